@@ -1,0 +1,58 @@
+// One interface over all environment backends.
+import type { Outcome } from '../spec/records.js';
+import type { Task, ToolCall, ToolSpec } from '../spec/task.js';
+
+export interface OpenOptions {
+  /** Of the episode's world and of its injected faults; shared by a group, so that its samples meet one world. */
+  seed: number;
+  episodeId: string;
+  /** Try number within this playing (R26). */
+  tryNumber: number;
+}
+
+export interface ToolResult {
+  /** What the model sees. */
+  text: string;
+  isError: boolean;
+}
+
+export interface Grade {
+  outcome: Extract<Outcome, { status: 'graded' }>;
+  /** Why, for people. Never shown to the model. */
+  explanation: string;
+}
+
+/** One episode's session. Calls are made one at a time. After an `EnvironmentError` only `close` may follow. */
+export interface Environment {
+  /** The tools on offer; known after `open`. */
+  readonly tools: readonly ToolSpec[];
+  callTool(call: ToolCall, options: { turn: number; tryNumber: number }): Promise<ToolResult>;
+  grade(options: { finalAnswer: string; tryNumber: number }): Promise<Grade>;
+  /** Gives the session back for another episode, or ends it. Never throws. */
+  close(): Promise<void>;
+}
+
+export interface EnvironmentBackend {
+  /** Opens a session on this task's world. Waits for a free place while the signal is quiet. */
+  open(task: Task, options: OpenOptions, signal: AbortSignal): Promise<Environment>;
+  /** True when the server answers. */
+  healthy(): Promise<boolean>;
+  close(): Promise<void>;
+}
+
+/**
+ * `unavailable`: transport loss or a restarting server; not charged to the episode (R25).
+ * `failed`: a healthy server could not do what was asked (open, call or grade); charged.
+ */
+export class EnvironmentError extends Error {
+  constructor(
+    readonly kind: 'unavailable' | 'failed',
+    /** Short name for counters: `connect`, `socket_lost`, `timeout`, `capacity`, `open`, `call`, `grade`. */
+    readonly reason: string,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+    this.name = 'EnvironmentError';
+  }
+}

@@ -1,0 +1,323 @@
+// Every record of the store (docs/records.md). Types only.
+// A record's digest is the sha256 of its canonical JSON without the member `observed`: clocks, hosts, attempts live there.
+import type { RunSpec } from './run-spec.js';
+
+/** Lower-case hex sha256, 64 characters. */
+export type Digest = string;
+
+/** What must be equal for two engines to compute the same bits (R18). */
+export interface Numerics {
+  backend: 'cpu';
+  version: number;
+}
+
+export interface RunRecord {
+  schema: 'longhaul.run/1';
+  run: string;
+  name: string;
+  spec: RunSpec;
+  seed: number;
+  base_model: Digest;
+  tokenizer: Digest;
+  chat_template: Digest;
+  tool_parser: string;
+  dataset: DatasetReference;
+  lineage: Lineage | null;
+  observed: { started_at: string };
+}
+
+export interface DatasetReference {
+  name: string;
+  version: string;
+  /** Digest of `manifest.json`. */
+  digest: Digest;
+}
+
+export interface Lineage {
+  run: string;
+  step: number;
+  state: Digest;
+}
+
+export interface DatasetManifest {
+  schema: 'longhaul.dataset/1';
+  name: string;
+  version: string;
+  files: FileEntry[];
+  tasks: number;
+  train_tasks: number;
+  held_out_tasks: number;
+  /** Demonstrations by kind. */
+  demonstrations: Record<string, number>;
+}
+
+export interface FileEntry {
+  path: string;
+  size: number;
+  sha256: Digest;
+}
+
+/** One GRPO slot: a place for a group. */
+export interface GroupSlot {
+  slot: number;
+  task_key: string;
+  env_key: string;
+  template: string;
+  /** Seed of the environment's episode, shared by the group. */
+  seed: number;
+}
+
+export interface SamplingPlan {
+  temperature: number;
+  max_turns: number;
+  max_input_length: number;
+  max_generate_length: number;
+  max_sequence_length: number;
+  tools_format: 'json' | 'signatures';
+  system_prompt: 'skyrl' | 'short';
+  max_output_chars: number;
+  max_episode_failures: number;
+}
+
+/** One optimizer update's effective settings. */
+export interface OptimizerPlan {
+  /** One per mini-batch (sub-update), in order. */
+  learning_rates: number[];
+  adam_betas: [number, number];
+  adam_eps: number;
+  weight_decay: number;
+  max_grad_norm: number;
+  /** Zero the moments and the optimizer's count before the first mini-batch. */
+  reset_moments: boolean;
+}
+
+export type LossPlan =
+  | { kind: 'cross_entropy' }
+  | { kind: 'clipped_policy'; eps_clip_low: number; eps_clip_high: number; advantage_eps: number };
+
+/** Curriculum and data position (R7): as used for this step (`pass_rates`) and as left after planning it (`cursors`). */
+export interface CurriculumState {
+  /** Moving pass rate by template, a function of past outcomes alone. */
+  pass_rates: Record<string, number>;
+  /** Next unused task by template (index into the template's shuffled list; wraps into a new epoch). */
+  cursors: Record<string, number>;
+}
+
+interface PlanBase {
+  schema: 'longhaul.plan/1';
+  run: string;
+  step: number;
+  previous_state: Digest;
+  optimizer: OptimizerPlan;
+  loss: LossPlan;
+  curriculum: CurriculumState;
+  digests: { tokenizer: Digest; chat_template: Digest; tool_parser: string; dataset: Digest };
+  numerics: Numerics;
+  /** Highest control record folded in; 0 when none. */
+  control: number;
+  owner: number;
+}
+
+export interface GrpoPlan extends PlanBase {
+  kind: 'grpo';
+  slots: GroupSlot[];
+  samples_per_slot: number;
+  sampling: SamplingPlan;
+}
+
+export interface SftPlan extends PlanBase {
+  kind: 'sft';
+  phase: string;
+  /** Line numbers in `demonstrations.jsonl`, one list per mini-batch. */
+  mini_batches: number[][];
+  /** Sampling settings shape the prompt (tool list, system text) of a demonstration too. */
+  sampling: SamplingPlan;
+}
+
+export type PlanRecord = GrpoPlan | SftPlan;
+
+export type Outcome =
+  | { status: 'graded'; value: number }
+  | { status: 'unknown'; reason: string; failures: number };
+
+export interface TurnRecord {
+  /** Step of the policy that sampled it (equals `step − 1` while `max_lag` is 0). */
+  policy_step: number;
+  /** Sampled tokens are `tokens[start..end)`. */
+  start: number;
+  end: number;
+  tool?: string;
+  error?: boolean;
+}
+
+export type StopReason = 'done' | 'max_turns' | 'length' | 'unknown';
+
+/** One terminal record for a (slot, sample) of a step, or a (task, sample) of an evaluation (R8). */
+export interface EpisodeRecord {
+  schema: 'longhaul.episode/1';
+  /** What it belongs to: a plan's digest, or a suite's. */
+  plan: Digest;
+  state: Digest;
+  slot: number;
+  sample: number;
+  task_key: string;
+  env_key: string;
+  outcome: Outcome;
+  stop_reason: StopReason;
+  /** Token ids of the whole transcript; the prompt is `tokens[0..prompt_length)`. */
+  tokens: number[];
+  prompt_length: number;
+  turns: TurnRecord[];
+  /** float32 log-probs of the sampled tokens, turn after turn. */
+  logprobs: number[];
+  metrics: { turns: number; tool_calls: number; tool_errors: number };
+  observed: {
+    attempt: number;
+    incarnation: string;
+    /** Infrastructure failures by reason; only charged ones count against `max_episode_failures`. */
+    failures: Record<string, number>;
+    started_at: string;
+    seconds: number;
+  };
+}
+
+/** Stored in the batch file's `__metadata__.longhaul` (canonical JSON). */
+export interface BatchIdentity {
+  schema: 'longhaul.batch/1';
+  run: string;
+  step: number;
+  plan: Digest;
+  previous_state: Digest;
+  /** Digest over the episodes' digests in (slot, sample) order; of the demonstrations' lines for `sft`. */
+  inputs: Digest;
+  mini_batches: number;
+  /** Sampled tokens with a loss, per mini-batch: the token mean's denominator. */
+  loss_tokens: number[];
+}
+
+export interface UpdateIdentity {
+  run: string;
+  step: number;
+  kind: 'grpo' | 'sft';
+  plan: Digest;
+  /** sha256 of the batch file. */
+  batch: Digest;
+  previous_state: Digest;
+  state: Digest;
+  step_id: Digest;
+  numerics: Numerics;
+  applied: true | { reason: string };
+  /** Per slot, per sample: graded value, or null for unknown. Empty for `sft`. */
+  outcomes: (number | null)[][];
+}
+
+export interface UpdateObserved {
+  /** SkyRL's metric names. */
+  metrics: Record<string, number>;
+  timings_ms: Record<string, number>;
+  engine: { build: string; incarnation: string };
+  committed_at: string;
+}
+
+/** `steps/{n}/update.json`, n ≥ 1 (R11). */
+export interface UpdateRecord {
+  schema: 'longhaul.update/1';
+  identity: UpdateIdentity;
+  observed: UpdateObserved;
+}
+
+/** `steps/000000/update.json`: the base model (R5). */
+export interface BaseRecord {
+  schema: 'longhaul.base/1';
+  identity: { run: string; step: 0; base_model: Digest; state: Digest; numerics: Numerics };
+  observed: { engine: { build: string; incarnation: string }; committed_at: string };
+}
+
+/** Evidence for checkers, never truth (R9): keys whose episodes this attempt is about to start. */
+export interface AttemptRecord {
+  schema: 'longhaul.attempt/1';
+  activity: string;
+  attempt: string;
+  n: number;
+  starts: string[];
+  /** Failures in the sight of a living worker (R27). */
+  failures?: { verb: string; input: Digest; message: string }[];
+  observed: { node: string; pid: number; at: string };
+}
+
+export interface OwnerRecord {
+  schema: 'longhaul.owner/1';
+  n: number;
+  address: string;
+  clusterId: string;
+  namespace: string;
+  workflowId: string;
+  firstExecutionRunId: string;
+  observed: { at: string; by: string };
+}
+
+export type ControlChange =
+  | { kind: 'pause' }
+  | { kind: 'resume' }
+  | { kind: 'stopAfter'; step: number }
+  | { kind: 'setHyperparameters'; lr?: number; temperature?: number }
+  | { kind: 'quarantine'; key: string };
+
+export interface ControlRecord {
+  schema: 'longhaul.control/1';
+  n: number;
+  /** Id of the Temporal Update that asked for it; a known id means done. */
+  update_id: string;
+  change: ControlChange;
+  observed: { at: string };
+}
+
+export interface NameRecord {
+  schema: 'longhaul.name/1';
+  n: number;
+  run: string;
+}
+
+/** `checkpoints/…/manifest.json`, written last (R31). */
+export interface CheckpointManifest {
+  schema: 'longhaul.checkpoint/1';
+  run: string;
+  step: number;
+  state: Digest;
+  numerics: Numerics;
+  files: FileEntry[];
+}
+
+/** What an evaluation measures; its digest names `evals/{state}/{suite}/`. */
+export interface SuiteRecord {
+  schema: 'longhaul.suite/1';
+  name: string;
+  tasks: { task_key: string; env_key: string; template: string; seed: number }[];
+  samples_per_task: number;
+  sampling: SamplingPlan;
+  seed: number;
+  digests: { tokenizer: Digest; chat_template: Digest; tool_parser: string; dataset: Digest };
+  numerics: Numerics;
+}
+
+export interface EvaluationResult {
+  schema: 'longhaul.evaluation/1';
+  state: Digest;
+  suite: Digest;
+  suite_name: string;
+  pass_at_1: number;
+  graded: number;
+  unknown: number;
+  environments: Record<string, EnvironmentResult>;
+  templates: Record<string, { passed: number; graded: number }>;
+  observed: { run: string; step: number; seconds: number; committed_at: string; metrics: Record<string, number> };
+}
+
+export interface EnvironmentResult {
+  pass_at_1: number;
+  graded: number;
+  unknown: number;
+  mean_turns: number;
+  mean_tool_calls: number;
+  tool_errors: number;
+}

@@ -1,0 +1,136 @@
+// The run spec as every other part sees it: checked, with all defaults filled in. Types only; `schema.ts` checks input.
+// Names follow SkyRL where it has one.
+
+/** Where the policy comes from. */
+export interface ModelSpec {
+  /** Name in checkpoint keys: `checkpoints/{project}/{name}/…`. */
+  name: string;
+  /** `random`: weights drawn by Philox from the run's seed and this architecture (Hugging Face `config.json` keys). */
+  init: 'random';
+  architecture: ModelArchitecture;
+  /** Standard deviation of the initial weights; o_proj and down_proj are divided by √(2·layers). */
+  initializer_range: number;
+  /** Path of a Hugging Face `tokenizer.json`, relative to the spec file. */
+  tokenizer: string;
+  /** Path of a Jinja chat template, relative to the spec file. */
+  chat_template: string;
+}
+
+/** Qwen3 architecture, in the keys of its `config.json`. */
+export interface ModelArchitecture {
+  vocab_size: number;
+  hidden_size: number;
+  intermediate_size: number;
+  num_hidden_layers: number;
+  num_attention_heads: number;
+  num_key_value_heads: number;
+  head_dim: number;
+  rms_norm_eps: number;
+  rope_theta: number;
+  tie_word_embeddings: boolean;
+  max_position_embeddings: number;
+}
+
+export interface DataSpec {
+  /** JSONL file of tasks, relative to the spec file. Mutually exclusive with `builtin`. */
+  tasks?: string;
+  /** JSONL file of demonstrations for `sft` phases, relative to the spec file. */
+  demonstrations?: string;
+  /** Tasks and demonstrations of the built-in apps, generated once from this seed. */
+  builtin?: BuiltinDataSpec;
+  /** Held-out tasks of each interval evaluation, and of the evaluations before and after GRPO. */
+  eval_tasks: number;
+  final_eval_tasks: number;
+}
+
+export interface BuiltinDataSpec {
+  apps: string[];
+  seed: number;
+  train_tasks: number;
+  held_out_tasks: number;
+  drill_demonstrations: number;
+  teacher_demonstrations: number;
+}
+
+export interface EnvironmentSpec {
+  /** Matches `Task.env_key`. */
+  env_key: string;
+  /** OpenEnv server, `http://host:port`. Absent: the embedded stack's built-in server. */
+  url?: string;
+  /** Name of the environment variable that holds the grading token; never the token itself. */
+  grading_token_env?: string;
+  /** Share of infrastructure calls and of model-visible calls that the built-in server fails on purpose, 0..1. */
+  fault_rate: number;
+  tool_error_rate: number;
+}
+
+/** Supervised steps before GRPO; each step applies `mini_batches_per_step` optimizer updates. */
+export interface SftPhaseSpec {
+  name: string;
+  /** `kind` of the demonstrations this phase reads. */
+  demonstrations: string;
+  updates: number;
+  mini_batches_per_step: number;
+  mini_batch_size: number;
+  lr: number;
+  warmup_updates: number;
+  /** Share of the phase, at its end, over which the rate falls linearly to a tenth. 0 keeps it constant. */
+  decay_share: number;
+  adam_betas: [number, number];
+}
+
+export interface GeneratorSpec {
+  n_samples_per_prompt: number;
+  temperature: number;
+  max_turns: number;
+  /** Tokens: of the prompt and history before a turn, of one turn, of the whole transcript. */
+  max_input_length: number;
+  max_generate_length: number;
+  max_sequence_length: number;
+  tools_format: 'json' | 'signatures';
+  system_prompt: 'skyrl' | 'short';
+  /** Characters of a tool result that reach the model; the rest is cut, and the model is told. */
+  max_output_chars: number;
+  /** Charged failures of one episode before its outcome is `unknown`. */
+  max_episode_failures: number;
+  /** Seconds to wait for an environment that is down before the run is `blocked`. */
+  max_wait_s: number;
+  /** Seconds within which an environment call must be answered. */
+  call_timeout_s: number;
+}
+
+export interface TrainerSpec {
+  /** Groups (task slots) per GRPO step. */
+  train_batch_size: number;
+  /** GRPO steps; `sft` steps come on top. */
+  max_training_steps: number;
+  lr: number;
+  warmup_steps: number;
+  adam_betas: [number, number];
+  adam_eps: number;
+  weight_decay: number;
+  max_grad_norm: number;
+  eps_clip_low: number;
+  eps_clip_high: number;
+  advantage_estimator: 'grpo';
+  /** Added to a group's standard deviation. */
+  advantage_eps: number;
+  /** Draw task templates ∝ p(1−p) + this floor, p the moving pass rate; 0 draws tasks uniformly. */
+  curriculum_floor: number;
+  ckpt_interval: number;
+  eval_interval: number;
+  /** End the run at the first interval evaluation whose pass@1 reaches this; 0 disables. */
+  target_pass_at_1: number;
+}
+
+export interface RunSpec {
+  name: string;
+  project: string;
+  seed: number;
+  model: ModelSpec;
+  data: DataSpec;
+  environments: EnvironmentSpec[];
+  warm_start: SftPhaseSpec[];
+  generator: GeneratorSpec;
+  trainer: TrainerSpec;
+}

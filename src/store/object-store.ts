@@ -1,0 +1,39 @@
+// The one interface to bytes that must last. Two backends: a directory and S3; one conformance suite holds both.
+
+/** Keys are `/`-separated, relative, without `.` or `..` parts, ≤ 512 bytes of [A-Za-z0-9._~/=-]. */
+export interface ObjectStore {
+  /** `dir:/path` or `s3://bucket/prefix`; printable, never with a secret. */
+  readonly address: string;
+
+  /** Null when there is no such object. */
+  get(key: string): Promise<Uint8Array | null>;
+
+  head(key: string): Promise<ObjectInfo | null>;
+
+  /**
+   * Create-only put. `exists`: the key already holds other bytes (or the same ones by another author).
+   * An answer that settles nothing (409, 5xx, time-out, lost reply, 412 for one's own put) is settled by reading (R3).
+   */
+  create(key: string, bytes: Uint8Array): Promise<'created' | 'exists'>;
+
+  /** Create-only put of a file, in parts where it is large; unfinished parts are swept by `sweep`. */
+  createFromFile(key: string, path: string, signal?: AbortSignal): Promise<'created' | 'exists'>;
+
+  /** Downloads to a temporary name beside `path`, then renames. False when there is no such object. */
+  getToFile(key: string, path: string, signal?: AbortSignal): Promise<boolean>;
+
+  /** All objects whose key starts with `prefix`, in key order. */
+  list(prefix: string): AsyncIterable<ObjectInfo>;
+
+  /** Names directly below `prefix` (which ends in `/`), in order: objects without and folders with a trailing `/`. */
+  listFolder(prefix: string): Promise<string[]>;
+
+  /** For garbage collection and tests. Deleting what is not there is no error. */
+  delete(key: string): Promise<void>;
+}
+
+export interface ObjectInfo {
+  key: string;
+  size: number;
+  modified: Date;
+}
