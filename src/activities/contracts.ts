@@ -1,0 +1,184 @@
+// What the workflows and the activities say to each other. Types only: workflows import them as types.
+// All payloads are small (< 10 KB): digests and figures, never data.
+import type { ControlChange, Digest, Numerics } from '../spec/records.js';
+
+export interface WorkflowIdentity {
+  workflowId: string;
+  runId: string;
+  firstExecutionRunId: string;
+  namespace: string;
+}
+
+/** What the workflow needs of the spec. */
+export interface RunOutline {
+  run: string;
+  name: string;
+  project: string;
+  model: string;
+  /** In order; the last one is GRPO. `steps` counts committed steps of the phase. */
+  phases: { name: string; kind: 'sft' | 'grpo'; steps: number }[];
+  ckpt_interval: number;
+  eval_interval: number;
+  /** 0: no early end. */
+  target_pass_at_1: number;
+}
+
+/** All control records folded in order (R21). */
+export interface ControlState {
+  /** Highest record folded in; 0 when none. */
+  n: number;
+  paused: boolean;
+  stopAfter: number | null;
+  lr: number | null;
+  temperature: number | null;
+}
+
+export interface RunPosition {
+  /** Last committed step; −1 before the base record. */
+  step: number;
+  state: Digest | null;
+}
+
+export interface OpenedRun {
+  outline: RunOutline;
+  owner: number;
+  position: RunPosition;
+  control: ControlState;
+}
+
+export interface StepReference {
+  run: string;
+  step: number;
+  owner: number;
+}
+
+export interface PlannedStep {
+  step: number;
+  kind: 'sft' | 'grpo';
+  phase: string;
+  plan: Digest;
+  slots: number;
+  samples_per_slot: number;
+  mini_batches: number;
+  lr: number;
+  control: number;
+}
+
+export interface CollectedRollouts {
+  graded: number;
+  unknown: number;
+  mean_reward: number;
+  /** Sampled tokens, and seconds of this call. */
+  tokens: number;
+  seconds: number;
+}
+
+export interface SealedBatch {
+  batch: Digest;
+  size: number;
+  loss_tokens: number;
+}
+
+export interface CommittedStep {
+  step: number;
+  kind: 'sft' | 'grpo';
+  state: Digest;
+  applied: boolean;
+  reason: string | null;
+  metrics: Record<string, number>;
+}
+
+export interface EvaluatedState {
+  state: Digest;
+  suite: Digest;
+  suite_name: string;
+  pass_at_1: number;
+  graded: number;
+  unknown: number;
+  environments: Record<string, { pass_at_1: number; graded: number }>;
+}
+
+/** On the orchestrator's queue `longhaul`. */
+export interface OrchestratorActivities {
+  /** Checks the spec, creates or resumes the run's records, claims ownership (R20). Fails with every problem at once. */
+  openRun(input: { spec: unknown; workflow: WorkflowIdentity; takeOver?: boolean }): Promise<OpenedRun>;
+  /** The registered node to use, or null when none is alive. */
+  findNode(input: { run: string }): Promise<{ node: string } | null>;
+  /** Writes the next control record, or finds the one of this Update (R21). */
+  recordControl(input: {
+    run: string;
+    owner: number;
+    updateId: string;
+    change: ControlChange;
+  }): Promise<ControlState>;
+  planStep(input: StepReference & { control: number }): Promise<PlannedStep>;
+  /** Writes the HTML report beside the run's records; answers where. */
+  writeReport(input: { run: string }): Promise<{ key: string }>;
+}
+
+/** On a node's queue `longhaul-node.<id>.gpu`. */
+export interface NodeActivities {
+  /** Holds the base model and records it as step 0. */
+  commitBase(input: { run: string; owner: number }): Promise<{ state: Digest; numerics: Numerics }>;
+  collectRollouts(input: StepReference & { plan: Digest; slots: [number, number] }): Promise<CollectedRollouts>;
+  sealBatch(input: StepReference & { plan: Digest }): Promise<SealedBatch>;
+  updatePolicy(input: StepReference & { plan: Digest; batch: Digest }): Promise<CommittedStep>;
+  /** Evaluates the state after `step` on a suite of held-out tasks; each (state, suite, task, sample) once ever. */
+  evaluateState(input: StepReference & { suite: 'interval' | 'final' }): Promise<EvaluatedState>;
+  /** Saves the state after `step` to the node's disk. */
+  saveState(input: StepReference): Promise<{ state: Digest; path: string }>;
+}
+
+/** On a node's queue `longhaul-node.<id>.io`. */
+export interface TransferActivities {
+  /** Uploads what `saveState` saved; the manifest last. */
+  uploadCheckpoint(input: StepReference): Promise<{ key: string }>;
+}
+
+/** Failure types that a retry cannot mend; each blocks or ends the run. */
+export const fatalFailures = [
+  'InvalidSpec',
+  'OwnerChanged',
+  'RunOwned',
+  'Diverged',
+  'NoProgress',
+  'EnvironmentsUnavailable',
+  'UnreadableRecord',
+  'NewerSchema',
+  'StoreUnfit',
+] as const;
+export type FatalFailure = (typeof fatalFailures)[number];
+
+export type RunPhase =
+  | 'starting'
+  | 'placing'
+  | 'evaluating'
+  | 'planning'
+  | 'collecting'
+  | 'sealing'
+  | 'updating'
+  | 'paused'
+  | 'blocked'
+  | 'reporting'
+  | 'completed'
+  | 'stopped';
+
+/** Answer of the query `status`. */
+export interface RunStatus {
+  run: string;
+  phase: RunPhase;
+  /** Last committed step and the last one planned for. */
+  step: number;
+  totalSteps: number;
+  trainingPhase: string;
+  owner: number;
+  node: string | null;
+  control: ControlState;
+  /** Present while `blocked`: why, and the way out. */
+  blocked: { reason: string; remedy: string } | null;
+  evaluations: { step: number; suite: string; pass_at_1: number; graded: number }[];
+  /** The last steps, newest last; at most 20. */
+  recent: { step: number; kind: string; seconds: number; metrics: Record<string, number> }[];
+  lastCheckpoint: number | null;
+  report: string | null;
+}
