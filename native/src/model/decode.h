@@ -1,0 +1,61 @@
+// Forward over a block-wise KV cache: prefill and decode are the same call. A row's output depends on its own tokens alone,
+// never on what else is in the call, so log-probs equal those of training bit for bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
+#include "model/policy.h"
+
+namespace longhaul {
+
+/// Keys and values of `block_capacity` blocks of 32 positions, all layers of a position in one block. Who owns which block
+/// is the scheduler's business; block b of a table holds positions [32·b, 32·b + 32).
+class KvCache {
+ public:
+  static constexpr int block_positions = 32;
+
+  /// Throws std::bad_alloc where the memory is not there.
+  KvCache(const Architecture& architecture, int block_capacity);
+
+  int block_capacity() const { return block_capacity_; }
+  static size_t block_bytes(const Architecture& architecture);
+
+  /// Keys of one block, layer and KV head: [head_dim, 32 positions].
+  float* keys(int block, int layer, int head);
+  /// Values: [head_dim / 32, 32 positions, 32].
+  float* values(int block, int layer, int head);
+
+  /// Copies all layers of a block (copy on write of a partly filled shared block).
+  void copy_block(int from, int to);
+
+ private:
+  size_t offset(int block, int layer, int head) const;
+
+  int block_capacity_ = 0;
+  int layers_ = 0;
+  int heads_ = 0;
+  size_t head_size_ = 0;
+  AlignedBuffer storage_;
+};
+
+/// Tokens to add behind what the blocks already hold.
+struct Feed {
+  std::span<const int32_t> tokens;
+  /// Position of tokens[0]; positions before it are in the cache, or come from an earlier feed of the same call.
+  int position = 0;
+  /// Block table that covers position + tokens.size() positions.
+  std::span<const int32_t> blocks;
+  /// Whether the logits behind the last token are wanted.
+  bool want_logits = false;
+};
+
+/// Writes keys and values of all feeds and, in feed order, the logits of those that want them: logits [wanted, vocab].
+/// A block that is written in a call is written by one feed only. Feeds of the same call may read what others write.
+/// Throws std::invalid_argument on a token, position or block out of range, before anything is written.
+void extend(const Policy& policy, KvCache& cache, std::span<const Feed> feeds, float* logits, ThreadPool& pool);
+
+}  // namespace longhaul

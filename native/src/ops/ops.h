@@ -1,0 +1,149 @@
+// The operations that model code is written in: one table for each backend and instruction set. All CPU tables give the
+// same bits: every output element is a pure function of its own row, sums run over 16 virtual lanes and then a fixed
+// tree, GEMM elements are one chain of fused multiply-adds over k. Matrices are row-major fp32; `ld…` are row strides.
+// No operation starts threads: callers split rows, and the split never changes a bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/aligned_buffer.h"
+
+namespace longhaul::ops {
+
+/// Panel width, and the unit of KV blocks: GEMM operands are stored as panels of 32 columns.
+inline constexpr int panel_columns = 32;
+
+/// B[K,N] in the order the GEMM kernels read it: panel p holds, for each k, columns [32·p, 32·p + 32), zero past N.
+struct Panels {
+  AlignedBuffer values;
+  int depth = 0;    // K
+  int columns = 0;  // N
+
+  const float* panel(int index) const { return values.data() + size_t(index) * depth * panel_columns; }
+};
+
+/// softmax(logits · inverse_temperature) of a row: log p_j = (z_j − max) · inverse_temperature − log_sum.
+struct RowNormalizer {
+  float max = 0;
+  float log_sum = 0;
+};
+
+/// Attention of some rows over a block-wise KV cache.
+struct PagedAttention {
+  const float* qkv;                    // [rows, ld_qkv]: queries of all heads first
+  size_t ld_qkv;
+  int rows;
+  const int32_t* positions;            // [rows]; a row sees keys of positions 0..its own
+  const int32_t* const* block_tables;  // [rows]; neighbours with equal leading blocks are computed together
+  const float* cache;                  // this layer's keys of KV head 0 in block 0
+  size_t block_stride;                 // floats between blocks
+  size_t head_stride;                  // between KV heads; keys [head_dim, 32], then values [head_dim / 32, 32, 32]
+  int heads;
+  int kv_heads;
+  int head_dim;
+  float* out;                          // [rows, heads · head_dim]
+};
+
+/// Attention of one forest node's rows over its chain: all rows of its ancestors, then its own, causally.
+struct ChainAttention {
+  const float* qkv;           // [all rows, ld_qkv]
+  size_t ld_qkv;
+  const int32_t* chain_rows;  // [chain_length], in order of position; the node's own rows come last
+  int chain_length;
+  int node_rows;
+  int heads;
+  int kv_heads;
+  int head_dim;
+  float* out;                 // [all rows, heads · head_dim]
+  float* log_sums;            // [all rows, heads]: log Σ exp of the scaled scores; null where no backward follows
+};
+
+struct ChainAttentionBackward {
+  ChainAttention forward;
+  const float* d_out;  // [all rows, heads · head_dim]
+  float* d_qkv;        // [all rows, ld_qkv], added to
+};
+
+/// One AdamW step on a range of parameters; corrections are 1 − βᵗ.
+struct AdamStep {
+  float learning_rate, beta1, beta2, eps, weight_decay;
+  float correction1, correction2;
+  float gradient_scale;
+};
+
+struct Table {
+  const char* name;
+
+  // C[M,N] (+)= A[M,K] · B[K,N]
+  void (*matmul)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m, bool accumulate);
+  // C[M,N] += A[K,M]ᵀ · B[K,N]
+  void (*matmul_transposed)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m);
+  // B = W[N,K]ᵀ; `out` has its sizes set and room for all panels. Writes panels [first, last).
+  void (*pack_transposed)(const float* w, size_t ldw, Panels& out, int first, int last);
+  // B = X[K,N]
+  void (*pack)(const float* x, size_t ldx, Panels& out, int first, int last);
+
+  // y[i] = x[i] · inverse_rms[i] · weight; inverse_rms [rows] may be null
+  void (*rms_norm)(const float* x, const float* weight, float eps, float* y, float* inverse_rms, int rows, int width);
+  // dx += …; d_weight += …, rows in order
+  void (*rms_norm_backward)(const float* x, const float* weight, const float* inverse_rms, const float* dy, float* dx,
+                            float* d_weight, int rows, int width);
+  // x [rows, ldx] in place: RMSNorm of each of `heads` heads, then rotary embedding at the row's position.
+  // saved [rows, heads, head_dim] (input) and inverse_rms [rows, heads] may be null.
+  void (*head_norm_rope)(float* x, size_t ldx, const float* weight, float eps, const int32_t* positions, const float* cos,
+                         const float* sin, float* saved, size_t ld_saved, float* inverse_rms, size_t ld_inverse, int rows,
+                         int heads, int head_dim);
+  // dx [rows, ldx] in place; d_weight [head_dim] added to
+  void (*head_norm_rope_backward)(float* dx, size_t ldx, const float* weight, const int32_t* positions, const float* cos,
+                                  const float* sin, const float* saved, size_t ld_saved, const float* inverse_rms,
+                                  size_t ld_inverse, float* d_weight, int rows, int heads, int head_dim);
+  // y[rows, f] = silu(gate) · up; gate_up [rows, 2·f]
+  void (*swiglu)(const float* gate_up, float* y, int rows, int f);
+  void (*swiglu_backward)(const float* gate_up, const float* dy, float* d_gate_up, int rows, int f);
+  // a[n] += b[n]
+  void (*add)(float* a, const float* b, size_t n);
+  // Σ x², in blocks of 4096 summed in order, in double
+  double (*sum_of_squares)(const float* x, size_t n);
+
+  void (*store_keys_values)(const float* qkv, size_t ld_qkv, int rows, const int32_t* positions,
+                            const int32_t* const* block_tables, float* cache, size_t block_stride, size_t head_stride,
+                            int heads, int kv_heads, int head_dim);
+  void (*paged_attention)(const PagedAttention& args);
+  void (*chain_attention)(const ChainAttention& args);
+  void (*chain_attention_backward)(const ChainAttentionBackward& args);
+
+  // Not finite where a logit is not.
+  RowNormalizer (*normalize_row)(const float* logits, int n, float inverse_temperature);
+  // The first token at which the CDF exceeds `uniform`, in token order; −1 where the logits are not finite.
+  int32_t (*draw_row)(const float* logits, int n, float inverse_temperature, float uniform, RowNormalizer* normalizer);
+  // In place: logits → scale · (softmax − onehot(token))
+  void (*softmax_gradient)(float* logits, int n, RowNormalizer normalizer, float inverse_temperature, int token,
+                           float scale);
+
+  void (*adamw)(const AdamStep& step, float* weights, float* first, float* second, const float* gradients, size_t n);
+};
+
+/// log softmax of one token, from its logit.
+inline float row_logprob(float logit, RowNormalizer normalizer, float inverse_temperature) {
+  return (logit - normalizer.max) * inverse_temperature - normalizer.log_sum;
+}
+
+enum class InstructionSet { scalar, avx2, avx512 };
+
+bool supported(InstructionSet set);
+/// The widest that this machine supports.
+InstructionSet best_instruction_set();
+/// Throws std::invalid_argument where this machine does not support it. Call it while no operation runs.
+void set_instruction_set(InstructionSet set);
+InstructionSet instruction_set();
+const char* name(InstructionSet set);
+
+/// The table in use.
+const Table& table();
+
+/// Sizes `out` for B[K,N] and packs it: from W[N,K] (transposed) or from X[K,N].
+void pack_transposed(const float* w, int n, int k, Panels& out);
+void pack(const float* x, size_t ldx, int k, int n, Panels& out);
+
+}  // namespace longhaul::ops

@@ -1,0 +1,16 @@
+// Log-probs of given tokens under the policy: same bits as sampling and training see.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/policy.h"
+
+namespace longhaul {
+
+/// log softmax(logits / temperature) of tokens[1..], each given what precedes it: [tokens.size() − 1].
+/// Throws std::invalid_argument on fewer than two tokens, a token out of the vocabulary, or too many tokens.
+std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, double temperature);
+
+}  // namespace longhaul

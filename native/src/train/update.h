@@ -1,0 +1,55 @@
+// One step's update: every mini-batch's gradient, clipped, through AdamW; all or nothing.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "model/policy.h"
+#include "train/batch.h"
+
+namespace longhaul {
+
+enum class LossKind { cross_entropy, clipped_policy };
+
+struct LossSettings {
+  LossKind kind = LossKind::cross_entropy;
+  double eps_clip_low = 0.2;
+  double eps_clip_high = 0.28;
+};
+
+struct UpdateSettings {
+  /// One for each mini-batch.
+  std::vector<double> learning_rates;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double adam_eps = 1e-8;
+  double weight_decay = 0;
+  double max_grad_norm = 1;
+  /// Zero the moments and the optimizer steps first.
+  bool reset_moments = false;
+  double temperature = 1;
+  LossSettings loss;
+  /// Checked between shards; where it becomes true, the policy is left as it was.
+  const std::atomic<bool>* cancelled = nullptr;
+  /// Called after every mini-batch, on the calling thread.
+  std::function<void(int done, int total)> progress;
+};
+
+struct UpdateReport {
+  bool applied = false;
+  /// Where not applied: `non_finite` or `cancelled`.
+  std::string reason;
+  /// loss, grad_norm, clip_ratio, mean_ratio: means over the mini-batches; max_logprob_difference: max |lp − old| of the
+  /// first mini-batch (0 for cross-entropy); targets, rows: sums.
+  std::vector<std::pair<std::string, double>> metrics;
+};
+
+/// Throws std::invalid_argument on bad settings and BatchError on a bad batch, with the policy untouched.
+UpdateReport apply_update(Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool);
+
+}  // namespace longhaul
