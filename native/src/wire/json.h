@@ -1,0 +1,70 @@
+// JSON as the protocol and the file headers need it: a strict parser and a canonical writer.
+// defines: Json, parse_json, write_json, is_utf8
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace longhaul {
+
+struct JsonMember;
+
+class Json {
+ public:
+  using Array = std::vector<Json>;
+  using Object = std::vector<JsonMember>;  // source order; the parser refuses a repeated key
+
+  Json() : value_(nullptr) {}
+  Json(std::nullptr_t) : value_(nullptr) {}
+  Json(bool flag) : value_(flag) {}
+  Json(double number) : value_(number) {}
+  Json(int number) : value_(static_cast<double>(number)) {}
+  Json(std::int64_t number) : value_(static_cast<double>(number)) {}
+  Json(std::uint64_t number) : value_(static_cast<double>(number)) {}
+  Json(const char* text) : value_(std::string(text)) {}
+  Json(std::string text) : value_(std::move(text)) {}
+  Json(Array items);
+  Json(Object members);
+
+  const bool* boolean() const { return std::get_if<bool>(&value_); }
+  const double* number() const { return std::get_if<double>(&value_); }
+  const std::string* string() const { return std::get_if<std::string>(&value_); }
+  const Array* array() const { return std::get_if<Array>(&value_); }
+  const Object* object() const { return std::get_if<Object>(&value_); }
+  bool is_null() const { return std::holds_alternative<std::nullptr_t>(value_); }
+
+  // The member of that name; null where this is no object or has no such member.
+  const Json* find(std::string_view name) const;
+  // Sets or replaces a member; anything that is no object becomes one.
+  void set(std::string name, Json value);
+
+ private:
+  std::variant<std::nullptr_t, bool, double, std::string, Array, Object> value_;
+};
+
+struct JsonMember {
+  std::string name;
+  Json value;
+};
+
+inline Json::Json(Array items) : value_(std::move(items)) {}
+inline Json::Json(Object members) : value_(std::move(members)) {}
+
+// Parses one JSON text. On failure: nothing, and `error` says what is wrong at which byte.
+std::optional<Json> parse_json(std::string_view text, std::string& error);
+
+enum class KeyOrder { kept, sorted };
+
+// Compact text. Numbers are written as ECMAScript writes them, so with sorted keys this is RFC 8785 for our data.
+std::string write_json(const Json& value, KeyOrder order = KeyOrder::kept);
+
+// Well-formed UTF-8: no overlong form, no surrogate, nothing above U+10FFFF.
+bool is_utf8(std::string_view text);
+
+}  // namespace longhaul
