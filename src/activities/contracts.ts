@@ -173,6 +173,8 @@ export interface RunStatus {
   trainingPhase: string;
   owner: number;
   node: string | null;
+  /** Digest after `step`. */
+  state: Digest | null;
   control: ControlState;
   /** Present while `blocked`: why, and the way out. */
   blocked: { reason: string; remedy: string } | null;
@@ -180,5 +182,8 @@ export interface RunStatus {
   /** The last steps, newest last; at most 20. */
   recent: { step: number; kind: string; seconds: number; metrics: Record<string, number> }[];
   lastCheckpoint: number | null;
+  /** Sampled while this workflow collected rollouts, and the seconds that took. */
+  tokens: number;
+  sampleSeconds: number;
   report: string | null;
 }

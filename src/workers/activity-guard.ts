@@ -1,0 +1,82 @@
+// What surrounds every activity of our workers: its token on disk, one attempt at a time, an honest heartbeat.
+// Activities see nothing of it but their Temporal context: its signal, and `heartbeat` as the word for progress.
+import { asyncLocalStorage, Context } from '@temporalio/activity';
+import type { ActivityExecuteInput, ActivityInterceptorsFactory, Next } from '@temporalio/worker';
+import type { ActivityInboundCallsInterceptor } from '@temporalio/worker';
+import { AttemptGate } from './attempt-gate.js';
+import { startHeartbeat } from './heartbeat.js';
+import type { OpenActivities } from './open-activities.js';
+
+export interface GuardOptions {
+  open: OpenActivities;
+  /** Seconds without progress after which the heartbeat stops. */
+  progressLimitMs?: number;
+}
+
+const heartbeatIntervalMs = 5_000;
+/** Longer than the longest single engine verb or store transfer that reports nothing while it runs. */
+const defaultProgressLimitMs = 20 * 60_000;
+
+/** One gate for all workers of a process. */
+export function guardActivities({
+  open,
+  progressLimitMs = defaultProgressLimitMs,
+}: GuardOptions): ActivityInterceptorsFactory {
+  const gate = new AttemptGate();
+  return (context) => ({ inbound: guard(context, gate, open, progressLimitMs) });
+}
+
+function guard(
+  context: Context,
+  gate: AttemptGate,
+  open: OpenActivities,
+  limitMs: number,
+): ActivityInboundCallsInterceptor {
+  const { workflowExecution, activityId, base64TaskToken } = context.info;
+  const activity = `${workflowExecution?.workflowId ?? 'standalone'}/${activityId}`;
+  return {
+    async execute(input: ActivityExecuteInput, next: Next<ActivityInboundCallsInterceptor, 'execute'>) {
+      const close = open.open({ activity, taskToken: base64TaskToken });
+      const heartbeat = startHeartbeat({
+        send: (details) => context.heartbeat(details),
+        intervalMs: heartbeatIntervalMs,
+        limitMs,
+      });
+      try {
+        return await gate.enter(activity, (superseded) =>
+          asyncLocalStorage.run(
+            guardedContext(context, superseded, (details) => {
+              heartbeat.progress(details);
+              context.heartbeat(details);
+            }),
+            () => next(input),
+          ),
+        );
+      } finally {
+        heartbeat.stop();
+        close();
+      }
+    },
+  };
+}
+
+/** The SDK's context with a signal that also rises for a newer attempt, and a `heartbeat` that counts as progress. */
+function guardedContext(
+  context: Context,
+  superseded: AbortSignal,
+  heartbeat: (details?: unknown) => void,
+): Context {
+  const cancellationSignal = AbortSignal.any([context.cancellationSignal, superseded]);
+  const cancelled = new Promise<never>((_, reject) => {
+    cancellationSignal.addEventListener('abort', () => reject(cancellationSignal.reason as Error), {
+      once: true,
+    });
+  });
+  // Nobody may be listening: then the rejection is not an error.
+  cancelled.catch(() => undefined);
+  return Object.create(context, {
+    cancellationSignal: { value: cancellationSignal },
+    cancelled: { value: cancelled },
+    heartbeat: { value: heartbeat },
+  }) as Context;
+}

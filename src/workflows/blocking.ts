@@ -1,0 +1,69 @@
+// What happens when an activity fails for good: a few failures end the workflow, the others wait for a person.
+import {
+  ActivityFailure,
+  ApplicationFailure,
+  condition,
+  isCancellation,
+  log,
+  rootCause,
+  TimeoutFailure,
+} from '@temporalio/workflow';
+import type { RunPhase, RunStatus } from '../activities/contracts.js';
+import type { ControlDesk } from './control-desk.js';
+import { endingFailures, remedies } from './policies.js';
+import type { RunProgress } from './run-progress.js';
+
+/** Runs `attempt` until it succeeds; after a failure that no retry mends the run is `blocked` until somebody resumes it. */
+export async function untilMended<T>(
+  desk: ControlDesk,
+  progress: RunProgress,
+  attempt: () => Promise<T>,
+): Promise<T> {
+  for (;;) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (isCancellation(error) || error instanceof ApplicationFailure) throw error;
+      const cause = error instanceof ActivityFailure ? error.cause : undefined;
+      const type = cause instanceof ApplicationFailure ? (cause.type ?? 'Error') : 'Error';
+      const reason = rootCause(error) ?? String(error);
+      if (endingFailures.includes(type)) {
+        const details = cause instanceof ApplicationFailure ? (cause.details ?? []) : [];
+        throw ApplicationFailure.create({ message: reason, type, nonRetryable: true, details });
+      }
+      await blockedUntilResumed(
+        desk,
+        progress,
+        reason,
+        remedies[type as keyof typeof remedies] ?? 'Mend the cause',
+      );
+    }
+  }
+}
+
+/** Waits for `resume`. Several parts of a step may be blocked at once; one `resume` lets all of them try again. */
+export async function blockedUntilResumed(
+  desk: ControlDesk,
+  progress: RunProgress,
+  reason: string,
+  remedy: string,
+): Promise<void> {
+  const before = desk.resumes;
+  const phase: RunPhase = progress.status.phase === 'blocked' ? 'starting' : progress.status.phase;
+  const blocked: RunStatus['blocked'] = {
+    reason,
+    remedy: `${remedy}. Then: longhaul resume ${progress.status.run}`,
+  };
+  log.warn('The run is blocked', blocked);
+  progress.blocked(blocked);
+  progress.phase('blocked');
+  await condition(() => desk.resumes > before);
+  progress.blocked(null);
+  progress.phase(phase);
+}
+
+/** True when nobody took a task from the node's queue: the node is gone. */
+export function nodeIsGone(error: unknown): boolean {
+  if (!(error instanceof ActivityFailure) || !(error.cause instanceof TimeoutFailure)) return false;
+  return error.cause.timeoutType === 'SCHEDULE_TO_START';
+}

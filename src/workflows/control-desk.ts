@@ -1,0 +1,116 @@
+// Updates become control records (R21): an Update is answered when its record is stored, and no step is planned meanwhile.
+// Validators are synchronous and pure: an asynchronous one that rejects would fail the workflow task, not the Update.
+import {
+  ApplicationFailure,
+  condition,
+  currentUpdateInfo,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { ControlState } from '../activities/contracts.js';
+import type { ControlChange } from '../spec/records.js';
+import {
+  type Hyperparameters,
+  pauseUpdate,
+  resumeUpdate,
+  setHyperparametersUpdate,
+  type StopAfter,
+  stopAfterUpdate,
+} from './messages.js';
+
+export type RecordControl = (updateId: string, change: ControlChange) => Promise<ControlState>;
+
+export const noControl: ControlState = { n: 0, paused: false, stopAfter: null, lr: null, temperature: null };
+
+export class ControlDesk {
+  control: ControlState = noControl;
+  /** Rises with each `resume`, so that a blocked run notices even where nothing was paused. */
+  resumes = 0;
+  private writing = 0;
+  private record: RecordControl | null = null;
+
+  /** Registers the handlers; call before the first await of the workflow. */
+  constructor(private readonly changed: (control: ControlState) => void) {
+    setHandler(pauseUpdate, () => this.write({ kind: 'pause' }), {
+      description: 'Hold the run at the next step boundary',
+    });
+    setHandler(resumeUpdate, () => this.write({ kind: 'resume' }), {
+      description: 'Go on after a pause, or try again after the cause of a block was mended',
+    });
+    setHandler(setHyperparametersUpdate, (values) => this.write({ kind: 'setHyperparameters', ...values }), {
+      validator: checkHyperparameters,
+      description: 'Set lr or temperature from the next plan on: {"lr": 0.0001, "temperature": 1}',
+    });
+    setHandler(stopAfterUpdate, ({ step }) => this.write({ kind: 'stopAfter', step }), {
+      validator: checkStopAfter,
+      description: 'End the run after a step: {"step": 120}; a step in the past ends it at the next boundary',
+    });
+  }
+
+  /** Changes that came before the run was opened wait for this. */
+  open(control: ControlState, record: RecordControl): void {
+    this.record = record;
+    this.adopt(control);
+  }
+
+  /** Returns when no control record is being written. */
+  async quiet(): Promise<void> {
+    await condition(() => this.writing === 0);
+  }
+
+  private async write(change: ControlChange): Promise<ControlState> {
+    this.writing += 1;
+    try {
+      // The id is unique within the workflow only; a run may have several workflows after another.
+      const updateId = `${workflowInfo().firstExecutionRunId}/${currentUpdateInfo()?.id ?? 'unknown'}`;
+      await condition(() => this.record !== null);
+      if (!this.record) throw ApplicationFailure.nonRetryable('The run was never opened', 'InvalidSpec');
+      const control = await this.record(updateId, change);
+      this.adopt(control);
+      if (change.kind === 'resume') this.resumes += 1;
+      return control;
+    } finally {
+      this.writing -= 1;
+    }
+  }
+
+  /** Two records may be written at once; the one with the higher number has folded in the other. */
+  private adopt(control: ControlState): void {
+    if (control.n < this.control.n) return;
+    this.control = control;
+    this.changed(control);
+  }
+}
+
+function checkHyperparameters(values: Hyperparameters): void {
+  const example = 'for example {"lr": 0.0001, "temperature": 1}';
+  if (typeof values !== 'object' || values === null)
+    throw refused(`setHyperparameters takes an object, ${example}`);
+  const unknown = Object.keys(values).filter((key) => key !== 'lr' && key !== 'temperature');
+  if (unknown.length > 0) {
+    throw refused(`setHyperparameters knows lr and temperature, not ${unknown.join(', ')}; ${example}`);
+  }
+  if (values.lr === undefined && values.temperature === undefined) {
+    throw refused(`setHyperparameters needs lr or temperature, ${example}`);
+  }
+  checkNumber('lr', values.lr, 0, 1);
+  checkNumber('temperature', values.temperature, 0.01, 10);
+}
+
+function checkNumber(name: string, value: unknown, low: number, high: number): void {
+  if (value === undefined) return;
+  if (typeof value === 'number' && Number.isFinite(value) && value >= low && value <= high) return;
+  throw refused(`${name} must be a number from ${low} to ${high}, not ${JSON.stringify(value)}`);
+}
+
+function checkStopAfter(stop: StopAfter): void {
+  const step: unknown = (stop as StopAfter | null)?.step;
+  if (typeof step === 'number' && Number.isInteger(step) && step >= 0) return;
+  throw refused(
+    `stopAfter takes the last step to run, for example {"step": 120}, not ${JSON.stringify(stop)}`,
+  );
+}
+
+function refused(message: string): ApplicationFailure {
+  return ApplicationFailure.nonRetryable(message, 'InvalidUpdate');
+}

@@ -1,0 +1,42 @@
+// What one may say to a workflow and ask of it. Clients import these definitions; names are what `temporal` takes.
+import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
+import type { ControlState, RunStatus } from '../activities/contracts.js';
+import type { Numerics } from '../spec/records.js';
+
+/** Answers are given when the change is stored, not when it takes effect (R21). */
+export const pauseUpdate = defineUpdate<ControlState>('pause');
+export const resumeUpdate = defineUpdate<ControlState>('resume');
+export const setHyperparametersUpdate = defineUpdate<ControlState, [Hyperparameters]>('setHyperparameters');
+export const stopAfterUpdate = defineUpdate<ControlState, [StopAfter]>('stopAfter');
+export const statusQuery = defineQuery<RunStatus>('status');
+
+/** Values to hold from the next plan on; absent ones stay as they are. */
+export interface Hyperparameters {
+  lr?: number;
+  temperature?: number;
+}
+
+export interface StopAfter {
+  step: number;
+}
+
+/** Sent by a node worker every few seconds. */
+export interface NodeReport {
+  id: string;
+  /** Absent until the engine has told it. */
+  numerics?: Numerics;
+  host?: string;
+}
+
+export interface KnownNode extends NodeReport {
+  /** Milliseconds since the epoch, by the Temporal server's clock. */
+  lastSeen: number;
+}
+
+export const nodeUpSignal = defineSignal<[NodeReport]>('nodeUp');
+export const nodeDownSignal = defineSignal<[{ id: string }]>('nodeDown');
+/** In order of their ids. */
+export const nodesQuery = defineQuery<KnownNode[]>('nodes');
+
+export const orchestratorQueue = 'longhaul';
+export const defaultPoolId = 'nodes/default';

@@ -1,0 +1,85 @@
+// Which node a run works on. Placement is never truth: where the node is gone, any other one takes over from the records.
+import { sleep } from '@temporalio/workflow';
+import { blockedUntilResumed, nodeIsGone, untilMended } from './blocking.js';
+import type { ControlDesk } from './control-desk.js';
+import { orchestratorPolicy, placing } from './policies.js';
+import { orchestrator } from './run-activities.js';
+import type { RunProgress } from './run-progress.js';
+
+export class NodePlacement {
+  private placed: Promise<string> | null = null;
+
+  constructor(
+    private readonly desk: ControlDesk,
+    private readonly progress: RunProgress,
+  ) {}
+
+  /** Runs `work` on the run's node, and on another one where that node is gone; waits for a person where `work` cannot go on. */
+  onNode<T>(work: (node: string) => Promise<T>): Promise<T> {
+    return untilMended(this.desk, this.progress, () => this.onLivingNode(work));
+  }
+
+  /** As `onNode`, but failures other than a lost node are the caller's. */
+  async onLivingNode<T>(work: (node: string) => Promise<T>): Promise<T> {
+    for (;;) {
+      const node = await this.node();
+      try {
+        return await work(node);
+      } catch (error) {
+        if (!nodeIsGone(error)) throw error;
+        if (this.progress.status.node === node) this.release();
+      }
+    }
+  }
+
+  /** After a pause or a lost node: the next use asks again. */
+  release(): void {
+    this.placed = null;
+    this.progress.status.node = null;
+  }
+
+  /** Parts of a step that run side by side share one search. */
+  private node(): Promise<string> {
+    if (!this.placed) {
+      this.placed = this.find();
+      this.placed.catch(() => {
+        this.placed = null;
+      });
+    }
+    return this.placed;
+  }
+
+  private async find(): Promise<string> {
+    const { status } = this.progress;
+    let pause: number = placing.firstPauseMs;
+    let waited = 0;
+    for (let attempt = 1; ; attempt++) {
+      const id = `place/${attempt}`;
+      const found = await untilMended(this.desk, this.progress, () =>
+        orchestrator(id, `find a node for step ${status.step + 1}`, orchestratorPolicy).findNode({
+          run: status.run,
+        }),
+      );
+      if (found) {
+        status.node = found.node;
+        return found.node;
+      }
+      this.progress.phase('placing');
+      if (waited >= placing.deadlineMs) {
+        const minutes = Math.round(waited / 60_000);
+        const remedy = 'Start a node worker (`longhaul up` starts one on this machine)';
+        await blockedUntilResumed(
+          this.desk,
+          this.progress,
+          `No node has been alive for ${minutes} minutes`,
+          remedy,
+        );
+        [pause, waited] = [placing.firstPauseMs, 0];
+        continue;
+      }
+      await sleep(pause, { summary: 'no node is alive; ask again' });
+      waited += pause;
+      pause = Math.min(pause * placing.backoff, placing.longestPauseMs);
+    }
+  }
+}

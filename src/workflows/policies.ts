@@ -1,0 +1,94 @@
+// How long an activity may take, when it is tried again, and which failures no retry can mend.
+import type { ActivityOptions } from '@temporalio/workflow';
+import type { FatalFailure } from '../activities/contracts.js';
+
+/** Failures that end the workflow: somebody has to start another one, so waiting for `resume` makes no sense. */
+export const endingFailures: readonly string[] = [
+  'InvalidSpec',
+  'RunOwned',
+  'OwnerChanged',
+] satisfies FatalFailure[];
+
+/** What a person does about each failure before the run can go on; the command that goes on is added to it. */
+export const remedies: Record<FatalFailure, string> = {
+  InvalidSpec: 'Correct the spec and start the run again',
+  RunOwned: 'Stop the workflow that owns the run, or start this one with --take-over',
+  OwnerChanged: 'Another workflow drives this run now; look at that one',
+  Diverged:
+    'Two computations of one step disagree; compare them with `longhaul audit`, and keep both results',
+  NoProgress: 'Look at the failure and at the node’s log, and mend the cause',
+  EnvironmentsUnavailable:
+    'Start the environment servers (`longhaul doctor` shows which one does not answer)',
+  UnreadableRecord: 'Restore the named record, or set it aside with `longhaul quarantine KEY`',
+  NewerSchema: 'Start workers of the version that wrote the record',
+  StoreUnfit: 'Use a store with create-only puts (`longhaul doctor` probes it)',
+};
+
+/** Activities look at the records before they act, so trying again is always safe and soon is best (R28). */
+const recordGuardedRetry = {
+  initialInterval: 200,
+  backoffCoefficient: 1.5,
+  maximumInterval: '10 seconds',
+  nonRetryableErrorTypes: Object.keys(remedies),
+} as const;
+
+/** Planning, opening, control records: seconds at most; no heartbeat, so a lost worker is noticed by the time-out. */
+export const orchestratorPolicy = {
+  startToCloseTimeout: '2 minutes',
+  retry: recordGuardedRetry,
+} satisfies ActivityOptions;
+
+/** A first opening may generate the built-in tasks. */
+export const openRunPolicy = {
+  startToCloseTimeout: '15 minutes',
+  heartbeatTimeout: '30 seconds',
+  retry: recordGuardedRetry,
+} satisfies ActivityOptions;
+
+export const reportPolicy = {
+  startToCloseTimeout: '10 minutes',
+  heartbeatTimeout: '30 seconds',
+  retry: recordGuardedRetry,
+} satisfies ActivityOptions;
+
+/** A report at a cancelled run's end must not hold the cancellation for ever. */
+export const farewellReportPolicy = {
+  ...reportPolicy,
+  scheduleToCloseTimeout: '10 minutes',
+} satisfies ActivityOptions;
+
+/**
+ * Work on a node's engine. The queue belongs to one node: where nobody takes the work in two minutes the node is gone,
+ * and the run looks for another.
+ */
+export const enginePolicy = {
+  startToCloseTimeout: '24 hours',
+  scheduleToStartTimeout: '2 minutes',
+  heartbeatTimeout: '30 seconds',
+  retry: recordGuardedRetry,
+} satisfies ActivityOptions;
+
+/** A save or an upload that keeps failing is given up: the next checkpoint is taken from the state that is held (R17). */
+export const checkpointPolicy = {
+  startToCloseTimeout: '6 hours',
+  scheduleToStartTimeout: '30 minutes',
+  heartbeatTimeout: '30 seconds',
+  retry: { ...recordGuardedRetry, maximumAttempts: 12 },
+} satisfies ActivityOptions;
+
+/** While no node is alive: how often to ask, and when to wait for a person instead. */
+export const placing = {
+  firstPauseMs: 250,
+  backoff: 1.6,
+  longestPauseMs: 30_000,
+  deadlineMs: 3_600_000,
+} as const;
+
+/** Steps of one execution: the server suggests continue-as-new earlier where steps write more history. */
+export const stepsPerExecution = 400;
+
+/** Steps in a row that applied nothing before a person is asked (R27). */
+export const maxUnappliedSteps = 3;
+
+/** Upload intervals that may pass while one is in flight before a step waits for it (R17). */
+export const maxUploadLag = 3;

@@ -1,0 +1,198 @@
+// What a run has to show: the answer of `status`, the live text in the Temporal UI, search attributes, summaries.
+import { defineSearchAttributeKey } from '@temporalio/common';
+import { setCurrentDetails, upsertSearchAttributes } from '@temporalio/workflow';
+import type {
+  CommittedStep,
+  ControlState,
+  EvaluatedState,
+  RunOutline,
+  RunPhase,
+  RunStatus,
+} from '../activities/contracts.js';
+import { phaseOf, totalSteps } from './step-schedule.js';
+
+const attributeKeys = {
+  runName: defineSearchAttributeKey('RunName', 'KEYWORD'),
+  project: defineSearchAttributeKey('Project', 'KEYWORD'),
+  model: defineSearchAttributeKey('Model', 'KEYWORD'),
+  phase: defineSearchAttributeKey('Phase', 'KEYWORD'),
+  step: defineSearchAttributeKey('Step', 'INT'),
+  passAt1: defineSearchAttributeKey('PassAt1', 'DOUBLE'),
+};
+
+/** What `status` shows of the past; older figures are in the records. */
+const maxRecentSteps = 20;
+const maxEvaluations = 60;
+/** Phases that last and that one would search for; the phases within a step would cost an event each. */
+const searchablePhases: readonly RunPhase[] = ['evaluating', 'paused', 'blocked', 'completed', 'stopped'];
+
+/** Carried over continue-as-new: figures for people that no record of the run holds in one place. */
+export interface CarriedFigures {
+  evaluations: RunStatus['evaluations'];
+  recent: RunStatus['recent'];
+  lastCheckpoint: number | null;
+  tokens: number;
+  sampleSeconds: number;
+}
+
+export class RunProgress {
+  readonly status: RunStatus;
+  private outline: RunOutline | null = null;
+  private published = '';
+  private checkpointTrouble: string | null = null;
+
+  constructor(run: string, control: ControlState, carried: CarriedFigures | undefined) {
+    this.status = {
+      run,
+      phase: 'starting',
+      step: -1,
+      totalSteps: 0,
+      trainingPhase: '',
+      owner: 0,
+      node: null,
+      state: null,
+      control,
+      blocked: null,
+      evaluations: carried?.evaluations ?? [],
+      recent: carried?.recent ?? [],
+      lastCheckpoint: carried?.lastCheckpoint ?? null,
+      tokens: carried?.tokens ?? 0,
+      sampleSeconds: carried?.sampleSeconds ?? 0,
+      report: null,
+    };
+  }
+
+  opened(outline: RunOutline, owner: number, position: { step: number; state: string | null }): void {
+    this.outline = outline;
+    Object.assign(this.status, { run: outline.run, owner, totalSteps: totalSteps(outline) });
+    this.at(position.step, position.state);
+    upsertSearchAttributes([
+      { key: attributeKeys.runName, value: outline.name },
+      { key: attributeKeys.project, value: outline.project },
+      { key: attributeKeys.model, value: outline.model },
+    ]);
+  }
+
+  at(step: number, state: string | null): void {
+    this.status.step = step;
+    this.status.state = state;
+    if (this.outline) this.status.trainingPhase = phaseOf(this.outline, step + 1)?.name ?? '';
+  }
+
+  phase(phase: RunPhase): void {
+    this.status.phase = phase;
+    if (searchablePhases.includes(phase)) this.publish(phase);
+    this.show();
+  }
+
+  blocked(blocked: RunStatus['blocked']): void {
+    this.status.blocked = blocked;
+    this.show();
+  }
+
+  committed(
+    committed: CommittedStep,
+    seconds: number,
+    sampled: { tokens: number; seconds: number } | null,
+  ): void {
+    this.at(committed.step, committed.state);
+    this.status.tokens += sampled?.tokens ?? 0;
+    this.status.sampleSeconds += sampled?.seconds ?? 0;
+    const metrics = committed.applied ? committed.metrics : { ...committed.metrics, unapplied: 1 };
+    this.status.recent.push({ step: committed.step, kind: committed.kind, seconds, metrics });
+    if (this.status.recent.length > maxRecentSteps) this.status.recent.shift();
+    this.publish(committed.kind);
+    this.show();
+  }
+
+  evaluated(step: number, evaluated: EvaluatedState): void {
+    const { suite_name: suite, pass_at_1, graded } = evaluated;
+    const others = this.status.evaluations.filter((known) => known.step !== step || known.suite !== suite);
+    this.status.evaluations = [...others, { step, suite, pass_at_1, graded }].slice(-maxEvaluations);
+    upsertSearchAttributes([
+      { key: attributeKeys.passAt1, value: pass_at_1 },
+      { key: attributeKeys.step, value: Math.max(step, 0) },
+    ]);
+    this.show();
+  }
+
+  checkpoint(step: number): void {
+    this.status.lastCheckpoint = step;
+    this.checkpointTrouble = null;
+    this.show();
+  }
+
+  checkpointFailed(step: number, message: string): void {
+    this.checkpointTrouble = `the checkpoint of step ${step} failed (${message}); the next one is taken anew`;
+    this.show();
+  }
+
+  carried(): CarriedFigures {
+    const { evaluations, recent, lastCheckpoint, tokens, sampleSeconds } = this.status;
+    return { evaluations, recent: recent.slice(-3), lastCheckpoint, tokens, sampleSeconds };
+  }
+
+  /** `step 121 · update · reward 0.41 at 120`: fixed when the activity is scheduled, so it carries the last known figures. */
+  summary(step: number, doing: string): string {
+    const last = this.status.recent.at(-1);
+    const evaluation = this.status.evaluations.at(-1);
+    const figures = last ? headline(last.metrics) : null;
+    const parts = [`step ${step}`, doing];
+    if (last && figures) parts.push(`${figures} at ${last.step}`);
+    else if (evaluation) parts.push(`pass@1 ${percent(evaluation.pass_at_1)} at ${evaluation.step}`);
+    return parts.join(' · ');
+  }
+
+  /** An upsert is an event: only when the coarse phase has changed. */
+  private publish(phase: string): void {
+    if (this.published === phase) return;
+    this.published = phase;
+    upsertSearchAttributes([
+      { key: attributeKeys.phase, value: phase },
+      { key: attributeKeys.step, value: Math.max(this.status.step, 0) },
+    ]);
+  }
+
+  /** Lists, because the UI's tables have no padding between their cells. */
+  private show(): void {
+    const { status } = this;
+    const lines = [
+      `**${status.run}** · ${status.phase} · step ${Math.max(status.step, 0)} of ${status.totalSteps}`,
+      '',
+    ];
+    if (status.blocked)
+      lines.push(`- **blocked**: ${status.blocked.reason}`, `- **way on**: ${status.blocked.remedy}`);
+    if (status.phase === 'paused') lines.push(`- paused; go on with \`longhaul resume ${status.run}\``);
+    if (status.control.stopAfter !== null) lines.push(`- stops after step ${status.control.stopAfter}`);
+    lines.push(
+      `- node: ${status.node ?? 'none yet'}`,
+      `- last checkpoint: ${status.lastCheckpoint === null ? 'none yet' : `step ${status.lastCheckpoint}`}`,
+    );
+    if (this.checkpointTrouble) lines.push(`- ${this.checkpointTrouble}`);
+    if (status.control.lr !== null) lines.push(`- lr set to ${status.control.lr}`);
+    if (status.control.temperature !== null) lines.push(`- temperature set to ${status.control.temperature}`);
+    if (status.report) lines.push(`- report: \`${status.report}\``);
+    if (status.evaluations.length > 0) lines.push('', 'Evaluations (held out)', '');
+    for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(-8)) {
+      lines.push(`- step ${step} · ${suite} · pass@1 **${percent(pass_at_1)}** of ${graded}`);
+    }
+    if (status.recent.length > 0) lines.push('', 'Last steps', '');
+    for (const { step, kind, seconds, metrics } of status.recent.slice(-10).reverse()) {
+      lines.push(`- step ${step} · ${kind} · ${seconds.toFixed(1)} s · ${headline(metrics) ?? 'no figures'}`);
+    }
+    setCurrentDetails(lines.join('\n'));
+  }
+}
+
+/** The one figure that says how a step went. */
+export function headline(metrics: Record<string, number>): string | null {
+  if (metrics['unapplied']) return 'not applied';
+  const reward = metrics['reward/avg_raw_reward'] ?? metrics['reward/mean'];
+  if (reward !== undefined) return `reward ${reward.toFixed(2)}`;
+  const loss = metrics['policy/final_loss'] ?? metrics['policy/loss'] ?? metrics['loss'];
+  return loss === undefined ? null : `loss ${loss.toFixed(3)}`;
+}
+
+function percent(share: number): string {
+  return `${(100 * share).toFixed(1)} %`;
+}

@@ -1,0 +1,50 @@
+// When a run does what, as functions of its outline alone: a retry, a new owner and continue-as-new agree on all of it.
+import type { RunOutline } from '../activities/contracts.js';
+
+export interface PhaseSpan {
+  name: string;
+  kind: 'sft' | 'grpo';
+  /** Steps of the phase: `first..last`, both included. */
+  first: number;
+  last: number;
+}
+
+export function phaseSpans(outline: RunOutline): PhaseSpan[] {
+  let first = 1;
+  return outline.phases.map(({ name, kind, steps }) => {
+    const span = { name, kind, first, last: first + steps - 1 };
+    first += steps;
+    return span;
+  });
+}
+
+export function totalSteps(outline: RunOutline): number {
+  return outline.phases.reduce((sum, phase) => sum + phase.steps, 0);
+}
+
+/** The phase of a step; the last one past the end. */
+export function phaseOf(outline: RunOutline, step: number): PhaseSpan | undefined {
+  const spans = phaseSpans(outline);
+  return spans.find((span) => step >= span.first && step <= span.last) ?? spans.at(-1);
+}
+
+/**
+ * The suite to evaluate on the state after `step`, or null. `final` where GRPO begins, because the report compares it with the
+ * end; `interval` before the first supervised step and every `eval_interval` GRPO steps. The run's end is not asked here.
+ */
+export function suiteDue(outline: RunOutline, step: number): 'interval' | 'final' | null {
+  if (step >= totalSteps(outline)) return null;
+  const spans = phaseSpans(outline).filter((span) => span.last >= span.first);
+  const grpo = spans.find((span) => span.kind === 'grpo');
+  if (grpo && step === grpo.first - 1) return 'final';
+  const sft = spans.find((span) => span.kind === 'sft');
+  if (sft && step === sft.first - 1) return 'interval';
+  if (!grpo || step < grpo.first || outline.eval_interval <= 0) return null;
+  return (step - grpo.first + 1) % outline.eval_interval === 0 ? 'interval' : null;
+}
+
+/** True when a multiple of `ckpt_interval` lies in `(last, step]`. */
+export function checkpointDue(outline: RunOutline, last: number | null, step: number): boolean {
+  if (outline.ckpt_interval <= 0) return false;
+  return Math.floor(step / outline.ckpt_interval) > Math.floor((last ?? 0) / outline.ckpt_interval);
+}

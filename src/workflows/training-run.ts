@@ -1,0 +1,350 @@
+// A training run: control flow only. What a step depends on and what it leaves is in the records (docs/records.md);
+// this workflow can be lost at any point and started again over them.
+import {
+  allHandlersFinished,
+  ApplicationFailure,
+  CancellationScope,
+  condition,
+  continueAsNew,
+  isCancellation,
+  log,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { CommittedStep, OpenedRun, PlannedStep, RunStatus } from '../activities/contracts.js';
+import { blockedUntilResumed, untilMended } from './blocking.js';
+import { CheckpointUploads } from './checkpoint-uploads.js';
+import { ControlDesk } from './control-desk.js';
+import { statusQuery } from './messages.js';
+import { NodePlacement } from './node-placement.js';
+import {
+  checkpointPolicy,
+  enginePolicy,
+  farewellReportPolicy,
+  maxUnappliedSteps,
+  openRunPolicy,
+  orchestratorPolicy,
+  remedies,
+  reportPolicy,
+  stepsPerExecution,
+} from './policies.js';
+import { onEngine, onTransfers, orchestrator, stepId } from './run-activities.js';
+import { type CarriedFigures, RunProgress } from './run-progress.js';
+import { phaseOf, suiteDue, totalSteps } from './step-schedule.js';
+
+export interface TrainingOptions {
+  /** Take the run over from an owner that cannot be asked (R20). */
+  takeOver?: boolean;
+  /** Set by continue-as-new only. */
+  carried?: CarriedRun;
+}
+
+interface CarriedRun {
+  figures: CarriedFigures;
+  /** A stop that was reached before this workflow began: starting the run again goes past it. */
+  passedStop: number | null;
+}
+
+export interface TrainingResult {
+  run: string;
+  /** `completed`: all steps, or the target was reached; `stopped`: by `stopAfter`. */
+  ended: 'completed' | 'stopped';
+  step: number;
+  state: string | null;
+  evaluations: RunStatus['evaluations'];
+  report: string | null;
+  tokens: number;
+  sampleSeconds: number;
+}
+
+/** Workflow id `train/{name}`; the input is a run spec as JSON, verbatim from a user. */
+export async function trainingRun(spec: unknown, options: TrainingOptions = {}): Promise<TrainingResult> {
+  const name = workflowInfo().workflowId.replace(/^train\//, '');
+  const desk = new ControlDesk((control) => {
+    progress.status.control = control;
+  });
+  const progress = new RunProgress(name, desk.control, options.carried?.figures);
+  setHandler(statusQuery, () => progress.status, { description: 'Where the run is, and its last figures' });
+
+  try {
+    const opened = await openRun(spec, options, desk, progress);
+    return await new TrainingLoop(spec, options, opened, desk, progress).run();
+  } catch (error) {
+    if (!isCancellation(error) || progress.status.owner === 0) throw error;
+    // Everything that was finished is in the store; the report is for the person who cancelled.
+    await CancellationScope.nonCancellable(async () => {
+      progress.phase('stopped');
+      await writeReport(progress, farewellReportPolicy).catch((cause: unknown) => {
+        log.warn('The report of the cancelled run was not written', { cause: String(cause) });
+      });
+    });
+    throw error;
+  }
+}
+
+async function openRun(
+  spec: unknown,
+  options: TrainingOptions,
+  desk: ControlDesk,
+  progress: RunProgress,
+): Promise<OpenedRun> {
+  const { workflowId, runId, firstExecutionRunId, namespace } = workflowInfo();
+  const workflow = { workflowId, runId, firstExecutionRunId, namespace };
+  const takeOver = options.takeOver === true;
+  const opened = await untilMended(desk, progress, () =>
+    orchestrator('open', 'check the spec, open the records, claim the run', openRunPolicy).openRun({
+      spec,
+      workflow,
+      ...(takeOver ? { takeOver } : {}),
+    }),
+  );
+  const { outline, owner, position, control } = opened;
+  progress.opened(outline, owner, position);
+  let written = 0;
+  desk.open(control, (updateId, change) =>
+    orchestrator(`control/${++written}`, `record ${change.kind}`, orchestratorPolicy).recordControl({
+      run: outline.run,
+      owner,
+      updateId,
+      change,
+    }),
+  );
+  return opened;
+}
+
+async function writeReport(progress: RunProgress, policy: typeof reportPolicy): Promise<void> {
+  const { run } = progress.status;
+  const { key } = await orchestrator('report', `report of ${run}`, policy).writeReport({ run });
+  progress.status.report = key;
+}
+
+class TrainingLoop {
+  private readonly owned: { run: string; owner: number };
+  private readonly nodes: NodePlacement;
+  private readonly uploads: CheckpointUploads;
+  private readonly last: number;
+  private readonly passedStop: number | null;
+  private stepsHere = 0;
+  private unapplied = 0;
+  private targetReached = false;
+
+  constructor(
+    private readonly spec: unknown,
+    private readonly options: TrainingOptions,
+    private readonly opened: OpenedRun,
+    private readonly desk: ControlDesk,
+    private readonly progress: RunProgress,
+  ) {
+    const { outline, owner, position, control } = opened;
+    this.owned = { run: outline.run, owner };
+    this.last = totalSteps(outline);
+    this.nodes = new NodePlacement(desk, progress);
+    this.uploads = new CheckpointUploads(outline, progress, {
+      save: (step) => this.nodes.onLivingNode((node) => this.save(node, step)),
+      upload: (step) => this.nodes.onLivingNode((node) => this.upload(node, step)),
+    });
+    const reached =
+      control.stopAfter !== null && control.stopAfter <= position.step ? control.stopAfter : null;
+    this.passedStop = options.carried ? options.carried.passedStop : reached;
+  }
+
+  async run(): Promise<TrainingResult> {
+    if (this.step < 0) await this.commitBase();
+    while (await this.goesOn()) {
+      await this.takeStep();
+      await this.continueAsNewWhenDue();
+    }
+    return this.finish();
+  }
+
+  private get step(): number {
+    return this.progress.status.step;
+  }
+
+  private async commitBase(): Promise<void> {
+    this.progress.phase('starting');
+    const { state } = await this.nodes.onNode((node) =>
+      onEngine(node, stepId(0, 'base'), 'step 0 · base model', enginePolicy).commitBase(this.owned),
+    );
+    this.progress.at(0, state);
+  }
+
+  /** Holds a paused run at this step boundary; false when the run ends here. */
+  private async goesOn(): Promise<boolean> {
+    await this.desk.quiet();
+    if (this.desk.control.paused && !this.endsHere()) {
+      this.progress.phase('paused');
+      await condition(() => !this.desk.control.paused || this.stopReached());
+      // The node may be gone or busy with others after a long pause.
+      this.nodes.release();
+    }
+    if (this.endsHere()) return false;
+    const suite = suiteDue(this.opened.outline, this.step);
+    if (suite === 'final' || (suite && this.mayEndAtTarget())) await this.evaluate(suite);
+    // The evaluation took its time: a pause or a stop that came meanwhile holds before the step, not after it.
+    if (this.desk.control.paused && !this.endsHere()) return this.goesOn();
+    return !this.endsHere();
+  }
+
+  private endsHere(): boolean {
+    return this.step >= this.last || this.targetReached || this.stopReached();
+  }
+
+  private stopReached(): boolean {
+    const { stopAfter } = this.desk.control;
+    return stopAfter !== null && stopAfter !== this.passedStop && this.step >= stopAfter;
+  }
+
+  private mayEndAtTarget(): boolean {
+    return this.opened.outline.target_pass_at_1 > 0;
+  }
+
+  /** State `step − 1` to state `step`: plan, collect, seal, update. */
+  private async takeStep(): Promise<void> {
+    const step = this.step + 1;
+    const startedAt = Date.now();
+    this.progress.phase('planning');
+    const planned = await this.plan(step);
+    const [sampled] = await Promise.all([
+      this.collect(planned),
+      this.uploads.beside(step - 1),
+      this.evaluateBeside(step - 1),
+    ]);
+    const reference = { ...this.owned, step, plan: planned.plan };
+    this.progress.phase('sealing');
+    const { batch } = await this.nodes.onNode((node) =>
+      onEngine(node, stepId(step, 'seal'), this.progress.summary(step, 'seal'), enginePolicy).sealBatch(
+        reference,
+      ),
+    );
+    this.progress.phase('updating');
+    const committed = await this.nodes.onNode((node) =>
+      onEngine(
+        node,
+        stepId(step, 'update'),
+        this.progress.summary(step, 'update'),
+        enginePolicy,
+      ).updatePolicy({
+        ...reference,
+        batch,
+      }),
+    );
+    this.progress.committed(committed, (Date.now() - startedAt) / 1000, sampled);
+    this.stepsHere += 1;
+    await this.watchApplied(committed);
+  }
+
+  private async plan(step: number): Promise<PlannedStep> {
+    return untilMended(this.desk, this.progress, async () => {
+      await this.desk.quiet();
+      const summary = this.progress.summary(step, 'plan');
+      return orchestrator(stepId(step, 'plan'), summary, orchestratorPolicy).planStep({
+        ...this.owned,
+        step,
+        control: this.desk.control.n,
+      });
+    });
+  }
+
+  private async collect(planned: PlannedStep): Promise<{ tokens: number; seconds: number } | null> {
+    if (planned.kind === 'sft') return null;
+    const { step, plan, slots } = planned;
+    this.progress.phase('collecting');
+    return this.nodes.onNode((node) =>
+      onEngine(
+        node,
+        stepId(step, 'collect'),
+        this.progress.summary(step, 'collect'),
+        enginePolicy,
+      ).collectRollouts({
+        ...this.owned,
+        step,
+        plan,
+        slots: [0, slots],
+      }),
+    );
+  }
+
+  /** Where no target can end the run, an interval evaluation shares the engine with the next step's rollouts (R15). */
+  private async evaluateBeside(step: number): Promise<void> {
+    if (suiteDue(this.opened.outline, step) === 'interval' && !this.mayEndAtTarget())
+      await this.evaluate('interval');
+  }
+
+  private async evaluate(suite: 'interval' | 'final'): Promise<void> {
+    const { step, progress } = this;
+    if (progress.status.evaluations.some((known) => known.step === step && known.suite === suite)) return;
+    if (progress.status.phase !== 'collecting') progress.phase('evaluating');
+    const evaluated = await this.nodes.onNode((node) =>
+      onEngine(
+        node,
+        stepId(step, `evaluate-${suite}`),
+        progress.summary(step, `evaluate ${suite}`),
+        enginePolicy,
+      ).evaluateState({ ...this.owned, step, suite }),
+    );
+    progress.evaluated(step, evaluated);
+    const phase = phaseOf(this.opened.outline, step);
+    const target = this.opened.outline.target_pass_at_1;
+    if (suite === 'interval' && phase?.kind === 'grpo' && target > 0 && evaluated.pass_at_1 >= target) {
+      log.info('The target is reached: the run ends here', { step, pass_at_1: evaluated.pass_at_1, target });
+      this.targetReached = true;
+    }
+  }
+
+  private async watchApplied(committed: CommittedStep): Promise<void> {
+    this.unapplied = committed.applied ? 0 : this.unapplied + 1;
+    if (this.unapplied < maxUnappliedSteps) return;
+    this.unapplied = 0;
+    const reason = `${maxUnappliedSteps} steps in a row changed nothing, the last one because of: ${committed.reason ?? 'no reason'}`;
+    const remedy = `${remedies.NoProgress}, or set a lower lr (longhaul set ${this.owned.run} lr=…)`;
+    await blockedUntilResumed(this.desk, this.progress, reason, remedy);
+  }
+
+  private save(node: string, step: number): Promise<void> {
+    const summary = this.progress.summary(step, 'save');
+    return onEngine(node, stepId(step, 'save'), summary, checkpointPolicy)
+      .saveState({ ...this.owned, step })
+      .then(() => undefined);
+  }
+
+  private upload(node: string, step: number): Promise<void> {
+    const summary = this.progress.summary(step, 'upload');
+    return onTransfers(node, stepId(step, 'upload'), summary, checkpointPolicy)
+      .uploadCheckpoint({ ...this.owned, step })
+      .then(() => undefined);
+  }
+
+  /** Only at a step boundary, with no handler and no upload left behind; the records hold all the rest. */
+  private async continueAsNewWhenDue(): Promise<void> {
+    if (!workflowInfo().continueAsNewSuggested && this.stepsHere < stepsPerExecution) return;
+    await this.uploads.drained();
+    await condition(allHandlersFinished);
+    const carried: CarriedRun = { figures: this.progress.carried(), passedStop: this.passedStop };
+    await continueAsNew<typeof trainingRun>(this.spec, { carried });
+  }
+
+  private async finish(): Promise<TrainingResult> {
+    await this.uploads.drained();
+    await this.keepLastState();
+    await this.evaluate('final');
+    this.progress.phase('reporting');
+    await untilMended(this.desk, this.progress, () => writeReport(this.progress, reportPolicy));
+    const ended = this.step >= this.last || this.targetReached ? 'completed' : 'stopped';
+    this.progress.phase(ended);
+    await condition(allHandlersFinished);
+    const { run, step, state, evaluations, report, tokens, sampleSeconds } = this.progress.status;
+    return { run, ended, step, state, evaluations, report, tokens, sampleSeconds };
+  }
+
+  /** Uploads always keep the last state: here a failure waits for a person. */
+  private async keepLastState(): Promise<void> {
+    const { step } = this;
+    if (step < 1 || this.progress.status.lastCheckpoint === step) return;
+    await this.nodes.onNode(async (node) => {
+      await this.save(node, step);
+      await this.upload(node, step);
+    });
+    this.progress.checkpoint(step);
+  }
+}

@@ -1,0 +1,69 @@
+// A real Temporal dev server for a test file: one a file, on a free port, stopped by its id.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Client, Connection } from '@temporalio/client';
+import { NativeConnection } from '@temporalio/worker';
+import { freePort } from '../../src/workers/free-port.js';
+import { findTemporalBinary } from '../../src/workers/temporal-binary.js';
+import { temporalServerArguments } from '../../src/workers/temporal-server.js';
+
+export interface TestTemporal {
+  address: string;
+  client: Client;
+  /** For workers. */
+  connection: NativeConnection;
+  process: ChildProcess;
+  stop(): Promise<void>;
+}
+
+/** `databaseFile` keeps workflows over a restart on the same `port`. */
+export async function startTemporal(
+  options: { port?: number; databaseFile?: string } = {},
+): Promise<TestTemporal> {
+  const port = options.port ?? (await freePort());
+  const address = `127.0.0.1:${port}`;
+  const server = spawnTemporal(port, options.databaseFile ?? null);
+  const clientConnection = await connected(() => Connection.connect({ address }), server);
+  const client = new Client({ connection: clientConnection });
+  await connected(() => client.workflowService.describeNamespace({ namespace: 'default' }), server);
+  const connection = await NativeConnection.connect({ address });
+  return {
+    address,
+    client,
+    connection,
+    process: server,
+    stop: async () => {
+      await connection.close().catch(() => undefined);
+      await clientConnection.close();
+      await ended(server);
+    },
+  };
+}
+
+export function spawnTemporal(port: number, databaseFile: string | null): ChildProcess {
+  const args = temporalServerArguments({ port, uiPort: null, databaseFile });
+  return spawn(findTemporalBinary(), args, { stdio: 'ignore' });
+}
+
+export async function ended(child: ChildProcess, signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exit = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  child.kill(signal);
+  const killer = setTimeout(() => child.kill('SIGKILL'), 5_000);
+  await exit;
+  clearTimeout(killer);
+}
+
+async function connected<T>(attempt: () => Promise<T>, server: ChildProcess): Promise<T> {
+  const deadline = Date.now() + 20_000;
+  for (;;) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (server.exitCode !== null)
+        throw new Error(`the Temporal server exited with ${server.exitCode}`, { cause: error });
+      if (Date.now() > deadline) throw error;
+      await delay(50);
+    }
+  }
+}

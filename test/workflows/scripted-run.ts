@@ -1,0 +1,238 @@
+// Activities of a run whose engine is arithmetic: records in memory, figures as a script says. They stand on a real Temporal
+// server and in real workers; what they replace are the rooms of other tests.
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ApplicationFailure, Context } from '@temporalio/activity';
+import type { WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
+import { bundleWorkflowCode, Worker, type WorkflowBundleWithSourceMap } from '@temporalio/worker';
+import type {
+  ControlState,
+  NodeActivities,
+  OrchestratorActivities,
+  RunOutline,
+  RunStatus,
+  TransferActivities,
+} from '../../src/activities/contracts.js';
+import { guardActivities } from '../../src/workers/activity-guard.js';
+import { OpenActivities } from '../../src/workers/open-activities.js';
+import { statusQuery } from '../../src/workflows/messages.js';
+import type { trainingRun, TrainingOptions } from '../../src/workflows/training-run.js';
+import type { TestTemporal } from '../support/temporal-server.js';
+
+export type AllActivities = OrchestratorActivities & NodeActivities & TransferActivities;
+
+export function outlineOf(name: string, changes: Partial<RunOutline> = {}): RunOutline {
+  return {
+    run: name,
+    name,
+    project: 'tests',
+    model: 'arithmetic',
+    phases: [
+      { name: 'drill', kind: 'sft', steps: 2 },
+      { name: 'grpo', kind: 'grpo', steps: 4 },
+    ],
+    ckpt_interval: 2,
+    eval_interval: 2,
+    target_pass_at_1: 0,
+    ...changes,
+  };
+}
+
+export interface ScriptedRun {
+  outline: RunOutline;
+  node: string;
+  /** Names of the activities in the order in which they ended, `update 3`. */
+  calls: string[];
+  control: ControlState;
+  committed: Map<number, { control: number; lr: number }>;
+  /** Throws or waits before an activity does its work. */
+  before: (call: string) => Promise<void> | void;
+  passAt1: (step: number) => number;
+  activities: AllActivities;
+}
+
+export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice(0, 8)}`): ScriptedRun {
+  const known = new Map<string, ControlState>();
+  const did = async <T>(call: string, answer: () => T): Promise<T> => {
+    await script.before(call);
+    script.calls.push(call);
+    return answer();
+  };
+  const state = (step: number): string => `state-${step}`.padEnd(64, '0');
+  const kindOf = (step: number): 'sft' | 'grpo' => {
+    const sft = outline.phases
+      .filter((phase) => phase.kind === 'sft')
+      .reduce((sum, phase) => sum + phase.steps, 0);
+    return step <= sft ? 'sft' : 'grpo';
+  };
+  const script: ScriptedRun = {
+    outline,
+    node,
+    calls: [],
+    control: { n: 0, paused: false, stopAfter: null, lr: null, temperature: null },
+    committed: new Map(),
+    before: () => undefined,
+    passAt1: (step) => step / 100,
+    activities: {
+      openRun: () =>
+        did('open', () => {
+          const step = Math.max(-1, ...script.committed.keys());
+          return {
+            outline,
+            owner: 1,
+            position: { step, state: step < 0 ? null : state(step) },
+            control: script.control,
+          };
+        }),
+      findNode: () => did('find', () => ({ node: script.node })),
+      recordControl: ({ updateId, change }) =>
+        did(`control ${change.kind}`, () => {
+          const done = known.get(updateId);
+          if (done) return done;
+          const next = { ...script.control, n: script.control.n + 1 };
+          if (change.kind === 'pause' || change.kind === 'resume') next.paused = change.kind === 'pause';
+          if (change.kind === 'stopAfter') next.stopAfter = change.step;
+          if (change.kind === 'setHyperparameters') Object.assign(next, { lr: change.lr ?? next.lr });
+          known.set(updateId, next);
+          script.control = next;
+          return next;
+        }),
+      planStep: ({ step, control }) =>
+        did(`plan ${step}`, () => {
+          const lr = script.control.lr ?? 0.1;
+          script.committed.get(step) ?? plans.set(step, { control, lr });
+          const kind = kindOf(step);
+          return { ...{ step, kind, phase: kind, plan: `plan-${step}`, slots: 4 }, ...shape, lr, control };
+        }),
+      writeReport: ({ run }) => did('report', () => ({ key: `runs/${run}/report.html` })),
+      commitBase: () =>
+        did('base', () => {
+          script.committed.set(0, { control: 0, lr: 0 });
+          return { state: state(0), numerics: { backend: 'cpu', version: 1 } };
+        }),
+      collectRollouts: ({ step }) =>
+        did(`collect ${step}`, () => ({
+          graded: 16,
+          unknown: 0,
+          mean_reward: 0.25,
+          tokens: 100,
+          seconds: 0.5,
+        })),
+      sealBatch: ({ step }) =>
+        did(`seal ${step}`, () => ({ batch: `batch-${step}`, size: 1, loss_tokens: 1 })),
+      updatePolicy: ({ step }) =>
+        did(`update ${step}`, () => {
+          if (step !== Math.max(...script.committed.keys()) + 1 && !script.committed.has(step)) {
+            throw ApplicationFailure.nonRetryable(`step ${step} skips one`, 'Diverged');
+          }
+          script.committed.set(step, plans.get(step) ?? { control: 0, lr: 0 });
+          const metrics =
+            kindOf(step) === 'sft'
+              ? { 'policy/final_loss': 1 / step }
+              : { 'reward/avg_raw_reward': step / 10 };
+          return { step, kind: kindOf(step), state: state(step), applied: true, reason: null, metrics };
+        }),
+      evaluateState: ({ step, suite }) =>
+        did(`evaluate ${suite} ${step}`, () => ({
+          state: state(step),
+          suite: `suite-${suite}`,
+          suite_name: suite,
+          pass_at_1: script.passAt1(step),
+          graded: 40,
+          unknown: 0,
+          environments: {},
+        })),
+      saveState: ({ step }) => did(`save ${step}`, () => ({ state: state(step), path: `/states/${step}` })),
+      uploadCheckpoint: ({ step }) => did(`upload ${step}`, () => ({ key: `checkpoints/${step}` })),
+    },
+  };
+  const plans = new Map<number, { control: number; lr: number }>();
+  const shape = { samples_per_slot: 4, mini_batches: 1 };
+  return script;
+}
+
+let bundle: Promise<WorkflowBundleWithSourceMap> | null = null;
+
+export function workflowBundle(): Promise<WorkflowBundleWithSourceMap> {
+  const logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, log() {} };
+  bundle ??= bundleWorkflowCode({
+    workflowsPath: new URL('../../src/workflows/index.ts', import.meta.url).pathname,
+    logger,
+  });
+  return bundle;
+}
+
+/** Orchestrator and node workers of this test alone, as long as `use` lasts. */
+export async function withWorkers<T>(
+  temporal: TestTemporal,
+  script: ScriptedRun,
+  use: (queue: string) => Promise<T>,
+) {
+  const queue = `longhaul-${randomUUID()}`;
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-workers-'));
+  const interceptors = { activity: [guardActivities({ open: new OpenActivities(folder) })] };
+  const common = { connection: temporal.connection, interceptors, activities: script.activities };
+  const workers = [
+    await Worker.create({ ...common, taskQueue: queue, workflowBundle: await workflowBundle() }),
+    await Worker.create({ ...common, taskQueue: `longhaul-node.${script.node}.gpu` }),
+    await Worker.create({ ...common, taskQueue: `longhaul-node.${script.node}.io` }),
+  ];
+  const runs = workers.map((worker) => worker.run());
+  try {
+    return await use(queue);
+  } finally {
+    for (const worker of workers) worker.shutdown();
+    await Promise.all(runs);
+  }
+}
+
+export function startRun(
+  temporal: TestTemporal,
+  queue: string,
+  name: string,
+  spec: unknown = { name },
+  options: TrainingOptions = {},
+): Promise<WorkflowHandleWithFirstExecutionRunId<typeof trainingRun>> {
+  return temporal.client.workflow.start<typeof trainingRun>('trainingRun', {
+    taskQueue: queue,
+    workflowId: `train/${name}`,
+    args: [spec, options],
+  });
+}
+
+/** Waits until the run's status is as `holds` says; fails with the status after `deadlineMs`. */
+export async function until(
+  run: { query(query: typeof statusQuery): Promise<RunStatus> },
+  holds: (status: RunStatus) => boolean,
+  deadlineMs = 15_000,
+): Promise<RunStatus> {
+  const deadline = Date.now() + deadlineMs;
+  for (;;) {
+    const status = await run.query(statusQuery);
+    if (holds(status)) return status;
+    if (Date.now() > deadline) throw new Error(`the run did not get there: ${JSON.stringify(status)}`);
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+}
+
+export function uniqueName(prefix: string): string {
+  return `${prefix}-${randomUUID().slice(0, 8)}`;
+}
+
+/** Holds an activity until `release` is called; `reached` tells that it waits there. */
+export function gate(): { wait(): Promise<void>; release(): void; reached: Promise<void> } {
+  let release = (): void => undefined;
+  let reach = (): void => undefined;
+  const open = new Promise<void>((resolve) => (release = resolve));
+  const reached = new Promise<void>((resolve) => (reach = resolve));
+  return {
+    wait: async () => {
+      reach();
+      await Promise.race([open, Context.current().cancelled]);
+    },
+    release: () => release(),
+    reached,
+  };
+}
