@@ -1,0 +1,14 @@
+// The built-in apps by name.
+import type { App } from './app.js';
+import { tracker } from './tracker/tracker.js';
+
+const apps: readonly App[] = [tracker];
+
+export const appNames: readonly string[] = apps.map(({ name }) => name);
+
+/** @throws RangeError for a name that no built-in app has. */
+export function appByName(name: string): App {
+  const app = apps.find((candidate) => candidate.name === name);
+  if (!app) throw new RangeError(`no built-in app ${JSON.stringify(name)}; there are ${appNames.join(', ')}`);
+  return app;
+}

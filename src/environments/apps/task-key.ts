@@ -1,0 +1,89 @@
+// A task key names an app, a template and a number, and is all it takes to build the task: `tracker/close_issue/000123`.
+// Invariant: the split is a function of the key, and one combination of entities never has tasks in both splits.
+import type { Task, ToolCall } from '../../spec/task.js';
+import type { App, Scenario, TaskTemplate } from './app.js';
+import { Draw, hash32 } from './random.js';
+import { appByName } from './registry.js';
+
+export interface TaskAddress {
+  key: string;
+  app: App;
+  template: TaskTemplate;
+  number: number;
+}
+
+/** Numbers of a template's keys are below this. */
+export const keyNumbers = 1_000_000;
+
+export function formatTaskKey(app: App, template: TaskTemplate, number: number): string {
+  return `${app.name}/${template.name}/${String(number).padStart(6, '0')}`;
+}
+
+/** @throws RangeError for a key of no built-in app or template. */
+export function parseTaskKey(key: string): TaskAddress {
+  const [, appName, templateName, digits] = /^([a-z_]+)\/([a-z_]+)\/(\d{6})$/.exec(key) ?? [];
+  if (appName === undefined || templateName === undefined || digits === undefined) {
+    throw new RangeError(`task key ${JSON.stringify(key)} is not of the form app/template/000123`);
+  }
+  const app = appByName(appName);
+  const template = app.templates.find(({ name }) => name === templateName);
+  if (!template) {
+    const names = app.templates.map(({ name }) => name).join(', ');
+    throw new RangeError(`${appName} has no template ${templateName}; it has ${names}`);
+  }
+  return { key, app, template, number: Number(digits) };
+}
+
+const maxScenarios = 1024;
+const scenarios = new Map<string, { address: TaskAddress; scenario: Scenario }>();
+
+/** World, values and oracle of a task; the newest thousand are kept. @throws RangeError for an unknown key. */
+export function scenarioOf(key: string): { address: TaskAddress; scenario: Scenario } {
+  const known = scenarios.get(key);
+  if (known) return known;
+  const address = parseTaskKey(key);
+  const entry = { address, scenario: address.template.build(new Draw(`${key}/world`)) };
+  if (scenarios.size >= maxScenarios) {
+    const [oldest] = scenarios.keys();
+    if (oldest !== undefined) scenarios.delete(oldest);
+  }
+  scenarios.set(key, entry);
+  return entry;
+}
+
+/** Entity combination that must stay within one split; the number itself where the template has too few of them. */
+export function splitIdentity(key: string): string {
+  const { address, scenario } = scenarioOf(key);
+  const entities = scenario.entities.length > 0 ? scenario.entities : [address.number];
+  return `${address.app.name}/${address.template.name}/${entities.join('/')}`;
+}
+
+export function splitOf(key: string): Task['split'] {
+  return hash32(splitIdentity(key)) % 5 === 0 ? 'held_out' : 'train';
+}
+
+/** @throws RangeError for a key of no built-in app or template. */
+export function taskFromKey(key: string): Task {
+  const { address, scenario } = scenarioOf(key);
+  const { app, template } = address;
+  const paraphrase = new Draw(`${key}/words`).pick(template.paraphrases);
+  const prompt = paraphrase.replace(/\{(\w+)\}/g, (place, name: string) => {
+    const value = scenario.values[name];
+    if (value === undefined) throw new Error(`template ${template.name} does not fill ${place}`);
+    return String(value);
+  });
+  return {
+    task_key: key,
+    prompt,
+    env_key: app.name,
+    env_variables: { ...app.variables },
+    difficulty: template.difficulty,
+    template: `${app.name}/${template.name}`,
+    split: splitOf(key),
+  };
+}
+
+/** The calls that solve a task. */
+export function oracle(key: string): readonly ToolCall[] {
+  return scenarioOf(key).scenario.oracle;
+}

@@ -1,0 +1,134 @@
+// One episode's world of a built-in app.
+// Invariant: a world is a function of its task key; what a call changes, it changes as a whole or not at all; and a task is
+// solved when every table but the ignored ones equals the world that its oracle leaves.
+import type { ToolCall } from '../../spec/task.js';
+import type { ToolResult } from '../environment.js';
+import type { App, Scenario, ToolContext } from './app.js';
+import { ToolError } from './app.js';
+import { type Connection, returnConnection, takeConnection } from './connection.js';
+import { describeDifference, sameContent } from './difference.js';
+import { Draw } from './random.js';
+import { scenarioOf, type TaskAddress } from './task-key.js';
+import { argumentProblem } from './tool.js';
+
+export interface WorldGrade {
+  value: 0 | 1;
+  /** Differing rows, for people. Never shown to the model. */
+  explanation: string;
+}
+
+/** Opens the world of a task. @throws RangeError for a key of no built-in app or template. */
+export function openWorld(taskKey: string): World {
+  const { address, scenario } = scenarioOf(taskKey);
+  return new World(address, scenario);
+}
+
+export class World {
+  readonly app: App;
+  readonly taskKey: string;
+  private readonly scenario: Scenario;
+  private readonly context: ToolContext;
+  private connection: Connection | undefined;
+
+  constructor(address: TaskAddress, scenario: Scenario) {
+    this.app = address.app;
+    this.taskKey = address.key;
+    this.scenario = scenario;
+    const db = takeConnection(this.app);
+    this.connection = db;
+    db.begin(scenario.rows);
+    this.context = {
+      db,
+      user: this.app.variables.LOGGED_IN_USER,
+      today: this.app.variables.CURRENT_DATE,
+      newId: (prefix, table) => newId(db, prefix, table, this.taskKey),
+    };
+  }
+
+  /** Carries out one tool call. What the model did wrong is a result with `isError`, never an exception. */
+  call(call: ToolCall): ToolResult {
+    this.open();
+    const spec = this.app.tools.find((candidate) => candidate.name === call.name);
+    const handler = this.app.handlers.get(call.name);
+    if (!spec || !handler) return failure(`unknown tool ${String(call.name).slice(0, 40)}`);
+    const problem = argumentProblem(spec, call.arguments);
+    if (problem) return failure(problem);
+    const args = call.arguments as Record<string, string | number>;
+    const run = () => handler.run(this.context, args);
+    try {
+      const result = handler.writes ? this.context.db.atomically(run) : run();
+      return { text: JSON.stringify(result), isError: false };
+    } catch (error) {
+      if (!(error instanceof ToolError)) throw error;
+      return failure(error.status === 422 ? error.message : `${error.status} ${error.message}`);
+    }
+  }
+
+  /** Compares the whole database with the one that the oracle leaves. */
+  grade(): WorldGrade {
+    const actual = this.dump();
+    const expected = expectedDump(this.taskKey, this.scenario, this.app);
+    if (sameContent(this.app, this.scenario.rows, actual, expected)) {
+      return { value: 1, explanation: 'the database is as it should be' };
+    }
+    return { value: 0, explanation: describeDifference(this.app, this.scenario.rows, actual, expected) };
+  }
+
+  /** JSON text of every table's rows in key order, by table name. */
+  dump(): ReadonlyMap<string, string> {
+    return this.open().dump();
+  }
+
+  /** Gives the database back. A closed world can be closed again, and nothing else. */
+  close(): void {
+    const connection = this.connection;
+    if (!connection) return;
+    this.connection = undefined;
+    connection.end();
+    returnConnection(this.app, connection);
+  }
+
+  private open(): Connection {
+    if (!this.connection) throw new Error(`the world of ${this.taskKey} is closed`);
+    return this.connection;
+  }
+}
+
+function failure(message: string): ToolResult {
+  return { text: JSON.stringify({ error: message }), isError: true };
+}
+
+// A function of the world and the row count: the same calls give the same ids, in every episode of the task.
+function newId(db: Connection, prefix: string, table: string, taskKey: string): string {
+  const count = db.get(`SELECT count(*) AS n FROM ${table}`)?.n;
+  const draw = new Draw(`${taskKey}/new/${table}/${String(count)}`);
+  for (;;) {
+    const id = draw.opaqueId(prefix);
+    if (!db.get(`SELECT 1 FROM ${table} WHERE id = ?`, id)) return id;
+  }
+}
+
+// A group's samples share one task, and a step has some tens of groups: a small cache spares most oracle runs.
+const maxExpected = 1024;
+const expectedDumps = new Map<string, ReadonlyMap<string, string>>();
+
+function expectedDump(taskKey: string, scenario: Scenario, app: App): ReadonlyMap<string, string> {
+  const known = expectedDumps.get(taskKey);
+  if (known) return known;
+  const world = openWorld(taskKey);
+  try {
+    for (const call of scenario.oracle) {
+      const { text, isError } = world.call(call);
+      if (isError) throw new Error(`the oracle of ${taskKey} fails at ${call.name} of ${app.name}: ${text}`);
+    }
+    const dump = world.dump();
+    if (expectedDumps.size >= maxExpected) {
+      const [oldest] = expectedDumps.keys();
+      if (oldest !== undefined) expectedDumps.delete(oldest);
+    }
+    expectedDumps.set(taskKey, dump);
+    return dump;
+  } finally {
+    world.close();
+  }
+}
