@@ -1,0 +1,82 @@
+// The worker of a node: one process, two queues, so that an hour's collect never blocks a checkpoint's upload.
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { Worker, type WorkerOptions } from '@temporalio/worker';
+import type { NodeActivities, TransferActivities } from '../activities/contracts.js';
+import type { Numerics } from '../spec/records.js';
+import { guardActivities } from './activity-guard.js';
+import type { WorkerConfig } from './config.js';
+import { lockFolder } from './folder-lock.js';
+import { reportNode } from './node-reports.js';
+import { OpenActivities } from './open-activities.js';
+import { connectClient, connectWorker } from './temporal-connection.js';
+
+export interface NodeParts {
+  node: NodeActivities;
+  transfers: TransferActivities;
+  /** Undefined until the engine has told it. */
+  numerics(): Numerics | undefined;
+  close(): Promise<void>;
+}
+
+/** Collect, evaluation and save run beside one another; the engine decides what really shares it. */
+const engineActivities = 4;
+const transferActivities = 2;
+
+/** Serves until SIGTERM or SIGINT; resolves when everything that ran has ended or was handed back. */
+export async function serveNode(
+  config: WorkerConfig,
+  createParts: () => NodeParts | Promise<NodeParts>,
+  log: (message: string) => void,
+): Promise<void> {
+  const lock = lockFolder(config.folder, `node worker ${config.node} of ${config.temporal.address}`);
+  const [{ client, close }, connection] = await Promise.all([
+    connectClient(config.temporal, 60_000),
+    connectWorker(config.temporal),
+  ]);
+  const parts = await createParts();
+  try {
+    const open = new OpenActivities(join(config.folder, 'open-activities'));
+    const handedBack = await open.failPredecessors(client.activity);
+    if (handedBack.length > 0) log(`tried again after the end of an earlier worker: ${handedBack.join(', ')}`);
+    const queue = `longhaul-node.${config.node}`;
+    const common = {
+      connection,
+      namespace: config.temporal.namespace,
+      identity: `node ${config.node} ${process.pid}`,
+      interceptors: { activity: [guardActivities({ open })] },
+      maxHeartbeatThrottleInterval: '2 seconds',
+      shutdownGraceTime: '10 seconds',
+      shutdownForceTime: '20 seconds',
+    } satisfies Partial<WorkerOptions>;
+    const workers = await Promise.all([
+      Worker.create({
+        ...common,
+        taskQueue: `${queue}.gpu`,
+        activities: { ...parts.node },
+        maxConcurrentActivityTaskExecutions: engineActivities,
+      }),
+      Worker.create({
+        ...common,
+        taskQueue: `${queue}.io`,
+        activities: { ...parts.transfers },
+        maxConcurrentActivityTaskExecutions: transferActivities,
+      }),
+    ]);
+    const report = () => {
+      const numerics = parts.numerics();
+      return { id: config.node, host: hostname(), ...(numerics ? { numerics } : {}) };
+    };
+    const reports = reportNode(client, report, log);
+    try {
+      await Promise.all(workers.map((worker) => worker.run()));
+    } finally {
+      await reports.leave();
+    }
+  } finally {
+    await parts.close();
+    await close();
+    await connection.close().catch(() => undefined);
+    lock.release();
+  }
+}

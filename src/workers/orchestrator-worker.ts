@@ -1,0 +1,52 @@
+// The worker of the queue `longhaul`: workflows, planning, control records, reports.
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Worker } from '@temporalio/worker';
+import type { Client } from '@temporalio/client';
+import type { OrchestratorActivities } from '../activities/contracts.js';
+import { orchestratorQueue } from '../workflows/messages.js';
+import { guardActivities } from './activity-guard.js';
+import type { WorkerConfig } from './config.js';
+import { lockFolder } from './folder-lock.js';
+import { OpenActivities } from './open-activities.js';
+import { registerSearchAttributes } from './temporal-cluster.js';
+import { connectClient, connectWorker } from './temporal-connection.js';
+import { cachedWorkflowBundle } from './workflow-bundle.js';
+
+const workflowsFolder = fileURLToPath(new URL('../workflows', import.meta.url));
+
+/** Serves until SIGTERM or SIGINT; resolves when everything that ran has ended or was handed back. */
+export async function serveOrchestrator(
+  config: WorkerConfig,
+  createActivities: (client: Client) => OrchestratorActivities | Promise<OrchestratorActivities>,
+): Promise<void> {
+  const lock = lockFolder(config.folder, `orchestrator worker of ${config.temporal.address}`);
+  const [{ client, close }, connection, codePath] = await Promise.all([
+    connectClient(config.temporal, 60_000),
+    connectWorker(config.temporal),
+    cachedWorkflowBundle(workflowsFolder),
+  ]);
+  try {
+    const open = new OpenActivities(join(config.folder, 'open-activities'));
+    await open.failPredecessors(client.activity);
+    await registerSearchAttributes(client);
+    const worker = await Worker.create({
+      connection,
+      namespace: config.temporal.namespace,
+      taskQueue: orchestratorQueue,
+      identity: `orchestrator ${process.pid}`,
+      workflowBundle: { codePath },
+      activities: { ...(await createActivities(client)) },
+      interceptors: { activity: [guardActivities({ open })] },
+      maxConcurrentActivityTaskExecutions: 20,
+      maxHeartbeatThrottleInterval: '2 seconds',
+      shutdownGraceTime: '5 seconds',
+      shutdownForceTime: '10 seconds',
+    });
+    await worker.run();
+  } finally {
+    await close();
+    await connection.close().catch(() => undefined);
+    lock.release();
+  }
+}

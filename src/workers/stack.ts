@@ -1,0 +1,260 @@
+// The embedded stack: the same processes as anywhere else, on one machine, started, watched and stopped by this one.
+import { randomBytes } from 'node:crypto';
+import { accessSync, constants, existsSync, mkdirSync, readFileSync, renameSync, statfsSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Connection } from '@temporalio/client';
+import { type FolderLock, lockFolder } from './folder-lock.js';
+import { freePort, isPortFree } from './free-port.js';
+import { orchestratorQueue } from '../workflows/messages.js';
+import { ProcessRegistry } from './process-registry.js';
+import { type ProcessPlan, SupervisedProcess } from './supervised-process.js';
+import { findTemporalBinary } from './temporal-binary.js';
+import { temporalServerArguments } from './temporal-server.js';
+
+export interface StackOptions {
+  folder: string;
+  /** Null or absent: the ports of the last start, else 7233 and 8233, else free ones. */
+  temporalPort?: number | null;
+  uiPort?: number | null;
+  /** `dir:…` or `s3://…`; by default a directory in the folder. */
+  store?: string;
+  engine: string;
+  log(message: string): void;
+  /** Called when a process cannot be kept alive. */
+  gaveUp(error: Error): void;
+  /** Of compiled code; tests run workers of their own. */
+  scripts?: Partial<StackScripts>;
+}
+
+export interface StackScripts {
+  orchestrator: string;
+  node: string;
+  environments: string;
+}
+
+/** In `stack.json` of the folder, for the other commands. */
+export interface StackAddresses {
+  temporal: string;
+  ui: string;
+  environments: string;
+  store: string;
+  pid: number;
+}
+
+export interface Stack {
+  addresses: StackAddresses;
+  processes: readonly SupervisedProcess[];
+  /** Workers first, the Temporal server last. */
+  stop(): Promise<void>;
+}
+
+/** temporal.api.enums.v1.TaskQueueType */
+const activityTasks = 2;
+const neededDiskBytes = 512 * 1024 * 1024;
+const script = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+
+/** Resolves when everything serves. A failed start stops what it had started. */
+export async function startStack(options: StackOptions): Promise<Stack> {
+  const folder = resolve(options.folder);
+  mkdirSync(folder, { recursive: true });
+  const lock = lockFolder(folder, `longhaul up in ${folder}`);
+  const started: SupervisedProcess[] = [];
+  try {
+    checkDisk(folder);
+    checkEngine(options.engine);
+    const registry = new ProcessRegistry(join(folder, 'processes.json'));
+    for (const { name, pid } of await registry.endLeftovers(5_000)) {
+      options.log(`ended ${name} (process ${pid}), which an earlier stack had left`);
+    }
+    return await startProcesses(folder, options, registry, started, lock);
+  } catch (error) {
+    await stopAll(started);
+    lock.release();
+    throw error;
+  }
+}
+
+/** The running stack of a folder, or null. */
+export function runningStack(folder: string): StackAddresses | null {
+  const addresses = readAddresses(folder);
+  if (!addresses) return null;
+  try {
+    process.kill(addresses.pid, 0);
+    return addresses;
+  } catch {
+    return null;
+  }
+}
+
+async function startProcesses(
+  folder: string,
+  options: StackOptions,
+  registry: ProcessRegistry,
+  started: SupervisedProcess[],
+  lock: FolderLock,
+): Promise<Stack> {
+  const logs = join(folder, 'logs');
+  mkdirSync(logs, { recursive: true });
+  const before = readAddresses(folder);
+  const temporalPort = await choosePort('Temporal server', options.temporalPort, portOf(before?.temporal) ?? 7233);
+  const uiPort = await choosePort('Temporal UI', options.uiPort, portOf(before?.ui) ?? 8233);
+  const environmentPort = await freePort(portOf(before?.environments) ?? 0);
+  const store = options.store ?? `dir:${join(folder, 'store')}`;
+  const addresses: StackAddresses = {
+    temporal: `127.0.0.1:${temporalPort}`,
+    ui: `http://127.0.0.1:${uiPort}`,
+    environments: `http://127.0.0.1:${environmentPort}`,
+    store,
+    pid: process.pid,
+  };
+  const tokenFile = gradingToken(folder);
+  const connection = Connection.lazy({ address: addresses.temporal });
+  const events = { registry, log: (message: string) => options.log(message), gaveUp: options.gaveUp };
+  const launch = async (plan: Omit<ProcessPlan, 'logFile' | 'stopGraceMs'>, stopGraceMs: number): Promise<void> => {
+    const one = new SupervisedProcess({ ...plan, stopGraceMs, logFile: join(logs, `${plan.name}.log`) }, events);
+    started.push(one);
+    await one.start();
+  };
+  const node = (path: string, args: string[]) => ({ command: process.execPath, args: [path, ...args] });
+  const shared = ['--temporal-address', addresses.temporal, '--namespace', 'default', '--store', store];
+  const nodeFolder = join(folder, 'node');
+  const orchestratorFolder = join(folder, 'orchestrator');
+
+  await Promise.all([
+    launch(
+      {
+        name: 'temporal',
+        command: findTemporalBinary(),
+        args: temporalServerArguments({ port: temporalPort, uiPort, databaseFile: join(folder, 'temporal.db') }),
+        healthy: () => temporalServes(connection),
+        startDeadlineMs: 60_000,
+      },
+      10_000,
+    ),
+    launch(
+      {
+        name: 'environments',
+        ...node(options.scripts?.environments ?? script('../environments/server/main.js'), [
+          ...['--port', String(environmentPort), '--token-file', tokenFile],
+        ]),
+        healthy: () => answers(`${addresses.environments}/health`),
+        startDeadlineMs: 30_000,
+      },
+      5_000,
+    ),
+  ]);
+  await Promise.all([
+    launch(
+      {
+        name: 'orchestrator',
+        ...node(options.scripts?.orchestrator ?? script('orchestrator-main.js'), [...shared, '--folder', orchestratorFolder]),
+        healthy: (pid) => polls(connection, orchestratorQueue, pid),
+        startDeadlineMs: 60_000,
+      },
+      15_000,
+    ),
+    launch(
+      {
+        name: 'node',
+        ...node(options.scripts?.node ?? script('node-main.js'), [
+          ...[...shared, '--folder', nodeFolder, '--node', 'local', '--engine', options.engine],
+          ...['--environments', addresses.environments, '--grading-token-file', tokenFile],
+        ]),
+        healthy: (pid) => polls(connection, 'longhaul-node.local.gpu', pid),
+        startDeadlineMs: 60_000,
+      },
+      25_000,
+    ),
+  ]);
+  writeJson(join(folder, 'stack.json'), addresses);
+  return {
+    addresses,
+    processes: started,
+    stop: async () => {
+      await stopAll(started);
+      await connection.close();
+      lock.release();
+    },
+  };
+}
+
+/** Temporal goes last: the workers hand their activities back to it. */
+async function stopAll(processes: readonly SupervisedProcess[]): Promise<void> {
+  await Promise.all(processes.filter((one) => one.name !== 'temporal').map((one) => one.stop()));
+  await Promise.all(processes.filter((one) => one.name === 'temporal').map((one) => one.stop()));
+}
+
+async function choosePort(what: string, given: number | null | undefined, preferred: number): Promise<number> {
+  if (given === null || given === undefined) return freePort(preferred);
+  if (await isPortFree(given)) return given;
+  throw new Error(`port ${given} for the ${what} is taken by another process; leave the option out to use a free one`);
+}
+
+async function temporalServes(connection: Connection): Promise<boolean> {
+  await connection.withDeadline(Date.now() + 1_000, () =>
+    connection.workflowService.describeNamespace({ namespace: 'default' }),
+  );
+  return true;
+}
+
+/** True when this very process polls the queue: pollers of a dead one stay listed for minutes, so the pid in the identity counts. */
+async function polls(connection: Connection, queue: string, pid: number): Promise<boolean> {
+  const { pollers } = await connection.withDeadline(Date.now() + 2_000, () =>
+    connection.workflowService.describeTaskQueue({
+      namespace: 'default',
+      taskQueue: { name: queue },
+      taskQueueType: activityTasks,
+    }),
+  );
+  return (pollers ?? []).some((poller) => poller.identity?.endsWith(` ${pid}`));
+}
+
+async function answers(url: string): Promise<boolean> {
+  await fetch(url, { signal: AbortSignal.timeout(1_000) });
+  return true;
+}
+
+function checkDisk(folder: string): void {
+  const { bavail, bsize } = statfsSync(folder);
+  const free = bavail * bsize;
+  if (free >= neededDiskBytes) return;
+  const mib = (bytes: number): number => Math.round(bytes / 1024 / 1024);
+  throw new Error(
+    `only ${mib(free)} MiB are free on the disk of ${folder}, and a run needs at least ${mib(neededDiskBytes)} MiB; ` +
+      'make room, or choose another folder',
+  );
+}
+
+function checkEngine(path: string): void {
+  try {
+    accessSync(path, constants.X_OK);
+  } catch {
+    throw new Error(`there is no engine at ${path}; build it with \`npm run build:native\`, or name one with LONGHAUL_ENGINE`);
+  }
+}
+
+/** One token for the life of the folder, so that sessions outlive a restart. */
+function gradingToken(folder: string): string {
+  const path = join(folder, 'grading-token');
+  if (!existsSync(path)) writeFileSync(path, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600 });
+  return path;
+}
+
+function readAddresses(folder: string): StackAddresses | null {
+  try {
+    return JSON.parse(readFileSync(join(folder, 'stack.json'), 'utf8')) as StackAddresses;
+  } catch {
+    return null;
+  }
+}
+
+function portOf(address: string | undefined): number | null {
+  const port = Number(address?.split(':').at(-1));
+  return Number.isInteger(port) && port > 0 ? port : null;
+}
+
+function writeJson(path: string, value: unknown): void {
+  writeFileSync(`${path}.draft`, `${JSON.stringify(value, null, 1)}\n`);
+  renameSync(`${path}.draft`, path);
+}

@@ -1,0 +1,150 @@
+// One process of the stack: started, health-checked, logged to a file, started again whenever it dies.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { ProcessRegistry } from './process-registry.js';
+
+export interface ProcessPlan {
+  name: string;
+  command: string;
+  args: readonly string[];
+  env?: Record<string, string>;
+  logFile: string;
+  /** True when it serves. Called again and again until the deadline. */
+  healthy(pid: number): Promise<boolean>;
+  startDeadlineMs: number;
+  /** SIGTERM to SIGKILL. */
+  stopGraceMs: number;
+}
+
+export interface ProcessEvents {
+  registry: ProcessRegistry;
+  log(message: string): void;
+  /** The process dies at each start: nothing more is tried. */
+  gaveUp(error: Error): void;
+}
+
+const firstPauseMs = 100;
+const longestPauseMs = 5_000;
+/** A process that lived this long was well: the next restart is quick again. */
+const wellAfterMs = 20_000;
+/** Deaths one after another, each before the process was healthy, after which a person has to look. */
+const maxFailedStarts = 8;
+
+export class SupervisedProcess {
+  restarts = 0;
+  private child: ChildProcess | null = null;
+  private stopping = false;
+  private failedStarts = 0;
+
+  constructor(
+    private readonly plan: ProcessPlan,
+    private readonly events: ProcessEvents,
+  ) {}
+
+  get name(): string {
+    return this.plan.name;
+  }
+
+  get pid(): number | null {
+    return this.child?.pid ?? null;
+  }
+
+  /** Resolves when the process serves; rejects with the end of its log when it does not. */
+  async start(): Promise<void> {
+    const child = this.spawn();
+    const deadline = Date.now() + this.plan.startDeadlineMs;
+    let pause = 25;
+    while (child.pid !== undefined && Date.now() < deadline) {
+      if (hasEnded(child) || this.child !== child) break;
+      if (await this.plan.healthy(child.pid).catch(() => false)) {
+        this.failedStarts = 0;
+        return;
+      }
+      await delay(pause);
+      pause = Math.min(pause * 1.3, 250);
+    }
+    if (this.stopping) return;
+    throw new Error(this.whyNot(child));
+  }
+
+  async stop(): Promise<void> {
+    this.stopping = true;
+    const { child } = this;
+    if (!child || hasEnded(child)) return;
+    const exit = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+    child.kill('SIGTERM');
+    const killer = setTimeout(() => child.kill('SIGKILL'), this.plan.stopGraceMs);
+    await exit;
+    clearTimeout(killer);
+  }
+
+  private spawn(): ChildProcess {
+    const log = openSync(this.plan.logFile, 'a');
+    const startedAt = Date.now();
+    // A session of its own: Ctrl-C in the terminal reaches the supervisor alone, which stops the others in order.
+    const child = spawn(this.plan.command, this.plan.args, {
+      detached: true,
+      stdio: ['ignore', log, log],
+      env: { ...process.env, ...this.plan.env },
+    });
+    closeSync(log);
+    this.child = child;
+    if (child.pid !== undefined) this.events.registry.add(this.plan.name, child.pid);
+    let over = false;
+    const end = (how: string): void => {
+      if (over) return;
+      over = true;
+      if (child.pid !== undefined) this.events.registry.remove(child.pid);
+      if (!this.stopping) void this.restart(how, Date.now() - startedAt);
+    };
+    child.once('error', (error) => end(error.message));
+    child.once('exit', (code, signal) => end(signal ? `was killed by ${signal}` : `exited with ${code}`));
+    return child;
+  }
+
+  private async restart(how: string, livedMs: number): Promise<void> {
+    this.failedStarts = livedMs > wellAfterMs ? 1 : this.failedStarts + 1;
+    if (this.failedStarts > maxFailedStarts) {
+      this.events.gaveUp(new Error(`${this.name} ${how}, ${this.failedStarts} times in a row.\n${this.tail()}`));
+      return;
+    }
+    const pause = Math.min(firstPauseMs * 2 ** (this.failedStarts - 1), longestPauseMs);
+    await delay(pause);
+    if (this.stopping) return;
+    this.restarts += 1;
+    this.events.log(`${this.name} ${how}; started again`);
+    // One that never serves is ended, so that the next start is a clean one; its exit comes back here.
+    await this.start().catch((error: unknown) => {
+      this.events.log((error as Error).message);
+      if (this.child && !hasEnded(this.child)) this.child.kill('SIGKILL');
+    });
+  }
+
+  private whyNot(child: ChildProcess): string {
+    const what = hasEnded(child) || child.pid === undefined ? 'ended before it served' : 'did not serve in time';
+    return `${this.name} ${what} (${Math.round(this.plan.startDeadlineMs / 1000)} s allowed; log: ${this.plan.logFile}).\n${this.tail()}`;
+  }
+
+  private tail(): string {
+    try {
+      return readFileSync(this.plan.logFile, 'utf8').trimEnd().split('\n').slice(-5).map(readableLine).join('\n');
+    } catch {
+      return '';
+    }
+  }
+}
+
+function hasEnded(child: ChildProcess): boolean {
+  return child.exitCode !== null || child.signalCode !== null;
+}
+
+/** Log lines are JSON; people want the message. */
+function readableLine(line: string): string {
+  try {
+    const { message, msg } = JSON.parse(line) as { message?: string; msg?: string };
+    return `  ${message ?? msg ?? line}`;
+  } catch {
+    return `  ${line}`;
+  }
+}

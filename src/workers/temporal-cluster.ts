@@ -1,0 +1,79 @@
+// What the orchestrator asks of Temporal itself: who a cluster is, whether an owner's workflow is open, which nodes are alive.
+import { type Client, WorkflowNotFoundError } from '@temporalio/client';
+import { IndexedValueType } from './search-attribute-types.js';
+import { readTemporalConfig, type TemporalConfig } from './config.js';
+import { connectClient } from './temporal-connection.js';
+import { searchAttributes } from './temporal-server.js';
+import type { OwnerRecord } from '../spec/records.js';
+import { defaultPoolId, type KnownNode } from '../workflows/messages.js';
+
+export type OwnerState = 'open' | 'closed' | 'unknown' | 'unreachable';
+
+/** Node workers report every 10 s; three lost reports and a node is taken for dead. */
+const aliveWithinMs = 35_000;
+const grpcAlreadyExists = 6;
+
+export async function clusterId(client: Client): Promise<string> {
+  const { clusterId: id } = await client.workflowService.getClusterInfo({});
+  return id ?? '';
+}
+
+/** Asks the server that the record names (R20), which need not be ours. */
+export async function ownerState(owner: OwnerRecord, own: TemporalConfig, client: Client): Promise<OwnerState> {
+  if (owner.address === own.address && owner.namespace === own.namespace) return workflowState(client, owner);
+  const there = readTemporalConfig({ address: owner.address, namespace: owner.namespace });
+  let connected;
+  try {
+    connected = await connectClient(there, 3_000);
+  } catch {
+    return 'unreachable';
+  }
+  try {
+    return await workflowState(connected.client, owner);
+  } finally {
+    await connected.close();
+  }
+}
+
+async function workflowState(client: Client, owner: OwnerRecord): Promise<OwnerState> {
+  try {
+    // Without a run id: the newest execution, because continue-as-new closes the one before.
+    const { status, raw } = await client.workflow.getHandle(owner.workflowId).describe();
+    const firstRunId = raw.workflowExecutionInfo?.firstRunId;
+    if (firstRunId && firstRunId !== owner.firstExecutionRunId) return 'closed';
+    return status.name === 'RUNNING' || status.name === 'PAUSED' ? 'open' : 'closed';
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return 'unknown';
+    return 'unreachable';
+  }
+}
+
+/** Ids of the nodes that reported lately, newest report first. */
+export async function aliveNodes(client: Client): Promise<string[]> {
+  let nodes: KnownNode[];
+  try {
+    nodes = await client.workflow.getHandle(defaultPoolId).query<KnownNode[]>('nodes');
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return [];
+    throw error;
+  }
+  const alive = nodes.filter((node) => Date.now() - node.lastSeen < aliveWithinMs);
+  return alive.sort((a, b) => b.lastSeen - a.lastSeen).map((node) => node.id);
+}
+
+/** A run that sets an unregistered attribute would fail its workflow tasks for ever; registering twice is no error. */
+export async function registerSearchAttributes(client: Client): Promise<void> {
+  const { namespace } = client.options;
+  const { connection } = client;
+  const known = await connection.operatorService.listSearchAttributes({ namespace });
+  const missing = Object.entries(searchAttributes).filter(([name]) => !(name in (known.customAttributes ?? {})));
+  if (missing.length === 0) return;
+  try {
+    await connection.operatorService.addSearchAttributes({
+      namespace,
+      searchAttributes: Object.fromEntries(missing.map(([name, type]) => [name, IndexedValueType[type]])),
+    });
+  } catch (error) {
+    if ((error as { code?: number }).code !== grpcAlreadyExists) throw error;
+  }
+}

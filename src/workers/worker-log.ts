@@ -1,0 +1,39 @@
+// How a worker process logs and ends: JSON lines on standard error, one readable line for what stops it.
+import { DefaultLogger, Runtime } from '@temporalio/worker';
+
+export function installLogger(component: string): (message: string) => void {
+  const write = (level: string, message: string, meta?: Record<string, unknown>): void => {
+    const { sdkComponent: _component, taskQueue: _queue, ...rest } = meta ?? {};
+    process.stderr.write(`${JSON.stringify({ at: new Date().toISOString(), level, component, message, ...readable(rest) })}\n`);
+  };
+  Runtime.install({
+    logger: new DefaultLogger('WARN', ({ level, message, meta }) => write(level.toLowerCase(), message, meta)),
+  });
+  return (message) => write('info', message);
+}
+
+/** Runs a worker's `serve`; exits with 1 and one line when it cannot start or go on. */
+export async function exitWith(component: string, serve: () => Promise<void>): Promise<void> {
+  // Node's default for these is the same exit, but without a line that a person can read.
+  process.on('uncaughtException', (error) => fail(component, error));
+  process.on('unhandledRejection', (error) => fail(component, error));
+  try {
+    await serve();
+    process.exit(0);
+  } catch (error) {
+    fail(component, error);
+  }
+}
+
+function fail(component: string, error: unknown): never {
+  const message = error instanceof Error ? error.message : String(error);
+  const stack = error instanceof Error ? error.stack : undefined;
+  process.stderr.write(`${JSON.stringify({ at: new Date().toISOString(), level: 'fatal', component, message, stack })}\n`);
+  process.exit(1);
+}
+
+/** Errors become their messages; JSON would write them as `{}`. */
+function readable(meta: Record<string, unknown>): Record<string, unknown> {
+  const entries = Object.entries(meta).map(([key, value]) => [key, value instanceof Error ? value.message : value]);
+  return Object.fromEntries(entries) as Record<string, unknown>;
+}

@@ -1,0 +1,76 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Client, Connection } from '@temporalio/client';
+import { afterEach, describe, expect, it } from 'vitest';
+import { freePort } from '../../src/workers/free-port.js';
+import { runningStack, type Stack, startStack } from '../../src/workers/stack.js';
+import { statusQuery } from '../../src/workflows/messages.js';
+import type { trainingRun } from '../../src/workflows/training-run.js';
+
+const fixture = (name: string): string => new URL(`fixtures/${name}.mjs`, import.meta.url).pathname;
+const scripts = { orchestrator: fixture('orchestrator'), node: fixture('node'), environments: fixture('environments') };
+
+describe('the embedded stack', { timeout: 120_000 }, () => {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-stack-'));
+  const said: string[] = [];
+  let stack: Stack | null = null;
+
+  const start = async (options: { temporalPort?: number } = {}): Promise<Stack> => {
+    process.env['COUNTING_RECORDS'] = join(folder, 'records');
+    stack = await startStack({
+      ...{ folder, scripts, engine: process.execPath, log: (message) => said.push(message) },
+      gaveUp: (error) => said.push(`gave up: ${error.message}`),
+      temporalPort: options.temporalPort ?? (await freePort()),
+      uiPort: await freePort(),
+    });
+    return stack;
+  };
+  afterEach(async () => {
+    await stack?.stop();
+    stack = null;
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  it('starts each process again that is killed, and the run ends with every step once', async () => {
+    const { addresses, processes } = await start();
+    expect(runningStack(folder)).toEqual(addresses);
+    const connection = await Connection.connect({ address: addresses.temporal });
+    const run = await new Client({ connection }).workflow.start<typeof trainingRun>('trainingRun', {
+      taskQueue: 'longhaul',
+      workflowId: 'train/counting',
+      args: [{}],
+    });
+    const lastStep = (): number => Number(readFileSync(join(folder, 'records'), 'utf8').trim().split('\n').at(-1));
+    await until(() => lastStep() >= 1, 'the first step');
+    for (const name of ['node', 'orchestrator', 'environments', 'temporal']) {
+      const one = processes.find((candidate) => candidate.name === name);
+      const before = one?.pid;
+      if (!one || !before) throw new Error(`${name} is not running`);
+      const stepBefore = lastStep();
+      process.kill(before, 'SIGKILL');
+      await until(() => one.pid !== before && one.restarts === 1, `${name} to be started again`);
+      await until(() => lastStep() > stepBefore, `a step after the death of ${name}`);
+    }
+    const result = await run.result();
+    expect(result).toMatchObject({ step: 30, ended: 'completed' });
+    const records = readFileSync(join(folder, 'records'), 'utf8').trim().split('\n').map(Number);
+    expect(records).toEqual(Array.from({ length: 31 }, (_, step) => step));
+    expect((await run.query(statusQuery)).lastCheckpoint).toBe(30);
+    await connection.close();
+  });
+});
+
+async function until(holds: () => boolean, what: string, deadlineMs = 40_000): Promise<void> {
+  const deadline = Date.now() + deadlineMs;
+  for (;;) {
+    try {
+      if (holds()) return;
+    } catch {
+      // The file is not there yet.
+    }
+    if (Date.now() > deadline) throw new Error(`waited ${deadlineMs} ms for ${what}`);
+    await delay(50);
+  }
+}
