@@ -94,4 +94,6 @@ export interface App {
   variables: Readonly<Record<'CURRENT_DATE' | 'LOGGED_IN_USER' | 'LOGGED_IN_NAME', string>>;
   /** A plausible value for each argument name that any tool takes. */
   samples: Readonly<Record<string, (draw: Draw) => string | number>>;
+  /** Arguments that drills copy besides `id`: no two whose values look alike. */
+  drilled: readonly string[];
 }

@@ -1,8 +1,9 @@
 // The built-in apps by name.
 import type { App } from './app.js';
+import { booking } from './booking/booking.js';
 import { tracker } from './tracker/tracker.js';
 
-const apps: readonly App[] = [tracker];
+const apps: readonly App[] = [tracker, booking];
 
 export const appNames: readonly string[] = apps.map(({ name }) => name);
 

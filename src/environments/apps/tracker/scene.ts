@@ -73,18 +73,16 @@ export function drawScene(draw: Draw, options: SubjectOptions = {}): Scene {
     someLabel(),
     ...(options.has ? [options.has] : []),
   ]);
-  const siblings = otherProblems
-    .slice(0, options.siblings ?? 0)
-    .map((other) =>
-      addIssue(
-        {
-          title: `${component} ${other}`,
-          state: options.siblingState ?? draw.pick(['open', 'closed']),
-          mine: true,
-        },
-        [someLabel()],
-      ),
-    );
+  const siblings = otherProblems.slice(0, options.siblings ?? 0).map((other) =>
+    addIssue(
+      {
+        title: `${component} ${other}`,
+        state: options.siblingState ?? draw.pick(['open', 'closed']),
+        mine: true,
+      },
+      [someLabel()],
+    ),
+  );
   const strangers = draw
     .shuffled(components.filter((other) => other !== component))
     .slice(0, 8 + draw.below(4));

@@ -164,10 +164,11 @@ export const tools: readonly Tool[] = [
       mustBeChangeable(context, args.id);
       context.db.run(
         `INSERT INTO comments
-         SELECT ?1, coalesce(max(position), 0) + 1, ?2, ?3 FROM comments WHERE issue = ?1`,
+         SELECT ?, coalesce(max(position), 0) + 1, ?, ? FROM comments WHERE issue = ?`,
         args.id,
         context.user,
         args.text,
+        args.id,
       );
       return logged(context, 'comment', args.id);
     },

@@ -35,4 +35,5 @@ export const tracker: App = {
     page: (draw) => 1 + draw.below(3),
     limit: (draw) => 1 + draw.below(9),
   },
+  drilled: ['title', 'user', 'label', 'milestone', 'level', 'text'],
 };

@@ -1,0 +1,137 @@
+// Tasks and demonstrations of the built-in apps: a function of the data spec.
+import type { BuiltinDataSpec } from '../../spec/run-spec.js';
+import type { Demonstration, DemonstrationMessage, Task, ToolCall } from '../../spec/task.js';
+import type { App, TaskTemplate } from './app.js';
+import { Draw, hash32 } from './random.js';
+import { appByName } from './registry.js';
+import { formatTaskKey, keyNumbers, scenarioOf, splitOf, taskFromKey } from './task-key.js';
+import { teacherCalls } from './teacher.js';
+import { openWorld } from './world.js';
+
+/** Share of teacher demonstrations that search first. */
+const searchShare = 0.55;
+
+/** Task numbers are drawn from the first half of a template's keys, demonstrations' from the second: they share no world. */
+const half = keyNumbers / 2;
+
+type TaskSpec = Pick<BuiltinDataSpec, 'apps' | 'seed' | 'train_tasks' | 'held_out_tasks'>;
+type DemonstrationSpec = Pick<
+  BuiltinDataSpec,
+  'apps' | 'seed' | 'drill_demonstrations' | 'teacher_demonstrations'
+>;
+
+/** Training tasks, then held-out ones; each part goes round all templates of all apps. Keys are unique. */
+export function generateTasks(spec: TaskSpec): Task[] {
+  const cycles = templatesOf(spec.apps).map(([app, template]) => ({
+    train: keys(app, template, 'train', spec.seed, 0),
+    held_out: keys(app, template, 'held_out', spec.seed, 0),
+  }));
+  const take = (split: Task['split'], count: number) =>
+    Array.from({ length: count }, (_, i) => taskFromKey(nextOf(at(cycles, i)[split])));
+  return [...take('train', spec.train_tasks), ...take('held_out', spec.held_out_tasks)];
+}
+
+/** Argument drills, then episodes of the imperfect teacher on training tasks, played in their worlds. */
+export function generateDemonstrations(spec: DemonstrationSpec): Demonstration[] {
+  return [...drills(spec), ...teacherEpisodes(spec)];
+}
+
+function drills({ apps, seed, drill_demonstrations: count }: DemonstrationSpec): Demonstration[] {
+  return Array.from({ length: count }, (_, i) => {
+    const app = appByName(at(apps, i));
+    return drill(app, new Draw(`${seed}/drill/${app.name}/${i}`));
+  });
+}
+
+// Values in prose, the same values as arguments in another order: copying, before any tool is shown.
+function drill(app: App, draw: Draw): Demonstration {
+  const names = draw.shuffled(['id', ...draw.shuffled(app.drilled).slice(0, 2 + draw.below(3))]);
+  const pairs = names.map(
+    (name) => [name, (app.samples[name] as (draw: Draw) => string | number)(draw)] as const,
+  );
+  const call = { name: 'echo', arguments: Object.fromEntries(draw.shuffled(pairs)) };
+  return {
+    kind: 'drill',
+    messages: [
+      { role: 'user', content: pairs.map(([, value]) => value).join(' ') },
+      { role: 'assistant', content: callText(call) },
+    ],
+  };
+}
+
+function teacherEpisodes({ apps, seed, teacher_demonstrations: count }: DemonstrationSpec): Demonstration[] {
+  const cycles = ([1, 2] as const).map((difficulty) =>
+    templatesOf(apps)
+      .filter(([, template]) => template.difficulty === difficulty)
+      .map(([app, template]) => keys(app, template, 'train', seed, half)),
+  );
+  const draw = new Draw(`${seed}/teacher`);
+  const used = [0, 0];
+  return Array.from({ length: count }, () => {
+    const level = draw.chance(searchShare) ? 1 : 0;
+    const key = nextOf(at(at(cycles, level), (used[level] as number)++));
+    return teacherEpisode(key, new Draw(`${seed}/teacher/${key}`));
+  });
+}
+
+/** One episode of the teacher, with the results that its world gave. */
+export function teacherEpisode(key: string, draw: Draw): Demonstration {
+  const { address, scenario } = scenarioOf(key);
+  const task = taskFromKey(key);
+  const world = openWorld(key);
+  try {
+    const messages: DemonstrationMessage[] = [{ role: 'user', content: task.prompt }];
+    for (const call of teacherCalls(address.app, scenario, draw)) {
+      messages.push({ role: 'assistant', content: callText(call) });
+      messages.push({ role: 'tool', content: world.call(call).text });
+    }
+    messages.push({ role: 'assistant', content: '<done>' });
+    const { env_key, env_variables } = task;
+    return { kind: 'teacher', env_key, task_key: key, env_variables, messages };
+  } finally {
+    world.close();
+  }
+}
+
+function callText(call: ToolCall): string {
+  return `<tool_call>${JSON.stringify({ name: call.name, arguments: call.arguments })}</tool_call>`;
+}
+
+// Apps take turns, so that any stretch of tasks is balanced over apps and templates.
+function templatesOf(appNames: readonly string[]): [App, TaskTemplate][] {
+  const apps = appNames.map(appByName);
+  const longest = Math.max(0, ...apps.map(({ templates }) => templates.length));
+  return Array.from({ length: longest }, (_, i) => i).flatMap((i) =>
+    apps.flatMap((app): [App, TaskTemplate][] => {
+      const template = app.templates[i];
+      return template ? [[app, template]] : [];
+    }),
+  );
+}
+
+/** Keys of a template in one split, from a place that the seed chooses, within the half that starts at `offset`. */
+function* keys(
+  app: App,
+  template: TaskTemplate,
+  split: Task['split'],
+  seed: number,
+  offset: number,
+): Generator<string> {
+  const start = hash32(`${seed}/${app.name}/${template.name}`) % half;
+  for (let i = 0; i < half; i++) {
+    const key = formatTaskKey(app, template, offset + ((start + i) % half));
+    if (splitOf(key) === split) yield key;
+  }
+}
+
+function nextOf(generator: Generator<string>): string {
+  const next = generator.next();
+  if (next.done) throw new RangeError(`the built-in apps have no more tasks of a template: ask for fewer`);
+  return next.value;
+}
+
+function at<T>(values: readonly T[], i: number): T {
+  const value = values[i % values.length];
+  if (value === undefined) throw new RangeError('the data spec names no built-in app');
+  return value;
+}

@@ -1,0 +1,43 @@
+// An imperfect teacher: always the right form, each decision right with a fixed probability.
+// What the policy learns from it leaves GRPO something to find: no decision is learned as certain.
+import type { ToolCall } from '../../spec/task.js';
+import type { App, Scenario } from './app.js';
+import type { Draw } from './random.js';
+
+/** Probability that a decision is right. */
+export const teacherSkill = { tool: 0.6, argument: 0.75, row: 0.7, branch: 0.6, flow: 0.85 };
+
+/** The calls that the teacher makes in this scenario. */
+export function teacherCalls(app: App, scenario: Scenario, draw: Draw): ToolCall[] {
+  const { oracle, mistakes } = scenario;
+  const search = oracle.slice(0, -1);
+  let act = oracle.at(-1) as ToolCall;
+  if (mistakes.branch && !draw.chance(teacherSkill.branch)) act = mistakes.branch;
+  if (!draw.chance(teacherSkill.tool)) {
+    act = otherTool(app, act, draw.pick(mistakes.tools), draw);
+  } else if (mistakes.argument && !draw.chance(teacherSkill.argument)) {
+    const { name, values } = mistakes.argument;
+    act = { ...act, arguments: { ...act.arguments, [name]: draw.pick(values) } };
+  }
+  if (mistakes.rows && mistakes.rows.length > 0 && !draw.chance(teacherSkill.row)) {
+    act = withRow(act, draw.pick(mistakes.rows));
+  }
+  if (draw.chance(teacherSkill.flow)) return [...search, act];
+  // Stops too early, or does it twice.
+  return draw.chance(0.5) ? search : [...search, act, act];
+}
+
+// Arguments that both tools take keep their value; the rest get a plausible one.
+function otherTool(app: App, call: ToolCall, name: string, draw: Draw): ToolCall {
+  const required = app.tools.find((spec) => spec.name === name)?.input_schema.required ?? [];
+  const pairs = required.map((key) => [key, call.arguments[key] ?? app.samples[key]?.(draw)] as const);
+  return { name, arguments: Object.fromEntries(pairs) };
+}
+
+function withRow(call: ToolCall, id: string): ToolCall {
+  const prefix = id.slice(0, 4);
+  const pairs = Object.entries(call.arguments).map(
+    ([key, value]) => [key, typeof value === 'string' && value.startsWith(prefix) ? id : value] as const,
+  );
+  return { ...call, arguments: Object.fromEntries(pairs) };
+}
