@@ -1,0 +1,372 @@
+// Episodes on an OpenEnv server over plain `/ws`, the common denominator of all its generations.
+// Sockets are pooled: a closed episode's socket serves the next one by `reset`. A lost socket ends its episode; nothing
+// reconnects under it, because the server's new session would be another world.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Task, ToolCall, ToolSpec } from '../../spec/task.js';
+import {
+  EnvironmentError,
+  type Environment,
+  type EnvironmentBackend,
+  type Grade,
+  type OpenOptions,
+  type ToolResult,
+} from '../environment.js';
+import { createCircuitBreaker, type CircuitBreaker } from './circuit-breaker.js';
+import { ErrorFrame, OpenEnvSocket, type ReplyFrame } from './openenv-socket.js';
+import { createSemaphore } from './semaphore.js';
+import { isObject, readToolAnswer, readTools } from './tool-results.js';
+
+export interface OpenEnvOptions {
+  /** `http://host:port` */
+  url: string;
+  /** Of the built-in server. Without it the reward of the last observation is the grade. */
+  gradingToken?: string;
+  /** Sessions at once; no more than the server allows. */
+  maxSessions: number;
+  /** For each reply; above the server's own limit for a tool (30 s in the Python package). */
+  callTimeoutMs?: number;
+  /** Injected faults of the built-in server, 0..1; they need the token. */
+  faultRate?: number;
+  toolErrorRate?: number;
+}
+
+export interface OpenEnvBackend extends EnvironmentBackend {
+  /** `waitUntilHealthy` and how long the server has been down. `open` fails at once while it allows no calls. */
+  readonly breaker: CircuitBreaker;
+}
+
+const probeTimeoutMs = 2000;
+const idleSocketMs = 30_000;
+
+type Phase = 'open' | 'call' | 'grade';
+
+export function createOpenEnvBackend(options: OpenEnvOptions): OpenEnvBackend {
+  const { url, gradingToken, callTimeoutMs = 60_000 } = options;
+  const places = createSemaphore(options.maxSessions);
+  const pool = createSocketPool();
+  const toolLists = new Map<string, Promise<ToolSpec[]>>();
+  const breaker = createCircuitBreaker({ probe: (signal) => probe(url, signal) });
+  let closed = false;
+  let gradesFrames = gradingToken !== undefined;
+
+  /** Sends a frame; what goes wrong becomes an `EnvironmentError` of this phase. */
+  async function request(
+    socket: OpenEnvSocket,
+    frame: Record<string, unknown>,
+    phase: Phase,
+  ): Promise<ReplyFrame> {
+    try {
+      const reply = await socket.request(frame, callTimeoutMs);
+      breaker.succeeded();
+      return reply;
+    } catch (error) {
+      throw socket.endedByUs ? error : await judge(error, phase);
+    }
+  }
+
+  async function judge(error: unknown, phase: Phase): Promise<unknown> {
+    if (error instanceof ErrorFrame) {
+      if (error.code === 'CAPACITY_REACHED') return unavailable('capacity', error);
+      if (error.code === 'SESSION_ERROR') return unavailable('socket_lost', error);
+      breaker.succeeded();
+      return new EnvironmentError('failed', phase, `${url}: ${phase} failed: ${error.message}`, {
+        cause: error,
+      });
+    }
+    if (!(error instanceof EnvironmentError) || error.kind !== 'unavailable') return error;
+    // A server that answers others but not this call is at fault itself: that is charged.
+    if (error.reason === 'timeout' && (await probe(url))) {
+      return new EnvironmentError('failed', 'timeout', error.message, { cause: error });
+    }
+    breaker.lost();
+    return error;
+  }
+
+  function unavailable(reason: string, error: Error): EnvironmentError {
+    return new EnvironmentError('unavailable', reason, `${url}: ${error.message}`, { cause: error });
+  }
+
+  function resetFrame(task: Task, { seed, episodeId, tryNumber }: OpenOptions): Record<string, unknown> {
+    const faults =
+      gradingToken === undefined
+        ? {}
+        : {
+            token: gradingToken,
+            ...(options.faultRate === undefined ? {} : { fault_rate: options.faultRate }),
+            ...(options.toolErrorRate === undefined ? {} : { tool_error_rate: options.toolErrorRate }),
+          };
+    const { task_key, env_key, env_variables } = task;
+    const data = { task_key, env_key, env_variables, seed, episode_id: episodeId, try: tryNumber, ...faults };
+    return { type: 'reset', data };
+  }
+
+  /** A socket whose session stands at the start of the task. */
+  async function start(
+    frame: Record<string, unknown>,
+    signal: AbortSignal,
+  ): Promise<{ socket: OpenEnvSocket; reply: ReplyFrame }> {
+    const giveUpAt = Date.now() + callTimeoutMs;
+    for (let backoffMs = 50; ; backoffMs = Math.min(2000, backoffMs * 2)) {
+      const pooled = pool.take();
+      const socket = pooled ?? (await connect(signal));
+      try {
+        return { socket, reply: await untilAborted(socket, signal, request(socket, frame, 'open')) };
+      } catch (error) {
+        const { kind, reason } = error instanceof EnvironmentError ? error : { kind: '', reason: '' };
+        const lost = kind === 'unavailable' && reason === 'socket_lost';
+        // An idle socket may have died unseen; nothing has happened in the episode yet, so a fresh one may try.
+        if (pooled && lost && !signal.aborted) continue;
+        if (kind === 'failed' && reason !== 'timeout') pool.give(socket);
+        else socket.terminate();
+        const full = kind === 'unavailable' && reason === 'capacity';
+        // The place of a dropped socket is freed only when its last call has ended.
+        if (!full || Date.now() + backoffMs > giveUpAt) throw error;
+        await sleep(backoffMs, signal);
+      }
+    }
+  }
+
+  async function connect(signal: AbortSignal): Promise<OpenEnvSocket> {
+    try {
+      return await OpenEnvSocket.connect(url, Math.min(callTimeoutMs, 10_000), signal);
+    } catch (error) {
+      if (error instanceof EnvironmentError) breaker.lost();
+      throw error;
+    }
+  }
+
+  async function listTools(socket: OpenEnvSocket): Promise<ToolSpec[]> {
+    const { data } = await request(socket, { type: 'step', data: { type: 'list_tools' } }, 'open');
+    const tools = readTools(isObject(data.observation) ? data.observation.tools : undefined);
+    if (tools.length > 0) return tools;
+    const why = isObject(data.metadata) ? ` (${JSON.stringify(data.metadata).slice(0, 300)})` : '';
+    throw new EnvironmentError('failed', 'open', `${url} lists no tools${why}`);
+  }
+
+  /** Tools of an env_key, asked once. Whoever `asked` resets again: some servers count the question as a step. */
+  async function toolsOf(
+    envKey: string,
+    socket: OpenEnvSocket,
+  ): Promise<{ tools: ToolSpec[]; asked: boolean }> {
+    for (;;) {
+      const known = toolLists.get(envKey);
+      if (!known) break;
+      const tools = await known.catch(() => undefined);
+      if (tools) return { tools, asked: false };
+    }
+    const asking = listTools(socket);
+    toolLists.set(envKey, asking);
+    try {
+      return { tools: await asking, asked: true };
+    } catch (error) {
+      toolLists.delete(envKey);
+      throw error;
+    }
+  }
+
+  async function open(task: Task, openOptions: OpenOptions, signal: AbortSignal): Promise<Environment> {
+    if (closed) throw new Error('the environment backend is closed');
+    if (!breaker.allowsCalls) {
+      const seconds = Math.round(breaker.openForMs() / 1000);
+      throw new EnvironmentError(
+        'unavailable',
+        'connect',
+        `the environment server ${url} is down for ${seconds} s`,
+      );
+    }
+    const release = await places.acquire(signal);
+    let socket: OpenEnvSocket | undefined;
+    try {
+      const frame = resetFrame(task, openOptions);
+      const started = await start(frame, signal);
+      socket = started.socket;
+      const { tools, asked } = await untilAborted(socket, signal, toolsOf(task.env_key, socket));
+      const reply = asked
+        ? await untilAborted(socket, signal, request(socket, frame, 'open'))
+        : started.reply;
+      return episode(socket, tools, reply, release);
+    } catch (error) {
+      socket?.terminate();
+      release();
+      throw error;
+    }
+  }
+
+  function episode(
+    socket: OpenEnvSocket,
+    tools: readonly ToolSpec[],
+    opened: ReplyFrame,
+    release: () => void,
+  ): Environment {
+    let reward = opened.data.reward;
+    let inFlight = false;
+    let over = false;
+    let broken = false;
+
+    async function exclusive<T>(run: () => Promise<T>): Promise<T> {
+      if (over || broken) throw new Error('the episode has ended; only close may follow');
+      if (inFlight) throw new Error('a call of this episode is still in flight');
+      inFlight = true;
+      try {
+        return await run();
+      } catch (error) {
+        broken = true;
+        throw error;
+      } finally {
+        inFlight = false;
+      }
+    }
+
+    async function callTool(call: ToolCall, turn: number, tryNumber: number): Promise<ToolResult> {
+      const action = {
+        type: 'call_tool',
+        tool_name: call.name,
+        arguments: call.arguments,
+        metadata: { turn, try: tryNumber },
+      };
+      const { data } = await request(socket, { type: 'step', data: action }, 'call');
+      reward = data.reward;
+      const answer = readToolAnswer(isObject(data.observation) ? data.observation : {});
+      if (answer.kind === 'result') return answer.result;
+      throw new EnvironmentError('failed', answer.reason, `${url}: ${call.name}: ${answer.message}`);
+    }
+
+    async function gradeByFrame(finalAnswer: string, tryNumber: number): Promise<Grade | undefined> {
+      const data = { token: gradingToken, final_answer: finalAnswer, try: tryNumber };
+      try {
+        const reply = await request(socket, { type: 'grade', data }, 'grade');
+        const { value, explanation } = reply.data;
+        if (typeof value === 'number') {
+          return { outcome: { status: 'graded', value }, explanation: String(explanation ?? '') };
+        }
+        throw new EnvironmentError('failed', 'grade', `${url} graded without a number`);
+      } catch (error) {
+        const cause = error instanceof EnvironmentError ? error.cause : undefined;
+        if (!(cause instanceof ErrorFrame) || cause.code !== 'UNKNOWN_TYPE') throw error;
+        gradesFrames = false;
+        return undefined;
+      }
+    }
+
+    function gradeByReward(): Grade {
+      if (typeof reward === 'number' || typeof reward === 'boolean') {
+        return {
+          outcome: { status: 'graded', value: Number(reward) },
+          explanation: 'reward of the last observation',
+        };
+      }
+      const mend =
+        gradingToken === undefined
+          ? 'set grading_token_env if the server grades by token'
+          : 'it cannot grade';
+      throw new EnvironmentError('failed', 'grade', `${url} gave no reward and no grade; ${mend}`);
+    }
+
+    return {
+      tools,
+      callTool: (call, { turn, tryNumber }) => exclusive(() => callTool(call, turn, tryNumber)),
+      grade: ({ finalAnswer, tryNumber }) =>
+        exclusive(
+          async () =>
+            (gradesFrames ? await gradeByFrame(finalAnswer, tryNumber) : undefined) ?? gradeByReward(),
+        ),
+      close() {
+        if (over) return Promise.resolve();
+        over = true;
+        if (inFlight || closed) socket.terminate();
+        else pool.give(socket);
+        release();
+        return Promise.resolve();
+      },
+    };
+  }
+
+  return {
+    breaker,
+    open,
+    healthy: () => probe(url),
+    async close() {
+      closed = true;
+      breaker.close();
+      await pool.close();
+    },
+  };
+}
+
+interface SocketPool {
+  take(): OpenEnvSocket | undefined;
+  give(socket: OpenEnvSocket): void;
+  close(): Promise<void>;
+}
+
+function createSocketPool(): SocketPool {
+  const idle = new Map<OpenEnvSocket, NodeJS.Timeout>();
+  return {
+    take() {
+      const [socket] = idle.keys();
+      if (!socket) return undefined;
+      clearTimeout(idle.get(socket));
+      idle.delete(socket);
+      socket.onIdleEnd = undefined;
+      return socket;
+    },
+    give(socket) {
+      if (!socket.usable) return;
+      const timer = setTimeout(() => {
+        idle.delete(socket);
+        socket.close();
+      }, idleSocketMs);
+      timer.unref();
+      socket.onIdleEnd = () => {
+        clearTimeout(timer);
+        idle.delete(socket);
+      };
+      idle.set(socket, timer);
+    },
+    async close() {
+      await Promise.all(
+        [...idle].map(([socket, timer]) => {
+          clearTimeout(timer);
+          socket.onIdleEnd = undefined;
+          return socket.closed();
+        }),
+      );
+      idle.clear();
+    },
+  };
+}
+
+/** The promise's result; the socket is dropped, and the signal's reason thrown, when the signal fires first. */
+async function untilAborted<T>(socket: OpenEnvSocket, signal: AbortSignal, promise: Promise<T>): Promise<T> {
+  const abort = (): void => socket.terminate();
+  if (signal.aborted) abort();
+  signal.addEventListener('abort', abort, { once: true });
+  try {
+    return await promise;
+  } catch (error) {
+    throw signal.aborted ? signal.reason : error;
+  } finally {
+    signal.removeEventListener('abort', abort);
+  }
+}
+
+async function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  try {
+    await delay(ms, undefined, { signal });
+  } catch {
+    throw signal.reason;
+  }
+}
+
+async function probe(url: string, signal?: AbortSignal): Promise<boolean> {
+  try {
+    const limit = AbortSignal.timeout(probeTimeoutMs);
+    const response = await fetch(`${url.replace(/\/+$/, '')}/health`, {
+      signal: signal ? AbortSignal.any([signal, limit]) : limit,
+    });
+    await response.arrayBuffer();
+    return response.ok;
+  } catch {
+    return false;
+  }
+}

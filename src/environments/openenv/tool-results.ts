@@ -1,0 +1,83 @@
+// What servers of all generations say about tools and results, made one: key casing differs with their libraries.
+import type { JsonSchemaObject, ToolSpec } from '../../spec/task.js';
+import type { ToolResult } from '../environment.js';
+
+type Json = Record<string, unknown>;
+
+/** `input_schema` or `inputSchema`; a description may be null. */
+export function readTools(tools: unknown): ToolSpec[] {
+  if (!Array.isArray(tools)) return [];
+  return tools.filter(isObject).map((entry) => {
+    const schema = entry.input_schema ?? entry.inputSchema;
+    return {
+      name: String(entry.name),
+      description: typeof entry.description === 'string' ? entry.description : '',
+      input_schema: {
+        ...(isObject(schema) ? schema : {}),
+        type: 'object',
+        properties: isObject(schema) && isObject(schema.properties) ? schema.properties : {},
+      } as JsonSchemaObject,
+    };
+  });
+}
+
+export type ToolAnswer =
+  { kind: 'result'; result: ToolResult } | { kind: 'failed'; reason: string; message: string };
+
+/** An observation of `call_tool`. The error's class is guessed by servers from its words: only what is no tool's doing counts. */
+export function readToolAnswer(observation: Json): ToolAnswer {
+  const { error, result } = observation;
+  if (isObject(error)) {
+    const message = modelText(String(error.message ?? 'the tool failed'));
+    if (error.error_type === 'timeout') return { kind: 'failed', reason: 'timeout', message };
+    if (error.error_type === 'transport_error') return { kind: 'failed', reason: 'call', message };
+    return { kind: 'result', result: { text: message, isError: true } };
+  }
+  if (typeof error === 'string' && error !== '') {
+    return { kind: 'result', result: { text: modelText(error), isError: true } };
+  }
+  if (!('result' in observation)) {
+    // Not an MCP-style server: all it says is the observation, without what is not for the model.
+    const { metadata: _, ...shown } = observation;
+    return { kind: 'result', result: { text: compact(shown), isError: false } };
+  }
+  return { kind: 'result', result: readResult(result) };
+}
+
+function readResult(result: unknown): ToolResult {
+  if (!isObject(result))
+    return { text: typeof result === 'string' ? result : compact(result), isError: false };
+  const { content } = result;
+  const isError = (result.is_error ?? result.isError) === true;
+  const structured = result.structured_content ?? result.structuredContent;
+  if (Array.isArray(content) && content.length > 0) {
+    return { text: content.map(blockText).join('\n'), isError };
+  }
+  if (structured !== undefined && structured !== null) return { text: compact(structured), isError };
+  if (Array.isArray(content)) return { text: '', isError };
+  return { text: compact(result), isError };
+}
+
+function blockText(block: unknown): string {
+  if (!isObject(block)) return compact(block);
+  if (block.type === 'text' && typeof block.text === 'string') return block.text;
+  if (block.type === 'image')
+    return `[image ${String(block.mimeType ?? block.mime_type ?? '')}]`.replace(' ]', ']');
+  return compact(block);
+}
+
+/** Without pydantic's pointers to its manual, which say nothing about the task and cost tokens. */
+export function modelText(message: string): string {
+  return message
+    .split('\n')
+    .filter((line) => !/^\s*For further information visit https?:\/\//.test(line))
+    .join('\n');
+}
+
+function compact(value: unknown): string {
+  return JSON.stringify(value) ?? '';
+}
+
+export function isObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,73 @@
+// All apps of one server: which app a task key belongs to, and the tasks that the task API offers.
+import type { Task, ToolSpec } from '../../spec/task.js';
+import type { ServedApp, ServedTask } from './app-session.js';
+
+export interface SelectedTask {
+  app: ServedApp;
+  task: ServedTask;
+}
+
+export interface TaskChoice {
+  taskKey?: string | undefined;
+  environment?: string | undefined;
+  split?: string | undefined;
+  index?: number | undefined;
+}
+
+export interface Catalog {
+  apps: readonly ServedApp[];
+  /** What a session without a task lists: the tools of all apps. */
+  tools: readonly ToolSpec[];
+  app(name: string): ServedApp | undefined;
+  /** Throws with what was wrong and what there is. */
+  select(choice: TaskChoice): SelectedTask;
+}
+
+export const splits: readonly Task['split'][] = ['train', 'held_out'];
+
+export function isSplit(split: string): split is Task['split'] {
+  return (splits as readonly string[]).includes(split);
+}
+
+export function createCatalog(apps: readonly ServedApp[]): Catalog {
+  const first = apps[0];
+  if (!first) throw new Error('the environment server needs at least one app');
+  const reserved = ['reset', 'step', 'state', 'close'];
+  for (const app of apps) {
+    for (const { name } of app.tools) {
+      if (reserved.includes(name))
+        throw new Error(`${app.name}: the tool name ${name} is reserved by OpenEnv`);
+    }
+  }
+  const names = apps.map((app) => app.name).join(', ');
+  const byName = new Map(apps.map((app) => [app.name.toLowerCase(), app]));
+  const app = (name: string): ServedApp | undefined => byName.get(name.toLowerCase());
+  const tools = new Map(apps.flatMap((served) => served.tools).map((spec) => [spec.name, spec]));
+
+  function select({ taskKey, environment, split, index }: TaskChoice): SelectedTask {
+    if (taskKey !== undefined) {
+      for (const served of apps) {
+        const task = served.task(taskKey);
+        if (task) return { app: served, task };
+      }
+      throw new Error(
+        `no app of this server has the task ${JSON.stringify(taskKey.slice(0, 200))}; apps: ${names}`,
+      );
+    }
+    const served = environment === undefined ? first! : app(environment);
+    if (!served)
+      throw new Error(`unknown environment ${JSON.stringify(environment)}; this server has ${names}`);
+    const chosen = split ?? 'train';
+    if (!isSplit(chosen))
+      throw new Error(`unknown split ${JSON.stringify(chosen)}; there are ${splits.join(', ')}`);
+    const at = index ?? 0;
+    if (at < 0 || at >= served.numTasks(chosen)) {
+      throw new Error(
+        `Invalid task index ${at}; ${served.name} has ${served.numTasks(chosen)} tasks in ${chosen}`,
+      );
+    }
+    return { app: served, task: served.taskAt(chosen, at) };
+  }
+
+  return { apps, tools: [...tools.values()], app, select };
+}

@@ -1,0 +1,184 @@
+// The built-in environment server: OpenEnv 0.10 over HTTP and WebSocket, one process, many sessions.
+// It has no log-in; it listens on loopback unless told, and refuses browsers' cross-origin requests.
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { WebSocketServer, type WebSocket } from 'ws';
+import type { FaultSource, ServedApp } from './app-session.js';
+import { createCatalog } from './catalog.js';
+import { createEpisodeProtocol } from './episode-protocol.js';
+import { answerHttp, maxBodyBytes } from './http-routes.js';
+import { createSessionTable } from './sessions.js';
+import { serveFrames, serveRpc, type SocketContext } from './socket-session.js';
+
+export interface EnvironmentServerOptions {
+  /** Loopback unless `allowRemote`. */
+  host?: string;
+  allowRemote?: boolean;
+  /** 0: any free port. */
+  port: number;
+  apps: readonly ServedApp[];
+  faults: FaultSource;
+  /** Whoever has it may grade, and set fault rates. Never shown. */
+  gradingToken: string;
+  maxSessions?: number;
+  /** A session that nobody uses for so long ends. */
+  sessionTimeoutMs?: number;
+  /** Share of resets, calls and grades that fail, and of calls that give the model an error; 0..1. */
+  faultRate?: number;
+  toolErrorRate?: number;
+  /** Longest text of a tool result, in UTF-16 units. */
+  maxOutputChars?: number;
+  log?: (line: Record<string, unknown>) => void;
+}
+
+export interface EnvironmentServerStats {
+  sessions: number;
+  requests: number;
+  faults: Record<string, number>;
+  defects: number;
+}
+
+export interface EnvironmentServer {
+  url: string;
+  stats(): EnvironmentServerStats;
+  /** Ends every session and socket. */
+  close(): Promise<void>;
+}
+
+const pingIntervalMs = 20_000;
+
+/** Starts listening. Rejects when the port is taken or the host is not loopback. */
+export async function createEnvironmentServer(options: EnvironmentServerOptions): Promise<EnvironmentServer> {
+  const host = options.host ?? '127.0.0.1';
+  if (!isLoopback(host) && !options.allowRemote) {
+    throw new Error(
+      `${host} is not a loopback address and the server has no log-in; allow remote use explicitly`,
+    );
+  }
+  for (const [name, rate] of Object.entries({
+    faultRate: options.faultRate,
+    toolErrorRate: options.toolErrorRate,
+  })) {
+    if (rate !== undefined && !(rate >= 0 && rate <= 1))
+      throw new Error(`${name} is ${rate}; it must be 0..1`);
+  }
+  const log = options.log ?? (() => undefined);
+  const sessionTimeoutMs = options.sessionTimeoutMs ?? 30 * 60_000;
+  const catalog = createCatalog(options.apps);
+  const sessions = createSessionTable({ maxSessions: options.maxSessions ?? 1024, sessionTimeoutMs });
+  const counts = { requests: 0, defects: 0, faults: {} as Record<string, number> };
+  const protocol = createEpisodeProtocol({
+    catalog,
+    faults: options.faults,
+    gradingToken: options.gradingToken,
+    faultRate: options.faultRate ?? 0,
+    toolErrorRate: options.toolErrorRate ?? 0,
+    maxOutputChars: options.maxOutputChars ?? 100_000,
+    onFault: (kind) => (counts.faults[kind] = (counts.faults[kind] ?? 0) + 1),
+  });
+  const context: SocketContext = {
+    catalog,
+    sessions,
+    protocol,
+    sessionTimeoutMs,
+    onRequest: () => counts.requests++,
+    onDefect(error) {
+      counts.defects++;
+      log({ event: 'request_failed', message: error instanceof Error ? error.message : String(error) });
+    },
+  };
+
+  const server = createServer((request, response) => {
+    if (!originAllowed(request, options.allowRemote)) {
+      response.writeHead(403, { 'content-type': 'application/json' });
+      response.end('{"detail":"cross-origin requests are refused"}');
+      return;
+    }
+    void answerHttp(context, request, response);
+  });
+  const webSockets = new WebSocketServer({
+    noServer: true,
+    perMessageDeflate: false,
+    maxPayload: maxBodyBytes,
+  });
+  const alive = new WeakMap<WebSocket, boolean>();
+  server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
+    socket.on('error', () => undefined);
+    const url = new URL(request.url ?? '/', 'http://localhost');
+    const refusal = !originAllowed(request, options.allowRemote)
+      ? '403 Forbidden'
+      : url.pathname === '/ws' || url.pathname === '/mcp'
+        ? undefined
+        : '404 Not Found';
+    if (refusal) {
+      socket.end(`HTTP/1.1 ${refusal}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+      return;
+    }
+    webSockets.handleUpgrade(request, socket, head, (webSocket) => {
+      socket.setNoDelay(true);
+      alive.set(webSocket, true);
+      webSocket.on('pong', () => alive.set(webSocket, true));
+      if (url.pathname === '/ws') {
+        serveFrames(context, webSocket, url.searchParams.get('session_id') ?? undefined);
+      } else serveRpc(context, webSocket);
+    });
+  });
+
+  await listen(server, options.port, host);
+  server.on('error', (error) => log({ event: 'server_error', message: error.message }));
+  const pinging = setInterval(() => {
+    for (const socket of webSockets.clients) {
+      // A peer that vanished without closing would hold its place for ever.
+      if (!alive.get(socket)) socket.terminate();
+      else {
+        alive.set(socket, false);
+        socket.ping();
+      }
+    }
+  }, pingIntervalMs);
+  const expiring = setInterval(() => sessions.expire(Date.now()), Math.min(5000, sessionTimeoutMs / 4));
+
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${port}`,
+    stats: () => ({ ...counts, faults: { ...counts.faults }, sessions: sessions.size }),
+    async close() {
+      clearInterval(pinging);
+      clearInterval(expiring);
+      for (const socket of webSockets.clients) socket.terminate();
+      sessions.endAll();
+      webSockets.close();
+      server.closeAllConnections();
+      if (server.listening) await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+function listen(server: ReturnType<typeof createServer>, port: number, host: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const taken = error.code === 'EADDRINUSE';
+      const message = `port ${port} of ${host} is taken by another process; choose another with --port, or 0 for any`;
+      reject(taken ? new Error(message, { cause: error }) : error);
+    });
+    server.listen(port, host, 4096, () => {
+      server.removeAllListeners('error');
+      resolve();
+    });
+  });
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127\./.test(host);
+}
+
+/** Programs send no Origin; a page of another site does, and must not drive a server on its visitor's machine. */
+function originAllowed(request: IncomingMessage, allowRemote: boolean | undefined): boolean {
+  const { origin } = request.headers;
+  if (origin === undefined || allowRemote) return true;
+  try {
+    return isLoopback(new URL(origin).hostname.replace(/^\[|\]$/g, ''));
+  } catch {
+    return false;
+  }
+}

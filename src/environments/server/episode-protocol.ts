@@ -1,0 +1,183 @@
+// What reset, step, state and grade do to a session, whatever channel they came by.
+import { createHash, randomUUID, timingSafeEqual } from 'node:crypto';
+import type { FaultSource, InfrastructureFault } from './app-session.js';
+import { gradeTurn, resetTurn } from './app-session.js';
+import type { Catalog } from './catalog.js';
+import { textResult, toolErrorType, toolList, type Observation } from './frames.js';
+import { endEpisode, type Episode, type Session } from './sessions.js';
+import type { GradeArguments, ResetArguments, StepAction } from './validation.js';
+
+/** A fault that takes the place of the answer. */
+export class InjectedFault extends Error {
+  constructor(readonly fault: InfrastructureFault) {
+    super('the environment failed (injected fault)');
+    this.name = 'InjectedFault';
+  }
+}
+
+export class ForbiddenError extends Error {
+  constructor() {
+    super('the grading token is wrong; it is in the file given by --token-file or in LONGHAUL_GRADING_TOKEN');
+    this.name = 'ForbiddenError';
+  }
+}
+
+export interface ToolCallOutcome {
+  /** Either the text or the error is there. */
+  text?: string;
+  error?: string;
+}
+
+export interface EpisodeProtocol {
+  reset(session: Session, args: ResetArguments): Observation;
+  step(session: Session, action: StepAction): Observation;
+  call(session: Session, name: string, args: Record<string, unknown>, key: CallKey): ToolCallOutcome;
+  state(session: Session): Record<string, unknown>;
+  grade(session: Session, args: GradeArguments): { value: number; explanation: string };
+  /** Throws `ForbiddenError`; takes the same time for every wrong token. */
+  checkToken(token: string): void;
+}
+
+export interface CallKey {
+  turn: number | undefined;
+  try: number;
+}
+
+export interface ProtocolOptions {
+  catalog: Catalog;
+  faults: FaultSource;
+  gradingToken: string;
+  faultRate: number;
+  toolErrorRate: number;
+  maxOutputChars: number;
+  onFault(kind: InfrastructureFault | 'tool_error'): void;
+}
+
+export function createEpisodeProtocol(options: ProtocolOptions): EpisodeProtocol {
+  const { catalog, faults } = options;
+  const tokenDigest = sha256(options.gradingToken);
+
+  function checkToken(token: string): void {
+    if (!timingSafeEqual(sha256(token), tokenDigest)) throw new ForbiddenError();
+  }
+
+  function injectInfrastructureFault(key: { seed: number; turn: number; try: number; rate: number }): void {
+    if (key.rate <= 0) return;
+    const fault = faults.infrastructure(key);
+    if (!fault) return;
+    options.onFault(fault);
+    throw new InjectedFault(fault);
+  }
+
+  function reset(session: Session, args: ResetArguments): Observation {
+    if (args.token !== undefined) checkToken(args.token);
+    const trusted = args.token !== undefined;
+    const seed = args.seed ?? 0;
+    const faultRate = (trusted ? args.faultRate : undefined) ?? options.faultRate;
+    endEpisode(session);
+    injectInfrastructureFault({ seed, turn: resetTurn, try: args.try, rate: faultRate });
+    const selected = catalog.select(args);
+    const episode: Episode = {
+      episodeId: args.episodeId ?? randomUUID(),
+      seed,
+      selected,
+      world: selected.app.open(selected.task, { seed }),
+      faultRate,
+      toolErrorRate: (trusted ? args.toolErrorRate : undefined) ?? options.toolErrorRate,
+      turns: 0,
+      reward: null,
+      done: false,
+    };
+    session.episode = episode;
+    const { task_key, env_key, prompt, difficulty, env_variables } = selected.task;
+    return {
+      // The prompt stands in the observation: clients of older generations never see metadata.
+      fields: { prompt, task_key, env_key, difficulty, env_variables },
+      metadata: { task_key, env_key },
+      reward: null,
+      done: false,
+    };
+  }
+
+  function call(
+    session: Session,
+    name: string,
+    args: Record<string, unknown>,
+    key: CallKey,
+  ): ToolCallOutcome {
+    const episode = session.episode;
+    if (!episode) return { error: `Error calling tool '${name}': no task is open; send a reset first` };
+    const turn = key.turn ?? episode.turns;
+    episode.turns++;
+    const { seed } = episode;
+    injectInfrastructureFault({ seed, turn, try: key.try, rate: episode.faultRate });
+    if (episode.toolErrorRate > 0) {
+      const error = faults.toolError({ seed, turn, rate: episode.toolErrorRate });
+      if (error !== undefined) {
+        options.onFault('tool_error');
+        return { error };
+      }
+    }
+    const result = episode.world.call(name, args);
+    const text = limit(result.text, options.maxOutputChars);
+    return result.isError ? { error: text } : { text };
+  }
+
+  function step(session: Session, action: StepAction): Observation {
+    if (action.type === 'list_tools') {
+      const tools = session.episode?.selected.app.tools ?? catalog.tools;
+      return observe(session, { tools: toolList(tools) });
+    }
+    const { text, error } = call(session, action.tool, action.arguments, action);
+    return observe(session, {
+      tool_name: action.tool,
+      result: text === undefined ? null : textResult(text),
+      error: error === undefined ? null : { error_type: toolErrorType(error), message: error },
+    });
+  }
+
+  function grade(session: Session, args: GradeArguments): { value: number; explanation: string } {
+    checkToken(args.token);
+    const episode = session.episode;
+    if (!episode) throw new Error('nothing to grade: no task is open in this session; send a reset first');
+    const { seed, faultRate } = episode;
+    injectInfrastructureFault({ seed, turn: gradeTurn, try: args.try, rate: faultRate });
+    const { value, explanation } = episode.world.grade(args.finalAnswer);
+    episode.reward = value;
+    episode.done = true;
+    return { value, explanation };
+  }
+
+  return {
+    reset,
+    step,
+    call,
+    grade,
+    checkToken,
+    // Neither the task's solution nor its rows: only what the agent was told anyway.
+    state: ({ episode }) => ({
+      episode_id: episode?.episodeId ?? null,
+      step_count: episode?.turns ?? 0,
+      task_key: episode?.selected.task.task_key ?? null,
+      env_key: episode?.selected.app.name ?? null,
+    }),
+  };
+}
+
+function observe(session: Session, fields: Record<string, unknown>): Observation {
+  return {
+    fields,
+    metadata: {},
+    reward: session.episode?.reward ?? null,
+    done: session.episode?.done ?? false,
+  };
+}
+
+function limit(text: string, maxChars: number): string {
+  if (text.length <= maxChars) return text;
+  return `${text.slice(0, maxChars)}\n[cut: ${text.length} characters, the first ${maxChars} are shown]`;
+}
+
+function sha256(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}

@@ -1,0 +1,147 @@
+// JSON-RPC 2.0 as OpenEnv speaks it on `/mcp`: no `initialize`, errors in a 200 answer, sessions of its own.
+import type { EpisodeProtocol } from './episode-protocol.js';
+import type { Catalog } from './catalog.js';
+import { mcpToolList, textResult } from './frames.js';
+import { CapacityError, type Session, type SessionTable } from './sessions.js';
+import { isObject } from './validation.js';
+
+export const parseError = -32700;
+export const invalidRequest = -32600;
+const methodNotFound = -32601;
+const invalidParams = -32602;
+const internalError = -32603;
+const serverError = -32000;
+
+export type RpcAnswer = Record<string, unknown>;
+type RpcId = string | number | null;
+
+export interface RpcContext {
+  catalog: Catalog;
+  sessions: SessionTable;
+  protocol: EpisodeProtocol;
+}
+
+export function rpcError(code: number, message: string, id: RpcId = null, data: unknown = null): RpcAnswer {
+  return { jsonrpc: '2.0', id, error: { code, message, data } };
+}
+
+/** Answers one request; `own` is the session of the socket that it came by. Throws only `InjectedFault`. */
+export function answerRpc(context: RpcContext, request: unknown, own?: Session): RpcAnswer {
+  if (!isObject(request)) return rpcError(invalidRequest, 'Invalid request: it must be a JSON object');
+  const { id = null, params = {}, method } = request;
+  const extra = Object.keys(request).find((key) => !['jsonrpc', 'method', 'params', 'id'].includes(key));
+  const problem =
+    request.jsonrpc !== '2.0'
+      ? "jsonrpc must be '2.0'"
+      : typeof method !== 'string'
+        ? 'method must be a string'
+        : !isObject(params)
+          ? 'params must be an object'
+          : id !== null && typeof id !== 'string' && !Number.isSafeInteger(id)
+            ? 'id must be a string or an integer'
+            : extra !== undefined
+              ? `the key ${JSON.stringify(extra)} is not allowed`
+              : undefined;
+  if (problem) return rpcError(invalidRequest, `Invalid request: ${problem}`);
+  const answer = dispatch(context, method as string, params as Record<string, unknown>, own);
+  return { jsonrpc: '2.0', id, ...answer };
+}
+
+type Answer = { result: unknown } | { error: { code: number; message: string; data: unknown } };
+
+function failure(code: number, message: string, data: unknown = null): Answer {
+  return { error: { code, message, data } };
+}
+
+function dispatch(
+  context: RpcContext,
+  method: string,
+  params: Record<string, unknown>,
+  own: Session | undefined,
+): Answer {
+  switch (method) {
+    case 'openenv/session/create':
+      return createSession(context, own);
+    case 'openenv/session/close':
+      return closeSession(context, params, own);
+    case 'tools/list':
+    case 'tools/call':
+      return withSession(context, params, own, (session) =>
+        method === 'tools/list' ? listTools(context, session) : callTool(context, params, session),
+      );
+    default:
+      return failure(methodNotFound, `Method not found: ${method}`);
+  }
+}
+
+function createSession({ sessions }: RpcContext, own: Session | undefined): Answer {
+  if (own) return { result: { session_id: own.id } };
+  try {
+    return { result: { session_id: sessions.create('http').id } };
+  } catch (error) {
+    if (!(error instanceof CapacityError)) throw error;
+    return failure(serverError, error.message, { active_sessions: error.active, max_sessions: error.limit });
+  }
+}
+
+function closeSession(
+  { sessions }: RpcContext,
+  params: Record<string, unknown>,
+  own: Session | undefined,
+): Answer {
+  const id = params.session_id;
+  if (typeof id !== 'string' || id === '') {
+    return failure(invalidParams, "Invalid params - 'session_id' is required");
+  }
+  if (own?.id === id) {
+    return failure(invalidRequest, 'Cannot close active WebSocket-managed session via MCP method');
+  }
+  const session = sessions.get(id);
+  if (!session) return failure(invalidParams, `Unknown session_id: ${id}`);
+  if (session.attached) {
+    session.closing = true;
+    return { result: { session_id: id, closed: false, closing: true } };
+  }
+  sessions.end(session);
+  return { result: { session_id: id, closed: true } };
+}
+
+/** Runs with the socket's session, the named one, or a throw-away one. */
+function withSession(
+  { sessions }: RpcContext,
+  params: Record<string, unknown>,
+  own: Session | undefined,
+  run: (session: Session) => Answer,
+): Answer {
+  if (own) return run(own);
+  if (params.session_id) {
+    const session = sessions.get(String(params.session_id));
+    if (!session) return failure(invalidParams, `Unknown session_id: ${String(params.session_id)}`);
+    session.lastUsed = Date.now();
+    return run(session);
+  }
+  let temporary: Session;
+  try {
+    temporary = sessions.create('http');
+  } catch (error) {
+    if (!(error instanceof CapacityError)) throw error;
+    return failure(serverError, error.message, { active_sessions: error.active, max_sessions: error.limit });
+  }
+  try {
+    return run(temporary);
+  } finally {
+    sessions.end(temporary);
+  }
+}
+
+function listTools({ catalog }: RpcContext, session: Session): Answer {
+  return { result: { tools: mcpToolList(session.episode?.selected.app.tools ?? catalog.tools) } };
+}
+
+function callTool({ protocol }: RpcContext, params: Record<string, unknown>, session: Session): Answer {
+  const { name, arguments: args = {} } = params;
+  if (typeof name !== 'string' || name === '') return failure(invalidParams, "Missing 'name' in params");
+  if (!isObject(args)) return failure(invalidParams, "'arguments' must be an object");
+  const { text, error } = protocol.call(session, name, args, { turn: undefined, try: 0 });
+  return error === undefined ? { result: textResult(text ?? '') } : failure(internalError, error);
+}
