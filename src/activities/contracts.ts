@@ -1,6 +1,8 @@
 // What the workflows and the activities say to each other. Types only: workflows import them as types.
 // All payloads are small (< 10 KB): digests and figures, never data.
-import type { ControlChange, Digest, Numerics } from '../spec/records.js';
+import type { ControlChange, ControlState, Digest, Numerics } from '../spec/records.js';
+
+export type { ControlState } from '../spec/records.js';
 
 export interface WorkflowIdentity {
   workflowId: string;
@@ -21,16 +23,6 @@ export interface RunOutline {
   eval_interval: number;
   /** 0: no early end. */
   target_pass_at_1: number;
-}
-
-/** All control records folded in order (R21). */
-export interface ControlState {
-  /** Highest record folded in; 0 when none. */
-  n: number;
-  paused: boolean;
-  stopAfter: number | null;
-  lr: number | null;
-  temperature: number | null;
 }
 
 export interface RunPosition {

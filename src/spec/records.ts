@@ -193,6 +193,10 @@ export interface BatchIdentity {
   mini_batches: number;
   /** Sampled tokens with a loss, per mini-batch: the token mean's denominator. */
   loss_tokens: number[];
+  /** Per slot, per sample: graded value, or null for unknown. Empty for `sft`. */
+  outcomes: (number | null)[][];
+  /** Figures of the episodes (SkyRL's names); functions of the inputs. */
+  metrics: Record<string, number>;
 }
 
 export interface UpdateIdentity {
@@ -270,6 +274,16 @@ export interface ControlRecord {
   update_id: string;
   change: ControlChange;
   observed: { at: string };
+}
+
+/** All control records folded in order (R21). */
+export interface ControlState {
+  /** Highest record folded in; 0 when none. */
+  n: number;
+  paused: boolean;
+  stopAfter: number | null;
+  lr: number | null;
+  temperature: number | null;
 }
 
 export interface NameRecord {

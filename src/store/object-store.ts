@@ -1,6 +1,6 @@
 // The one interface to bytes that must last. Two backends: a directory and S3; one conformance suite holds both.
 
-/** Keys are `/`-separated, relative, without `.` or `..` parts, ≤ 512 bytes of [A-Za-z0-9._~/=-]. */
+/** Keys are `/`-separated, relative, no part starting with a dot, ≤ 512 bytes of [A-Za-z0-9._~/=-]. */
 export interface ObjectStore {
   /** `dir:/path` or `s3://bucket/prefix`; printable, never with a secret. */
   readonly address: string;
@@ -22,14 +22,23 @@ export interface ObjectStore {
   /** Downloads to a temporary name beside `path`, then renames. False when there is no such object. */
   getToFile(key: string, path: string, signal?: AbortSignal): Promise<boolean>;
 
+  /** The object's bytes in pieces, for what does not belong in memory at once. Null when there is no such object. */
+  stream(key: string): Promise<AsyncIterable<Uint8Array> | null>;
+
   /** All objects whose key starts with `prefix`, in key order. */
   list(prefix: string): AsyncIterable<ObjectInfo>;
 
-  /** Names directly below `prefix` (which ends in `/`), in order: objects without and folders with a trailing `/`. */
+  /**
+   * Names directly below `prefix` (which ends in `/`), in order: objects without and folders with a trailing `/`.
+   * A folder may hold nothing: a put that was killed leaves its folder behind in a directory store.
+   */
   listFolder(prefix: string): Promise<string[]>;
 
   /** For garbage collection and tests. Deleting what is not there is no error. */
   delete(key: string): Promise<void>;
+
+  /** Removes what killed puts left behind and nobody has touched for `olderThanMs`; answers how many there were. */
+  sweep(olderThanMs: number): Promise<number>;
 }
 
 export interface ObjectInfo {

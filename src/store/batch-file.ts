@@ -1,0 +1,198 @@
+// The batch file (docs/engine-protocol.md): what one step's update sees, as a canonical safetensors file.
+// It is a function of the plan and the episodes, so its sha256 is the batch's digest.
+import type { BatchIdentity } from '../spec/records.js';
+import { canonicalText } from './canonical.js';
+import { checkRecord } from './record-codec.js';
+import { decodeSafetensors, decodeSafetensorsHeader, encodeSafetensors, type Tensor } from './safetensors.js';
+import { UnreadableRecord } from './store-errors.js';
+
+/** N nodes, T tokens, M targets. A forest: shared prefixes are inner nodes. */
+export interface BatchArrays {
+  /** [N,4]: parent (−1 for a root), length, mini-batch, shard (0..7). Sorted by (mini-batch, shard, order). */
+  nodes: Int32Array;
+  /** [T] of all nodes, in node order. */
+  tokens: Int32Array;
+  /** [M]: row of `tokens` whose output predicts the target. */
+  target_rows: Int32Array;
+  /** [M] */
+  target_tokens: Int32Array;
+  /** [M]; 1 for cross-entropy. */
+  target_advantages: Float32Array;
+  /** [M]; 0 for cross-entropy. */
+  target_old_logprobs: Float32Array;
+  /** [M,2]: mini-batch, shard; sorted as nodes are. */
+  target_shards: Int32Array;
+}
+
+export const SHARDS = 8;
+const METADATA_KEY = 'longhaul';
+const NODE_COLUMNS = 4;
+
+/** Throws a TypeError on arrays that break the format: a batch that the engine would refuse is never sealed. */
+export function encodeBatchFile(arrays: BatchArrays, identity: BatchIdentity): Uint8Array {
+  const problem = batchProblem(arrays, identity);
+  if (problem) throw new TypeError(`batch of step ${identity.step} of ${identity.run}: ${problem}`);
+  const [nodes, tokens, targets] = [
+    arrays.nodes.length / NODE_COLUMNS,
+    arrays.tokens.length,
+    arrays.target_rows.length,
+  ];
+  return encodeSafetensors({
+    metadata: { [METADATA_KEY]: canonicalText(identity) },
+    tensors: {
+      nodes: { dtype: 'I32', shape: [nodes, NODE_COLUMNS], data: arrays.nodes },
+      tokens: { dtype: 'I32', shape: [tokens], data: arrays.tokens },
+      target_rows: { dtype: 'I32', shape: [targets], data: arrays.target_rows },
+      target_tokens: { dtype: 'I32', shape: [targets], data: arrays.target_tokens },
+      target_advantages: { dtype: 'F32', shape: [targets], data: arrays.target_advantages },
+      target_old_logprobs: { dtype: 'F32', shape: [targets], data: arrays.target_old_logprobs },
+      target_shards: { dtype: 'I32', shape: [targets, 2], data: arrays.target_shards },
+    },
+  });
+}
+
+/** Throws `UnreadableRecord` or `NewerSchema`, naming `key`. */
+export function decodeBatchFile(
+  bytes: Uint8Array,
+  key: string,
+): { identity: BatchIdentity; arrays: BatchArrays } {
+  const { metadata, tensors } = asRecord(key, () => decodeSafetensors(bytes));
+  const identity = identityOf(metadata, key);
+  const arrays: BatchArrays = {
+    nodes: int32(tensors, 'nodes', NODE_COLUMNS, key),
+    tokens: int32(tensors, 'tokens', 1, key),
+    target_rows: int32(tensors, 'target_rows', 1, key),
+    target_tokens: int32(tensors, 'target_tokens', 1, key),
+    target_advantages: float32(tensors, 'target_advantages', key),
+    target_old_logprobs: float32(tensors, 'target_old_logprobs', key),
+    target_shards: int32(tensors, 'target_shards', 2, key),
+  };
+  const problem = batchProblem(arrays, identity);
+  if (problem) throw new UnreadableRecord(key, problem);
+  return { identity, arrays };
+}
+
+/** The identity alone; tensors are not looked at. Throws `UnreadableRecord` or `NewerSchema`, naming `key`. */
+export function readBatchIdentity(bytes: Uint8Array, key: string): BatchIdentity {
+  return identityOf(asRecord(key, () => decodeSafetensorsHeader(bytes, bytes.length)).metadata, key);
+}
+
+function identityOf(metadata: Record<string, string>, key: string): BatchIdentity {
+  const text = metadata[METADATA_KEY];
+  if (text === undefined) throw new UnreadableRecord(key, `its __metadata__ has no "${METADATA_KEY}"`);
+  return checkRecord(
+    key,
+    'batch',
+    asRecord(key, () => JSON.parse(text) as unknown),
+  );
+}
+
+function asRecord<T>(key: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw new UnreadableRecord(key, (error as Error).message, { cause: error });
+  }
+}
+
+function int32(tensors: Record<string, Tensor>, name: string, columns: number, key: string): Int32Array {
+  const tensor = tensors[name];
+  const rank = columns === 1 ? 1 : 2;
+  if (
+    tensor?.dtype !== 'I32' ||
+    tensor.shape.length !== rank ||
+    (rank === 2 && tensor.shape[1] !== columns)
+  ) {
+    throw new UnreadableRecord(
+      key,
+      `it has no tensor ${name} of I32${rank === 2 ? ` with ${columns} columns` : ''}`,
+    );
+  }
+  return tensor.data;
+}
+
+function float32(tensors: Record<string, Tensor>, name: string, key: string): Float32Array {
+  const tensor = tensors[name];
+  if (tensor?.dtype !== 'F32' || tensor.shape.length !== 1) {
+    throw new UnreadableRecord(key, `it has no tensor ${name} of F32 with one dimension`);
+  }
+  return tensor.data;
+}
+
+/** What breaks the format, or null. */
+function batchProblem(arrays: BatchArrays, identity: BatchIdentity): string | null {
+  return nodesProblem(arrays, identity.mini_batches) ?? targetsProblem(arrays, identity);
+}
+
+function nodesProblem({ nodes, tokens }: BatchArrays, miniBatches: number): string | null {
+  if (nodes.length % NODE_COLUMNS !== 0) return `nodes has ${nodes.length} items, not four a node`;
+  let rows = 0;
+  let place = 0;
+  for (let i = 0; i * NODE_COLUMNS < nodes.length; i++) {
+    const [parent, length, miniBatch, shard] = nodes.subarray(
+      i * NODE_COLUMNS,
+      (i + 1) * NODE_COLUMNS,
+    ) as unknown as [number, number, number, number];
+    if (length < 1) return `node ${i} has length ${length}`;
+    if (miniBatch < 0 || miniBatch >= miniBatches)
+      return `node ${i} is in mini-batch ${miniBatch} of ${miniBatches}`;
+    if (shard < 0 || shard >= SHARDS) return `node ${i} is in shard ${shard} of ${SHARDS}`;
+    if (miniBatch * SHARDS + shard < place)
+      return `node ${i} is out of order (mini-batch ${miniBatch}, shard ${shard})`;
+    place = miniBatch * SHARDS + shard;
+    if (parent < -1 || parent >= i) return `node ${i} has parent ${parent}; a parent precedes its children`;
+    if (parent >= 0 && placeOf(nodes, parent) !== place)
+      return `node ${i} is not in the shard of its parent ${parent}`;
+    rows += length;
+  }
+  return rows === tokens.length
+    ? null
+    : `its nodes have ${rows} tokens together, tokens has ${tokens.length}`;
+}
+
+function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | null {
+  const targets = arrays.target_rows.length;
+  for (const [name, length] of Object.entries({
+    target_tokens: arrays.target_tokens.length,
+    target_advantages: arrays.target_advantages.length,
+    target_old_logprobs: arrays.target_old_logprobs.length,
+    target_shards: arrays.target_shards.length / 2,
+  })) {
+    if (length !== targets) return `${name} has ${length} rows, target_rows has ${targets}`;
+  }
+  const places = rowPlaces(arrays);
+  const perMiniBatch = new Array<number>(identity.mini_batches).fill(0);
+  let last = 0;
+  for (let i = 0; i < targets; i++) {
+    const row = arrays.target_rows[i] as number;
+    const miniBatch = arrays.target_shards[2 * i] as number;
+    const place = miniBatch * SHARDS + (arrays.target_shards[2 * i + 1] as number);
+    if (row < 0 || row >= places.length) return `target ${i} is predicted by row ${row} of ${places.length}`;
+    if (places[row] !== place) return `target ${i} is not in the mini-batch and shard of its row ${row}`;
+    if (place < last) return `target ${i} is out of order`;
+    if (!Number.isFinite(arrays.target_advantages[i]) || !Number.isFinite(arrays.target_old_logprobs[i])) {
+      return `target ${i} has an advantage or log-prob that is not finite`;
+    }
+    last = place;
+    perMiniBatch[miniBatch] = (perMiniBatch[miniBatch] ?? 0) + 1;
+  }
+  return perMiniBatch.join() === identity.loss_tokens.join()
+    ? null
+    : `its mini-batches have ${perMiniBatch.join(', ')} targets, its identity says ${identity.loss_tokens.join(', ')}`;
+}
+
+/** For each row of `tokens`: mini-batch × 8 + shard. */
+function rowPlaces({ nodes, tokens }: BatchArrays): Int32Array {
+  const places = new Int32Array(tokens.length);
+  let row = 0;
+  for (let node = 0; node * NODE_COLUMNS < nodes.length; node++) {
+    const end = row + (nodes[node * NODE_COLUMNS + 1] as number);
+    places.fill(placeOf(nodes, node), row, end);
+    row = end;
+  }
+  return places;
+}
+
+function placeOf(nodes: Int32Array, node: number): number {
+  return (nodes[node * NODE_COLUMNS + 2] as number) * SHARDS + (nodes[node * NODE_COLUMNS + 3] as number);
+}

@@ -1,0 +1,88 @@
+// Makes a folder's entries durable, with one fsync for all that wait at the same time (group commit).
+import { mkdir, open } from 'node:fs/promises';
+import { dirname } from 'node:path';
+
+export interface FolderSync {
+  /** Resolves when an fsync of `folder` that began after this call is done. */
+  settle(folder: string): Promise<void>;
+  /** Makes `folder` and what is missing above it, down from the root, each entry durable. */
+  ensureFolder(folder: string): Promise<void>;
+  /** `folder` may have been deleted. */
+  forget(folder: string): void;
+}
+
+export function createFolderSync(root: string): FolderSync {
+  const running = new Map<string, Promise<void>>();
+  const waiting = new Map<string, Promise<void>>();
+  const durable = new Map<string, Promise<void>>();
+
+  function settle(folder: string): Promise<void> {
+    const joined = waiting.get(folder);
+    if (joined) return joined;
+    const current = running.get(folder);
+    if (!current) return start(folder);
+    // The running fsync may have begun before the caller's entry was there: wait for it, then sync once for all.
+    const next = current
+      .catch(() => undefined)
+      .then(() => {
+        waiting.delete(folder);
+        return start(folder);
+      });
+    waiting.set(folder, next);
+    return next;
+  }
+
+  function start(folder: string): Promise<void> {
+    const done = syncFolder(folder).finally(() => {
+      if (running.get(folder) === done) running.delete(folder);
+    });
+    running.set(folder, done);
+    return done;
+  }
+
+  function ensureFolder(folder: string): Promise<void> {
+    if (folder === root) return Promise.resolve();
+    const known = durable.get(folder);
+    if (known) return known;
+    const made = makeFolder(folder).catch((error: unknown) => {
+      forget(folder);
+      throw error;
+    });
+    durable.set(folder, made);
+    return made;
+  }
+
+  async function makeFolder(folder: string): Promise<void> {
+    const parent = dirname(folder);
+    await ensureFolder(parent);
+    try {
+      await mkdir(folder);
+    } catch (error) {
+      // One that is there already may be another process's, made and not yet synced: sync it all the same.
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+    await settle(parent);
+  }
+
+  function forget(folder: string): void {
+    for (let path = folder; path.length > root.length; path = dirname(path)) durable.delete(path);
+  }
+
+  return { settle, ensureFolder, forget };
+}
+
+async function syncFolder(folder: string): Promise<void> {
+  let handle;
+  try {
+    handle = await open(folder, 'r');
+  } catch (error) {
+    // Deleted meanwhile: nothing of it is left to make durable.
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
+    throw error;
+  }
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}

@@ -1,0 +1,155 @@
+// Every key of the store. No other file spells one. Two timelines never share a key: the run id is part of it.
+import type { Digest } from '../spec/records.js';
+import { BadKey } from './store-errors.js';
+
+const KEY_LIMIT_BYTES = 512;
+
+/** Throws `BadKey` unless `key` is one that both backends hold: see `ObjectStore`. */
+export function checkKey(key: string): string {
+  if (key.length === 0 || key.length > KEY_LIMIT_BYTES) {
+    throw new BadKey(
+      `key of ${key.length} bytes: "${key.slice(0, 80)}"; keys have 1 to ${KEY_LIMIT_BYTES} bytes`,
+    );
+  }
+  if (!/^[A-Za-z0-9._~/=-]+$/.test(key)) {
+    throw new BadKey(`key "${key}" may hold only letters, digits and . _ ~ / = -`);
+  }
+  for (const part of key.split('/')) {
+    if (part === '') throw new BadKey(`key "${key}" has an empty part; no leading, trailing or double "/"`);
+    if (part.startsWith('.'))
+      throw new BadKey(`key "${key}" has the part "${part}"; no part starts with a dot`);
+  }
+  return key;
+}
+
+/** Throws `BadKey` unless `prefix` can begin a key; `''` is everything. */
+export function checkPrefix(prefix: string): string {
+  if (prefix !== '') checkKey(prefix.endsWith('/') ? prefix.slice(0, -1) : prefix);
+  return prefix;
+}
+
+/** Checks a name from outside (run, project, model, suite, dataset, …) before it becomes part of a key. */
+export function checkName(name: string, what: string): string {
+  if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/.test(name)) {
+    throw new BadKey(
+      `${what} "${name.slice(0, 80)}" cannot be used: 1 to 64 letters, digits, ".", "_" or "-", not starting with a dot`,
+    );
+  }
+  return name;
+}
+
+/** `{name}` or, after rewinds, `{name}~{n}` with n ≥ 2. */
+export function checkRunId(run: string): string {
+  const match = /^(.*?)(?:~([1-9][0-9]{0,8}))?$/s.exec(run);
+  if (match?.[2] === '1') throw new BadKey(`run id "${run}": the first timeline of a name has no "~1"`);
+  checkName(match?.[1] ?? '', 'run name');
+  return run;
+}
+
+/** Run id of a name's n-th timeline, n from 1. */
+export function runIdOf(name: string, n: number): string {
+  checkName(name, 'run name');
+  return n === 1 ? name : `${name}~${whole(n, 'timeline')}`;
+}
+
+export const runFolder = (run: string) => `runs/${checkRunId(run)}/`;
+export const runKey = (run: string) => `${runFolder(run)}run.json`;
+export const reportKey = (run: string) => `${runFolder(run)}report.html`;
+export const ownersFolder = (run: string) => `${runFolder(run)}owners/`;
+export const controlFolder = (run: string) => `${runFolder(run)}control/`;
+export const namesFolder = (name: string) => `names/${checkName(name, 'run name')}/`;
+/** Key of the n-th record of a sequence, n from 1. */
+export const sequenceKey = (folder: string, n: number) => `${folder}${whole(n, 'sequence number')}.json`;
+
+export const stepsFolder = (run: string) => `${runFolder(run)}steps/`;
+export const stepFolder = (run: string, step: number) => `${stepsFolder(run)}${padded(step, 6, 'step')}/`;
+export const planKey = (run: string, step: number) => `${stepFolder(run, step)}plan.json`;
+export const batchKey = (run: string, step: number) => `${stepFolder(run, step)}batch.safetensors`;
+export const updateKey = (run: string, step: number) => `${stepFolder(run, step)}update.json`;
+export const episodesFolder = (run: string, step: number) => `${stepFolder(run, step)}episodes/`;
+export const episodeKey = (run: string, step: number, slot: number, sample: number) =>
+  `${episodesFolder(run, step)}${episodeName(slot, sample)}`;
+export const attemptsFolder = (run: string, step: number) => `${stepFolder(run, step)}attempts/`;
+/** Folder of one activity's attempts at a step. */
+export const activityFolder = (run: string, step: number, activity: string) =>
+  `${attemptsFolder(run, step)}${checkName(activity, 'activity')}/`;
+/** Folder of one attempt; its records are a sequence. */
+export const attemptFolder = (run: string, step: number, activity: string, attempt: string) =>
+  `${activityFolder(run, step, activity)}${checkName(attempt, 'attempt')}/`;
+
+export const evaluationFolder = (state: Digest, suite: Digest) =>
+  `evals/${checkDigest(state, 'state')}/${checkDigest(suite, 'suite')}/`;
+export const evaluationSuiteKey = (state: Digest, suite: Digest) =>
+  `${evaluationFolder(state, suite)}suite.json`;
+export const evaluationResultKey = (state: Digest, suite: Digest) =>
+  `${evaluationFolder(state, suite)}result.json`;
+export const evaluationEpisodesFolder = (state: Digest, suite: Digest) =>
+  `${evaluationFolder(state, suite)}episodes/`;
+/** `slot` is the task's index in the suite. */
+export const evaluationEpisodeKey = (state: Digest, suite: Digest, slot: number, sample: number) =>
+  `${evaluationEpisodesFolder(state, suite)}${episodeName(slot, sample)}`;
+export interface CheckpointHome {
+  project: string;
+  model: string;
+  run: string;
+}
+export const checkpointsFolder = ({ project, model, run }: CheckpointHome) =>
+  `checkpoints/${checkName(project, 'project')}/${checkName(model, 'model name')}/${checkRunId(run)}/`;
+export const checkpointFolder = (home: CheckpointHome, step: number) =>
+  `${checkpointsFolder(home)}global_step_${whole(step, 'step')}/`;
+export const checkpointManifestKey = (home: CheckpointHome, step: number) =>
+  `${checkpointFolder(home, step)}manifest.json`;
+export const checkpointFileKey = (home: CheckpointHome, step: number, path: string) =>
+  checkKey(`${checkpointFolder(home, step)}${path}`);
+
+/** SkyRL's layout of dumped evaluations; `/` in an environment's key becomes `_` there too. */
+export const trajectoriesFolder = (run: string, step: number) =>
+  `trajectories/evals/${checkRunId(run)}/global_step_${whole(step, 'step')}/`;
+export const trajectoryKey = (run: string, step: number, envKey: string) =>
+  `${trajectoriesFolder(run, step)}${checkName(envKey.replaceAll('/', '_'), 'env_key')}.jsonl`;
+export const trajectoryResultsKey = (run: string, step: number) =>
+  `${trajectoriesFolder(run, step)}aggregated_results.jsonl`;
+
+export const datasetFolder = (name: string, version: string) =>
+  `datasets/${checkName(name, 'dataset name')}/${checkName(version, 'dataset version')}/`;
+export const datasetManifestKey = (name: string, version: string) =>
+  `${datasetFolder(name, version)}manifest.json`;
+export const datasetFileKey = (name: string, version: string, path: string) =>
+  checkKey(`${datasetFolder(name, version)}${path}`);
+
+/** Tokenizer and chat template files, by content. */
+export const assetKey = (sha256: Digest) => `assets/${checkDigest(sha256, 'asset')}`;
+
+/** Key that readers use in place of a quarantined one (R24). */
+export const replacementKey = (key: string, r: number) => `${key}.r${whole(r, 'replacement')}`;
+
+/** Slot and sample of an episode's name, or null where it is no such name. */
+export function parseEpisodeName(name: string): { slot: number; sample: number } | null {
+  const match = /^([0-9]{5,})\.([0-9]{3,})\.json\.gz$/.exec(name);
+  return match ? { slot: Number(match[1]), sample: Number(match[2]) } : null;
+}
+
+/** Step of a folder name under `steps/` (`000120/`), or null. */
+export function parseStepFolder(name: string): number | null {
+  return /^[0-9]{6,}\/$/.test(name) ? Number(name.slice(0, -1)) : null;
+}
+
+function episodeName(slot: number, sample: number): string {
+  return `${padded(slot, 5, 'slot')}.${padded(sample, 3, 'sample')}.json.gz`;
+}
+
+function checkDigest(digest: string, what: string): string {
+  if (!/^[0-9a-f]{64}$/.test(digest)) {
+    throw new BadKey(`${what} "${digest.slice(0, 80)}" is no sha256: 64 lower-case hex digits`);
+  }
+  return digest;
+}
+
+function padded(value: number, digits: number, what: string): string {
+  return String(whole(value, what)).padStart(digits, '0');
+}
+
+function whole(value: number, what: string): number {
+  if (!Number.isSafeInteger(value) || value < 0) throw new BadKey(`${what} ${value} is no whole number ≥ 0`);
+  return value;
+}

@@ -1,0 +1,77 @@
+// Who drives a run (R20): exactly one workflow execution, the author of the newest owner record.
+import type { OwnerRecord } from '../spec/records.js';
+import { ownersFolder, sequenceKey } from './layout.js';
+import type { ObjectStore } from './object-store.js';
+import { appendSequence, sequenceNumbers } from './records.js';
+import { OwnerChanged, RunOwned } from './store-errors.js';
+
+/** What the recorded server says of an owner; `unknown`: it answers, and does not know the workflow. */
+export type OwnerState = 'open' | 'closed' | 'unknown' | 'unreachable';
+
+export interface OwnerIdentity {
+  /** Address of the Temporal server. */
+  address: string;
+  clusterId: string;
+  namespace: string;
+  workflowId: string;
+  firstExecutionRunId: string;
+}
+
+/**
+ * Writes the next owner record and answers its number. Refuses with `RunOwned` while another owner is open or cannot be
+ * asked, unless `takeOver`. Every loser of a race looks again: the winner may be open.
+ */
+export async function claimRun(
+  store: ObjectStore,
+  run: string,
+  claimant: OwnerIdentity & { by?: string },
+  ownerState: (owner: OwnerRecord) => Promise<OwnerState>,
+  options: { takeOver?: boolean } = {},
+): Promise<number> {
+  const { address, clusterId, namespace, workflowId, firstExecutionRunId, by } = claimant;
+  const record = await appendSequence(store, ownersFolder(run), 'owner', async (n, existing) => {
+    const newest = existing.at(-1);
+    if (newest && !options.takeOver && !sameExecution(newest, claimant)) {
+      const state = await ownerState(newest);
+      if (state === 'open' || state === 'unreachable') throw new RunOwned(refusal(run, newest, state));
+    }
+    return {
+      schema: 'longhaul.owner/1',
+      n,
+      address,
+      clusterId,
+      namespace,
+      workflowId,
+      firstExecutionRunId,
+      observed: { at: new Date().toISOString(), by: by ?? `pid ${process.pid}` },
+    };
+  });
+  return record.n;
+}
+
+/** Throws `OwnerChanged` unless owner `n` is the newest (R20). Every activity calls it first. */
+export async function checkOwner(store: ObjectStore, run: string, n: number): Promise<void> {
+  // Sequences have no gaps, so one look at the next number tells whether this owner is the newest.
+  if (!(await store.head(sequenceKey(ownersFolder(run), n + 1)))) return;
+  const numbers = await sequenceNumbers(store, ownersFolder(run));
+  throw new OwnerChanged(run, n, numbers.at(-1) ?? n + 1);
+}
+
+function sameExecution(a: OwnerIdentity, b: OwnerIdentity): boolean {
+  return (
+    a.clusterId === b.clusterId &&
+    a.namespace === b.namespace &&
+    a.workflowId === b.workflowId &&
+    a.firstExecutionRunId === b.firstExecutionRunId
+  );
+}
+
+function refusal(run: string, owner: OwnerRecord, state: 'open' | 'unreachable'): string {
+  const who =
+    `workflow ${owner.workflowId} (first run id ${owner.firstExecutionRunId}, namespace ${owner.namespace}) ` +
+    `on ${owner.address}`;
+  return state === 'open'
+    ? `run ${run} is driven by ${who}, which is still open: follow or cancel that one, or start with --take-over`
+    : `run ${run} belongs to ${who}, which cannot be reached: start that server and try again, ` +
+        'or use --take-over if that workflow is gone for good';
+}

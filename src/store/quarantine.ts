@@ -1,0 +1,93 @@
+// Quarantine (R24): an unreadable record keeps its bytes, and readers of the run use `KEY.r1` in its place.
+// A view of the store does it once for all readers, so that no reader can forget it.
+import type { ControlRecord } from '../spec/records.js';
+import { controlFolder, replacementKey } from './layout.js';
+import type { ObjectInfo, ObjectStore } from './object-store.js';
+import { readSequence } from './records.js';
+import { BadKey } from './store-errors.js';
+
+/** Throws `BadKey` on a key that cannot be quarantined: what a run has become, or who decides over it. */
+export function checkQuarantinable(key: string): void {
+  if (/(^|\/)update\.json(\.r[0-9]+)?$/.test(key)) {
+    throw new BadKey(
+      `${key} cannot be quarantined: an update says what the weights are, and nothing can replace it`,
+    );
+  }
+  if (/^runs\/[^/]+\/(owners|control)\/|^names\/|^runs\/[^/]+\/run\.json/.test(key)) {
+    throw new BadKey(`${key} cannot be quarantined: it says who drives the run or what was asked of it`);
+  }
+}
+
+/** Keys that a run's control records put aside. */
+export function quarantinedKeys(records: readonly ControlRecord[]): Set<string> {
+  const keys = new Set<string>();
+  for (const { change } of records) if (change.kind === 'quarantine') keys.add(change.key);
+  return keys;
+}
+
+/** The store as a run sees it. The same object where nothing is quarantined. */
+export async function openRunView(store: ObjectStore, run: string): Promise<ObjectStore> {
+  return quarantineView(store, quarantinedKeys(await readSequence(store, controlFolder(run), 'control')));
+}
+
+/** A view in which `KEY.r1` stands for each quarantined KEY (`KEY.r2` where KEY.r1 is quarantined too). */
+export function quarantineView(store: ObjectStore, quarantined: ReadonlySet<string>): ObjectStore {
+  if (quarantined.size === 0) return store;
+  for (const key of quarantined) checkQuarantinable(key);
+  const replaced = new Map(
+    [...quarantined]
+      .filter((key) => !isReplacement(key, quarantined))
+      .map((key) => [key, inUse(key, quarantined)]),
+  );
+  const original = new Map([...replaced].map(([key, used]) => [used, key]));
+  const use = (key: string) => replaced.get(key) ?? key;
+
+  /** Null for an object that the view does not have: bytes put aside. */
+  const shown = (info: ObjectInfo): ObjectInfo | null => {
+    if (quarantined.has(info.key)) return null;
+    return { ...info, key: original.get(info.key) ?? info.key };
+  };
+
+  return {
+    address: store.address,
+    get: (key) => store.get(use(key)),
+    head: async (key) => {
+      const info = await store.head(use(key));
+      return info && { ...info, key };
+    },
+    create: (key, bytes) => store.create(use(key), bytes),
+    createFromFile: (key, path, signal) => store.createFromFile(use(key), path, signal),
+    getToFile: (key, path, signal) => store.getToFile(use(key), path, signal),
+    stream: (key) => store.stream(use(key)),
+    async *list(prefix) {
+      // `KEY.r1` follows KEY, with other keys between them only where those begin with KEY: order is kept by sorting.
+      const infos: ObjectInfo[] = [];
+      for await (const info of store.list(prefix)) {
+        const seen = shown(info);
+        if (seen) infos.push(seen);
+      }
+      yield* infos.sort((a, b) => (a.key < b.key ? -1 : 1));
+    },
+    listFolder: async (prefix) => {
+      const names = await store.listFolder(prefix);
+      const keys = names
+        .filter((name) => !quarantined.has(prefix + name))
+        .map((name) => original.get(prefix + name) ?? prefix + name);
+      return keys.map((key) => key.slice(prefix.length)).sort();
+    },
+    delete: (key) => store.delete(use(key)),
+    sweep: (olderThanMs) => store.sweep(olderThanMs),
+  };
+}
+
+function inUse(key: string, quarantined: ReadonlySet<string>): string {
+  for (let r = 1; ; r++) {
+    const candidate = replacementKey(key, r);
+    if (!quarantined.has(candidate)) return candidate;
+  }
+}
+
+function isReplacement(key: string, quarantined: ReadonlySet<string>): boolean {
+  const match = /^(.*)\.r[1-9][0-9]*$/.exec(key);
+  return match !== null && quarantined.has(match[1] as string);
+}

@@ -1,0 +1,94 @@
+// Records as bytes. Reading refuses what it does not fully understand: a newer schema, an unknown member, broken JSON.
+import { promisify } from 'node:util';
+import { gunzip, gzip } from 'node:zlib';
+import { canonicalBytes } from './canonical.js';
+import { recordSchemas, schemaVersions, type RecordKind, type RecordTypes } from './record-schemas.js';
+import { NewerSchema, UnreadableRecord } from './store-errors.js';
+
+const GZIP_OS_BYTE = 9;
+const OS_UNKNOWN = 255;
+/** A gzip bomb must not take the process; the longest real episode is some MiB. */
+const MAX_UNCOMPRESSED_BYTES = 1 << 30;
+
+const gzipAsync = promisify(gzip);
+const gunzipAsync = promisify(gunzip);
+
+/** Canonical bytes of a record, compressed where its kind is. Throws a TypeError on a record that its schema refuses. */
+export async function encodeRecord<Kind extends RecordKind>(
+  kind: Kind,
+  record: RecordTypes[Kind],
+): Promise<Uint8Array> {
+  const checked = recordSchemas[kind].safeParse(record);
+  if (!checked.success)
+    throw new TypeError(`this is no valid ${kind} record: ${describe(checked.error.issues)}`);
+  const bytes = canonicalBytes(record);
+  return kind === 'episode' ? compress(bytes) : bytes;
+}
+
+/** Throws `UnreadableRecord` or `NewerSchema`, naming `key`. */
+export async function decodeRecord<Kind extends RecordKind>(
+  key: string,
+  kind: Kind,
+  bytes: Uint8Array,
+): Promise<RecordTypes[Kind]> {
+  return checkRecord(key, kind, parse(key, kind === 'episode' ? await decompress(key, bytes) : bytes));
+}
+
+/** Checks a parsed value's schema string and members. */
+export function checkRecord<Kind extends RecordKind>(
+  key: string,
+  kind: Kind,
+  value: unknown,
+): RecordTypes[Kind] {
+  const found = schemaOf(value);
+  if (found === null)
+    throw new UnreadableRecord(key, 'it does not say its schema ("schema": "longhaul.KIND/VERSION")');
+  const known = `longhaul.${kind}/${schemaVersions[kind]}`;
+  if (found.kind !== kind) throw new UnreadableRecord(key, `it has schema ${found.text}, expected ${known}`);
+  if (found.version > schemaVersions[kind]) throw new NewerSchema(key, found.text, known);
+  const checked = recordSchemas[kind].safeParse(value);
+  if (!checked.success)
+    throw new UnreadableRecord(key, describe(checked.error.issues), { cause: checked.error });
+  return checked.data;
+}
+
+/** Kind and version that a parsed value claims, or null where it claims none. */
+export function schemaOf(value: unknown): { text: string; kind: string; version: number } | null {
+  const text =
+    typeof value === 'object' && value !== null ? (value as { schema?: unknown }).schema : undefined;
+  const match = typeof text === 'string' ? /^longhaul\.([a-z]+)\/([1-9][0-9]{0,5})$/.exec(text) : null;
+  return match ? { text: match[0], kind: match[1] as string, version: Number(match[2]) } : null;
+}
+
+export async function decompress(key: string, bytes: Uint8Array): Promise<Uint8Array> {
+  try {
+    return await gunzipAsync(bytes, { maxOutputLength: MAX_UNCOMPRESSED_BYTES });
+  } catch (error) {
+    throw new UnreadableRecord(key, `its ${bytes.length} bytes are no whole gzip stream`, { cause: error });
+  }
+}
+
+async function compress(bytes: Uint8Array): Promise<Uint8Array> {
+  const compressed = await gzipAsync(bytes, { level: 4 });
+  // The only byte of the header that depends on the machine; the time in it is 0 already.
+  compressed[GZIP_OS_BYTE] = OS_UNKNOWN;
+  return compressed;
+}
+
+function parse(key: string, bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  } catch (error) {
+    throw new UnreadableRecord(key, `its ${bytes.length} bytes are no JSON (${(error as Error).message})`, {
+      cause: error,
+    });
+  }
+}
+
+function describe(issues: readonly { path: readonly PropertyKey[]; message: string }[]): string {
+  const shown = issues
+    .slice(0, 5)
+    .map(({ path, message }) => `${path.map(String).join('.') || 'it'}: ${message}`);
+  const rest = issues.length - shown.length;
+  return shown.join('; ') + (rest > 0 ? `; and ${rest} more` : '');
+}

@@ -1,0 +1,221 @@
+// Reading a run from its records. Steps up to `lineage.step` lie under the parent run (R5), so every reader of a step
+// goes through here.
+import type {
+  BaseRecord,
+  ControlRecord,
+  ControlState,
+  Digest,
+  Numerics,
+  PlanRecord,
+  RunRecord,
+  UpdateRecord,
+} from '../spec/records.js';
+import { recordDigest } from './canonical.js';
+import {
+  controlFolder,
+  namesFolder,
+  parseStepFolder,
+  planKey,
+  runIdOf,
+  runKey,
+  stepsFolder,
+  updateKey,
+} from './layout.js';
+import type { ObjectStore } from './object-store.js';
+import { appendSequence, readRecord, readSequence, requireRecord } from './records.js';
+import { UnreadableRecord } from './store-errors.js';
+
+export { checkOwner, claimRun } from './owners.js';
+
+/** Longest chain of forks that is followed; a cycle must not hang a reader. */
+const MAX_LINEAGE = 1000;
+
+/** Run records never change, and every read of a step needs the lineage: each is read once per store. */
+const runsRead = new WeakMap<ObjectStore, Map<string, RunRecord>>();
+
+/** Throws `UnreadableRecord` when there is no such run. */
+export async function readRun(store: ObjectStore, run: string): Promise<RunRecord> {
+  const record = await readRunIfAny(store, run);
+  if (!record) throw new UnreadableRecord(runKey(run), `there is no run "${run}" in ${store.address}`);
+  return record;
+}
+
+export async function readRunIfAny(store: ObjectStore, run: string): Promise<RunRecord | null> {
+  const known = runsRead.get(store)?.get(run);
+  if (known) return known;
+  const key = runKey(run);
+  const record = await readRecord(store, key, 'run');
+  if (!record) return null;
+  if (record.run !== run) throw new UnreadableRecord(key, `it says that it is run ${record.run}`);
+  const known_ = runsRead.get(store) ?? new Map<string, RunRecord>();
+  runsRead.set(store, known_.set(run, record));
+  return record;
+}
+
+/** Ids of all runs, in order. */
+export async function listRuns(store: ObjectStore): Promise<string[]> {
+  return (await store.listFolder('runs/'))
+    .filter((name) => name.endsWith('/'))
+    .map((name) => name.slice(0, -1));
+}
+
+/** The run under whose folder `step` lies: this one, or an ancestor (R5). */
+export async function timelineOf(store: ObjectStore, run: string, step: number): Promise<string> {
+  let current = run;
+  for (let depth = 0; depth < MAX_LINEAGE; depth++) {
+    const lineage = (await readRunIfAny(store, current))?.lineage;
+    if (!lineage || step > lineage.step) return current;
+    current = lineage.run;
+  }
+  throw new UnreadableRecord(
+    runKey(run),
+    `its lineage is longer than ${MAX_LINEAGE} runs or goes in a circle`,
+  );
+}
+
+/** Last committed step; −1 before the base record. Reads the folder's names and the newest records only. */
+export async function lastCommittedStep(store: ObjectStore, run: string): Promise<number> {
+  const record = await readRunIfAny(store, run);
+  const steps = (await store.listFolder(stepsFolder(run))).flatMap((name) => parseStepFolder(name) ?? []);
+  for (const step of steps.sort((a, b) => b - a)) {
+    if (!(await store.head(updateKey(run, step)))) continue;
+    if (step > 0) await checkLink(store, run, step);
+    return step;
+  }
+  return record?.lineage?.step ?? -1;
+}
+
+/** `steps/{step}/update.json`, step ≥ 1, where it is committed. */
+export async function readUpdateIfAny(
+  store: ObjectStore,
+  run: string,
+  step: number,
+): Promise<UpdateRecord | null> {
+  const timeline = await timelineOf(store, run, step);
+  const key = updateKey(timeline, step);
+  const record = await readRecord(store, key, 'update');
+  if (record) checkPlace(key, record.identity, timeline, step);
+  return record;
+}
+
+/** Throws `UnreadableRecord` when the step is not committed. */
+export async function readUpdate(store: ObjectStore, run: string, step: number): Promise<UpdateRecord> {
+  const record = await readUpdateIfAny(store, run, step);
+  if (!record) throw new UnreadableRecord(updateKey(run, step), `step ${step} of ${run} is not committed`);
+  return record;
+}
+
+/** The base model's record: step 0 (R5). */
+export async function readBase(store: ObjectStore, run: string): Promise<BaseRecord> {
+  const timeline = await timelineOf(store, run, 0);
+  const key = updateKey(timeline, 0);
+  const record = await requireRecord(store, key, 'base');
+  checkPlace(key, record.identity, timeline, 0);
+  return record;
+}
+
+/** Digest of the state after `step`, step ≥ 0. */
+export async function readState(store: ObjectStore, run: string, step: number): Promise<Digest> {
+  return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity.state;
+}
+
+/** Numerics with which the state after `step` was computed. */
+export async function readNumerics(store: ObjectStore, run: string, step: number): Promise<Numerics> {
+  return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity.numerics;
+}
+
+/** The plan of a step with its digest; `expected` is what another record calls it. Throws `UnreadableRecord`. */
+export async function readPlan(
+  store: ObjectStore,
+  run: string,
+  step: number,
+  expected?: Digest,
+): Promise<{ record: PlanRecord; digest: Digest }> {
+  const timeline = await timelineOf(store, run, step);
+  const key = planKey(timeline, step);
+  const record = await requireRecord(store, key, 'plan');
+  checkPlace(key, record, timeline, step);
+  const digest = recordDigest(record);
+  if (expected !== undefined && digest !== expected) {
+    throw new UnreadableRecord(
+      key,
+      `its digest is ${digest}, but ${expected} was recorded for this step: it was changed`,
+    );
+  }
+  return { record, digest };
+}
+
+/** All control records folded in order: later ones replace earlier ones (R21). */
+export function foldControl(records: readonly ControlRecord[]): ControlState {
+  const state: ControlState = { n: 0, paused: false, stopAfter: null, lr: null, temperature: null };
+  for (const { n, change } of records) {
+    state.n = Math.max(state.n, n);
+    switch (change.kind) {
+      case 'pause':
+        state.paused = true;
+        break;
+      case 'resume':
+        state.paused = false;
+        break;
+      case 'stopAfter':
+        state.stopAfter = change.step;
+        break;
+      case 'setHyperparameters':
+        state.lr = change.lr ?? state.lr;
+        state.temperature = change.temperature ?? state.temperature;
+        break;
+      case 'quarantine':
+        break;
+    }
+  }
+  return state;
+}
+
+export async function foldedControl(store: ObjectStore, run: string): Promise<ControlState> {
+  return foldControl(await readSequence(store, controlFolder(run), 'control'));
+}
+
+/** Run id of a name's newest timeline, or null. */
+export async function newestRunOf(store: ObjectStore, name: string): Promise<string | null> {
+  return (await readSequence(store, namesFolder(name), 'name')).at(-1)?.run ?? null;
+}
+
+/** Run id of a name's newest timeline; a name without one gets its first. Two that start at once get the same. */
+export async function claimName(store: ObjectStore, name: string): Promise<string> {
+  const record = await appendSequence(
+    store,
+    namesFolder(name),
+    'name',
+    (n, existing) => existing.at(-1) ?? { schema: 'longhaul.name/1', n, run: runIdOf(name, n) },
+  );
+  return record.run;
+}
+
+/** Steps `from`..`to`: each exists, names its predecessor's state, and keeps it where it was not applied. */
+export async function checkChain(store: ObjectStore, run: string, from: number, to: number): Promise<void> {
+  for (let step = Math.max(1, from); step <= to; step++) await checkLink(store, run, step);
+}
+
+async function checkLink(store: ObjectStore, run: string, step: number): Promise<void> {
+  const [update, previous] = await Promise.all([
+    readUpdate(store, run, step),
+    readState(store, run, step - 1),
+  ]);
+  const { previous_state, state, applied } = update.identity;
+  const key = updateKey(await timelineOf(store, run, step), step);
+  if (previous_state !== previous) {
+    throw new UnreadableRecord(
+      key,
+      `it follows state ${previous_state}, but step ${step - 1} left ${previous}`,
+    );
+  }
+  if (applied !== true && state !== previous_state) {
+    throw new UnreadableRecord(key, 'it was not applied, yet names another state than the one before');
+  }
+}
+
+function checkPlace(key: string, found: { run: string; step: number }, run: string, step: number): void {
+  if (found.run !== run || found.step !== step) {
+    throw new UnreadableRecord(key, `it says that it is step ${found.step} of ${found.run}`);
+  }
+}
