@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Sets up whatever is not current, then measures every figure the design promises.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+node tools/setup.mjs --development >&2
+exec node dist/dev/bench/main.js "$@"

@@ -1,0 +1,63 @@
+// Makes this checkout ready to run: dependencies, compiled TypeScript, engine, Temporal server, and for tests an S3 server.
+// Says what each step did and how long it took; what is current is not built again.
+// Usage: node tools/setup.mjs [--tests] [--development] [--only STEP]
+import { existsSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { join } from 'node:path';
+import { repository } from './steps/cache.mjs';
+import { SetupError } from './steps/command.mjs';
+import { ensureDependencies } from './steps/dependencies.mjs';
+import { ensureEngine } from './steps/engine.mjs';
+import { ensureS3Server, ensureTemporal } from './steps/go-tools.mjs';
+import { checkNode, requireCmake, requireCompiler, requireGenerator } from './steps/prerequisites.mjs';
+import { ensureTypescript } from './steps/typescript.mjs';
+
+const { values: options } = parseArgs({
+  options: {
+    /** Also what only tests need: the S3 server, the engine's own tests, the compiled harnesses. */
+    tests: { type: 'boolean', default: false },
+    /** Also bench/ and test/chaos/, compiled. */
+    development: { type: 'boolean', default: false },
+    only: { type: 'string' },
+  },
+});
+
+const steps = [
+  ['prerequisites', true, checkPrerequisites],
+  ['dependencies', true, ensureDependencies],
+  ['typescript', true, () => ensureTypescript('product')],
+  ['harnesses', options.tests || options.development, () => ensureTypescript('development')],
+  ['engine', true, () => ensureEngine({ withTests: options.tests })],
+  ['temporal', true, ensureTemporal],
+  ['versitygw', options.tests, ensureS3Server],
+];
+
+function checkPrerequisites() {
+  checkNode();
+  requireCompiler();
+  requireCmake();
+  requireGenerator();
+  return 'present';
+}
+
+if (options.only !== undefined && !steps.some(([name]) => name === options.only)) {
+  console.error(`There is no step ${options.only}. Steps: ${steps.map(([name]) => name).join(', ')}.`);
+  process.exit(2);
+}
+
+const started = performance.now();
+console.log('Setting up Longhaul');
+for (const [name, wanted, ensure] of steps) {
+  if (options.only === undefined ? !wanted : options.only !== name) continue;
+  const begun = performance.now();
+  try {
+    const outcome = await ensure();
+    console.log(`  ${name.padEnd(14)} ${String(outcome).padEnd(24)} ${((performance.now() - begun) / 1000).toFixed(1)} s`);
+  } catch (error) {
+    console.error(`  ${name.padEnd(14)} failed after ${((performance.now() - begun) / 1000).toFixed(1)} s\n`);
+    console.error(error instanceof SetupError ? error.message : error);
+    process.exit(1);
+  }
+}
+if (!existsSync(join(repository, 'native')) && options.only === undefined) console.error('native/ is missing: this checkout is not whole.');
+console.log(`Ready after ${((performance.now() - started) / 1000).toFixed(1)} s\n`);

@@ -1,0 +1,82 @@
+// Where built and fetched tools live: outside the tree, keyed by the content they were built from.
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+export const repository = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+
+export const cacheRoot =
+  process.env.LONGHAUL_CACHE ??
+  join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'longhaul');
+
+export const platformKey = `${process.platform}-${process.arch}`;
+
+/** Hex sha256 (16 characters: a cache key, not a promise) over paths and contents of files, folders and plain strings. */
+export function contentKey(paths, extra = []) {
+  const hash = createHash('sha256');
+  for (const path of paths.flatMap((path) => filesBelow(path))) {
+    hash.update(`${relative(repository, path)}\0`).update(readFileSync(path)).update('\0');
+  }
+  for (const text of extra) hash.update(text).update('\0');
+  return hash.digest('hex').slice(0, 16);
+}
+
+/** All files below a folder in a fixed order; a file stands for itself, a missing path for nothing. */
+export function filesBelow(path) {
+  if (!existsSync(path)) return [];
+  if (!statSync(path).isDirectory()) return [path];
+  return readdirSync(path)
+    .sort()
+    .flatMap((name) => filesBelow(join(path, name)));
+}
+
+/** Notes in `dist/` where a tool is, so that the product finds it without knowing the cache's keys. */
+export function recordToolPath(name, path) {
+  const note = join(repository, 'dist', `${name}-path`);
+  if (existsSync(note) && readFileSync(note, 'utf8').trim() === path) return;
+  mkdirSync(dirname(note), { recursive: true });
+  writeFileSync(note, `${path}\n`);
+}
+
+/**
+ * Runs `work` while no other process holds the same lock. Two set-ups at once must not write into one build folder.
+ * The lock of a process that is gone is taken over. Gives up after 20 minutes.
+ */
+export async function withLock(name, work) {
+  const path = join(cacheRoot, 'locks', name);
+  mkdirSync(dirname(path), { recursive: true });
+  const deadline = Date.now() + 20 * 60_000;
+  for (let round = 0; ; round += 1) {
+    try {
+      writeFileSync(path, String(process.pid), { flag: 'wx' });
+      break;
+    } catch (error) {
+      if (error.code !== 'EEXIST') throw error;
+      const holder = Number(readFileSync(path, 'utf8') || process.pid);
+      if (!isAlive(holder)) {
+        rmSync(path, { force: true });
+        continue;
+      }
+      if (Date.now() > deadline) throw new Error(`Process ${holder} has held ${path} for 20 minutes. End it, or remove the file.`);
+      if (round % 40 === 0) console.log(`    another set-up (process ${holder}) is building ${name}; waiting for it`);
+      await sleep(250);
+    }
+  }
+  try {
+    return await work();
+  } finally {
+    rmSync(path, { force: true });
+  }
+}
+
+function isAlive(pid) {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return error.code === 'EPERM';
+  }
+}

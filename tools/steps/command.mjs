@@ -1,0 +1,75 @@
+// Child processes of the set-up: quiet while they work, a sign of life every 10 s, their output when they fail.
+import { spawn, spawnSync } from 'node:child_process';
+import { accessSync, constants, createWriteStream, mkdirSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { cacheRoot, repository } from './cache.mjs';
+
+/** A failure that the user can mend; printed without a stack. */
+export class SetupError extends Error {}
+
+/** First executable of that name on PATH, or null. */
+export function findOnPath(name) {
+  for (const folder of (process.env.PATH ?? '').split(delimiter)) {
+    if (folder === '') continue;
+    const path = join(folder, name);
+    try {
+      accessSync(path, constants.X_OK);
+      return path;
+    } catch {
+      // Not in this folder.
+    }
+  }
+  return null;
+}
+
+/** Standard output of a short command, or null when it cannot run. */
+export function outputOf(command, args) {
+  const result = spawnSync(command, args, { encoding: 'utf8', timeout: 20_000 });
+  return result.status === 0 ? result.stdout : null;
+}
+
+/**
+ * Runs a long command with its output in a log file.
+ * @param {{label: string, cwd?: string, env?: NodeJS.ProcessEnv, timeoutMs?: number, hint?: string}} options
+ */
+export function runLong(command, args, options) {
+  const logs = join(cacheRoot, 'logs');
+  mkdirSync(logs, { recursive: true });
+  const logPath = join(logs, `${options.label.replaceAll(/[^A-Za-z0-9]+/g, '-')}.log`);
+  const log = createWriteStream(logPath);
+  const started = Date.now();
+  const tail = [];
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, {
+      cwd: options.cwd ?? repository,
+      env: options.env ?? process.env,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const onOutput = (chunk) => {
+      log.write(chunk);
+      for (const line of String(chunk).split('\n')) if (line.trim() !== '') tail.push(line.trimEnd());
+      tail.splice(0, Math.max(0, tail.length - 40));
+    };
+    child.stdout.on('data', onOutput);
+    child.stderr.on('data', onOutput);
+    const signOfLife = setInterval(() => {
+      const latest = (tail.at(-1) ?? 'no output yet').slice(0, 80);
+      console.log(`    ${options.label}: ${Math.round((Date.now() - started) / 1000)} s … ${latest}`);
+    }, 8_000);
+    const limit = setTimeout(() => child.kill('SIGKILL'), options.timeoutMs ?? 20 * 60_000);
+    const settle = (error) => {
+      clearInterval(signOfLife);
+      clearTimeout(limit);
+      log.end();
+      if (error === null) resolve(undefined);
+      else reject(error);
+    };
+    child.on('error', (error) => settle(new SetupError(`${command} did not start: ${error.message}`)));
+    child.on('close', (code, signal) => {
+      if (code === 0) return settle(null);
+      const end = signal === 'SIGKILL' ? 'was ended after its time limit' : `ended with ${code ?? signal}`;
+      const output = tail.map((line) => `    | ${line}`).join('\n');
+      settle(new SetupError(`${options.label}: ${command} ${end}.\n${output}\n  Whole log: ${logPath}${options.hint ? `\n  ${options.hint}` : ''}`));
+    });
+  });
+}

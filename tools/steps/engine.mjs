@@ -1,0 +1,56 @@
+// The native engine: CMake Release, out of tree. The build folder is kept per checkout (incremental); the binary that
+// comes out is filed under the hash of its sources, so that going back to an older commit rebuilds nothing.
+import { createHash } from 'node:crypto';
+import { copyFileSync, existsSync, mkdirSync, renameSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { cacheRoot, contentKey, filesBelow, platformKey, recordToolPath, repository, withLock } from './cache.mjs';
+import { outputOf, runLong } from './command.mjs';
+import { requireCmake, requireCompiler, requireGenerator } from './prerequisites.mjs';
+
+const native = join(repository, 'native');
+const checkoutKey = createHash('sha256').update(repository).digest('hex').slice(0, 12);
+
+export const engineBuildFolder = join(cacheRoot, 'engine', `build-${checkoutKey}`);
+
+/** Tests and tools of `native/` do not change the engine's binary. */
+function sources() {
+  return filesBelow(native).filter((path) => !/\/native\/(test|tests|tools|bench)\//.test(path));
+}
+
+/** @returns {Promise<string>} what was done, for the table */
+export async function ensureEngine({ withTests = false } = {}) {
+  const compiler = requireCompiler();
+  const version = (outputOf(compiler, ['--version']) ?? '').split('\n')[0] ?? '';
+  const key = contentKey(sources(), [version, platformKey]);
+  const binary = join(cacheRoot, 'engine', key, 'longhaul-engine');
+  if (existsSync(binary) && !withTests) {
+    recordToolPath('engine', binary);
+    return 'current';
+  }
+  return withLock(`engine-${checkoutKey}`, async () => {
+    const cmake = requireCmake();
+    const testKey = contentKey([native], [version, platformKey]);
+    const testsBuilt = join(engineBuildFolder, `tests-${testKey}`);
+    if (existsSync(binary) && existsSync(testsBuilt)) {
+      recordToolPath('engine', binary);
+      return 'current';
+    }
+    const generator = existsSync(join(engineBuildFolder, 'CMakeCache.txt')) ? [] : ['-G', requireGenerator()];
+    await runLong(cmake, ['-S', native, '-B', engineBuildFolder, ...generator, '-DCMAKE_BUILD_TYPE=Release', `-DCMAKE_CXX_COMPILER=${compiler}`], {
+      label: 'engine configuration',
+      timeoutMs: 5 * 60_000,
+    });
+    const jobs = String(Math.max(1, availableParallelism()));
+    const target = withTests ? [] : ['--target', 'longhaul-engine'];
+    await runLong(cmake, ['--build', engineBuildFolder, '--parallel', jobs, ...target], { label: 'engine build' });
+    const built = filesBelow(engineBuildFolder).find((path) => path.endsWith('/longhaul-engine'));
+    if (built === undefined) throw new Error(`The build in ${engineBuildFolder} made no longhaul-engine.`);
+    mkdirSync(join(cacheRoot, 'engine', key), { recursive: true });
+    copyFileSync(built, `${binary}.${process.pid}`);
+    renameSync(`${binary}.${process.pid}`, binary);
+    if (withTests) mkdirSync(testsBuilt, { recursive: true });
+    recordToolPath('engine', binary);
+    return withTests ? 'built, with its tests' : 'built';
+  });
+}
