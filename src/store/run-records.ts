@@ -191,11 +191,6 @@ export async function claimName(store: ObjectStore, name: string): Promise<strin
   return record.run;
 }
 
-/** Steps `from`..`to`: each exists, names its predecessor's state, and keeps it where it was not applied. */
-export async function checkChain(store: ObjectStore, run: string, from: number, to: number): Promise<void> {
-  for (let step = Math.max(1, from); step <= to; step++) await checkLink(store, run, step);
-}
-
 async function checkLink(store: ObjectStore, run: string, step: number): Promise<void> {
   const [update, previous] = await Promise.all([
     readUpdate(store, run, step),

@@ -1,0 +1,118 @@
+// From an address to a store, and the proof that the store is fit for records (R31).
+import { randomBytes } from 'node:crypto';
+import { openDirectoryStore } from './directory-store.js';
+import type { ObjectStore } from './object-store.js';
+import { StoreUnfit } from './store-errors.js';
+
+const RACERS = 8;
+/** A put that has not touched its temporary bytes for so long belongs to a writer that is dead. */
+const ABANDONED_MS = { directory: 60 * 60 * 1000, s3: 24 * 60 * 60 * 1000 };
+
+/**
+ * `dir:/path`, a plain path, or `s3://bucket/prefix?endpoint=http://host:port&region=us-east-1`. Credentials come from
+ * the environment or the SDK's own files, never from the address. Sweeps what killed writers left long ago.
+ */
+export async function openStore(address: string): Promise<ObjectStore> {
+  if (address.startsWith('s3://')) {
+    const { openS3Store } = await import('./s3-store.js');
+    const store = openS3Store(parseS3Address(address));
+    // Sweeping is housekeeping: a bucket whose policy does not let us list uploads is a store all the same.
+    void store.sweep(ABANDONED_MS.s3).catch(() => undefined);
+    return store;
+  }
+  const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(address)?.[1];
+  if (scheme !== undefined && scheme !== 'dir') {
+    throw new StoreUnfit(
+      `store address "${address}" has the unknown scheme "${scheme}:"; use dir:/path or s3://bucket/prefix`,
+    );
+  }
+  const path = scheme === 'dir' ? address.slice('dir:'.length) : address;
+  if (path === '') throw new StoreUnfit('the store address is empty; use dir:/path or s3://bucket/prefix');
+  const store = await openDirectoryStore(path);
+  await store.sweep(ABANDONED_MS.directory);
+  return store;
+}
+
+export interface S3Address {
+  bucket: string;
+  /** Without slashes at its ends; `''` for the whole bucket. */
+  prefix: string;
+  endpoint: string | null;
+  region: string | null;
+}
+
+export function parseS3Address(address: string): S3Address {
+  let url: URL;
+  try {
+    url = new URL(address);
+  } catch {
+    throw new StoreUnfit(`store address "${address}" is no URL; use s3://bucket/prefix?endpoint=…&region=…`);
+  }
+  if (url.username || url.password) {
+    throw new StoreUnfit(
+      'a store address never holds credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead',
+    );
+  }
+  for (const name of url.searchParams.keys()) {
+    if (name !== 'endpoint' && name !== 'region') {
+      throw new StoreUnfit(
+        `store address has the unknown parameter "${name}"; known are endpoint and region`,
+      );
+    }
+  }
+  const prefix = decodeURIComponent(url.pathname).replace(/^\/+|\/+$/g, '');
+  if (url.hostname === '')
+    throw new StoreUnfit(`store address "${address}" names no bucket; use s3://bucket/prefix`);
+  if (!/^[A-Za-z0-9._~/=-]*$/.test(prefix)) {
+    throw new StoreUnfit(`the prefix "${prefix}" may hold only letters, digits and . _ ~ / = -`);
+  }
+  return {
+    bucket: url.hostname,
+    prefix,
+    endpoint: url.searchParams.get('endpoint'),
+    region: url.searchParams.get('region'),
+  };
+}
+
+/**
+ * Shows that creates are exclusive and that what was created can be read at once, or throws `StoreUnfit` with what to
+ * do. Leaves nothing behind.
+ */
+export async function probeStore(store: ObjectStore): Promise<void> {
+  const key = `probe/${randomBytes(12).toString('hex')}`;
+  const bodies = Array.from({ length: RACERS }, (_, i) =>
+    new TextEncoder().encode(`racer ${i} ${randomBytes(8).toString('hex')}`),
+  );
+  try {
+    const answers = await Promise.all(bodies.map((body) => store.create(key, body)));
+    const winners = bodies.filter((_, i) => answers[i] === 'created');
+    const stored = await store.get(key);
+    if (stored === null)
+      throw unfit(store, 'an object that was just created cannot be read (no read-after-write)');
+    if (winners.length !== 1)
+      throw unfit(store, `${winners.length} of ${RACERS} racing creates of one key said that they won`);
+    if (Buffer.compare(stored, winners[0] as Uint8Array) !== 0) {
+      throw unfit(store, 'a create said that it won, yet another one is stored');
+    }
+    if ((await store.create(key, new TextEncoder().encode('late'))) !== 'exists') {
+      throw unfit(store, 'a create overwrote an object that was there');
+    }
+    const again = await store.get(key);
+    if (again === null || Buffer.compare(again, stored) !== 0)
+      throw unfit(store, 'a create changed an object that was there');
+    const names = await store.listFolder('probe/');
+    if (!names.includes(key.slice('probe/'.length)))
+      throw unfit(store, 'an object that was just created is not listed');
+  } finally {
+    await store.delete(key).catch(() => undefined);
+  }
+}
+
+function unfit(store: ObjectStore, problem: string): StoreUnfit {
+  return new StoreUnfit(
+    `${store.address} is not fit to hold records: ${problem}. Records need create-only puts and read-after-write. ` +
+      (store.address.startsWith('s3:')
+        ? 'Use an S3 service that honours "If-None-Match: *" on PutObject and CompleteMultipartUpload, or a directory.'
+        : 'Use a local file system with hard links, or S3.'),
+  );
+}

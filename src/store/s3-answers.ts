@@ -1,0 +1,77 @@
+// What an S3 error means for a request: settled or not, and worth another try or not.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { StoreUnfit } from './store-errors.js';
+
+export type S3Answer<T> =
+  | { kind: 'ok'; value: T }
+  /** 404: no such object (or upload). */
+  | { kind: 'missing'; attempts: number; reason: string }
+  /** 412: the key is taken. `attempts` are those of the SDK: with more than one, perhaps by this very put. */
+  | { kind: 'taken'; attempts: number; reason: string }
+  /** 409, 5xx, throttling, time-out, lost connection: nothing is known. */
+  | { kind: 'unsettled'; attempts: number; reason: string }
+  /** No retry can mend it. */
+  | { kind: 'refused'; error: Error };
+
+interface SdkError {
+  name?: string;
+  message?: string;
+  code?: string;
+  $metadata?: { httpStatusCode?: number; attempts?: number };
+}
+
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 5_000;
+
+export function answerOf(thrown: unknown, address: string): S3Answer<never> {
+  const error = (thrown ?? {}) as SdkError;
+  const status = error.$metadata?.httpStatusCode;
+  const attempts = error.$metadata?.attempts ?? 1;
+  const reason = [status, error.name, error.message ?? error.code]
+    .filter((part) => part !== undefined)
+    .join(' ');
+  if (error.name === 'NoSuchBucket') {
+    return refused(`${address}: there is no such bucket; create it or correct the address`, thrown);
+  }
+  if (error.name === 'AbortError') return { kind: 'refused', error: thrown as Error };
+  if (error.name === 'CredentialsProviderError') {
+    return refused(
+      `${address}: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (${reason})`,
+      thrown,
+    );
+  }
+  if (status === 412) return { kind: 'taken', attempts, reason };
+  if (status === 404) return { kind: 'missing', attempts, reason };
+  if (status === 401 || status === 403) {
+    // A skewed clock and an expired token answer 403 as well; the reason in brackets tells.
+    return refused(
+      `${address}: access was refused; check the credentials and the bucket's policy (${reason})`,
+      thrown,
+    );
+  }
+  const passing =
+    status === undefined || status >= 500 || [408, 409, 425, 429].includes(status) || status < 400;
+  if (passing || error.name === 'RequestTimeout' || error.name === 'SlowDown') {
+    return { kind: 'unsettled', attempts, reason };
+  }
+  return refused(`${address} refused a request (${reason})`, thrown);
+}
+
+/** Repeats `attempt` with growing pauses until it gives a value; at the deadline throws what it last wanted to retry for. */
+export async function withDeadline<T>(
+  deadlineMs: number,
+  attempt: (n: number) => Promise<{ value: T } | { retry: Error }>,
+): Promise<T> {
+  const end = performance.now() + deadlineMs;
+  for (let n = 1; ; n++) {
+    const result = await attempt(n);
+    if ('value' in result) return result.value;
+    const pause = Math.min(FIRST_PAUSE_MS * 2 ** (n - 1), LONGEST_PAUSE_MS) * (0.5 + Math.random() / 2);
+    if (performance.now() + pause > end) throw result.retry;
+    await sleep(pause);
+  }
+}
+
+function refused(message: string, cause: unknown): S3Answer<never> {
+  return { kind: 'refused', error: new StoreUnfit(message, { cause }) };
+}

@@ -1,0 +1,405 @@
+// A store in an S3 bucket. Creates are exclusive by `If-None-Match: *`. A reply that settles nothing (409, 5xx, time-out,
+// lost reply, 412 for what may be this very put) is settled by reading the key back and comparing bytes (R3).
+import { randomBytes } from 'node:crypto';
+import { createWriteStream } from 'node:fs';
+import { open, rename, rm, stat } from 'node:fs/promises';
+import { pipeline } from 'node:stream/promises';
+import type { Readable } from 'node:stream';
+import {
+  AbortMultipartUploadCommand,
+  CompleteMultipartUploadCommand,
+  CreateMultipartUploadCommand,
+  DeleteObjectCommand,
+  GetObjectCommand,
+  HeadObjectCommand,
+  ListMultipartUploadsCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  S3Client,
+  UploadPartCommand,
+  type ListObjectsV2CommandOutput,
+} from '@aws-sdk/client-s3';
+import { sha256File } from './canonical.js';
+import { checkKey, checkPrefix } from './layout.js';
+import type { ObjectInfo, ObjectStore } from './object-store.js';
+import type { S3Address } from './open-store.js';
+import { answerOf, withDeadline, type S3Answer } from './s3-answers.js';
+import { BadKey, StoreUnavailable } from './store-errors.js';
+
+export interface S3Options {
+  /** Bytes from which a file goes up in parts, and of one part; S3 wants ≥ 5 MiB. */
+  partBytes?: number;
+  /** Time within which one request must be answered, and one operation settled. */
+  requestTimeoutMs?: number;
+  deadlineMs?: number;
+}
+
+const MAX_PARTS = 10_000;
+const PARTS_AT_ONCE = 4;
+const SHA256 = 'longhaul-sha256';
+
+export function openS3Store(address: S3Address, options: S3Options = {}): ObjectStore {
+  return new S3Store(address, options);
+}
+
+class S3Store implements ObjectStore {
+  readonly address: string;
+  readonly #client: S3Client;
+  readonly #bucket: string;
+  readonly #prefix: string;
+  readonly #partBytes: number;
+  readonly #deadlineMs: number;
+
+  constructor({ bucket, prefix, endpoint, region }: S3Address, options: S3Options) {
+    const query = new URLSearchParams({
+      ...(endpoint ? { endpoint } : {}),
+      ...(region ? { region } : {}),
+    }).toString();
+    this.address = `s3://${bucket}${prefix && `/${prefix}`}${query && `?${query}`}`;
+    this.#bucket = bucket;
+    this.#prefix = prefix && `${prefix}/`;
+    this.#partBytes = options.partBytes ?? 32 << 20;
+    this.#deadlineMs = options.deadlineMs ?? 120_000;
+    const requestTimeout = options.requestTimeoutMs ?? 30_000;
+    this.#client = new S3Client({
+      ...(region || endpoint ? { region: region ?? process.env.AWS_REGION ?? 'us-east-1' } : {}),
+      // Other services than AWS's own often know path-style addresses and plain bodies only.
+      ...(endpoint ? { endpoint, forcePathStyle: true, requestChecksumCalculation: 'WHEN_REQUIRED' } : {}),
+      retryMode: 'adaptive',
+      maxAttempts: 3,
+      requestHandler: { connectionTimeout: 5_000, requestTimeout, throwOnRequestTimeout: true },
+    });
+  }
+
+  async get(key: string): Promise<Uint8Array | null> {
+    const Key = this.#key(key);
+    return this.#settled(`get ${key}`, async () => {
+      const reply = await this.#client.send(new GetObjectCommand({ Bucket: this.#bucket, Key }));
+      return (await reply.Body?.transformToByteArray()) ?? new Uint8Array();
+    });
+  }
+
+  async head(key: string): Promise<ObjectInfo | null> {
+    const found = await this.#headWithDigest(key);
+    return found && { key, size: found.size, modified: found.modified };
+  }
+
+  async create(key: string, bytes: Uint8Array): Promise<'created' | 'exists'> {
+    const Key = this.#key(key);
+    return this.#settleCreate(
+      key,
+      () =>
+        this.#client.send(
+          new PutObjectCommand({
+            Bucket: this.#bucket,
+            Key,
+            Body: bytes,
+            ContentLength: bytes.length,
+            IfNoneMatch: '*',
+          }),
+        ),
+      async () => {
+        const stored = await this.get(key);
+        return stored && Buffer.compare(stored, bytes) === 0;
+      },
+    );
+  }
+
+  async createFromFile(key: string, path: string, signal?: AbortSignal): Promise<'created' | 'exists'> {
+    const { size } = await stat(path);
+    if (size <= this.#partBytes) {
+      const file = await open(path);
+      try {
+        return await this.create(key, await file.readFile({ ...(signal ? { signal } : {}) }));
+      } finally {
+        await file.close();
+      }
+    }
+    // Gigabytes must not go up to be refused at the end.
+    if (await this.head(key)) return 'exists';
+    return this.#createInParts(key, path, size, signal);
+  }
+
+  async getToFile(key: string, path: string, signal?: AbortSignal): Promise<boolean> {
+    const temporary = `${path}.${randomBytes(6).toString('hex')}.part`;
+    try {
+      const Key = this.#key(key);
+      const found = await this.#settled(
+        `get ${key}`,
+        async () => {
+          const reply = await this.#client.send(
+            new GetObjectCommand({ Bucket: this.#bucket, Key }),
+            abort(signal),
+          );
+          await pipeline(reply.Body as Readable, createWriteStream(temporary), signal ? { signal } : {});
+          return true;
+        },
+        signal,
+      );
+      if (!found) return false;
+      const file = await open(temporary, 'r+');
+      try {
+        await file.datasync();
+      } finally {
+        await file.close();
+      }
+      await rename(temporary, path);
+      return true;
+    } finally {
+      await rm(temporary, { force: true });
+    }
+  }
+
+  async stream(key: string): Promise<AsyncIterable<Uint8Array> | null> {
+    const Key = this.#key(key);
+    return this.#settled(`get ${key}`, async () => {
+      const reply = await this.#client.send(new GetObjectCommand({ Bucket: this.#bucket, Key }));
+      return reply.Body as Readable;
+    });
+  }
+
+  async *list(prefix: string): AsyncIterable<ObjectInfo> {
+    checkPrefix(prefix);
+    for await (const page of this.#pages(prefix, null)) {
+      for (const { Key = '', Size = 0, LastModified } of page.Contents ?? []) {
+        // Some servers list folders as empty objects; no key of ours ends in a slash.
+        if (Key.endsWith('/')) continue;
+        yield { key: Key.slice(this.#prefix.length), size: Size, modified: LastModified ?? new Date(0) };
+      }
+    }
+  }
+
+  async listFolder(prefix: string): Promise<string[]> {
+    checkPrefix(prefix);
+    if (prefix !== '' && !prefix.endsWith('/'))
+      throw new BadKey(`"${prefix}" is no folder: it must end in "/"`);
+    const names = new Set<string>();
+    const skip = this.#prefix.length + prefix.length;
+    for await (const page of this.#pages(prefix, '/')) {
+      for (const { Prefix = '' } of page.CommonPrefixes ?? []) names.add(Prefix.slice(skip));
+      for (const { Key = '' } of page.Contents ?? []) if (!Key.endsWith('/')) names.add(Key.slice(skip));
+    }
+    return [...names].sort();
+  }
+
+  async delete(key: string): Promise<void> {
+    const Key = this.#key(key);
+    await this.#settled(`delete ${key}`, () =>
+      this.#client.send(new DeleteObjectCommand({ Bucket: this.#bucket, Key })),
+    );
+  }
+
+  async sweep(olderThanMs: number): Promise<number> {
+    const limit = Date.now() - olderThanMs;
+    let swept = 0;
+    let marker: { KeyMarker?: string; UploadIdMarker?: string } = {};
+    for (;;) {
+      const reply = await this.#client.send(
+        new ListMultipartUploadsCommand({ Bucket: this.#bucket, Prefix: this.#prefix, ...marker }),
+      );
+      for (const { Key, UploadId, Initiated } of reply.Uploads ?? []) {
+        if (Key === undefined || UploadId === undefined || (Initiated?.getTime() ?? Infinity) > limit)
+          continue;
+        await this.#abandon(Key, UploadId);
+        swept++;
+      }
+      if (!reply.IsTruncated || reply.NextKeyMarker === undefined) return swept;
+      marker = {
+        KeyMarker: reply.NextKeyMarker,
+        ...(reply.NextUploadIdMarker ? { UploadIdMarker: reply.NextUploadIdMarker } : {}),
+      };
+    }
+  }
+
+  #key(key: string): string {
+    return this.#prefix + checkKey(key);
+  }
+
+  async #createInParts(
+    key: string,
+    path: string,
+    size: number,
+    signal?: AbortSignal,
+  ): Promise<'created' | 'exists'> {
+    const Key = this.#key(key);
+    const { sha256 } = await sha256File(path, signal);
+    const target = { Bucket: this.#bucket, Key };
+    const begun = await this.#settled(
+      `begin upload of ${key}`,
+      () =>
+        this.#client.send(
+          new CreateMultipartUploadCommand({ ...target, Metadata: { [SHA256]: sha256 } }),
+          abort(signal),
+        ),
+      signal,
+    );
+    const UploadId = begun?.UploadId;
+    if (UploadId === undefined) throw new StoreUnavailable(`${this.address} began no upload of ${key}`);
+    let answer: 'created' | 'exists' | null = null;
+    try {
+      const Parts = await this.#uploadParts({ ...target, UploadId }, path, size, signal);
+      answer = await this.#settleCreate(
+        key,
+        () =>
+          this.#client.send(
+            new CompleteMultipartUploadCommand({
+              ...target,
+              UploadId,
+              MultipartUpload: { Parts },
+              IfNoneMatch: '*',
+            }),
+            abort(signal),
+          ),
+        async () => {
+          const stored = await this.#headWithDigest(key);
+          if (!stored || stored.size !== size) return stored && false;
+          return (stored.sha256 ?? (await this.#digestOf(key))) === sha256;
+        },
+      );
+      return answer;
+    } finally {
+      if (answer !== 'created') await this.#abandon(Key, UploadId).catch(() => undefined);
+    }
+  }
+
+  async #uploadParts(
+    target: { Bucket: string; Key: string; UploadId: string },
+    path: string,
+    size: number,
+    signal?: AbortSignal,
+  ): Promise<{ PartNumber: number; ETag: string }[]> {
+    const partBytes = Math.max(this.#partBytes, Math.ceil(size / MAX_PARTS));
+    const parts: { PartNumber: number; ETag: string }[] = [];
+    const file = await open(path);
+    let next = 0;
+    const upload = async () => {
+      while (next * partBytes < size) {
+        const index = next++;
+        const body = Buffer.alloc(Math.min(partBytes, size - index * partBytes));
+        const { bytesRead } = await file.read(body, 0, body.length, index * partBytes);
+        if (bytesRead !== body.length) throw new Error(`${path} became shorter while it was uploaded`);
+        const reply = await this.#settled(
+          `upload part ${index + 1} of ${target.Key}`,
+          () =>
+            this.#client.send(
+              new UploadPartCommand({ ...target, PartNumber: index + 1, Body: body }),
+              abort(signal),
+            ),
+          signal,
+        );
+        if (reply?.ETag === undefined)
+          throw new StoreUnavailable(`${this.address} lost the upload of ${target.Key}`);
+        parts[index] = { PartNumber: index + 1, ETag: reply.ETag };
+      }
+    };
+    const uploads = Array.from({ length: PARTS_AT_ONCE }, upload);
+    try {
+      await Promise.all(uploads);
+    } finally {
+      next = Infinity;
+      await Promise.allSettled(uploads);
+      await file.close();
+    }
+    return parts;
+  }
+
+  /** `isMine`: whether the key holds what this put writes; null when it holds nothing. */
+  async #settleCreate(
+    key: string,
+    put: () => Promise<{ $metadata: { attempts?: number } }>,
+    isMine: () => Promise<boolean | null>,
+  ): Promise<'created' | 'exists'> {
+    let unsettled = false;
+    return withDeadline(this.#deadlineMs, async (attempt) => {
+      const answer = await this.#ask(put);
+      if (answer.kind === 'ok') return { value: 'created' as const };
+      if (answer.kind === 'refused') throw answer.error;
+      // An earlier try, of ours or inside the SDK, may have stored these bytes; a clean 412 is somebody else's.
+      if (answer.kind === 'taken' && answer.attempts <= 1 && !unsettled) return { value: 'exists' as const };
+      unsettled = true;
+      const mine = await isMine();
+      if (mine !== null) return { value: mine ? ('created' as const) : ('exists' as const) };
+      return { retry: this.#unavailable(`create ${key}`, attempt, answer) };
+    });
+  }
+
+  /** Null for 404. Retries what may pass until the deadline. */
+  async #settled<T>(what: string, request: () => Promise<T>, signal?: AbortSignal): Promise<T | null> {
+    return withDeadline(this.#deadlineMs, async (attempt) => {
+      const answer = await this.#ask(request);
+      signal?.throwIfAborted();
+      if (answer.kind === 'ok') return { value: answer.value };
+      if (answer.kind === 'missing') return { value: null };
+      if (answer.kind === 'refused') throw answer.error;
+      return { retry: this.#unavailable(what, attempt, answer) };
+    });
+  }
+
+  async #ask<T>(request: () => Promise<T>): Promise<S3Answer<T>> {
+    try {
+      return { kind: 'ok', value: await request() };
+    } catch (error) {
+      return answerOf(error, this.address);
+    }
+  }
+
+  async #headWithDigest(
+    key: string,
+  ): Promise<{ size: number; modified: Date; sha256: string | undefined } | null> {
+    const Key = this.#key(key);
+    const reply = await this.#settled(`head ${key}`, () =>
+      this.#client.send(new HeadObjectCommand({ Bucket: this.#bucket, Key })),
+    );
+    return (
+      reply && {
+        size: reply.ContentLength ?? 0,
+        modified: reply.LastModified ?? new Date(0),
+        sha256: reply.Metadata?.[SHA256],
+      }
+    );
+  }
+
+  async #digestOf(key: string): Promise<string | null> {
+    const { createHash } = await import('node:crypto');
+    const pieces = await this.stream(key);
+    if (!pieces) return null;
+    const hash = createHash('sha256');
+    for await (const piece of pieces) hash.update(piece);
+    return hash.digest('hex');
+  }
+
+  async #abandon(Key: string, UploadId: string): Promise<void> {
+    await this.#ask(() =>
+      this.#client.send(new AbortMultipartUploadCommand({ Bucket: this.#bucket, Key, UploadId })),
+    );
+  }
+
+  async *#pages(prefix: string, delimiter: '/' | null): AsyncIterable<ListObjectsV2CommandOutput> {
+    let ContinuationToken: string | undefined;
+    do {
+      const page: ListObjectsV2CommandOutput | null = await this.#settled(`list ${prefix}`, () =>
+        this.#client.send(
+          new ListObjectsV2Command({
+            Bucket: this.#bucket,
+            Prefix: this.#prefix + prefix,
+            ...(delimiter ? { Delimiter: delimiter } : {}),
+            ...(ContinuationToken ? { ContinuationToken } : {}),
+          }),
+        ),
+      );
+      if (page === null) return;
+      yield page;
+      ContinuationToken = page.IsTruncated ? page.NextContinuationToken : undefined;
+    } while (ContinuationToken !== undefined);
+  }
+
+  #unavailable(what: string, attempt: number, answer: { reason: string }): StoreUnavailable {
+    return new StoreUnavailable(
+      `${this.address} did not settle "${what}" within ${this.#deadlineMs / 1000} s (${attempt} tries): ${answer.reason}`,
+    );
+  }
+}
+
+function abort(signal?: AbortSignal): { abortSignal?: AbortSignal } {
+  return signal ? { abortSignal: signal } : {};
+}
