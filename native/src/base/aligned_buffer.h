@@ -39,8 +39,8 @@ class AlignedBuffer {
     return data_;
   }
 
-  float* data() { return data_; }
-  const float* data() const { return data_; }
+  [[gnu::always_inline]] float* data() { return data_; }
+  [[gnu::always_inline]] const float* data() const { return data_; }
   size_t size() const { return size_; }
   std::span<float> span() { return {data_, size_}; }
   std::span<const float> span() const { return {data_, size_}; }

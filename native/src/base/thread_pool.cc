@@ -6,7 +6,9 @@
 #include <exception>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace longhaul {
@@ -44,9 +46,12 @@ struct ThreadPool::State {
   std::mutex mutex;
   std::condition_variable loop_started, loop_finished;
 
-  // Written under `mutex`; workers may spin on them first.
+  // Written under `mutex`; waiters spin on them first.
   std::atomic<uint64_t> generation{0};
-  std::atomic<int> busy{0};
+  std::atomic<int> active{0};
+  // Under `mutex`. A worker that wakes after the loop closed does not join it, so the caller never waits for a
+  // worker that the machine has not scheduled.
+  bool open = false;
   bool stopping = false;
 
   size_t n = 0;
@@ -78,12 +83,12 @@ struct ThreadPool::State {
         loop_started.wait(lock, [&] { return generation.load(std::memory_order_relaxed) != seen; });
         seen = generation.load(std::memory_order_relaxed);
         if (stopping) return;
+        if (!open) continue;
+        active.fetch_add(1, std::memory_order_relaxed);
       }
       work();
-      if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        std::lock_guard lock(mutex);
-        loop_finished.notify_one();
-      }
+      std::lock_guard lock(mutex);
+      if (active.fetch_sub(1, std::memory_order_release) == 1) loop_finished.notify_one();
     }
   }
 };
@@ -106,9 +111,8 @@ ThreadPool::~ThreadPool() {
 int ThreadPool::threads() const { return int(state_->workers.size()) + 1; }
 
 void ThreadPool::run(size_t n, Call call, void* body) {
-  if (n == 0) return;
   State& state = *state_;
-  if (n == 1 || state.workers.empty()) {
+  if (n <= 1 || state.workers.empty()) {
     for (size_t i = 0; i < n; ++i) call(body, i);
     return;
   }
@@ -119,17 +123,21 @@ void ThreadPool::run(size_t n, Call call, void* body) {
     state.body = body;
     state.error = nullptr;
     state.next.store(0, std::memory_order_relaxed);
-    state.busy.store(int(state.workers.size()), std::memory_order_relaxed);
+    state.open = true;
     state.generation.fetch_add(1, std::memory_order_release);
   }
   state.loop_started.notify_all();
   state.work();
-  const auto finished = [&] { return state.busy.load(std::memory_order_acquire) == 0; };
-  if (!spin_until(finished)) {
+  const auto idle = [&] { return state.active.load(std::memory_order_acquire) == 0; };
+  spin_until(idle);
+  std::exception_ptr error;
+  {
     std::unique_lock lock(state.mutex);
-    state.loop_finished.wait(lock, finished);
+    state.open = false;
+    state.loop_finished.wait(lock, idle);
+    error = std::exchange(state.error, nullptr);
   }
-  if (state.error) std::rethrow_exception(std::exchange(state.error, nullptr));
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace longhaul

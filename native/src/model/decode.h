@@ -29,12 +29,13 @@ class KvCache {
   /// Values: [head_dim / 32, 32 positions, 32].
   float* values(int block, int layer, int head);
 
+  /// Floats from one block to the next.
+  size_t block_stride() const;
+
   /// Copies all layers of a block (copy on write of a partly filled shared block).
   void copy_block(int from, int to);
 
  private:
-  size_t offset(int block, int layer, int head) const;
-
   int block_capacity_ = 0;
   int layers_ = 0;
   int heads_ = 0;

@@ -20,7 +20,7 @@ struct Panels {
   int depth = 0;    // K
   int columns = 0;  // N
 
-  const float* panel(int index) const { return values.data() + size_t(index) * depth * panel_columns; }
+  [[gnu::always_inline]] const float* panel(int index) const { return values.data() + size_t(index) * depth * panel_columns; }
 };
 
 /// softmax(logits · inverse_temperature) of a row: log p_j = (z_j − max) · inverse_temperature − log_sum.
@@ -45,29 +45,33 @@ struct PagedAttention {
   float* out;                          // [rows, heads · head_dim]
 };
 
-/// Attention of one forest node's rows over its chain: all rows of its ancestors, then its own, causally.
+/// Attention of some rows of one forest node over its chain: all rows of its ancestors, then its own, causally.
 struct ChainAttention {
   const float* qkv;           // [all rows, ld_qkv]
   size_t ld_qkv;
-  const int32_t* chain_rows;  // [chain_length], in order of position; the node's own rows come last
+  const int32_t* chain_rows;  // [chain_length], in order of position
   int chain_length;
-  int node_rows;
+  // The node's rows whose output is wanted, in order: their place in the chain and their row in `out`.
+  const int32_t* query_places;
+  const int32_t* query_outputs;
+  int queries;
   int heads;
   int kv_heads;
   int head_dim;
-  float* out;                 // [all rows, heads · head_dim]
-  float* log_sums;            // [all rows, heads]: log Σ exp of the scaled scores; null where no backward follows
+  float* out;                 // [outputs, heads · head_dim]
+  float* log_sums;            // [outputs, heads]: log Σ exp of the scaled scores; null where no backward follows
 };
 
 struct ChainAttentionBackward {
   ChainAttention forward;
-  const float* d_out;  // [all rows, heads · head_dim]
+  const float* d_out;  // [outputs, heads · head_dim]
   float* d_qkv;        // [all rows, ld_qkv], added to
 };
 
 /// One AdamW step on a range of parameters; corrections are 1 − βᵗ.
 struct AdamStep {
-  float learning_rate, beta1, beta2, eps, weight_decay;
+  float learning_rate, eps, weight_decay;
+  float beta1, one_minus_beta1, beta2, one_minus_beta2;
   float correction1, correction2;
   float gradient_scale;
 };

@@ -11,16 +11,9 @@
 #include "base/thread_pool.h"
 #include "model/policy.h"
 #include "train/batch.h"
+#include "train/loss.h"
 
 namespace longhaul {
-
-enum class LossKind { cross_entropy, clipped_policy };
-
-struct LossSettings {
-  LossKind kind = LossKind::cross_entropy;
-  double eps_clip_low = 0.2;
-  double eps_clip_high = 0.28;
-};
 
 struct UpdateSettings {
   /// One for each mini-batch.

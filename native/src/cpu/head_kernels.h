@@ -1,0 +1,93 @@
+// Rows of logits: normaliser, draw, gradient. Sums over the vocabulary go by blocks of 64 tokens, in token order, so that a
+// draw walks the same partial sums that normalise the log-prob.
+#pragma once
+
+#include "cpu/scratch.h"
+#include "cpu/vec16.h"
+#include "ops/ops.h"
+
+namespace longhaul::ops {
+namespace {
+
+constexpr int draw_block = 64;
+
+inline float row_max(const float* z, int n) {
+  Vec greatest = broadcast(-__builtin_inff());
+  int i = 0;
+  for (; i + lanes <= n; i += lanes) greatest = max(greatest, load(z + i));
+  if (i < n) greatest = max(greatest, load_first(z + i, n - i, -__builtin_inff()));
+  return maximum(greatest);
+}
+
+// Σ exp((z − max) · inverse_temperature) over [begin, end)
+inline float block_sum(const float* z, int begin, int end, float greatest, float inverse_temperature) {
+  const Vec top = broadcast(greatest), scale = broadcast(inverse_temperature);
+  Vec total = zeros();
+  int i = begin;
+  for (; i + lanes <= end; i += lanes) total = add(total, exponential(mul(sub(load(z + i), top), scale)));
+  if (i < end)
+    total = add(total, keep_first(exponential(mul(sub(load_first(z + i, end - i, greatest), top), scale)), end - i));
+  return sum(total);
+}
+
+inline bool finite(float x) { return x - x == 0.0f; }
+
+RowNormalizer normalize_row(const float* logits, int n, float inverse_temperature) {
+  const float greatest = row_max(logits, n);
+  float total = 0.0f;
+  for (int begin = 0; begin < n; begin += draw_block)
+    total = total + block_sum(logits, begin, begin + draw_block < n ? begin + draw_block : n, greatest, inverse_temperature);
+  return {greatest, logarithm(total)};
+}
+
+int32_t draw_row(const float* logits, int n, float inverse_temperature, float uniform, RowNormalizer* normalizer) {
+  const int blocks = (n + draw_block - 1) / draw_block;
+  float* sums = scratch(Scratch::sums, size_t(blocks));
+  const float greatest = row_max(logits, n);
+  float total = 0.0f;
+  for (int b = 0; b < blocks; ++b) {
+    const int begin = b * draw_block;
+    sums[b] = block_sum(logits, begin, begin + draw_block < n ? begin + draw_block : n, greatest, inverse_temperature);
+    total = total + sums[b];
+  }
+  *normalizer = {greatest, logarithm(total)};
+  if (!finite(total) || !finite(greatest)) return -1;
+
+  // The middle of the uniform's cell of width 2⁻²⁴: an exact 0 must not select a token of probability 10⁻³⁰.
+  const double wanted = (double(uniform) + 0x1p-25) * double(total);
+  float before = 0.0f;
+  int b = 0;
+  while (b + 1 < blocks && !(double(before + sums[b]) > wanted)) before = before + sums[b++];
+  const int end = (b + 1) * draw_block < n ? (b + 1) * draw_block : n;
+  float weight[lanes];
+  for (int i = b * draw_block; i < end; i += lanes) {
+    const int count = end - i < lanes ? end - i : lanes;
+    store(weight, exponential(mul(sub(load_first(logits + i, count, greatest), broadcast(greatest)),
+                                  broadcast(inverse_temperature))));
+    for (int j = 0; j < count; ++j) {
+      before = before + weight[j];
+      if (double(before) > wanted) return i + j;
+    }
+  }
+  // Rounding left the last partial sum below the target: the likeliest token of the block, so never an improbable one.
+  int best = b * draw_block;
+  for (int i = best + 1; i < end; ++i)
+    if (logits[i] > logits[best]) best = i;
+  return best;
+}
+
+void softmax_gradient(float* logits, int n, RowNormalizer normalizer, float inverse_temperature, int token, float scale) {
+  const Vec top = broadcast(normalizer.max), sharpness = broadcast(inverse_temperature),
+            log_sum = broadcast(normalizer.log_sum), factor = broadcast(scale);
+  int i = 0;
+  for (; i + lanes <= n; i += lanes)
+    store(logits + i, mul(factor, exponential(sub(mul(sub(load(logits + i), top), sharpness), log_sum))));
+  if (i < n)
+    store_first(logits + i,
+                mul(factor, exponential(sub(mul(sub(load_first(logits + i, n - i, normalizer.max), top), sharpness), log_sum))),
+                n - i);
+  logits[token] = logits[token] - scale;
+}
+
+}  // namespace
+}  // namespace longhaul::ops

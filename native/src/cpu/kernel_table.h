@@ -1,0 +1,40 @@
+// The table of one instruction set. Included by exactly one file for each.
+#pragma once
+
+#include "cpu/attention_kernels.h"
+#include "cpu/gemm_kernels.h"
+#include "cpu/head_kernels.h"
+#include "cpu/row_kernels.h"
+#include "ops/ops.h"
+
+namespace longhaul::ops {
+namespace {
+
+constexpr Table make_table(const char* name) {
+  Table table{};
+  table.name = name;
+  table.matmul = matmul;
+  table.matmul_transposed = matmul_transposed;
+  table.pack_transposed = pack_transposed_panels;
+  table.pack = pack_panels;
+  table.rms_norm = rms_norm;
+  table.rms_norm_backward = rms_norm_backward;
+  table.head_norm_rope = head_norm_rope;
+  table.head_norm_rope_backward = head_norm_rope_backward;
+  table.swiglu = swiglu;
+  table.swiglu_backward = swiglu_backward;
+  table.add = add_into;
+  table.sum_of_squares = sum_of_squares;
+  table.store_keys_values = store_keys_values;
+  table.paged_attention = paged_attention;
+  table.chain_attention = chain_attention;
+  table.chain_attention_backward = chain_attention_backward;
+  table.normalize_row = normalize_row;
+  table.draw_row = draw_row;
+  table.softmax_gradient = softmax_gradient;
+  table.adamw = adamw;
+  return table;
+}
+
+}  // namespace
+}  // namespace longhaul::ops

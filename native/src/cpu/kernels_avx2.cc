@@ -1,0 +1,8 @@
+#include "cpu/kernel_table.h"
+
+namespace longhaul::ops {
+
+extern const Table avx2_table;
+constinit const Table avx2_table = make_table("avx2");
+
+}  // namespace longhaul::ops

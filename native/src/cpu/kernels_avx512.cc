@@ -1,0 +1,8 @@
+#include "cpu/kernel_table.h"
+
+namespace longhaul::ops {
+
+extern const Table avx512_table;
+constinit const Table avx512_table = make_table("avx512");
+
+}  // namespace longhaul::ops

@@ -1,0 +1,48 @@
+// Rows of tokens that attend to their ancestors: a shared prefix is an inner node and is computed once. Log-probs have the
+// same bits as those of each root-to-leaf path alone.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "train/batch.h"
+
+namespace longhaul {
+
+struct ForestNode {
+  int parent = -1;
+  int first_row = 0;
+  int rows = 0;
+  /// Position of its first row; the number of rows of all its ancestors.
+  int position = 0;
+};
+
+struct Forest {
+  std::vector<ForestNode> nodes;
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> positions;
+
+  int rows() const { return int(tokens.size()); }
+
+  /// Index of the new node. A parent comes before its children.
+  int add(int parent, std::span<const int32_t> tokens);
+  /// Rows of a node's ancestors and its own, in order of position.
+  std::vector<int32_t> chain(int node) const;
+};
+
+/// The part of a mini-batch that one logical shard works on.
+struct Shard {
+  int index = 0;
+  Forest forest;
+  /// Views of the batch's targets; `target_rows` counts within the forest.
+  std::vector<int32_t> target_rows;
+  std::span<const int32_t> target_tokens;
+  std::span<const float> advantages;
+  std::span<const float> old_logprobs;
+};
+
+/// The shards of one mini-batch that have targets, in order. The batch is valid.
+std::vector<Shard> shards_of(const Batch& batch, int mini_batch);
+
+}  // namespace longhaul

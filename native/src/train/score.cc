@@ -1,0 +1,32 @@
+#include "train/score.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "train/forest_pass.h"
+
+namespace longhaul {
+
+std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, double temperature) {
+  const Architecture& architecture = policy.architecture();
+  if (tokens.size() < 2) throw std::invalid_argument("score: at least two tokens are needed");
+  if (tokens.size() > size_t(architecture.max_position_embeddings))
+    throw std::invalid_argument("score: " + std::to_string(tokens.size()) + " tokens are more than max_position_embeddings, " +
+                                std::to_string(architecture.max_position_embeddings));
+  if (!(temperature > 0)) throw std::invalid_argument("score: temperature must be above 0");
+  for (const int32_t token : tokens)
+    if (token < 0 || token >= architecture.vocab_size)
+      throw std::invalid_argument("score: token " + std::to_string(token) + " is not in the vocabulary of " +
+                                  std::to_string(architecture.vocab_size));
+  Forest forest;
+  forest.add(-1, tokens);
+  std::vector<int32_t> rows;
+  for (size_t i = 0; i + 1 < tokens.size(); ++i) rows.push_back(int32_t(i));
+  std::vector<float> logprobs(rows.size());
+  static thread_local ForestPass pass;
+  pass.forward(policy, forest, rows);
+  pass.logprobs(tokens.subspan(1), float(temperature), logprobs);
+  return logprobs;
+}
+
+}  // namespace longhaul

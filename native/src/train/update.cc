@@ -1,0 +1,218 @@
+#include "train/update.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "base/exact_math.h"
+#include "train/forest_pass.h"
+
+namespace longhaul {
+
+namespace {
+
+/// Unit of work of the elementwise loops; also the order in which the gradient norm is summed.
+constexpr size_t parameter_block = 16384;
+
+struct ShardSums {
+  double loss = 0, ratio = 0, max_difference = 0;
+  size_t clipped = 0;
+
+  void add(const ShardSums& other) {
+    loss += other.loss;
+    ratio += other.ratio;
+    max_difference = std::max(max_difference, other.max_difference);
+    clipped += other.clipped;
+  }
+};
+
+/// What a failed update puts back.
+class Backup {
+ public:
+  explicit Backup(const Policy& policy)
+      : weights_(policy.weights().begin(), policy.weights().end()),
+        first_(policy.first_moments().begin(), policy.first_moments().end()),
+        second_(policy.second_moments().begin(), policy.second_moments().end()),
+        steps_(policy.optimizer_steps) {}
+
+  void restore(Policy& policy, ThreadPool& pool) const {
+    std::copy(weights_.begin(), weights_.end(), policy.weights().begin());
+    std::copy(first_.begin(), first_.end(), policy.first_moments().begin());
+    std::copy(second_.begin(), second_.end(), policy.second_moments().begin());
+    policy.optimizer_steps = steps_;
+    policy.weights_changed(&pool);
+  }
+
+ private:
+  std::vector<float> weights_, first_, second_;
+  int64_t steps_;
+};
+
+void check(const UpdateSettings& settings) {
+  const auto require = [](bool ok, const char* what) {
+    if (!ok) throw std::invalid_argument(std::string("update: ") + what);
+  };
+  require(!settings.learning_rates.empty(), "learning_rates is empty; it has one rate for each mini-batch");
+  for (const double rate : settings.learning_rates)
+    require(std::isfinite(rate) && rate >= 0, "learning_rates must be finite and not negative");
+  require(settings.beta1 >= 0 && settings.beta1 < 1 && settings.beta2 >= 0 && settings.beta2 < 1,
+          "adam_betas must be in [0, 1)");
+  require(settings.adam_eps > 0, "adam_eps must be above 0");
+  require(settings.weight_decay >= 0, "weight_decay must not be negative");
+  require(settings.max_grad_norm > 0, "max_grad_norm must be above 0");
+  require(settings.temperature > 0, "temperature must be above 0");
+  require(settings.loss.eps_clip_low >= 0 && settings.loss.eps_clip_low <= 1 && settings.loss.eps_clip_high >= 0,
+          "eps_clip_low must be in [0, 1] and eps_clip_high not negative");
+}
+
+class Update {
+ public:
+  Update(Policy& policy, const UpdateSettings& settings, ThreadPool& pool)
+      : policy_(policy), settings_(settings), pool_(pool), op_(ops::table()) {
+    // Moments and weights step range by range, because only matrices decay.
+    for (const ParameterRange& range : policy.layout().ranges())
+      for (size_t offset = 0; offset < range.size(); offset += parameter_block)
+        blocks_.push_back({range.offset + offset, std::min(parameter_block, range.size() - offset), range.decayed});
+  }
+
+  UpdateReport run(const Batch& batch) {
+    const int mini_batches = int(settings_.learning_rates.size());
+    const Backup backup(policy_);
+    const auto undo = [&](const char* reason) {
+      backup.restore(policy_, pool_);
+      return UpdateReport{false, reason, {}};
+    };
+    if (settings_.reset_moments) {
+      std::fill(policy_.first_moments().begin(), policy_.first_moments().end(), 0.0f);
+      std::fill(policy_.second_moments().begin(), policy_.second_moments().end(), 0.0f);
+      policy_.optimizer_steps = 0;
+    }
+    double loss = 0, norm_sum = 0, clip_ratio = 0, ratio = 0, max_difference = 0, rows = 0, targets = 0;
+    for (int k = 0; k < mini_batches; ++k) {
+      const std::vector<Shard> shards = shards_of(batch, k);
+      size_t count = 0;
+      for (const Shard& shard : shards) {
+        count += shard.target_rows.size();
+        rows += shard.forest.rows();
+      }
+      const ShardSums sums = accumulate(shards, count);
+      if (cancelled()) return undo("cancelled");
+      const double norm = gradient_norm();
+      if (!std::isfinite(norm) || !std::isfinite(sums.loss)) return undo("non_finite");
+      step(settings_.learning_rates[k], norm);
+      loss += sums.loss / double(count);
+      norm_sum += norm;
+      clip_ratio += double(sums.clipped) / double(count);
+      ratio += sums.ratio / double(count);
+      if (k == 0) max_difference = sums.max_difference;
+      targets += double(count);
+      if (settings_.progress) settings_.progress(k + 1, mini_batches);
+    }
+    const double n = mini_batches;
+    return {true,
+            "",
+            {{"loss", loss / n},
+             {"grad_norm", norm_sum / n},
+             {"clip_ratio", clip_ratio / n},
+             {"mean_ratio", ratio / n},
+             {"max_logprob_difference", max_difference},
+             {"targets", targets},
+             {"rows", rows}}};
+  }
+
+ private:
+  struct Block {
+    size_t offset, size;
+    bool decayed;
+  };
+
+  bool cancelled() const { return settings_.cancelled && settings_.cancelled->load(std::memory_order_relaxed); }
+
+  /// Sums of all shards, in shard order, and the gradient in gradients_[0].
+  ShardSums accumulate(const std::vector<Shard>& shards, size_t targets) {
+    if (gradients_.size() < shards.size()) gradients_.resize(shards.size());
+    std::vector<ShardSums> sums(shards.size());
+    pool_.parallel_for(shards.size(), [&](size_t s) {
+      if (!cancelled()) sums[s] = shard_gradient(shards[s], targets, gradients_[s]);
+    });
+    if (cancelled()) return {};
+    pool_.parallel_for(blocks_.size(), [&](size_t b) {
+      const Block& block = blocks_[b];
+      for (size_t s = 1; s < shards.size(); ++s)
+        op_.add(gradients_[0].data() + block.offset, gradients_[s].data() + block.offset, block.size);
+    });
+    ShardSums total;
+    for (const ShardSums& shard : sums) total.add(shard);
+    return total;
+  }
+
+  ShardSums shard_gradient(const Shard& shard, size_t targets, AlignedBuffer& gradient) {
+    gradient.resize(policy_.layout().total);
+    ShardSums sums;
+    static thread_local ForestPass pass;
+    pass.forward(policy_, shard.forest, shard.target_rows);
+    pass.backward(
+        shard.target_tokens, float(settings_.temperature),
+        [&](size_t target, float logprob) {
+          const float old = shard.old_logprobs[target];
+          const TargetLoss loss = target_loss(settings_.loss, logprob, old, shard.advantages[target]);
+          sums.loss += loss.loss;
+          sums.ratio += loss.ratio;
+          sums.clipped += loss.clipped;
+          if (settings_.loss.kind == LossKind::clipped_policy)
+            sums.max_difference = std::max(sums.max_difference, std::abs(double(logprob) - double(old)));
+          return loss.derivative / double(targets);
+        },
+        gradient.data());
+    return sums;
+  }
+
+  double gradient_norm() {
+    std::vector<double> squares(blocks_.size());
+    pool_.parallel_for(blocks_.size(), [&](size_t b) {
+      squares[b] = op_.sum_of_squares(gradients_[0].data() + blocks_[b].offset, blocks_[b].size);
+    });
+    double total = 0;
+    for (const double square : squares) total += square;
+    return std::sqrt(total);
+  }
+
+  void step(double learning_rate, double norm) {
+    const int64_t t = ++policy_.optimizer_steps;
+    ops::AdamStep adam{};
+    adam.learning_rate = float(learning_rate);
+    adam.eps = float(settings_.adam_eps);
+    adam.beta1 = float(settings_.beta1);
+    adam.one_minus_beta1 = float(1 - settings_.beta1);
+    adam.beta2 = float(settings_.beta2);
+    adam.one_minus_beta2 = float(1 - settings_.beta2);
+    adam.correction1 = float(1 - exact::integer_power(settings_.beta1, t));
+    adam.correction2 = float(1 - exact::integer_power(settings_.beta2, t));
+    adam.gradient_scale = norm > settings_.max_grad_norm ? float(settings_.max_grad_norm / norm) : 1.0f;
+    pool_.parallel_for(blocks_.size(), [&](size_t b) {
+      const Block& block = blocks_[b];
+      ops::AdamStep mine = adam;
+      mine.weight_decay = block.decayed ? float(settings_.weight_decay) : 0.0f;
+      op_.adamw(mine, policy_.weights().data() + block.offset, policy_.first_moments().data() + block.offset,
+                policy_.second_moments().data() + block.offset, gradients_[0].data() + block.offset, block.size);
+    });
+    policy_.weights_changed(&pool_);
+  }
+
+  Policy& policy_;
+  const UpdateSettings& settings_;
+  ThreadPool& pool_;
+  const ops::Table& op_;
+  std::vector<Block> blocks_;
+  std::vector<AlignedBuffer> gradients_;
+};
+
+}  // namespace
+
+UpdateReport apply_update(Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool) {
+  check(settings);
+  validate(batch, policy.architecture(), int(settings.learning_rates.size()));
+  return Update(policy, settings, pool).run(batch);
+}
+
+}  // namespace longhaul
