@@ -1,19 +1,19 @@
-// Where the Temporal server's binary is. It is fetched or built by `npm run quickstart` and `npm test` into a cache outside the tree.
-import { accessSync, constants, readdirSync, statSync } from 'node:fs';
-import { homedir } from 'node:os';
+// Where the Temporal server's binary is. Set-up fetches or builds it into a cache outside the tree.
+import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
+import { builtToolPath } from './built-tool.js';
 
 export class TemporalBinaryMissing extends Error {
   constructor() {
     super(
-      'no Temporal server was found: neither LONGHAUL_TEMPORAL, nor `temporal` on the PATH, nor one in ' +
-        `${toolsFolder()}. Run \`npm run quickstart\` once, which fetches it, or install the Temporal CLI`,
+      'no Temporal server was found: neither LONGHAUL_TEMPORAL, nor `temporal` on the PATH, nor one that set-up has ' +
+        'fetched. Run `bash tools/ensure-temporal.sh`, which `npm run quickstart` does as well, or install the Temporal CLI',
     );
     this.name = 'TemporalBinaryMissing';
   }
 }
 
-/** LONGHAUL_TEMPORAL, then the PATH, then the newest one in the cache. Throws `TemporalBinaryMissing`. */
+/** LONGHAUL_TEMPORAL, then the PATH, then what set-up fetched or built. Throws `TemporalBinaryMissing`. */
 export function findTemporalBinary(): string {
   const given = process.env['LONGHAUL_TEMPORAL'];
   if (given) {
@@ -21,26 +21,10 @@ export function findTemporalBinary(): string {
     throw new Error(`LONGHAUL_TEMPORAL names ${given}, which is no executable file`);
   }
   const onPath = (process.env['PATH'] ?? '').split(delimiter).map((folder) => join(folder, 'temporal'));
-  const found = onPath.find(isExecutable) ?? cached().find(isExecutable);
+  const built = builtToolPath('temporal');
+  const found = onPath.find(isExecutable) ?? (built && isExecutable(built) ? built : null);
   if (!found) throw new TemporalBinaryMissing();
   return found;
-}
-
-function toolsFolder(): string {
-  return join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'longhaul', 'tools');
-}
-
-function cached(): string[] {
-  let names: string[];
-  try {
-    names = readdirSync(toolsFolder());
-  } catch {
-    return [];
-  }
-  const paths = names
-    .filter((name) => name.startsWith('temporal-'))
-    .map((name) => join(toolsFolder(), name, 'temporal'));
-  return paths.filter(isExecutable).sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs);
 }
 
 function isExecutable(path: string): boolean {

@@ -1,0 +1,17 @@
+// Set-up notes in `dist/` of the checkout where it put the binaries that it built or fetched.
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export type BuiltTool = 'engine' | 'temporal' | 'versitygw';
+
+/** Path of the tool of the last set-up, or null. Works from sources, from `dist/` and from `dist/dev/` alike. */
+export function builtToolPath(tool: BuiltTool): string | null {
+  for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
+    try {
+      return readFileSync(join(folder, 'dist', `${tool}-path`), 'utf8').trim();
+    } catch {
+      if (folder === dirname(folder)) return null;
+    }
+  }
+}

@@ -1,0 +1,35 @@
+// The binaries that tests start, as set-up left them. A missing one is an error that names what fetches it.
+import { accessSync, constants } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { type BuiltTool, builtToolPath } from '../../src/workers/built-tool.js';
+
+/** The `temporal` CLI, which holds the dev server. LONGHAUL_TEMPORAL overrides. */
+export function findTemporal(): string {
+  return find('temporal', 'LONGHAUL_TEMPORAL', 'bash tools/ensure-temporal.sh', { path: true });
+}
+
+/** The S3 server of the tests. LONGHAUL_VERSITYGW overrides. */
+export function findVersitygw(): string {
+  return find('versitygw', 'LONGHAUL_VERSITYGW', 'node tools/setup.mjs --only versitygw', { path: true });
+}
+
+/** The native engine. LONGHAUL_ENGINE overrides. */
+export function findEngine(): string {
+  return find('engine', 'LONGHAUL_ENGINE', 'npm run build:native', { path: false });
+}
+
+function find(tool: BuiltTool, variable: string, command: string, search: { path: boolean }): string {
+  const folders = search.path ? (process.env['PATH'] ?? '').split(delimiter) : [];
+  const candidates = [process.env[variable], ...folders.map((folder) => join(folder, tool)), builtToolPath(tool)];
+  for (const candidate of candidates) if (candidate && isExecutable(candidate)) return candidate;
+  throw new Error(`${tool} was not found (${variable}, PATH, set-up's cache). Fetch it with: ${command}`);
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
