@@ -1,0 +1,96 @@
+// `longhaul pause|resume|stop|set RUN`: each is one Temporal Update, as `temporal workflow update execute` sends it.
+import type { Command } from 'commander';
+import type { ControlState } from '../activities/contracts.js';
+import {
+  type Hyperparameters,
+  pauseUpdate,
+  resumeUpdate,
+  setHyperparametersUpdate,
+  statusQuery,
+  stopAfterUpdate,
+} from '../workflows/messages.js';
+import { withOutput } from './output.js';
+import { explained, type RunHandle, runHandle, type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
+
+interface ControlFlags extends TemporalFlags {
+  json?: boolean;
+}
+
+/** An Update is answered when its record is stored; 30 s are a restart of everything in between. */
+const answerWithinMs = 30_000;
+
+export function register(program: Command): void {
+  control(program, 'pause', 'hold a run at its next step boundary').action(
+    withOutput(async (run: string, flags: ControlFlags) => {
+      const control = await send(run, flags, (handle) => handle.executeUpdate(pauseUpdate));
+      say(flags, control, `${run} holds at its next step boundary; go on with: longhaul resume ${run}`);
+    }),
+  );
+  control(program, 'resume', 'let a paused or blocked run go on').action(
+    withOutput(async (run: string, flags: ControlFlags) => {
+      const control = await send(run, flags, (handle) => handle.executeUpdate(resumeUpdate));
+      say(flags, control, `${run} goes on`);
+    }),
+  );
+  control(program, 'stop', 'end a run after a step, with evaluation, checkpoint and report')
+    .option('--step <n>', 'last step to run (default: the one under way)', wholeNumber)
+    .action(
+      withOutput(async (run: string, flags: ControlFlags & { step?: number }) => {
+        const control = await send(run, flags, async (handle) => {
+          const step = flags.step ?? Math.max(0, (await handle.query(statusQuery)).step);
+          return handle.executeUpdate(stopAfterUpdate, { args: [{ step }] });
+        });
+        say(flags, control, `${run} ends after step ${control.stopAfter}, or at the next boundary where that is past`);
+      }),
+    );
+  control(program, 'set', 'set lr or temperature from the next plan on')
+    .argument('<values...>', 'for example lr=0.0001 temperature=0.9')
+    .action(
+      withOutput(async (run: string, values: string[], flags: ControlFlags) => {
+        const wanted = hyperparameters(values);
+        const control = await send(run, flags, (handle) => handle.executeUpdate(setHyperparametersUpdate, { args: [wanted] }));
+        say(flags, control, `${run}: ${values.join(' ')} from the next plan on (control record ${control.n})`);
+      }),
+    );
+}
+
+/** Parses `lr=1e-4 temperature=0.9`; ranges are checked by the run itself. */
+export function hyperparameters(values: readonly string[]): Hyperparameters {
+  const wanted: Record<string, number> = {};
+  for (const value of values) {
+    const [name = '', text = ''] = value.split('=', 2);
+    if (name !== 'lr' && name !== 'temperature') {
+      throw new Error(`${JSON.stringify(value)} is not understood: give lr=NUMBER or temperature=NUMBER`);
+    }
+    const number = Number(text);
+    if (text.trim() === '' || !Number.isFinite(number)) throw new Error(`${name} must be a number, not ${JSON.stringify(text)}`);
+    wanted[name] = number;
+  }
+  return wanted;
+}
+
+function control(program: Command, name: string, description: string): Command {
+  return withTemporalFlags(program.command(name).argument('<run>', 'name of the run').description(description)).option(
+    '--json',
+    'print the folded control state as JSON',
+  );
+}
+
+function send(run: string, flags: ControlFlags, update: (handle: RunHandle) => Promise<ControlState>): Promise<ControlState> {
+  return withClient(flags, (client) =>
+    explained(
+      run,
+      client.withDeadline(Date.now() + answerWithinMs, () => update(runHandle(client, run))),
+    ),
+  );
+}
+
+function say(flags: ControlFlags, control: ControlState, sentence: string): void {
+  console.log(flags.json ? JSON.stringify(control) : sentence);
+}
+
+function wholeNumber(text: string): number {
+  const number = Number(text);
+  if (!Number.isInteger(number) || number < 0) throw new Error(`--step takes a whole number, not ${JSON.stringify(text)}`);
+  return number;
+}

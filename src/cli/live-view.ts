@@ -1,0 +1,110 @@
+// A run as it goes, in a terminal: one line that changes, or one line a step where the output is no terminal.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Client } from '@temporalio/client';
+import type { RunStatus } from '../activities/contracts.js';
+import { statusQuery } from '../workflows/messages.js';
+import type { TrainingResult } from '../workflows/training-run.js';
+import type { RunHandle } from './temporal-access.js';
+
+const pollMs = 500;
+const queryDeadlineMs = 5_000;
+
+export interface FollowOptions {
+  /** Absent: nothing is shown. */
+  output?: NodeJS.WriteStream;
+  signal?: AbortSignal;
+}
+
+/** Shows the run until its workflow ends; answers its result, or throws what ended it. */
+export async function followRun(client: Client, handle: RunHandle, { output, signal }: FollowOptions): Promise<TrainingResult> {
+  const stop = new AbortController();
+  const shown = showUntil(client, handle, output, signal ? AbortSignal.any([signal, stop.signal]) : stop.signal);
+  try {
+    return await untilAborted(handle.result(), signal);
+  } finally {
+    stop.abort();
+    await shown;
+  }
+}
+
+/** Null while no worker answers: the orchestrator or Temporal may be restarting. */
+export async function queryStatus(client: Client, handle: RunHandle): Promise<RunStatus | null> {
+  try {
+    return await client.withDeadline(Date.now() + queryDeadlineMs, () => handle.query(statusQuery));
+  } catch {
+    return null;
+  }
+}
+
+/** `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · ETA 2 min`. */
+export function progressLine(status: RunStatus): string {
+  const parts = [`step ${Math.max(status.step, 0)}/${status.totalSteps} ${status.trainingPhase}`.trim()];
+  const last = status.recent.at(-1);
+  if (last) parts.push(...figures(last.metrics));
+  const evaluation = status.evaluations.at(-1);
+  if (evaluation) parts.push(`pass@1 ${percent(evaluation.pass_at_1)}`);
+  if (status.sampleSeconds > 0) parts.push(`${Math.round(status.tokens / status.sampleSeconds)} tokens/s`);
+  if (status.blocked) parts.push(`blocked: ${status.blocked.reason}`, status.blocked.remedy);
+  else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}`);
+  else if (isWaiting(status)) parts.push(status.phase);
+  else parts.push(`ETA ${duration(remainingSeconds(status))}`);
+  return parts.join(' · ');
+}
+
+export function percent(share: number): string {
+  return `${(100 * share).toFixed(1)} %`;
+}
+
+export function duration(seconds: number): string {
+  if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${Math.round(seconds % 60)} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+async function showUntil(client: Client, handle: RunHandle, output: NodeJS.WriteStream | undefined, signal: AbortSignal): Promise<void> {
+  if (!output) return;
+  let shown = '';
+  while (!signal.aborted) {
+    const status = await queryStatus(client, handle);
+    const line = status ? progressLine(status) : 'waiting for an answer of the run';
+    // Away from a terminal a line counts once: when its step, phase or trouble is new.
+    const key = output.isTTY ? line : status ? `${status.step} ${status.blocked?.reason ?? ''} ${status.phase === 'paused'}` : shown;
+    if (key !== shown) output.write(output.isTTY ? `\r\u001b[2K${line.slice(0, (output.columns ?? 120) - 1)}` : `${line}\n`);
+    shown = key;
+    await delay(pollMs, undefined, { signal }).catch(() => undefined);
+  }
+  if (output.isTTY) output.write('\r\u001b[2K');
+}
+
+function figures(metrics: Record<string, number>): string[] {
+  const reward = metrics['reward/avg_raw_reward'];
+  if (reward !== undefined) return [`reward ${reward.toFixed(2)}`];
+  const loss = metrics['policy/final_loss'] ?? metrics['loss'];
+  return loss === undefined ? [] : [`loss ${loss.toFixed(3)}`];
+}
+
+function isWaiting(status: RunStatus): boolean {
+  const waiting: readonly RunStatus['phase'][] = ['starting', 'placing', 'evaluating', 'reporting', 'completed', 'stopped'];
+  return waiting.includes(status.phase) || status.recent.length === 0;
+}
+
+/** By the pace of the last steps of the newest one's kind. */
+function remainingSeconds({ recent, totalSteps, step }: RunStatus): number {
+  const kind = recent.at(-1)?.kind;
+  const alike = recent.filter((one) => one.kind === kind).slice(-8);
+  const mean = alike.reduce((sum, one) => sum + one.seconds, 0) / Math.max(1, alike.length);
+  return mean * (totalSteps - step);
+}
+
+function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return promise;
+  promise.catch(() => undefined);
+  return Promise.race([
+    promise,
+    new Promise<never>((_, reject) => {
+      if (signal.aborted) reject(signal.reason as Error);
+      signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+    }),
+  ]);
+}

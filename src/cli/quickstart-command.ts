@@ -1,0 +1,130 @@
+// `longhaul quickstart`: the whole system on one machine, from nothing to a trained policy and its report.
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Command } from 'commander';
+import { WorkflowFailedError } from '@temporalio/client';
+import { readTemporalConfig } from '../workers/config.js';
+import type { Stack } from '../workers/stack.js';
+import { connectClient } from '../workers/temporal-connection.js';
+import type { TrainingResult } from '../workflows/training-run.js';
+import { duration, followRun, percent } from './live-view.js';
+import { withOutput } from './output.js';
+import { loadRunSpec } from './spec-file.js';
+import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
+import { startTraining, whyItEnded } from './start-training.js';
+import { defaultStackFolder, runHandle } from './temporal-access.js';
+
+interface QuickstartFlags extends StackFlags {
+  seed: number;
+  json?: boolean;
+  keepOpen?: boolean;
+}
+
+/** Last line of `--json`. */
+export interface QuickstartResult {
+  run: string;
+  seconds: number;
+  heldOutPassAt1: { before: number | null; after: number | null };
+  digest: string | null;
+  report: string | null;
+  tokens: number;
+  tokensPerSecond: number;
+}
+
+const presets = fileURLToPath(new URL('../../presets', import.meta.url));
+
+export function register(program: Command): void {
+  program
+    .command('quickstart')
+    .description('train a small tool-use policy on this machine in minutes, and write its report')
+    .option('--seed <n>', 'seed of the run; another one is another run', Number, 1)
+    .option('--folder <folder>', 'where everything is kept', defaultStackFolder)
+    .option('--keep-open', 'leave the stack and the Temporal UI running afterwards, until Ctrl-C')
+    .option('--json', 'last line: one JSON object with the result')
+    .action(withOutput(quickstart));
+}
+
+async function quickstart(flags: QuickstartFlags): Promise<void> {
+  const begun = performance.now();
+  const spec = await loadRunSpec(join(presets, 'quickstart.yaml'), {
+    name: `quickstart-seed${flags.seed}`,
+    seed: flags.seed,
+  });
+  try {
+    await withStack(flags, say, async (stack, signal) => {
+      const { client, close } = await connectClient(readTemporalConfig({ address: stack.addresses.temporal }));
+      try {
+        const ui = `${stack.addresses.ui}/namespaces/default/workflows/${encodeURIComponent(`train/${spec.name}`)}`;
+        const done = await alreadyDone(client, spec.name);
+        if (done) say(`${spec.name} is trained already; another one: longhaul quickstart --seed ${flags.seed + 1}`);
+        else say(`Training ${spec.name}; watch it at ${ui}`);
+        const handle = done ? null : (await startTraining(client, spec)).handle;
+        const result = done ?? (handle && (await followRun(client, handle, { output: process.stderr, signal })));
+        if (!result) return;
+        report(flags, stack, result, (performance.now() - begun) / 1000, ui);
+        if (flags.keepOpen) {
+          say('The stack stays up until Ctrl-C.');
+          await whenEnding(signal);
+        }
+      } finally {
+        await close();
+      }
+    });
+  } catch (error) {
+    if (error instanceof WorkflowFailedError) throw new Error(whyItEnded(error), { cause: error });
+    if (!(error instanceof StackStopped) || error.signal === null) throw error;
+    if (flags.keepOpen && process.exitCode === 0) return;
+    say(`Nothing finished is lost. Go on with: longhaul quickstart --seed ${flags.seed} --folder ${flags.folder}`);
+    process.exitCode = 130;
+  }
+}
+
+/** The result of a run whose workflow has completed, or null. */
+async function alreadyDone(
+  client: Awaited<ReturnType<typeof connectClient>>['client'],
+  run: string,
+): Promise<TrainingResult | null> {
+  const handle = runHandle(client, run);
+  try {
+    const { status } = await handle.describe();
+    return status.name === 'COMPLETED' ? await handle.result() : null;
+  } catch {
+    return null;
+  }
+}
+
+function report(flags: QuickstartFlags, stack: Stack, result: TrainingResult, seconds: number, ui: string): void {
+  const suites = result.evaluations.filter((evaluation) => evaluation.suite === 'final');
+  const [before, after] = [suites.at(0), suites.at(-1)];
+  const { store } = stack.addresses;
+  const where = result.report && store.startsWith('dir:') ? resolve(store.slice(4), result.report) : result.report;
+  const tokensPerSecond = result.sampleSeconds > 0 ? result.tokens / result.sampleSeconds : 0;
+  const restarts = stack.processes.reduce((sum, one) => sum + one.restarts, 0);
+  process.exitCode = 0;
+  const lines = [
+    `${result.run} ${result.ended} at step ${result.step} in ${duration(seconds)}`,
+    `  held-out pass@1   ${before ? percent(before.pass_at_1) : '–'} → ${after ? percent(after.pass_at_1) : '–'}` +
+      (after ? `  (${after.graded} episodes)` : ''),
+    `  tokens sampled    ${result.tokens.toLocaleString('en')} (${Math.round(tokensPerSecond).toLocaleString('en')} a second)`,
+    `  process restarts  ${restarts}`,
+    `  state digest      ${result.state ?? '–'}`,
+    `  report            ${where ?? '–'}`,
+    `  Temporal UI       ${flags.keepOpen ? ui : `longhaul up --folder ${flags.folder}, then ${ui}`}`,
+  ];
+  (flags.json ? process.stderr : process.stdout).write(`${lines.join('\n')}\n`);
+  if (!flags.json) return;
+  const summary: QuickstartResult = {
+    run: result.run,
+    seconds: Math.round(seconds * 10) / 10,
+    heldOutPassAt1: { before: before?.pass_at_1 ?? null, after: after?.pass_at_1 ?? null },
+    digest: result.state,
+    report: where,
+    tokens: result.tokens,
+    tokensPerSecond: Math.round(tokensPerSecond),
+  };
+  process.stdout.write(`${JSON.stringify(summary)}\n`);
+}
+
+function say(message: string): void {
+  process.stderr.write(`${message}\n`);
+}

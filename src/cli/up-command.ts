@@ -1,0 +1,45 @@
+// `longhaul up`: the embedded stack in the foreground, until Ctrl-C.
+import type { Command } from 'commander';
+import { withOutput } from './output.js';
+import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
+import { defaultStackFolder } from './temporal-access.js';
+
+export function register(program: Command): void {
+  program
+    .command('up')
+    .description('run Temporal, the built-in environments and both workers on this machine, until Ctrl-C')
+    .option('--folder <folder>', 'where everything is kept', defaultStackFolder)
+    .option('--temporal-port <port>', 'port of the Temporal server (default: 7233 or a free one)', Number)
+    .option('--ui-port <port>', 'port of the Temporal UI (default: 8233 or a free one)', Number)
+    .option('--store <address>', 'dir:/path or s3://bucket/prefix (default: a directory in the folder)')
+    .option('--json', 'print the addresses as one JSON object')
+    .action(
+      withOutput(async (flags: StackFlags & { json?: boolean }) => {
+        const begun = performance.now();
+        try {
+          await withStack(flags, say, async ({ addresses }, signal) => {
+            const seconds = ((performance.now() - begun) / 1000).toFixed(1);
+            console.log(
+              flags.json
+                ? JSON.stringify(addresses)
+                : [
+                    `The stack is up (${seconds} s). Ctrl-C stops it; runs go on when it is started again.`,
+                    `  Temporal      ${addresses.temporal}`,
+                    `  Temporal UI   ${addresses.ui}`,
+                    `  environments  ${addresses.environments}`,
+                    `  store         ${addresses.store}`,
+                    `Start a run in another terminal: longhaul train SPEC`,
+                  ].join('\n'),
+            );
+            await whenEnding(signal);
+          });
+        } catch (error) {
+          if (!(error instanceof StackStopped) || error.signal === null) throw error;
+        }
+      }),
+    );
+}
+
+function say(message: string): void {
+  process.stderr.write(`${new Date().toISOString().slice(11, 19)} ${message}\n`);
+}
