@@ -1,0 +1,78 @@
+// longhaul-engine: holds a policy and serves frames on a socket (docs/engine-protocol.md).
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <string_view>
+
+#include "serve/log.h"
+#include "serve/selftest.h"
+#include "serve/server.h"
+#include "serve/version.h"
+
+namespace {
+
+constexpr const char* kUsage =
+    "usage: longhaul-engine --fd N [--test-faults] | --version | --selftest\n"
+    "  --fd N         serve frames on this socket, which the parent process opened\n"
+    "  --version      print version, protocol and numerics\n"
+    "  --selftest     check that every instruction set of this machine gives the same bits\n"
+    "  --test-faults  allow the verb `fault`; for tests\n";
+
+bool parse_fd(std::string_view text, int& fd) {
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), fd);
+  return result.ec == std::errc() && result.ptr == text.data() + text.size() && fcntl(fd, F_GETFD) >= 0;
+}
+
+int serve(const longhaul::ServerOptions& options) {
+  // A parent that was killed runs no clean-up; the kernel must end us. It may have died before this call.
+  const pid_t parent = getppid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) return 0;
+  signal(SIGPIPE, SIG_IGN);
+  // Ctrl-C reaches the whole process group; the parent decides when the engine ends.
+  signal(SIGINT, SIG_IGN);
+  fcntl(options.fd, F_SETFD, FD_CLOEXEC);
+  longhaul::Server server(options);
+  const int code = server.run();
+  _exit(code);  // the reader's thread still waits in read()
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  longhaul::ServerOptions options;
+  bool has_fd = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--version") {
+      std::printf("longhaul-engine %s (protocol %d, numerics cpu/%d, g++ %s)\n", longhaul::kVersion, longhaul::kProtocol,
+                  longhaul::kNumericsVersion, __VERSION__);
+      return 0;
+    }
+    if (argument == "--selftest") return longhaul::run_selftest();
+    if (argument == "--test-faults") {
+      options.test_faults = true;
+    } else if (argument == "--fd" && i + 1 < argc && parse_fd(argv[i + 1], options.fd)) {
+      has_fd = true;
+      ++i;
+    } else {
+      std::fprintf(stderr, "longhaul-engine: cannot use argument %s\n%s", argv[i], kUsage);
+      return 2;
+    }
+  }
+  if (!has_fd) {
+    std::fputs(kUsage, stderr);
+    return 2;
+  }
+  try {
+    return serve(options);
+  } catch (const std::exception& error) {
+    longhaul::log_line("error", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,110 @@
+#include "serve/block_trie.h"
+
+#include <algorithm>
+
+namespace longhaul {
+
+BlockTrie::BlockTrie(int capacity) : blocks_(static_cast<std::size_t>(capacity)) { clear(); }
+
+void BlockTrie::clear() {
+  free_.clear();
+  for (int block = capacity() - 1; block >= 0; --block) {
+    blocks_[block] = Block{};
+    free_.push_back(block);
+  }
+  idle_.clear();
+  children_.clear();
+}
+
+BlockTrie::Match BlockTrie::find(int parent, std::span<const std::int32_t> tokens) const {
+  Match best;
+  if (tokens.empty()) return best;
+  const auto found = children_.find(child_key(parent, tokens[0]));
+  if (found == children_.end()) return best;
+  for (const int candidate : found->second) {
+    const Block& block = blocks_[candidate];
+    const std::size_t most = std::min(tokens.size(), block.tokens.size());
+    const auto end = std::mismatch(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(most), block.tokens.begin());
+    const int common = static_cast<int>(end.first - tokens.begin());
+    const bool whole = common == static_cast<int>(block.tokens.size());
+    Match match{Match::Kind::copy, candidate, common};
+    if (whole && common == kBlockTokens) {
+      return {Match::Kind::adopt, candidate, common};
+    }
+    if (whole && block.holds == 0) {
+      match.kind = Match::Kind::claim;
+    } else if (common < kLeastCopied) {
+      continue;
+    } else if (block.written_pass == pass_ && common > block.settled) {
+      match.kind = Match::Kind::wait;
+    }
+    const bool better = common > best.tokens || (common == best.tokens && match.kind == Match::Kind::claim);
+    if (better) best = match;
+  }
+  return best;
+}
+
+void BlockTrie::hold(int block) {
+  Block& held = blocks_[block];
+  if (held.holds == 0) idle_.erase(held.idle);
+  ++held.holds;
+}
+
+void BlockTrie::release(int block) {
+  Block& held = blocks_[block];
+  if (--held.holds > 0) return;
+  if (held.tokens.empty()) {
+    forget(block);
+    free_.push_back(block);
+    return;
+  }
+  held.idle = idle_.insert(idle_.end(), block);
+}
+
+int BlockTrie::create(int parent) {
+  int block = kNone;
+  if (!free_.empty()) {
+    block = free_.back();
+    free_.pop_back();
+  } else if (!idle_.empty()) {
+    block = idle_.front();
+    idle_.pop_front();
+    forget(block);
+    ++evictions_;
+  } else {
+    return kNone;
+  }
+  blocks_[block] = Block{};
+  blocks_[block].parent = parent;
+  blocks_[block].holds = 1;
+  return block;
+}
+
+void BlockTrie::append(int block, std::span<const std::int32_t> tokens) {
+  if (tokens.empty()) return;
+  Block& held = blocks_[block];
+  if (held.tokens.empty()) children_[child_key(held.parent, tokens[0])].push_back(block);
+  if (held.written_pass != pass_) {
+    held.settled = static_cast<int>(held.tokens.size());
+    held.written_pass = pass_;
+  }
+  held.tokens.insert(held.tokens.end(), tokens.begin(), tokens.end());
+}
+
+void BlockTrie::append_copied(int block, int from, int count) {
+  const std::vector<std::int32_t> tokens(blocks_[from].tokens.begin(), blocks_[from].tokens.begin() + count);
+  append(block, tokens);
+  blocks_[block].settled = count;
+}
+
+void BlockTrie::forget(int block) {
+  Block& gone = blocks_[block];
+  if (!gone.tokens.empty()) {
+    const auto siblings = children_.find(child_key(gone.parent, gone.tokens[0]));
+    std::erase(siblings->second, block);
+    if (siblings->second.empty()) children_.erase(siblings);
+  }
+  gone = Block{};
+}
+
+}  // namespace longhaul

@@ -1,0 +1,11 @@
+// What `longhaul-engine --selftest` does: on every instruction set of this machine, a tiny policy is drawn, sampled from
+// and scored; all must agree with each other to the bit.
+// defines: run_selftest
+#pragma once
+
+namespace longhaul {
+
+// Prints one line a check; answers the exit code.
+int run_selftest();
+
+}  // namespace longhaul

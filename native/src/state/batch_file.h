@@ -1,0 +1,25 @@
+// Reads a batch file and holds it to its digest and to what the request says about it.
+// defines: BatchFile, read_batch
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/batch.h"
+
+namespace longhaul {
+
+// Owns the arrays that a Batch views: in the file they need not be aligned.
+struct BatchFile {
+  std::vector<std::int32_t> nodes, tokens, target_rows, target_tokens, target_shards;
+  std::vector<float> target_advantages, target_old_logprobs;
+
+  Batch view() const;
+};
+
+// `state` is the digest the batch must name as its previous state. The forest itself is validated by `validate`.
+// Throws BatchError that names the file and says what is wrong.
+BatchFile read_batch(const std::string& path, const std::string& sha256, const std::string& state, int mini_batches);
+
+}  // namespace longhaul

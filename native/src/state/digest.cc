@@ -1,0 +1,108 @@
+#include "state/digest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "state/sha256.h"
+
+namespace longhaul {
+namespace {
+
+constexpr std::size_t kLeafBytes = std::size_t{1} << 20;
+
+int whole(const Json& value, const char* key) {
+  const Json* member = value.find(key);
+  const double* number = member == nullptr ? nullptr : member->number();
+  if (number == nullptr || *number != std::floor(*number) || *number < 0 || *number > std::numeric_limits<int>::max()) {
+    throw std::invalid_argument(std::string("architecture.") + key + " must be a whole number");
+  }
+  return static_cast<int>(*number);
+}
+
+double real(const Json& value, const char* key) {
+  const Json* member = value.find(key);
+  const double* number = member == nullptr ? nullptr : member->number();
+  if (number == nullptr) throw std::invalid_argument(std::string("architecture.") + key + " must be a number");
+  return *number;
+}
+
+}  // namespace
+
+std::string state_digest(const Policy& policy, ThreadPool& pool) {
+  const auto tensors = policy.tensors();
+  std::vector<std::size_t> starts;
+  std::size_t total = 0;
+  for (const auto& tensor : tensors) {
+    starts.push_back(total);
+    total += tensor.values.size_bytes();
+  }
+  std::vector<Sha256Digest> leaves((total + kLeafBytes - 1) / kLeafBytes);
+  pool.parallel_for(leaves.size(), [&](std::size_t leaf) {
+    std::size_t at = leaf * kLeafBytes;
+    const std::size_t end = std::min(total, at + kLeafBytes);
+    auto index = static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), at) - starts.begin()) - 1;
+    Sha256 hash;
+    while (at < end) {
+      const auto& values = tensors[index].values;
+      const std::size_t from = at - starts[index];
+      const std::size_t size = std::min(end - at, values.size_bytes() - from);
+      hash.add(reinterpret_cast<const char*>(values.data()) + from, size);
+      at += size;
+      ++index;
+    }
+    leaves[leaf] = hash.finish();
+  });
+
+  Json identity;
+  identity.set("architecture", architecture_json(policy.architecture()));
+  identity.set("optimizer_steps", policy.optimizer_steps);
+  Sha256 root;
+  root.add("longhaul.state/1\n");
+  root.add(write_json(identity, KeyOrder::sorted));
+  root.add("\n");
+  for (const Sha256Digest& leaf : leaves) root.add(leaf.data(), leaf.size());
+  return to_hex(root.finish());
+}
+
+Json architecture_json(const Architecture& architecture) {
+  Json json;
+  json.set("vocab_size", architecture.vocab_size);
+  json.set("hidden_size", architecture.hidden_size);
+  json.set("intermediate_size", architecture.intermediate_size);
+  json.set("num_hidden_layers", architecture.num_hidden_layers);
+  json.set("num_attention_heads", architecture.num_attention_heads);
+  json.set("num_key_value_heads", architecture.num_key_value_heads);
+  json.set("head_dim", architecture.head_dim);
+  json.set("rms_norm_eps", architecture.rms_norm_eps);
+  json.set("rope_theta", architecture.rope_theta);
+  json.set("tie_word_embeddings", architecture.tie_word_embeddings);
+  json.set("max_position_embeddings", architecture.max_position_embeddings);
+  return json;
+}
+
+Architecture architecture_from_json(const Json& value) {
+  if (value.object() == nullptr) throw std::invalid_argument("architecture must be an object");
+  Architecture architecture;
+  architecture.vocab_size = whole(value, "vocab_size");
+  architecture.hidden_size = whole(value, "hidden_size");
+  architecture.intermediate_size = whole(value, "intermediate_size");
+  architecture.num_hidden_layers = whole(value, "num_hidden_layers");
+  architecture.num_attention_heads = whole(value, "num_attention_heads");
+  architecture.num_key_value_heads = whole(value, "num_key_value_heads");
+  architecture.head_dim = whole(value, "head_dim");
+  architecture.rms_norm_eps = real(value, "rms_norm_eps");
+  architecture.rope_theta = real(value, "rope_theta");
+  const Json* tied = value.find("tie_word_embeddings");
+  if (tied == nullptr || tied->boolean() == nullptr) {
+    throw std::invalid_argument("architecture.tie_word_embeddings must be true or false");
+  }
+  architecture.tie_word_embeddings = *tied->boolean();
+  architecture.max_position_embeddings = whole(value, "max_position_embeddings");
+  validate(architecture);
+  return architecture;
+}
+
+}  // namespace longhaul

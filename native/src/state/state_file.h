@@ -1,0 +1,20 @@
+// Saves and loads `state.safetensors` (docs/engine-protocol.md, "The state").
+// defines: save_state, load_state
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/thread_pool.h"
+#include "model/policy.h"
+#include "state/safetensors.h"
+
+namespace longhaul {
+
+// Canonical bytes: equal states give equal files. Throws std::system_error.
+WrittenFile save_state(const Policy& policy, const std::string& path);
+
+// Throws std::system_error, SafetensorsError or std::invalid_argument; each says what is wrong with the file.
+std::unique_ptr<Policy> load_state(const std::string& path, ThreadPool& pool);
+
+}  // namespace longhaul

@@ -1,0 +1,55 @@
+// The socket: one thread reads frames, one writes them. Invariant: `send` never waits for the peer, so a slow reader can
+// stop admission (see `unsent_bytes`) but never decoding.
+// defines: Channel
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "wire/frame.h"
+
+namespace longhaul {
+
+class Channel {
+ public:
+  // How the stream ended: nothing more comes. `error` is empty at a clean end of file.
+  using OnEnd = std::function<void(const std::string& error)>;
+
+  // Takes frames on the reader's thread; `on_frame` may block, which leaves further frames in the socket.
+  Channel(int fd, std::function<void(Frame)> on_frame, OnEnd on_end);
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  void send(std::vector<std::uint8_t> bytes);
+
+  // Bytes given to `send` that the socket has not taken yet.
+  std::size_t unsent_bytes() const { return unsent_.load(std::memory_order_relaxed); }
+
+  // Waits until all is written, at most `timeout_ms`.
+  void flush(int timeout_ms);
+
+ private:
+  void read_loop();
+  void write_loop();
+
+  const int fd_;
+  std::function<void(Frame)> on_frame_;
+  OnEnd on_end_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::uint8_t> queue_;
+  bool writing_ = false;
+  bool stopping_ = false;
+  std::atomic<std::size_t> unsent_{0};
+  std::thread writer_;
+  std::thread reader_;
+};
+
+}  // namespace longhaul

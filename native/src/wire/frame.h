@@ -1,0 +1,49 @@
+// One frame of the protocol: id, JSON header, raw little-endian arrays (docs/engine-protocol.md, "Frames").
+// defines: DType, ArrayView, Frame, OutgoingArray, decode_frame, encode_frame
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "wire/json.h"
+
+namespace longhaul {
+
+inline constexpr std::size_t kMaxFrameBytes = std::size_t{256} << 20;
+
+enum class DType { i32, f32, u8 };
+
+struct ArrayView {
+  std::string name;
+  DType dtype;
+  std::vector<std::int64_t> shape;
+  std::span<const std::uint8_t> bytes;  // into Frame::body; not aligned
+};
+
+struct Frame {
+  std::uint32_t id = 0;
+  Json header;
+  std::vector<std::uint8_t> body;  // all that follows the length
+  std::vector<ArrayView> arrays;
+
+  const ArrayView* array(std::string_view name) const;
+};
+
+struct OutgoingArray {
+  std::string name;
+  DType dtype;
+  std::vector<std::int64_t> shape;
+  std::span<const std::uint8_t> bytes;
+};
+
+// `body` is all that follows the length. On failure: nothing, and `error` says what is wrong.
+std::optional<Frame> decode_frame(std::vector<std::uint8_t> body, std::string& error);
+
+// The whole frame with its length. Throws std::length_error where it would pass kMaxFrameBytes.
+std::vector<std::uint8_t> encode_frame(std::uint32_t id, Json header, std::span<const OutgoingArray> arrays = {});
+
+}  // namespace longhaul
