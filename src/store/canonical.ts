@@ -42,7 +42,7 @@ export function recordDigest(record: object): Digest {
 }
 
 /** `step_id` of an update (R11): sha256 of the three hex digests, each followed by a line feed. */
-export function stepId(previousState: Digest, batch: Digest, plan: Digest): Digest {
+export function stepIdOf(previousState: Digest, batch: Digest, plan: Digest): Digest {
   return sha256Hex(`${previousState}\n${batch}\n${plan}\n`);
 }
 
