@@ -1,40 +1,114 @@
 // Acceptance gates that every template of every built-in app must pass.
 import { describe, expect, it } from 'vitest';
-import { formatTaskKey, oracle, taskFromKey } from '../../../src/environments/apps/task-key.js';
-import { appByName, appNames } from '../../../src/environments/apps/registry.js';
-import { openWorld } from '../../../src/environments/apps/world.js';
+import { oracle, scenarioOf, taskFromKey } from '../../../src/environments/apps/task-key.js';
+import type { World } from '../../../src/environments/apps/world.js';
 import type { ToolCall } from '../../../src/spec/task.js';
+import { inWorld, play, rowsOf, someKeys, templates } from './play.js';
 
-const numbers = Array.from({ length: 25 }, (_, i) => i * 37 + 1);
-const templates = appNames.flatMap((name) => appByName(name).templates.map((template) => [name, template] as const));
+const tasksPerTemplate = 40;
 
-/** Plays the calls in a fresh world. */
-function play(key: string, calls: readonly ToolCall[]) {
-  const world = openWorld(key);
-  try {
-    const results = calls.map((call) => world.call(call));
-    return { results, grade: world.grade(), dump: [...world.dump()] };
-  } finally {
-    world.close();
+/** A change to something that the task is not about. */
+function strayWrite(world: World, solution: readonly ToolCall[]): ToolCall {
+  const named = JSON.stringify(solution);
+  if (world.app.name === 'tracker') {
+    const other = rowsOf(world, 'issues').find(
+      ({ id, repository, locked }) =>
+        !named.includes(String(id)) && locked === 0 && ['web', 'mobile'].includes(String(repository)),
+    );
+    return { name: 'add_comment', arguments: { id: other?.id, text: 'stray' } };
   }
+  const other = rowsOf(world, 'bookings').find(
+    ({ id, agency }) => !named.includes(String(id)) && agency === 'house',
+  );
+  return { name: 'add_note', arguments: { id: other?.id, note: 'stray' } };
 }
 
-describe.each(templates.map(([app, template]) => ({ app, name: template.name, template })))(
-  '$app/$name',
-  ({ app, template }) => {
-    const keys = numbers.map((number) => formatTaskKey(appByName(app), template, number));
-
-    it('gives the oracle 1 and an episode without a call 0', () => {
-      for (const key of keys) {
-        const { results, grade } = play(key, oracle(key));
-        expect(results.filter(({ isError }) => isError)).toEqual([]);
-        expect(grade, key).toEqual({ value: 1, explanation: 'the database is as it should be' });
-        expect(play(key, []).grade.value, key).toBe(0);
+describe('every app has enough to do', () => {
+  it('offers at least 8 tools and 16 templates of both difficulties', () => {
+    for (const app of new Set(templates.map((entry) => entry.app))) {
+      expect(app.tools.length).toBeGreaterThanOrEqual(8);
+      expect(app.templates.length).toBeGreaterThanOrEqual(16);
+      expect(new Set(app.templates.map(({ difficulty }) => difficulty))).toEqual(new Set([1, 2]));
+      for (const { paraphrases } of app.templates) {
+        expect(paraphrases.length).toBeGreaterThanOrEqual(2);
+        expect(paraphrases.length).toBeLessThanOrEqual(4);
       }
-    });
+    }
+  });
+});
 
-    it('says no word that it did not fill', () => {
-      for (const key of keys) expect(taskFromKey(key).prompt).not.toMatch(/[{}]|undefined/);
-    });
-  },
-);
+describe.each(templates)('$name', ({ app, template }) => {
+  const keys = someKeys(app, template, tasksPerTemplate);
+
+  it('grades the oracle 1', () => {
+    for (const key of keys) {
+      const { results, grade } = play(key, oracle(key));
+      expect(
+        results.filter(({ isError }) => isError),
+        key,
+      ).toEqual([]);
+      expect(grade, key).toEqual({ value: 1, explanation: 'the database is as it should be' });
+      expect(oracle(key), key).toHaveLength(template.difficulty);
+    }
+  });
+
+  it('grades an episode without a call 0', () => {
+    for (const key of keys) expect(play(key, []).grade.value, key).toBe(0);
+  });
+
+  it('grades the oracle with one stray write 0, and names the row', () => {
+    for (const key of keys) {
+      inWorld(key, (world) => {
+        const stray = strayWrite(world, oracle(key));
+        for (const call of oracle(key)) world.call(call);
+        expect(world.call(stray), key).toEqual({ text: '{"ok":true}', isError: false });
+        const grade = world.grade();
+        expect(grade.value, key).toBe(0);
+        expect(grade.explanation).toContain(`${String(stray.arguments.id)} `);
+        expect(grade.explanation).toContain('stray');
+      });
+    }
+  });
+
+  it('finds what the oracle acts on by the search alone', () => {
+    for (const key of keys) {
+      const calls = oracle(key);
+      if (calls.length < 2) continue;
+      const { results } = play(key, calls);
+      const acted = Object.values(calls[1]?.arguments ?? {}).find((value) =>
+        /^[A-Z]{3}-/.test(String(value)),
+      );
+      expect(results[0]?.text, key).toContain(`"id":"${String(acted)}"`);
+    }
+  });
+
+  it('speaks only of what its world holds', () => {
+    for (const key of keys) {
+      const { prompt } = taskFromKey(key);
+      expect(prompt).not.toMatch(/[{}]|undefined/);
+      const { values } = scenarioOf(key).scenario;
+      const content = Object.values(play(key, []).dump).join('\n');
+      for (const name of [
+        'id',
+        'hotel',
+        'city',
+        'guest',
+        'name',
+        'component',
+        'user',
+        'label',
+        'milestone',
+      ]) {
+        if (values[name] !== undefined) expect(content, `${key} ${name}`).toContain(`"${values[name]}`);
+      }
+      for (const [id] of prompt.matchAll(/[A-Z]{3}-[A-Z0-9]{4}/g)) expect(content, key).toContain(`"${id}"`);
+    }
+  });
+
+  it('builds the same bytes from the same key', () => {
+    for (const key of keys.slice(0, 10)) {
+      const calls = [...oracle(key), ...oracle(key)];
+      expect(JSON.stringify(play(key, calls))).toBe(JSON.stringify(play(key, calls)));
+    }
+  });
+});

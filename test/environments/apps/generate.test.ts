@@ -1,0 +1,153 @@
+import { describe, expect, it } from 'vitest';
+import { generateDemonstrations, generateTasks } from '../../../src/environments/apps/generate.js';
+import { oracle, splitIdentity, splitOf, taskFromKey } from '../../../src/environments/apps/task-key.js';
+import type { Demonstration, ToolCall } from '../../../src/spec/task.js';
+import { inWorld, someKeys, templates } from './play.js';
+
+const spec = {
+  apps: ['tracker', 'booking'],
+  seed: 3,
+  train_tasks: 1360,
+  held_out_tasks: 340,
+  drill_demonstrations: 300,
+  teacher_demonstrations: 3000,
+};
+const tasks = generateTasks(spec);
+const demonstrations = generateDemonstrations(spec);
+const drills = demonstrations.filter(({ kind }) => kind === 'drill');
+const teacher = demonstrations.filter(({ kind }) => kind === 'teacher');
+
+const callIn = (text: string) => JSON.parse(text.replace(/^<tool_call>|<\/tool_call>$/g, '')) as ToolCall;
+const callsOf = ({ messages }: Demonstration) =>
+  messages.flatMap(({ role, content }) =>
+    role === 'assistant' && content !== '<done>' ? [callIn(content)] : [],
+  );
+
+describe('tasks', () => {
+  it('are as many as asked for, each once, and balanced over templates in both splits', () => {
+    expect(tasks).toHaveLength(1700);
+    expect(new Set(tasks.map(({ task_key }) => task_key)).size).toBe(1700);
+    for (const [split, each] of [
+      ['train', 40],
+      ['held_out', 10],
+    ] as const) {
+      const counts = new Map<string, number>();
+      for (const task of tasks.filter((candidate) => candidate.split === split)) {
+        counts.set(task.template, (counts.get(task.template) ?? 0) + 1);
+      }
+      expect([...counts.keys()].sort()).toEqual(templates.map(({ name }) => name).sort());
+      expect(new Set(counts.values())).toEqual(new Set([each]));
+    }
+  });
+
+  it('can be built from their keys alone', () => {
+    for (const task of tasks) expect(taskFromKey(task.task_key)).toEqual(task);
+  });
+
+  it('no combination of entities is in both splits', () => {
+    const splits = new Map<string, string>();
+    const keys = [
+      ...tasks.map(({ task_key }) => task_key),
+      ...templates.flatMap(({ app, template }) => someKeys(app, template, 300)),
+    ];
+    for (const key of keys) {
+      const identity = splitIdentity(key);
+      expect(splits.get(identity) ?? splitOf(key), identity).toBe(splitOf(key));
+      splits.set(identity, splitOf(key));
+    }
+    for (const { name } of templates) {
+      const own = [...splits].filter(([identity]) => identity.startsWith(`${name}/`));
+      const heldOut = own.filter(([, split]) => split === 'held_out').length / own.length;
+      expect(heldOut, name).toBeGreaterThan(0.08);
+      expect(heldOut, name).toBeLessThan(0.35);
+    }
+  });
+
+  it('ask for a condition or a choice among rows in at most 12 %', () => {
+    const hard = new Set(['close_or_label', 'assign_by_state', 'rate_cheapest', 'cancel_or_note']);
+    const share =
+      tasks.filter(({ template }) => hard.has(template.split('/')[1] ?? '')).length / tasks.length;
+    expect(share).toBeLessThanOrEqual(0.12);
+  });
+
+  it('are a function of the data spec', () => {
+    expect(JSON.stringify(generateTasks(spec))).toBe(JSON.stringify(tasks));
+    const other = generateTasks({ ...spec, seed: 4 });
+    const shared = other.filter(({ task_key }) => tasks.some((task) => task.task_key === task_key)).length;
+    expect(shared).toBeLessThan(50);
+  });
+
+  it('are refused for no app and for an unknown one', () => {
+    expect(() => generateTasks({ ...spec, apps: [] })).toThrow(/names no built-in app/);
+    expect(() => generateTasks({ ...spec, apps: ['mail'] })).toThrow(/no built-in app "mail"/);
+  });
+});
+
+describe('drills', () => {
+  it('copy every value of the prose into the arguments of a tool that no app has', () => {
+    expect(drills).toHaveLength(300);
+    for (const drill of drills) {
+      expect(drill.env_key).toBeUndefined();
+      const [user, assistant, ...rest] = drill.messages;
+      expect(rest).toEqual([]);
+      const call = callIn(assistant?.content ?? '');
+      expect(call.name).toBe('echo');
+      const values = Object.values(call.arguments).map(String);
+      expect(values.length).toBeGreaterThanOrEqual(3);
+      expect([...values].sort().join(' ').length).toBe(user?.content.length);
+      for (const value of values) expect(user?.content).toContain(value);
+    }
+  });
+});
+
+describe('the teacher', () => {
+  it('plays training tasks only, none of which is a task of the data set', () => {
+    const taken = new Set(tasks.map(({ task_key }) => task_key));
+    for (const { task_key } of teacher) {
+      expect(splitOf(task_key as string)).toBe('train');
+      expect(taken.has(task_key as string)).toBe(false);
+    }
+  });
+
+  it('shows the results that its world gives', () => {
+    for (const demonstration of teacher.slice(0, 300)) {
+      const shown = demonstration.messages.flatMap(({ role, content }) => (role === 'tool' ? [content] : []));
+      const given = inWorld(demonstration.task_key as string, (world) =>
+        callsOf(demonstration).map((call) => world.call(call).text),
+      );
+      expect(shown).toEqual(given);
+      expect(demonstration.messages.at(-1)).toEqual({ role: 'assistant', content: '<done>' });
+    }
+  });
+
+  it('solves about half of its tasks, and some of every template', () => {
+    const rates = new Map<string, { passed: number; all: number; characters: number }>();
+    for (const demonstration of teacher) {
+      const key = demonstration.task_key as string;
+      const name = key.split('/').slice(0, 2).join('/');
+      const rate = rates.get(name) ?? { passed: 0, all: 0, characters: 0 };
+      rates.set(name, rate);
+      rate.all++;
+      rate.characters += demonstration.messages.reduce((sum, { content }) => sum + content.length, 0);
+      rate.passed += inWorld(key, (world) => {
+        for (const call of callsOf(demonstration)) world.call(call);
+        return world.grade().value;
+      });
+    }
+    const all = [...rates.values()];
+    const overall = all.reduce((sum, { passed }) => sum + passed, 0) / teacher.length;
+    const table = [...rates].map(([name, { passed, all: count, characters }]) =>
+      [name.padEnd(26), (passed / count).toFixed(2), Math.round(characters / count)].join('  '),
+    );
+    console.log(['template                    pass  characters of an episode', ...table].join('\n'));
+    expect(overall).toBeGreaterThan(0.42);
+    expect(overall).toBeLessThan(0.55);
+    for (const [name, { passed, all: count }] of rates) expect(passed / count, name).toBeGreaterThan(0.15);
+    expect(rates.size).toBe(templates.length);
+  });
+
+  it('searches first in 55 % of its tasks', () => {
+    const searching = teacher.filter(({ task_key }) => oracle(task_key as string).length === 2).length;
+    expect(searching / teacher.length).toBeCloseTo(0.55, 1);
+  });
+});
