@@ -39,9 +39,13 @@ const options = {
 } as const;
 
 /** Throws with what is missing and how to give it. */
-export function readWorkerConfig(args: readonly string[], env: NodeJS.ProcessEnv = process.env): WorkerConfig {
+export function readWorkerConfig(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = process.env,
+): WorkerConfig {
   const { values } = parseArgs({ args: [...args], options, strict: true });
-  const read = (flag: keyof typeof options, variable: string): string | null => values[flag] ?? env[variable] ?? null;
+  const read = (flag: keyof typeof options, variable: string): string | null =>
+    values[flag] ?? env[variable] ?? null;
   const needed = (flag: keyof typeof options, variable: string, example: string): string => {
     const value = read(flag, variable);
     if (value) return value;
@@ -49,7 +53,9 @@ export function readWorkerConfig(args: readonly string[], env: NodeJS.ProcessEnv
   };
   const node = read('node', 'LONGHAUL_NODE') ?? hostname().toLowerCase();
   if (!/^[A-Za-z0-9._-]{1,100}$/.test(node)) {
-    throw new Error(`a node's id has 1 to 100 of the characters A-Z a-z 0-9 . _ -, not ${JSON.stringify(node)}`);
+    throw new Error(
+      `a node's id has 1 to 100 of the characters A-Z a-z 0-9 . _ -, not ${JSON.stringify(node)}`,
+    );
   }
   return {
     temporal: readTemporalConfig({

@@ -5,5 +5,7 @@ import { builtToolPath } from './built-tool.js';
 export function findEngineBinary(): string {
   const path = process.env['LONGHAUL_ENGINE'] || builtToolPath('engine');
   if (path) return path;
-  throw new Error('the native engine has not been built: run `npm run build:native`, or name one with LONGHAUL_ENGINE');
+  throw new Error(
+    'the native engine has not been built: run `npm run build:native`, or name one with LONGHAUL_ENGINE',
+  );
 }

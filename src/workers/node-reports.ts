@@ -1,6 +1,12 @@
 // A node worker tells the pool that it is there, at once and then every few seconds, and that it leaves.
 import type { Client } from '@temporalio/client';
-import { defaultPoolId, nodeDownSignal, type NodeReport, nodeUpSignal, orchestratorQueue } from '../workflows/messages.js';
+import {
+  defaultPoolId,
+  nodeDownSignal,
+  type NodeReport,
+  nodeUpSignal,
+  orchestratorQueue,
+} from '../workflows/messages.js';
 import type { nodePool } from '../workflows/node-pool.js';
 
 const intervalMs = 10_000;
@@ -11,7 +17,11 @@ export interface NodeReports {
 }
 
 /** A report that fails is left to the next one: Temporal may be restarting. */
-export function reportNode(client: Client, report: () => NodeReport, log: (message: string) => void): NodeReports {
+export function reportNode(
+  client: Client,
+  report: () => NodeReport,
+  log: (message: string) => void,
+): NodeReports {
   let failing = false;
   const send = async (): Promise<void> => {
     try {
@@ -38,7 +48,9 @@ export function reportNode(client: Client, report: () => NodeReport, log: (messa
       clearInterval(timer);
       const { id } = report();
       await client
-        .withDeadline(Date.now() + 2_000, () => client.workflow.getHandle(defaultPoolId).signal(nodeDownSignal, { id }))
+        .withDeadline(Date.now() + 2_000, () =>
+          client.workflow.getHandle(defaultPoolId).signal(nodeDownSignal, { id }),
+        )
         .catch(() => undefined);
     },
   };

@@ -38,7 +38,8 @@ export async function serveNode(
   try {
     const open = new OpenActivities(join(config.folder, 'open-activities'));
     const handedBack = await open.failPredecessors(client.activity);
-    if (handedBack.length > 0) log(`tried again after the end of an earlier worker: ${handedBack.join(', ')}`);
+    if (handedBack.length > 0)
+      log(`tried again after the end of an earlier worker: ${handedBack.join(', ')}`);
     const queue = `longhaul-node.${config.node}`;
     const common = {
       connection,

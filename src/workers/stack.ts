@@ -1,6 +1,15 @@
 // The embedded stack: the same processes as anywhere else, on one machine, started, watched and stopped by this one.
 import { randomBytes } from 'node:crypto';
-import { accessSync, constants, existsSync, mkdirSync, readFileSync, renameSync, statfsSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  statfsSync,
+  writeFileSync,
+} from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Connection } from '@temporalio/client';
@@ -97,7 +106,11 @@ async function startProcesses(
   const logs = join(folder, 'logs');
   mkdirSync(logs, { recursive: true });
   const before = readAddresses(folder);
-  const temporalPort = await choosePort('Temporal server', options.temporalPort, portOf(before?.temporal) ?? 7233);
+  const temporalPort = await choosePort(
+    'Temporal server',
+    options.temporalPort,
+    portOf(before?.temporal) ?? 7233,
+  );
   const uiPort = await choosePort('Temporal UI', options.uiPort, portOf(before?.ui) ?? 8233);
   const environmentPort = await freePort(portOf(before?.environments) ?? 0);
   const store = options.store ?? `dir:${join(folder, 'store')}`;
@@ -111,8 +124,14 @@ async function startProcesses(
   const tokenFile = gradingToken(folder);
   const connection = Connection.lazy({ address: addresses.temporal });
   const events = { registry, log: (message: string) => options.log(message), gaveUp: options.gaveUp };
-  const launch = async (plan: Omit<ProcessPlan, 'logFile' | 'stopGraceMs'>, stopGraceMs: number): Promise<void> => {
-    const one = new SupervisedProcess({ ...plan, stopGraceMs, logFile: join(logs, `${plan.name}.log`) }, events);
+  const launch = async (
+    plan: Omit<ProcessPlan, 'logFile' | 'stopGraceMs'>,
+    stopGraceMs: number,
+  ): Promise<void> => {
+    const one = new SupervisedProcess(
+      { ...plan, stopGraceMs, logFile: join(logs, `${plan.name}.log`) },
+      events,
+    );
     started.push(one);
     await one.start();
   };
@@ -126,7 +145,11 @@ async function startProcesses(
       {
         name: 'temporal',
         command: findTemporalBinary(),
-        args: temporalServerArguments({ port: temporalPort, uiPort, databaseFile: join(folder, 'temporal.db') }),
+        args: temporalServerArguments({
+          port: temporalPort,
+          uiPort,
+          databaseFile: join(folder, 'temporal.db'),
+        }),
         healthy: () => temporalServes(connection),
         startDeadlineMs: 60_000,
       },
@@ -136,19 +159,24 @@ async function startProcesses(
       {
         name: 'environments',
         ...node(options.scripts?.environments ?? script('../environments/server/main.js'), [
-          ...['--port', String(environmentPort), '--token-file', tokenFile],
+          ...['--port', String(environmentPort)],
         ]),
+        // By the environment, so that a server that is started again knows the same token.
+        env: { LONGHAUL_GRADING_TOKEN: readFileSync(tokenFile, 'utf8').trim() },
         healthy: () => answers(`${addresses.environments}/health`),
         startDeadlineMs: 30_000,
       },
       5_000,
     ),
-  ]);
-  await Promise.all([
+    // The workers wait for the Temporal server by themselves.
     launch(
       {
         name: 'orchestrator',
-        ...node(options.scripts?.orchestrator ?? script('orchestrator-main.js'), [...shared, '--folder', orchestratorFolder]),
+        ...node(options.scripts?.orchestrator ?? script('orchestrator-main.js'), [
+          ...shared,
+          '--folder',
+          orchestratorFolder,
+        ]),
         healthy: (pid) => polls(connection, orchestratorQueue, pid),
         startDeadlineMs: 60_000,
       },
@@ -185,10 +213,16 @@ async function stopAll(processes: readonly SupervisedProcess[]): Promise<void> {
   await Promise.all(processes.filter((one) => one.name === 'temporal').map((one) => one.stop()));
 }
 
-async function choosePort(what: string, given: number | null | undefined, preferred: number): Promise<number> {
+async function choosePort(
+  what: string,
+  given: number | null | undefined,
+  preferred: number,
+): Promise<number> {
   if (given === null || given === undefined) return freePort(preferred);
   if (await isPortFree(given)) return given;
-  throw new Error(`port ${given} for the ${what} is taken by another process; leave the option out to use a free one`);
+  throw new Error(
+    `port ${given} for the ${what} is taken by another process; leave the option out to use a free one`,
+  );
 }
 
 async function temporalServes(connection: Connection): Promise<boolean> {
@@ -230,7 +264,9 @@ function checkEngine(path: string): void {
   try {
     accessSync(path, constants.X_OK);
   } catch {
-    throw new Error(`there is no engine at ${path}; build it with \`npm run build:native\`, or name one with LONGHAUL_ENGINE`);
+    throw new Error(
+      `there is no engine at ${path}; build it with \`npm run build:native\`, or name one with LONGHAUL_ENGINE`,
+    );
   }
 }
 

@@ -65,7 +65,10 @@ export class SupervisedProcess {
       pause = Math.min(pause * 1.3, 250);
     }
     if (this.stopping) return;
-    throw new Error(this.whyNot(child));
+    const why = this.whyNot(child);
+    // One that never serves is ended, so that the next start is a clean one; its exit event leads there.
+    if (!hasEnded(child)) child.kill('SIGKILL');
+    throw new Error(why);
   }
 
   async stop(): Promise<void> {
@@ -106,7 +109,9 @@ export class SupervisedProcess {
   private async restart(how: string, livedMs: number): Promise<void> {
     this.failedStarts = livedMs > wellAfterMs ? 1 : this.failedStarts + 1;
     if (this.failedStarts > maxFailedStarts) {
-      this.events.gaveUp(new Error(`${this.name} ${how}, ${this.failedStarts} times in a row.\n${this.tail()}`));
+      this.events.gaveUp(
+        new Error(`${this.name} ${how}, ${this.failedStarts} times in a row.\n${this.tail()}`),
+      );
       return;
     }
     const pause = Math.min(firstPauseMs * 2 ** (this.failedStarts - 1), longestPauseMs);
@@ -114,21 +119,23 @@ export class SupervisedProcess {
     if (this.stopping) return;
     this.restarts += 1;
     this.events.log(`${this.name} ${how}; started again`);
-    // One that never serves is ended, so that the next start is a clean one; its exit comes back here.
-    await this.start().catch((error: unknown) => {
-      this.events.log((error as Error).message);
-      if (this.child && !hasEnded(this.child)) this.child.kill('SIGKILL');
-    });
+    await this.start().catch((error: unknown) => this.events.log((error as Error).message));
   }
 
   private whyNot(child: ChildProcess): string {
-    const what = hasEnded(child) || child.pid === undefined ? 'ended before it served' : 'did not serve in time';
+    const what =
+      hasEnded(child) || child.pid === undefined ? 'ended before it served' : 'did not serve in time';
     return `${this.name} ${what} (${Math.round(this.plan.startDeadlineMs / 1000)} s allowed; log: ${this.plan.logFile}).\n${this.tail()}`;
   }
 
   private tail(): string {
     try {
-      return readFileSync(this.plan.logFile, 'utf8').trimEnd().split('\n').slice(-5).map(readableLine).join('\n');
+      return readFileSync(this.plan.logFile, 'utf8')
+        .trimEnd()
+        .split('\n')
+        .slice(-5)
+        .map(readableLine)
+        .join('\n');
     } catch {
       return '';
     }

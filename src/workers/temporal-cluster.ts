@@ -19,7 +19,11 @@ export async function clusterId(client: Client): Promise<string> {
 }
 
 /** Asks the server that the record names (R20), which need not be ours. */
-export async function ownerState(owner: OwnerRecord, own: TemporalConfig, client: Client): Promise<OwnerState> {
+export async function ownerState(
+  owner: OwnerRecord,
+  own: TemporalConfig,
+  client: Client,
+): Promise<OwnerState> {
   if (owner.address === own.address && owner.namespace === own.namespace) return workflowState(client, owner);
   const there = readTemporalConfig({ address: owner.address, namespace: owner.namespace });
   let connected;
@@ -66,7 +70,9 @@ export async function registerSearchAttributes(client: Client): Promise<void> {
   const { namespace } = client.options;
   const { connection } = client;
   const known = await connection.operatorService.listSearchAttributes({ namespace });
-  const missing = Object.entries(searchAttributes).filter(([name]) => !(name in (known.customAttributes ?? {})));
+  const missing = Object.entries(searchAttributes).filter(
+    ([name]) => !(name in (known.customAttributes ?? {})),
+  );
   if (missing.length === 0) return;
   try {
     await connection.operatorService.addSearchAttributes({

@@ -32,13 +32,18 @@ export function connectWorker(temporal: TemporalConfig, deadlineMs = 60_000): Pr
   return untilDeadline(temporal, deadlineMs, () => NativeConnection.connect(temporal.options));
 }
 
-async function untilDeadline<T>(temporal: TemporalConfig, deadlineMs: number, attempt: () => Promise<T>): Promise<T> {
+async function untilDeadline<T>(
+  temporal: TemporalConfig,
+  deadlineMs: number,
+  attempt: () => Promise<T>,
+): Promise<T> {
   const deadline = Date.now() + deadlineMs;
   for (;;) {
     try {
       return await attempt();
     } catch (error) {
-      if (Date.now() >= deadline) throw new TemporalUnreachable(temporal.address, Math.round(deadlineMs / 1000), error);
+      if (Date.now() >= deadline)
+        throw new TemporalUnreachable(temporal.address, Math.round(deadlineMs / 1000), error);
       await delay(200);
     }
   }

@@ -4,10 +4,14 @@ import { DefaultLogger, Runtime } from '@temporalio/worker';
 export function installLogger(component: string): (message: string) => void {
   const write = (level: string, message: string, meta?: Record<string, unknown>): void => {
     const { sdkComponent: _component, taskQueue: _queue, ...rest } = meta ?? {};
-    process.stderr.write(`${JSON.stringify({ at: new Date().toISOString(), level, component, message, ...readable(rest) })}\n`);
+    process.stderr.write(
+      `${JSON.stringify({ at: new Date().toISOString(), level, component, message, ...readable(rest) })}\n`,
+    );
   };
   Runtime.install({
-    logger: new DefaultLogger('WARN', ({ level, message, meta }) => write(level.toLowerCase(), message, meta)),
+    logger: new DefaultLogger('WARN', ({ level, message, meta }) =>
+      write(level.toLowerCase(), message, meta),
+    ),
   });
   return (message) => write('info', message);
 }
@@ -28,12 +32,17 @@ export async function exitWith(component: string, serve: () => Promise<void>): P
 function fail(component: string, error: unknown): never {
   const message = error instanceof Error ? error.message : String(error);
   const stack = error instanceof Error ? error.stack : undefined;
-  process.stderr.write(`${JSON.stringify({ at: new Date().toISOString(), level: 'fatal', component, message, stack })}\n`);
+  process.stderr.write(
+    `${JSON.stringify({ at: new Date().toISOString(), level: 'fatal', component, message, stack })}\n`,
+  );
   process.exit(1);
 }
 
 /** Errors become their messages; JSON would write them as `{}`. */
 function readable(meta: Record<string, unknown>): Record<string, unknown> {
-  const entries = Object.entries(meta).map(([key, value]) => [key, value instanceof Error ? value.message : value]);
+  const entries = Object.entries(meta).map(([key, value]) => [
+    key,
+    value instanceof Error ? value.message : value,
+  ]);
   return Object.fromEntries(entries) as Record<string, unknown>;
 }

@@ -7,8 +7,13 @@ import { dirname, join } from 'node:path';
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
 
 /** Path of the bundle. `workflowsFolder` holds `index.js` (or `index.ts` in tests). */
-export async function cachedWorkflowBundle(workflowsFolder: string, cacheFolder = defaultCacheFolder()): Promise<string> {
-  const names = (await readdir(workflowsFolder)).filter((name) => /\.(js|ts)$/.test(name) && !name.endsWith('.d.ts'));
+export async function cachedWorkflowBundle(
+  workflowsFolder: string,
+  cacheFolder = defaultCacheFolder(),
+): Promise<string> {
+  const names = (await readdir(workflowsFolder)).filter(
+    (name) => /\.(js|ts)$/.test(name) && !name.endsWith('.d.ts'),
+  );
   const index = names.includes('index.js') ? 'index.js' : 'index.ts';
   const path = join(cacheFolder, `workflows-${await contentHash(workflowsFolder, names.sort())}.js`);
   if (await exists(path)) return path;

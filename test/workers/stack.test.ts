@@ -10,7 +10,11 @@ import { statusQuery } from '../../src/workflows/messages.js';
 import type { trainingRun } from '../../src/workflows/training-run.js';
 
 const fixture = (name: string): string => new URL(`fixtures/${name}.mjs`, import.meta.url).pathname;
-const scripts = { orchestrator: fixture('orchestrator'), node: fixture('node'), environments: fixture('environments') };
+const scripts = {
+  orchestrator: fixture('orchestrator'),
+  node: fixture('node'),
+  environments: fixture('environments'),
+};
 
 describe('the embedded stack', { timeout: 120_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-stack-'));
@@ -42,7 +46,8 @@ describe('the embedded stack', { timeout: 120_000 }, () => {
       workflowId: 'train/counting',
       args: [{}],
     });
-    const lastStep = (): number => Number(readFileSync(join(folder, 'records'), 'utf8').trim().split('\n').at(-1));
+    const lastStep = (): number =>
+      Number(readFileSync(join(folder, 'records'), 'utf8').trim().split('\n').at(-1));
     await until(() => lastStep() >= 1, 'the first step');
     for (const name of ['node', 'orchestrator', 'environments', 'temporal']) {
       const one = processes.find((candidate) => candidate.name === name);

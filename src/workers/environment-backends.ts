@@ -1,0 +1,57 @@
+// One backend per environment server, shared by all episodes of this process.
+import { createOpenEnvBackend, type OpenEnvBackend } from '../environments/openenv/openenv-backend.js';
+import type { EnvironmentSpec } from '../spec/run-spec.js';
+
+export interface EnvironmentBackendsOptions {
+  /** Server of specs that name none. */
+  url: string | null;
+  /** Grading token of that server. */
+  token?: string;
+}
+
+export interface EnvironmentBackends {
+  backendFor(spec: EnvironmentSpec): OpenEnvBackend;
+  close(): Promise<void>;
+}
+
+/** Below what the built-in server takes, so that two nodes or an evaluation beside a collect share it. */
+const maxSessions = 400;
+
+export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsOptions): EnvironmentBackends {
+  const backends = new Map<string, OpenEnvBackend>();
+  return {
+    backendFor: (spec) => {
+      const url = spec.url ?? ownUrl;
+      if (!url) {
+        throw new Error(
+          `environment ${spec.env_key} names no url and this worker has no server of its own: ` +
+            'give environments[].url in the spec, or start the worker with --environments',
+        );
+      }
+      const gradingToken = spec.grading_token_env
+        ? process.env[spec.grading_token_env]
+        : spec.url
+          ? undefined
+          : token;
+      if (spec.grading_token_env && !gradingToken) {
+        throw new Error(
+          `environment ${spec.env_key} takes its grading token from ${spec.grading_token_env}, which is not set here`,
+        );
+      }
+      const { fault_rate: faultRate, tool_error_rate: toolErrorRate } = spec;
+      const key = JSON.stringify([url, gradingToken ?? null, faultRate, toolErrorRate]);
+      const known = backends.get(key);
+      if (known) return known;
+      const backend = createOpenEnvBackend({
+        url,
+        maxSessions,
+        ...(gradingToken ? { gradingToken, faultRate, toolErrorRate } : {}),
+      });
+      backends.set(key, backend);
+      return backend;
+    },
+    close: async () => {
+      await Promise.all([...backends.values()].map((backend) => backend.close()));
+    },
+  };
+}

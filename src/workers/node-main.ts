@@ -1,0 +1,55 @@
+// Process entry of a node worker. Flags and variables: config.ts.
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { DatasetCache } from '../activities/dataset-cache.js';
+import { createNodeActivities, createTransferActivities } from '../activities/node-activities.js';
+import { PolicyHolder } from '../activities/policy-holder.js';
+import { RunDataCache } from '../activities/run-data.js';
+import { createNativeEngine } from '../engine/native/native-engine.js';
+import { createStateLock } from '../engine/native/state-lock.js';
+import { openStore, probeStore } from '../store/open-store.js';
+import { readWorkerConfig, type WorkerConfig } from './config.js';
+import { environmentBackends } from './environment-backends.js';
+import { type NodeParts, serveNode } from './node-worker.js';
+import { exitWith, installLogger } from './worker-log.js';
+
+const log = installLogger('node');
+
+await exitWith('node', async () => {
+  const config = readWorkerConfig(process.argv.slice(2));
+  await serveNode(config, () => createParts(config), log);
+});
+
+async function createParts(config: WorkerConfig): Promise<NodeParts> {
+  if (!config.engine)
+    throw new Error('a node worker needs --engine or LONGHAUL_ENGINE: the path of the native engine');
+  const store = await openStore(config.store);
+  await probeStore(store);
+  const token = config.gradingTokenFile
+    ? (await readFile(config.gradingTokenFile, 'utf8')).trim()
+    : undefined;
+  const engine = createNativeEngine({ binary: config.engine, log });
+  const environments = environmentBackends({ url: config.environments, ...(token ? { token } : {}) });
+  const deps = {
+    store,
+    node: config.node,
+    runs: new RunDataCache(store, new DatasetCache(store)),
+    holder: new PolicyHolder({
+      store,
+      engine,
+      lock: createStateLock(),
+      folder: join(config.folder, 'policy'),
+      log,
+    }),
+    backendFor: environments.backendFor,
+    log,
+  };
+  return {
+    node: createNodeActivities(deps),
+    transfers: createTransferActivities(deps),
+    numerics: () => undefined,
+    close: async () => {
+      await Promise.all([engine.close(), environments.close()]);
+    },
+  };
+}

@@ -1,0 +1,30 @@
+// Process entry of the orchestrator worker. Flags and variables: config.ts.
+import { DatasetCache } from '../activities/dataset-cache.js';
+import { createOrchestratorActivities } from '../activities/orchestrator-activities.js';
+import { RunDataCache } from '../activities/run-data.js';
+import { openStore, probeStore } from '../store/open-store.js';
+import { readWorkerConfig } from './config.js';
+import { serveOrchestrator } from './orchestrator-worker.js';
+import { aliveNodes, clusterId, ownerState } from './temporal-cluster.js';
+import { exitWith, installLogger } from './worker-log.js';
+
+const log = installLogger('orchestrator');
+
+await exitWith('orchestrator', async () => {
+  const config = readWorkerConfig(process.argv.slice(2));
+  const store = await openStore(config.store);
+  await probeStore(store);
+  const datasets = new DatasetCache(store);
+  await serveOrchestrator(config, (client) =>
+    createOrchestratorActivities({
+      store,
+      datasets,
+      runs: new RunDataCache(store, datasets),
+      temporalAddress: config.temporal.address,
+      clusterId: () => clusterId(client),
+      ownerState: (owner) => ownerState(owner, config.temporal, client),
+      aliveNodes: () => aliveNodes(client),
+      log,
+    }),
+  );
+});
