@@ -1,0 +1,3 @@
+import { register } from 'node:module';
+
+register(new URL('./typescript-loader.mjs', import.meta.url));
