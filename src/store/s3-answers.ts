@@ -5,11 +5,11 @@ import { StoreUnfit } from './store-errors.js';
 export type S3Answer<T> =
   | { kind: 'ok'; value: T }
   /** 404: no such object (or upload). */
-  | { kind: 'missing'; attempts: number; reason: string }
-  /** 412: the key is taken. `attempts` are those of the SDK: with more than one, perhaps by this very put. */
-  | { kind: 'taken'; attempts: number; reason: string }
+  | { kind: 'missing'; reason: string }
+  /** 412: the key is taken. */
+  | { kind: 'taken'; reason: string }
   /** 409, 5xx, throttling, time-out, lost connection: nothing is known. */
-  | { kind: 'unsettled'; attempts: number; reason: string }
+  | { kind: 'unsettled'; reason: string }
   /** No retry can mend it. */
   | { kind: 'refused'; error: Error };
 
@@ -17,7 +17,7 @@ interface SdkError {
   name?: string;
   message?: string;
   code?: string;
-  $metadata?: { httpStatusCode?: number; attempts?: number };
+  $metadata?: { httpStatusCode?: number };
 }
 
 const FIRST_PAUSE_MS = 100;
@@ -26,7 +26,6 @@ const LONGEST_PAUSE_MS = 5_000;
 export function answerOf(thrown: unknown, address: string): S3Answer<never> {
   const error = (thrown ?? {}) as SdkError;
   const status = error.$metadata?.httpStatusCode;
-  const attempts = error.$metadata?.attempts ?? 1;
   const reason = [status, error.name, error.message ?? error.code]
     .filter((part) => part !== undefined)
     .join(' ');
@@ -40,8 +39,8 @@ export function answerOf(thrown: unknown, address: string): S3Answer<never> {
       thrown,
     );
   }
-  if (status === 412) return { kind: 'taken', attempts, reason };
-  if (status === 404) return { kind: 'missing', attempts, reason };
+  if (status === 412) return { kind: 'taken', reason };
+  if (status === 404) return { kind: 'missing', reason };
   if (status === 401 || status === 403) {
     // A skewed clock and an expired token answer 403 as well; the reason in brackets tells.
     return refused(
@@ -52,7 +51,7 @@ export function answerOf(thrown: unknown, address: string): S3Answer<never> {
   const passing =
     status === undefined || status >= 500 || [408, 409, 425, 429].includes(status) || status < 400;
   if (passing || error.name === 'RequestTimeout' || error.name === 'SlowDown') {
-    return { kind: 'unsettled', attempts, reason };
+    return { kind: 'unsettled', reason };
   }
   return refused(`${address} refused a request (${reason})`, thrown);
 }

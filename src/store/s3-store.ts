@@ -65,8 +65,8 @@ class S3Store implements ObjectStore {
       ...(region || endpoint ? { region: region ?? process.env.AWS_REGION ?? 'us-east-1' } : {}),
       // Other services than AWS's own often know path-style addresses and plain bodies only.
       ...(endpoint ? { endpoint, forcePathStyle: true, requestChecksumCalculation: 'WHEN_REQUIRED' } : {}),
-      retryMode: 'adaptive',
-      maxAttempts: 3,
+      // Retries are ours: they are bounded by time, and a put must know whether an earlier try may have stored it.
+      maxAttempts: 1,
       requestHandler: { connectionTimeout: 5_000, requestTimeout, throwOnRequestTimeout: true },
     });
   }
@@ -306,7 +306,7 @@ class S3Store implements ObjectStore {
   /** `isMine`: whether the key holds what this put writes; null when it holds nothing. */
   async #settleCreate(
     key: string,
-    put: () => Promise<{ $metadata: { attempts?: number } }>,
+    put: () => Promise<unknown>,
     isMine: () => Promise<boolean | null>,
   ): Promise<'created' | 'exists'> {
     let unsettled = false;
@@ -314,8 +314,8 @@ class S3Store implements ObjectStore {
       const answer = await this.#ask(put);
       if (answer.kind === 'ok') return { value: 'created' as const };
       if (answer.kind === 'refused') throw answer.error;
-      // An earlier try, of ours or inside the SDK, may have stored these bytes; a clean 412 is somebody else's.
-      if (answer.kind === 'taken' && answer.attempts <= 1 && !unsettled) return { value: 'exists' as const };
+      // An earlier try may have stored these bytes; a clean 412 is somebody else's.
+      if (answer.kind === 'taken' && !unsettled) return { value: 'exists' as const };
       unsettled = true;
       const mine = await isMine();
       if (mine !== null) return { value: mine ? ('created' as const) : ('exists' as const) };

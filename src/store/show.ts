@@ -1,0 +1,180 @@
+// Any object of the store as a person wants to read it (`longhaul show KEY`).
+import type { CheckpointManifest, EpisodeRecord } from '../spec/records.js';
+import { decodeBatchFile } from './batch-file.js';
+import { recordDigest, sha256Hex } from './canonical.js';
+import type { ObjectStore } from './object-store.js';
+import { checkRecord, decompress, schemaOf } from './record-codec.js';
+import { recordSchemas, type RecordKind } from './record-schemas.js';
+import { decodeSafetensorsHeader, safetensorsHeaderLength } from './safetensors.js';
+import { UnreadableRecord } from './store-errors.js';
+
+const TEXT_LIMIT = 200_000;
+const LONG_LIST = 12;
+
+/** Readable text of the object at `key`. Throws `UnreadableRecord`, `NewerSchema`, or says what lies near a wrong key. */
+export async function showRecord(store: ObjectStore, key: string): Promise<string> {
+  const plain = key.replace(/\.r[1-9][0-9]*$/, '');
+  if (plain.endsWith('.safetensors') && !plain.endsWith('/batch.safetensors')) return showTensors(store, key);
+  const bytes = await store.get(key);
+  if (bytes === null)
+    throw new UnreadableRecord(key, `it is not in ${store.address}${await nearby(store, key)}`);
+  if (plain.endsWith('/batch.safetensors')) return showBatch(bytes, key);
+  const text = new TextDecoder().decode(plain.endsWith('.gz') ? await decompress(key, bytes) : bytes);
+  if (!/\.json(\.gz)?$/.test(plain)) return cut(text);
+  return showJson(key, text);
+}
+
+function showJson(key: string, text: string): string {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new UnreadableRecord(
+      key,
+      `it is no JSON (${(error as Error).message}): ${JSON.stringify(text.slice(0, 200))}`,
+    );
+  }
+  const schema = schemaOf(value);
+  if (schema === null || !Object.hasOwn(recordSchemas, schema.kind)) return cut(pretty(value));
+  const kind = schema.kind as RecordKind;
+  const record = checkRecord(key, kind, value);
+  const head = `${key}\n${schema.text}  digest ${recordDigest(record)}\n\n`;
+  if (kind === 'episode') return head + showEpisode(record as EpisodeRecord);
+  if (kind === 'checkpoint') return head + showManifest(record as CheckpointManifest);
+  return head + cut(pretty(record));
+}
+
+function showEpisode(record: EpisodeRecord): string {
+  const { outcome, tokens, prompt_length, turns, metrics, observed } = record;
+  const result =
+    outcome.status === 'graded'
+      ? `graded ${outcome.value}`
+      : `unknown (${outcome.reason}; ${outcome.failures} charged failures)`;
+  const failures = Object.entries(observed.failures).map(([reason, count]) => `${reason} × ${count}`);
+  return [
+    `task        ${record.task_key} (${record.env_key})`,
+    `seat        slot ${record.slot}, sample ${record.sample}`,
+    `outcome     ${result}; ended by ${record.stop_reason}`,
+    `plan        ${record.plan}`,
+    `state       ${record.state}`,
+    `tokens      ${tokens.length}: ${prompt_length} of the prompt, ${record.logprobs.length} sampled in ${turns.length} turns`,
+    `tool calls  ${metrics.tool_calls}, ${metrics.tool_errors} of them errors`,
+    `played      ${observed.started_at}, ${observed.seconds.toFixed(1)} s, attempt ${observed.attempt}` +
+      (failures.length > 0 ? `; failures: ${failures.join(', ')}` : ''),
+    '',
+    'turn  policy step  tokens            mean log-prob  tool',
+    ...turnLines(record),
+    '',
+  ].join('\n');
+}
+
+function turnLines({ turns, logprobs }: EpisodeRecord): string[] {
+  let position = 0;
+  return turns.map(({ policy_step, start, end, tool, error }, i) => {
+    const own = logprobs.slice(position, position + end - start);
+    position += end - start;
+    const mean = own.length > 0 ? (own.reduce((sum, value) => sum + value, 0) / own.length).toFixed(4) : '–';
+    const columns = [
+      String(i + 1).padStart(4),
+      String(policy_step).padStart(11),
+      `[${start}, ${end})`.padEnd(16),
+      mean.padStart(13),
+      `${tool ?? '–'}${error ? ' (error)' : ''}`,
+    ];
+    return columns.join('  ');
+  });
+}
+
+function showManifest(manifest: CheckpointManifest): string {
+  return [
+    `run       ${manifest.run}, step ${manifest.step}`,
+    `state     ${manifest.state}`,
+    `numerics  ${manifest.numerics.backend} ${manifest.numerics.version}`,
+    '',
+    ...manifest.files.map(
+      ({ path, size, sha256 }) => `${String(size).padStart(14)} bytes  ${sha256}  ${path}`,
+    ),
+    '',
+  ].join('\n');
+}
+
+function showBatch(bytes: Uint8Array, key: string): string {
+  const { identity, arrays } = decodeBatchFile(bytes, key);
+  const nodes = arrays.nodes.length / 4;
+  let roots = 0;
+  for (let i = 0; i < nodes; i++) if (arrays.nodes[4 * i] === -1) roots++;
+  return [
+    key,
+    `${identity.schema}  sha256 ${sha256Hex(bytes)}, ${bytes.length} bytes`,
+    '',
+    `step            ${identity.step} of ${identity.run}`,
+    `plan            ${identity.plan}`,
+    `previous state  ${identity.previous_state}`,
+    `inputs          ${identity.inputs}`,
+    `nodes           ${nodes} in ${roots} trees, ${arrays.tokens.length} tokens`,
+    `targets         ${arrays.target_rows.length}: ${identity.loss_tokens.join(' + ')} by mini-batch`,
+    `advantages      ${range(arrays.target_advantages)}`,
+    `old log-probs   ${range(arrays.target_old_logprobs)}`,
+    '',
+  ].join('\n');
+}
+
+/** Header of a safetensors file; its data may be gigabytes and is not read. */
+async function showTensors(store: ObjectStore, key: string): Promise<string> {
+  const info = await store.head(key);
+  const pieces = info && (await store.stream(key));
+  if (!info || !pieces)
+    throw new UnreadableRecord(key, `it is not in ${store.address}${await nearby(store, key)}`);
+  let bytes = Buffer.alloc(0);
+  for await (const piece of pieces) {
+    bytes = Buffer.concat([bytes, piece]);
+    if (bytes.length >= 8 && bytes.length >= 8 + safetensorsHeaderLength(bytes, info.size, key)) break;
+  }
+  const { metadata, entries } = decodeSafetensorsHeader(bytes, info.size, key);
+  return [
+    key,
+    `safetensors, ${info.size} bytes, ${Object.keys(entries).length} tensors`,
+    '',
+    ...Object.entries(metadata).map(([name, value]) => `${name} = ${value}`),
+    '',
+    ...Object.entries(entries).map(([name, { dtype, shape }]) => `${dtype} [${shape.join(', ')}]  ${name}`),
+    '',
+  ].join('\n');
+}
+
+async function nearby(store: ObjectStore, key: string): Promise<string> {
+  const folder = key.slice(0, key.lastIndexOf('/') + 1);
+  const names = await store.listFolder(folder);
+  if (names.length === 0) return '';
+  return `; ${folder || 'the store'} has ${names.slice(0, LONG_LIST).join(', ')}${names.length > LONG_LIST ? ', …' : ''}`;
+}
+
+/** Indented JSON in which lists of numbers stay on one line and long ones are cut. */
+function pretty(value: unknown, indent = ''): string {
+  if (Array.isArray(value)) {
+    if (value.every((item) => typeof item !== 'object' || item === null)) {
+      const shown = value.slice(0, LONG_LIST).map((item) => JSON.stringify(item));
+      return `[${shown.join(', ')}${value.length > LONG_LIST ? `, … ${value.length} in all` : ''}]`;
+    }
+    const items = value.map((item) => `${indent}  ${pretty(item, `${indent}  `)}`);
+    return `[\n${items.join(',\n')}\n${indent}]`;
+  }
+  if (typeof value === 'object' && value !== null) {
+    const members = Object.entries(value).map(
+      ([name, member]) => `${indent}  ${JSON.stringify(name)}: ${pretty(member, `${indent}  `)}`,
+    );
+    return members.length > 0 ? `{\n${members.join(',\n')}\n${indent}}` : '{}';
+  }
+  return JSON.stringify(value);
+}
+
+function range(values: Float32Array): string {
+  let [least, most] = [Infinity, -Infinity];
+  for (const value of values) [least, most] = [Math.min(least, value), Math.max(most, value)];
+  return values.length > 0 ? `${least.toPrecision(5)} … ${most.toPrecision(5)}` : 'none';
+}
+
+function cut(text: string): string {
+  if (text.length <= TEXT_LIMIT) return text.endsWith('\n') ? text : `${text}\n`;
+  return `${text.slice(0, TEXT_LIMIT)}\n… ${text.length - TEXT_LIMIT} more characters\n`;
+}

@@ -1,0 +1,168 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { CreateMultipartUploadCommand, ListMultipartUploadsCommand, S3Client } from '@aws-sdk/client-s3';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { openStore, parseS3Address, probeStore } from '../../src/store/open-store.js';
+import { openS3Store, type S3Options } from '../../src/store/s3-store.js';
+import { breakFirst, startFaultProxy, type Fault, type FaultProxy } from '../support/fault-proxy.js';
+import { startS3Server, type S3Server } from '../support/s3-server.js';
+import { bytesOf, conformance } from './conformance.js';
+
+const PART_BYTES = 5 << 20;
+
+let server: S3Server;
+let proxy: FaultProxy;
+beforeAll(async () => {
+  server = await startS3Server();
+  proxy = await startFaultProxy(server.endpoint);
+});
+afterEach(() => proxy.plan(() => null));
+afterAll(async () => {
+  await proxy.stop();
+  await server.stop();
+});
+
+function openAt(prefix: string, options: S3Options = {}, endpoint?: string): ObjectStore {
+  return openS3Store(parseS3Address(server.address(prefix, endpoint)), { partBytes: PART_BYTES, ...options });
+}
+const throughProxy = (options: S3Options = {}) =>
+  openAt(
+    `p${randomBytes(5).toString('hex')}`,
+    { deadlineMs: 20_000, requestTimeoutMs: 1_000, ...options },
+    proxy.endpoint,
+  );
+
+describe('a store in a bucket', () => {
+  conformance(() => Promise.resolve(openAt('conformance')));
+
+  it('keeps two prefixes of a bucket apart', async () => {
+    const [one, other] = [openAt('one'), openAt('one-more')];
+    expect(await one.create('key', bytesOf('1'))).toBe('created');
+    expect(await other.create('key', bytesOf('2'))).toBe('created');
+    expect(await one.listFolder('')).toEqual(['key']);
+  });
+});
+
+const isPut = ({ method, url }: { method: string; url: string }) =>
+  method === 'PUT' && !url.includes('uploadId=');
+const isCompletion = ({ method, url }: { method: string; url: string }) =>
+  method === 'POST' && url.includes('uploadId=');
+
+describe('an answer that settles nothing is settled by reading (R3)', () => {
+  const faults: [string, Fault][] = [
+    ['500 after the object was stored', { kind: 'answerAfter', status: 500, code: 'InternalError' }],
+    ['503 after the object was stored', { kind: 'answerAfter', status: 503, code: 'SlowDown' }],
+    ['a reply lost after the object was stored', { kind: 'loseReply' }],
+    ['a time-out after the object was stored', { kind: 'hang' }],
+    [
+      '409 after the object was stored',
+      { kind: 'answerAfter', status: 409, code: 'ConditionalRequestConflict' },
+    ],
+    ['500 before anything was stored', { kind: 'answer', status: 500, code: 'InternalError' }],
+    ['409 before anything was stored', { kind: 'answer', status: 409, code: 'ConditionalRequestConflict' }],
+  ];
+
+  it.each(faults)('%s: the put is one’s own', async (_, fault) => {
+    const store = throughProxy();
+    proxy.plan(breakFirst(1, isPut, fault));
+    expect(await store.create('key', bytesOf('mine'))).toBe('created');
+    expect(Buffer.from((await store.get('key')) ?? []).toString()).toBe('mine');
+  });
+
+  it.each(faults)('%s: another’s object is another’s', async (_, fault) => {
+    const store = throughProxy();
+    expect(await store.create('key', bytesOf('theirs'))).toBe('created');
+    proxy.plan(breakFirst(1, isPut, fault));
+    expect(await store.create('key', bytesOf('mine'))).toBe('exists');
+    expect(Buffer.from((await store.get('key')) ?? []).toString()).toBe('theirs');
+  });
+
+  it('a clean 412 for equal bytes is another author’s', async () => {
+    const store = throughProxy();
+    await store.create('key', bytesOf('same'));
+    expect(await store.create('key', bytesOf('same'))).toBe('exists');
+  });
+
+  it.each(faults)('%s: the end of a large upload too', async (_, fault) => {
+    const store = throughProxy();
+    const folder = await mkdtemp(join(tmpdir(), 'longhaul-parts-'));
+    const path = join(folder, 'file');
+    await writeFile(path, randomBytes(PART_BYTES + 1000));
+    proxy.plan(breakFirst(1, isCompletion, fault));
+    expect(await store.createFromFile('large', path)).toBe('created');
+    expect(await store.head('large')).toMatchObject({ size: PART_BYTES + 1000 });
+    await rm(folder, { recursive: true });
+  });
+
+  it('reads are tried again', async () => {
+    const store = throughProxy();
+    await store.create('a/key', bytesOf('x'));
+    const once = (method: string) =>
+      breakFirst(4, (request) => request.method === method, {
+        kind: 'answer',
+        status: 503,
+        code: 'SlowDown',
+      });
+    proxy.plan(once('GET'));
+    expect(await store.get('a/key')).toHaveLength(1);
+    proxy.plan(once('HEAD'));
+    expect(await store.head('a/key')).not.toBeNull();
+    proxy.plan(once('GET'));
+    expect(await store.listFolder('a/')).toEqual(['key']);
+  });
+
+  it('a store that stays down is an error within the deadline, which says so', async () => {
+    const store = throughProxy({ deadlineMs: 1_500 });
+    proxy.plan(() => ({ kind: 'answer', status: 503, code: 'SlowDown' }));
+    const started = Date.now();
+    await expect(store.create('key', bytesOf('x'))).rejects.toMatchObject({
+      name: 'StoreUnavailable',
+      message: expect.stringContaining('503') as string,
+    });
+    expect(Date.now() - started).toBeLessThan(3_000);
+  });
+});
+
+describe('what no retry can mend', () => {
+  it('a missing bucket is named', async () => {
+    const store = openS3Store(parseS3Address(server.address('p').replace(server.bucket, 'no-such-bucket')));
+    await expect(store.create('key', bytesOf('x'))).rejects.toMatchObject({ name: 'StoreUnfit' });
+    await expect(store.create('key', bytesOf('x'))).rejects.toThrow(/no such bucket/);
+    await expect(store.listFolder('')).rejects.toThrow(/no such bucket/);
+  });
+
+  it('refused access is named, without the secret', async () => {
+    const store = throughProxy();
+    proxy.plan(() => ({ kind: 'answer', status: 403, code: 'SignatureDoesNotMatch' }));
+    await expect(store.get('key')).rejects.toThrow(/access was refused.*SignatureDoesNotMatch/);
+    await expect(store.get('key')).rejects.not.toThrow(/test-secret-key/);
+  });
+});
+
+it('unfinished uploads are swept once they are old', async () => {
+  const store = openAt('swept');
+  const client = new S3Client({ endpoint: server.endpoint, region: 'us-east-1', forcePathStyle: true });
+  await client.send(new CreateMultipartUploadCommand({ Bucket: server.bucket, Key: 'swept/left' }));
+  expect(await store.sweep(60_000)).toBe(0);
+  expect(await store.sweep(-60_000)).toBe(1);
+  const left = await client.send(
+    new ListMultipartUploadsCommand({ Bucket: server.bucket, Prefix: 'swept/' }),
+  );
+  expect(left.Uploads ?? []).toEqual([]);
+});
+
+it('a server that ignores If-None-Match is refused by the probe, with the mend', async () => {
+  const careless = await startS3Server({ createOnly: false });
+  try {
+    const store = await openStore(careless.address('probe'));
+    await expect(probeStore(store)).rejects.toMatchObject({
+      name: 'StoreUnfit',
+      message: expect.stringMatching(/racing creates.*If-None-Match/s) as string,
+    });
+  } finally {
+    await careless.stop();
+  }
+});

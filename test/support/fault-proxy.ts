@@ -1,0 +1,88 @@
+// An HTTP proxy in front of a real server that breaks chosen exchanges: what networks and overloaded services do.
+import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http';
+
+/**
+ * `answer`: the server never sees the request and the client gets this status. `answerAfter`: the server does what was
+ * asked, and the client gets this status. `loseReply`: the server does it, and the connection breaks. `hang`: the server does
+ * it, and nothing comes back.
+ */
+export type Fault =
+  | { kind: 'answer'; status: number; code: string }
+  | { kind: 'answerAfter'; status: number; code: string }
+  | { kind: 'loseReply' }
+  | { kind: 'hang' };
+
+export interface FaultProxy {
+  endpoint: string;
+  /** Requests seen, `PUT /bucket/key` without the query. */
+  seen: string[];
+  /** Decides over each request; null lets it through. */
+  plan(decide: (request: { method: string; url: string }) => Fault | null): void;
+  stop(): Promise<void>;
+}
+
+export async function startFaultProxy(target: string): Promise<FaultProxy> {
+  const { hostname, port } = new URL(target);
+  const seen: string[] = [];
+  let decide: (request: { method: string; url: string }) => Fault | null = () => null;
+  const server = createServer((incoming, outgoing) => {
+    const { method = '', url = '' } = incoming;
+    seen.push(`${method} ${url.split('?')[0]}`);
+    const fault = decide({ method, url });
+    if (fault?.kind === 'answer') {
+      incoming.resume();
+      incoming.on('end', () => refuse(outgoing, fault));
+      return;
+    }
+    // The host header is signed, so it goes through as the client sent it.
+    const forwarded = request({ hostname, port, method, path: url, headers: incoming.headers }, (reply) => {
+      if (!fault) {
+        outgoing.writeHead(reply.statusCode ?? 502, reply.headers);
+        reply.pipe(outgoing);
+        return;
+      }
+      reply.resume();
+      reply.on('end', () => breakReply(fault, incoming, outgoing));
+    });
+    forwarded.on('error', () => incoming.socket.destroy());
+    incoming.pipe(forwarded);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('the proxy has no port');
+  return {
+    endpoint: `http://127.0.0.1:${address.port}`,
+    seen,
+    plan: (next) => {
+      decide = next;
+    },
+    stop: async () => {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+/** A plan that breaks the first `times` requests that `matches` holds for. */
+export function breakFirst(
+  times: number,
+  matches: (request: { method: string; url: string }) => boolean,
+  fault: Fault,
+): (request: { method: string; url: string }) => Fault | null {
+  let left = times;
+  return (request) => (left > 0 && matches(request) && left-- > 0 ? fault : null);
+}
+
+function breakReply(
+  fault: Exclude<Fault, { kind: 'answer' }>,
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+): void {
+  if (fault.kind === 'answerAfter') refuse(outgoing, fault);
+  else if (fault.kind === 'loseReply') incoming.socket.destroy();
+}
+
+function refuse(outgoing: ServerResponse, { status, code }: { status: number; code: string }): void {
+  outgoing.writeHead(status, { 'content-type': 'application/xml' });
+  outgoing.end(`<?xml version="1.0"?><Error><Code>${code}</Code><Message>injected</Message></Error>`);
+}
