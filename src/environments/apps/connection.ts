@@ -5,7 +5,7 @@ import { createRequire } from 'node:module';
 import type BetterSqlite3 from 'better-sqlite3';
 import type { App, Cell, Row, Table, WorldRows } from './app.js';
 
-type Record_ = Readonly<Record<string, Cell>>;
+type RowObject = Readonly<Record<string, Cell>>;
 
 /** Idle connections kept per app; each holds about 0.2 MB. */
 const maxIdle = 512;
@@ -61,12 +61,12 @@ export class Connection {
     }
   }
 
-  get(sql: string, ...values: Cell[]): Record_ | undefined {
-    return this.statement(sql).get(...values) as Record_ | undefined;
+  get(sql: string, ...values: Cell[]): RowObject | undefined {
+    return this.statement(sql).get(...values) as RowObject | undefined;
   }
 
-  all(sql: string, ...values: Cell[]): Record_[] {
-    return this.statement(sql).all(...values) as Record_[];
+  all(sql: string, ...values: Cell[]): RowObject[] {
+    return this.statement(sql).all(...values) as RowObject[];
   }
 
   run(sql: string, ...values: Cell[]): void {

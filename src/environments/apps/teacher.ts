@@ -27,10 +27,16 @@ export function teacherCalls(app: App, scenario: Scenario, draw: Draw): ToolCall
   return draw.chance(0.5) ? search : [...search, act, act];
 }
 
-// Arguments that both tools take keep their value; the rest get a plausible one.
+// Arguments that both tools take keep their value, and texts copy one of the right call's: a wrong call still shows copying.
 function otherTool(app: App, call: ToolCall, name: string, draw: Draw): ToolCall {
-  const required = app.tools.find((spec) => spec.name === name)?.input_schema.required ?? [];
-  const pairs = required.map((key) => [key, call.arguments[key] ?? app.samples[key]?.(draw)] as const);
+  const schema = app.tools.find((spec) => spec.name === name)?.input_schema;
+  const [first, ...rest] = Object.values(call.arguments).filter((value) => typeof value === 'string');
+  const pairs = (schema?.required ?? []).map((key) => {
+    const { type, enum: values } = schema?.properties[key] ?? {};
+    const copied = key === 'id' || key === 'query' ? first : rest.at(-1);
+    const fresh = type !== 'string' || values !== undefined || copied === undefined;
+    return [key, call.arguments[key] ?? (fresh ? app.samples[key]?.(draw) : copied)] as const;
+  });
   return { name, arguments: Object.fromEntries(pairs) };
 }
 

@@ -115,7 +115,7 @@ function rate(draw: Draw, options: SubjectOptions = {}): Plan {
   return {
     scene,
     act: { name: 'rate_hotel', arguments: { hotel: scene.hotel, stars } },
-    mistakes: { tools: ['book_room'], rows: scene.dearer },
+    mistakes: { tools: ['check_in'], rows: scene.dearer },
     values: { stars },
     entities: [stars],
   };
