@@ -1,0 +1,247 @@
+// One engine process, from its start to its death: frames over descriptor 3, logs from standard error.
+// Invariant: whatever ends the process, every open call is rejected, and none is left waiting.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import type { Duplex } from 'node:stream';
+import { EngineError } from '../policy-engine.js';
+import { encodeFrame, type Frame, type FrameArray, FrameDecoder, FrameError, isObject } from './frames.js';
+
+export interface EngineProcessOptions {
+  binary: string;
+  testFaults?: boolean;
+  /** Every line that the engine logs. */
+  log?: (line: string) => void;
+  /** A `stats` that is not answered for this long, while a call is open, ends the process. */
+  livenessMs?: number;
+  /** So does an engine that answers, but whose work has not got on for this long. */
+  stallMs?: number;
+}
+
+export interface CallOptions {
+  signal?: AbortSignal | undefined;
+  /** The engine's `progress` object. */
+  onProgress?: (progress: Record<string, unknown>) => void;
+}
+
+export interface Reply {
+  header: Record<string, unknown>;
+  arrays: Map<string, FrameArray>;
+}
+
+interface OpenCall {
+  resolve: (reply: Reply) => void;
+  reject: (error: Error) => void;
+  onProgress: CallOptions['onProgress'];
+}
+
+const keptLogLines = 20;
+/** After the exit, for what is still in the socket. */
+const drainMs = 500;
+
+export class EngineProcess {
+  readonly #child: ChildProcess;
+  readonly #socket: Duplex;
+  readonly #decoder = new FrameDecoder();
+  readonly #open = new Map<number, OpenCall>();
+  readonly #options: Required<Pick<EngineProcessOptions, 'livenessMs' | 'stallMs'>> & EngineProcessOptions;
+  readonly #logTail: string[] = [];
+  readonly #ended: Promise<void>;
+  #watch: NodeJS.Timeout | null = null;
+  #nextId = 1;
+  #death: EngineError | null = null;
+  #killReason: string | null = null;
+
+  constructor(options: EngineProcessOptions) {
+    this.#options = { livenessMs: 30_000, stallMs: 600_000, ...options };
+    const faults = options.testFaults ? ['--test-faults'] : [];
+    this.#child = spawn(options.binary, ['--fd', '3', ...faults], {
+      stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
+    });
+    this.#socket = this.#child.stdio[3] as Duplex;
+    this.#socket.on('data', (chunk: Buffer) => this.#receive(chunk));
+    // The process's end is what counts; a reset connection is only its shadow.
+    this.#socket.on('error', () => {});
+    createInterface({ input: this.#child.stderr! }).on('line', (line) => {
+      this.#logTail.push(line);
+      if (this.#logTail.length > keptLogLines) this.#logTail.shift();
+      options.log?.(line);
+    });
+    this.#ended = new Promise((resolve) => {
+      const end = (error: EngineError) => {
+        this.#fail(error);
+        resolve();
+      };
+      this.#child.once('error', (error: NodeJS.ErrnoException) => end(startError(options.binary, error)));
+      this.#child.once('exit', (code, signal) =>
+        setTimeout(() => end(this.#exitError(code, signal)), drainMs).unref(),
+      );
+      this.#child.once('close', (code, signal) => end(this.#exitError(code, signal)));
+    });
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  get alive(): boolean {
+    return this.#death === null && this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
+  /**
+   * One verb. Rejects with EngineError: the engine's own code, or `EngineExited` as soon as the process is gone.
+   * An aborted `signal` cancels the request in the engine; the promise is settled by the engine's answer.
+   */
+  call(
+    header: object,
+    arrays: readonly FrameArray[] = [],
+    { signal, onProgress }: CallOptions = {},
+  ): Promise<Reply> {
+    if (this.#death) return Promise.reject(this.#death);
+    if (signal?.aborted) return Promise.reject(new EngineError('Cancelled', 'cancelled before it began'));
+    const id = this.#takeId();
+    let bytes: Buffer;
+    try {
+      bytes = encodeFrame(id, header, arrays);
+    } catch (error) {
+      return Promise.reject(new EngineError('BadInput', (error as Error).message, { cause: error }));
+    }
+    return new Promise((resolve, reject) => {
+      const cancel = () => void this.call({ verb: 'cancel', target: id }).catch(() => {});
+      const settled = () => signal?.removeEventListener('abort', cancel);
+      this.#open.set(id, {
+        onProgress,
+        resolve: (reply) => {
+          settled();
+          resolve(reply);
+        },
+        reject: (error) => {
+          settled();
+          reject(error);
+        },
+      });
+      signal?.addEventListener('abort', cancel, { once: true });
+      this.#socket.write(bytes);
+      this.#watchLiveness();
+    });
+  }
+
+  /** Ends the process politely, by force after `graceMs`. */
+  async close(graceMs = 5_000): Promise<void> {
+    if (!this.alive) return this.#ended;
+    this.#killReason ??= 'the engine was closed';
+    const force = setTimeout(() => this.#child.kill('SIGKILL'), graceMs);
+    void this.call({ verb: 'shutdown' }).catch(() => {});
+    await this.#ended;
+    clearTimeout(force);
+  }
+
+  /** Ends the process at once; open calls reject with `reason`. */
+  kill(reason: string): void {
+    this.#killReason ??= reason;
+    this.#child.kill('SIGKILL');
+  }
+
+  #takeId(): number {
+    const id = this.#nextId;
+    // 32 bits, 0 unused; 2³² calls later the old ones are long answered.
+    this.#nextId = id === 0xffff_ffff ? 1 : id + 1;
+    return id;
+  }
+
+  #receive(chunk: Buffer): void {
+    let frames: Frame[];
+    try {
+      frames = this.#decoder.push(chunk);
+    } catch (error) {
+      if (!(error instanceof FrameError)) throw error;
+      return this.kill(`it sent ${error.message}`);
+    }
+    for (const { id, header, arrays } of frames) {
+      const call = this.#open.get(id);
+      if (!call) continue;
+      if (isObject(header['progress'])) {
+        call.onProgress?.(header['progress']);
+        continue;
+      }
+      this.#open.delete(id);
+      if (header['ok'] === true) call.resolve({ header, arrays });
+      else call.reject(replyError(header));
+    }
+  }
+
+  #watchLiveness(): void {
+    if (this.#watch) return;
+    const { livenessMs, stallMs } = this.#options;
+    this.#watch = setInterval(() => void probe(), livenessMs / 3);
+    this.#watch.unref();
+    let probing = false;
+    const probe = async () => {
+      if (this.#open.size === 0 && this.#watch) {
+        clearInterval(this.#watch);
+        this.#watch = null;
+        return;
+      }
+      if (probing) return;
+      probing = true;
+      const seconds = Math.round(livenessMs / 1000);
+      const late = setTimeout(() => this.kill(`it did not answer for ${seconds} s`), livenessMs);
+      try {
+        const { header } = await this.call({ verb: 'stats' });
+        const stats = isObject(header['stats']) ? header['stats'] : {};
+        if (Number(stats['busy_ms']) > stallMs)
+          this.kill(`its work has not got on for ${Math.round(stallMs / 1000)} s`);
+      } catch {
+        // The process ended; its open calls were told.
+      } finally {
+        clearTimeout(late);
+        probing = false;
+      }
+    };
+  }
+
+  #exitError(code: number | null, signal: NodeJS.Signals | null): EngineError {
+    const how = signal ? `was ended by ${signal}` : `exited with code ${code}`;
+    const why = this.#killReason ? `: ${this.#killReason}` : '';
+    const tail = this.#logTail.length > 0 ? `\nIts last log lines:\n${this.#logTail.join('\n')}` : '';
+    const half = this.#decoder.partial ? ' in the middle of a frame' : '';
+    return new EngineError(
+      'EngineExited',
+      `The engine (process ${this.#child.pid}) ${how}${half}${why}.${tail}`,
+    );
+  }
+
+  #fail(error: EngineError): void {
+    if (this.#death) return;
+    this.#death = error;
+    if (this.#watch) clearInterval(this.#watch);
+    this.#socket.destroy();
+    for (const call of this.#open.values()) call.reject(error);
+    this.#open.clear();
+  }
+}
+
+function startError(binary: string, error: NodeJS.ErrnoException): EngineError {
+  const why = error.code === 'ENOENT' ? 'it is not there' : error.message;
+  return new EngineError(
+    'EngineMissing',
+    `Cannot start the engine ${binary}: ${why}. Build it with: npm run build:native`,
+    {
+      cause: error,
+    },
+  );
+}
+
+const replyCodes = [
+  'WrongState',
+  'BadBatch',
+  'BadInput',
+  'Cancelled',
+  'OutOfMemory',
+  'VersionMismatch',
+] as const;
+
+function replyError(header: Record<string, unknown>): EngineError {
+  const error = isObject(header['error']) ? header['error'] : {};
+  const code = replyCodes.find((known) => known === error['code']) ?? 'BadInput';
+  return new EngineError(code, String(error['message'] ?? 'the engine gave no reason'));
+}

@@ -1,0 +1,217 @@
+// PolicyEngine over a child process. Starts the process at the first call and again at the first call after a death;
+// a new process holds no state, so what needs one answers `WrongState` until somebody loads it (ensurePolicy, R14).
+import type { Digest } from '../../spec/records.js';
+import {
+  EngineError,
+  type EngineInfo,
+  type GenerateRequest,
+  type GenerateResult,
+  type HeldState,
+  type PolicyEngine,
+  type RandomModel,
+  type SavedState,
+  type ScoreRequest,
+  type UpdateRequest,
+  type UpdateResult,
+} from '../policy-engine.js';
+import { type CallOptions, EngineProcess, type Reply } from './engine-process.js';
+import { type FrameArray, isObject } from './frames.js';
+
+export interface NativeEngineOptions {
+  /** Path of `longhaul-engine`. */
+  binary: string;
+  /** All cores that the process may use, where absent. */
+  threads?: number;
+  /** The widest that the machine has, where absent. */
+  instructionSet?: 'avx512' | 'avx2' | 'scalar';
+  /** Bound of the KV cache; 256 MiB where absent. */
+  kvCacheBytes?: number;
+  log?: (line: string) => void;
+  /** Lets tests make the engine die at chosen points. */
+  testFaults?: boolean;
+  livenessMs?: number;
+}
+
+/** A PolicyEngine whose process can be seen: by supervisors, and by tests that kill it. */
+export interface NativeEngine extends PolicyEngine {
+  /** Process id of the running engine; null when none runs. */
+  pid(): number | null;
+  /** For tests, with `testFaults`: dies now, after the next update, or in the middle of this reply; or stops. */
+  injectFault(kind: 'abort' | 'abort_after_update' | 'half_frame' | 'hang'): Promise<void>;
+}
+
+const protocol = 1;
+/** Version of the engine that these sources belong to; `native/src/serve/version.h` has the same. */
+const engineVersion = '0.1.0';
+const startTimeoutMs = 30_000;
+
+interface Started {
+  process: EngineProcess;
+  info: EngineInfo;
+}
+
+export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
+  let starting: Promise<Started> | null = null;
+  let started: Started | null = null;
+  let closed = false;
+
+  /** The running engine; one start at a time, and a failed start is tried again by the next call. */
+  function engine(): Promise<Started> {
+    if (closed) return Promise.reject(new EngineError('EngineExited', 'The engine was closed.'));
+    if (started?.process.alive) return Promise.resolve(started);
+    starting ??= start(options)
+      .then((fresh) => (started = fresh))
+      .finally(() => (starting = null));
+    return starting;
+  }
+
+  async function call(
+    header: object,
+    arrays?: readonly FrameArray[],
+    callOptions?: CallOptions,
+  ): Promise<Reply> {
+    const running = started?.process.alive && !closed ? started : await engine();
+    return running.process.call(header, arrays, callOptions);
+  }
+
+  return {
+    capabilities: { stateDigest: true, exactLogprobs: true, regenerates: true },
+
+    info: async () => (await engine()).info,
+
+    async held() {
+      const { header } = await call({ verb: 'held' });
+      return header['state'] === null ? null : heldState(header);
+    },
+
+    async loadRandom({ architecture, initializer_range, seed }: RandomModel) {
+      const { header } = await call({ verb: 'load', architecture, initializer_range, seed });
+      return heldState(header);
+    },
+
+    async loadState(path: string) {
+      const { header } = await call({ verb: 'load_state', path });
+      return heldState(header);
+    },
+
+    async saveState(state: Digest, path: string): Promise<SavedState> {
+      const { header } = await call({ verb: 'save_state', state, path });
+      return { state: stateOf(header), files: header['files'] as SavedState['files'] };
+    },
+
+    async generate(request: GenerateRequest, signal?: AbortSignal): Promise<GenerateResult> {
+      const { tokens, ...header } = request;
+      const { header: reply, arrays } = await call({ verb: 'generate', ...header }, [tokenArray(tokens)], {
+        signal,
+      });
+      return {
+        tokens: Array.from(numbersOf(arrays, 'tokens')),
+        logprobs: Array.from(numbersOf(arrays, 'logprobs')),
+        finish: reply['finish'] === 'stop' ? 'stop' : 'length',
+      };
+    },
+
+    async score({ state, tokens, temperature }: ScoreRequest) {
+      const { arrays } = await call({ verb: 'score', state, temperature }, [tokenArray(tokens)]);
+      return Array.from(numbersOf(arrays, 'logprobs'));
+    },
+
+    async update({ batchPath, batchSha256, ...settings }: UpdateRequest): Promise<UpdateResult> {
+      const { header } = await call({
+        verb: 'update',
+        ...settings,
+        batch_path: batchPath,
+        batch_sha256: batchSha256,
+      });
+      return {
+        state: stateOf(header),
+        applied: header['applied'] as UpdateResult['applied'],
+        metrics: header['metrics'] as UpdateResult['metrics'],
+      };
+    },
+
+    async stats() {
+      const { header } = await call({ verb: 'stats' });
+      return header['stats'] as Record<string, number>;
+    },
+
+    async close() {
+      closed = true;
+      const running = await (starting ?? Promise.resolve(started)).catch(() => null);
+      await running?.process.close();
+    },
+
+    pid: () => (started?.process.alive ? (started.process.pid ?? null) : null),
+
+    async injectFault(kind) {
+      await call({ verb: 'fault', kind });
+    },
+  };
+}
+
+async function start(options: NativeEngineOptions): Promise<Started> {
+  const { threads, instructionSet, kvCacheBytes, ...processOptions } = options;
+  const process = new EngineProcess(processOptions);
+  const late = setTimeout(() => process.kill('it did not answer hello'), startTimeoutMs);
+  try {
+    const { header } = await process.call({
+      verb: 'hello',
+      protocol,
+      ...(threads !== undefined && { threads }),
+      ...(instructionSet !== undefined && { instruction_set: instructionSet }),
+      ...(kvCacheBytes !== undefined && { kv_cache_bytes: kvCacheBytes }),
+    });
+    if (header['version'] !== engineVersion)
+      throw versionMismatch(options.binary, `is version ${header['version']}`);
+    return {
+      process,
+      info: {
+        incarnation: String(header['incarnation']),
+        build: String(header['build']),
+        numerics: header['numerics'] as EngineInfo['numerics'],
+        instructionSet: String(header['instruction_set']),
+        threads: Number(header['threads']),
+      },
+    };
+  } catch (error) {
+    process.kill('its start failed');
+    if (
+      error instanceof EngineError &&
+      error.code === 'VersionMismatch' &&
+      !error.message.includes(options.binary)
+    ) {
+      throw versionMismatch(options.binary, error.message);
+    }
+    throw error;
+  } finally {
+    clearTimeout(late);
+  }
+}
+
+function versionMismatch(binary: string, what: string): EngineError {
+  return new EngineError(
+    'VersionMismatch',
+    `The engine ${binary} does not belong to this release (${engineVersion}, protocol ${protocol}): ${what}. ` +
+      'Build it again with: npm run build:native',
+  );
+}
+
+function tokenArray(tokens: readonly number[]): FrameArray {
+  return { name: 'tokens', dtype: 'I32', data: Int32Array.from(tokens) };
+}
+
+function stateOf(header: Record<string, unknown>): Digest {
+  return String(header['state']);
+}
+
+function heldState(header: Record<string, unknown>): HeldState {
+  const last = header['last_step_id'];
+  return { state: stateOf(header), lastStepId: typeof last === 'string' ? last : null };
+}
+
+function numbersOf(arrays: Map<string, FrameArray>, name: string): FrameArray['data'] {
+  const array = arrays.get(name);
+  if (!array || !isObject(array))
+    throw new EngineError('EngineExited', `The engine's reply has no array ${name}.`);
+  return array.data;
+}

@@ -1,0 +1,72 @@
+// The readers–writer lock on the engine's state (R15): those who need one state share it, whoever changes it is alone.
+// Fair to writers: a reader that comes after a waiting writer waits for it. Not reentrant.
+
+interface Waiter {
+  exclusive: boolean;
+  enter: () => void;
+}
+
+export class StateLock {
+  #readers = 0;
+  #writing = false;
+  #queue: Waiter[] = [];
+
+  /** Runs `use` beside other readers. */
+  async shared<T>(use: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    await this.#enter(false, signal);
+    try {
+      return await use();
+    } finally {
+      this.#readers -= 1;
+      this.#admit();
+    }
+  }
+
+  /** Runs `change` alone. */
+  async exclusive<T>(change: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    await this.#enter(true, signal);
+    try {
+      return await change();
+    } finally {
+      this.#writing = false;
+      this.#admit();
+    }
+  }
+
+  /** Rejects with the signal's reason where it aborts before the lock is held. */
+  #enter(exclusive: boolean, signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(signal.reason);
+      const leave = () => {
+        this.#queue = this.#queue.filter((other) => other !== waiter);
+        reject(signal?.reason);
+        this.#admit();
+      };
+      const waiter: Waiter = {
+        exclusive,
+        enter: () => {
+          signal?.removeEventListener('abort', leave);
+          resolve();
+        },
+      };
+      signal?.addEventListener('abort', leave, { once: true });
+      this.#queue.push(waiter);
+      this.#admit();
+    });
+  }
+
+  #admit(): void {
+    for (;;) {
+      const next = this.#queue[0];
+      if (next === undefined || this.#writing || (next.exclusive && this.#readers > 0)) return;
+      this.#queue.shift();
+      if (next.exclusive) this.#writing = true;
+      else this.#readers += 1;
+      next.enter();
+    }
+  }
+}
+
+export function createStateLock(): StateLock {
+  return new StateLock();
+}
