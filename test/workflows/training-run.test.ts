@@ -1,10 +1,12 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { setTimeout as delay } from 'node:timers/promises';
 import { ApplicationFailure } from '@temporalio/common';
 import { WorkflowFailedError, WorkflowUpdateFailedError } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   pauseUpdate,
   resumeUpdate,
   setHyperparametersUpdate,
+  statusQuery,
   stopAfterUpdate,
 } from '../../src/workflows/messages.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
@@ -31,11 +33,7 @@ describe('trainingRun', { timeout: 60_000 }, () => {
     const result = await withWorkers(temporal, script, async (queue) =>
       (await startRun(temporal, queue, script.outline.name)).result(),
     );
-    expect(result).toMatchObject({
-      ended: 'completed',
-      step: 6,
-      report: `runs/${script.outline.run}/report.html`,
-    });
+    expect(result).toMatchObject({ ended: 'completed', step: 6, report: `runs/${script.outline.run}/report.html` });
     expect(result.tokens).toBe(400);
     expect(result.evaluations.map(({ step, suite }) => `${suite} ${step}`)).toEqual([
       'interval 0',
@@ -48,5 +46,209 @@ describe('trainingRun', { timeout: 60_000 }, () => {
     expect(steps.slice(6, 10)).toEqual(['plan 3', 'collect 3', 'seal 3', 'update 3']);
     expect(script.calls).toContain('upload 6');
     expect(script.calls.at(-1)).toBe('report');
+  });
+
+  it('goes on from the records: a second start takes no step twice', async () => {
+    const script = scriptRun(outlineOf(uniqueName('again')));
+    await withWorkers(temporal, script, async (queue) => {
+      const first = await startRun(temporal, queue, script.outline.name);
+      await until(first, (status) => status.step >= 3);
+      await first.terminate('the server lost it');
+      await delay(100);
+      const before = Math.max(...script.committed.keys());
+      script.calls.length = 0;
+      const second = await startRun(temporal, queue, script.outline.name);
+      await second.result();
+      const updates = script.calls.filter((call) => call.startsWith('update '));
+      expect(updates[0]).toBe(`update ${before + 1}`);
+    });
+    expect([...script.committed.keys()]).toEqual([0, 1, 2, 3, 4, 5, 6]);
+  });
+
+  it('holds at a step boundary while paused, and a change of lr holds from the next plan on', async () => {
+    const script = scriptRun(outlineOf(uniqueName('pause')));
+    const held = gate();
+    script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      expect(await run.executeUpdate(pauseUpdate)).toMatchObject({ n: 1, paused: true });
+      const changed = await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
+      expect(changed).toMatchObject({ n: 2, lr: 0.05 });
+      held.release();
+      const paused = await until(run, (status) => status.phase === 'paused');
+      expect(paused.step).toBe(3);
+      await delay(200);
+      expect((await run.query(statusQuery)).step).toBe(3);
+      await run.executeUpdate(resumeUpdate);
+      await run.result();
+    });
+    expect(script.committed.get(3)).toEqual({ control: 0, lr: 0.1 });
+    expect(script.committed.get(4)).toEqual({ control: 3, lr: 0.05 });
+  });
+
+  it('never plans while a control record is being written', async () => {
+    const script = scriptRun(outlineOf(uniqueName('mutex')));
+    const [collecting, writing] = [gate(), gate()];
+    script.before = (call) => {
+      if (call === 'collect 3') return collecting.wait();
+      return call === 'control setHyperparameters' ? writing.wait() : undefined;
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await collecting.reached;
+      const answer = run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.01 }] });
+      await writing.reached;
+      collecting.release();
+      await until(run, (status) => status.step === 3);
+      await delay(200);
+      expect(script.calls).not.toContain('plan 4');
+      writing.release();
+      expect(await answer).toMatchObject({ n: 1, lr: 0.01 });
+      await run.result();
+    });
+    expect(script.committed.get(4)).toEqual({ control: 1, lr: 0.01 });
+  });
+
+  it('ends after the step that stopAfter names, and a new start goes past it', async () => {
+    const script = scriptRun(outlineOf(uniqueName('stop')));
+    const held = gate();
+    script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      await run.executeUpdate(stopAfterUpdate, { args: [{ step: 4 }] });
+      held.release();
+      const result = await run.result();
+      expect(result).toMatchObject({ ended: 'stopped', step: 4 });
+      expect(script.calls).toContain('upload 4');
+      const again = await startRun(temporal, queue, script.outline.name);
+      expect(await again.result()).toMatchObject({ ended: 'completed', step: 6 });
+    });
+  });
+
+  it.each([
+    ['no field', {}, /lr or temperature/],
+    ['an unknown field', { learning_rate: 1 }, /not learning_rate/],
+    ['a text', { lr: '1e-4' }, /lr must be a number/],
+    ['a negative rate', { lr: -1 }, /lr must be a number from 0/],
+    ['a temperature of 0', { temperature: 0 }, /temperature must be a number from 0.01/],
+  ])('refuses setHyperparameters with %s and records nothing', async (_, values, message) => {
+    const script = scriptRun(outlineOf(uniqueName('refuse')));
+    const held = gate();
+    script.before = (call) => (call === 'base' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      const update = run.executeUpdate(setHyperparametersUpdate, { args: [values as { lr?: number }] });
+      const failure = await update.then(() => null, (error: unknown) => error);
+      expect(failure).toBeInstanceOf(WorkflowUpdateFailedError);
+      expect((failure as WorkflowUpdateFailedError).cause?.message).toMatch(message);
+      await run.terminate();
+    });
+    expect(script.control.n).toBe(0);
+  });
+
+  it('is blocked by a failure that no retry mends, says why and how, and tries again on resume', async () => {
+    const script = scriptRun(outlineOf(uniqueName('blocked')));
+    let broken = true;
+    script.before = (call) => {
+      if (call === 'collect 3' && broken) {
+        throw ApplicationFailure.nonRetryable('http://env answers nothing for 1 h', 'EnvironmentsUnavailable');
+      }
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const status = await until(run, ({ phase }) => phase === 'blocked');
+      expect(status.blocked?.reason).toContain('answers nothing for 1 h');
+      expect(status.blocked?.remedy).toContain(`longhaul resume ${script.outline.run}`);
+      broken = false;
+      await run.executeUpdate(resumeUpdate);
+      const result = await run.result();
+      expect(result.step).toBe(6);
+      expect((await run.query(statusQuery)).blocked).toBeNull();
+    });
+  });
+
+  it('asks a person after three steps in a row that changed nothing', async () => {
+    const script = scriptRun(outlineOf(uniqueName('unapplied')));
+    const { updatePolicy } = script.activities;
+    script.activities.updatePolicy = async (input) => ({
+      ...(await updatePolicy(input)),
+      ...(input.step >= 2 && input.step <= 4 ? { applied: false, reason: 'non_finite' } : {}),
+    });
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const status = await until(run, ({ phase }) => phase === 'blocked');
+      expect(status.blocked?.reason).toContain('non_finite');
+      expect(status.step).toBe(4);
+      await run.executeUpdate(resumeUpdate);
+      expect((await run.result()).step).toBe(6);
+    });
+  });
+
+  it.each(['InvalidSpec', 'RunOwned'])('fails at once with %s and all of its text', async (type) => {
+    const script = scriptRun(outlineOf(uniqueName('invalid')));
+    const text = 'trainer.lr: must be a number; trainer.stepz: unknown, did you mean max_training_steps?';
+    script.before = (call) => {
+      if (call === 'open') throw ApplicationFailure.create({ message: text, type, nonRetryable: true, details: [1, 2] });
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const failure = await run.result().then(() => null, (error: unknown) => error);
+      expect(failure).toBeInstanceOf(WorkflowFailedError);
+      expect((failure as WorkflowFailedError).cause).toMatchObject({ type, message: text, details: [1, 2] });
+    });
+  });
+
+  it('keeps everything when it is cancelled in the middle of a step, and still writes the report', async () => {
+    const script = scriptRun(outlineOf(uniqueName('cancel')));
+    const held = gate();
+    script.before = (call) => (call === 'collect 4' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      await run.cancel();
+      await expect(run.result()).rejects.toBeInstanceOf(WorkflowFailedError);
+      expect((await run.describe()).status.name).toBe('CANCELLED');
+      expect(await run.query(statusQuery)).toMatchObject({ phase: 'stopped', step: 3 });
+    });
+    expect(script.calls.at(-1)).toBe('report');
+  });
+
+  it('ends early where an interval evaluation reaches the target', async () => {
+    const script = scriptRun(outlineOf(uniqueName('target'), { target_pass_at_1: 0.9 }));
+    script.passAt1 = (step) => (step >= 4 ? 0.95 : 0.2);
+    const result = await withWorkers(temporal, script, async (queue) =>
+      (await startRun(temporal, queue, script.outline.name)).result(),
+    );
+    expect(result).toMatchObject({ ended: 'completed', step: 4 });
+    expect(result.evaluations.at(-1)).toMatchObject({ step: 4, suite: 'final', pass_at_1: 0.95 });
+    expect(script.calls).not.toContain('plan 5');
+  });
+
+  it('does not let a checkpoint that fails fail a step, and does not go on to the end without the last one', async () => {
+    const script = scriptRun(outlineOf(uniqueName('upload')));
+    script.before = (call) => {
+      if (call === 'save 2') throw ApplicationFailure.nonRetryable('no space left', 'StoreFull');
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await run.result();
+      expect((await run.query(statusQuery)).lastCheckpoint).toBe(6);
+    });
+    expect(script.calls).not.toContain('upload 2');
+    expect(script.calls).toContain('upload 3');
+  });
+
+  it('waits while no node is alive, and begins when one reports', async () => {
+    const script = scriptRun(outlineOf(uniqueName('nodes')));
+    let asked = 0;
+    script.activities.findNode = () => Promise.resolve(++asked < 3 ? null : { node: script.node });
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      expect((await run.result()).step).toBe(6);
+    });
+    expect(asked).toBe(3);
   });
 });
