@@ -1,0 +1,147 @@
+// Values that are fine each for itself and impossible together.
+import type { SpecProblem } from './invalid-spec.js';
+import type { RunSpec } from './run-spec.js';
+
+export function combinationProblems(spec: RunSpec): SpecProblem[] {
+  return [
+    ...architectureProblems(spec),
+    ...dataProblems(spec),
+    ...environmentProblems(spec),
+    ...warmStartProblems(spec),
+    ...lengthProblems(spec),
+    ...trainerProblems(spec),
+  ];
+}
+
+function architectureProblems({ model: { architecture } }: RunSpec): SpecProblem[] {
+  const { num_attention_heads: heads, num_key_value_heads: groups } = architecture;
+  if (heads % groups === 0) return [];
+  return [
+    {
+      path: 'model.architecture.num_key_value_heads',
+      problem: `${groups} does not divide num_attention_heads ${heads}`,
+      mend: `take one of ${divisors(heads).join(', ')}`,
+    },
+  ];
+}
+
+function dataProblems({ data }: RunSpec): SpecProblem[] {
+  const problems: SpecProblem[] = [];
+  if (data.tasks !== undefined && data.builtin !== undefined) {
+    problems.push({ path: 'data', problem: 'both tasks and builtin are given', mend: 'keep one of them' });
+  }
+  if (data.tasks === undefined && data.builtin === undefined) {
+    problems.push({ path: 'data', problem: 'neither tasks nor builtin is given', mend: 'name a task file, or the built-in apps to make tasks for' });
+  }
+  if (data.builtin === undefined) return problems;
+  if (data.demonstrations !== undefined) {
+    problems.push({
+      path: 'data.demonstrations',
+      problem: 'builtin makes its own demonstrations',
+      mend: 'remove one of them, or give tasks with these demonstrations',
+    });
+  }
+  for (const key of ['eval_tasks', 'final_eval_tasks'] as const) {
+    if (data[key] <= data.builtin.held_out_tasks) continue;
+    problems.push({
+      path: `data.${key}`,
+      problem: `${data[key]} is more than the ${data.builtin.held_out_tasks} held-out tasks`,
+      mend: `raise data.builtin.held_out_tasks, or lower this`,
+    });
+  }
+  for (const app of repeated(data.builtin.apps)) {
+    problems.push({ path: 'data.builtin.apps', problem: `"${app}" is listed twice`, mend: 'list it once' });
+  }
+  return problems;
+}
+
+function environmentProblems({ environments, data }: RunSpec): SpecProblem[] {
+  const keys = environments.map(({ env_key }) => env_key);
+  const problems = repeated(keys).map((key) => ({
+    path: `environments[${keys.lastIndexOf(key)}].env_key`,
+    problem: `"${key}" is listed twice`,
+    mend: 'tasks find their environment by this key: make it unique',
+  }));
+  for (const app of data.builtin?.apps ?? []) {
+    if (keys.includes(app)) continue;
+    problems.push({ path: 'environments', problem: `data.builtin.apps names "${app}", and no environment has that env_key`, mend: `add an entry with env_key: ${app}` });
+  }
+  for (const [i, { url, fault_rate, tool_error_rate }] of environments.entries()) {
+    if (url === undefined || (fault_rate === 0 && tool_error_rate === 0)) continue;
+    problems.push({
+      path: `environments[${i}]`,
+      problem: 'fault_rate and tool_error_rate are asked of a server with a url of its own',
+      mend: 'only the built-in server fails on purpose: remove the url or the rates',
+    });
+  }
+  return problems;
+}
+
+function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
+  const problems: SpecProblem[] = [];
+  const names = [...warm_start.map(({ name }) => name), 'grpo'];
+  for (const name of repeated(names)) {
+    const mend = name === 'grpo' ? '"grpo" is the name of the last phase: choose another' : 'give each phase its own name';
+    problems.push({ path: `warm_start[${names.indexOf(name)}].name`, problem: `"${name}" is used twice`, mend });
+  }
+  for (const [i, phase] of warm_start.entries()) {
+    const path = `warm_start[${i}]`;
+    if (phase.warmup_updates > phase.updates) {
+      problems.push({ path: `${path}.warmup_updates`, problem: `${phase.warmup_updates} is more than the phase's ${phase.updates} updates`, mend: 'lower it' });
+    }
+    if (data.builtin === undefined) {
+      if (data.demonstrations === undefined) {
+        problems.push({ path: `${path}.demonstrations`, problem: 'no demonstrations are given', mend: 'name a file in data.demonstrations, or remove the phase' });
+      }
+      continue;
+    }
+    const made = { drill: data.builtin.drill_demonstrations, teacher: data.builtin.teacher_demonstrations };
+    if (!(phase.demonstrations in made)) {
+      problems.push({ path: `${path}.demonstrations`, problem: `the built-in apps make no demonstrations of kind "${phase.demonstrations}"`, mend: 'kinds there: drill, teacher' });
+    } else if (made[phase.demonstrations as keyof typeof made] === 0) {
+      problems.push({ path: `data.builtin.${phase.demonstrations}_demonstrations`, problem: `is 0, and warm_start[${i}] reads them`, mend: 'raise it' });
+    }
+  }
+  return problems;
+}
+
+function lengthProblems({ generator, model }: RunSpec): SpecProblem[] {
+  const { max_input_length, max_generate_length, max_sequence_length } = generator;
+  const longest = model.architecture.max_position_embeddings;
+  const problems: SpecProblem[] = [];
+  for (const [key, tokens] of Object.entries({ max_input_length, max_generate_length })) {
+    if (tokens <= max_sequence_length) continue;
+    problems.push({
+      path: `generator.${key}`,
+      problem: `${tokens} is more than max_sequence_length ${max_sequence_length}`,
+      mend: 'raise generator.max_sequence_length, or lower this',
+    });
+  }
+  if (max_sequence_length > longest) {
+    problems.push({
+      path: 'generator.max_sequence_length',
+      problem: `${max_sequence_length} is more than model.architecture.max_position_embeddings ${longest}`,
+      mend: 'lower it, or raise max_position_embeddings',
+    });
+  }
+  return problems;
+}
+
+function trainerProblems({ trainer }: RunSpec): SpecProblem[] {
+  if (trainer.warmup_steps <= trainer.max_training_steps) return [];
+  return [
+    {
+      path: 'trainer.warmup_steps',
+      problem: `${trainer.warmup_steps} is more than max_training_steps ${trainer.max_training_steps}`,
+      mend: 'lower it',
+    },
+  ];
+}
+
+function repeated(values: readonly string[]): string[] {
+  return [...new Set(values.filter((value, i) => values.indexOf(value) !== i))];
+}
+
+function divisors(value: number): number[] {
+  return Array.from({ length: value }, (_, i) => i + 1).filter((divisor) => value % divisor === 0);
+}

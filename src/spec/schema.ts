@@ -1,0 +1,196 @@
+// What a run spec may say: every key with its bounds, default and meaning. `run-spec.ts` has the types of the result,
+// `docs/run-spec.md` is written from this file.
+import { readFile } from 'node:fs/promises';
+import { dirname, isAbsolute, resolve } from 'node:path';
+import { parse as parseYaml } from 'yaml';
+import { z } from 'zod';
+import { combinationProblems } from './combinations.js';
+import { InvalidSpec, type SpecProblem } from './invalid-spec.js';
+import type { RunSpec } from './run-spec.js';
+import { issueProblems } from './spec-issues.js';
+
+export { InvalidSpec } from './invalid-spec.js';
+
+const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {
+  error: 'must have 1 to 64 letters, digits, ".", "_" or "-", and not start with a dot',
+});
+const text = z.string().min(1);
+const count = z.int().min(1);
+const countOrZero = z.int().min(0);
+const share = z.number().min(0).max(1);
+const positive = z.number().gt(0);
+const multipleOf32 = z.int().min(32).multipleOf(32);
+const seed = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
+const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]);
+
+const architecture = z.strictObject({
+  vocab_size: multipleOf32.describe('tokens; at least as many as the tokenizer has'),
+  hidden_size: multipleOf32.describe('width of the residual stream'),
+  intermediate_size: multipleOf32.describe('width of the feed-forward layers'),
+  num_hidden_layers: count.describe('layers'),
+  num_attention_heads: count.describe('query heads'),
+  num_key_value_heads: count.describe('key and value heads; divides the query heads'),
+  head_dim: multipleOf32.describe('width of one head'),
+  rms_norm_eps: positive.lt(1).default(1e-6).describe('added to the mean square of a norm'),
+  rope_theta: z.number().gt(1).lt(1e12).default(1_000_000).describe('base of the rotary embedding'),
+  tie_word_embeddings: z.boolean().default(true).describe('the output layer shares the embedding'),
+  max_position_embeddings: count.default(32_768).describe('tokens; longest transcript that the model takes'),
+});
+
+const model = z.strictObject({
+  name: name.describe('name in checkpoint keys'),
+  init: z.literal('random').default('random').describe('weights drawn from the seed'),
+  architecture: architecture.describe('Qwen3 architecture, in the keys of its `config.json`'),
+  initializer_range: positive.default(0.02).describe('standard deviation of the first weights'),
+  tokenizer: text.describe('path of a Hugging Face `tokenizer.json`, relative to the spec file'),
+  chat_template: text.describe('path of a Jinja chat template, relative to the spec file'),
+});
+
+const builtin = z.strictObject({
+  apps: z.array(z.enum(['tracker', 'booking'])).min(1).describe('built-in apps that tasks are made for'),
+  seed: seed.default(1).describe('seed of the generator; independent of the run’s'),
+  train_tasks: count.default(20_000).describe('tasks to train on'),
+  held_out_tasks: count.default(512).describe('tasks for evaluation only'),
+  drill_demonstrations: countOrZero.default(0).describe('demonstrations of kind `drill`'),
+  teacher_demonstrations: countOrZero.default(0).describe('demonstrations of kind `teacher`'),
+});
+
+const data = z.strictObject({
+  tasks: text.exactOptional().describe('JSONL file of tasks, relative to the spec file; excludes `builtin`'),
+  demonstrations: text.exactOptional().describe('JSONL file of demonstrations, relative to the spec file'),
+  builtin: builtin.exactOptional().describe('tasks and demonstrations of the built-in apps; excludes `tasks`'),
+  eval_tasks: count.default(128).describe('held-out tasks of an interval evaluation'),
+  final_eval_tasks: count.default(256).describe('held-out tasks of the evaluations before and after GRPO'),
+});
+
+const environment = z.strictObject({
+  env_key: name.describe('environment of the tasks that name it'),
+  url: z.url({ protocol: /^https?$/ }).exactOptional().describe('OpenEnv server; absent: the embedded stack’s own'),
+  grading_token_env: z
+    .string()
+    .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be the name of an environment variable, never the token itself' })
+    .exactOptional()
+    .describe('name of the environment variable that holds the grading token'),
+  fault_rate: share.default(0).describe('share of infrastructure calls that the built-in server fails on purpose'),
+  tool_error_rate: share.default(0).describe('share of tool calls that the built-in server answers with an error on purpose'),
+});
+
+const sftPhase = z.strictObject({
+  name: name.describe('name of the phase in logs and charts'),
+  demonstrations: text.describe('kind of the demonstrations it reads'),
+  updates: count.describe('optimizer updates'),
+  mini_batches_per_step: count.default(50).describe('updates in one committed step'),
+  mini_batch_size: count.default(16).describe('demonstrations an update'),
+  lr: positive.max(1).default(1e-5).describe('learning rate after warm-up'),
+  warmup_updates: countOrZero.default(0).describe('updates over which the rate rises linearly'),
+  decay_share: share.default(0).describe('share of the phase, at its end, over which the rate falls to a tenth'),
+  adam_betas: betas.default([0.9, 0.999]).describe('decay of the first and second moments'),
+});
+
+const generator = z.strictObject({
+  n_samples_per_prompt: count.min(2).default(8).describe('samples of a group'),
+  temperature: positive.max(10).default(1).describe('of sampling, in training and evaluation'),
+  max_turns: count.max(1000).default(10).describe('turns of an episode'),
+  max_input_length: count.default(8_192).describe('tokens before a turn'),
+  max_generate_length: count.default(1_024).describe('tokens of one turn'),
+  max_sequence_length: count.default(16_384).describe('tokens of a whole transcript'),
+  tools_format: z.enum(['json', 'signatures']).default('json').describe('tool list as JSON, or one line a tool for small models'),
+  system_prompt: z.enum(['skyrl', 'short']).default('skyrl').describe('SkyRL’s prompt sections, or a few lines for small models'),
+  max_output_chars: count.default(10_000).describe('characters of a tool result that reach the model'),
+  max_episode_failures: countOrZero.default(3).describe('charged failures of an episode before its outcome is unknown'),
+  max_wait_s: positive.default(3_600).describe('seconds to wait for an environment that is down before the run blocks'),
+  call_timeout_s: positive.default(60).describe('seconds within which an environment call must be answered'),
+});
+
+const trainer = z.strictObject({
+  train_batch_size: count.default(32).describe('groups in a GRPO step'),
+  max_training_steps: count.describe('GRPO steps; warm-start steps come on top'),
+  lr: positive.max(1).default(1e-6).describe('learning rate after warm-up'),
+  warmup_steps: countOrZero.default(0).describe('GRPO steps over which the rate rises linearly'),
+  adam_betas: betas.default([0.9, 0.999]).describe('decay of the first and second moments'),
+  adam_eps: positive.default(1e-8).describe('added to the root of the second moment'),
+  weight_decay: z.number().min(0).default(0.01).describe('decoupled, a step, times the learning rate'),
+  max_grad_norm: positive.default(1).describe('gradients are scaled down to this global norm'),
+  eps_clip_low: share.default(0.2).describe('the probability ratio is clipped at 1 − this'),
+  eps_clip_high: positive.default(0.2).describe('the probability ratio is clipped at 1 + this'),
+  advantage_estimator: z.literal('grpo').default('grpo').describe('(reward − group mean) / (group std + `advantage_eps`)'),
+  advantage_eps: positive.default(1e-6).describe('added to a group’s standard deviation'),
+  curriculum_floor: z
+    .number()
+    .min(0)
+    .default(0)
+    .describe('task templates are drawn in proportion to p(1−p) + this, p the moving pass rate; 0 draws tasks uniformly'),
+  ckpt_interval: count.default(10).describe('steps between uploaded checkpoints'),
+  eval_interval: count.default(10).describe('GRPO steps between evaluations'),
+  target_pass_at_1: share.default(0).describe('the run ends at the first interval evaluation that reaches this; 0 never'),
+});
+
+export const runSpecSchema = z.strictObject({
+  name: name.describe('name of the run, unique in its store'),
+  project: name.default('longhaul').describe('name in checkpoint keys'),
+  seed: seed.default(1).describe('seed of weights, sampling and data order'),
+  model: model.describe('where the policy comes from'),
+  data: data.describe('what it is trained and evaluated on'),
+  environments: z.array(environment).min(1).describe('where episodes are played'),
+  warm_start: z.array(sftPhase).default([]).describe('supervised phases before GRPO, in order'),
+  generator: generator.prefault({}).describe('how episodes are sampled'),
+  trainer: trainer.describe('how the policy is updated'),
+});
+
+/**
+ * Checks a spec and fills in all defaults. File paths become absolute, relative to `context.file`'s folder.
+ * Throws `InvalidSpec` with every problem at once.
+ */
+export function parseRunSpec(input: unknown, context: { file?: string } = {}): RunSpec {
+  const result = runSpecSchema.safeParse(input);
+  if (!result.success) throw new InvalidSpec(issueProblems(result.error.issues, runSpecSchema, input), context.file);
+  const spec: RunSpec = result.data;
+  const problems = combinationProblems(spec);
+  const located = withAbsolutePaths(spec, context.file, problems);
+  if (problems.length > 0) throw new InvalidSpec(problems, context.file);
+  return located;
+}
+
+/** Reads a YAML or JSON file. Throws `InvalidSpec` when it cannot be read, parsed or accepted. */
+export async function readSpecFile(path: string): Promise<RunSpec> {
+  const file = resolve(path);
+  const fail = (problem: string, mend: string): never => {
+    throw new InvalidSpec([{ path: '', problem, mend }], path);
+  };
+  const source = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) =>
+    error.code === 'ENOENT'
+      ? fail('there is no such file', 'name a YAML or JSON file; presets/ has examples')
+      : fail(`it cannot be read: ${error.message}`, ''),
+  );
+  let input: unknown;
+  try {
+    input = parseYaml(source, { uniqueKeys: true });
+  } catch (error) {
+    return fail(`it is neither YAML nor JSON: ${(error as Error).message.trim()}`, '');
+  }
+  return parseRunSpec(input, { file });
+}
+
+/** A spec travels to other machines' working folders: a relative path in it would mean another file there. */
+function withAbsolutePaths(spec: RunSpec, file: string | undefined, problems: SpecProblem[]): RunSpec {
+  const absolute = (key: string, path: string): string => {
+    if (isAbsolute(path)) return path;
+    if (file !== undefined) return resolve(dirname(file), path);
+    problems.push({ path: key, problem: `"${path}" is relative, and no spec file says to what`, mend: 'give an absolute path, or start from `longhaul spec SPEC`' });
+    return path;
+  };
+  const { tasks, demonstrations } = spec.data;
+  return {
+    ...spec,
+    model: {
+      ...spec.model,
+      tokenizer: absolute('model.tokenizer', spec.model.tokenizer),
+      chat_template: absolute('model.chat_template', spec.model.chat_template),
+    },
+    data: {
+      ...spec.data,
+      ...(tasks === undefined ? {} : { tasks: absolute('data.tasks', tasks) }),
+      ...(demonstrations === undefined ? {} : { demonstrations: absolute('data.demonstrations', demonstrations) }),
+    },
+  };
+}

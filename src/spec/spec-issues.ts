@@ -1,0 +1,126 @@
+// From zod's issues to problems that say what is wrong, where, and how to mend it.
+import { z } from 'zod';
+import type { SpecProblem } from './invalid-spec.js';
+import { nearestName } from './nearest-name.js';
+
+type Issue = z.core.$ZodIssue;
+
+export function issueProblems(issues: readonly Issue[], schema: z.ZodType, input: unknown): SpecProblem[] {
+  return issues.flatMap((issue) => {
+    if (issue.code !== 'unrecognized_keys') return [problemOf(issue, schema, input)];
+    const known = keysAt(schema, issue.path);
+    return issue.keys.map((key) => unknownKey([...issue.path, key], key, known, schema));
+  });
+}
+
+/** `warm_start[0].lr` */
+export function pathText(path: readonly PropertyKey[]): string {
+  return path
+    .map((part, i) => (typeof part === 'number' ? `[${part}]` : i === 0 ? String(part) : `.${String(part)}`))
+    .join('');
+}
+
+function unknownKey(path: PropertyKey[], key: string, known: readonly string[], schema: z.ZodType): SpecProblem {
+  const problem = `there is no key "${key}"`;
+  const near = nearestName(key, known);
+  if (near !== null) return { path: pathText(path), problem, mend: `did you mean ${pathText([...path.slice(0, -1), near])}?` };
+  const elsewhere = allKeyPaths(schema).filter((other) => other.split('.').at(-1) === key);
+  if (elsewhere.length > 0) return { path: pathText(path), problem, mend: `it belongs at ${elsewhere.join(' or ')}` };
+  return { path: pathText(path), problem, mend: `keys here: ${known.join(', ')}` };
+}
+
+function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem {
+  const path = pathText(issue.path);
+  const value = valueAt(input, issue.path);
+  if (value === undefined && issue.path.length > 0) {
+    const meaning = schemaAt(schema, issue.path)?.description;
+    return { path, problem: 'is missing', mend: meaning === undefined ? '' : `it says: ${meaning}` };
+  }
+  const shown = JSON.stringify(value)?.slice(0, 60) ?? 'nothing';
+  switch (issue.code) {
+    case 'invalid_type':
+      return { path, problem: `must be ${typeWords[issue.expected] ?? issue.expected}, not ${shown}`, mend: '' };
+    case 'too_small':
+      return { path, problem: `must be ${issue.inclusive === false ? 'more than' : 'at least'} ${issue.minimum}${unitOf(issue.origin)}, not ${shown}`, mend: '' };
+    case 'too_big':
+      return { path, problem: `must be ${issue.inclusive === false ? 'less than' : 'at most'} ${issue.maximum}${unitOf(issue.origin)}, not ${shown}`, mend: '' };
+    case 'not_multiple_of':
+      return { path, problem: `must be a multiple of ${issue.divisor}, not ${shown}`, mend: nearestMultiple(value, issue.divisor) };
+    case 'invalid_value': {
+      const near = typeof value === 'string' ? nearestName(value, issue.values.map(String)) : null;
+      const mend = near === null ? '' : `did you mean "${near}"?`;
+      return { path, problem: `must be ${issue.values.map((one) => JSON.stringify(one)).join(' or ')}, not ${shown}`, mend };
+    }
+    case 'invalid_format':
+      return { path, problem: issue.format === 'url' ? `must be a URL like http://host:port, not ${shown}` : `${issue.message}; it is ${shown}`, mend: '' };
+    default:
+      return { path, problem: issue.message, mend: '' };
+  }
+}
+
+const typeWords: Record<string, string> = {
+  object: 'a mapping of keys to values',
+  array: 'a list',
+  tuple: 'a list of two numbers',
+  string: 'text',
+  number: 'a number',
+  int: 'a whole number',
+  boolean: 'true or false',
+};
+
+function unitOf(origin: string): string {
+  if (origin === 'array') return ' entries';
+  return origin === 'string' ? ' characters' : '';
+}
+
+function nearestMultiple(value: unknown, divisor: number | bigint): string {
+  if (typeof value !== 'number') return '';
+  const unit = Number(divisor);
+  const below = Math.floor(value / unit) * unit;
+  return below > 0 ? `${below} and ${below + unit} are the nearest` : `${unit} is the nearest`;
+}
+
+function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>(
+    (value, part) => (typeof value === 'object' && value !== null ? (value as Record<PropertyKey, unknown>)[part] : undefined),
+    input,
+  );
+}
+
+/** The schema of the value itself, without the wrappers for defaults and absence. */
+export function unwrapped(schema: z.core.$ZodType): z.core.$ZodType {
+  let inner = schema;
+  while (inner instanceof z.ZodDefault || inner instanceof z.ZodPrefault || inner instanceof z.ZodOptional || inner instanceof z.ZodExactOptional) {
+    inner = inner.def.innerType;
+  }
+  return inner;
+}
+
+function schemaAt(schema: z.ZodType, path: readonly PropertyKey[]): z.ZodType | undefined {
+  let here: z.core.$ZodType | undefined = schema;
+  for (const part of path) {
+    if (here === undefined) return undefined;
+    const inner: z.core.$ZodType = unwrapped(here);
+    if (inner instanceof z.ZodObject) here = (inner.shape as Record<string, z.ZodType>)[String(part)];
+    else if (inner instanceof z.ZodArray) here = inner.element;
+    else return undefined;
+  }
+  return here as z.ZodType | undefined;
+}
+
+function keysAt(schema: z.ZodType, path: readonly PropertyKey[]): string[] {
+  const here = schemaAt(schema, path);
+  const inner = here && unwrapped(here);
+  return inner instanceof z.ZodObject ? Object.keys(inner.shape as object) : [];
+}
+
+/** `trainer.lr`, `warm_start[].lr`: every key of the schema, in order. */
+export function allKeyPaths(schema: z.core.$ZodType, prefix = ''): string[] {
+  const inner = unwrapped(schema);
+  if (inner instanceof z.ZodArray) return allKeyPaths(inner.element, `${prefix}[]`);
+  if (!(inner instanceof z.ZodObject)) return [];
+  return Object.entries(inner.shape as Record<string, z.ZodType>).flatMap(([key, child]) => {
+    const path = prefix === '' ? key : `${prefix}.${key}`;
+    return [path, ...allKeyPaths(child, path)];
+  });
+}
