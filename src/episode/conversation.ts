@@ -1,0 +1,46 @@
+// How an episode's text becomes tokens. Rollouts and demonstrations both go through here, so that the warm start
+// teaches exactly the token sequences that rollouts meet.
+import type { SamplingPlan } from '../spec/records.js';
+import type { ToolSpec } from '../spec/task.js';
+import type { ChatMessage, ChatTemplate } from './chat-template.js';
+import { systemPrompt } from './system-prompt.js';
+import type { Tokenizer } from './tokenizer.js';
+
+export interface TextCoder {
+  tokenizer: Tokenizer;
+  template: ChatTemplate;
+}
+
+export interface PromptInput {
+  prompt: string;
+  env_variables: Readonly<Record<string, string>>;
+  /** Null: no system prompt (drills). */
+  tools: readonly ToolSpec[] | null;
+  sampling: Pick<SamplingPlan, 'system_prompt' | 'tools_format'>;
+}
+
+/** Token ids of the prompt, up to where the model's first turn begins. */
+export function promptTokens(
+  { tokenizer, template }: TextCoder,
+  input: PromptInput,
+): Promise<readonly number[]> {
+  const { prompt, env_variables, tools, sampling } = input;
+  const messages: ChatMessage[] = [{ role: 'user', content: prompt }];
+  if (tools) messages.unshift({ role: 'system', content: systemPrompt({ env_variables, tools, sampling }) });
+  return tokenizer.encodeLong(template.prompt(messages, env_variables['CURRENT_DATE']));
+}
+
+/** Token ids between a turn that ended in `lastToken` and the next one. */
+export function observationTokens(
+  { tokenizer, template }: TextCoder,
+  observation: string,
+  lastToken: number | undefined,
+): Promise<readonly number[]> {
+  return tokenizer.encodeLong(template.between(observation, lastToken === template.endOfTurn));
+}
+
+/** Generation ends after the first of these: a call's end, the task's end, the turn's end. */
+export function stopTokens({ tokenizer, template }: TextCoder): number[] {
+  const marks = ['</tool_call>', '<done>'].map((mark) => tokenizer.addedToken(mark));
+  return [...new Set([template.endOfTurn, ...marks.filter((id) => id !== undefined)])];
+}

@@ -1,0 +1,77 @@
+// A demonstration as tokens with a loss mask.
+// Invariant: a demonstration tokenises as the episode in which a model says the same words.
+import type { SamplingPlan } from '../spec/records.js';
+import type { Demonstration, ToolSpec } from '../spec/task.js';
+import { observationTokens, promptTokens, type TextCoder } from './conversation.js';
+import { resultObservation } from './observation.js';
+
+export interface TokenizedDemonstration {
+  tokens: number[];
+  prompt_length: number;
+  /** Spans `[start, end)` of the assistant's tokens: the loss falls on these. */
+  spans: { start: number; end: number }[];
+}
+
+/**
+ * `tools`: what the environment offers; null for a demonstration without `env_key`, which has no system prompt.
+ * Throws an Error where the messages do not alternate.
+ */
+export async function tokenizeDemonstration(
+  coder: TextCoder,
+  demonstration: Demonstration,
+  tools: readonly ToolSpec[] | null,
+  sampling: SamplingPlan,
+): Promise<TokenizedDemonstration> {
+  const [first, ...rest] = demonstration.messages;
+  if (first?.role !== 'user') throw new Error(`${nameOf(demonstration)} does not begin with a user message`);
+  if (demonstration.env_key !== undefined && tools === null) {
+    throw new Error(
+      `${nameOf(demonstration)} belongs to ${demonstration.env_key}, whose tools are not given`,
+    );
+  }
+  const prompt = await promptTokens(coder, {
+    prompt: first.content,
+    env_variables: demonstration.env_variables ?? {},
+    tools: demonstration.env_key === undefined ? null : tools,
+    sampling,
+  });
+  const tokens = [...prompt];
+  const spans: TokenizedDemonstration['spans'] = [];
+  for (const [index, message] of rest.entries()) {
+    if ((index % 2 === 0) !== (message.role === 'assistant')) {
+      throw new Error(
+        `message ${index + 2} of ${nameOf(demonstration)} may not be a ${message.role} message`,
+      );
+    }
+    if (message.role === 'assistant') {
+      const start = tokens.length;
+      tokens.push(...coder.tokenizer.encode(message.content));
+      spans.push({ start, end: tokens.length });
+    } else {
+      const text = message.role === 'tool' ? observationOf(message.content, sampling) : message.content;
+      tokens.push(...(await observationTokens(coder, text, tokens.at(-1))));
+    }
+  }
+  // What follows the last turn is never learned from, as in an episode.
+  tokens.length = spans.at(-1)?.end ?? prompt.length;
+  return { tokens, prompt_length: prompt.length, spans };
+}
+
+/** Demonstrations keep a result's text alone; an error is recognised by the member that tools answer errors with. */
+function observationOf(text: string, sampling: SamplingPlan): string {
+  return resultObservation({ text, isError: isErrorText(text) }, sampling.max_output_chars);
+}
+
+function isErrorText(text: string): boolean {
+  if (/^error:/i.test(text)) return true;
+  if (!text.startsWith('{')) return false;
+  try {
+    return Object.hasOwn(JSON.parse(text) as object, 'error');
+  } catch {
+    return false;
+  }
+}
+
+function nameOf({ kind, task_key }: Demonstration): string {
+  return task_key === undefined ? `a demonstration of kind "${kind}"` : `the demonstration of ${task_key}`;
+}

@@ -1,0 +1,31 @@
+// What the model reads after its turn.
+import type { ToolResult } from '../environments/environment.js';
+
+const callFormat = '<tool_call>{"name":"tool","arguments":{"arg":"value"}}</tool_call>';
+
+/** A tool's result, cut to `maxChars` characters; the model is told when something is missing. */
+export function resultObservation(result: ToolResult, maxChars: number): string {
+  const text = truncated(result.text, maxChars);
+  return result.isError ? `Error: ${text}` : toolObservation(text);
+}
+
+/** The wording around a tool's result, for demonstrations too. */
+export function toolObservation(text: string): string {
+  return `Tool result:\n${text}`;
+}
+
+export function malformedCallObservation(problem: string): string {
+  return `Error: ${problem}. Use ${callFormat}`;
+}
+
+export function noCallObservation(): string {
+  return `No tool call found. Use ${callFormat} or <done>.`;
+}
+
+function truncated(text: string, maxChars: number): string {
+  if (text.length <= maxChars) return text;
+  // A cut must not leave half of a surrogate pair.
+  const last = text.charCodeAt(maxChars - 1);
+  const end = last >= 0xd800 && last <= 0xdbff ? maxChars - 1 : maxChars;
+  return `${text.slice(0, end)}\n[TRUNCATED: ${end} of ${text.length} characters shown]`;
+}

@@ -1,0 +1,60 @@
+// The system prompt. A pure function of the task's variables and the tools: the date is the task's, never a clock's.
+import type { SamplingPlan } from '../spec/records.js';
+import type { ToolSpec } from '../spec/task.js';
+import { toolListText } from './tool-list.js';
+
+export interface SystemPromptInput {
+  env_variables: Readonly<Record<string, string>>;
+  tools: readonly ToolSpec[];
+  sampling: Pick<SamplingPlan, 'system_prompt' | 'tools_format'>;
+}
+
+export function systemPrompt(input: SystemPromptInput): string {
+  return input.sampling.system_prompt === 'short' ? shortPrompt(input) : skyrlPrompt(input);
+}
+
+function shortPrompt({ env_variables: variables, tools, sampling }: SystemPromptInput): string {
+  const date = variables['CURRENT_DATE'];
+  const facts = [
+    ...(date === undefined ? [] : [`Today is ${date}.`]),
+    ...contextLines(variables).map((line) => `${line}.`),
+  ];
+  return [
+    ['Call one tool a turn; when the task is done, say <done>.', ...facts].join(' '),
+    '<tool_call>{"name":"tool","arguments":{"arg":"value"}}</tool_call>',
+    toolListText(tools, sampling.tools_format),
+  ].join('\n');
+}
+
+function skyrlPrompt({ env_variables: variables, tools, sampling }: SystemPromptInput): string {
+  const date = variables['CURRENT_DATE'];
+  const context = contextLines(variables);
+  const sections = [
+    'You are a helpful agent. You complete the task by calling tools.',
+    ...(date === undefined
+      ? []
+      : [
+          `## Current Date\nToday is ${date}. A date without a year lies in the current year, or in the future if it would be past.`,
+        ]),
+    ...(context.length === 0
+      ? []
+      : [`## Environment Context\n${context.map((line) => `- ${line}`).join('\n')}`]),
+    `## Available Tools\n${toolListText(tools, sampling.tools_format)}`,
+    '## Tool Call Format\n<tool_call>{"name": "tool_name", "arguments": {"param": "value"}}</tool_call>',
+    '## Error Handling\nWhen a call fails, read the message, and change what you do. Do not repeat a call with the same arguments.',
+    '## Response Format\nEvery response ends with exactly one of: a tool call, or <done>. When the task is complete, give the final answer, then <done>. Never answer with a bare message, and never offer further help.',
+  ];
+  return sections.join('\n\n');
+}
+
+/** Facts other than the date: the logged-in user first, the rest by name, so that key order in a file does not matter. */
+function contextLines(variables: Readonly<Record<string, string>>): string[] {
+  const { CURRENT_DATE: _date, LOGGED_IN_USER: user, LOGGED_IN_NAME: name, ...rest } = variables;
+  return [
+    ...(user === undefined ? [] : [`Logged in user ID: ${user}`]),
+    ...(name === undefined ? [] : [`Logged in as: ${name}`]),
+    ...Object.entries(rest)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([key, value]) => `${key}: ${value}`),
+  ];
+}

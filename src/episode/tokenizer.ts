@@ -1,0 +1,149 @@
+// Any Hugging Face `tokenizer.json`, with a memo for short texts (tool results repeat) and a worker thread for long ones.
+import { createRequire } from 'node:module';
+import { Worker } from 'node:worker_threads';
+import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
+
+/** Longer texts are encoded in a thread: 16 KB take about 15 ms, and the event loop must not stand still for 50. */
+const maxInlineChars = 16 * 1024;
+const maxMemoChars = 4 * 1024;
+const memoEntries = 4096;
+const threadTimeoutMs = 60_000;
+
+export interface Tokenizer {
+  readonly vocabSize: number;
+  /** Ids of a text; special tokens in it become their ids, none are added. Long texts hold up the event loop. */
+  encode(text: string): readonly number[];
+  /** The same ids; texts over 16 Ki characters are encoded in a worker thread. */
+  encodeLong(text: string): Promise<readonly number[]>;
+  /** Text of ids, special tokens included. */
+  decode(ids: readonly number[]): string;
+  /** Id of the added token that is exactly this text. */
+  addedToken(text: string): number | undefined;
+  /** The longest added token that the text starts with. */
+  leadingAddedToken(text: string): { text: string; id: number } | null;
+}
+
+/** Throws an Error that says what is wrong with the file. */
+export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
+  const json =
+    typeof tokenizerJson === 'string' ? tokenizerJson : Buffer.from(tokenizerJson).toString('utf8');
+  const hub = build(json);
+  const added = new Map([...hub.get_added_tokens_decoder()].map(([id, token]) => [token.content, id]));
+  const byLength = [...added].sort(([a], [b]) => b.length - a.length);
+  const memo = new Map<string, readonly number[]>();
+  const thread = encodingThread(json);
+
+  function encode(text: string): readonly number[] {
+    if (text.length > maxMemoChars) return hub.encode(text, { add_special_tokens: false }).ids;
+    const known = memo.get(text);
+    if (known) {
+      memo.delete(text);
+      memo.set(text, known);
+      return known;
+    }
+    const ids = text === '' ? [] : hub.encode(text, { add_special_tokens: false }).ids;
+    memo.set(text, ids);
+    if (memo.size > memoEntries) memo.delete(memo.keys().next().value as string);
+    return ids;
+  }
+
+  return {
+    vocabSize: hub.get_vocab().size,
+    encode,
+    encodeLong: (text) =>
+      text.length > maxInlineChars ? thread(text) : Promise.resolve().then(() => encode(text)),
+    decode: (ids) =>
+      ids.length === 0
+        ? ''
+        : hub.decode([...ids], { skip_special_tokens: false, clean_up_tokenization_spaces: false }),
+    addedToken: (text) => added.get(text),
+    leadingAddedToken(text) {
+      const found = byLength.find(([token]) => text.startsWith(token));
+      return found ? { text: found[0], id: found[1] } : null;
+    },
+  };
+}
+
+function build(json: string): HubTokenizer {
+  try {
+    return new HubTokenizer(JSON.parse(json) as object, {});
+  } catch (error) {
+    throw new Error(`not a usable tokenizer.json: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+// Source text rather than a file: the same thread then starts from TypeScript sources and from the compiled tree.
+const threadSource = `
+const { parentPort, workerData } = require('node:worker_threads');
+const { Tokenizer } = require(workerData.library);
+const tokenizer = new Tokenizer(JSON.parse(workerData.json), {});
+parentPort.on('message', ({ id, text }) => {
+  try {
+    parentPort.postMessage({ id, ids: tokenizer.encode(text, { add_special_tokens: false }).ids });
+  } catch (error) {
+    parentPort.postMessage({ id, problem: String(error) });
+  }
+});`;
+
+type ThreadReply = { id: number; ids: number[] } | { id: number; problem: string };
+
+/** One thread, started on first use and again after a failure; it never keeps the process alive by itself. */
+function encodingThread(json: string): (text: string) => Promise<number[]> {
+  interface Waiting {
+    resolve: (ids: number[]) => void;
+    reject: (error: Error) => void;
+    timer: NodeJS.Timeout;
+  }
+  const waiting = new Map<number, Waiting>();
+  let worker: Worker | null = null;
+  let nextId = 0;
+
+  function settle(id: number, act: (waiter: Waiting) => void): void {
+    const waiter = waiting.get(id);
+    if (!waiter) return;
+    waiting.delete(id);
+    clearTimeout(waiter.timer);
+    if (waiting.size === 0) worker?.unref();
+    act(waiter);
+  }
+
+  function failAll(error: Error): void {
+    worker = null;
+    for (const id of [...waiting.keys()]) settle(id, ({ reject }) => reject(error));
+  }
+
+  function start(): Worker {
+    const library = createRequire(import.meta.url).resolve('@huggingface/tokenizers');
+    const started = new Worker(threadSource, { eval: true, workerData: { json, library } });
+    started.on('message', (reply: ThreadReply) =>
+      settle(reply.id, ({ resolve, reject }) =>
+        'ids' in reply
+          ? resolve(reply.ids)
+          : reject(new Error(`the text could not be encoded: ${reply.problem}`)),
+      ),
+    );
+    started.on('error', (error: Error) => failAll(error));
+    started.on('exit', () => {
+      if (worker === started) failAll(new Error('the tokenizer thread ended'));
+    });
+    return started;
+  }
+
+  return (text) =>
+    new Promise((resolve, reject) => {
+      worker ??= start();
+      worker.ref();
+      const id = nextId++;
+      const timer = setTimeout(
+        () =>
+          settle(id, () =>
+            reject(
+              new Error(`a text of ${text.length} characters was not encoded within ${threadTimeoutMs} ms`),
+            ),
+          ),
+        threadTimeoutMs,
+      );
+      waiting.set(id, { resolve, reject, timer });
+      worker.postMessage({ id, text });
+    });
+}

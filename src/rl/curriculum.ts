@@ -1,0 +1,77 @@
+// Which tasks a step draws: templates in proportion to what there is to learn, tasks of a template each once an epoch.
+import type { CurriculumState } from '../spec/records.js';
+import { hash32, hashText, permuted, uniform } from './random.js';
+
+/** Weight of the newest mean in a template's moving pass rate. */
+const momentum = 0.2;
+/** A template that was never tried counts as half solved: it is worth drawing. */
+const untried = 0.5;
+
+export interface DrawnTask {
+  template: string;
+  /** Index into the template's tasks, in data order. */
+  index: number;
+}
+
+/** Pass rates after a step: p += 0.2 · (mean − p) per template, over the means of its groups in slot order. */
+export function advancePassRates(
+  rates: Readonly<Record<string, number>>,
+  groups: readonly { template: string; rewards: readonly (number | null)[] }[],
+): Record<string, number> {
+  const next = { ...rates };
+  for (const { template, rewards } of groups) {
+    const graded = rewards.filter((reward) => reward !== null);
+    if (graded.length === 0) continue;
+    const mean = graded.reduce((sum, reward) => sum + reward, 0) / graded.length;
+    const rate = next[template] ?? untried;
+    next[template] = rate + momentum * (mean - rate);
+  }
+  return next;
+}
+
+/**
+ * Draws `count` tasks for a step. A template's weight is p(1−p) + floor; with floor 0 every task is as likely as any other.
+ * A pure function of its arguments. Answers the tasks and the cursors after them.
+ */
+export function drawTasks(input: {
+  /** Number of training tasks by template. */
+  sizes: ReadonlyMap<string, number>;
+  state: CurriculumState;
+  count: number;
+  floor: number;
+  seed: number;
+  step: number;
+}): { tasks: DrawnTask[]; cursors: Record<string, number> } {
+  const { sizes, state, count, floor, seed, step } = input;
+  const templates = [...sizes.keys()].filter((template) => (sizes.get(template) ?? 0) > 0).sort();
+  if (templates.length === 0) throw new Error('there is no task to train on');
+  const weights = templates.map((template) => {
+    if (floor === 0) return sizes.get(template) ?? 0;
+    const rate = state.pass_rates[template] ?? untried;
+    return rate * (1 - rate) + floor;
+  });
+  const cursors = { ...state.cursors };
+  const tasks = Array.from({ length: count }, (_, slot) => {
+    const template = templates[pickWeighted(weights, uniform(seed, step, slot, 0x7a51))] as string;
+    const cursor = cursors[template] ?? 0;
+    cursors[template] = cursor + 1;
+    return { template, index: taskAt(template, cursor, sizes.get(template) as number, seed) };
+  });
+  return { tasks, cursors };
+}
+
+/** The `cursor`-th task of a template: a fresh shuffle each epoch. */
+function taskAt(template: string, cursor: number, size: number, seed: number): number {
+  const epoch = Math.floor(cursor / size);
+  return permuted(cursor % size, size, hash32(seed, hashText(template), epoch));
+}
+
+function pickWeighted(weights: readonly number[], at: number): number {
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  let reached = 0;
+  for (const [index, weight] of weights.entries()) {
+    reached += weight;
+    if (at * total < reached) return index;
+  }
+  return weights.length - 1;
+}

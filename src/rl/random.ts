@@ -1,0 +1,43 @@
+// Random numbers for planning: a hash of named integers, so that any draw can be computed alone and again.
+
+/** 32-bit hash of a list of integers (each up to 2⁵³) and strings. */
+export function hash32(...parts: readonly (number | string)[]): number {
+  let hash = 0x9e3779b9;
+  const mix = (word: number): void => {
+    let k = Math.imul(word, 0xcc9e2d51);
+    k = Math.imul((k << 15) | (k >>> 17), 0x1b873593);
+    hash ^= k;
+    hash = (Math.imul((hash << 13) | (hash >>> 19), 5) + 0xe6546b64) | 0;
+  };
+  for (const part of parts) {
+    if (typeof part === 'number') {
+      mix(part >>> 0);
+      mix(Math.floor(part / 0x1_0000_0000) >>> 0);
+    } else {
+      for (let i = 0; i < part.length; i++) mix(part.charCodeAt(i));
+      // Lengths keep ('ab', 'c') and ('a', 'bc') apart.
+      mix(part.length | 0x8000_0000);
+    }
+  }
+  hash ^= hash >>> 16;
+  hash = Math.imul(hash, 0x85ebca6b);
+  hash ^= hash >>> 13;
+  hash = Math.imul(hash, 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
+}
+
+/** Uniform in [0, 1). */
+export function uniform(...parts: readonly (number | string)[]): number {
+  return hash32(...parts) / 0x1_0000_0000;
+}
+
+/** The integers 0..n−1 in an order that the parts decide. */
+export function permutation(n: number, ...parts: readonly (number | string)[]): number[] {
+  const order = Array.from({ length: n }, (_, index) => index);
+  const base = hash32(...parts);
+  for (let i = n - 1; i > 0; i--) {
+    const j = Math.floor(uniform(base, i) * (i + 1));
+    [order[i], order[j]] = [order[j] as number, order[i] as number];
+  }
+  return order;
+}
