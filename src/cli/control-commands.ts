@@ -10,7 +10,14 @@ import {
   stopAfterUpdate,
 } from '../workflows/messages.js';
 import { withOutput } from './output.js';
-import { explained, type RunHandle, runHandle, type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
+import {
+  explained,
+  type RunHandle,
+  runHandle,
+  type TemporalFlags,
+  withClient,
+  withTemporalFlags,
+} from './temporal-access.js';
 
 interface ControlFlags extends TemporalFlags {
   json?: boolean;
@@ -40,7 +47,11 @@ export function register(program: Command): void {
           const step = flags.step ?? Math.max(0, (await handle.query(statusQuery)).step);
           return handle.executeUpdate(stopAfterUpdate, { args: [{ step }] });
         });
-        say(flags, control, `${run} ends after step ${control.stopAfter}, or at the next boundary where that is past`);
+        say(
+          flags,
+          control,
+          `${run} ends after step ${control.stopAfter}, or at the next boundary where that is past`,
+        );
       }),
     );
   control(program, 'set', 'set lr or temperature from the next plan on')
@@ -48,8 +59,14 @@ export function register(program: Command): void {
     .action(
       withOutput(async (run: string, values: string[], flags: ControlFlags) => {
         const wanted = hyperparameters(values);
-        const control = await send(run, flags, (handle) => handle.executeUpdate(setHyperparametersUpdate, { args: [wanted] }));
-        say(flags, control, `${run}: ${values.join(' ')} from the next plan on (control record ${control.n})`);
+        const control = await send(run, flags, (handle) =>
+          handle.executeUpdate(setHyperparametersUpdate, { args: [wanted] }),
+        );
+        say(
+          flags,
+          control,
+          `${run}: ${values.join(' ')} from the next plan on (control record ${control.n})`,
+        );
       }),
     );
 }
@@ -63,20 +80,24 @@ export function hyperparameters(values: readonly string[]): Hyperparameters {
       throw new Error(`${JSON.stringify(value)} is not understood: give lr=NUMBER or temperature=NUMBER`);
     }
     const number = Number(text);
-    if (text.trim() === '' || !Number.isFinite(number)) throw new Error(`${name} must be a number, not ${JSON.stringify(text)}`);
+    if (text.trim() === '' || !Number.isFinite(number))
+      throw new Error(`${name} must be a number, not ${JSON.stringify(text)}`);
     wanted[name] = number;
   }
   return wanted;
 }
 
 function control(program: Command, name: string, description: string): Command {
-  return withTemporalFlags(program.command(name).argument('<run>', 'name of the run').description(description)).option(
-    '--json',
-    'print the folded control state as JSON',
-  );
+  return withTemporalFlags(
+    program.command(name).argument('<run>', 'name of the run').description(description),
+  ).option('--json', 'print the folded control state as JSON');
 }
 
-function send(run: string, flags: ControlFlags, update: (handle: RunHandle) => Promise<ControlState>): Promise<ControlState> {
+function send(
+  run: string,
+  flags: ControlFlags,
+  update: (handle: RunHandle) => Promise<ControlState>,
+): Promise<ControlState> {
   return withClient(flags, (client) =>
     explained(
       run,
@@ -91,6 +112,7 @@ function say(flags: ControlFlags, control: ControlState, sentence: string): void
 
 function wholeNumber(text: string): number {
   const number = Number(text);
-  if (!Number.isInteger(number) || number < 0) throw new Error(`--step takes a whole number, not ${JSON.stringify(text)}`);
+  if (!Number.isInteger(number) || number < 0)
+    throw new Error(`--step takes a whole number, not ${JSON.stringify(text)}`);
   return number;
 }

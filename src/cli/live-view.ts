@@ -16,9 +16,18 @@ export interface FollowOptions {
 }
 
 /** Shows the run until its workflow ends; answers its result, or throws what ended it. */
-export async function followRun(client: Client, handle: RunHandle, { output, signal }: FollowOptions): Promise<TrainingResult> {
+export async function followRun(
+  client: Client,
+  handle: RunHandle,
+  { output, signal }: FollowOptions,
+): Promise<TrainingResult> {
   const stop = new AbortController();
-  const shown = showUntil(client, handle, output, signal ? AbortSignal.any([signal, stop.signal]) : stop.signal);
+  const shown = showUntil(
+    client,
+    handle,
+    output,
+    signal ? AbortSignal.any([signal, stop.signal]) : stop.signal,
+  );
   try {
     return await untilAborted(handle.result(), signal);
   } finally {
@@ -62,15 +71,25 @@ export function duration(seconds: number): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-async function showUntil(client: Client, handle: RunHandle, output: NodeJS.WriteStream | undefined, signal: AbortSignal): Promise<void> {
+async function showUntil(
+  client: Client,
+  handle: RunHandle,
+  output: NodeJS.WriteStream | undefined,
+  signal: AbortSignal,
+): Promise<void> {
   if (!output) return;
   let shown = '';
   while (!signal.aborted) {
     const status = await queryStatus(client, handle);
     const line = status ? progressLine(status) : 'waiting for an answer of the run';
     // Away from a terminal a line counts once: when its step, phase or trouble is new.
-    const key = output.isTTY ? line : status ? `${status.step} ${status.blocked?.reason ?? ''} ${status.phase === 'paused'}` : shown;
-    if (key !== shown) output.write(output.isTTY ? `\r\u001b[2K${line.slice(0, (output.columns ?? 120) - 1)}` : `${line}\n`);
+    const key = output.isTTY
+      ? line
+      : status
+        ? `${status.step} ${status.blocked?.reason ?? ''} ${status.phase === 'paused'}`
+        : shown;
+    if (key !== shown)
+      output.write(output.isTTY ? `\r\u001b[2K${line.slice(0, (output.columns ?? 120) - 1)}` : `${line}\n`);
     shown = key;
     await delay(pollMs, undefined, { signal }).catch(() => undefined);
   }
@@ -85,7 +104,14 @@ function figures(metrics: Record<string, number>): string[] {
 }
 
 function isWaiting(status: RunStatus): boolean {
-  const waiting: readonly RunStatus['phase'][] = ['starting', 'placing', 'evaluating', 'reporting', 'completed', 'stopped'];
+  const waiting: readonly RunStatus['phase'][] = [
+    'starting',
+    'placing',
+    'evaluating',
+    'reporting',
+    'completed',
+    'stopped',
+  ];
   return waiting.includes(status.phase) || status.recent.length === 0;
 }
 

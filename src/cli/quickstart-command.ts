@@ -9,7 +9,7 @@ import { connectClient } from '../workers/temporal-connection.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import { duration, followRun, percent } from './live-view.js';
 import { withOutput } from './output.js';
-import { loadRunSpec } from './spec-file.js';
+import { readSpecFile } from '../spec/schema.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
 import { startTraining, whyItEnded } from './start-training.js';
 import { defaultStackFolder, runHandle } from './temporal-access.js';
@@ -46,20 +46,22 @@ export function register(program: Command): void {
 
 async function quickstart(flags: QuickstartFlags): Promise<void> {
   const begun = performance.now();
-  const spec = await loadRunSpec(join(presets, 'quickstart.yaml'), {
-    name: `quickstart-seed${flags.seed}`,
-    seed: flags.seed,
-  });
+  const preset = await readSpecFile(join(presets, 'quickstart.yaml'));
+  const spec = { ...preset, name: `quickstart-seed${flags.seed}`, seed: flags.seed };
   try {
     await withStack(flags, say, async (stack, signal) => {
-      const { client, close } = await connectClient(readTemporalConfig({ address: stack.addresses.temporal }));
+      const { client, close } = await connectClient(
+        readTemporalConfig({ address: stack.addresses.temporal }),
+      );
       try {
         const ui = `${stack.addresses.ui}/namespaces/default/workflows/${encodeURIComponent(`train/${spec.name}`)}`;
         const done = await alreadyDone(client, spec.name);
-        if (done) say(`${spec.name} is trained already; another one: longhaul quickstart --seed ${flags.seed + 1}`);
+        if (done)
+          say(`${spec.name} is trained already; another one: longhaul quickstart --seed ${flags.seed + 1}`);
         else say(`Training ${spec.name}; watch it at ${ui}`);
         const handle = done ? null : (await startTraining(client, spec)).handle;
-        const result = done ?? (handle && (await followRun(client, handle, { output: process.stderr, signal })));
+        const result =
+          done ?? (handle && (await followRun(client, handle, { output: process.stderr, signal })));
         if (!result) return;
         report(flags, stack, result, (performance.now() - begun) / 1000, ui);
         if (flags.keepOpen) {
@@ -74,7 +76,9 @@ async function quickstart(flags: QuickstartFlags): Promise<void> {
     if (error instanceof WorkflowFailedError) throw new Error(whyItEnded(error), { cause: error });
     if (!(error instanceof StackStopped) || error.signal === null) throw error;
     if (flags.keepOpen && process.exitCode === 0) return;
-    say(`Nothing finished is lost. Go on with: longhaul quickstart --seed ${flags.seed} --folder ${flags.folder}`);
+    say(
+      `Nothing finished is lost. Go on with: longhaul quickstart --seed ${flags.seed} --folder ${flags.folder}`,
+    );
     process.exitCode = 130;
   }
 }
@@ -93,11 +97,18 @@ async function alreadyDone(
   }
 }
 
-function report(flags: QuickstartFlags, stack: Stack, result: TrainingResult, seconds: number, ui: string): void {
+function report(
+  flags: QuickstartFlags,
+  stack: Stack,
+  result: TrainingResult,
+  seconds: number,
+  ui: string,
+): void {
   const suites = result.evaluations.filter((evaluation) => evaluation.suite === 'final');
   const [before, after] = [suites.at(0), suites.at(-1)];
   const { store } = stack.addresses;
-  const where = result.report && store.startsWith('dir:') ? resolve(store.slice(4), result.report) : result.report;
+  const where =
+    result.report && store.startsWith('dir:') ? resolve(store.slice(4), result.report) : result.report;
   const tokensPerSecond = result.sampleSeconds > 0 ? result.tokens / result.sampleSeconds : 0;
   const restarts = stack.processes.reduce((sum, one) => sum + one.restarts, 0);
   process.exitCode = 0;

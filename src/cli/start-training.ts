@@ -11,7 +11,11 @@ export interface StartedRun {
   started: boolean;
 }
 
-export async function startTraining(client: Client, spec: RunSpec, options: TrainingOptions = {}): Promise<StartedRun> {
+export async function startTraining(
+  client: Client,
+  spec: RunSpec,
+  options: TrainingOptions = {},
+): Promise<StartedRun> {
   try {
     await client.workflow.start<typeof trainingRun>('trainingRun', {
       taskQueue: orchestratorQueue,

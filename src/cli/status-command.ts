@@ -4,21 +4,34 @@ import type { RunStatus } from '../activities/contracts.js';
 import { statusQuery } from '../workflows/messages.js';
 import { followRun, percent, progressLine } from './live-view.js';
 import { withOutput } from './output.js';
-import { explained, runHandle, type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
+import {
+  explained,
+  runHandle,
+  type TemporalFlags,
+  withClient,
+  withTemporalFlags,
+} from './temporal-access.js';
 
 export function register(program: Command): void {
-  withTemporalFlags(program.command('status').argument('<run>', 'name of the run').description('show where a run is'))
+  withTemporalFlags(
+    program.command('status').argument('<run>', 'name of the run').description('show where a run is'),
+  )
     .option('--watch', 'follow it until it ends')
     .option('--json', 'print the status as JSON')
     .action(
       withOutput(async (run: string, flags: TemporalFlags & { watch?: boolean; json?: boolean }) => {
         await withClient(flags, async (client) => {
           const handle = runHandle(client, run);
-          const status = await explained(run, client.withDeadline(Date.now() + 10_000, () => handle.query(statusQuery)));
+          const status = await explained(
+            run,
+            client.withDeadline(Date.now() + 10_000, () => handle.query(statusQuery)),
+          );
           console.log(flags.json ? JSON.stringify(status) : describe(status));
           if (!flags.watch) return;
           const result = await followRun(client, handle, { output: process.stderr });
-          console.log(flags.json ? JSON.stringify(result) : `${run} has ended (${result.ended}) at step ${result.step}`);
+          console.log(
+            flags.json ? JSON.stringify(result) : `${run} has ended (${result.ended}) at step ${result.step}`,
+          );
         });
       }),
     );
@@ -33,7 +46,9 @@ function describe(status: RunStatus): string {
   if (status.control.temperature !== null) lines.push(`  temperature set to ${status.control.temperature}`);
   if (status.control.stopAfter !== null) lines.push(`  stops after step ${status.control.stopAfter}`);
   for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(-6)) {
-    lines.push(`  step ${String(step).padStart(6)} · ${suite.padEnd(8)} · pass@1 ${percent(pass_at_1)} of ${graded}`);
+    lines.push(
+      `  step ${String(step).padStart(6)} · ${suite.padEnd(8)} · pass@1 ${percent(pass_at_1)} of ${graded}`,
+    );
   }
   if (status.report) lines.push(`  report ${status.report}`);
   return lines.join('\n');

@@ -21,12 +21,20 @@ export interface TemporalFlags {
 
 export function withTemporalFlags(command: Command): Command {
   return command
-    .addOption(new Option('--temporal-address <host:port>', 'Temporal server (default: TEMPORAL_ADDRESS, a profile, or the stack in --folder)'))
+    .addOption(
+      new Option(
+        '--temporal-address <host:port>',
+        'Temporal server (default: TEMPORAL_ADDRESS, a profile, or the stack in --folder)',
+      ),
+    )
     .addOption(new Option('--namespace <name>', 'Temporal namespace'))
     .addOption(new Option('--folder <folder>', 'folder of the embedded stack').default(defaultStackFolder));
 }
 
-export function temporalConfig(flags: TemporalFlags): { config: TemporalConfig; stack: StackAddresses | null } {
+export function temporalConfig(flags: TemporalFlags): {
+  config: TemporalConfig;
+  stack: StackAddresses | null;
+} {
   const stack = runningStack(flags.folder ?? defaultStackFolder);
   const named = readTemporalConfig(flags.namespace ? { namespace: flags.namespace } : {});
   const isDefault = named.address === 'localhost:7233' && !process.env['TEMPORAL_ADDRESS'];
@@ -67,7 +75,8 @@ export async function explained<T>(run: string, answer: Promise<T>): Promise<T> 
         { cause: error },
       );
     }
-    if (error instanceof WorkflowUpdateFailedError) throw new Error(error.cause?.message ?? error.message, { cause: error });
+    if (error instanceof WorkflowUpdateFailedError)
+      throw new Error(error.cause?.message ?? error.message, { cause: error });
     throw error;
   }
 }

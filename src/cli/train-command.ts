@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { WorkflowFailedError } from '@temporalio/client';
 import { followRun, percent } from './live-view.js';
 import { withOutput } from './output.js';
-import { loadRunSpec } from './spec-file.js';
+import { readSpecFile } from '../spec/schema.js';
 import { startTraining, whyItEnded } from './start-training.js';
 import { type TemporalFlags, temporalConfig, withClient, withTemporalFlags } from './temporal-access.js';
 
@@ -25,14 +25,22 @@ export function register(program: Command): void {
     .option('--json', 'print the result as JSON')
     .action(
       withOutput(async (path: string, flags: TrainFlags) => {
-        const spec = await loadRunSpec(path);
+        const spec = await readSpecFile(path);
         await withClient(flags, async (client) => {
-          const { handle, started } = await startTraining(client, spec, flags.takeOver ? { takeOver: true } : {});
+          const { handle, started } = await startTraining(
+            client,
+            spec,
+            flags.takeOver ? { takeOver: true } : {},
+          );
           say(started ? `${spec.name} is started` : `${spec.name} is running already; following it`);
           const { stack } = temporalConfig(flags);
-          if (stack) say(`Temporal UI: ${stack.ui}/namespaces/default/workflows/${encodeURIComponent(handle.workflowId)}`);
+          if (stack)
+            say(
+              `Temporal UI: ${stack.ui}/namespaces/default/workflows/${encodeURIComponent(handle.workflowId)}`,
+            );
           if (flags.detach) {
-            if (flags.json) console.log(JSON.stringify({ run: spec.name, workflowId: handle.workflowId, started }));
+            if (flags.json)
+              console.log(JSON.stringify({ run: spec.name, workflowId: handle.workflowId, started }));
             return;
           }
           try {

@@ -1,12 +1,15 @@
 // Process entry of a node worker. Flags and variables: config.ts.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { BusyMeter, meteredBackend, meteredEngine } from '../activities/busy-meter.js';
 import { DatasetCache } from '../activities/dataset-cache.js';
 import { createNodeActivities, createTransferActivities } from '../activities/node-activities.js';
 import { PolicyHolder } from '../activities/policy-holder.js';
 import { RunDataCache } from '../activities/run-data.js';
 import { createNativeEngine } from '../engine/native/native-engine.js';
 import { createStateLock } from '../engine/native/state-lock.js';
+import type { Numerics } from '../spec/records.js';
+import type { EnvironmentSpec } from '../spec/run-spec.js';
 import { openStore, probeStore } from '../store/open-store.js';
 import { readWorkerConfig, type WorkerConfig } from './config.js';
 import { environmentBackends } from './environment-backends.js';
@@ -28,7 +31,8 @@ async function createParts(config: WorkerConfig): Promise<NodeParts> {
   const token = config.gradingTokenFile
     ? (await readFile(config.gradingTokenFile, 'utf8')).trim()
     : undefined;
-  const engine = createNativeEngine({ binary: config.engine, log });
+  const meter = new BusyMeter();
+  const engine = meteredEngine(createNativeEngine({ binary: config.engine, log }), meter);
   const environments = environmentBackends({ url: config.environments, ...(token ? { token } : {}) });
   const deps = {
     store,
@@ -41,13 +45,23 @@ async function createParts(config: WorkerConfig): Promise<NodeParts> {
       folder: join(config.folder, 'policy'),
       log,
     }),
-    backendFor: environments.backendFor,
+    backendFor: (spec: EnvironmentSpec) => meteredBackend(environments.backendFor(spec), meter),
+    meter,
+    lastCommit: null,
     log,
   };
+  let numerics: Numerics | undefined;
+  // Starts the engine beside the registration; a run that comes first starts it itself.
+  engine.info().then(
+    (info) => {
+      numerics = info.numerics;
+    },
+    (error: unknown) => log(`the engine does not start: ${(error as Error).message}`),
+  );
   return {
     node: createNodeActivities(deps),
     transfers: createTransferActivities(deps),
-    numerics: () => undefined,
+    numerics: () => numerics,
     close: async () => {
       await Promise.all([engine.close(), environments.close()]);
     },
