@@ -1,0 +1,69 @@
+// `longhaul doctor`: what a run needs, probed for real. Exit code 1 when something is wrong.
+import type { Command } from 'commander';
+import { readSpecFile } from '../spec/schema.js';
+import { type CheckResult, check, checkStore, probeEngine, probeEnvironments, probeTemporal, probeWorkers } from './doctor-checks.js';
+import { storeOption, withOutput } from './output.js';
+import { type TemporalFlags, temporalConfig, withTemporalFlags } from './temporal-access.js';
+
+interface DoctorFlags extends TemporalFlags {
+  store: string;
+  spec?: string;
+  json?: boolean;
+}
+
+export function register(program: Command): void {
+  withTemporalFlags(program.command('doctor').description('probe Temporal, store, engine and environments, and say how to mend what is wrong'))
+    .addOption(storeOption())
+    .option('--spec <spec>', 'also check this run spec, and the environments that it names')
+    .option('--json', 'print one JSON array of {check, ok, detail}')
+    .action(
+      withOutput(async (flags: DoctorFlags, command: Command) => {
+        const results = await diagnose(flags, command.getOptionValueSource('store') === 'default');
+        console.log(flags.json ? JSON.stringify(results) : table(results));
+        if (results.some(({ ok }) => !ok)) process.exitCode = 1;
+      }),
+    );
+}
+
+async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<CheckResult[]> {
+  const { config, stack } = temporalConfig(flags);
+  const store = storeIsDefault && stack !== null ? stack.store : flags.store;
+  const spec = flags.spec;
+  const parts = [
+    check('node', () => Promise.resolve(`${process.versions.node} on ${process.platform}-${process.arch}`)),
+    check('engine', probeEngine),
+    check('store', () => checkStore(store)),
+    check('temporal', () => probeTemporal(config)),
+    check('workers', () => probeWorkers(config)),
+  ];
+  if (stack !== null) parts.push(check('environments', () => probeEnvironments(stack.environments)));
+  if (spec !== undefined) parts.push(...(await specChecks(spec, stack?.environments ?? null)));
+  return Promise.all(parts);
+}
+
+async function specChecks(path: string, builtIn: string | null): Promise<Promise<CheckResult>[]> {
+  const result = await readSpecFile(path).catch((error: Error) => error);
+  if (result instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: result.message })];
+  const environments = result.environments.map(({ env_key, url, grading_token_env }) =>
+    check(`environment ${env_key}`, async () => {
+      if (grading_token_env !== undefined && !process.env[grading_token_env]) {
+        throw new Error(`the variable ${grading_token_env}, which holds the grading token, is not set here: export it`);
+      }
+      const server = url ?? builtIn;
+      if (server === null) throw new Error('it has no url, and no embedded stack runs: start one with `longhaul up`');
+      return probeEnvironments(server);
+    }),
+  );
+  return [check('spec', () => Promise.resolve(`${path} is sound`)), ...environments];
+}
+
+function table(results: readonly CheckResult[]): string {
+  const width = Math.max(...results.map(({ check: name }) => name.length));
+  const lines = results.map(({ check: name, ok, detail }) => {
+    const indented = detail.replaceAll('\n', `\n${' '.repeat(width + 9)}`);
+    return `${ok ? 'ok   ' : 'WRONG'}  ${name.padEnd(width)}  ${indented}`;
+  });
+  const wrong = results.filter(({ ok }) => !ok).length;
+  return [...lines, '', wrong === 0 ? 'Everything answers.' : `${wrong} of ${results.length} checks failed.`].join('\n');
+}
+

@@ -1,0 +1,65 @@
+// The command line: one file a command, each with `register(program)`. A command's modules load only when it is asked
+// for, because Temporal's client alone takes a third of a second.
+import { readFileSync } from 'node:fs';
+import { Command, CommanderError } from 'commander';
+
+interface CommandModule {
+  register(program: Command): void;
+}
+
+/** Which file registers which verbs, in the order of the help. */
+const modules: [verbs: string[], load: () => Promise<CommandModule>][] = [
+  [['quickstart'], () => import('./quickstart-command.js')],
+  [['up'], () => import('./up-command.js')],
+  [['train'], () => import('./train-command.js')],
+  [['spec'], () => import('./spec-command.js')],
+  [['runs'], () => import('./runs-command.js')],
+  [['status'], () => import('./status-command.js')],
+  [['pause', 'resume', 'stop', 'set'], () => import('./control-commands.js')],
+  [['report'], () => import('./report-command.js')],
+  [['transcripts'], () => import('./transcripts-command.js')],
+  [['show'], () => import('./show-command.js')],
+  [['doctor'], () => import('./doctor-command.js')],
+];
+
+const usageExitCode = 2;
+
+/** Runs one command line (without node and script); answers the exit code: 1 the command failed, 2 it was not understood. */
+export async function runCommandLine(args: readonly string[]): Promise<number> {
+  const program = new Command('longhaul')
+    .description('Durable, days-long GRPO training of tool-use agents.')
+    .version(version());
+  const [verb = ''] = args;
+  const one = modules.find(([verbs]) => verbs.includes(verb));
+  for (const [, load] of one === undefined ? modules : [one]) (await load()).register(program);
+  for (const command of [program, ...descendants(program)]) {
+    command.exitOverride().showSuggestionAfterError().showHelpAfterError(`see: ${fullName(command)} --help`);
+  }
+  try {
+    if (args.length === 0) program.help({ error: true });
+    await program.parseAsync([...args], { from: 'user' });
+    return Number(process.exitCode ?? 0);
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : usageExitCode;
+    throw error;
+  }
+}
+
+function descendants(command: Command): Command[] {
+  return command.commands.flatMap((child) => [child, ...descendants(child as Command)]) as Command[];
+}
+
+function fullName(command: Command): string {
+  return command.parent === null ? command.name() : `${fullName(command.parent)} ${command.name()}`;
+}
+
+/** The package is the nearest folder above with a package.json: this file runs from `src/` and from `dist/`. */
+function version(): string {
+  for (let folder = new URL('.', import.meta.url); ; folder = new URL('..', folder)) {
+    try {
+      return (JSON.parse(readFileSync(new URL('package.json', folder), 'utf8')) as { version: string }).version;
+    } catch {
+      if (folder.pathname === '/') return 'unknown';
+    }
+  }
+}
