@@ -100,7 +100,7 @@ ParameterLayout::ParameterLayout(const Architecture& architecture) {
     layers.push_back(layer);
   }
   final_norm = place(1, hidden, false);
-  this->head = architecture.tie_word_embeddings ? embedding : place(architecture.vocab_size, hidden, false);
+  this->head = architecture.tie_word_embeddings ? embedding : place(architecture.vocab_size, hidden, true);
 }
 
 std::vector<ParameterRange> ParameterLayout::ranges() const {
