@@ -1,11 +1,11 @@
 // A real S3 server (versitygw) for tests, on a free port of 127.0.0.1, with one bucket in a temporary folder.
 import { spawn } from 'node:child_process';
-import { accessSync, constants, readdirSync } from 'node:fs';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import { homedir, tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort } from '../../src/workers/free-port.js';
+import { findVersitygw } from './find-tools.js';
 
 export interface S3Server {
   endpoint: string;
@@ -69,50 +69,4 @@ export async function startS3Server(options: { createOnly?: boolean } = {}): Pro
     address: (prefix, through = endpoint) => `s3://${bucket}/${prefix}?endpoint=${through}&region=us-east-1`,
     stop,
   };
-}
-
-/** From LONGHAUL_VERSITYGW, the PATH, or the cache that `npm test` fills. */
-export function findVersitygw(): string {
-  const named = process.env.LONGHAUL_VERSITYGW;
-  const cache = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'longhaul', 'tools');
-  const candidates = [
-    ...(named ? [named] : []),
-    ...(process.env.PATH ?? '').split(delimiter).map((folder) => join(folder, 'versitygw')),
-    ...foldersOf(cache).map((folder) => join(cache, folder, 'versitygw')),
-  ];
-  const found = candidates.find(isProgram);
-  if (!found)
-    throw new Error(
-      `no versitygw in LONGHAUL_VERSITYGW, the PATH or ${cache}: run \`npm test\`, which builds it`,
-    );
-  return found;
-}
-
-function foldersOf(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-      .filter((name) => name.startsWith('versitygw-'))
-      .sort()
-      .reverse();
-  } catch {
-    return [];
-  }
-}
-
-function isProgram(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === 'string') throw new Error('no free port on 127.0.0.1');
-  return address.port;
 }
