@@ -31,7 +31,7 @@ export function advancePassRates(
 
 /**
  * Draws `count` tasks for a step. A template's weight is p(1−p) + floor; with floor 0 every task is as likely as any other.
- * A pure function of its arguments. Answers the tasks and the cursors after them.
+ * No task comes twice in a step while its template has another. A pure function of its arguments. Answers the tasks and the cursors after them.
  */
 export function drawTasks(input: {
   /** Number of training tasks by template. */
@@ -51,11 +51,21 @@ export function drawTasks(input: {
     return rate * (1 - rate) + floor;
   });
   const cursors = { ...state.cursors };
+  const taken = new Map<string, Set<number>>();
   const tasks = Array.from({ length: count }, (_, slot) => {
     const template = templates[pickWeighted(weights, uniform(seed, step, slot, 0x7a51))] as string;
-    const cursor = cursors[template] ?? 0;
-    cursors[template] = cursor + 1;
-    return { template, index: taskAt(template, cursor, sizes.get(template) as number, seed) };
+    const size = sizes.get(template) as number;
+    const used = taken.get(template) ?? new Set<number>();
+    taken.set(template, used);
+    for (;;) {
+      const cursor = cursors[template] ?? 0;
+      cursors[template] = cursor + 1;
+      const index = taskAt(template, cursor, size, seed);
+      // A new epoch may begin with what this step has just drawn.
+      if (used.has(index) && used.size < size) continue;
+      used.add(index);
+      return { template, index };
+    }
   });
   return { tasks, cursors };
 }
@@ -74,4 +84,25 @@ function pickWeighted(weights: readonly number[], at: number): number {
     if (at * total < reached) return index;
   }
   return weights.length - 1;
+}
+
+/**
+ * Places in a phase's list of `size` demonstrations, for `count` mini-batches from update `firstUpdate` on: one pass
+ * after another over the list, each in a fresh order.
+ */
+export function drawDemonstrations(input: {
+  size: number;
+  miniBatchSize: number;
+  firstUpdate: number;
+  count: number;
+  seed: number;
+  phase: string;
+}): number[][] {
+  const { size, miniBatchSize, firstUpdate, count, seed, phase } = input;
+  if (size === 0) throw new Error(`there is no demonstration for the phase "${phase}"`);
+  return Array.from({ length: count }, (_, batch) =>
+    Array.from({ length: miniBatchSize }, (_, place) =>
+      taskAt(`sft/${phase}`, (firstUpdate + batch) * miniBatchSize + place, size, seed),
+    ),
+  );
 }

@@ -27,6 +27,8 @@ export interface PackedForest {
 }
 
 const shardCount = 8;
+/** Each shard repeats its families' beginnings; below this many tokens that costs more than an even spread is worth. */
+const leastShardTokens = 1024;
 /** A shorter common beginning is not worth a node of its own. */
 const shortestPrefix = 8;
 
@@ -38,7 +40,8 @@ export function packForest(miniBatches: readonly (readonly GroupToPack[])[]): Pa
       .map((group) => ({ ...group, samples: group.samples.filter((sample) => sample.targets.length > 0) }))
       .filter((group) => group.samples.length > 0);
     const families = familiesOf(trained);
-    for (const [shard, members] of assignShards(families).entries()) packShard(forest, miniBatch, shard, members);
+    for (const [shard, members] of assignShards(families).entries())
+      packShard(forest, miniBatch, shard, members);
   }
   return forest.arrays();
 }
@@ -60,11 +63,14 @@ function familiesOf(groups: readonly GroupToPack[]): Member[] {
   }
   return [...families.values()].flatMap((members, family) => {
     const shared = members.length < 2 ? 0 : commonBeginning(members.map((group) => group.prompt));
+    const saved = shared < shortestPrefix ? 0 : shared;
     return members.map((group) => ({
       group,
       family,
-      shared: shared < shortestPrefix ? 0 : shared,
-      cost: group.prompt.length + group.samples.reduce((sum, sample) => sum + sample.tokens.length, 0),
+      shared: saved,
+      // Without the shared beginning, which a shard holds once.
+      cost:
+        group.prompt.length - saved + group.samples.reduce((sum, sample) => sum + sample.tokens.length, 0),
     }));
   });
 }
@@ -72,17 +78,23 @@ function familiesOf(groups: readonly GroupToPack[]): Member[] {
 /** Consecutive members go to one shard, so that few shards repeat a family's beginning; shards are balanced in tokens. */
 function assignShards(members: readonly Member[]): Member[][] {
   const total = members.reduce((sum, member) => sum + member.cost, 0);
+  const used = Math.max(1, Math.min(shardCount, Math.floor(total / leastShardTokens)));
   const shards: Member[][] = Array.from({ length: shardCount }, () => []);
   let before = 0;
   for (const member of members) {
     const middle = before + member.cost / 2;
-    shards[Math.min(shardCount - 1, Math.floor((middle * shardCount) / total))]?.push(member);
+    shards[Math.min(used - 1, Math.floor((middle * used) / total))]?.push(member);
     before += member.cost;
   }
   return shards;
 }
 
-function packShard(forest: ForestBuilder, miniBatch: number, shard: number, members: readonly Member[]): void {
+function packShard(
+  forest: ForestBuilder,
+  miniBatch: number,
+  shard: number,
+  members: readonly Member[],
+): void {
   const place = { miniBatch, shard };
   let family = -1;
   let root = noNode;
@@ -104,7 +116,11 @@ function packShard(forest: ForestBuilder, miniBatch: number, shard: number, memb
     for (const sample of group.samples) {
       const inputs = inputsOf(sample);
       const leaf = inputs.length > 0 ? forest.addNode(prompt, inputs, place) : prompt;
-      forest.addTargets(sample, (index) => (index === 0 ? lastPromptRow : forest.firstRow(leaf) + index - 1), place);
+      forest.addTargets(
+        sample,
+        (index) => (index === 0 ? lastPromptRow : forest.firstRow(leaf) + index - 1),
+        place,
+      );
     }
   }
 }

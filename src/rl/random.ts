@@ -31,6 +31,11 @@ export function uniform(...parts: readonly (number | string)[]): number {
   return hash32(...parts) / 0x1_0000_0000;
 }
 
+/** 32-bit hash of a text, to stand for it among the parts of a key. */
+export function hashText(text: string): number {
+  return hash32(text);
+}
+
 /** The integers 0..n−1 in an order that the parts decide. */
 export function permutation(n: number, ...parts: readonly (number | string)[]): number[] {
   const order = Array.from({ length: n }, (_, index) => index);
@@ -41,3 +46,19 @@ export function permutation(n: number, ...parts: readonly (number | string)[]): 
   }
   return order;
 }
+
+/** Place `index` of the permutation of `size` that the seed names. */
+export function permuted(index: number, size: number, seed: number): number {
+  const key = `${size}/${seed}`;
+  let order = permutations.get(key);
+  if (!order) {
+    order = permutation(size, seed);
+    permutations.set(key, order);
+    if (permutations.size > maxPermutations) permutations.delete(permutations.keys().next().value as string);
+  }
+  return order[index] as number;
+}
+
+// Planning asks for one place at a time; the lists of a run's templates and epochs are few.
+const maxPermutations = 256;
+const permutations = new Map<string, readonly number[]>();
