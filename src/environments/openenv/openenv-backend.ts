@@ -1,6 +1,7 @@
 // Episodes on an OpenEnv server over plain `/ws`, the common denominator of all its generations.
 // Sockets are pooled: a closed episode's socket serves the next one by `reset`. A lost socket ends its episode; nothing
 // reconnects under it, because the server's new session would be another world.
+import { setMaxListeners } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Task, ToolCall, ToolSpec } from '../../spec/task.js';
 import {
@@ -174,6 +175,8 @@ export function createOpenEnvBackend(options: OpenEnvOptions): OpenEnvBackend {
         `the environment server ${url} is down for ${seconds} s`,
       );
     }
+    // One signal stops hundreds of episodes: that is no leak, and not worth Node's warning.
+    setMaxListeners(0, signal);
     const release = await places.acquire(signal);
     let socket: OpenEnvSocket | undefined;
     try {

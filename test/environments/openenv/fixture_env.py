@@ -1,0 +1,88 @@
+"""A stateful environment on the openenv package's own server classes, for tests of other people's clients."""
+
+import base64
+import os
+import sys
+import time
+
+import uvicorn
+from fastmcp import FastMCP
+from fastmcp.utilities.types import Image
+from openenv.core.env_server.http_server import create_app
+from openenv.core.env_server.mcp_environment import MCPEnvironment
+from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservation
+from openenv.core.env_server.types import Action, Observation, State
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+class FixtureEnvironment(MCPEnvironment):
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self):
+        server = FastMCP("fixture")
+        self.count = 0
+        self.episode = State()
+
+        @server.tool
+        def increment() -> str:
+            """Adds one."""
+            self.count += 1
+            return str(self.count)
+
+        @server.tool
+        def add(a: int, b: int) -> dict:
+            """Adds two numbers."""
+            return {"sum": a + b}
+
+        @server.tool
+        def refuse() -> str:
+            raise ValueError("repository x not found")
+
+        @server.tool
+        def picture() -> Image:
+            """One pixel."""
+            return Image(data=PIXEL, format="png")
+
+        @server.tool
+        def slow(seconds: float) -> str:
+            """Sleeps."""
+            time.sleep(seconds)
+            return "slept"
+
+        @server.tool
+        def die() -> str:
+            """Ends the server."""
+            os._exit(3)
+
+        super().__init__(server)
+
+    def reset(self, seed=None, episode_id=None, task_key=None, **kwargs):
+        if task_key == "broken":
+            raise RuntimeError("this task cannot be opened")
+        self.count = 0
+        self.episode = State(episode_id=episode_id, step_count=0)
+        return Observation(done=False, reward=0.0, metadata={"prompt": f"task {task_key}", "seed": seed})
+
+    async def step_async(self, action, timeout_s=None, **kwargs):
+        observation = await super().step_async(action, timeout_s=timeout_s, **kwargs)
+        self.episode.step_count += 1
+        if isinstance(action, CallToolAction) and isinstance(observation, CallToolObservation):
+            observation.reward = float(self.count >= 2)
+        return observation
+
+    def _step_impl(self, action, timeout_s=None, **kwargs):
+        return Observation(done=False, reward=None)
+
+    @property
+    def state(self):
+        return self.episode
+
+
+if __name__ == "__main__":
+    app = create_app(
+        FixtureEnvironment, Action, Observation, env_name="fixture", max_concurrent_envs=int(sys.argv[2])
+    )
+    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")

@@ -1,0 +1,323 @@
+// The client against our server: results, faults, kinds of failure (R25, R26), and what it does when a server dies.
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { WebSocketServer } from 'ws';
+import type { Environment } from '../../../src/environments/environment.js';
+import {
+  createOpenEnvBackend,
+  type OpenEnvBackend,
+  type OpenEnvOptions,
+} from '../../../src/environments/openenv/openenv-backend.js';
+import type { InfrastructureFault } from '../../../src/environments/server/app-session.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { counterTask, startCounterServer, token, worlds } from '../stand-in.js';
+
+const quiet = new AbortController().signal;
+const backends: OpenEnvBackend[] = [];
+const servers: EnvironmentServer[] = [];
+
+afterEach(async () => {
+  await Promise.all(backends.splice(0).map((backend) => backend.close()));
+  await Promise.all(servers.splice(0).map((server) => server.close()));
+});
+
+async function serve(options: Parameters<typeof startCounterServer>[0] = {}): Promise<EnvironmentServer> {
+  const server = await startCounterServer(options);
+  servers.push(server);
+  return server;
+}
+
+function connect(url: string, options: Partial<OpenEnvOptions> = {}): OpenEnvBackend {
+  const backend = createOpenEnvBackend({ url, gradingToken: token, maxSessions: 8, ...options });
+  backends.push(backend);
+  return backend;
+}
+
+const open = (backend: OpenEnvBackend, number = 2, tryNumber = 0, signal = quiet) =>
+  backend.open(counterTask(number), { seed: 7, episodeId: 'ep', tryNumber }, signal);
+const call = (env: Environment, name = 'increment', turn = 0, tryNumber = 0) =>
+  env.callTool({ name, arguments: {} }, { turn, tryNumber });
+const grade = (env: Environment) => env.grade({ finalAnswer: 'two', tryNumber: 0 });
+
+async function until(condition: () => boolean): Promise<void> {
+  const deadline = Date.now() + 5000;
+  while (!condition()) {
+    if (Date.now() > deadline) throw new Error('the condition did not come true within 5 s');
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+describe('an episode', () => {
+  it('opens, calls, is graded and closes', async () => {
+    const backend = connect((await serve()).url);
+    const env = await open(backend);
+    expect(env.tools.map(({ name }) => name)).toEqual(['increment', 'refuse', 'crash', 'shout']);
+    expect(await call(env)).toEqual({ text: '1', isError: false });
+    expect(await call(env, 'refuse')).toEqual({ text: 'repository x not found', isError: true });
+    expect(await call(env, 'jump')).toEqual({ text: 'unknown tool jump', isError: true });
+    expect(await call(env)).toEqual({ text: '2', isError: false });
+    expect(await grade(env)).toEqual({
+      outcome: { status: 'graded', value: 1 },
+      explanation: 'counted to 2; answered "two"',
+    });
+    await env.close();
+    await expect(call(env)).rejects.toThrow('only close may follow');
+  });
+
+  it('takes the socket of the one before, and asks for the tools once', async () => {
+    const server = await serve();
+    const backend = connect(server.url);
+    for (let episode = 0; episode < 5; episode++) {
+      const env = await open(backend);
+      expect(await call(env)).toEqual({ text: '1', isError: false });
+      await env.close();
+    }
+    expect(server.stats()).toMatchObject({ sessions: 1, requests: 5 * 2 + 2 });
+  });
+
+  it('waits for a free place, first come, first served', async () => {
+    const backend = connect((await serve()).url, { maxSessions: 1 });
+    const first = await open(backend);
+    const order: number[] = [];
+    const others = [1, 2].map(async (number) => {
+      const env = await open(backend);
+      order.push(number);
+      await env.close();
+    });
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    expect(order).toEqual([]);
+    await first.close();
+    await Promise.all(others);
+    expect(order).toEqual([1, 2]);
+  });
+
+  it('that is aborted while it waits leaves its place to others', async () => {
+    const backend = connect((await serve()).url, { maxSessions: 1 });
+    const first = await open(backend);
+    const stop = new AbortController();
+    const second = open(backend, 2, 0, stop.signal);
+    stop.abort(new Error('the run is paused'));
+    await expect(second).rejects.toThrow('the run is paused');
+    await first.close();
+    await (await open(backend)).close();
+  });
+
+  it('gives ten megabytes back cut, and bigger frames of other servers whole', async () => {
+    const env = await open(connect((await serve()).url));
+    expect((await call(env, 'shout')).text).toMatch(
+      /^x{100000}\n\[cut: 10000000 characters, the first 100000 are shown\]$/,
+    );
+    await env.close();
+    const generous = await open(connect((await serve({ maxOutputChars: 20_000_000 })).url));
+    expect((await call(generous, 'shout')).text).toHaveLength(10_000_000);
+    await generous.close();
+  });
+});
+
+describe('grading without the extension', () => {
+  it('has no grade where the observations have no reward', async () => {
+    const backend = createOpenEnvBackend({ url: (await serve()).url, maxSessions: 1 });
+    backends.push(backend);
+    const env = await open(backend);
+    await expect(grade(env)).rejects.toMatchObject({
+      kind: 'failed',
+      reason: 'grade',
+      message: expect.stringMatching(/no reward and no grade; set grading_token_env/),
+    });
+    await env.close();
+  });
+
+  it('says that the token is wrong when the episode opens', async () => {
+    const backend = connect((await serve()).url, { gradingToken: 'wrong' });
+    await expect(open(backend)).rejects.toMatchObject({
+      kind: 'failed',
+      reason: 'open',
+      message: expect.stringMatching(/grading token is wrong/),
+    });
+  });
+});
+
+describe('failures', () => {
+  it('of a healthy server are charged: open, call, grade', async () => {
+    const server = await serve();
+    const backend = connect(server.url);
+    await expect(
+      backend.open(
+        { ...counterTask(1), task_key: 'none/1' },
+        { seed: 1, episodeId: 'e', tryNumber: 0 },
+        quiet,
+      ),
+    ).rejects.toMatchObject({
+      kind: 'failed',
+      reason: 'open',
+      message: expect.stringMatching(/no app of this server/),
+    });
+    const env = await open(backend);
+    await expect(call(env, 'crash')).rejects.toMatchObject({
+      kind: 'failed',
+      reason: 'call',
+      message: expect.stringMatching(/no column n/),
+    });
+    await env.close();
+    // The stream is still aligned: the same socket serves on.
+    await (await open(backend)).close();
+    expect(server.stats().sessions).toBe(1);
+  });
+
+  it('of a full server are no failures while a place comes free in time', async () => {
+    const server = await serve({ maxSessions: 1 });
+    const holder = await open(connect(server.url));
+    const patient = open(connect(server.url));
+    const hasty = open(connect(server.url, { callTimeoutMs: 120 }));
+    await expect(hasty).rejects.toMatchObject({ kind: 'unavailable', reason: 'capacity' });
+    await backends[0]!.close();
+    await holder.close();
+    await (await patient).close();
+  });
+
+  it.each<[InfrastructureFault, string, string]>([
+    ['error', 'failed', 'call'],
+    ['drop', 'unavailable', 'socket_lost'],
+    ['hang', 'failed', 'timeout'],
+  ])('injected as %s come as %s/%s in that try of that turn only', async (fault, kind, reason) => {
+    const server = await serve({
+      faultRate: 0.5,
+      faults: {
+        toolError: () => undefined,
+        infrastructure: (key) =>
+          key.turn === 3 && key.try === 1 && key.seed === 7 && key.rate === 0.5 ? fault : undefined,
+      },
+    });
+    const backend = connect(server.url, { callTimeoutMs: 300 });
+    const env = await open(backend);
+    expect(await call(env, 'increment', 3, 0)).toEqual({ text: '1', isError: false });
+    await expect(call(env, 'increment', 3, 1)).rejects.toMatchObject({ kind, reason });
+    await env.close();
+    const again = await open(backend);
+    expect(await call(again, 'increment', 3, 2)).toEqual({ text: '1', isError: false });
+    await again.close();
+    expect(server.stats().faults).toEqual({ [fault]: 1 });
+  });
+
+  it('are injected at the rates that the token bearer asks for', async () => {
+    const rates: number[] = [];
+    const server = await serve({
+      faults: {
+        toolError: ({ rate }) => (rates.push(rate), undefined),
+        infrastructure: ({ rate }) => (rates.push(rate), undefined),
+      },
+    });
+    const env = await open(connect(server.url, { faultRate: 0.25, toolErrorRate: 0.5 }));
+    await call(env);
+    expect(new Set(rates)).toEqual(new Set([0.25, 0.5]));
+    await env.close();
+  });
+
+  it('for the model are results', async () => {
+    const server = await serve({
+      toolErrorRate: 1,
+      faults: {
+        toolError: ({ turn }) => (turn === 1 ? 'busy, try again' : undefined),
+        infrastructure: () => undefined,
+      },
+    });
+    const env = await open(connect(server.url));
+    expect(await call(env, 'increment', 0)).toEqual({ text: '1', isError: false });
+    expect(await call(env, 'increment', 1)).toEqual({ text: 'busy, try again', isError: true });
+    expect(await call(env, 'increment', 2)).toEqual({ text: '2', isError: false });
+    await env.close();
+  });
+});
+
+describe('a server that is down', () => {
+  it('is unavailable at the start; the breaker opens, and closes when it is there', async () => {
+    const placeholder = await startCounterServer();
+    const { url } = placeholder;
+    await placeholder.close();
+    const backend = connect(url);
+    for (let loss = 0; loss < 5; loss++) {
+      await expect(open(backend)).rejects.toMatchObject({ kind: 'unavailable', reason: 'connect' });
+    }
+    expect(await backend.healthy()).toBe(false);
+    await expect(open(backend)).rejects.toThrow(/is down for \d+ s/);
+    expect(await backend.breaker.waitUntilHealthy(quiet, Date.now() + 20)).toBe(false);
+
+    await serve({ port: Number(new URL(url).port) });
+    expect(await backend.breaker.waitUntilHealthy(quiet, Date.now() + 10_000)).toBe(true);
+    const env = await open(backend);
+    expect(backend.breaker.openForMs()).toBe(0);
+    await env.close();
+  });
+
+  it('fails the calls in flight as unavailable and never goes on in another world', async () => {
+    const server = await serve();
+    const backend = connect(server.url);
+    const env = await open(backend);
+    await call(env);
+    await server.close();
+    await serve({ port: Number(new URL(server.url).port) });
+    await expect(call(env)).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
+    await env.close();
+    const next = await open(backend);
+    expect(await call(next)).toEqual({ text: '1', isError: false });
+    await next.close();
+  });
+
+  it('does not cost an episode that would have taken an idle socket', async () => {
+    const server = await serve();
+    const backend = connect(server.url);
+    await (await open(backend)).close();
+    await server.close();
+    await serve({ port: Number(new URL(server.url).port) });
+    await (await open(backend)).close();
+  });
+});
+
+describe('a server that breaks the protocol', () => {
+  const http = createServer((_, response) => response.end('{"status":"healthy"}'));
+  const sockets = new WebSocketServer({ server: http });
+  let answer = '';
+  let url = '';
+  beforeAll(async () => {
+    http.listen(0, '127.0.0.1');
+    await once(http, 'listening');
+    url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
+    sockets.on('connection', (socket) => socket.on('message', () => socket.send(answer)));
+  });
+  afterAll(async () => {
+    sockets.clients.forEach((client) => client.terminate());
+    http.close();
+    await once(http, 'close');
+  });
+
+  it.each(['{', '[]', '3', '{"type":"observation"}', '{"data":{}}'])(
+    '%s: the socket is lost',
+    async (text) => {
+      answer = text;
+      await expect(open(connect(url))).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
+    },
+  );
+});
+
+describe('many episodes', () => {
+  it('256 at once end with no session and no world left', async () => {
+    const server = await serve();
+    const backend = connect(server.url, { maxSessions: 256 });
+    const values = await Promise.all(
+      Array.from({ length: 512 }, async () => {
+        const env = await open(backend, 1);
+        await call(env);
+        const { outcome } = await grade(env);
+        await env.close();
+        return outcome.value;
+      }),
+    );
+    expect(values.every((value) => value === 1)).toBe(true);
+    expect(server.stats().sessions).toBeLessThanOrEqual(256);
+    await backend.close();
+    await until(() => server.stats().sessions === 0);
+    expect(worlds.open).toBe(0);
+  });
+});

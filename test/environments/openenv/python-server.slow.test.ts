@@ -1,0 +1,200 @@
+// Our client against the Python package's own server.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
+import type { Task } from '../../../src/spec/task.js';
+import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
+import { startOpenEnvFixture, type OpenEnvFixture } from '../../support/openenv-fixture.js';
+import { openRawSocket } from '../../support/raw-socket.js';
+import { counterTask, startCounterServer } from '../stand-in.js';
+
+const venv: PythonVenv = await ensurePythonVenv(['openenv==0.10.0']);
+if ('skipped' in venv) console.warn(`skipped: the OpenEnv server cannot run here: ${venv.skipped}`);
+
+const task = (task_key = 'some/task'): Task => ({ ...counterTask(1), task_key, env_key: 'fixture' });
+const openOptions = { seed: 7, episodeId: 'ep', tryNumber: 0 };
+const quiet = new AbortController().signal;
+const first = { turn: 0, tryNumber: 0 };
+
+describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
+  let fixture: OpenEnvFixture;
+  const python = 'skipped' in venv ? '' : venv.python;
+  beforeAll(async () => {
+    fixture = await startOpenEnvFixture(python, 2);
+  }, 90_000);
+  afterAll(() => fixture?.stop());
+
+  async function withEpisode<T>(
+    run: (env: Awaited<ReturnType<ReturnType<typeof createOpenEnvBackend>['open']>>) => Promise<T>,
+    options: { callTimeoutMs?: number; task?: Task; gradingToken?: string } = {},
+  ): Promise<T> {
+    const { task: chosen = task(), ...rest } = options;
+    const backend = createOpenEnvBackend({ url: fixture.url, maxSessions: 2, ...rest });
+    try {
+      const env = await backend.open(chosen, openOptions, quiet);
+      try {
+        return await run(env);
+      } finally {
+        await env.close();
+      }
+    } finally {
+      await backend.close();
+    }
+  }
+
+  const call = (name: string, args: Record<string, unknown> = {}) => ({ name, arguments: args });
+
+  it('offers its tools, those without a description too', () =>
+    withEpisode(async ({ tools }) => {
+      expect(tools.map(({ name }) => name).sort()).toEqual([
+        'add',
+        'die',
+        'increment',
+        'picture',
+        'refuse',
+        'slow',
+      ]);
+      expect(tools.find(({ name }) => name === 'refuse')?.description).toBe('');
+      expect(tools.find(({ name }) => name === 'add')?.input_schema).toMatchObject({
+        type: 'object',
+        required: ['a', 'b'],
+      });
+    }));
+
+  it('keeps its state between calls, and starts anew with the next episode on the same socket', () =>
+    withEpisode(async (env) => {
+      expect(await env.callTool(call('increment'), first)).toEqual({ text: '1', isError: false });
+      expect(await env.callTool(call('increment'), first)).toEqual({ text: '2', isError: false });
+    }));
+
+  it('gives structured results as compact JSON', () =>
+    withEpisode(async (env) => {
+      expect(await env.callTool(call('add', { a: 1, b: 2 }), first)).toEqual({
+        text: '{"sum":3}',
+        isError: false,
+      });
+    }));
+
+  it("shows the model a tool's error, without pointers to a manual", () =>
+    withEpisode(async (env) => {
+      expect(await env.callTool(call('refuse'), first)).toEqual({
+        text: "Error calling tool 'refuse': repository x not found",
+        isError: true,
+      });
+      const bad = await env.callTool(call('add', { a: 'one', b: 2 }), first);
+      expect(bad.isError).toBe(true);
+      expect(bad.text).toContain('valid integer');
+      expect(bad.text).not.toContain('https://');
+      expect(await env.callTool(call('jump'), first)).toMatchObject({ isError: true });
+    }));
+
+  it('has a placeholder for images', () =>
+    withEpisode(async (env) => {
+      expect(await env.callTool(call('picture'), first)).toEqual({
+        text: '[image image/png]',
+        isError: false,
+      });
+    }));
+
+  it('grades by the reward of the last observation, whether or not a token is set', async () => {
+    for (const gradingToken of [undefined, 'token']) {
+      const grade = await withEpisode(
+        async (env) => {
+          await env.callTool(call('increment'), first);
+          await env.callTool(call('increment'), first);
+          return env.grade({ finalAnswer: '', tryNumber: 0 });
+        },
+        gradingToken === undefined ? {} : { gradingToken },
+      );
+      expect(grade.outcome).toEqual({ status: 'graded', value: 1 });
+    }
+  });
+
+  it('charges a task that it cannot open', async () => {
+    await expect(withEpisode(async () => undefined, { task: task('broken') })).rejects.toMatchObject({
+      kind: 'failed',
+      reason: 'open',
+      message: expect.stringContaining('this task cannot be opened'),
+    });
+  });
+
+  it('charges a call that does not end while the server answers others', async () => {
+    await expect(
+      withEpisode((env) => env.callTool(call('slow', { seconds: 1.5 }), first), { callTimeoutMs: 500 }),
+    ).rejects.toMatchObject({ kind: 'failed', reason: 'timeout' });
+  });
+
+  it('is waited for when it is full', async () => {
+    const takers = await Promise.all([openRawSocket(fixture.url), openRawSocket(fixture.url)]).catch(
+      () => [],
+    );
+    setTimeout(() => takers.forEach((taker) => taker.socket.terminate()), 300);
+    await withEpisode(async (env) => {
+      expect(await env.callTool(call('increment'), first)).toEqual({ text: '1', isError: false });
+    });
+    expect(Date.now() - start).toBeGreaterThan(290);
+  });
+
+  it('sends the frames that ours sends', async () => {
+    const ours = await startCounterServer();
+    const theirs = await openRawSocket(fixture.url);
+    const own = await openRawSocket(ours.url);
+    const step = (data: unknown) => ({ type: 'step', data });
+    const frames = [
+      { type: 'reset', data: { seed: 7, task_key: 'counter/up/1', junk: 1 } },
+      step({ type: 'call_tool', tool_name: 'increment', arguments: {} }),
+      step({ type: 'call_tool', tool_name: 'refuse', arguments: {} }),
+      step({ type: 'call_tool', tool_name: 'increment', arguments: {}, colour: 'red' }),
+      step({ type: 'call_tool', tool_name: 'increment', arguments: '{}' }),
+      step({ type: 'call_tool' }),
+      { type: 'step' },
+      { type: 'state', colour: 'red' },
+      { type: 'jump' },
+      { type: 'reset', data: [] },
+      { type: 'mcp', data: { jsonrpc: '2.0', method: 'initialize', params: {}, id: 1 } },
+      { type: 'mcp', data: { jsonrpc: '2.0', method: 'tools/call', params: {}, id: 'a' } },
+      { type: 'mcp', data: { jsonrpc: '2.0', method: 'tools/call', params: { name: 'increment' }, id: 2 } },
+      { type: 'mcp', data: { jsonrpc: '2.0', method: 'openenv/session/close', params: {}, id: 3 } },
+      '{',
+    ];
+    for (const frame of frames) {
+      const [expected, actual] = [await theirs.ask(frame), await own.ask(frame)];
+      expect({ frame, shape: shape(actual) }).toEqual({ frame, shape: shape(expected) });
+    }
+    theirs.send({ type: 'close' });
+    own.send({ type: 'close' });
+    expect(await own.closed).toBe(await theirs.closed);
+    await ours.close();
+  });
+
+  it('is unavailable when it dies in a call, and when it is gone', async () => {
+    const mortal = await startOpenEnvFixture(python, 2);
+    const backend = createOpenEnvBackend({ url: mortal.url, maxSessions: 2 });
+    const env = await backend.open(task(), openOptions, quiet);
+    await expect(env.callTool(call('die'), first)).rejects.toMatchObject({
+      kind: 'unavailable',
+      reason: 'socket_lost',
+    });
+    await env.close();
+    await expect(backend.open(task(), openOptions, quiet)).rejects.toMatchObject({
+      kind: 'unavailable',
+      reason: 'connect',
+    });
+    expect(await backend.healthy()).toBe(false);
+    await backend.close();
+    await mortal.stop();
+  }, 30_000);
+});
+
+/** Keys and types of a frame, with codes and error types as they are; texts, and what an app is free to add, aside. */
+function shape(value: unknown, key = ''): unknown {
+  if (key === 'metadata' || key === 'reward' || key === 'input') return '…';
+  if (Array.isArray(value)) return value.map((item) => shape(item));
+  if (typeof value === 'object' && value !== null) {
+    const names = Object.keys(value).filter((name) => !['url', 'ctx', ...taskFields].includes(name));
+    return Object.fromEntries(names.sort().map((name) => [name, shape((value as never)[name], name)]));
+  }
+  if (['code', 'type', 'error_type', 'loc', 'id', 'jsonrpc'].includes(key)) return value;
+  return value === null ? null : typeof value;
+}
+
+const taskFields = ['prompt', 'task_key', 'env_key', 'difficulty', 'env_variables'];

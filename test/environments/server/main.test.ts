@@ -1,0 +1,167 @@
+// The server as a process, with the built-in apps: start, token, oracle episodes, death in a call, restart, exit.
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { generateTasks } from '../../../src/environments/apps/generate.js';
+import { appNames } from '../../../src/environments/apps/registry.js';
+import { oracle } from '../../../src/environments/apps/task-key.js';
+import { EnvironmentError } from '../../../src/environments/environment.js';
+import {
+  createOpenEnvBackend,
+  type OpenEnvBackend,
+} from '../../../src/environments/openenv/openenv-backend.js';
+import type { Task } from '../../../src/spec/task.js';
+import {
+  spawnEnvironmentServer,
+  startEnvironmentProcess,
+  testToken,
+  type EnvironmentProcess,
+} from '../../support/environment-process.js';
+
+const quiet = new AbortController().signal;
+const cleanup: (() => Promise<unknown> | void)[] = [];
+afterEach(async () => {
+  for (const clean of cleanup.splice(0).reverse()) await clean();
+});
+
+async function start(args: readonly string[] = []): Promise<EnvironmentProcess> {
+  const server = await startEnvironmentProcess(args);
+  cleanup.push(() => server.kill('SIGKILL'));
+  return server;
+}
+
+function connect(url: string, rates: { faultRate?: number; toolErrorRate?: number } = {}): OpenEnvBackend {
+  const backend = createOpenEnvBackend({ url, gradingToken: testToken, maxSessions: 32, ...rates });
+  cleanup.push(() => backend.close());
+  return backend;
+}
+
+async function failedStart(
+  args: readonly string[],
+  environment: NodeJS.ProcessEnv = {},
+): Promise<{ code: number; errors: string }> {
+  const child = spawnEnvironmentServer(args, environment);
+  let errors = '';
+  child.stderr?.on('data', (chunk: Buffer) => (errors += chunk.toString()));
+  const [code] = (await once(child, 'close')) as [number];
+  return { code, errors };
+}
+
+const tasks = (count: number): Task[] =>
+  generateTasks({ apps: [...appNames], seed: 3, train_tasks: count, held_out_tasks: 0 });
+
+/** Plays the oracle; what fails is played again from the start with the next try number. */
+async function playOracle(
+  backend: OpenEnvBackend,
+  task: Task,
+  seed: number,
+): Promise<{ value: number; tries: number }> {
+  for (let tryNumber = 0; tryNumber < 50; tryNumber++) {
+    try {
+      const env = await backend.open(task, { seed, episodeId: `e${seed}`, tryNumber }, quiet);
+      try {
+        for (const [turn, call] of oracle(task.task_key).entries()) {
+          expect(await env.callTool(call, { turn, tryNumber })).toMatchObject({ isError: false });
+        }
+        const { outcome } = await env.grade({ finalAnswer: '', tryNumber });
+        return { value: outcome.value, tries: tryNumber };
+      } finally {
+        await env.close();
+      }
+    } catch (error) {
+      if (!(error instanceof EnvironmentError)) throw error;
+      await backend.breaker.waitUntilHealthy(quiet, Date.now() + 10_000);
+    }
+  }
+  throw new Error(`${task.task_key} was not played in 50 tries`);
+}
+
+describe('the built-in environment server', () => {
+  it('plays the oracle of every template to 1, and doing nothing to 0', async () => {
+    const backend = connect((await start()).url);
+    for (const [seed, task] of tasks(48).entries()) {
+      expect({ key: task.task_key, ...(await playOracle(backend, task, seed)) }).toMatchObject({
+        value: 1,
+        tries: 0,
+      });
+    }
+    const [idle] = tasks(1);
+    const env = await backend.open(idle!, { seed: 1, episodeId: 'e', tryNumber: 0 }, quiet);
+    expect((await env.grade({ finalAnswer: '', tryNumber: 0 })).outcome.value).toBe(0);
+    await env.close();
+  });
+
+  it('with a fifth of all requests failing gives no false zero', async () => {
+    const backend = connect((await start()).url, { faultRate: 0.2 });
+    const played = await Promise.all(tasks(64).map((task, seed) => playOracle(backend, task, seed)));
+    expect(played.filter(({ value }) => value !== 1)).toEqual([]);
+    expect(played.reduce((sum, { tries }) => sum + tries, 0)).toBeGreaterThan(10);
+  });
+
+  it('writes a new token to a file that only its owner reads', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'longhaul-token-'));
+    cleanup.push(() => rmSync(folder, { recursive: true }));
+    const file = join(folder, 'token');
+    const child = spawnEnvironmentServer(['--token-file', file], { LONGHAUL_GRADING_TOKEN: '' });
+    cleanup.push(() => void child.kill('SIGKILL'));
+    await once(child.stdout!, 'data');
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect(readFileSync(file, 'utf8')).toMatch(/^[\w-]{32}\n$/);
+    const exit = once(child, 'exit');
+    child.kill('SIGTERM');
+    expect(await exit).toEqual([0, null]);
+  });
+
+  it('ends with 0 at SIGTERM in the middle of episodes', async () => {
+    const server = await start();
+    const [task] = tasks(1);
+    await connect(server.url).open(task!, { seed: 1, episodeId: 'e', tryNumber: 0 }, quiet);
+    const exit = once(server.child, 'exit');
+    server.child.kill('SIGTERM');
+    expect(await exit).toEqual([0, null]);
+  });
+
+  it('killed in a call makes that call unavailable; after its restart the episode is played anew', async () => {
+    const server = await start();
+    const backend = connect(server.url);
+    const [task] = tasks(1);
+    const env = await backend.open(task!, { seed: 1, episodeId: 'e', tryNumber: 0 }, quiet);
+    // Stopped first, so that the call is in flight for certain when the server dies.
+    server.child.kill('SIGSTOP');
+    const call = env.callTool(oracle(task!.task_key)[0]!, { turn: 0, tryNumber: 0 });
+    const lost = expect(call).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
+    await server.kill('SIGKILL');
+    await lost;
+    await env.close();
+    expect(await backend.healthy()).toBe(false);
+    await start(['--port', new URL(server.url).port]);
+    expect(await playOracle(backend, task!, 1)).toMatchObject({ value: 1 });
+  });
+
+  it.each([
+    [['--port', 'x'], /--port is \\"x\\"; it must be a whole number from 0 to 65535/],
+    [['--fault-rate', '2'], /--fault-rate is \\"2\\"; it must be from 0 to 1/],
+    [['--colour'], /Unknown option '--colour'/],
+    [[], /no grading token: set LONGHAUL_GRADING_TOKEN, or name a file for a new one by --token-file/],
+  ])('refuses %j in one line', async (args, message) => {
+    const { code, errors } = await failedStart(args, { LONGHAUL_GRADING_TOKEN: args.length > 0 ? 'x' : '' });
+    expect(code).toBe(1);
+    expect(errors).toMatch(message);
+    expect(errors.trim().split('\n')).toHaveLength(1);
+  });
+
+  it('names the taken port and the mend', async () => {
+    const holder = createServer().listen(0, '127.0.0.1');
+    await once(holder, 'listening');
+    cleanup.push(() => void holder.close());
+    const { port } = holder.address() as AddressInfo;
+    const { code, errors } = await failedStart(['--port', String(port)], { LONGHAUL_GRADING_TOKEN: 'x' });
+    expect(code).toBe(1);
+    expect(errors).toContain(
+      `port ${port} of 127.0.0.1 is taken by another process; choose another with --port`,
+    );
+  });
+});

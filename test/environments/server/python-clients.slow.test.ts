@@ -1,0 +1,58 @@
+// The Python package's own clients drive our server.
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
+import { startCounterServer, token } from '../stand-in.js';
+
+const venv: PythonVenv = await ensurePythonVenv(['openenv==0.10.0']);
+if ('skipped' in venv) console.warn(`skipped: the OpenEnv clients cannot run here: ${venv.skipped}`);
+
+describe.skipIf('skipped' in venv)('openenv 0.10.0', () => {
+  let server: EnvironmentServer;
+  let seen: { generic: Record<string, unknown>; mcp: Record<string, unknown> };
+  beforeAll(async () => {
+    if ('skipped' in venv) return;
+    server = await startCounterServer();
+    const script = fileURLToPath(new URL('./drive_server.py', import.meta.url));
+    const { stdout } = await promisify(execFile)(venv.python, [script, server.url, 'counter/up/2', token], {
+      timeout: 60_000,
+    });
+    seen = JSON.parse(stdout) as typeof seen;
+  }, 90_000);
+  afterAll(() => server?.close());
+
+  it('GenericEnvClient plays an episode', () => {
+    expect(seen.generic).toEqual({
+      prompt: 'Count to 2.',
+      task_key: 'counter/up/2',
+      reward: null,
+      tools: ['increment', 'refuse', 'crash', 'shout'],
+      text: '1',
+      error: 'unknown tool jump',
+      state: { episode_id: 'ep', step_count: 2, task_key: 'counter/up/2', env_key: 'counter' },
+      invalid: expect.stringContaining('VALIDATION_ERROR'),
+    });
+  });
+
+  it('MCPToolClient plays one in a single session over HTTP and a socket', () => {
+    expect(seen.mcp).toEqual({
+      tools: [
+        ['increment', true],
+        ['refuse', true],
+        ['crash', true],
+        ['shout', true],
+      ],
+      first: '1',
+      second: '2',
+      steps: 2,
+      error: "Tool 'refuse' failed: repository x not found",
+    });
+  });
+
+  it('leaves no session behind', () => {
+    expect(server.stats().sessions).toBe(0);
+  });
+});

@@ -1,0 +1,59 @@
+// A Python environment with pinned packages in the cache, made once for each list of requirements.
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+/** pip has measured 2 minutes on a slow line. */
+const makingLimitMs = 300_000;
+
+export type PythonVenv = { python: string } | { skipped: string };
+
+/** Path of the interpreter, or why there is none: no Python 3.11, or no package index. */
+export async function ensurePythonVenv(requirements: readonly string[]): Promise<PythonVenv> {
+  const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache');
+  const key = createHash('sha256').update(requirements.join('\n')).digest('hex').slice(0, 16);
+  const folder = join(cache, 'longhaul', 'venvs', key);
+  const python = join(folder, 'bin', 'python');
+  if (existsSync(join(folder, 'complete'))) return { python };
+  const version = await run('python3.11', ['--version']).catch(() => undefined);
+  if (!version) return { skipped: 'python3.11 is not installed' };
+  // One test file makes it, the others wait.
+  const lock = `${folder}.lock`;
+  mkdirSync(join(cache, 'longhaul', 'venvs'), { recursive: true });
+  const deadline = Date.now() + makingLimitMs;
+  while (!tryLock(lock)) {
+    if (existsSync(join(folder, 'complete'))) return { python };
+    if (Date.now() > deadline)
+      return { skipped: `${lock} is held by another process; remove it if none runs` };
+    await new Promise((resolve) => setTimeout(resolve, 500));
+  }
+  try {
+    if (existsSync(join(folder, 'complete'))) return { python };
+    const limits = { timeout: makingLimitMs, maxBuffer: 1 << 26 };
+    await run('python3.11', ['-m', 'venv', '--clear', folder], limits);
+    await run(python, ['-m', 'pip', 'install', '--quiet', ...requirements], limits);
+    writeFileSync(join(folder, 'complete'), requirements.join('\n'));
+    return { python };
+  } catch (error) {
+    const detail = error instanceof Error ? error.message.split('\n').slice(-3).join(' ') : String(error);
+    return { skipped: `${requirements.join(', ')} cannot be installed: ${detail}` };
+  } finally {
+    rmSync(lock, { recursive: true, force: true });
+  }
+}
+
+/** A lock that is older than a making may last was left by a killed process. */
+function tryLock(lock: string): boolean {
+  try {
+    mkdirSync(lock);
+    return true;
+  } catch {
+    const age = existsSync(lock) ? Date.now() - statSync(lock).mtimeMs : 0;
+    if (age > makingLimitMs) rmSync(lock, { recursive: true, force: true });
+    return false;
+  }
+}
