@@ -1,0 +1,68 @@
+// Besides the usual rules, this holds the architecture: who may import whom, and what workflow code may not touch.
+import tseslint from 'typescript-eslint';
+import { importArrows } from './tools/lint/import-arrows.js';
+
+/** A workflow is replayed from its history: whatever answers differently the second time breaks it. */
+const notInWorkflows = {
+  'no-restricted-globals': [
+    'error',
+    { name: 'process', message: 'Workflows have no process; pass what they need as input.' },
+    { name: 'console', message: 'Use `log` of @temporalio/workflow, which is silent on replay.' },
+    { name: 'fetch', message: 'Workflows do no I/O; use an activity.' },
+    { name: 'crypto', message: 'Use `uuid4` of @temporalio/workflow.' },
+    { name: 'performance', message: 'Workflow time stands still between tasks; measure in an activity.' },
+  ],
+  'no-restricted-properties': [
+    'error',
+    { object: 'Date', property: 'now', message: 'Workflow time stands still between tasks; measure in an activity.' },
+    { object: 'Math', property: 'random', message: 'Random choices belong in plans, keyed by the run’s seed.' },
+  ],
+  'no-restricted-imports': [
+    'error',
+    {
+      patterns: [
+        { regex: '^node:', message: 'Workflows run in an isolate without Node’s modules.' },
+        { regex: '^(fs|path|os|crypto|child_process|http|https|net|util|stream|events|worker_threads)(/|$)', message: 'Workflows run in an isolate without Node’s modules.' },
+        { regex: '^(zod|ws|yaml|better-sqlite3|@aws-sdk/|@slack/|@huggingface/|@temporalio/(client|worker|activity))', message: 'This belongs in an activity.' },
+      ],
+    },
+  ],
+};
+
+export default tseslint.config(
+  { ignores: ['dist/', 'node_modules/', 'coverage/', '.longhaul/', 'native/'] },
+  {
+    files: ['**/*.ts'],
+    extends: [tseslint.configs.recommendedTypeChecked],
+    languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } },
+    plugins: { longhaul: { rules: { 'import-arrows': importArrows } } },
+    rules: {
+      'longhaul/import-arrows': 'error',
+      '@typescript-eslint/consistent-type-imports': ['error', { fixStyle: 'inline-type-imports' }],
+      '@typescript-eslint/no-explicit-any': 'error',
+      '@typescript-eslint/no-floating-promises': 'error',
+      '@typescript-eslint/no-misused-promises': 'error',
+      '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_', varsIgnorePattern: '^_', caughtErrorsIgnorePattern: '^_' }],
+      '@typescript-eslint/require-await': 'off',
+      '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true, allowBoolean: true, allowNever: true }],
+      '@typescript-eslint/switch-exhaustiveness-check': ['error', { considerDefaultExhaustiveForUnions: true }],
+      eqeqeq: ['error', 'always', { null: 'ignore' }],
+      'no-restricted-syntax': ['error', { selector: 'ExportDefaultDeclaration', message: 'Export by name: a thing has one name everywhere.' }],
+    },
+  },
+  { files: ['src/workflows/**/*.ts'], rules: notInWorkflows },
+  // Tools that load these files ask for a default export.
+  {
+    files: ['vitest.config.ts', 'test/support/reporter.ts', 'test/support/global-setup.ts', 'src/types/*.d.ts'],
+    rules: { 'no-restricted-syntax': 'off' },
+  },
+  {
+    files: ['test/**/*.ts', 'bench/**/*.ts'],
+    rules: {
+      '@typescript-eslint/no-non-null-assertion': 'off',
+      '@typescript-eslint/no-unsafe-assignment': 'off',
+      '@typescript-eslint/no-unsafe-member-access': 'off',
+      '@typescript-eslint/unbound-method': 'off',
+    },
+  },
+);

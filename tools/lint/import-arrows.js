@@ -1,0 +1,79 @@
+// The rule `longhaul/import-arrows`: which folder of src/ may import which. A type import reaches further than a value
+// import where the layout says so, because types are gone at run time.
+import { dirname, relative, resolve, sep } from 'node:path';
+
+const everything = ['spec', 'rl', 'store', 'engine', 'environments', 'episode', 'report', 'integrations', 'activities', 'workflows', 'workers', 'cli'];
+
+/** For each folder: folders that it may import, and those of which it may import types only. Its own is always allowed. */
+export const arrows = {
+  spec: { values: [], types: [] },
+  rl: { values: ['spec'], types: [] },
+  store: { values: ['spec'], types: [] },
+  engine: { values: ['spec'], types: [] },
+  environments: { values: ['spec'], types: [] },
+  episode: { values: ['spec'], types: ['engine', 'environments'] },
+  report: { values: ['spec', 'rl', 'store'], types: [] },
+  integrations: { values: ['spec'], types: [] },
+  activities: { values: ['spec', 'rl', 'store', 'engine', 'environments', 'episode', 'report', 'integrations'], types: [] },
+  workflows: { values: [], types: ['spec', 'activities'] },
+  workers: { values: everything, types: [] },
+  cli: { values: everything, types: [] },
+};
+
+/** Exceptions of single files, each for a reason. */
+const singleFiles = {
+  // Classes of the interfaces themselves: an error cannot be told by its type alone.
+  'engine/policy-engine': ['episode'],
+  'environments/environment': ['episode'],
+};
+
+export const importArrows = {
+  meta: {
+    type: 'problem',
+    docs: { description: 'Folders of src/ import each other only along the arrows of the layout.' },
+    messages: {
+      forbidden: 'src/{{from}} may not import src/{{to}}{{hint}}.',
+      typesOnly: 'src/{{from}} may import src/{{to}} as types only: write `import type`.',
+    },
+    schema: [],
+  },
+  create(context) {
+    const source = resolve(context.cwd, 'src');
+    const from = folderOf(source, context.filename);
+    if (from === null || !(from in arrows)) return {};
+
+    function checkImport(node, isType) {
+      const specifier = node.source?.value;
+      if (typeof specifier !== 'string' || !specifier.startsWith('.')) return;
+      const target = resolve(dirname(context.filename), specifier);
+      const to = folderOf(source, target);
+      if (to === null || to === from || !everything.includes(to)) return;
+      const { values, types } = arrows[from];
+      if (values.includes(to)) return;
+      if (isType && types.includes(to)) return;
+      const module = relative(source, target).split(sep).join('/').replace(/\.[jt]s$/, '');
+      if (singleFiles[module]?.includes(from)) return;
+      const allowed = [...values, ...types.map((folder) => `${folder} (types)`)];
+      const hint = allowed.length === 0 ? '; it imports nothing but itself' : `; it may import ${allowed.join(', ')}`;
+      context.report({ node, messageId: types.includes(to) ? 'typesOnly' : 'forbidden', data: { from, to, hint } });
+    }
+
+    const everyNameIsType = (node, kind) =>
+      node[kind] === 'type' || (node.specifiers.length > 0 && node.specifiers.every((one) => one[kind] === 'type'));
+    return {
+      ImportDeclaration: (node) => checkImport(node, everyNameIsType(node, 'importKind')),
+      ExportNamedDeclaration: (node) => checkImport(node, everyNameIsType(node, 'exportKind')),
+      ExportAllDeclaration: (node) => checkImport(node, node.exportKind === 'type'),
+      ImportExpression: (node) => checkImport(node, false),
+      TSImportType: (node) => checkImport({ ...node, source: node.source ?? node.argument?.literal }, true),
+    };
+  },
+};
+
+/** First folder below src/, or null. */
+function folderOf(source, file) {
+  const path = relative(source, file);
+  if (path.startsWith('..')) return null;
+  const [folder, ...rest] = path.split(sep);
+  return rest.length > 0 ? (folder ?? null) : null;
+}
