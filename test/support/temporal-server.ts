@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client, Connection } from '@temporalio/client';
-import { NativeConnection } from '@temporalio/worker';
+import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
 import { freePort } from '../../src/workers/free-port.js';
 import { findTemporalBinary } from '../../src/workers/temporal-binary.js';
 import { temporalServerArguments } from '../../src/workers/temporal-server.js';
@@ -16,13 +16,18 @@ export interface TestTemporal {
   stop(): Promise<void>;
 }
 
-/** `databaseFile` keeps workflows over a restart on the same `port`. */
-export async function startTemporal(
-  options: { port?: number; databaseFile?: string } = {},
-): Promise<TestTemporal> {
+export interface TestTemporalOptions {
+  port?: number;
+  /** Keeps workflows over a restart on the same port. */
+  databaseFile?: string;
+  dynamicConfig?: Record<string, string | number>;
+}
+
+export async function startTemporal(options: TestTemporalOptions = {}): Promise<TestTemporal> {
+  quietWorkers();
   const port = options.port ?? (await freePort());
   const address = `127.0.0.1:${port}`;
-  const server = spawnTemporal(port, options.databaseFile ?? null);
+  const server = spawnTemporal(port, options.databaseFile ?? null, options.dynamicConfig);
   const clientConnection = await connected(() => Connection.connect({ address }), server);
   const client = new Client({ connection: clientConnection });
   await connected(() => client.workflowService.describeNamespace({ namespace: 'default' }), server);
@@ -40,8 +45,16 @@ export async function startTemporal(
   };
 }
 
-export function spawnTemporal(port: number, databaseFile: string | null): ChildProcess {
-  const args = temporalServerArguments({ port, uiPort: null, databaseFile });
+export function spawnTemporal(
+  port: number,
+  databaseFile: string | null,
+  dynamicConfig: Record<string, string | number> = {},
+): ChildProcess {
+  const more = Object.entries(dynamicConfig).flatMap(([key, value]) => [
+    '--dynamic-config-value',
+    `${key}=${value}`,
+  ]);
+  const args = [...temporalServerArguments({ port, uiPort: null, databaseFile }), ...more];
   return spawn(findTemporalBinary(), args, { stdio: 'ignore' });
 }
 
@@ -66,4 +79,16 @@ async function connected<T>(attempt: () => Promise<T>, server: ChildProcess): Pr
       await delay(50);
     }
   }
+}
+
+let quiet = false;
+
+/** Failures that a test provokes are not worth a page of log. */
+function quietWorkers(): void {
+  if (quiet) return;
+  quiet = true;
+  Runtime.install({
+    logger: new DefaultLogger('ERROR', () => undefined),
+    telemetryOptions: { logging: { filter: 'ERROR' } },
+  });
 }

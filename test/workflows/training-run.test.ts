@@ -33,7 +33,11 @@ describe('trainingRun', { timeout: 60_000 }, () => {
     const result = await withWorkers(temporal, script, async (queue) =>
       (await startRun(temporal, queue, script.outline.name)).result(),
     );
-    expect(result).toMatchObject({ ended: 'completed', step: 6, report: `runs/${script.outline.run}/report.html` });
+    expect(result).toMatchObject({
+      ended: 'completed',
+      step: 6,
+      report: `runs/${script.outline.run}/report.html`,
+    });
     expect(result.tokens).toBe(400);
     expect(result.evaluations.map(({ step, suite }) => `${suite} ${step}`)).toEqual([
       'interval 0',
@@ -141,7 +145,10 @@ describe('trainingRun', { timeout: 60_000 }, () => {
       const run = await startRun(temporal, queue, script.outline.name);
       await held.reached;
       const update = run.executeUpdate(setHyperparametersUpdate, { args: [values as { lr?: number }] });
-      const failure = await update.then(() => null, (error: unknown) => error);
+      const failure = await update.then(
+        () => null,
+        (error: unknown) => error,
+      );
       expect(failure).toBeInstanceOf(WorkflowUpdateFailedError);
       expect((failure as WorkflowUpdateFailedError).cause?.message).toMatch(message);
       await run.terminate();
@@ -154,7 +161,10 @@ describe('trainingRun', { timeout: 60_000 }, () => {
     let broken = true;
     script.before = (call) => {
       if (call === 'collect 3' && broken) {
-        throw ApplicationFailure.nonRetryable('http://env answers nothing for 1 h', 'EnvironmentsUnavailable');
+        throw ApplicationFailure.nonRetryable(
+          'http://env answers nothing for 1 h',
+          'EnvironmentsUnavailable',
+        );
       }
     };
     await withWorkers(temporal, script, async (queue) => {
@@ -191,11 +201,15 @@ describe('trainingRun', { timeout: 60_000 }, () => {
     const script = scriptRun(outlineOf(uniqueName('invalid')));
     const text = 'trainer.lr: must be a number; trainer.stepz: unknown, did you mean max_training_steps?';
     script.before = (call) => {
-      if (call === 'open') throw ApplicationFailure.create({ message: text, type, nonRetryable: true, details: [1, 2] });
+      if (call === 'open')
+        throw ApplicationFailure.create({ message: text, type, nonRetryable: true, details: [1, 2] });
     };
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);
-      const failure = await run.result().then(() => null, (error: unknown) => error);
+      const failure = await run.result().then(
+        () => null,
+        (error: unknown) => error,
+      );
       expect(failure).toBeInstanceOf(WorkflowFailedError);
       expect((failure as WorkflowFailedError).cause).toMatchObject({ type, message: text, details: [1, 2] });
     });
