@@ -110,10 +110,10 @@ int Server::run() {
         log_line("error", "broken stream: " + error);
         _exit(3);
       });
-  std::optional<Request> request;
-  while (!shutting_down_) {
+  while (true) {
     alive_at_ = now_ms();
     handle_all();
+    if (shutting_down_) break;
     const bool blocked = channel_->unsent_bytes() > kMostUnsentBytes;
     if (scheduler_ && !scheduler_->idle() && (scheduler_->has_running() || !blocked)) {
       step();

@@ -1,0 +1,159 @@
+// What the engine's tests share: real engines on a tiny model, and batch files for their updates.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach } from 'vitest';
+import {
+  createNativeEngine,
+  type NativeEngine,
+  type NativeEngineOptions,
+} from '../../src/engine/native/native-engine.js';
+import type { GenerateRequest, RandomModel, UpdateRequest } from '../../src/engine/policy-engine.js';
+import type { Digest } from '../../src/spec/records.js';
+import { encodeBatchFile } from '../../src/store/batch-file.js';
+import { sha256Hex } from '../../src/store/canonical.js';
+import { findEngine } from '../support/find-tools.js';
+
+export const tinyModel: RandomModel = {
+  architecture: {
+    vocab_size: 96,
+    hidden_size: 64,
+    intermediate_size: 96,
+    num_hidden_layers: 2,
+    num_attention_heads: 4,
+    num_key_value_heads: 2,
+    head_dim: 32,
+    rms_norm_eps: 1e-6,
+    rope_theta: 10_000,
+    tie_word_embeddings: true,
+    max_position_embeddings: 256,
+  },
+  initializer_range: 0.2,
+  seed: 7,
+};
+
+const engines: NativeEngine[] = [];
+const folder = mkdtempSync(join(tmpdir(), 'longhaul-engine-'));
+
+/** A real engine that the end of the test closes. */
+export function startEngine(options: Partial<NativeEngineOptions> = {}): NativeEngine {
+  const engine = createNativeEngine({ binary: findEngine(), threads: 1, ...options });
+  engines.push(engine);
+  return engine;
+}
+
+afterEach(async () => {
+  await Promise.all(engines.splice(0).map((engine) => engine.close()));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+export function temporaryPath(name: string): string {
+  return join(folder, name);
+}
+
+/** A transcript of `length` tokens that depends on `seed` alone. */
+export function transcript(length: number, seed = 1): number[] {
+  return Array.from({ length }, (_, i) => (i * 37 + seed * 11 + ((i * seed) % 13)) % 96);
+}
+
+export function generation(
+  state: Digest,
+  tokens: number[],
+  overrides: Partial<GenerateRequest> = {},
+): GenerateRequest {
+  return {
+    state,
+    tokens,
+    key: { seed: 5, domain: 'train', step: 1, slot: 0, sample: 0 },
+    temperature: 1,
+    max_new_tokens: 24,
+    stop_tokens: [],
+    ...overrides,
+  };
+}
+
+/** Writes a batch of one prompt with two answers as leaves and two mini-batches; answers the update that applies it. */
+export function writeUpdate(state: Digest, step: number): UpdateRequest {
+  const prompt = transcript(9, step);
+  const answers = [transcript(6, step + 20), transcript(4, step + 40)];
+  const nodes: number[] = [];
+  const tokens: number[] = [];
+  const targets = {
+    rows: [] as number[],
+    tokens: [] as number[],
+    advantages: [] as number[],
+    shards: [] as number[],
+  };
+  for (const miniBatch of [0, 1]) {
+    const root = nodes.length / 4;
+    const promptEnd = tokens.length + prompt.length - 1;
+    nodes.push(-1, prompt.length, miniBatch, 0);
+    tokens.push(...prompt);
+    answers.forEach((answer, index) => {
+      nodes.push(root, answer.length, miniBatch, 0);
+      const start = tokens.length;
+      tokens.push(...answer);
+      answer.forEach((token, i) => {
+        targets.rows.push(i === 0 ? promptEnd : start + i - 1);
+        targets.tokens.push(token);
+        targets.advantages.push(index === 0 ? 1 : -0.5);
+        targets.shards.push(miniBatch, 0);
+      });
+    });
+  }
+  const lossTokens = targets.rows.length / 2;
+  const bytes = encodeBatchFile(
+    {
+      nodes: Int32Array.from(nodes),
+      tokens: Int32Array.from(tokens),
+      target_rows: Int32Array.from(targets.rows),
+      target_tokens: Int32Array.from(targets.tokens),
+      target_advantages: Float32Array.from(targets.advantages),
+      target_old_logprobs: new Float32Array(targets.rows.length).fill(-4),
+      target_shards: Int32Array.from(targets.shards),
+    },
+    {
+      schema: 'longhaul.batch/1',
+      run: 'test',
+      step,
+      plan: sha256Hex(`plan ${step}`),
+      previous_state: state,
+      inputs: sha256Hex(`inputs ${step}`),
+      mini_batches: 2,
+      loss_tokens: [lossTokens, lossTokens],
+      outcomes: [],
+      metrics: {},
+    },
+  );
+  const batchSha256 = sha256Hex(bytes);
+  const batchPath = temporaryPath(`batch-${step}-${batchSha256.slice(0, 8)}.safetensors`);
+  writeFileSync(batchPath, bytes);
+  return {
+    state,
+    step_id: sha256Hex(`step ${state} ${batchSha256}`),
+    batchPath,
+    batchSha256,
+    learning_rates: [1e-3, 5e-4],
+    adam_betas: [0.9, 0.98],
+    adam_eps: 1e-8,
+    weight_decay: 0.01,
+    max_grad_norm: 1,
+    reset_moments: false,
+    loss: { kind: 'clipped_policy', eps_clip_low: 0.2, eps_clip_high: 0.28 },
+    temperature: 1,
+  };
+}
+
+/** Applies updates `from..to` one after another; answers the state behind them. */
+export async function applyUpdates(
+  engine: NativeEngine,
+  state: Digest,
+  from: number,
+  to: number,
+): Promise<Digest> {
+  let current = state;
+  for (let step = from; step <= to; step += 1) {
+    current = (await engine.update(writeUpdate(current, step))).state;
+  }
+  return current;
+}

@@ -1,0 +1,176 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { sha256Hex } from '../../src/store/canonical.js';
+import {
+  applyUpdates,
+  generation,
+  startEngine,
+  temporaryPath,
+  tinyModel,
+  transcript,
+  writeUpdate,
+} from './engine-fixture.js';
+
+describe('the state', () => {
+  it('is a function of architecture, range and seed', async () => {
+    const engine = startEngine();
+    expect(await engine.held()).toBeNull();
+    const first = await engine.loadRandom(tinyModel);
+    expect(await engine.held()).toEqual(first);
+    expect(await startEngine().loadRandom(tinyModel)).toEqual(first);
+    expect((await engine.loadRandom({ ...tinyModel, seed: 8 })).state).not.toBe(first.state);
+  });
+
+  it('must be the one that a call names', async () => {
+    const engine = startEngine();
+    const other = sha256Hex('another state');
+    await expect(engine.generate(generation(other, [1]))).rejects.toMatchObject({ code: 'WrongState' });
+    const { state } = await engine.loadRandom(tinyModel);
+    const wrong = { code: 'WrongState', message: expect.stringContaining(state) };
+    await expect(engine.generate(generation(other, [1]))).rejects.toMatchObject(wrong);
+    await expect(engine.score({ state: other, tokens: [1, 2], temperature: 1 })).rejects.toMatchObject(wrong);
+    await expect(engine.saveState(other, temporaryPath('other'))).rejects.toMatchObject(wrong);
+    await expect(engine.update({ ...writeUpdate(state, 1), state: other })).rejects.toMatchObject(wrong);
+  });
+
+  it('comes back bit for bit after save, kill -9 and load, and so does the rest of the training', async () => {
+    const engine = startEngine();
+    const base = await engine.loadRandom(tinyModel);
+    const middle = await applyUpdates(engine, base.state, 1, 3);
+    const path = temporaryPath('state.safetensors');
+    const saved = await engine.saveState(middle, path);
+    const bytes = readFileSync(path);
+    expect(saved.files).toEqual([{ path, size: bytes.length, sha256: sha256Hex(bytes) }]);
+    const end = await applyUpdates(engine, middle, 4, 6);
+
+    process.kill(engine.pid()!, 'SIGKILL');
+    // The death is noticed by whichever call comes first; the next one has a new process.
+    await engine.stats().catch(() => {});
+    expect(await engine.held()).toBeNull();
+    expect(await engine.loadState(path)).toEqual({ state: middle, lastStepId: null });
+    expect(await applyUpdates(engine, middle, 4, 6)).toBe(end);
+    await engine.loadState(path);
+    const again = temporaryPath('again.safetensors');
+    await engine.saveState(middle, again);
+    expect(readFileSync(again).equals(bytes)).toBe(true);
+  });
+
+  it('is refused from a damaged file, and the state that was held stays', async () => {
+    const engine = startEngine();
+    const { state } = await engine.loadRandom(tinyModel);
+    const path = temporaryPath('whole.safetensors');
+    await engine.saveState(state, path);
+    const bytes = readFileSync(path);
+    const damaged = temporaryPath('damaged.safetensors');
+    const headerLength = Number(bytes.readBigUInt64LE(0));
+    const header = bytes.toString('utf8', 8, 8 + headerLength);
+    const edited = (text: string) =>
+      Buffer.concat([
+        bytes.subarray(0, 8),
+        Buffer.from(text.padEnd(headerLength)),
+        bytes.subarray(8 + headerLength),
+      ]);
+    const damages: [Buffer, RegExp][] = [
+      [bytes.subarray(0, bytes.length - 4), /outside the file/],
+      [bytes.subarray(0, 100), /does not fit/],
+      [edited(header.replace('"adam.m.model.norm.weight"', '"adam.m.model.form.weight"')), /is missing/],
+      [edited(header.replace('"optimizer_steps":"0"', '"optimizer_steps":"x"')), /optimizer_steps/],
+      [edited(header.replace(/\[\d+,/, '[8,')), /data_offsets|gap/],
+      [edited(header.slice(0, -20)), /broken header/],
+    ];
+    for (const [content, message] of damages) {
+      writeFileSync(damaged, content);
+      const refused = engine.loadState(damaged);
+      await expect(refused).rejects.toMatchObject({
+        code: 'BadInput',
+        message: expect.stringMatching(message),
+      });
+    }
+    await expect(engine.loadState(temporaryPath('absent'))).rejects.toThrow(/cannot open/);
+    expect(await engine.held()).toEqual({ state, lastStepId: null });
+  });
+});
+
+describe('update', () => {
+  it('changes the state once for a step id, however often it is sent', async () => {
+    const engine = startEngine();
+    const { state } = await engine.loadRandom(tinyModel);
+    const request = writeUpdate(state, 1);
+    const [first, second] = await Promise.all([engine.update(request), engine.update(request)]);
+    expect(first.applied).toBe(true);
+    expect(first.state).not.toBe(state);
+    expect(second).toEqual(first);
+    expect(await engine.update(request)).toEqual(first);
+    expect((await engine.stats())['updates']).toBe(1);
+    expect(await engine.held()).toEqual({ state: first.state, lastStepId: request.step_id });
+    expect(first.metrics['loss']).toBeTypeOf('number');
+  });
+
+  it('waits for running generations, and those behind it see the new state only', async () => {
+    const engine = startEngine();
+    const { state } = await engine.loadRandom(tinyModel);
+    const before = engine.generate(generation(state, transcript(20), { max_new_tokens: 200 }));
+    const updated = engine.update(writeUpdate(state, 1));
+    const late = engine.generate(generation(state, transcript(20)));
+    late.catch(() => {});
+    const { tokens } = await before;
+    expect(tokens).toHaveLength(200);
+    const { state: next } = await updated;
+    await expect(late).rejects.toMatchObject({ code: 'WrongState' });
+    // The cache of the old weights is gone: prompt and answer are computed anew.
+    const scored = await engine.score({ state: next, tokens: [...transcript(20), 1], temperature: 1 });
+    const sampled = await engine.generate(generation(next, transcript(20), { max_new_tokens: 1 }));
+    if (sampled.tokens[0] === 1) expect(sampled.logprobs[0]).toBe(scored[19]);
+    const again = await engine.score({
+      state: next,
+      tokens: [...transcript(20), ...sampled.tokens],
+      temperature: 1,
+    });
+    expect(again[19]).toBe(sampled.logprobs[0]);
+  });
+
+  it('gives the same state on any number of threads', async () => {
+    const ends = [];
+    for (const threads of [1, 2]) {
+      const engine = startEngine({ threads });
+      const { state } = await engine.loadRandom(tinyModel);
+      ends.push(await applyUpdates(engine, state, 1, 3));
+    }
+    expect(ends[1]).toBe(ends[0]);
+  });
+
+  it.each([
+    ['a flipped byte', (bytes: Buffer) => bytes.fill(1, bytes.length - 3), /sha256 is/],
+    ['a lost tail', (bytes: Buffer) => bytes.subarray(0, bytes.length - 8), /sha256 is/],
+  ])('refuses a batch with %s as BadBatch and changes nothing', async (_, damage, message) => {
+    const engine = startEngine();
+    const { state } = await engine.loadRandom(tinyModel);
+    const request = writeUpdate(state, 1);
+    writeFileSync(request.batchPath, damage(readFileSync(request.batchPath)));
+    await expect(engine.update(request)).rejects.toMatchObject({
+      code: 'BadBatch',
+      message: expect.stringMatching(message),
+    });
+    expect(await engine.held()).toEqual({ state, lastStepId: null });
+  });
+
+  it('refuses a batch that was made for another state or for other mini-batches', async () => {
+    const engine = startEngine();
+    const { state } = await engine.loadRandom(tinyModel);
+    const foreign = { ...writeUpdate(sha256Hex('another state'), 1), state };
+    await expect(engine.update(foreign)).rejects.toMatchObject({
+      code: 'BadBatch',
+      message: expect.stringMatching(/was made for state/),
+    });
+    const fewer = { ...writeUpdate(state, 1), learning_rates: [1e-3] };
+    await expect(engine.update(fewer)).rejects.toMatchObject({
+      code: 'BadBatch',
+      message: expect.stringMatching(/mini_batches/),
+    });
+    const absent = { ...writeUpdate(state, 1), batchPath: temporaryPath('absent') };
+    await expect(engine.update(absent)).rejects.toMatchObject({
+      code: 'BadBatch',
+      message: expect.stringMatching(/cannot open/),
+    });
+  });
+});
