@@ -112,7 +112,9 @@ export interface OrchestratorActivities {
 export interface NodeActivities {
   /** Holds the base model and records it as step 0. */
   commitBase(input: { run: string; owner: number }): Promise<{ state: Digest; numerics: Numerics }>;
-  collectRollouts(input: StepReference & { plan: Digest; slots: [number, number] }): Promise<CollectedRollouts>;
+  collectRollouts(
+    input: StepReference & { plan: Digest; slots: [number, number] },
+  ): Promise<CollectedRollouts>;
   sealBatch(input: StepReference & { plan: Digest }): Promise<SealedBatch>;
   updatePolicy(input: StepReference & { plan: Digest; batch: Digest }): Promise<CommittedStep>;
   /** Evaluates the state after `step` on a suite of held-out tasks; each (state, suite, task, sample) once ever. */

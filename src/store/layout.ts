@@ -54,7 +54,9 @@ export function runIdOf(name: string, n: number): string {
 
 export const runFolder = (run: string) => `runs/${checkRunId(run)}/`;
 export const runKey = (run: string) => `${runFolder(run)}run.json`;
-export const reportKey = (run: string) => `${runFolder(run)}report.html`;
+/** A report is of the records up to a step, so each step has its own. */
+export const reportKey = (run: string, step: number) =>
+  `${runFolder(run)}reports/${padded(step, 6, 'step')}.html`;
 export const ownersFolder = (run: string) => `${runFolder(run)}owners/`;
 export const controlFolder = (run: string) => `${runFolder(run)}control/`;
 export const namesFolder = (name: string) => `names/${checkName(name, 'run name')}/`;
@@ -77,6 +79,8 @@ export const activityFolder = (run: string, step: number, activity: string) =>
 export const attemptFolder = (run: string, step: number, activity: string, attempt: string) =>
   `${activityFolder(run, step, activity)}${checkName(attempt, 'attempt')}/`;
 
+/** Suites that a state was evaluated on, one folder each. */
+export const evaluationsOfState = (state: Digest) => `evals/${checkDigest(state, 'state')}/`;
 export const evaluationFolder = (state: Digest, suite: Digest) =>
   `evals/${checkDigest(state, 'state')}/${checkDigest(suite, 'suite')}/`;
 export const evaluationSuiteKey = (state: Digest, suite: Digest) =>

@@ -1,0 +1,85 @@
+// collectRollouts: every (slot, sample) of the plan gets its terminal record; what has one is never sampled again (R9).
+import type { CollectedRollouts, StepReference } from './contracts.js';
+import { attemptEvidence } from './attempt-evidence.js';
+import type { NodeDeps } from './node-deps.js';
+import { playSeats, type Seat } from './rollouts.js';
+import { currentScope } from './scope.js';
+import type { Digest, EpisodeRecord, GrpoPlan } from '../spec/records.js';
+import { episodeKey, episodesFolder } from '../store/layout.js';
+import { checkOwner, readPlan, readUpdateIfAny } from '../store/run-records.js';
+import type { RunData } from './run-data.js';
+
+export async function collectRollouts(
+  deps: NodeDeps,
+  input: StepReference & { plan: Digest; slots: [number, number] },
+): Promise<CollectedRollouts> {
+  const { store } = deps;
+  const { run, step } = input;
+  const started = performance.now();
+  const seconds = (): number => (performance.now() - started) / 1000;
+  await checkOwner(store, run, input.owner);
+  const committed = await readUpdateIfAny(store, run, step);
+  if (committed) return figures(committed.identity.outcomes.flat(), 0, seconds());
+  const { record: plan } = await readPlan(store, run, step, input.plan);
+  if (plan.kind !== 'grpo')
+    throw new Error(`step ${step} of ${run} is a ${plan.kind} step: it has no rollouts`);
+  const data = await deps.runs.get(run);
+  const present = new Set(await store.listFolder(episodesFolder(run, step)));
+  const seats = seatsOf(plan, data, input.slots).filter(
+    (seat) => !present.has(seat.key.split('/').at(-1) ?? ''),
+  );
+  const scope = currentScope();
+  const evidence = attemptEvidence(store, run, step, scope, deps.node);
+  const records: EpisodeRecord[] =
+    seats.length === 0
+      ? []
+      : await deps.holder.withState(run, step - 1, (state) =>
+          playSeats(
+            deps,
+            {
+              data,
+              plan: input.plan,
+              state,
+              policyStep: step - 1,
+              sampling: plan.sampling,
+              random: { seed: data.record.seed, domain: 'train', step },
+              seats,
+            },
+            scope,
+            evidence,
+          ),
+        );
+  const values = records.map((record) => (record.outcome.status === 'graded' ? record.outcome.value : null));
+  return figures(
+    values,
+    records.reduce((sum, record) => sum + record.logprobs.length, 0),
+    seconds(),
+  );
+}
+
+function seatsOf(plan: GrpoPlan, data: RunData, [from, to]: [number, number]): Seat[] {
+  const seats: Seat[] = [];
+  for (const slot of plan.slots.slice(from, to)) {
+    const task = data.taskByKey.get(slot.task_key);
+    if (!task)
+      throw new Error(
+        `The plan of step ${plan.step} names task ${slot.task_key}, which its dataset does not hold`,
+      );
+    for (let sample = 0; sample < plan.samples_per_slot; sample++) {
+      const key = episodeKey(plan.run, plan.step, slot.slot, sample);
+      seats.push({ key, slot: slot.slot, sample, task, seed: slot.seed });
+    }
+  }
+  return seats;
+}
+
+function figures(values: (number | null)[], tokens: number, seconds: number): CollectedRollouts {
+  const graded = values.filter((value) => value !== null);
+  return {
+    graded: graded.length,
+    unknown: values.length - graded.length,
+    mean_reward: graded.length === 0 ? 0 : graded.reduce((sum, value) => sum + value, 0) / graded.length,
+    tokens,
+    seconds,
+  };
+}

@@ -1,0 +1,29 @@
+// commitBase: the base model becomes state 0, recorded like every other step (R5).
+import type { NodeDeps } from './node-deps.js';
+import type { BaseRecord, Digest, Numerics } from '../spec/records.js';
+import { updateKey } from '../store/layout.js';
+import { readRecord, recordFunction } from '../store/records.js';
+import { checkOwner } from '../store/run-records.js';
+
+export async function commitBase(
+  deps: NodeDeps,
+  input: { run: string; owner: number },
+): Promise<{ state: Digest; numerics: Numerics }> {
+  const { store, holder } = deps;
+  await checkOwner(store, input.run, input.owner);
+  const key = updateKey(input.run, 0);
+  const existing = await readRecord(store, key, 'base');
+  if (existing) return existing.identity;
+  const { record } = await deps.runs.get(input.run);
+  const state = await holder.holdBase(record);
+  const engine = await holder.engine.info();
+  const base: BaseRecord = {
+    schema: 'longhaul.base/1',
+    identity: { run: input.run, step: 0, base_model: record.base_model, state, numerics: engine.numerics },
+    observed: {
+      engine: { build: engine.build, incarnation: engine.incarnation },
+      committed_at: new Date().toISOString(),
+    },
+  };
+  return (await recordFunction(store, key, 'base', base)).record.identity;
+}

@@ -1,0 +1,205 @@
+// evaluateState: a state on a suite of held-out tasks. Each (state, suite, task, sample) is played once ever, by
+// whichever run or sweep comes first; its random numbers come from the suite alone (R13).
+import type { EvaluatedState, StepReference } from './contracts.js';
+import { attemptEvidence } from './attempt-evidence.js';
+import type { NodeDeps } from './node-deps.js';
+import { playSeats, type Seat } from './rollouts.js';
+import type { RunData } from './run-data.js';
+import { currentScope } from './scope.js';
+import type { Digest, EpisodeRecord, EvaluationResult, Numerics, SuiteRecord } from '../spec/records.js';
+import { samplingOf } from './sampling.js';
+import { hash32 } from '../rl/random.js';
+import { recordDigest } from '../store/canonical.js';
+import {
+  evaluationEpisodeKey,
+  evaluationEpisodesFolder,
+  evaluationResultKey,
+  evaluationSuiteKey,
+} from '../store/layout.js';
+import { adoptOrCreate, readRecord } from '../store/records.js';
+import { checkOwner, readNumerics, readState } from '../store/run-records.js';
+
+export async function evaluateState(
+  deps: NodeDeps,
+  input: StepReference & { suite: 'interval' | 'final' },
+): Promise<EvaluatedState> {
+  const { store } = deps;
+  const { run, step } = input;
+  await checkOwner(store, run, input.owner);
+  const started = performance.now();
+  const data = await deps.runs.get(run);
+  const suite = suiteOf(data, input.suite, await readNumerics(store, run, step));
+  const suiteDigest = recordDigest(suite);
+  const state = await readState(store, run, step);
+  const resultKey = evaluationResultKey(state, suiteDigest);
+  const existing = await readRecord(store, resultKey, 'evaluation');
+  if (existing) return answer(existing);
+  await adoptOrCreate(store, evaluationSuiteKey(state, suiteDigest), 'suite', suite);
+  const episodes = await playMissing(deps, data, { run, step }, suite, suiteDigest, state);
+  const result = summarise(episodes, suite, suiteDigest, state);
+  const seconds = (performance.now() - started) / 1000;
+  const stored = await adoptOrCreate(store, resultKey, 'evaluation', {
+    ...result,
+    observed: { run, step, seconds, committed_at: new Date().toISOString(), metrics: {} },
+  });
+  return answer(stored.record);
+}
+
+/** Held-out tasks in the data's order, so that `interval` is a part of `final`. */
+function suiteOf(data: RunData, name: 'interval' | 'final', numerics: Numerics): SuiteRecord {
+  const { record } = data;
+  const size = name === 'final' ? record.spec.data.final_eval_tasks : record.spec.data.eval_tasks;
+  const tasks = data.tasks.filter((task) => task.split === 'held_out').slice(0, size);
+  return {
+    schema: 'longhaul.suite/1',
+    name,
+    tasks: tasks.map(({ task_key, env_key, template }, index) => ({
+      task_key,
+      env_key,
+      template,
+      seed: hash32(record.seed, index),
+    })),
+    samples_per_task: 1,
+    sampling: { ...samplingOf(record.spec.generator), temperature: 1 },
+    seed: record.seed,
+    digests: {
+      tokenizer: record.tokenizer,
+      chat_template: record.chat_template,
+      tool_parser: record.tool_parser,
+      dataset: record.dataset.digest,
+    },
+    numerics,
+  };
+}
+
+async function playMissing(
+  deps: NodeDeps,
+  data: RunData,
+  { run, step }: { run: string; step: number },
+  suite: SuiteRecord,
+  suiteDigest: Digest,
+  state: Digest,
+): Promise<EpisodeRecord[]> {
+  const { store } = deps;
+  const present = new Set(await store.listFolder(evaluationEpisodesFolder(state, suiteDigest)));
+  const stored: Promise<EpisodeRecord | null>[] = [];
+  const seats: Seat[] = [];
+  for (const [slot, { task_key, seed }] of suite.tasks.entries()) {
+    const task = data.taskByKey.get(task_key);
+    if (!task) throw new Error(`The suite names task ${task_key}, which the dataset of ${run} does not hold`);
+    for (let sample = 0; sample < suite.samples_per_task; sample++) {
+      const key = evaluationEpisodeKey(state, suiteDigest, slot, sample);
+      if (present.has(key.slice(key.lastIndexOf('/') + 1))) stored.push(readRecord(store, key, 'episode'));
+      else seats.push({ key, slot, sample, task, seed });
+    }
+  }
+  const earlier = (await Promise.all(stored)).filter((record) => record !== null);
+  if (seats.length === 0) return earlier;
+  const scope = currentScope();
+  const played = await deps.holder.withState(run, step, () =>
+    playSeats(
+      deps,
+      {
+        data,
+        plan: suiteDigest,
+        state,
+        policyStep: step,
+        sampling: suite.sampling,
+        random: { seed: suite.seed, domain: 'eval', step: 0 },
+        seats,
+      },
+      scope,
+      attemptEvidence(store, run, Math.max(step, 0), scope, deps.node),
+    ),
+  );
+  return [...earlier, ...played];
+}
+
+type Totals = {
+  graded: number;
+  passed: number;
+  unknown: number;
+  turns: number;
+  calls: number;
+  errors: number;
+};
+
+/** pass@1 = mean of graded values; unknown outcomes are counted, never scored. */
+export function summarise(
+  episodes: EpisodeRecord[],
+  suite: SuiteRecord,
+  suiteDigest: Digest,
+  state: Digest,
+): Omit<EvaluationResult, 'observed'> {
+  const environments = new Map<string, Totals>();
+  const templates: Record<string, { passed: number; graded: number }> = {};
+  for (const episode of episodes) {
+    const totals = environments.get(episode.env_key) ?? {
+      graded: 0,
+      passed: 0,
+      unknown: 0,
+      turns: 0,
+      calls: 0,
+      errors: 0,
+    };
+    environments.set(episode.env_key, totals);
+    totals.turns += episode.metrics.turns;
+    totals.calls += episode.metrics.tool_calls;
+    totals.errors += episode.metrics.tool_errors;
+    if (episode.outcome.status === 'unknown') {
+      totals.unknown += 1;
+      continue;
+    }
+    totals.graded += 1;
+    totals.passed += episode.outcome.value;
+    const template = (templates[suite.tasks[episode.slot]?.template ?? episode.env_key] ??= {
+      passed: 0,
+      graded: 0,
+    });
+    template.graded += 1;
+    template.passed += episode.outcome.value;
+  }
+  const all = [...environments.values()];
+  const sum = (of: (totals: Totals) => number): number => all.reduce((total, part) => total + of(part), 0);
+  const mean = (total: number, count: number): number => (count === 0 ? 0 : total / count);
+  return {
+    schema: 'longhaul.evaluation/1',
+    state,
+    suite: suiteDigest,
+    suite_name: suite.name,
+    pass_at_1: mean(
+      sum((part) => part.passed),
+      sum((part) => part.graded),
+    ),
+    graded: sum((part) => part.graded),
+    unknown: sum((part) => part.unknown),
+    environments: Object.fromEntries(
+      [...environments].sort().map(([name, part]) => {
+        const episodesOf = part.graded + part.unknown;
+        return [
+          name,
+          {
+            pass_at_1: mean(part.passed, part.graded),
+            graded: part.graded,
+            unknown: part.unknown,
+            mean_turns: mean(part.turns, episodesOf),
+            mean_tool_calls: mean(part.calls, episodesOf),
+            tool_errors: part.errors,
+          },
+        ];
+      }),
+    ),
+    templates,
+  };
+}
+
+function answer(result: EvaluationResult): EvaluatedState {
+  const { state, suite, suite_name, pass_at_1, graded, unknown } = result;
+  const environments = Object.fromEntries(
+    Object.entries(result.environments).map(([name, part]) => [
+      name,
+      { pass_at_1: part.pass_at_1, graded: part.graded },
+    ]),
+  );
+  return { state, suite, suite_name, pass_at_1, graded, unknown, environments };
+}

@@ -1,0 +1,21 @@
+// What a node's activities are made of.
+import type { EnvironmentBackend } from '../environments/environment.js';
+import type { EnvironmentSpec } from '../spec/run-spec.js';
+import type { ObjectStore } from '../store/object-store.js';
+import type { BusyMeter } from './busy-meter.js';
+import type { PolicyHolder } from './policy-holder.js';
+import type { RunDataCache } from './run-data.js';
+
+export interface NodeDeps {
+  store: ObjectStore;
+  holder: PolicyHolder;
+  runs: RunDataCache;
+  meter: BusyMeter;
+  /** When this process committed its last step, and what the meter said then. */
+  lastCommit: { run: string; step: number; at: number; busyMs: number } | null;
+  /** Stable id of this node. */
+  node: string;
+  /** One backend per server, shared by all episodes of this process. */
+  backendFor(spec: EnvironmentSpec): EnvironmentBackend;
+  log(message: string): void;
+}

@@ -1,0 +1,187 @@
+// openRun: spec → run. Creates the run's records or finds them, claims ownership (R20), folds control (R21).
+import { readFile } from 'node:fs/promises';
+import type { OpenedRun, RunOutline, WorkflowIdentity } from './contracts.js';
+import type { OrchestratorDeps } from './orchestrator-deps.js';
+import { phasesOf } from './phases.js';
+import { prepareDataset } from './prepare-dataset.js';
+import { loadChatTemplate } from '../episode/chat-template.js';
+import { loadTokenizer } from '../episode/tokenizer.js';
+import { toolParserId } from '../episode/tool-call-parser.js';
+import type { Digest, RunRecord } from '../spec/records.js';
+import type { RunSpec } from '../spec/run-spec.js';
+import { InvalidSpec, parseRunSpec } from '../spec/schema.js';
+import { canonicalText, differences, sha256Hex } from '../store/canonical.js';
+import { assetKey, runKey } from '../store/layout.js';
+import { adoptOrCreate, readRecord } from '../store/records.js';
+import { claimName, claimRun, foldedControl, lastCommittedStep, readState } from '../store/run-records.js';
+
+export async function openRun(
+  deps: OrchestratorDeps,
+  input: { spec: unknown; workflow: WorkflowIdentity; takeOver?: boolean },
+): Promise<OpenedRun> {
+  const spec = parseRunSpec(input.spec);
+  const run = await claimName(deps.store, spec.name);
+  const record = await findOrCreate(deps, run, spec);
+  const owner = await claimRun(
+    deps.store,
+    run,
+    { address: deps.temporalAddress, clusterId: await deps.clusterId(), ...input.workflow },
+    (holder) => deps.ownerState(holder),
+    { takeOver: input.takeOver ?? false },
+  );
+  const step = await lastCommittedStep(deps.store, run);
+  return {
+    outline: outlineOf(record),
+    owner,
+    position: { step, state: step >= 0 ? await readState(deps.store, run, step) : null },
+    control: await foldedControl(deps.store, run),
+  };
+}
+
+async function findOrCreate(deps: OrchestratorDeps, run: string, spec: RunSpec): Promise<RunRecord> {
+  const existing = await readRecord(deps.store, runKey(run), 'run');
+  if (existing) {
+    refuseOtherSpec(existing, spec);
+    return existing;
+  }
+  const [tokenizer, template] = await Promise.all([
+    readAsset(spec.model.tokenizer, 'model.tokenizer'),
+    readAsset(spec.model.chat_template, 'model.chat_template'),
+  ]);
+  checkAssets(spec, tokenizer, template);
+  const dataset = await prepareDataset(deps.store, spec.data).catch((error: Error) => {
+    throw error.name === 'BadDataFile'
+      ? new InvalidSpec([{ path: 'data', problem: error.message, mend: '' }])
+      : error;
+  });
+  const record: RunRecord = {
+    schema: 'longhaul.run/1',
+    run,
+    name: spec.name,
+    spec,
+    seed: spec.seed,
+    base_model: baseModelDigest(spec),
+    tokenizer: await storeAsset(deps, tokenizer),
+    chat_template: await storeAsset(deps, template),
+    tool_parser: toolParserId,
+    dataset,
+    lineage: null,
+    observed: { started_at: new Date().toISOString() },
+  };
+  await refuseImpossibleData(deps, record);
+  const { record: stored } = await adoptOrCreate(deps.store, runKey(run), 'run', record);
+  refuseOtherSpec(stored, spec);
+  return stored;
+}
+
+/** Paths may differ from machine to machine; what they name is held by digest. */
+function refuseOtherSpec(stored: RunRecord, spec: RunSpec): void {
+  const found = differences(comparable(stored.spec), comparable(spec));
+  if (found.length === 0) return;
+  throw new InvalidSpec([
+    {
+      path: 'name',
+      problem: `run "${stored.run}" exists with another spec:\n${found.map((line) => `    ${line}`).join('\n')}`,
+      mend:
+        `to go on with it, start it with its stored spec (longhaul show ${runKey(stored.run)}), ` +
+        `change what may change live with: longhaul set ${stored.run} lr=…, or choose a new name`,
+    },
+  ]);
+}
+
+function comparable(spec: RunSpec): unknown {
+  const { tokenizer: _tokenizer, chat_template: _template, ...model } = spec.model;
+  const { tasks: _tasks, demonstrations: _demonstrations, ...data } = spec.data;
+  const environments = spec.environments.map(({ url: _url, ...environment }) => environment);
+  return { ...spec, model, data, environments };
+}
+
+async function readAsset(path: string, key: string): Promise<string> {
+  return readFile(path, 'utf8').catch((error: Error) => {
+    throw new InvalidSpec([
+      { path: key, problem: `${path} cannot be read: ${error.message}`, mend: 'name a file that exists' },
+    ]);
+  });
+}
+
+/** Loads both once, so that a broken file is refused here and not on a node. */
+function checkAssets(spec: RunSpec, tokenizerText: string, templateText: string): void {
+  try {
+    const tokenizer = loadTokenizer(tokenizerText);
+    loadChatTemplate(templateText, tokenizer);
+  } catch (error) {
+    throw new InvalidSpec([
+      {
+        path: 'model',
+        problem: `${spec.model.tokenizer} and ${spec.model.chat_template} do not load: ${(error as Error).message}`,
+        mend: 'bring a Hugging Face tokenizer.json and its Jinja chat template',
+      },
+    ]);
+  }
+}
+
+async function storeAsset(deps: OrchestratorDeps, text: string): Promise<Digest> {
+  const digest = sha256Hex(text);
+  await deps.store.create(assetKey(digest), Buffer.from(text));
+  return digest;
+}
+
+export function baseModelDigest(spec: RunSpec): Digest {
+  const { init, architecture, initializer_range } = spec.model;
+  return sha256Hex(canonicalText({ init, architecture, initializer_range, seed: spec.seed }));
+}
+
+async function refuseImpossibleData(deps: OrchestratorDeps, record: RunRecord): Promise<void> {
+  const { spec } = record;
+  const data = await deps.datasets.load(record.dataset);
+  const problems = [];
+  const heldOut = data.tasks.filter((task) => task.split === 'held_out').length;
+  const train = data.tasks.length - heldOut;
+  const wanted = Math.max(spec.data.eval_tasks, spec.data.final_eval_tasks);
+  if (heldOut < wanted) {
+    problems.push({
+      path: 'data',
+      problem: `${wanted} evaluation tasks are asked for, the data holds ${heldOut} held-out ones`,
+      mend: 'lower eval_tasks and final_eval_tasks, or bring more tasks with "split": "held_out"',
+    });
+  }
+  if (train === 0)
+    problems.push({
+      path: 'data',
+      problem: 'the data holds no task to train on',
+      mend: 'bring tasks with "split": "train"',
+    });
+  const known = new Set(spec.environments.map((environment) => environment.env_key));
+  for (const envKey of new Set(data.tasks.map((task) => task.env_key))) {
+    if (!known.has(envKey))
+      problems.push({
+        path: 'environments',
+        problem: `tasks name the environment "${envKey}", which is not listed`,
+        mend: `add an entry with env_key: ${envKey}`,
+      });
+  }
+  for (const [index, phase] of spec.warm_start.entries()) {
+    if ((data.demonstrationsByKind.get(phase.demonstrations)?.length ?? 0) === 0) {
+      problems.push({
+        path: `warm_start[${index}].demonstrations`,
+        problem: `the data holds no demonstration of kind "${phase.demonstrations}"`,
+        mend: `kinds there: ${[...data.demonstrationsByKind.keys()].join(', ') || 'none'}`,
+      });
+    }
+  }
+  if (problems.length > 0) throw new InvalidSpec(problems);
+}
+
+export function outlineOf(record: RunRecord): RunOutline {
+  const { spec } = record;
+  return {
+    run: record.run,
+    name: record.name,
+    project: spec.project,
+    model: spec.model.name,
+    phases: phasesOf(spec),
+    ckpt_interval: spec.trainer.ckpt_interval,
+    eval_interval: spec.trainer.eval_interval,
+    target_pass_at_1: spec.trainer.target_pass_at_1,
+  };
+}

@@ -1,0 +1,21 @@
+// The activities of the queue `longhaul`.
+import type { OrchestratorActivities } from './contracts.js';
+import { withFailures } from './failure-mapping.js';
+import { openRun } from './open-run.js';
+import type { OrchestratorDeps } from './orchestrator-deps.js';
+import { planStep } from './plan-step.js';
+import { recordControl } from './record-control.js';
+import { publishReport } from './publish-report.js';
+
+export function createOrchestratorActivities(deps: OrchestratorDeps): OrchestratorActivities {
+  return {
+    openRun: withFailures((input) => openRun(deps, input)),
+    findNode: withFailures(async () => {
+      const node = (await deps.aliveNodes())[0];
+      return node === undefined ? null : { node };
+    }),
+    recordControl: withFailures((input) => recordControl(deps, input)),
+    planStep: withFailures((input) => planStep(deps, input)),
+    writeReport: withFailures((input) => publishReport(deps, input)),
+  };
+}

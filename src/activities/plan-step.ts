@@ -1,0 +1,198 @@
+// planStep (R7): fixes everything the step may depend on before its first token is sampled. The first plan wins.
+import type { PlannedStep, StepReference } from './contracts.js';
+import type { OrchestratorDeps } from './orchestrator-deps.js';
+import { phaseAt } from './phases.js';
+import type { RunData } from './run-data.js';
+import { samplingOf } from './sampling.js';
+import { stoppingPoint } from './stopping-point.js';
+import { advancePassRates, drawDemonstrations, drawTasks } from '../rl/curriculum.js';
+import { constantWithWarmup, warmupThenDecay } from '../rl/learning-rate.js';
+import { hash32 } from '../rl/random.js';
+import type {
+  ControlState,
+  CurriculumState,
+  GrpoPlan,
+  OptimizerPlan,
+  PlanRecord,
+  SftPlan,
+} from '../spec/records.js';
+import type { SftPhaseSpec } from '../spec/run-spec.js';
+import { recordDigest } from '../store/canonical.js';
+import { controlFolder, planKey } from '../store/layout.js';
+import { adoptOrCreate, readRecord, readSequence } from '../store/records.js';
+import {
+  checkOwner,
+  foldControl,
+  readNumerics,
+  readPlan,
+  readState,
+  readUpdate,
+} from '../store/run-records.js';
+
+export async function planStep(
+  deps: OrchestratorDeps,
+  input: StepReference & { control: number },
+): Promise<PlannedStep> {
+  const { store } = deps;
+  const { run, step } = input;
+  await checkOwner(store, run, input.owner);
+  const existing = await readRecord(store, planKey(run, step), 'plan');
+  if (existing) return answer(existing);
+  const data = await deps.runs.get(run);
+  const control = foldControl(
+    (await readSequence(store, controlFolder(run), 'control')).slice(0, input.control),
+  );
+  const plan = await makePlan(deps, data, input, control);
+  await stoppingPoint('plan-built');
+  const { record } = await adoptOrCreate(store, planKey(run, step), 'plan', plan);
+  await stoppingPoint('plan-written');
+  return answer(record);
+}
+
+async function makePlan(
+  deps: OrchestratorDeps,
+  data: RunData,
+  { run, step, owner }: StepReference,
+  control: ControlState,
+): Promise<PlanRecord> {
+  const { record } = data;
+  const base = {
+    schema: 'longhaul.plan/1' as const,
+    run,
+    step,
+    previous_state: await readState(deps.store, run, step - 1),
+    digests: {
+      tokenizer: record.tokenizer,
+      chat_template: record.chat_template,
+      tool_parser: record.tool_parser,
+      dataset: record.dataset.digest,
+    },
+    numerics: await readNumerics(deps.store, run, step - 1),
+    control: control.n,
+    owner,
+  };
+  const sampling = samplingOf(record.spec.generator);
+  const phase = phaseAt(record.spec, step);
+  if (phase.kind === 'sft')
+    return { ...base, ...sftPart(data, phase.spec, phase.index), kind: 'sft', sampling };
+  const curriculum = await curriculumAfter(deps, run, step - 1);
+  return {
+    ...base,
+    ...grpoPart(data, step, phase.index, curriculum, control),
+    kind: 'grpo',
+    sampling: { ...sampling, temperature: control.temperature ?? sampling.temperature },
+  };
+}
+
+type SftPart = Pick<SftPlan, 'phase' | 'mini_batches' | 'optimizer' | 'loss' | 'curriculum'>;
+
+/** `index` counts the phase's steps from 0; demonstrations are shuffled once an epoch. */
+function sftPart(data: RunData, phase: SftPhaseSpec, index: number): SftPart {
+  const lines = data.demonstrationsByKind.get(phase.demonstrations) ?? [];
+  const first = index * phase.mini_batches_per_step;
+  const last = Math.min(first + phase.mini_batches_per_step, phase.updates);
+  const updates = Array.from({ length: last - first }, (_, offset) => first + offset);
+  const drawn = drawDemonstrations({
+    size: lines.length,
+    miniBatchSize: phase.mini_batch_size,
+    firstUpdate: first,
+    count: updates.length,
+    seed: data.record.seed,
+    phase: phase.name,
+  });
+  return {
+    phase: phase.name,
+    mini_batches: drawn.map((places) => places.map((place) => lines[place] as number)),
+    optimizer: {
+      ...optimizerOf(data),
+      learning_rates: updates.map((update) => warmupThenDecay(phase, update)),
+      adam_betas: phase.adam_betas,
+      reset_moments: index === 0,
+    },
+    loss: { kind: 'cross_entropy' },
+    curriculum: { pass_rates: {}, cursors: {} },
+  };
+}
+
+type GrpoPart = Pick<GrpoPlan, 'slots' | 'samples_per_slot' | 'optimizer' | 'loss' | 'curriculum'>;
+
+function grpoPart(
+  data: RunData,
+  step: number,
+  index: number,
+  curriculum: CurriculumState,
+  control: ControlState,
+): GrpoPart {
+  const { generator, trainer } = data.record.spec;
+  const tasksOf = new Map<string, string[]>();
+  for (const task of data.tasks) {
+    if (task.split !== 'train') continue;
+    tasksOf.set(task.template, [...(tasksOf.get(task.template) ?? []), task.task_key]);
+  }
+  const drawn = drawTasks({
+    sizes: new Map([...tasksOf].map(([template, keys]) => [template, keys.length])),
+    state: curriculum,
+    count: trainer.train_batch_size,
+    floor: trainer.curriculum_floor,
+    seed: data.record.seed,
+    step,
+  });
+  return {
+    slots: drawn.tasks.map(({ template, index: position }, slot) => {
+      const task_key = tasksOf.get(template)?.[position] as string;
+      const env_key = data.taskByKey.get(task_key)?.env_key as string;
+      return { slot, task_key, env_key, template, seed: hash32(data.record.seed, step, slot) };
+    }),
+    samples_per_slot: generator.n_samples_per_prompt,
+    optimizer: {
+      ...optimizerOf(data),
+      learning_rates: [constantWithWarmup(control.lr ?? trainer.lr, trainer.warmup_steps, index)],
+      adam_betas: trainer.adam_betas,
+      reset_moments: index === 0,
+    },
+    loss: {
+      kind: 'clipped_policy',
+      eps_clip_low: trainer.eps_clip_low,
+      eps_clip_high: trainer.eps_clip_high,
+      advantage_eps: trainer.advantage_eps,
+    },
+    curriculum: { pass_rates: curriculum.pass_rates, cursors: drawn.cursors },
+  };
+}
+
+function optimizerOf({
+  record,
+}: RunData): Pick<OptimizerPlan, 'adam_eps' | 'weight_decay' | 'max_grad_norm'> {
+  const { adam_eps, weight_decay, max_grad_norm } = record.spec.trainer;
+  return { adam_eps, weight_decay, max_grad_norm };
+}
+
+/** What the step's outcomes did to its plan's curriculum; empty before the first GRPO step. */
+async function curriculumAfter(deps: OrchestratorDeps, run: string, step: number): Promise<CurriculumState> {
+  if (step < 1) return { pass_rates: {}, cursors: {} };
+  const { record: plan } = await readPlan(deps.store, run, step);
+  if (plan.kind !== 'grpo') return { pass_rates: {}, cursors: {} };
+  const { identity } = await readUpdate(deps.store, run, step);
+  const groups = plan.slots.map(({ template }, index) => ({
+    template,
+    rewards: identity.outcomes[index] ?? [],
+  }));
+  return {
+    pass_rates: advancePassRates(plan.curriculum.pass_rates, groups),
+    cursors: plan.curriculum.cursors,
+  };
+}
+
+function answer(plan: PlanRecord): PlannedStep {
+  return {
+    step: plan.step,
+    kind: plan.kind,
+    phase: plan.kind === 'sft' ? plan.phase : 'grpo',
+    plan: recordDigest(plan),
+    slots: plan.kind === 'sft' ? 0 : plan.slots.length,
+    samples_per_slot: plan.kind === 'sft' ? 0 : plan.samples_per_slot,
+    mini_batches: plan.optimizer.learning_rates.length,
+    lr: plan.optimizer.learning_rates.at(-1) ?? 0,
+    control: plan.control,
+  };
+}

@@ -1,0 +1,198 @@
+// ensurePolicy (R14, R15): the engine holds exactly the state that a caller names, whatever died before.
+// Weights are a function of the records: the newest checkpoint that agrees with them, plus the logged batches after it.
+import { mkdir, readdir, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
+import { EngineError } from '../engine/policy-engine.js';
+import type { StateLock } from '../engine/native/state-lock.js';
+import type { Digest, PlanRecord, RunRecord, UpdateRecord } from '../spec/records.js';
+import { fetchCheckpoint, listCheckpoints } from '../store/checkpoints.js';
+import { batchKey, updateKey } from '../store/layout.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { readPlan, readRun, readState, readUpdate } from '../store/run-records.js';
+import { Diverged, UnreadableRecord } from '../store/store-errors.js';
+
+export interface PolicyHolderOptions {
+  store: ObjectStore;
+  engine: PolicyEngine;
+  lock: StateLock;
+  /** Node disk: saved states and fetched batches. */
+  folder: string;
+  log: (message: string) => void;
+}
+
+export class PolicyHolder {
+  constructor(private readonly options: PolicyHolderOptions) {}
+
+  get engine(): PolicyEngine {
+    return this.options.engine;
+  }
+
+  /** Runs `use` while the engine holds the state after `step`; others may share it, nothing may change it. */
+  async withState<T>(run: string, step: number, use: (state: Digest) => Promise<T>): Promise<T> {
+    const state = await readState(this.options.store, run, step);
+    for (;;) {
+      const done = await this.options.lock.shared(async () => {
+        const held = await this.engine.held();
+        return held?.state === state ? { value: await use(state) } : null;
+      });
+      if (done) return done.value;
+      await this.options.lock.exclusive(() => this.#restore(run, step, state));
+    }
+  }
+
+  /** Runs `change` alone, on an engine that holds the state after `step`, or that has applied `stepId` to it. */
+  async alone<T>(run: string, step: number, stepId: Digest, change: () => Promise<T>): Promise<T> {
+    const state = await readState(this.options.store, run, step);
+    return this.options.lock.exclusive(async () => {
+      const held = await this.engine.held();
+      if (held?.state !== state && held?.lastStepId !== stepId) await this.#restore(run, step, state);
+      return change();
+    });
+  }
+
+  /** Holds the run's base model; answers its digest. */
+  async holdBase(record: RunRecord): Promise<Digest> {
+    return this.options.lock.exclusive(async () => {
+      const { architecture, initializer_range } = record.spec.model;
+      const held = await this.engine.loadRandom({ architecture, initializer_range, seed: record.seed });
+      return held.state;
+    });
+  }
+
+  /** Applies the logged batch of `step` to the state before it. Callers hold the lock exclusively. */
+  async apply(
+    run: string,
+    step: number,
+    plan: PlanRecord,
+    batch: Digest,
+    stepId: Digest,
+  ): Promise<UpdateResult> {
+    const batchPath = await this.#batchFile(run, step, batch);
+    const loss =
+      plan.loss.kind === 'cross_entropy'
+        ? plan.loss
+        : {
+            kind: plan.loss.kind,
+            eps_clip_low: plan.loss.eps_clip_low,
+            eps_clip_high: plan.loss.eps_clip_high,
+          };
+    try {
+      return await this.engine.update({
+        state: plan.previous_state,
+        step_id: stepId,
+        batchPath,
+        batchSha256: batch,
+        ...plan.optimizer,
+        loss,
+        temperature: plan.kind === 'grpo' ? plan.sampling.temperature : 1,
+      });
+    } finally {
+      await rm(batchPath, { force: true });
+    }
+  }
+
+  /** Path of a state on the node's disk. */
+  statePath(run: string, step: number): string {
+    return join(this.options.folder, 'states', run, `${String(step).padStart(6, '0')}.safetensors`);
+  }
+
+  async #restore(run: string, step: number, wanted: Digest): Promise<void> {
+    const { log } = this.options;
+    const start = await this.#loadNewest(run, step);
+    for (let next = start + 1; next <= step; next++) {
+      const update = (await readUpdate(this.options.store, run, next)) as UpdateRecord;
+      const { plan: planDigest, batch, step_id, state, applied } = update.identity;
+      if (applied !== true) continue;
+      const { record: plan } = await readPlan(this.options.store, run, next, planDigest);
+      const result = await this.apply(run, next, plan, batch, step_id);
+      if (result.state !== state) {
+        throw new Diverged(
+          `step ${next} of ${run} was recomputed as state ${result.state}, but its record says ${state}. ` +
+            `Compare both with: longhaul audit ${run} --replay ${next}..${next}`,
+          { key: updateKey(run, next), stored: state, computed: result.state },
+        );
+      }
+    }
+    const held = await this.engine.held();
+    if (held?.state !== wanted)
+      throw new EngineError('WrongState', `restored ${held?.state}, wanted ${wanted}`);
+    if (start < step)
+      log(`restored ${run} step ${step}: checkpoint ${start} and ${step - start} logged updates`);
+    else log(`restored ${run} step ${step} from its saved state`);
+  }
+
+  /** Loads the newest usable state ≤ `step`; answers its step. Falls back to older ones, and says so. */
+  async #loadNewest(run: string, step: number): Promise<number> {
+    const { store, log } = this.options;
+    const record = await readRun(store, run);
+    const local = (await this.localSteps(run)).filter((candidate) => candidate <= step);
+    const stored = (await listCheckpoints(store, record)).filter((candidate) => candidate <= step);
+    const candidates = [...new Set([...local, ...stored])].sort((a, b) => b - a);
+    for (const candidate of candidates) {
+      if (candidate === 0) continue;
+      const wanted = await readState(store, run, candidate);
+      for (const source of [
+        local.includes(candidate) ? 'disk' : null,
+        stored.includes(candidate) ? 'store' : null,
+      ]) {
+        if (source === null) continue;
+        try {
+          const path = this.statePath(run, candidate);
+          if (source === 'store') await fetchCheckpoint(store, record, candidate, path);
+          const held = await this.engine.loadState(path);
+          if (held.state === wanted) return candidate;
+          log(
+            `the state of step ${candidate} on ${source} is ${held.state}, its record says ${wanted}: using an older one`,
+          );
+        } catch (error) {
+          if (error instanceof EngineError && error.code === 'EngineExited') throw error;
+          log(
+            `the checkpoint of step ${candidate} on ${source} is not usable (${(error as Error).message}): using an older one`,
+          );
+        }
+        await rm(this.statePath(run, candidate), { force: true });
+      }
+    }
+    const { architecture, initializer_range } = record.spec.model;
+    const held = await this.engine.loadRandom({ architecture, initializer_range, seed: record.seed });
+    const base = await readState(store, run, 0);
+    if (held.state !== base) {
+      throw new Diverged(
+        `the base model of ${run} was made anew as state ${held.state}, but step 0 records ${base}`,
+        {
+          key: updateKey(run, 0),
+          stored: base,
+          computed: held.state,
+        },
+      );
+    }
+    return 0;
+  }
+
+  async localSteps(run: string): Promise<number[]> {
+    const names = await readdir(join(this.options.folder, 'states', run)).catch(() => []);
+    return names.filter((name) => /^\d{6}\.safetensors$/.test(name)).map((name) => Number(name.slice(0, 6)));
+  }
+
+  /** Keeps the newest `keep` states of a run on the node's disk. */
+  async pruneLocal(run: string, keep: number): Promise<void> {
+    const steps = (await this.localSteps(run)).sort((a, b) => b - a);
+    await Promise.all(steps.slice(keep).map((step) => rm(this.statePath(run, step), { force: true })));
+  }
+
+  async #batchFile(run: string, step: number, batch: Digest): Promise<string> {
+    const folder = join(this.options.folder, 'batches');
+    await mkdir(folder, { recursive: true });
+    const path = join(folder, `${batch}.safetensors`);
+    const key = batchKey(run, step);
+    if (!(await this.options.store.getToFile(key, path))) {
+      throw new UnreadableRecord(key, 'it is not in the store, but its update is recorded or under way');
+    }
+    return path;
+  }
+}
+
+export async function fileExists(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => null)) !== null;
+}

@@ -1,0 +1,113 @@
+// Puts a run's data into the store as an immutable dataset version; a version's name follows from its content.
+import { readFile } from 'node:fs/promises';
+import { Worker } from 'node:worker_threads';
+import { appByName } from '../environments/apps/registry.js';
+import type { DatasetManifest, DatasetReference } from '../spec/records.js';
+import type { BuiltinDataSpec, DataSpec } from '../spec/run-spec.js';
+import type { Demonstration, Task } from '../spec/task.js';
+import { canonicalText, recordDigest, sha256Hex } from '../store/canonical.js';
+import { datasetFileKey, datasetManifestKey } from '../store/layout.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { readRecord, recordFunction } from '../store/records.js';
+import { BadDataFile, parseDemonstrations, parseTasks } from './task-file.js';
+
+/** Raised when the generator's output changes, so that an older version is never mistaken for the new one. */
+const generatorVersion = 1;
+const generatorDeadlineMs = 10 * 60_000;
+
+export async function prepareDataset(store: ObjectStore, data: DataSpec): Promise<DatasetReference> {
+  return data.builtin ? prepareBuiltin(store, data.builtin) : prepareFiles(store, data);
+}
+
+async function prepareBuiltin(store: ObjectStore, spec: BuiltinDataSpec): Promise<DatasetReference> {
+  const name = ['builtin', ...spec.apps].join('-');
+  const version = sha256Hex(canonicalText({ generatorVersion, ...spec })).slice(0, 16);
+  const manifest = await readRecord(store, datasetManifestKey(name, version), 'dataset');
+  if (manifest) return { name, version, digest: recordDigest(manifest) };
+  const generated = await generate(spec);
+  const tools = Object.fromEntries(spec.apps.map((app) => [app, appByName(app).tools]));
+  return writeDataset(store, name, version, { ...generated, tools: canonicalText(tools) });
+}
+
+async function prepareFiles(store: ObjectStore, data: DataSpec): Promise<DatasetReference> {
+  const tasks = data.tasks === undefined ? '' : await readText(data.tasks);
+  const demonstrations = data.demonstrations === undefined ? '' : await readText(data.demonstrations);
+  const normalised = lines(parseTasks(tasks, data.tasks ?? 'data.tasks'));
+  const parsed = lines(parseDemonstrations(demonstrations, data.demonstrations ?? 'data.demonstrations'));
+  const version = sha256Hex(
+    canonicalText({ tasks: sha256Hex(normalised), demonstrations: sha256Hex(parsed) }),
+  );
+  return writeDataset(store, 'files', version.slice(0, 16), {
+    tasks: normalised,
+    demonstrations: parsed,
+    tools: '{}',
+  });
+}
+
+interface DatasetTexts {
+  tasks: string;
+  demonstrations: string;
+  /** Tools by environment, as canonical JSON. */
+  tools: string;
+}
+
+async function writeDataset(
+  store: ObjectStore,
+  name: string,
+  version: string,
+  { tasks, demonstrations, tools }: DatasetTexts,
+): Promise<DatasetReference> {
+  const files = [];
+  for (const [path, text] of [
+    ['tasks.jsonl', tasks],
+    ['demonstrations.jsonl', demonstrations],
+    ['tools.json', tools],
+  ] as const) {
+    const bytes = Buffer.from(text);
+    await store.create(datasetFileKey(name, version, path), bytes);
+    files.push({ path, size: bytes.length, sha256: sha256Hex(bytes) });
+  }
+  const parsedTasks = parseTasks(tasks, 'tasks.jsonl');
+  const kinds: Record<string, number> = {};
+  for (const { kind } of parseDemonstrations(demonstrations, 'demonstrations.jsonl'))
+    kinds[kind] = (kinds[kind] ?? 0) + 1;
+  const manifest: DatasetManifest = {
+    schema: 'longhaul.dataset/1',
+    name,
+    version,
+    files,
+    tasks: parsedTasks.length,
+    train_tasks: parsedTasks.filter((task) => task.split === 'train').length,
+    held_out_tasks: parsedTasks.filter((task) => task.split === 'held_out').length,
+    demonstrations: kinds,
+  };
+  const { record } = await recordFunction(store, datasetManifestKey(name, version), 'dataset', manifest);
+  return { name, version, digest: recordDigest(record) };
+}
+
+async function generate(spec: BuiltinDataSpec): Promise<{ tasks: string; demonstrations: string }> {
+  const worker = new Worker(new URL('./dataset-generator.js', import.meta.url), { workerData: spec });
+  const timer = setTimeout(() => void worker.terminate(), generatorDeadlineMs);
+  try {
+    return await new Promise((resolve, reject) => {
+      worker.once('message', resolve);
+      worker.once('error', reject);
+      worker.once('exit', (code) => reject(new Error(`The data generator ended early with code ${code}.`)));
+    });
+  } finally {
+    clearTimeout(timer);
+    await worker.terminate();
+  }
+}
+
+async function readText(path: string): Promise<string> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    throw new BadDataFile(path, [`cannot be read: ${(error as Error).message}`]);
+  }
+}
+
+function lines(items: readonly (Task | Demonstration)[]): string {
+  return items.map((item) => `${JSON.stringify(item)}\n`).join('');
+}

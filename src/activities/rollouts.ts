@@ -1,0 +1,126 @@
+// Plays the episodes of a plan or a suite that have no record yet, each once, and writes their records (R8, R9).
+import { EngineError } from '../engine/policy-engine.js';
+import { playEpisode, type EpisodePlay } from '../episode/episode-loop.js';
+import type { Digest, EpisodeRecord, SamplingPlan } from '../spec/records.js';
+import type { Task } from '../spec/task.js';
+import { adoptOrCreate } from '../store/records.js';
+import type { EvidenceWriter } from './attempt-evidence.js';
+import type { NodeDeps } from './node-deps.js';
+import type { RunData } from './run-data.js';
+import type { AttemptScope } from './scope.js';
+import { stoppingPoint } from './stopping-point.js';
+
+/** One episode to play. */
+export interface Seat {
+  key: string;
+  slot: number;
+  sample: number;
+  task: Task;
+  seed: number;
+}
+
+export interface RolloutOrder {
+  data: RunData;
+  /** Plan's or suite's digest. */
+  plan: Digest;
+  state: Digest;
+  /** Step whose policy samples. */
+  policyStep: number;
+  sampling: SamplingPlan;
+  random: { seed: number; domain: 'train' | 'eval'; step: number };
+  seats: Seat[];
+}
+
+/** Answers the records as stored. A cut-off episode leaves no record. */
+export async function playSeats(
+  deps: NodeDeps,
+  order: RolloutOrder,
+  scope: AttemptScope,
+  evidence: EvidenceWriter,
+): Promise<EpisodeRecord[]> {
+  await evidence.starts(order.seats.map((seat) => seat.key));
+  const stop = new AbortController();
+  const signal = AbortSignal.any([scope.signal, stop.signal]);
+  let finished = 0;
+  const plays = order.seats.map(async (seat) => {
+    const record = await playSeat(deps, order, seat, scope, signal);
+    finished += 1;
+    scope.progress({ finished, of: order.seats.length });
+    return record;
+  });
+  try {
+    return await Promise.all(plays);
+  } catch (error) {
+    stop.abort(error);
+    const settled = await Promise.allSettled(plays);
+    scope.signal.throwIfAborted();
+    if (error instanceof EngineError) {
+      const missing = order.seats
+        .filter((_, index) => settled[index]?.status === 'rejected')
+        .map((seat) => seat.key);
+      await evidence.failed('generate', { state: order.state, missing }, error);
+    }
+    throw error;
+  }
+}
+
+async function playSeat(
+  deps: NodeDeps,
+  order: RolloutOrder,
+  seat: Seat,
+  scope: AttemptScope,
+  signal: AbortSignal,
+): Promise<EpisodeRecord> {
+  const { data, random } = order;
+  const spec = data.record.spec;
+  const environment = spec.environments.find((candidate) => candidate.env_key === seat.task.env_key);
+  if (!environment)
+    throw new Error(`No environment is configured for "${seat.task.env_key}" (task ${seat.task.task_key})`);
+  const started = Date.now();
+  const engine = await deps.holder.engine.info();
+  const play: EpisodePlay = await playEpisode(
+    {
+      engine: deps.holder.engine,
+      backend: deps.backendFor(environment),
+      tokenizer: data.tokenizer,
+      template: data.template,
+    },
+    {
+      task: seat.task,
+      sampling: order.sampling,
+      key: { ...random, slot: seat.slot, sample: seat.sample },
+      state: order.state,
+      policyStep: order.policyStep,
+      episodeSeed: seat.seed,
+      episodeId: seat.key,
+      maxWaitMs: spec.generator.max_wait_s * 1000,
+    },
+    signal,
+  );
+  const record: EpisodeRecord = {
+    schema: 'longhaul.episode/1',
+    plan: order.plan,
+    state: order.state,
+    slot: seat.slot,
+    sample: seat.sample,
+    task_key: seat.task.task_key,
+    env_key: seat.task.env_key,
+    outcome: play.outcome,
+    stop_reason: play.stop_reason,
+    tokens: play.tokens,
+    prompt_length: play.prompt_length,
+    turns: play.turns,
+    logprobs: play.logprobs,
+    metrics: play.metrics,
+    observed: {
+      attempt: Number(scope.attempt.split('.').at(-1)),
+      incarnation: engine.incarnation,
+      failures: play.failures,
+      started_at: new Date(started).toISOString(),
+      seconds: (Date.now() - started) / 1000,
+    },
+  };
+  const stored = await adoptOrCreate(deps.store, seat.key, 'episode', record);
+  await stoppingPoint('episode-written');
+  return stored.record;
+}

@@ -1,0 +1,126 @@
+// updatePolicy (R11, R12): batch → state n. The record is first; the engine's memory is second; recomputing is last.
+import { EngineError } from '../engine/policy-engine.js';
+import type { CommittedStep, StepReference } from './contracts.js';
+import { attemptEvidence } from './attempt-evidence.js';
+import type { NodeDeps } from './node-deps.js';
+import { currentScope } from './scope.js';
+import { stoppingPoint } from './stopping-point.js';
+import type { Digest, UpdateRecord } from '../spec/records.js';
+import { stepIdOf } from '../store/canonical.js';
+import { readBatchIdentity } from '../store/batch-file.js';
+import { batchKey, updateKey } from '../store/layout.js';
+import { recordFunction } from '../store/records.js';
+import { checkOwner, readPlan, readUpdateIfAny } from '../store/run-records.js';
+import { UnreadableRecord } from '../store/store-errors.js';
+
+/** Steps in a row that may leave the state as it was before a person must look (R27). */
+const maxStepsNotApplied = 3;
+
+export async function updatePolicy(
+  deps: NodeDeps,
+  input: StepReference & { plan: Digest; batch: Digest },
+): Promise<CommittedStep> {
+  const { store, holder } = deps;
+  const { run, step } = input;
+  await checkOwner(store, run, input.owner);
+  const committed = await readUpdateIfAny(store, run, step);
+  if (committed) return summary(committed);
+  const started = performance.now();
+  const { record: plan } = await readPlan(store, run, step, input.plan);
+  const bytes = await store.get(batchKey(run, step));
+  if (bytes === null)
+    throw new UnreadableRecord(batchKey(run, step), 'it was sealed, but is not in the store');
+  const identity = readBatchIdentity(bytes, batchKey(run, step));
+  const stepId = stepIdOf(plan.previous_state, input.batch, input.plan);
+  const scope = currentScope();
+  const evidence = attemptEvidence(store, run, step, scope, deps.node);
+  const result = await holder.alone(run, step - 1, stepId, async () => {
+    scope.progress({ verb: 'update' });
+    try {
+      return await holder.apply(run, step, plan, input.batch, stepId);
+    } catch (error) {
+      if (error instanceof EngineError) await evidence.failed('update', { stepId }, error);
+      throw error;
+    }
+  });
+  const computedMs = performance.now() - started;
+  await stoppingPoint('update-computed');
+  const engine = await holder.engine.info();
+  const record: UpdateRecord = {
+    schema: 'longhaul.update/1',
+    identity: {
+      run,
+      step,
+      kind: plan.kind,
+      plan: input.plan,
+      batch: input.batch,
+      previous_state: plan.previous_state,
+      state: result.state,
+      step_id: stepId,
+      numerics: engine.numerics,
+      applied: result.applied,
+      outcomes: identity.outcomes,
+    },
+    observed: {
+      metrics: {
+        ...identity.metrics,
+        ...policyMetrics(result.metrics),
+        'policy/policy_lr': plan.optimizer.learning_rates.at(-1) ?? 0,
+      },
+      timings_ms: { policy_train: round(computedMs), ...stepTimings(deps, run, step) },
+      engine: { build: engine.build, incarnation: engine.incarnation },
+      committed_at: new Date().toISOString(),
+    },
+  };
+  const { record: stored } = await recordFunction(store, updateKey(run, step), 'update', record);
+  deps.lastCommit = { run, step, at: performance.now(), busyMs: deps.meter.totalMs };
+  await stoppingPoint('update-recorded');
+  await refuseStalledRun(deps, run, step);
+  return summary(stored as UpdateRecord);
+}
+
+export function summary(record: UpdateRecord): CommittedStep {
+  const { step, kind, state, applied } = record.identity;
+  return {
+    step,
+    kind,
+    state,
+    applied: applied === true,
+    reason: applied === true ? null : applied.reason,
+    metrics: record.observed.metrics,
+  };
+}
+
+/** `step`: since the commit before; `in_flight`: of it, with an engine verb or an environment call under way. */
+function stepTimings({ lastCommit, meter }: NodeDeps, run: string, step: number): Record<string, number> {
+  if (lastCommit?.run !== run || lastCommit.step !== step - 1) return {};
+  return {
+    step: round(performance.now() - lastCommit.at),
+    in_flight: round(meter.totalMs - lastCommit.busyMs),
+  };
+}
+
+function round(milliseconds: number): number {
+  return Math.round(milliseconds * 10) / 10;
+}
+
+/** The engine's figures under SkyRL's names. */
+function policyMetrics(metrics: Record<string, number>): Record<string, number> {
+  const names: Record<string, string> = {
+    loss: 'policy/final_loss',
+    grad_norm: 'policy/grad_norm',
+    clip_ratio: 'policy/ppo_clip_ratio',
+    max_logprob_difference: 'policy/rollout_train_logprob_diff_max',
+  };
+  return Object.fromEntries(
+    Object.entries(metrics).map(([name, value]) => [names[name] ?? `policy/${name}`, value]),
+  );
+}
+
+async function refuseStalledRun(deps: NodeDeps, run: string, step: number): Promise<void> {
+  for (let back = 0; back < maxStepsNotApplied; back++) {
+    const record = step - back >= 1 ? await readUpdateIfAny(deps.store, run, step - back) : null;
+    if (record === null || record.identity.applied === true) return;
+  }
+  deps.log(`${run}: ${maxStepsNotApplied} steps in a row were not applied`);
+}

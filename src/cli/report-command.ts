@@ -1,0 +1,34 @@
+// `longhaul report RUN`: the run's report as of now, as one HTML file.
+import { mkdir, writeFile } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import type { Command } from 'commander';
+import { DatasetCache } from '../activities/dataset-cache.js';
+import { renderRunReport } from '../activities/publish-report.js';
+import { RunDataCache } from '../activities/run-data.js';
+import { openStore } from '../store/open-store.js';
+import { storeOption, withOutput } from './output.js';
+
+export function register(program: Command): void {
+  program
+    .command('report')
+    .argument('<run>', 'run id, e.g. quickstart')
+    .description("write the run's report as one self-contained HTML file")
+    .addOption(storeOption())
+    .option('-o, --output <file>', 'where to write it (default: RUN-report.html)')
+    .option('--json', 'print {run, step, file} as JSON')
+    .action(
+      withOutput(async (run: string, options: { store: string; output?: string; json?: boolean }) => {
+        const store = await openStore(options.store);
+        const { html, step } = await renderRunReport(
+          { store, runs: new RunDataCache(store, new DatasetCache(store)) },
+          run,
+        );
+        const file = resolve(options.output ?? `${run}-report.html`);
+        await mkdir(dirname(file), { recursive: true });
+        await writeFile(file, html);
+        console.log(
+          options.json ? JSON.stringify({ run, step, file }) : `Report of ${run} at step ${step}: ${file}`,
+        );
+      }),
+    );
+}
