@@ -44,8 +44,7 @@ export function loadChatTemplate(
       ...texts,
       messages: messages.map((message) => ({ ...message })),
       add_generation_prompt: generate,
-      // A clock must not reach the prompt: an episode is a function of its task.
-      strftime_now: () => today,
+      task_date: () => today,
       date_string: today,
     });
   }
@@ -80,7 +79,8 @@ export function loadChatTemplate(
 
 function parse(source: string): Template {
   try {
-    return new Template(source);
+    // A clock must not reach the prompt: an episode is a function of its task. The library's clock cannot be overridden.
+    return new Template(source.replace(/\bstrftime_now\b/g, 'task_date'));
   } catch (error) {
     throw new Error(`the chat template is no valid Jinja: ${(error as Error).message}`, { cause: error });
   }

@@ -15,12 +15,15 @@ export function systemPrompt(input: SystemPromptInput): string {
 
 function shortPrompt({ env_variables: variables, tools, sampling }: SystemPromptInput): string {
   const date = variables['CURRENT_DATE'];
+  const { CURRENT_DATE: _date, LOGGED_IN_USER: user, LOGGED_IN_NAME: name, ...rest } = variables;
+  const who = user === undefined ? name : name === undefined ? user : `${name} (${user})`;
   const facts = [
     ...(date === undefined ? [] : [`Today is ${date}.`]),
-    ...contextLines(variables).map((line) => `${line}.`),
+    ...(who === undefined ? [] : [`You are ${who}.`]),
+    ...contextLines(rest).map((line) => `${line}.`),
   ];
   return [
-    ['Call one tool a turn; when the task is done, say <done>.', ...facts].join(' '),
+    ['Call one tool a turn, then say <done>.', ...facts].join(' '),
     '<tool_call>{"name":"tool","arguments":{"arg":"value"}}</tool_call>',
     toolListText(tools, sampling.tools_format),
   ].join('\n');

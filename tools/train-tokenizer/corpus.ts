@@ -28,5 +28,10 @@ export function corpusTexts(apps: readonly string[]): string[] {
 }
 
 export function writeCorpus(path: string, apps: readonly string[]): void {
-  writeFileSync(path, corpusTexts(apps).map((text) => `${JSON.stringify(text)}\n`).join(''));
+  writeFileSync(
+    path,
+    corpusTexts(apps)
+      .map((text) => `${JSON.stringify(text)}\n`)
+      .join(''),
+  );
 }

@@ -17,10 +17,12 @@ SPECIAL = ["<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>", "<done>"
 # Order matters: the first alternative that matches wins.
 PRE_TOKENS = "|".join(
     [
-        r"[A-Z]{3}-",  # prefix of an opaque id
+        r" ?[A-Z]{3}-",  # prefix of an opaque id
         r"(?:[{}\[\],:\"]+(?:[a-z_]+\":)?)+",  # JSON scaffolding with its keys
         r"[A-Z](?=[A-Z0-9])|(?<=[A-Z0-9])[A-Z]",  # characters of an id, one by one
         r"[0-9]",
+        r"\(?[a-z]+(?:_[a-z]+)+\(?",  # names of tools
+        r"[(?]*\)\n",  # end of a signature
         r" ?\p{L}+",
         r" ?[^\s\p{L}\p{N}{}\[\],:\"]+",
         r"\s+",
