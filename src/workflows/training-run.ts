@@ -293,7 +293,8 @@ class TrainingLoop {
   }
 
   private async watchApplied(committed: CommittedStep): Promise<void> {
-    this.unapplied = committed.applied ? 0 : this.unapplied + 1;
+    // A step without a learning signal is no failure: there was nothing to apply.
+    this.unapplied = committed.applied || committed.reason === 'no_signal' ? 0 : this.unapplied + 1;
     if (this.unapplied < maxUnappliedSteps) return;
     this.unapplied = 0;
     const reason = `${maxUnappliedSteps} steps in a row changed nothing, the last one because of: ${committed.reason ?? 'no reason'}`;
