@@ -1,0 +1,139 @@
+// Whole processes over one directory: killed between any two calls, and racing for the same records.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import typescript from 'typescript';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openDirectoryStore } from '../../src/store/directory-store.js';
+import { readRecord, readSequence } from '../../src/store/records.js';
+import { bytesOf } from './conformance.js';
+
+const register = fileURLToPath(new URL('../support/typescript-register.mjs', import.meta.url));
+const racer = fileURLToPath(new URL('children/racer.ts', import.meta.url));
+
+let scratch: string;
+beforeAll(async () => {
+  scratch = await mkdtemp(join(tmpdir(), 'longhaul-processes-'));
+  await compileDoomedWriter();
+});
+afterAll(() => rm(scratch, { recursive: true, force: true }));
+
+/** Some fifty processes start below: compiling once, without the loader, makes each start in a tenth of the time. */
+async function compileDoomedWriter(): Promise<void> {
+  const files = ['directory-store', 'folder-sync', 'layout', 'store-errors'].map(
+    (name) => `src/store/${name}`,
+  );
+  for (const file of [...files, 'test/store/children/doomed-writer']) {
+    const source = await readFile(fileURLToPath(new URL(`../../${file}.ts`, import.meta.url)), 'utf8');
+    const { outputText } = typescript.transpileModule(source, {
+      compilerOptions: { module: typescript.ModuleKind.ESNext, target: typescript.ScriptTarget.ES2023 },
+    });
+    await mkdir(dirname(join(scratch, file)), { recursive: true });
+    await writeFile(join(scratch, `${file}.js`), outputText);
+  }
+  await writeFile(join(scratch, 'package.json'), '{"type":"module"}');
+}
+
+interface Ended {
+  signal: NodeJS.Signals | null;
+  lines: string[];
+  errors: string;
+}
+
+function start(program: string[], args: string[]): { child: ChildProcess; ended: Promise<Ended> } {
+  const child = spawn(process.execPath, [...program, ...args]);
+  const output = { out: '', error: '' };
+  child.stdout.on('data', (piece: Buffer) => (output.out += piece.toString()));
+  child.stderr.on('data', (piece: Buffer) => (output.error += piece.toString()));
+  const ended = once(child, 'close').then(([, signal]) => ({
+    signal: signal as NodeJS.Signals | null,
+    lines: output.out.split('\n').filter(Boolean),
+    errors: output.error,
+  }));
+  return { child, ended };
+}
+
+describe('a directory store whose writer is killed before any of its file system calls', () => {
+  const key = 'runs/tiny/steps/000001/plan.json';
+
+  it.each(['bytes', 'file'])(
+    'holds the key whole or not at all, and a retry succeeds (%s)',
+    { timeout: 90_000 },
+    async (way) => {
+      const source = join(scratch, `source-${way}`);
+      const body = randomBytes(300_000);
+      await writeFile(source, body);
+      const attempt = async (k: number) => {
+        const root = join(scratch, `${way}-${k}`);
+        const { ended } = start(
+          [join(scratch, 'test/store/children/doomed-writer.js')],
+          [root, key, source, way, String(k)],
+        );
+        return { root, ...(await ended) };
+      };
+      const whole = await attempt(0);
+      expect(whole.errors).toBe('');
+      const { calls, answer } = JSON.parse(whole.lines[0] ?? '{}') as { calls: number; answer: string };
+      expect(answer).toBe('created');
+      expect(calls).toBeGreaterThan(15);
+
+      const seen = { absent: 0, whole: 0 };
+      const check = async (k: number) => {
+        const { root, signal } = await attempt(k);
+        expect(signal).toBe('SIGKILL');
+        const store = await openDirectoryStore(root);
+        const stored = await store.get(key);
+        if (stored !== null) expect(Buffer.compare(stored, body)).toBe(0);
+        seen[stored === null ? 'absent' : 'whole']++;
+        expect(await store.create(key, stored === null ? body : bytesOf('late'))).toBe(
+          stored === null ? 'created' : 'exists',
+        );
+        expect((await readFile(join(root, key))).equals(body)).toBe(true);
+        await store.sweep(-1);
+        expect(await readdir(join(root, '.incoming'))).toEqual([]);
+        const keys: string[] = [];
+        for await (const info of store.list('')) keys.push(info.key);
+        expect(keys).toEqual([key]);
+      };
+      for (let k = 1; k <= calls; k += 4) {
+        await Promise.all([k, k + 1, k + 2, k + 3].filter((each) => each <= calls).map(check));
+      }
+      // Both sides of the link were met, else the kills were not where they should be.
+      expect(seen.absent).toBeGreaterThan(5);
+      expect(seen.whole).toBeGreaterThan(1);
+    },
+  );
+});
+
+describe('two processes that write the same records', () => {
+  it('agree on every choice, diverge on functions exactly once a key, and share a sequence without gaps', async () => {
+    const root = join(scratch, 'race');
+    const rounds = 60;
+    const racers = ['a', 'b'].map((author) =>
+      start(['--import', register, racer], [root, author, String(rounds)]),
+    );
+    await Promise.all(racers.map(({ child }) => once(child.stdout as NodeJS.ReadableStream, 'data')));
+    for (const { child } of racers) child.stdin?.write('go\n');
+    const [a, b] = (await Promise.all(racers.map(({ ended }) => ended))).map(({ lines, errors }) => {
+      expect(errors).toBe('');
+      return JSON.parse(lines.at(-1) ?? '{}') as { chosen: string[]; diverged: boolean[]; numbers: number[] };
+    });
+    const store = await openDirectoryStore(root);
+
+    expect(a?.chosen).toEqual(b?.chosen);
+    for (const [round, author] of (a?.chosen ?? []).entries()) {
+      expect((await readRecord(store, `choice/${round}.json`, 'plan'))?.digests.tool_parser).toBe(author);
+    }
+    for (let round = 0; round < rounds; round++) {
+      expect([a?.diverged[round], b?.diverged[round]].filter(Boolean)).toHaveLength(1);
+    }
+    const numbers = [...(a?.numbers ?? []), ...(b?.numbers ?? [])].sort((x, y) => x - y);
+    expect(numbers).toEqual(Array.from({ length: 2 * rounds }, (_, i) => i + 1));
+    const ids = (await readSequence(store, 'sequence/', 'control')).map(({ update_id }) => update_id);
+    expect(new Set(ids).size).toBe(2 * rounds);
+  });
+});
