@@ -13,7 +13,7 @@ import {
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Connection } from '@temporalio/client';
-import { type FolderLock, lockFolder } from './folder-lock.js';
+import { type FolderLock, holderOf, lockFolder } from './folder-lock.js';
 import { freePort, isPortFree } from './free-port.js';
 import { orchestratorQueue } from '../workflows/messages.js';
 import { ProcessRegistry } from './process-registry.js';
@@ -86,14 +86,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
 
 /** The running stack of a folder, or null. */
 export function runningStack(folder: string): StackAddresses | null {
-  const addresses = readAddresses(folder);
-  if (!addresses) return null;
-  try {
-    process.kill(addresses.pid, 0);
-    return addresses;
-  } catch {
-    return null;
-  }
+  return holderOf(folder) ? readAddresses(folder) : null;
 }
 
 async function startProcesses(
