@@ -52,12 +52,15 @@ for (const [name, wanted, ensure] of steps) {
   const begun = performance.now();
   try {
     const outcome = await ensure();
-    console.log(`  ${name.padEnd(14)} ${String(outcome).padEnd(24)} ${((performance.now() - begun) / 1000).toFixed(1)} s`);
+    console.log(
+      `  ${name.padEnd(14)} ${String(outcome).padEnd(24)} ${((performance.now() - begun) / 1000).toFixed(1)} s`,
+    );
   } catch (error) {
     console.error(`  ${name.padEnd(14)} failed after ${((performance.now() - begun) / 1000).toFixed(1)} s\n`);
     console.error(error instanceof SetupError ? error.message : error);
     process.exit(1);
   }
 }
-if (!existsSync(join(repository, 'native')) && options.only === undefined) console.error('native/ is missing: this checkout is not whole.');
+if (!existsSync(join(repository, 'native')) && options.only === undefined)
+  console.error('native/ is missing: this checkout is not whole.');
 console.log(`Ready after ${((performance.now() - started) / 1000).toFixed(1)} s\n`);

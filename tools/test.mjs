@@ -8,7 +8,9 @@ import { repository } from './steps/cache.mjs';
 import { engineBuildFolder } from './steps/engine.mjs';
 
 const args = process.argv.slice(2);
-const isFiltered = args.some((arg) => !arg.startsWith('-') || arg === '-t' || arg.startsWith('--testNamePattern'));
+const isFiltered = args.some(
+  (arg) => !arg.startsWith('-') || arg === '-t' || arg.startsWith('--testNamePattern'),
+);
 const scratch = mkdtempSync(join(tmpdir(), 'longhaul-test-'));
 const counts = { passed: 0, failed: 0 };
 
@@ -32,9 +34,16 @@ function count(passed) {
 
 function engineTests() {
   const report = join(scratch, 'engine.xml');
-  const passed = run('engine', 'ctest', ['--test-dir', engineBuildFolder, '--output-on-failure', '--output-junit', report]);
+  const passed = run('engine', 'ctest', [
+    '--test-dir',
+    engineBuildFolder,
+    '--output-on-failure',
+    '--output-junit',
+    report,
+  ]);
   if (!existsSync(report)) return count(false);
-  const attribute = (name) => Number(new RegExp(`<testsuite[^>]*\\s${name}="(\\d+)"`).exec(readFileSync(report, 'utf8'))?.[1] ?? 0);
+  const attribute = (name) =>
+    Number(new RegExp(`<testsuite[^>]*\\s${name}="(\\d+)"`).exec(readFileSync(report, 'utf8'))?.[1] ?? 0);
   const [tests, failures, skipped] = ['tests', 'failures', 'skipped'].map(attribute);
   counts.passed += tests - failures - skipped;
   counts.failed += failures;
@@ -43,7 +52,11 @@ function engineTests() {
 }
 
 function typescriptTests() {
-  const passed = run('typescript', process.execPath, [join(repository, 'node_modules/vitest/vitest.mjs'), 'run', ...args]);
+  const passed = run('typescript', process.execPath, [
+    join(repository, 'node_modules/vitest/vitest.mjs'),
+    'run',
+    ...args,
+  ]);
   const results = join(scratch, 'vitest.json');
   if (!existsSync(results)) return count(false);
   const { passed: ran, failed } = JSON.parse(readFileSync(results, 'utf8'));
@@ -57,7 +70,15 @@ if (isFiltered) {
   console.log('A filter is given: the linter and the engine’s own tests are left out.');
 } else {
   count(run('linter', process.execPath, [join(repository, 'node_modules/eslint/bin/eslint.js'), '.']));
-  count(run('formatting', process.execPath, [join(repository, 'node_modules/prettier/bin/prettier.cjs'), '--check', '--log-level', 'warn', '.']));
+  count(
+    run('formatting', process.execPath, [
+      join(repository, 'node_modules/prettier/bin/prettier.cjs'),
+      '--check',
+      '--log-level',
+      'warn',
+      '.',
+    ]),
+  );
   engineTests();
 }
 typescriptTests();

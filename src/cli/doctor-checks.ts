@@ -35,7 +35,9 @@ export async function probeTemporal(config: TemporalConfig): Promise<string> {
     const deadline = Date.now() + answerWithinMs;
     const info = await client.withDeadline(deadline, () => client.workflowService.getSystemInfo({}));
     try {
-      await client.withDeadline(deadline, () => client.workflowService.describeNamespace({ namespace: config.namespace }));
+      await client.withDeadline(deadline, () =>
+        client.workflowService.describeNamespace({ namespace: config.namespace }),
+      );
     } catch (error) {
       throw new Error(
         `${config.address} answers, but the namespace "${config.namespace}" cannot be used: ${(error as Error).message}. ` +
@@ -76,7 +78,9 @@ export async function checkStore(address: string): Promise<string> {
   const { bavail, bsize } = await statfs(store.address.slice('dir:'.length));
   const freeGiB = (bavail * bsize) / 2 ** 30;
   if (freeGiB < neededDiskGiB) {
-    throw new Error(`${store.address} has ${freeGiB.toFixed(1)} GiB left; a run needs at least ${neededDiskGiB}: make room`);
+    throw new Error(
+      `${store.address} has ${freeGiB.toFixed(1)} GiB left; a run needs at least ${neededDiskGiB}: make room`,
+    );
   }
   return `${store.address} takes create-only puts; ${freeGiB.toFixed(0)} GiB free`;
 }
@@ -100,9 +104,12 @@ export async function probeEnvironments(url: string): Promise<string> {
     response = await fetch(health, { signal: AbortSignal.timeout(answerWithinMs) });
   } catch (error) {
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause : (error as Error);
-    throw new Error(`no environment server answers at ${health.href} (${cause.message}): start it, or correct the url in the spec`, {
-      cause: error,
-    });
+    throw new Error(
+      `no environment server answers at ${health.href} (${cause.message}): start it, or correct the url in the spec`,
+      {
+        cause: error,
+      },
+    );
   }
   if (!response.ok) throw new Error(`${health.href} answers ${response.status}: is it an OpenEnv server?`);
   return `${url} is healthy`;

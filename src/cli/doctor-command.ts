@@ -1,7 +1,15 @@
 // `longhaul doctor`: what a run needs, probed for real. Exit code 1 when something is wrong.
 import type { Command } from 'commander';
 import { readSpecFile } from '../spec/schema.js';
-import { type CheckResult, check, checkStore, probeEngine, probeEnvironments, probeTemporal, probeWorkers } from './doctor-checks.js';
+import {
+  type CheckResult,
+  check,
+  checkStore,
+  probeEngine,
+  probeEnvironments,
+  probeTemporal,
+  probeWorkers,
+} from './doctor-checks.js';
 import { storeOption, withOutput } from './output.js';
 import { type TemporalFlags, temporalConfig, withTemporalFlags } from './temporal-access.js';
 
@@ -12,7 +20,11 @@ interface DoctorFlags extends TemporalFlags {
 }
 
 export function register(program: Command): void {
-  withTemporalFlags(program.command('doctor').description('probe Temporal, store, engine and environments, and say how to mend what is wrong'))
+  withTemporalFlags(
+    program
+      .command('doctor')
+      .description('probe Temporal, store, engine and environments, and say how to mend what is wrong'),
+  )
     .addOption(storeOption())
     .option('--spec <spec>', 'also check this run spec, and the environments that it names')
     .option('--json', 'print one JSON array of {check, ok, detail}')
@@ -47,10 +59,13 @@ async function specChecks(path: string, builtIn: string | null): Promise<Promise
   const environments = result.environments.map(({ env_key, url, grading_token_env }) =>
     check(`environment ${env_key}`, async () => {
       if (grading_token_env !== undefined && !process.env[grading_token_env]) {
-        throw new Error(`the variable ${grading_token_env}, which holds the grading token, is not set here: export it`);
+        throw new Error(
+          `the variable ${grading_token_env}, which holds the grading token, is not set here: export it`,
+        );
       }
       const server = url ?? builtIn;
-      if (server === null) throw new Error('it has no url, and no embedded stack runs: start one with `longhaul up`');
+      if (server === null)
+        throw new Error('it has no url, and no embedded stack runs: start one with `longhaul up`');
       return probeEnvironments(server);
     }),
   );
@@ -64,6 +79,9 @@ function table(results: readonly CheckResult[]): string {
     return `${ok ? 'ok   ' : 'WRONG'}  ${name.padEnd(width)}  ${indented}`;
   });
   const wrong = results.filter(({ ok }) => !ok).length;
-  return [...lines, '', wrong === 0 ? 'Everything answers.' : `${wrong} of ${results.length} checks failed.`].join('\n');
+  return [
+    ...lines,
+    '',
+    wrong === 0 ? 'Everything answers.' : `${wrong} of ${results.length} checks failed.`,
+  ].join('\n');
 }
-

@@ -33,7 +33,10 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   const one = modules.find(([verbs]) => verbs.includes(verb));
   for (const [, load] of one === undefined ? modules : [one]) (await load()).register(program);
   for (const command of [program, ...descendants(program)]) {
-    command.exitOverride().showSuggestionAfterError().showHelpAfterError(`see: ${fullName(command)} --help`);
+    command
+      .exitOverride()
+      .showSuggestionAfterError()
+      .showHelpAfterError(`see: ${fullName(command)} --help`);
   }
   try {
     if (args.length === 0) program.help({ error: true });
@@ -45,8 +48,8 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   }
 }
 
-function descendants(command: Command): Command[] {
-  return command.commands.flatMap((child) => [child, ...descendants(child as Command)]) as Command[];
+function descendants(command: Command): readonly Command[] {
+  return command.commands.flatMap((child) => [child, ...descendants(child)]);
 }
 
 function fullName(command: Command): string {
@@ -57,7 +60,8 @@ function fullName(command: Command): string {
 function version(): string {
   for (let folder = new URL('.', import.meta.url); ; folder = new URL('..', folder)) {
     try {
-      return (JSON.parse(readFileSync(new URL('package.json', folder), 'utf8')) as { version: string }).version;
+      return (JSON.parse(readFileSync(new URL('package.json', folder), 'utf8')) as { version: string })
+        .version;
     } catch {
       if (folder.pathname === '/') return 'unknown';
     }

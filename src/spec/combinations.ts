@@ -31,7 +31,11 @@ function dataProblems({ data }: RunSpec): SpecProblem[] {
     problems.push({ path: 'data', problem: 'both tasks and builtin are given', mend: 'keep one of them' });
   }
   if (data.tasks === undefined && data.builtin === undefined) {
-    problems.push({ path: 'data', problem: 'neither tasks nor builtin is given', mend: 'name a task file, or the built-in apps to make tasks for' });
+    problems.push({
+      path: 'data',
+      problem: 'neither tasks nor builtin is given',
+      mend: 'name a task file, or the built-in apps to make tasks for',
+    });
   }
   if (data.builtin === undefined) return problems;
   if (data.demonstrations !== undefined) {
@@ -64,7 +68,11 @@ function environmentProblems({ environments, data }: RunSpec): SpecProblem[] {
   }));
   for (const app of data.builtin?.apps ?? []) {
     if (keys.includes(app)) continue;
-    problems.push({ path: 'environments', problem: `data.builtin.apps names "${app}", and no environment has that env_key`, mend: `add an entry with env_key: ${app}` });
+    problems.push({
+      path: 'environments',
+      problem: `data.builtin.apps names "${app}", and no environment has that env_key`,
+      mend: `add an entry with env_key: ${app}`,
+    });
   }
   for (const [i, { url, fault_rate, tool_error_rate }] of environments.entries()) {
     if (url === undefined || (fault_rate === 0 && tool_error_rate === 0)) continue;
@@ -81,25 +89,48 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
   const problems: SpecProblem[] = [];
   const names = [...warm_start.map(({ name }) => name), 'grpo'];
   for (const name of repeated(names)) {
-    const mend = name === 'grpo' ? '"grpo" is the name of the last phase: choose another' : 'give each phase its own name';
-    problems.push({ path: `warm_start[${names.indexOf(name)}].name`, problem: `"${name}" is used twice`, mend });
+    const mend =
+      name === 'grpo'
+        ? '"grpo" is the name of the last phase: choose another'
+        : 'give each phase its own name';
+    problems.push({
+      path: `warm_start[${names.indexOf(name)}].name`,
+      problem: `"${name}" is used twice`,
+      mend,
+    });
   }
   for (const [i, phase] of warm_start.entries()) {
     const path = `warm_start[${i}]`;
     if (phase.warmup_updates > phase.updates) {
-      problems.push({ path: `${path}.warmup_updates`, problem: `${phase.warmup_updates} is more than the phase's ${phase.updates} updates`, mend: 'lower it' });
+      problems.push({
+        path: `${path}.warmup_updates`,
+        problem: `${phase.warmup_updates} is more than the phase's ${phase.updates} updates`,
+        mend: 'lower it',
+      });
     }
     if (data.builtin === undefined) {
       if (data.demonstrations === undefined) {
-        problems.push({ path: `${path}.demonstrations`, problem: 'no demonstrations are given', mend: 'name a file in data.demonstrations, or remove the phase' });
+        problems.push({
+          path: `${path}.demonstrations`,
+          problem: 'no demonstrations are given',
+          mend: 'name a file in data.demonstrations, or remove the phase',
+        });
       }
       continue;
     }
     const made = { drill: data.builtin.drill_demonstrations, teacher: data.builtin.teacher_demonstrations };
     if (!(phase.demonstrations in made)) {
-      problems.push({ path: `${path}.demonstrations`, problem: `the built-in apps make no demonstrations of kind "${phase.demonstrations}"`, mend: 'kinds there: drill, teacher' });
+      problems.push({
+        path: `${path}.demonstrations`,
+        problem: `the built-in apps make no demonstrations of kind "${phase.demonstrations}"`,
+        mend: 'kinds there: drill, teacher',
+      });
     } else if (made[phase.demonstrations as keyof typeof made] === 0) {
-      problems.push({ path: `data.builtin.${phase.demonstrations}_demonstrations`, problem: `is 0, and warm_start[${i}] reads them`, mend: 'raise it' });
+      problems.push({
+        path: `data.builtin.${phase.demonstrations}_demonstrations`,
+        problem: `is 0, and warm_start[${i}] reads them`,
+        mend: 'raise it',
+      });
     }
   }
   return problems;

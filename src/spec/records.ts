@@ -137,8 +137,7 @@ export interface SftPlan extends PlanBase {
 export type PlanRecord = GrpoPlan | SftPlan;
 
 export type Outcome =
-  | { status: 'graded'; value: number }
-  | { status: 'unknown'; reason: string; failures: number };
+  { status: 'graded'; value: number } | { status: 'unknown'; reason: string; failures: number };
 
 export interface TurnRecord {
   /** Step of the policy that sampled it (equals `step − 1` while `max_lag` is 0). */
@@ -324,7 +323,13 @@ export interface EvaluationResult {
   unknown: number;
   environments: Record<string, EnvironmentResult>;
   templates: Record<string, { passed: number; graded: number }>;
-  observed: { run: string; step: number; seconds: number; committed_at: string; metrics: Record<string, number> };
+  observed: {
+    run: string;
+    step: number;
+    seconds: number;
+    committed_at: string;
+    metrics: Record<string, number>;
+  };
 }
 
 export interface EnvironmentResult {

@@ -47,7 +47,10 @@ const model = z.strictObject({
 });
 
 const builtin = z.strictObject({
-  apps: z.array(z.enum(['tracker', 'booking'])).min(1).describe('built-in apps that tasks are made for'),
+  apps: z
+    .array(z.enum(['tracker', 'booking']))
+    .min(1)
+    .describe('built-in apps that tasks are made for'),
   seed: seed.default(1).describe('seed of the generator; independent of the run’s'),
   train_tasks: count.default(20_000).describe('tasks to train on'),
   held_out_tasks: count.default(512).describe('tasks for evaluation only'),
@@ -58,21 +61,32 @@ const builtin = z.strictObject({
 const data = z.strictObject({
   tasks: text.exactOptional().describe('JSONL file of tasks, relative to the spec file; excludes `builtin`'),
   demonstrations: text.exactOptional().describe('JSONL file of demonstrations, relative to the spec file'),
-  builtin: builtin.exactOptional().describe('tasks and demonstrations of the built-in apps; excludes `tasks`'),
+  builtin: builtin
+    .exactOptional()
+    .describe('tasks and demonstrations of the built-in apps; excludes `tasks`'),
   eval_tasks: count.default(128).describe('held-out tasks of an interval evaluation'),
   final_eval_tasks: count.default(256).describe('held-out tasks of the evaluations before and after GRPO'),
 });
 
 const environment = z.strictObject({
   env_key: name.describe('environment of the tasks that name it'),
-  url: z.url({ protocol: /^https?$/ }).exactOptional().describe('OpenEnv server; absent: the embedded stack’s own'),
+  url: z
+    .url({ protocol: /^https?$/ })
+    .exactOptional()
+    .describe('OpenEnv server; absent: the embedded stack’s own'),
   grading_token_env: z
     .string()
-    .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must be the name of an environment variable, never the token itself' })
+    .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, {
+      error: 'must be the name of an environment variable, never the token itself',
+    })
     .exactOptional()
     .describe('name of the environment variable that holds the grading token'),
-  fault_rate: share.default(0).describe('share of infrastructure calls that the built-in server fails on purpose'),
-  tool_error_rate: share.default(0).describe('share of tool calls that the built-in server answers with an error on purpose'),
+  fault_rate: share
+    .default(0)
+    .describe('share of infrastructure calls that the built-in server fails on purpose'),
+  tool_error_rate: share
+    .default(0)
+    .describe('share of tool calls that the built-in server answers with an error on purpose'),
 });
 
 const sftPhase = z.strictObject({
@@ -83,7 +97,9 @@ const sftPhase = z.strictObject({
   mini_batch_size: count.default(16).describe('demonstrations an update'),
   lr: positive.max(1).default(1e-5).describe('learning rate after warm-up'),
   warmup_updates: countOrZero.default(0).describe('updates over which the rate rises linearly'),
-  decay_share: share.default(0).describe('share of the phase, at its end, over which the rate falls to a tenth'),
+  decay_share: share
+    .default(0)
+    .describe('share of the phase, at its end, over which the rate falls to a tenth'),
   adam_betas: betas.default([0.9, 0.999]).describe('decay of the first and second moments'),
 });
 
@@ -94,11 +110,21 @@ const generator = z.strictObject({
   max_input_length: count.default(8_192).describe('tokens before a turn'),
   max_generate_length: count.default(1_024).describe('tokens of one turn'),
   max_sequence_length: count.default(16_384).describe('tokens of a whole transcript'),
-  tools_format: z.enum(['json', 'signatures']).default('json').describe('tool list as JSON, or one line a tool for small models'),
-  system_prompt: z.enum(['skyrl', 'short']).default('skyrl').describe('SkyRL’s prompt sections, or a few lines for small models'),
+  tools_format: z
+    .enum(['json', 'signatures'])
+    .default('json')
+    .describe('tool list as JSON, or one line a tool for small models'),
+  system_prompt: z
+    .enum(['skyrl', 'short'])
+    .default('skyrl')
+    .describe('SkyRL’s prompt sections, or a few lines for small models'),
   max_output_chars: count.default(10_000).describe('characters of a tool result that reach the model'),
-  max_episode_failures: countOrZero.default(3).describe('charged failures of an episode before its outcome is unknown'),
-  max_wait_s: positive.default(3_600).describe('seconds to wait for an environment that is down before the run blocks'),
+  max_episode_failures: countOrZero
+    .default(3)
+    .describe('charged failures of an episode before its outcome is unknown'),
+  max_wait_s: positive
+    .default(3_600)
+    .describe('seconds to wait for an environment that is down before the run blocks'),
   call_timeout_s: positive.default(60).describe('seconds within which an environment call must be answered'),
 });
 
@@ -113,16 +139,23 @@ const trainer = z.strictObject({
   max_grad_norm: positive.default(1).describe('gradients are scaled down to this global norm'),
   eps_clip_low: share.default(0.2).describe('the probability ratio is clipped at 1 − this'),
   eps_clip_high: positive.default(0.2).describe('the probability ratio is clipped at 1 + this'),
-  advantage_estimator: z.literal('grpo').default('grpo').describe('(reward − group mean) / (group std + `advantage_eps`)'),
+  advantage_estimator: z
+    .literal('grpo')
+    .default('grpo')
+    .describe('(reward − group mean) / (group std + `advantage_eps`)'),
   advantage_eps: positive.default(1e-6).describe('added to a group’s standard deviation'),
   curriculum_floor: z
     .number()
     .min(0)
     .default(0)
-    .describe('task templates are drawn in proportion to p(1−p) + this, p the moving pass rate; 0 draws tasks uniformly'),
+    .describe(
+      'task templates are drawn in proportion to p(1−p) + this, p the moving pass rate; 0 draws tasks uniformly',
+    ),
   ckpt_interval: count.default(10).describe('steps between uploaded checkpoints'),
   eval_interval: count.default(10).describe('GRPO steps between evaluations'),
-  target_pass_at_1: share.default(0).describe('the run ends at the first interval evaluation that reaches this; 0 never'),
+  target_pass_at_1: share
+    .default(0)
+    .describe('the run ends at the first interval evaluation that reaches this; 0 never'),
 });
 
 export const runSpecSchema = z.strictObject({
@@ -143,7 +176,8 @@ export const runSpecSchema = z.strictObject({
  */
 export function parseRunSpec(input: unknown, context: { file?: string } = {}): RunSpec {
   const result = runSpecSchema.safeParse(input);
-  if (!result.success) throw new InvalidSpec(issueProblems(result.error.issues, runSpecSchema, input), context.file);
+  if (!result.success)
+    throw new InvalidSpec(issueProblems(result.error.issues, runSpecSchema, input), context.file);
   const spec: RunSpec = result.data;
   const problems = combinationProblems(spec);
   const located = withAbsolutePaths(spec, context.file, problems);
@@ -176,7 +210,11 @@ function withAbsolutePaths(spec: RunSpec, file: string | undefined, problems: Sp
   const absolute = (key: string, path: string): string => {
     if (isAbsolute(path)) return path;
     if (file !== undefined) return resolve(dirname(file), path);
-    problems.push({ path: key, problem: `"${path}" is relative, and no spec file says to what`, mend: 'give an absolute path, or start from `longhaul spec SPEC`' });
+    problems.push({
+      path: key,
+      problem: `"${path}" is relative, and no spec file says to what`,
+      mend: 'give an absolute path, or start from `longhaul spec SPEC`',
+    });
     return path;
   };
   const { tasks, demonstrations } = spec.data;
@@ -190,7 +228,9 @@ function withAbsolutePaths(spec: RunSpec, file: string | undefined, problems: Sp
     data: {
       ...spec.data,
       ...(tasks === undefined ? {} : { tasks: absolute('data.tasks', tasks) }),
-      ...(demonstrations === undefined ? {} : { demonstrations: absolute('data.demonstrations', demonstrations) }),
+      ...(demonstrations === undefined
+        ? {}
+        : { demonstrations: absolute('data.demonstrations', demonstrations) }),
     },
   };
 }

@@ -20,12 +20,19 @@ export function pathText(path: readonly PropertyKey[]): string {
     .join('');
 }
 
-function unknownKey(path: PropertyKey[], key: string, known: readonly string[], schema: z.ZodType): SpecProblem {
+function unknownKey(
+  path: PropertyKey[],
+  key: string,
+  known: readonly string[],
+  schema: z.ZodType,
+): SpecProblem {
   const problem = `there is no key "${key}"`;
   const near = nearestName(key, known);
-  if (near !== null) return { path: pathText(path), problem, mend: `did you mean ${pathText([...path.slice(0, -1), near])}?` };
+  if (near !== null)
+    return { path: pathText(path), problem, mend: `did you mean ${pathText([...path.slice(0, -1), near])}?` };
   const elsewhere = allKeyPaths(schema).filter((other) => other.split('.').at(-1) === key);
-  if (elsewhere.length > 0) return { path: pathText(path), problem, mend: `it belongs at ${elsewhere.join(' or ')}` };
+  if (elsewhere.length > 0)
+    return { path: pathText(path), problem, mend: `it belongs at ${elsewhere.join(' or ')}` };
   return { path: pathText(path), problem, mend: `keys here: ${known.join(', ')}` };
 }
 
@@ -39,20 +46,47 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
   const shown = JSON.stringify(value)?.slice(0, 60) ?? 'nothing';
   switch (issue.code) {
     case 'invalid_type':
-      return { path, problem: `must be ${typeWords[issue.expected] ?? issue.expected}, not ${shown}`, mend: '' };
+      return {
+        path,
+        problem: `must be ${typeWords[issue.expected] ?? issue.expected}, not ${shown}`,
+        mend: '',
+      };
     case 'too_small':
-      return { path, problem: `must be ${issue.inclusive === false ? 'more than' : 'at least'} ${issue.minimum}${unitOf(issue.origin)}, not ${shown}`, mend: '' };
+      return {
+        path,
+        problem: `must be ${issue.inclusive === false ? 'more than' : 'at least'} ${issue.minimum}${unitOf(issue.origin)}, not ${shown}`,
+        mend: '',
+      };
     case 'too_big':
-      return { path, problem: `must be ${issue.inclusive === false ? 'less than' : 'at most'} ${issue.maximum}${unitOf(issue.origin)}, not ${shown}`, mend: '' };
+      return {
+        path,
+        problem: `must be ${issue.inclusive === false ? 'less than' : 'at most'} ${issue.maximum}${unitOf(issue.origin)}, not ${shown}`,
+        mend: '',
+      };
     case 'not_multiple_of':
-      return { path, problem: `must be a multiple of ${issue.divisor}, not ${shown}`, mend: nearestMultiple(value, issue.divisor) };
+      return {
+        path,
+        problem: `must be a multiple of ${issue.divisor}, not ${shown}`,
+        mend: nearestMultiple(value, issue.divisor),
+      };
     case 'invalid_value': {
       const near = typeof value === 'string' ? nearestName(value, issue.values.map(String)) : null;
       const mend = near === null ? '' : `did you mean "${near}"?`;
-      return { path, problem: `must be ${issue.values.map((one) => JSON.stringify(one)).join(' or ')}, not ${shown}`, mend };
+      return {
+        path,
+        problem: `must be ${issue.values.map((one) => JSON.stringify(one)).join(' or ')}, not ${shown}`,
+        mend,
+      };
     }
     case 'invalid_format':
-      return { path, problem: issue.format === 'url' ? `must be a URL like http://host:port, not ${shown}` : `${issue.message}; it is ${shown}`, mend: '' };
+      return {
+        path,
+        problem:
+          issue.format === 'url'
+            ? `must be a URL like http://host:port, not ${shown}`
+            : `${issue.message}; it is ${shown}`,
+        mend: '',
+      };
     default:
       return { path, problem: issue.message, mend: '' };
   }
@@ -82,7 +116,8 @@ function nearestMultiple(value: unknown, divisor: number | bigint): string {
 
 function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
   return path.reduce<unknown>(
-    (value, part) => (typeof value === 'object' && value !== null ? (value as Record<PropertyKey, unknown>)[part] : undefined),
+    (value, part) =>
+      typeof value === 'object' && value !== null ? (value as Record<PropertyKey, unknown>)[part] : undefined,
     input,
   );
 }
@@ -90,7 +125,12 @@ function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
 /** The schema of the value itself, without the wrappers for defaults and absence. */
 export function unwrapped(schema: z.core.$ZodType): z.core.$ZodType {
   let inner = schema;
-  while (inner instanceof z.ZodDefault || inner instanceof z.ZodPrefault || inner instanceof z.ZodOptional || inner instanceof z.ZodExactOptional) {
+  while (
+    inner instanceof z.ZodDefault ||
+    inner instanceof z.ZodPrefault ||
+    inner instanceof z.ZodOptional ||
+    inner instanceof z.ZodExactOptional
+  ) {
     inner = inner.def.innerType;
   }
   return inner;

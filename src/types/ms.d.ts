@@ -1,6 +1,21 @@
 // The package's own declarations do not resolve under nodenext, and `Duration` would silently become `any`.
 declare module 'ms' {
-  type Unit = 'ms' | 's' | 'm' | 'h' | 'd' | 'w' | 'y' | 'second' | 'seconds' | 'minute' | 'minutes' | 'hour' | 'hours' | 'day' | 'days';
+  type Unit =
+    | 'ms'
+    | 's'
+    | 'm'
+    | 'h'
+    | 'd'
+    | 'w'
+    | 'y'
+    | 'second'
+    | 'seconds'
+    | 'minute'
+    | 'minutes'
+    | 'hour'
+    | 'hours'
+    | 'day'
+    | 'days';
   export type StringValue = `${number}` | `${number}${Unit}` | `${number} ${Unit}`;
   export default function ms(value: StringValue): number;
 }

@@ -20,7 +20,11 @@ export function findEngine(): string {
 
 function find(tool: BuiltTool, variable: string, command: string, search: { path: boolean }): string {
   const folders = search.path ? (process.env['PATH'] ?? '').split(delimiter) : [];
-  const candidates = [process.env[variable], ...folders.map((folder) => join(folder, tool)), builtToolPath(tool)];
+  const candidates = [
+    process.env[variable],
+    ...folders.map((folder) => join(folder, tool)),
+    builtToolPath(tool),
+  ];
   for (const candidate of candidates) if (candidate && isExecutable(candidate)) return candidate;
   throw new Error(`${tool} was not found (${variable}, PATH, set-up's cache). Fetch it with: ${command}`);
 }

@@ -24,7 +24,8 @@ function warnOfStaleBuild(): void {
   const newer = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter(
     (name) => name.endsWith('.ts') && statSync(join('src', name)).mtimeMs > built,
   );
-  if (newer.length > 0) console.warn(`dist/ is older than ${newer[0]}: run \`npm run build\`, or tests run old code.`);
+  if (newer.length > 0)
+    console.warn(`dist/ is older than ${newer[0]}: run \`npm run build\`, or tests run old code.`);
 }
 
 /** A leaked server holds ports and memory of all later runs, so a leak fails the run. Linux only: elsewhere nothing is checked. */

@@ -2,7 +2,20 @@
 // import where the layout says so, because types are gone at run time.
 import { dirname, relative, resolve, sep } from 'node:path';
 
-const everything = ['spec', 'rl', 'store', 'engine', 'environments', 'episode', 'report', 'integrations', 'activities', 'workflows', 'workers', 'cli'];
+const everything = [
+  'spec',
+  'rl',
+  'store',
+  'engine',
+  'environments',
+  'episode',
+  'report',
+  'integrations',
+  'activities',
+  'workflows',
+  'workers',
+  'cli',
+];
 
 /** For each folder: folders that it may import, and those of which it may import types only. Its own is always allowed. */
 export const arrows = {
@@ -14,7 +27,10 @@ export const arrows = {
   episode: { values: ['spec'], types: ['engine', 'environments'] },
   report: { values: ['spec', 'rl', 'store'], types: [] },
   integrations: { values: ['spec'], types: [] },
-  activities: { values: ['spec', 'rl', 'store', 'engine', 'environments', 'episode', 'report', 'integrations'], types: [] },
+  activities: {
+    values: ['spec', 'rl', 'store', 'engine', 'environments', 'episode', 'report', 'integrations'],
+    types: [],
+  },
   workflows: { values: [], types: ['spec', 'activities'] },
   workers: { values: everything, types: [] },
   cli: { values: everything, types: [] },
@@ -51,15 +67,24 @@ export const importArrows = {
       const { values, types } = arrows[from];
       if (values.includes(to)) return;
       if (isType && types.includes(to)) return;
-      const module = relative(source, target).split(sep).join('/').replace(/\.[jt]s$/, '');
+      const module = relative(source, target)
+        .split(sep)
+        .join('/')
+        .replace(/\.[jt]s$/, '');
       if (singleFiles[module]?.includes(from)) return;
       const allowed = [...values, ...types.map((folder) => `${folder} (types)`)];
-      const hint = allowed.length === 0 ? '; it imports nothing but itself' : `; it may import ${allowed.join(', ')}`;
-      context.report({ node, messageId: types.includes(to) ? 'typesOnly' : 'forbidden', data: { from, to, hint } });
+      const hint =
+        allowed.length === 0 ? '; it imports nothing but itself' : `; it may import ${allowed.join(', ')}`;
+      context.report({
+        node,
+        messageId: types.includes(to) ? 'typesOnly' : 'forbidden',
+        data: { from, to, hint },
+      });
     }
 
     const everyNameIsType = (node, kind) =>
-      node[kind] === 'type' || (node.specifiers.length > 0 && node.specifiers.every((one) => one[kind] === 'type'));
+      node[kind] === 'type' ||
+      (node.specifiers.length > 0 && node.specifiers.every((one) => one[kind] === 'type'));
     return {
       ImportDeclaration: (node) => checkImport(node, everyNameIsType(node, 'importKind')),
       ExportNamedDeclaration: (node) => checkImport(node, everyNameIsType(node, 'exportKind')),

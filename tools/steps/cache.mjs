@@ -9,8 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 export const repository = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 
 export const cacheRoot =
-  process.env.LONGHAUL_CACHE ??
-  join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'longhaul');
+  process.env.LONGHAUL_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'longhaul');
 
 export const platformKey = `${process.platform}-${process.arch}`;
 
@@ -18,7 +17,10 @@ export const platformKey = `${process.platform}-${process.arch}`;
 export function contentKey(paths, extra = []) {
   const hash = createHash('sha256');
   for (const path of paths.flatMap((path) => filesBelow(path))) {
-    hash.update(`${relative(repository, path)}\0`).update(readFileSync(path)).update('\0');
+    hash
+      .update(`${relative(repository, path)}\0`)
+      .update(readFileSync(path))
+      .update('\0');
   }
   for (const text of extra) hash.update(text).update('\0');
   return hash.digest('hex').slice(0, 16);
@@ -60,8 +62,10 @@ export async function withLock(name, work) {
         rmSync(path, { force: true });
         continue;
       }
-      if (Date.now() > deadline) throw new Error(`Process ${holder} has held ${path} for 20 minutes. End it, or remove the file.`);
-      if (round % 40 === 0) console.log(`    another set-up (process ${holder}) is building ${name}; waiting for it`);
+      if (Date.now() > deadline)
+        throw new Error(`Process ${holder} has held ${path} for 20 minutes. End it, or remove the file.`);
+      if (round % 40 === 0)
+        console.log(`    another set-up (process ${holder}) is building ${name}; waiting for it`);
       await sleep(250);
     }
   }

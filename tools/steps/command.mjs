@@ -69,7 +69,11 @@ export function runLong(command, args, options) {
       if (code === 0) return settle(null);
       const end = signal === 'SIGKILL' ? 'was ended after its time limit' : `ended with ${code ?? signal}`;
       const output = tail.map((line) => `    | ${line}`).join('\n');
-      settle(new SetupError(`${options.label}: ${command} ${end}.\n${output}\n  Whole log: ${logPath}${options.hint ? `\n  ${options.hint}` : ''}`));
+      settle(
+        new SetupError(
+          `${options.label}: ${command} ${end}.\n${output}\n  Whole log: ${logPath}${options.hint ? `\n  ${options.hint}` : ''}`,
+        ),
+      );
     });
   });
 }

@@ -21,7 +21,10 @@ export async function ensureDependencies() {
         timeoutMs: 10 * 60_000,
         hint: 'It needs a C++ compiler, make and Python 3 where no prebuilt file can be downloaded.',
       });
-      if (!addonLoads()) throw new SetupError('better-sqlite3 was built but does not load. Remove node_modules and start again.');
+      if (!addonLoads())
+        throw new SetupError(
+          'better-sqlite3 was built but does not load. Remove node_modules and start again.',
+        );
       done.push('better-sqlite3 built');
     }
   });

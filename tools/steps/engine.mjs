@@ -4,7 +4,15 @@ import { createHash } from 'node:crypto';
 import { copyFileSync, existsSync, mkdirSync, renameSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { cacheRoot, contentKey, filesBelow, platformKey, recordToolPath, repository, withLock } from './cache.mjs';
+import {
+  cacheRoot,
+  contentKey,
+  filesBelow,
+  platformKey,
+  recordToolPath,
+  repository,
+  withLock,
+} from './cache.mjs';
 import { outputOf, runLong } from './command.mjs';
 import { requireCmake, requireCompiler, requireGenerator } from './prerequisites.mjs';
 
@@ -37,13 +45,27 @@ export async function ensureEngine({ withTests = false } = {}) {
       return 'current';
     }
     const generator = existsSync(join(engineBuildFolder, 'CMakeCache.txt')) ? [] : ['-G', requireGenerator()];
-    await runLong(cmake, ['-S', native, '-B', engineBuildFolder, ...generator, '-DCMAKE_BUILD_TYPE=Release', `-DCMAKE_CXX_COMPILER=${compiler}`], {
-      label: 'engine configuration',
-      timeoutMs: 5 * 60_000,
-    });
+    await runLong(
+      cmake,
+      [
+        '-S',
+        native,
+        '-B',
+        engineBuildFolder,
+        ...generator,
+        '-DCMAKE_BUILD_TYPE=Release',
+        `-DCMAKE_CXX_COMPILER=${compiler}`,
+      ],
+      {
+        label: 'engine configuration',
+        timeoutMs: 5 * 60_000,
+      },
+    );
     const jobs = String(Math.max(1, availableParallelism()));
     const target = withTests ? [] : ['--target', 'longhaul-engine'];
-    await runLong(cmake, ['--build', engineBuildFolder, '--parallel', jobs, ...target], { label: 'engine build' });
+    await runLong(cmake, ['--build', engineBuildFolder, '--parallel', jobs, ...target], {
+      label: 'engine build',
+    });
     const built = filesBelow(engineBuildFolder).find((path) => path.endsWith('/longhaul-engine'));
     if (built === undefined) throw new Error(`The build in ${engineBuildFolder} made no longhaul-engine.`);
     mkdirSync(join(cacheRoot, 'engine', key), { recursive: true });

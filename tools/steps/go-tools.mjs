@@ -5,7 +5,15 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync } fr
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { cacheRoot, contentKey, filesBelow, platformKey, recordToolPath, repository, withLock } from './cache.mjs';
+import {
+  cacheRoot,
+  contentKey,
+  filesBelow,
+  platformKey,
+  recordToolPath,
+  repository,
+  withLock,
+} from './cache.mjs';
 import { findOnPath, runLong } from './command.mjs';
 import { requireGo } from './prerequisites.mjs';
 
@@ -85,7 +93,10 @@ async function downloadTemporal(folder, binary) {
     const environment = await TestWorkflowEnvironment.createLocal({ server: { executable } });
     await environment.teardown();`;
   try {
-    await runLong(process.execPath, ['--input-type=module', '-e', script], { label: 'temporal download', timeoutMs: 180_000 });
+    await runLong(process.execPath, ['--input-type=module', '-e', script], {
+      label: 'temporal download',
+      timeoutMs: 180_000,
+    });
     const fetched = filesBelow(downloads)[0];
     if (fetched === undefined) return false;
     chmodSync(fetched, 0o755);
@@ -103,14 +114,20 @@ async function downloadTemporal(folder, binary) {
 async function reachable(host) {
   if (process.env.HTTPS_PROXY || process.env.https_proxy) return true;
   const attempt = lookup(host)
-    .then(({ address }) => new Promise((resolve) => {
-      const socket = connect({ host: address, port: 443, timeout: 8_000 });
-      const settle = (answer) => {
-        socket.destroy();
-        resolve(answer);
-      };
-      socket.once('connect', () => settle(true)).once('timeout', () => settle(false)).once('error', () => settle(false));
-    }))
+    .then(
+      ({ address }) =>
+        new Promise((resolve) => {
+          const socket = connect({ host: address, port: 443, timeout: 8_000 });
+          const settle = (answer) => {
+            socket.destroy();
+            resolve(answer);
+          };
+          socket
+            .once('connect', () => settle(true))
+            .once('timeout', () => settle(false))
+            .once('error', () => settle(false));
+        }),
+    )
     .catch(() => false);
   return Promise.race([attempt, sleep(10_000, false, { ref: false })]);
 }

@@ -28,7 +28,9 @@ export function installHint(name) {
 export function checkNode() {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
   if (major > 20 || (major === 20 && minor >= 19)) return;
-  throw new SetupError(`Node ${process.versions.node} is too old: Longhaul needs 20.19 or newer. See https://nodejs.org.`);
+  throw new SetupError(
+    `Node ${process.versions.node} is too old: Longhaul needs 20.19 or newer. See https://nodejs.org.`,
+  );
 }
 
 /** Path of the C++ compiler; CXX is honoured. */
@@ -38,12 +40,15 @@ export function requireCompiler() {
     const path = name.includes('/') ? name : findOnPath(name);
     if (path !== null) return path;
   }
-  throw new SetupError(`No C++ compiler (c++, g++ or clang++) found; the engine is built from source. ${installHint('compiler')}`);
+  throw new SetupError(
+    `No C++ compiler (c++, g++ or clang++) found; the engine is built from source. ${installHint('compiler')}`,
+  );
 }
 
 export function requireCmake() {
   const path = findOnPath('cmake');
-  if (path === null) throw new SetupError(`cmake not found; the engine is built with it. ${installHint('cmake')}`);
+  if (path === null)
+    throw new SetupError(`cmake not found; the engine is built with it. ${installHint('cmake')}`);
   return path;
 }
 
@@ -57,6 +62,9 @@ export function requireGenerator() {
 /** @param {string} purpose what is to be built, for the message */
 export function requireGo(purpose) {
   const path = findOnPath('go');
-  if (path === null) throw new SetupError(`go not found; ${purpose} ${installHint('go')} (1.21 or newer fetches the version it needs.)`);
+  if (path === null)
+    throw new SetupError(
+      `go not found; ${purpose} ${installHint('go')} (1.21 or newer fetches the version it needs.)`,
+    );
   return path;
 }

@@ -6,22 +6,33 @@ import { runLong } from './command.mjs';
 
 const targets = {
   product: { config: 'tsconfig.build.json', output: 'dist', sources: ['src'], root: 'src' },
-  development: { config: 'tsconfig.dev.json', output: 'dist/dev', sources: ['src', 'bench', 'test/chaos', 'test/support'], root: '.' },
+  development: {
+    config: 'tsconfig.dev.json',
+    output: 'dist/dev',
+    sources: ['src', 'bench', 'test/chaos', 'test/support'],
+    root: '.',
+  },
 };
 
 /** @param {'product' | 'development'} name `development` is the benchmarks and the chaos harness, with all they import. */
 export async function ensureTypescript(name) {
   const target = targets[name];
   const stamp = join(repository, target.output, '.sources');
-  const settings = ['tsconfig.json', target.config, 'package-lock.json'].map((file) => join(repository, file));
-  const current = () => contentKey([...target.sources.map((folder) => join(repository, folder)), ...settings]);
+  const settings = ['tsconfig.json', target.config, 'package-lock.json'].map((file) =>
+    join(repository, file),
+  );
+  const current = () =>
+    contentKey([...target.sources.map((folder) => join(repository, folder)), ...settings]);
   const isCurrent = () => existsSync(stamp) && readFileSync(stamp, 'utf8') === current();
   if (isCurrent()) return 'current';
   return withLock(`typescript-${Buffer.from(repository).toString('base64url').slice(-40)}`, async () => {
     if (isCurrent()) return 'current';
     const key = current();
     const compiler = join(repository, 'node_modules/typescript/bin/tsc');
-    await runLong(process.execPath, [compiler, '-p', target.config], { label: `typescript ${name}`, timeoutMs: 5 * 60_000 });
+    await runLong(process.execPath, [compiler, '-p', target.config], {
+      label: `typescript ${name}`,
+      timeoutMs: 5 * 60_000,
+    });
     removeStale(target);
     mkdirSync(dirname(stamp), { recursive: true });
     writeFileSync(stamp, key);

@@ -1,0 +1,235 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { isAbsolute, join, resolve } from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import { appNames } from '../../src/environments/apps/registry.js';
+import { InvalidSpec, type SpecProblem } from '../../src/spec/invalid-spec.js';
+import { parseRunSpec, readSpecFile, runSpecSchema } from '../../src/spec/schema.js';
+
+interface LooseSpec {
+  [key: string]: unknown;
+  model: Record<string, unknown> & { architecture: Record<string, unknown> };
+  data: Record<string, unknown>;
+  environments: Record<string, unknown>[];
+  trainer: Record<string, unknown>;
+}
+
+/** The least that a spec must say. */
+function smallest(): LooseSpec {
+  return {
+    name: 'trial',
+    model: {
+      name: 'm',
+      architecture: {
+        vocab_size: 64,
+        hidden_size: 32,
+        intermediate_size: 64,
+        num_hidden_layers: 1,
+        num_attention_heads: 4,
+        num_key_value_heads: 2,
+        head_dim: 32,
+      },
+      tokenizer: '/models/tokenizer.json',
+      chat_template: '/models/chat_template.jinja',
+    },
+    data: { tasks: '/data/tasks.jsonl' },
+    environments: [{ env_key: 'tracker' }],
+    trainer: { max_training_steps: 10 },
+  };
+}
+
+function problemsOf(change: (spec: LooseSpec) => void): readonly SpecProblem[] {
+  const spec = smallest();
+  change(spec);
+  try {
+    parseRunSpec(spec);
+  } catch (error) {
+    if (error instanceof InvalidSpec) return error.problems;
+    throw error;
+  }
+  return [];
+}
+
+const folders: string[] = [];
+afterEach(() => {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
+});
+
+function specFile(name: string, text: string): string {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-spec-'));
+  folders.push(folder);
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+describe('a sound spec', () => {
+  test('gets every default', () => {
+    const spec = parseRunSpec(smallest());
+    expect(spec.generator.temperature).toBe(1);
+    expect(spec.trainer.eps_clip_low).toBe(0.2);
+    expect(spec.model.architecture.rope_theta).toBe(1_000_000);
+    expect(spec.warm_start).toEqual([]);
+  });
+
+  test('parsed again is the same spec, so that what `longhaul spec` prints is accepted', () => {
+    const once = parseRunSpec(smallest());
+    expect(parseRunSpec(JSON.parse(JSON.stringify(once)))).toEqual(once);
+  });
+
+  test.each(['presets/quickstart.yaml', 'presets/tiny.yaml'])(
+    '%s is one, with absolute paths',
+    async (file) => {
+      const spec = await readSpecFile(file);
+      expect(spec.model.tokenizer).toBe(resolve('presets/tokenizers/small/tokenizer.json'));
+      expect(isAbsolute(spec.model.chat_template)).toBe(true);
+      expect(parseRunSpec(JSON.parse(JSON.stringify(spec)))).toEqual(spec);
+    },
+  );
+
+  test('may be YAML or JSON', async () => {
+    const json = specFile('run.json', JSON.stringify(smallest()));
+    expect((await readSpecFile(json)).name).toBe('trial');
+  });
+
+  test('names the built-in apps that there are', () => {
+    for (const app of appNames) {
+      const builtin = { apps: [app] };
+      expect(runSpecSchema.shape.data.safeParse({ builtin }).success).toBe(true);
+    }
+  });
+});
+
+describe('a mistyped key', () => {
+  test.each([
+    ['trainer', 'weight_deca', 'trainer.weight_decay'],
+    ['trainer', 'trainBatchSize', 'trainer.train_batch_size'],
+    ['trainer', 'ckpt_intervall', 'trainer.ckpt_interval'],
+    ['data', 'tsaks', 'data.tasks'],
+  ])('%s.%s is answered with the nearest valid one', (section, key, nearest) => {
+    const [problem] = problemsOf((spec) => Object.assign(spec[section] as object, { [key]: 1 }));
+    expect(problem?.path).toBe(`${section}.${key}`);
+    expect(problem?.mend).toBe(`did you mean ${nearest}?`);
+  });
+
+  test('like no other is answered with the keys that there are', () => {
+    const [problem] = problemsOf((spec) => (spec.data['xyzzy'] = 1));
+    expect(problem?.mend).toMatch(/^keys here: tasks, demonstrations, builtin/);
+  });
+
+  test('that belongs to another section is sent there', () => {
+    const [problem] = problemsOf((spec) => (spec.trainer['n_samples_per_prompt'] = 4));
+    expect(problem?.mend).toBe('it belongs at generator.n_samples_per_prompt');
+  });
+
+  test('in a list names the entry', () => {
+    const [problem] = problemsOf((spec) => Object.assign(spec.environments[0] ?? {}, { ulr: 'http://a:1' }));
+    expect(problem).toMatchObject({ path: 'environments[0].ulr', mend: 'did you mean environments[0].url?' });
+  });
+});
+
+describe('a wrong value', () => {
+  test.each<[string, (spec: LooseSpec) => void, RegExp]>([
+    ['trainer.lr', (spec) => (spec.trainer['lr'] = 'fast'), /must be a number, not "fast"/],
+    ['trainer.lr', (spec) => (spec.trainer['lr'] = 0), /must be more than 0, not 0/],
+    [
+      'trainer.ckpt_interval',
+      (spec) => (spec.trainer['ckpt_interval'] = 1.5),
+      /must be a whole number, not 1.5/,
+    ],
+    ['trainer.max_training_steps', (spec) => delete spec.trainer['max_training_steps'], /is missing/],
+    [
+      'model.architecture.vocab_size',
+      (spec) => (spec.model.architecture['vocab_size'] = 1000),
+      /a multiple of 32, not 1000/,
+    ],
+    [
+      'model.architecture.hidden_size',
+      (spec) => (spec.model.architecture['hidden_size'] = 48),
+      /a multiple of 32/,
+    ],
+    ['name', (spec) => (spec['name'] = '../x'), /1 to 64 letters/],
+    [
+      'environments[0].url',
+      (spec) => (spec.environments = [{ env_key: 'a', url: 'ftp://x' }]),
+      /URL like http/,
+    ],
+    ['environments', (spec) => (spec.environments = []), /at least 1 entries/],
+  ])('of %s', (path, change, problem) => {
+    expect(problemsOf(change)).toEqual([
+      expect.objectContaining({ path, problem: expect.stringMatching(problem) as string }),
+    ]);
+  });
+
+  test('among few choices is answered with the nearest', () => {
+    const [problem] = problemsOf((spec) => (spec['generator'] = { tools_format: 'jsn' }));
+    expect(problem).toMatchObject({ path: 'generator.tools_format', mend: 'did you mean "json"?' });
+  });
+});
+
+describe('an impossible combination', () => {
+  const builtin = { apps: ['tracker'], held_out_tasks: 100 };
+  test.each<[string, (spec: LooseSpec) => void]>([
+    [
+      'model.architecture.num_key_value_heads',
+      (spec) => (spec.model.architecture['num_key_value_heads'] = 3),
+    ],
+    ['data', (spec) => (spec.data = {})],
+    ['data', (spec) => (spec.data = { tasks: '/t', builtin, eval_tasks: 1, final_eval_tasks: 1 })],
+    ['data.eval_tasks', (spec) => (spec.data = { builtin, eval_tasks: 101, final_eval_tasks: 1 })],
+    ['data.final_eval_tasks', (spec) => (spec.data = { builtin, eval_tasks: 1, final_eval_tasks: 101 })],
+    ['environments[1].env_key', (spec) => spec.environments.push({ env_key: 'tracker' })],
+    [
+      'environments',
+      (spec) => (
+        (spec.data = { builtin, eval_tasks: 1, final_eval_tasks: 1 }),
+        (spec.environments = [{ env_key: 'x' }])
+      ),
+    ],
+    [
+      'environments[0]',
+      (spec) => (spec.environments = [{ env_key: 'x', url: 'http://x:1', fault_rate: 0.1 }]),
+    ],
+    ['generator.max_generate_length', (spec) => (spec['generator'] = { max_generate_length: 20_000 })],
+    ['generator.max_sequence_length', (spec) => (spec['generator'] = { max_sequence_length: 40_000 })],
+    [
+      'warm_start[0].demonstrations',
+      (spec) => (spec['warm_start'] = [{ name: 'a', demonstrations: 'drill', updates: 5 }]),
+    ],
+    ['trainer.warmup_steps', (spec) => (spec.trainer['warmup_steps'] = 11)],
+    ['model.tokenizer', (spec) => (spec.model['tokenizer'] = 'tokenizer.json')],
+  ])('at %s is refused', (path, change) => {
+    expect(problemsOf(change).map((problem) => problem.path)).toEqual([path]);
+  });
+
+  test('of phases with one name, or with that of GRPO, is refused', () => {
+    const phase = (name: string) => ({ name, demonstrations: 'teacher', updates: 5 });
+    const data = { tasks: '/t', demonstrations: '/d' };
+    expect(
+      problemsOf((spec) => Object.assign(spec, { data, warm_start: [phase('a'), phase('a')] })),
+    ).toHaveLength(1);
+    expect(problemsOf((spec) => Object.assign(spec, { data, warm_start: [phase('grpo')] }))).toHaveLength(1);
+  });
+});
+
+describe('all problems of a spec', () => {
+  test('are reported at once, each with its place', () => {
+    const problems = problemsOf((spec) => {
+      spec.trainer['lr'] = -1;
+      spec.trainer['ckpt_intervall'] = 3;
+      spec.model['init'] = 'pretrained';
+    });
+    expect(problems.map(({ path }) => path).sort()).toEqual([
+      'model.init',
+      'trainer.ckpt_intervall',
+      'trainer.lr',
+    ]);
+  });
+
+  test('name the file that they are in', async () => {
+    const path = specFile('bad.yaml', 'name: x\nname: y\n');
+    await expect(readSpecFile(path)).rejects.toThrow(new RegExp(`${path} has one problem:\\n.*unique`));
+    await expect(readSpecFile('/nowhere/run.yaml')).rejects.toThrow(/there is no such file/);
+    await expect(readSpecFile(specFile('list.yaml', '- 1\n'))).rejects.toThrow(/must be a mapping/);
+  });
+});

@@ -1,0 +1,77 @@
+import { ESLint } from 'eslint';
+import { describe, expect, test } from 'vitest';
+
+const eslint = new ESLint();
+
+/** Rules that a text breaks as if it stood in that file, which must exist: rules that need types look it up. */
+async function complaints(file: string, text: string): Promise<string[]> {
+  const [result] = await eslint.lintText(text, { filePath: file });
+  return (result?.messages ?? []).map(({ ruleId, message }) => ruleId ?? `broken: ${message}`);
+}
+
+describe('import arrows', () => {
+  test.each([
+    ['src/rl/advantages.ts', `import { openStore } from '../store/open-store.js';\nvoid openStore;\n`],
+    [
+      'src/store/layout.ts',
+      `import { runSpecSchema } from '../engine/policy-engine.js';\nvoid runSpecSchema;\n`,
+    ],
+    [
+      'src/spec/records.ts',
+      `import type { ObjectStore } from '../store/object-store.js';\nexport type A = ObjectStore;\n`,
+    ],
+    ['src/workflows/policies.ts', `import { readSpecFile } from '../spec/schema.js';\nvoid readSpecFile;\n`],
+    [
+      'src/workflows/policies.ts',
+      `import { fatalFailures } from '../activities/contracts.js';\nvoid fatalFailures;\n`,
+    ],
+    ['src/workflows/policies.ts', `export { fatalFailures } from '../activities/contracts.js';\n`],
+    [
+      'src/episode/observation.ts',
+      `import { createNativeEngine } from '../engine/native/native-engine.js';\nvoid createNativeEngine;\n`,
+    ],
+    ['src/report/chart.ts', `export const cli = () => import('../cli/program.js');\n`],
+  ])('%s may not: %s', async (file, text) => {
+    expect(await complaints(file, text)).toContain('longhaul/import-arrows');
+  });
+
+  test.each([
+    [
+      'src/workflows/policies.ts',
+      `import type { RunOutline } from '../activities/contracts.js';\nexport type A = RunOutline;\n`,
+    ],
+    ['src/activities/scope.ts', `import { openStore } from '../store/open-store.js';\nvoid openStore;\n`],
+    [
+      'src/episode/observation.ts',
+      `import type { PolicyEngine } from '../engine/policy-engine.js';\nexport type A = PolicyEngine;\n`,
+    ],
+    [
+      'src/rl/advantages.ts',
+      `import type { Outcome } from '../spec/records.js';\nexport type A = Outcome;\n`,
+    ],
+  ])('%s may: %s', async (file, text) => {
+    expect(await complaints(file, text)).not.toContain('longhaul/import-arrows');
+  });
+});
+
+describe('workflow code', () => {
+  test.each([
+    [`import { readFileSync } from 'node:fs';\nvoid readFileSync;\n`, 'no-restricted-imports'],
+    [`import { z } from 'zod';\nvoid z;\n`, 'no-restricted-imports'],
+    [`export const id = process.pid;\n`, 'no-restricted-globals'],
+    [`console.log('x');\n`, 'no-restricted-globals'],
+    [`export const x = Math.random();\n`, 'no-restricted-properties'],
+  ])('may not hold %s', async (text, rule) => {
+    expect(await complaints('src/workflows/policies.ts', text)).toContain(rule);
+  });
+});
+
+describe('everywhere', () => {
+  test.each([
+    [`export default 1;\n`, 'no-restricted-syntax'],
+    [`export const x: any = 1;\n`, '@typescript-eslint/no-explicit-any'],
+    [`async function f(): Promise<void> {}\nf();\n`, '@typescript-eslint/no-floating-promises'],
+  ])('%s is refused', async (text, rule) => {
+    expect(await complaints('src/rl/advantages.ts', text)).toContain(rule);
+  });
+});
