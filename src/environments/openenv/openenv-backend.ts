@@ -15,7 +15,7 @@ import {
 import { createCircuitBreaker, type CircuitBreaker } from './circuit-breaker.js';
 import { ErrorFrame, OpenEnvSocket, type ReplyFrame } from './openenv-socket.js';
 import { createSemaphore } from './semaphore.js';
-import { isObject, readToolAnswer, readTools } from './tool-results.js';
+import { isObject, readToolAnswer, readTools, textOf } from './tool-results.js';
 
 export interface OpenEnvOptions {
   /** `http://host:port` */
@@ -55,17 +55,18 @@ export function createOpenEnvBackend(options: OpenEnvOptions): OpenEnvBackend {
     socket: OpenEnvSocket,
     frame: Record<string, unknown>,
     phase: Phase,
+    wasIdle = false,
   ): Promise<ReplyFrame> {
     try {
       const reply = await socket.request(frame, callTimeoutMs);
       breaker.succeeded();
       return reply;
     } catch (error) {
-      throw socket.endedByUs ? error : await judge(error, phase);
+      throw socket.endedByUs ? error : await judge(error, phase, wasIdle);
     }
   }
 
-  async function judge(error: unknown, phase: Phase): Promise<unknown> {
+  async function judge(error: unknown, phase: Phase, wasIdle: boolean): Promise<unknown> {
     if (error instanceof ErrorFrame) {
       if (error.code === 'CAPACITY_REACHED') return unavailable('capacity', error);
       if (error.code === 'SESSION_ERROR') return unavailable('socket_lost', error);
@@ -79,7 +80,8 @@ export function createOpenEnvBackend(options: OpenEnvOptions): OpenEnvBackend {
     if (error.reason === 'timeout' && (await probe(url))) {
       return new EnvironmentError('failed', 'timeout', error.message, { cause: error });
     }
-    breaker.lost();
+    // Idle sockets that a restart ended say nothing about the server as it is now.
+    if (!wasIdle || error.reason !== 'socket_lost') breaker.lost();
     return error;
   }
 
@@ -111,7 +113,10 @@ export function createOpenEnvBackend(options: OpenEnvOptions): OpenEnvBackend {
       const pooled = pool.take();
       const socket = pooled ?? (await connect(signal));
       try {
-        return { socket, reply: await untilAborted(socket, signal, request(socket, frame, 'open')) };
+        return {
+          socket,
+          reply: await untilAborted(socket, signal, request(socket, frame, 'open', pooled !== undefined)),
+        };
       } catch (error) {
         const { kind, reason } = error instanceof EnvironmentError ? error : { kind: '', reason: '' };
         const lost = kind === 'unavailable' && reason === 'socket_lost';
@@ -240,7 +245,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): OpenEnvBackend {
         const reply = await request(socket, { type: 'grade', data }, 'grade');
         const { value, explanation } = reply.data;
         if (typeof value === 'number') {
-          return { outcome: { status: 'graded', value }, explanation: String(explanation ?? '') };
+          return { outcome: { status: 'graded', value }, explanation: textOf(explanation, '') };
         }
         throw new EnvironmentError('failed', 'grade', `${url} graded without a number`);
       } catch (error) {

@@ -2,6 +2,7 @@
 // at a time, and a reply that does not come in time leaves the stream unaligned: the socket is dropped, never reused.
 import { WebSocket, type RawData } from 'ws';
 import { EnvironmentError } from '../environment.js';
+import { textOf } from './tool-results.js';
 
 /** An `error` frame, for the caller to judge. */
 export class ErrorFrame extends Error {
@@ -211,5 +212,5 @@ function readFrame(data: RawData): ReplyFrame | Error {
 
 function errorFrame({ data }: ReplyFrame): ErrorFrame {
   const problems = Array.isArray(data.errors) ? ` ${JSON.stringify(data.errors).slice(0, 500)}` : '';
-  return new ErrorFrame(String(data.code ?? ''), `${String(data.message ?? 'no message')}${problems}`, data);
+  return new ErrorFrame(textOf(data.code, ''), `${textOf(data.message, 'no message')}${problems}`, data);
 }

@@ -28,7 +28,7 @@ export type ToolAnswer =
 export function readToolAnswer(observation: Json): ToolAnswer {
   const { error, result } = observation;
   if (isObject(error)) {
-    const message = modelText(String(error.message ?? 'the tool failed'));
+    const message = modelText(textOf(error.message, 'the tool failed'));
     if (error.error_type === 'timeout') return { kind: 'failed', reason: 'timeout', message };
     if (error.error_type === 'transport_error') return { kind: 'failed', reason: 'call', message };
     return { kind: 'result', result: { text: message, isError: true } };
@@ -62,7 +62,7 @@ function blockText(block: unknown): string {
   if (!isObject(block)) return compact(block);
   if (block.type === 'text' && typeof block.text === 'string') return block.text;
   if (block.type === 'image')
-    return `[image ${String(block.mimeType ?? block.mime_type ?? '')}]`.replace(' ]', ']');
+    return `[image ${textOf(block.mimeType ?? block.mime_type, '')}]`.replace(' ]', ']');
   return compact(block);
 }
 
@@ -80,4 +80,9 @@ function compact(value: unknown): string {
 
 export function isObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The value if it is a text, else the fallback. */
+export function textOf(value: unknown, fallback: string): string {
+  return typeof value === 'string' ? value : fallback;
 }

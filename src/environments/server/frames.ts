@@ -1,4 +1,4 @@
-// The frames of OpenEnv 0.10, as text. docs/environments.md lists them.
+// The frames of OpenEnv 0.10, as text, and what stands in them.
 import type { ToolSpec } from '../../spec/task.js';
 
 export type ErrorCode =

@@ -115,8 +115,9 @@ function withSession(
 ): Answer {
   if (own) return run(own);
   if (params.session_id) {
-    const session = sessions.get(String(params.session_id));
-    if (!session) return failure(invalidParams, `Unknown session_id: ${String(params.session_id)}`);
+    const id = typeof params.session_id === 'string' ? params.session_id : JSON.stringify(params.session_id);
+    const session = sessions.get(id);
+    if (!session) return failure(invalidParams, `Unknown session_id: ${id}`);
     session.lastUsed = Date.now();
     return run(session);
   }

@@ -50,9 +50,9 @@ export function serveFrames(context: SocketContext, socket: WebSocket, attachTo:
       else socket.send(reply);
     } catch (error) {
       const reply = replyToError(context, error);
-      if (reply === 'hang') silent = true;
-      else if (reply === 'drop') socket.terminate();
-      else socket.send(reply);
+      if (reply.kind === 'hang') silent = true;
+      else if (reply.kind === 'drop') socket.terminate();
+      else socket.send(reply.text);
     }
   });
 }
@@ -72,8 +72,8 @@ export function serveRpc(context: SocketContext, socket: WebSocket): void {
       socket.send(JSON.stringify(answerRpc(context, request.value, session)));
     } catch (error) {
       const reply = replyToError(context, error);
-      if (reply === 'hang') silent = true;
-      else if (reply === 'drop') socket.terminate();
+      if (reply.kind === 'hang') silent = true;
+      else if (reply.kind === 'drop') socket.terminate();
       else
         socket.send(JSON.stringify(rpcError(-32603, error instanceof Error ? error.message : String(error))));
     }
@@ -131,22 +131,27 @@ function answerFrame(context: SocketContext, session: Session, frame: JsonObject
       valid(checkFrame(frame, 'none'));
       return undefined;
     default:
-      return errorFrame('UNKNOWN_TYPE', `Unknown message type: ${String(frame.type ?? '').slice(0, 100)}`);
+      return errorFrame(
+        'UNKNOWN_TYPE',
+        `Unknown message type: ${typeof frame.type === 'string' ? frame.type.slice(0, 100) : ''}`,
+      );
   }
 }
 
-function replyToError(context: SocketContext, error: unknown): string | 'hang' | 'drop' {
+type ErrorReply = { kind: 'frame'; text: string } | { kind: 'hang' } | { kind: 'drop' };
+
+function replyToError(context: SocketContext, error: unknown): ErrorReply {
+  const frame = (text: string): ErrorReply => ({ kind: 'frame', text });
   if (error instanceof InvalidFrame) {
-    return errorFrame('VALIDATION_ERROR', error.message, { errors: error.problems });
+    return frame(errorFrame('VALIDATION_ERROR', error.message, { errors: error.problems }));
   }
-  if (error instanceof ForbiddenError) return errorFrame('FORBIDDEN', error.message);
+  if (error instanceof ForbiddenError) return frame(errorFrame('FORBIDDEN', error.message));
   if (error instanceof InjectedFault) {
-    return error.fault === 'error'
-      ? errorFrame('EXECUTION_ERROR', error.message, { detail: 'injected_fault' })
-      : error.fault;
+    if (error.fault !== 'error') return { kind: error.fault };
+    return frame(errorFrame('EXECUTION_ERROR', error.message, { detail: 'injected_fault' }));
   }
   context.onDefect(error);
-  return errorFrame('EXECUTION_ERROR', error instanceof Error ? error.message : String(error));
+  return frame(errorFrame('EXECUTION_ERROR', error instanceof Error ? error.message : String(error)));
 }
 
 function endWithError(socket: WebSocket, message: string): void {

@@ -134,7 +134,7 @@ describe('step', () => {
     const after = await client.ask(list);
     expect(after.data.observation.tools).toEqual(before.data.observation.tools);
     expect(after.data.observation.tools).toHaveLength(4);
-    for (const tool of after.data.observation.tools) {
+    for (const tool of after.data.observation.tools as Record<string, unknown>[]) {
       expect(Object.keys(tool)).toEqual(['name', 'description', 'input_schema']);
       expect(typeof tool.description).toBe('string');
     }
@@ -233,7 +233,7 @@ describe('frames that are none', () => {
     ['binary', Buffer.from('{}')],
   ])('%s: SESSION_ERROR, and the session is over', async (_, frame) => {
     const client = await open();
-    client.socket.send(frame);
+    client.socket.send(frame as string | Buffer);
     expect((await client.next()).data.code).toBe('SESSION_ERROR');
     expect(await client.closed).toBe(1000);
   });
