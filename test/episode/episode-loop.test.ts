@@ -1,0 +1,281 @@
+// Episodes against the built-in environment server, over its WebSocket.
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { oracle, taskFromKey } from '../../src/environments/apps/task-key.js';
+import { generateTasks } from '../../src/environments/apps/generate.js';
+import { appByName } from '../../src/environments/apps/registry.js';
+import { openWorld } from '../../src/environments/apps/world.js';
+import { type EnvironmentBackend, EnvironmentError } from '../../src/environments/environment.js';
+import { createOpenEnvBackend, type OpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
+import { builtInApps, builtInFaults } from '../../src/environments/server/built-in-apps.js';
+import {
+  createEnvironmentServer,
+  type EnvironmentServer,
+} from '../../src/environments/server/environment-server.js';
+import { loadChatTemplate } from '../../src/episode/chat-template.js';
+import { tokenizeDemonstration } from '../../src/episode/demonstration.js';
+import { type EpisodeRequest, EnvironmentsUnavailable, playEpisode } from '../../src/episode/episode-loop.js';
+import { loadTokenizer } from '../../src/episode/tokenizer.js';
+import type { DemonstrationMessage, Task } from '../../src/spec/task.js';
+import { sampling } from './fixtures.js';
+import { scriptedPolicy } from './scripted-policy.js';
+
+const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
+const template = loadChatTemplate(
+  readFileSync('presets/tokenizers/small/chat_template.jinja', 'utf8'),
+  tokenizer,
+);
+const gradingToken = 'test-grading-token';
+const quiet = new AbortController().signal;
+const tasks = generateTasks({ apps: ['tracker', 'booking'], seed: 5, train_tasks: 64, held_out_tasks: 0 });
+const twoStep = tasks.find((task) => task.difficulty === 2) as Task;
+
+let server: EnvironmentServer;
+let backend: OpenEnvBackend;
+
+beforeAll(async () => {
+  server = await createEnvironmentServer({
+    port: 0,
+    apps: builtInApps(),
+    faults: builtInFaults,
+    gradingToken,
+  });
+  backend = createOpenEnvBackend({ url: server.url, gradingToken, maxSessions: 16 });
+});
+afterAll(async () => {
+  await backend.close();
+  await server.close();
+});
+
+const callText = (call: unknown) => `<tool_call>${JSON.stringify(call)}</tool_call>`;
+const oracleTurns = (task: Task) => [...oracle(task.task_key).map(callText), '<done>'];
+
+function request(task: Task, overrides: Partial<EpisodeRequest> = {}): EpisodeRequest {
+  return {
+    task,
+    sampling,
+    key: { seed: 1, domain: 'train', step: 1, slot: 0, sample: 0 },
+    state: 'a'.repeat(64),
+    policyStep: 0,
+    episodeSeed: 7,
+    episodeId: `test/${task.task_key}`,
+    maxWaitMs: 2000,
+    ...overrides,
+  };
+}
+
+function play(
+  turns: readonly string[],
+  overrides: Partial<EpisodeRequest> = {},
+  environments: EnvironmentBackend = backend,
+) {
+  const engine = scriptedPolicy(tokenizer, turns);
+  const done = playEpisode(
+    { engine, backend: environments, tokenizer, template },
+    request(overrides.task ?? twoStep, overrides),
+    quiet,
+  );
+  return { engine, done };
+}
+
+describe('an episode', () => {
+  test('in which the model does what the task asks is graded 1', async () => {
+    const outcomes = await Promise.all(
+      tasks.map((task) => play(oracleTurns(task), { task }).done.then(({ outcome }) => outcome)),
+    );
+    expect(outcomes).toEqual(tasks.map(() => ({ status: 'graded', value: 1 })));
+  });
+
+  test('in which the model does nothing is graded 0', async () => {
+    const { outcome, stop_reason } = await play(['<done>']).done;
+    expect([outcome, stop_reason]).toEqual([{ status: 'graded', value: 0 }, 'done']);
+  });
+
+  test('keeps sampled tokens and log-probs verbatim, and ends with a sampled token', async () => {
+    const turns = oracleTurns(twoStep);
+    const { tokens, turns: records, logprobs, prompt_length } = await play(turns).done;
+    expect(records.map(({ start, end }) => tokenizer.decode(tokens.slice(start, end)))).toEqual(turns);
+    expect(records[0]?.start).toBe(prompt_length);
+    expect(records.at(-1)?.end).toBe(tokens.length);
+    expect(logprobs).toHaveLength(records.reduce((sum, { start, end }) => sum + end - start, 0));
+  });
+
+  test('tokenises as the demonstration that shows the same words', async () => {
+    for (const task of tasks) {
+      const episode = await play(oracleTurns(task), { task }).done;
+      const world = openWorld(task.task_key);
+      const messages: DemonstrationMessage[] = [{ role: 'user', content: task.prompt }];
+      for (const call of oracle(task.task_key)) {
+        messages.push({ role: 'assistant', content: callText(call) });
+        messages.push({ role: 'tool', content: world.call(call).text });
+      }
+      world.close();
+      messages.push({ role: 'assistant', content: '<done>' });
+      const { env_key, env_variables } = task;
+      const shown = await tokenizeDemonstration(
+        { tokenizer, template },
+        { kind: 'teacher', env_key, env_variables, messages },
+        appByName(env_key).tools,
+        sampling,
+      );
+      expect(shown.tokens).toEqual(episode.tokens);
+      expect(shown.prompt_length).toBe(episode.prompt_length);
+      expect(shown.spans).toEqual(episode.turns.map(({ start, end }) => ({ start, end })));
+    }
+  });
+
+  test('frames the conversation exactly as the template does', async () => {
+    const turns = ['Let me think.<|im_end|>', ...oracleTurns(twoStep)];
+    const { tokens } = await play(turns).done;
+    const text = tokenizer.decode(tokens);
+    expect(text).toContain('Let me think.<|im_end|>\n<|im_start|>user\nNo tool call found.');
+    expect(text).toContain('</tool_call><|im_end|>\n<|im_start|>user\nTool result:\n{');
+    expect(text).not.toContain('<|im_end|><|im_end|>');
+  });
+
+  test('tells the model what was wrong with a call, and counts it', async () => {
+    const { tokens, metrics, turns } = await play([
+      '<tool_call>{"name": "close_issue"</tool_call>',
+      callText({ name: 'no_such_tool', arguments: {} }),
+      '<done>',
+    ]).done;
+    const text = tokenizer.decode(tokens);
+    expect(text).toContain('Error: the tool call is not valid JSON.');
+    expect(text).toContain('unknown tool no_such_tool');
+    expect(metrics).toEqual({ turns: 3, tool_calls: 1, tool_errors: 2 });
+    expect(turns.map(({ tool, error }) => [tool, error])).toEqual([
+      [undefined, true],
+      ['no_such_tool', true],
+      [undefined, undefined],
+    ]);
+  });
+
+  test('that runs into the turn limit is graded too', async () => {
+    const turns = oracleTurns(twoStep).slice(0, -1);
+    const { outcome, stop_reason } = await play(turns, { sampling: { ...sampling, max_turns: turns.length } })
+      .done;
+    expect([outcome, stop_reason]).toEqual([{ status: 'graded', value: 1 }, 'max_turns']);
+  });
+
+  test('never outgrows max_sequence_length', async () => {
+    const short = { ...sampling, max_sequence_length: 200, max_input_length: 190 };
+    const { tokens, stop_reason } = await play(['Well. ', 'Well. ', 'Well. ', 'Well. ', 'Well. '], {
+      sampling: short,
+    }).done;
+    expect(stop_reason).toBe('length');
+    expect(tokens.length).toBeLessThanOrEqual(200);
+  });
+
+  test('that is cut off throws the reason and gives its session back', async () => {
+    const stop = new AbortController();
+    const reason = new Error('the node drains');
+    const engine = {
+      generate: () =>
+        new Promise<never>((_, reject) => {
+          stop.signal.addEventListener('abort', () => reject(new Error('cancelled')));
+          setTimeout(() => stop.abort(reason), 20);
+        }),
+    };
+    let closed = 0;
+    const counting: EnvironmentBackend = {
+      ...backend,
+      open: async (...args) => {
+        const environment = await backend.open(...args);
+        return {
+          tools: environment.tools,
+          callTool: (call, options) => environment.callTool(call, options),
+          grade: (options) => environment.grade(options),
+          close: () => environment.close().then(() => void (closed += 1)),
+        };
+      },
+    };
+    const playing = playEpisode(
+      { engine, backend: counting, tokenizer, template },
+      request(twoStep),
+      stop.signal,
+    );
+    await expect(playing).rejects.toBe(reason);
+    expect(closed).toBe(1);
+  });
+});
+
+describe('when the environment fails', () => {
+  /** Fails the given operation of the real server until `times` have failed. */
+  function failing(at: 'open' | 'call' | 'grade', times: number, error: () => EnvironmentError) {
+    let left = times;
+    const fail = () => left-- > 0;
+    const wrapped: EnvironmentBackend = {
+      healthy: () => backend.healthy(),
+      close: () => Promise.resolve(),
+      async open(...args) {
+        if (at === 'open' && fail()) throw error();
+        const environment = await backend.open(...args);
+        return {
+          tools: environment.tools,
+          callTool: (call, options) =>
+            at === 'call' && fail() ? Promise.reject(error()) : environment.callTool(call, options),
+          grade: (options) =>
+            at === 'grade' && fail() ? Promise.reject(error()) : environment.grade(options),
+          close: () => environment.close(),
+        };
+      },
+    };
+    return wrapped;
+  }
+  const lost = () => new EnvironmentError('unavailable', 'socket_lost', 'the socket closed');
+  const broken = () => new EnvironmentError('failed', 'call', 'the server could not do it');
+
+  test('a lost server is waited for, charged to nobody, and no finished turn is sampled again', async () => {
+    const turns = oracleTurns(twoStep);
+    const { engine, done } = play(turns, {}, failing('grade', 2, lost));
+    const { outcome, failures } = await done;
+    expect([outcome, failures]).toEqual([{ status: 'graded', value: 1 }, { socket_lost: 2 }]);
+    expect(engine.requests).toHaveLength(turns.length);
+  });
+
+  test('a failure of a healthy server is tried again, then the outcome is unknown: never 0', async () => {
+    const twice = await play(oracleTurns(twoStep), {}, failing('call', 2, broken)).done;
+    expect([twice.outcome, twice.failures]).toEqual([{ status: 'graded', value: 1 }, { call: 2 }]);
+    const always = await play(oracleTurns(twoStep), {}, failing('call', 99, broken)).done;
+    expect([always.outcome, always.stop_reason]).toEqual([
+      { status: 'unknown', reason: 'call', failures: 3 },
+      'unknown',
+    ]);
+  });
+
+  test('an episode at whose call the server dies again and again is charged from the third death on', async () => {
+    const { outcome } = await play(oracleTurns(twoStep), {}, failing('call', 99, lost)).done;
+    expect(outcome).toEqual({ status: 'unknown', reason: 'socket_lost', failures: 3 });
+  });
+
+  test('a server that stays down ends the wait with EnvironmentsUnavailable', async () => {
+    const down: EnvironmentBackend = { ...failing('open', 99, lost), healthy: () => Promise.resolve(false) };
+    await expect(play(['<done>'], { maxWaitMs: 300 }, down).done).rejects.toThrow(EnvironmentsUnavailable);
+  });
+
+  test('faults that the server injects at 20 % give no false zero', async () => {
+    const faulty = createOpenEnvBackend({
+      url: server.url,
+      gradingToken,
+      maxSessions: 16,
+      faultRate: 0.2,
+      callTimeoutMs: 500,
+    });
+    try {
+      const plays = await Promise.all(
+        tasks
+          .slice(0, 32)
+          .map(
+            (task, i) => play(oracleTurns(task), { task, episodeSeed: i, maxWaitMs: 20_000 }, faulty).done,
+          ),
+      );
+      const zeros = plays.filter(({ outcome }) => outcome.status === 'graded' && outcome.value === 0);
+      expect(zeros).toEqual([]);
+      expect(
+        plays.reduce((sum, { failures }) => sum + Object.values(failures).reduce((a, b) => a + b, 0), 0),
+      ).toBeGreaterThan(5);
+    } finally {
+      await faulty.close();
+    }
+  }, 30_000);
+});

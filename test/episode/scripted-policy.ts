@@ -1,0 +1,27 @@
+// Drives the loop with given words where no engine is: it says each turn's text, token for token.
+import type { GenerateRequest, GenerateResult, PolicyEngine } from '../../src/engine/policy-engine.js';
+import type { Tokenizer } from '../../src/episode/tokenizer.js';
+
+export interface ScriptedPolicy extends Pick<PolicyEngine, 'generate'> {
+  readonly requests: GenerateRequest[];
+}
+
+/** Says `turns[n]` where the transcript has n earlier turns, counted by the generation prompts in it. */
+export function scriptedPolicy(tokenizer: Tokenizer, turns: readonly string[]): ScriptedPolicy {
+  const requests: GenerateRequest[] = [];
+  return {
+    requests,
+    async generate(request, signal): Promise<GenerateResult> {
+      signal?.throwIfAborted();
+      requests.push({ ...request, tokens: [...request.tokens] });
+      const text = tokenizer.decode(request.tokens);
+      const turn = text.split('<|im_start|>assistant\n').length - 2;
+      const tokens = tokenizer
+        .encode(turns[turn] ?? 'I have nothing to say.')
+        .slice(0, request.max_new_tokens);
+      const last = tokens.at(-1);
+      const finish = last !== undefined && request.stop_tokens.includes(last) ? 'stop' : 'length';
+      return { tokens: [...tokens], logprobs: tokens.map((_, i) => -(i + 1) / 16), finish };
+    },
+  };
+}
