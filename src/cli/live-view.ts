@@ -56,7 +56,9 @@ export function progressLine(status: RunStatus): string {
   if (status.blocked) parts.push(`blocked: ${status.blocked.reason}`, status.blocked.remedy);
   else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}`);
   else if (isWaiting(status)) parts.push(status.phase);
-  else parts.push(`ETA ${duration(remainingSeconds(status))}`);
+  // Supervised steps have another pace and are few: they say nothing about the rest.
+  else if (last?.kind === 'grpo') parts.push(`ETA ${duration(remainingSeconds(status))}`);
+  else parts.push('warm start');
   return parts.join(' · ');
 }
 
