@@ -69,7 +69,7 @@ export function decodeSafetensors(bytes: Uint8Array, what = 'the file'): TensorF
   for (const [name, { dtype, shape, start, end }] of Object.entries(entries)) {
     // Own property even for a name such as __proto__.
     Object.defineProperty(tensors, name, {
-      value: tensorOf(dtype, shape, bytes.slice(dataOffset + start, dataOffset + end).buffer),
+      value: tensorOf(dtype, shape, copyOf(bytes.subarray(dataOffset + start, dataOffset + end))),
       enumerable: true,
     });
   }
@@ -177,6 +177,13 @@ function tensorOf(dtype: TensorType, shape: number[], buffer: ArrayBuffer): Tens
     case 'I64':
       return { dtype, shape, data: new BigInt64Array(buffer) };
   }
+}
+
+/** A Buffer's own `slice` would share a pool's memory, at any alignment. */
+function copyOf(bytes: Uint8Array): ArrayBuffer {
+  const copy = new ArrayBuffer(bytes.length);
+  new Uint8Array(copy).set(bytes);
+  return copy;
 }
 
 function isCountList(value: unknown): value is number[] {
