@@ -1,0 +1,62 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { loadChatTemplate } from '../../src/episode/chat-template.js';
+import { loadTokenizer } from '../../src/episode/tokenizer.js';
+
+const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
+const small = loadChatTemplate(
+  readFileSync('presets/tokenizers/small/chat_template.jinja', 'utf8'),
+  tokenizer,
+);
+
+// The traits that make real templates hard: earlier turns lose their thinking, text is trimmed, a default system prompt.
+const thinking = loadChatTemplate(
+  `{%- if messages[0].role != 'system' %}{{- '<|im_start|>system\\nBe brief.<|im_end|>\\n' }}{%- endif %}
+{%- for m in messages %}
+{%- if m.role == 'assistant' %}{{- '<|im_start|>assistant\\n' + m.content.split('</think>')[-1] + '<|im_end|>\\n' }}
+{%- else %}{{- '<|im_start|>' + m.role + '\\n' + (m.content | trim) + '<|im_end|>\\n' }}{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n<think>\\n' }}{%- endif %}`,
+  tokenizer,
+);
+
+describe('a chat template', () => {
+  test('prompt, turn and what comes between give what the template renders as a whole', () => {
+    const built = small.prompt([{ role: 'user', content: 'a' }]) + 'b<|im_end|>' + small.between('c', true);
+    const whole = small.prompt([
+      { role: 'user', content: 'a' },
+      { role: 'assistant', content: 'b' },
+      { role: 'user', content: 'c' },
+    ]);
+    expect(built).toBe(whole);
+  });
+
+  test('closes a turn that did not close itself, and only such a turn', () => {
+    expect(small.between('c', false)).toBe(
+      '<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n',
+    );
+    expect(small.between('c', true)).toBe('\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n');
+    expect(small.endOfTurn).toBe(tokenizer.addedToken('<|im_end|>'));
+  });
+
+  test('frames observations as a template does that trims, thinks and has a default system prompt', () => {
+    expect(thinking.between(' c ', true)).toBe(
+      '\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n<think>\n',
+    );
+  });
+
+  test('sees the task’s date where it asks for a clock', () => {
+    const dated = loadChatTemplate(
+      `{{- strftime_now('%d %b') }}{%- for m in messages %}{{- m.content + '<|im_end|>' }}{%- endfor %}`,
+      tokenizer,
+    );
+    expect(dated.prompt([{ role: 'user', content: 'a' }], '2026-04-15')).toBe('2026-04-15a<|im_end|>');
+  });
+
+  test('is refused with the reason when it is broken or ends a turn with no special token', () => {
+    expect(() => loadChatTemplate('{% for %}', tokenizer)).toThrow(/no valid Jinja/);
+    expect(() => loadChatTemplate('{% for m in messages %}{{ m.content }}.{% endfor %}', tokenizer)).toThrow(
+      /does not close an assistant turn/,
+    );
+  });
+});
