@@ -1,0 +1,95 @@
+// What the prefix cache may share, copy, take over and evict.
+#include "serve/block_trie.h"
+
+#include <numeric>
+
+#include "checks.h"
+
+using namespace longhaul;
+
+namespace {
+
+using Kind = BlockTrie::Match::Kind;
+
+std::vector<std::int32_t> run(int from, int count) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), from);
+  return tokens;
+}
+
+int filled_block(BlockTrie& trie, int parent, const std::vector<std::int32_t>& tokens) {
+  const int block = trie.create(parent);
+  trie.append(block, tokens);
+  return block;
+}
+
+void full_blocks_are_shared_even_while_they_are_computed() {
+  BlockTrie trie(4);
+  const int first = filled_block(trie, BlockTrie::kRoot, run(0, 32));
+  CHECK(trie.find(BlockTrie::kRoot, run(0, 32)).kind == Kind::adopt);
+  CHECK(trie.find(first, run(0, 32)).kind == Kind::none);
+  // At most 31 of its tokens are asked for: the last one's logits are wanted.
+  trie.end_pass();
+  const auto match = trie.find(BlockTrie::kRoot, run(0, 31));
+  CHECK(match.kind == Kind::copy && match.tokens == 31);
+}
+
+void partly_filled_blocks_are_claimed_copied_or_waited_for() {
+  BlockTrie trie(4);
+  const int block = filled_block(trie, BlockTrie::kRoot, run(0, 10));
+  CHECK(trie.find(BlockTrie::kRoot, run(0, 32)).kind == Kind::wait);
+  trie.end_pass();
+  CHECK(trie.find(BlockTrie::kRoot, run(0, 32)).kind == Kind::copy);
+  // Its owner goes on: the settled part can be copied all the same.
+  trie.append(block, run(10, 1));
+  const std::vector<std::int32_t> other{0, 1, 2, 3, 4, 5, 6, 99};
+  CHECK(trie.find(BlockTrie::kRoot, other).kind == Kind::copy && trie.find(BlockTrie::kRoot, other).tokens == 7);
+  CHECK(trie.find(BlockTrie::kRoot, run(0, 11)).kind == Kind::wait);
+  trie.end_pass();
+  trie.release(block);
+  const auto next_turn = trie.find(BlockTrie::kRoot, run(0, 32));
+  CHECK(next_turn.kind == Kind::claim && next_turn.tokens == 11);
+  CHECK(trie.find(BlockTrie::kRoot, other).kind == Kind::copy);
+  CHECK(trie.find(BlockTrie::kRoot, {{0, 1, 2, 99}}).kind == Kind::none);
+  CHECK(trie.find(BlockTrie::kRoot, run(5, 5)).kind == Kind::none);
+}
+
+void the_least_recently_released_leaf_is_evicted() {
+  BlockTrie trie(3);
+  const int root = filled_block(trie, BlockTrie::kRoot, run(0, 32));
+  const int old = filled_block(trie, root, run(100, 32));
+  const int young = filled_block(trie, root, run(200, 32));
+  CHECK(trie.create(root) == BlockTrie::kNone);
+  trie.end_pass();
+  trie.hold(root);  // the second table's hold on the shared block
+  trie.release(old);
+  trie.release(root);
+  trie.release(young);
+  trie.release(root);
+  CHECK(trie.create(BlockTrie::kRoot) == old);
+  CHECK(trie.find(root, run(100, 32)).kind == Kind::none);
+  CHECK(trie.find(root, run(200, 32)).kind == Kind::adopt);
+  CHECK(trie.create(BlockTrie::kRoot) == young);
+  CHECK(trie.find(BlockTrie::kRoot, run(0, 32)).kind == Kind::adopt);
+  CHECK(trie.create(BlockTrie::kRoot) == root);
+  CHECK(trie.find(BlockTrie::kRoot, run(0, 32)).kind == Kind::none);
+  CHECK(trie.evictions() == 3);
+}
+
+void an_empty_block_is_given_back_whole() {
+  BlockTrie trie(1);
+  const int block = trie.create(BlockTrie::kRoot);
+  trie.release(block);
+  CHECK(trie.create(BlockTrie::kRoot) == block);
+  CHECK(trie.evictions() == 0);
+}
+
+}  // namespace
+
+int main() {
+  full_blocks_are_shared_even_while_they_are_computed();
+  partly_filled_blocks_are_claimed_copied_or_waited_for();
+  the_least_recently_released_leaf_is_evicted();
+  an_empty_block_is_given_back_whole();
+  return test::finish();
+}
