@@ -5,7 +5,23 @@
 
 namespace longhaul::ops {
 
-enum class Scratch { transposed, queries, keys_panels, keys_rows, values_panels, values_rows, scores, d_scores, outputs, d_outputs, d_queries, d_keys, d_values, sums, count };
+enum class Scratch {
+  transposed,
+  queries,
+  keys_panels,
+  keys_rows,
+  values_panels,
+  values_rows,
+  scores,
+  d_scores,
+  outputs,
+  d_outputs,
+  d_queries,
+  d_keys,
+  d_values,
+  sums,
+  count
+};
 
 /// At least `size` floats with unspecified contents, valid until the next call with the same purpose on this thread.
 float* scratch(Scratch purpose, size_t size);

@@ -232,12 +232,6 @@ inline float logarithm(float x) {
   return __builtin_fmaf(n, 0.693359375f, r + y);
 }
 
-inline float exponential_scalar(float x) {
-  float lane[lanes];
-  store(lane, exponential(broadcast(x)));
-  return lane[0];
-}
-
 // Σ a[i]·b[i], n a multiple of 16
 inline float dot(const float* a, const float* b, int n) {
   Vec s = zeros();
