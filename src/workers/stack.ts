@@ -185,7 +185,7 @@ async function startProcesses(
         healthy: (pid) => polls(connection, 'longhaul-node.local.gpu', pid),
         startDeadlineMs: 60_000,
       },
-      25_000,
+      15_000,
     ),
   ]);
   writeJson(join(folder, 'stack.json'), addresses);

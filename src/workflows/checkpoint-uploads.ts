@@ -2,7 +2,7 @@
 // A checkpoint that fails fails no step: the next one is taken from the state that is held then (R16, R17).
 import { isCancellation, log, rootCause } from '@temporalio/workflow';
 import type { RunOutline } from '../activities/contracts.js';
-import { maxUploadLag } from './policies.js';
+import { localSave, maxUploadLag } from './policies.js';
 import type { RunProgress } from './run-progress.js';
 import { checkpointDue } from './step-schedule.js';
 
@@ -14,6 +14,8 @@ export interface CheckpointTransfers {
 
 export class CheckpointUploads {
   private inFlight: { step: number; done: Promise<void> } | null = null;
+  private unsavedSeconds = 0;
+  private saveSeconds = 0;
 
   constructor(
     private readonly outline: RunOutline,
@@ -21,22 +23,44 @@ export class CheckpointUploads {
     private readonly transfers: CheckpointTransfers,
   ) {}
 
-  /** Saves the state after `step` where a checkpoint is due, then starts its upload without awaiting it. */
+  /** What a restart would have to compute again grows by this. */
+  stepTook(seconds: number): void {
+    this.unsavedSeconds += seconds;
+  }
+
+  /**
+   * Saves the state after `step` where a checkpoint is due, then starts its upload without awaiting it. Between checkpoints
+   * it saves to the node's disk alone where a restart would cost more than a save does.
+   */
   async beside(step: number): Promise<void> {
+    if (step < 1) return;
     const { lastCheckpoint } = this.progress.status;
-    if (step < 1 || !checkpointDue(this.outline, this.inFlight?.step ?? lastCheckpoint, step)) return;
+    const due = checkpointDue(this.outline, this.inFlight?.step ?? lastCheckpoint, step);
     if (this.inFlight) {
-      if (step - this.inFlight.step < maxUploadLag * this.outline.ckpt_interval) return;
+      // The node keeps few states on its disk: a save now could push out the one that is being uploaded.
+      if (!due || step - this.inFlight.step < maxUploadLag * this.outline.ckpt_interval) return;
       await this.inFlight.done;
     }
+    if (!due && !this.worthSaving()) return;
+    if ((await this.save(step)) && due) this.start(step);
+  }
+
+  private worthSaving(): boolean {
+    return this.unsavedSeconds >= Math.max(localSave.afterSeconds, localSave.timesItsCost * this.saveSeconds);
+  }
+
+  private async save(step: number): Promise<boolean> {
+    const begun = Date.now();
+    this.unsavedSeconds = 0;
     try {
       await this.transfers.save(step);
+      this.saveSeconds = (Date.now() - begun) / 1000;
+      return true;
     } catch (error) {
       if (isCancellation(error)) throw error;
       this.failed(step, error);
-      return;
+      return false;
     }
-    this.start(step);
   }
 
   /** Returns when nothing is in flight. */

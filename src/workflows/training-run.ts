@@ -229,7 +229,9 @@ class TrainingLoop {
         batch,
       }),
     );
-    this.progress.committed(committed, (Date.now() - startedAt) / 1000, sampled);
+    const seconds = (Date.now() - startedAt) / 1000;
+    this.progress.committed(committed, seconds, sampled);
+    this.uploads.stepTook(seconds);
     this.stepsHere += 1;
     await this.watchApplied(committed);
   }
