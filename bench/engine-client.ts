@@ -1,5 +1,6 @@
 // What the engine costs a caller in Node, on the quickstart's model: JSON lines {name, value, unit}.
 // Usage: node dist/dev/bench/engine-client.js [--seconds S]. LONGHAUL_ENGINE names the engine, else the last build.
+import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { createNativeEngine, type NativeEngine } from '../src/engine/native/native-engine.js';
 import type { Digest } from '../src/spec/records.js';
@@ -38,6 +39,12 @@ function median(samples: number[]): number {
 /** Tokens of an app's tool list, of a group's task, and of a tool's answer. */
 function tokensOf(kind: number, index: number, length: number): number[] {
   return Array.from({ length }, (_, i) => (kind * 331 + index * 97 + i * 61 + ((i * i) % 29)) % vocabulary);
+}
+
+/** CPU time of a process so far, in µs; Linux counts it in ticks of 10 ms. */
+function cpuOf(pid: number | null): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+  return (Number(fields[11]) + Number(fields[12])) * 10_000;
 }
 
 interface Totals {
@@ -102,6 +109,7 @@ try {
   await collect(engine, state, 0);
   const before = await engine.stats();
   const cpuBefore = process.cpuUsage();
+  const engineCpuBefore = cpuOf(engine.pid());
   const begun = performance.now();
   let [sampled, requests] = [0, 0];
   for (let step = 1; performance.now() - begun < seconds * 1_000; step += 1) {
@@ -116,6 +124,7 @@ try {
   print('engine.generate_256', sampled / elapsed, 'tokens/s');
   print('engine.generate_256.requests', requests / elapsed, 'requests/s');
   print('engine.client_cpu_per_request', (cpu.user + cpu.system) / requests, 'us');
+  print('engine.cpu_per_sampled_token', (cpuOf(engine.pid()) - engineCpuBefore) / sampled, 'us');
   print('engine.prefilled_per_sampled', grown('prefilled_tokens') / sampled, 'tokens');
   print(
     'engine.rows_per_pass',

@@ -55,6 +55,18 @@ describe('the state', () => {
     expect(readFileSync(again).equals(bytes)).toBe(true);
   });
 
+  it('is saved beside generations, and two saves at once take turns', async () => {
+    const engine = startEngine();
+    const { state } = await engine.loadRandom(tinyModel);
+    const paths = [temporaryPath('left.safetensors'), temporaryPath('right.safetensors')];
+    const [sampled, left, right] = await Promise.all([
+      engine.generate(generation(state, transcript(20), { max_new_tokens: 200 })),
+      ...paths.map((path) => engine.saveState(state, path)),
+    ]);
+    expect(sampled.tokens).toHaveLength(200);
+    expect(left!.files[0]!.sha256).toBe(right!.files[0]!.sha256);
+  });
+
   it('is refused from a damaged file, and the state that was held stays', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);

@@ -119,7 +119,7 @@ int Server::run() {
       step();
       continue;
     }
-    if (deferred_ && quiet()) continue;
+    if (deferred_ && quiet()) continue;  // it became so just now
     if (!deferred_) alive_at_ = 0;
     // Unsent bytes and a save end without a message to this mailbox's condition, hence the short limit.
     const bool polling = blocked || deferred_.has_value();
@@ -257,7 +257,8 @@ void Server::handle_all() {
       deferred_ = mailbox_.take();
       if (!deferred_) return;
     }
-    if (needs_quiet(deferred_->verb) && !quiet() && !*deferred_->cancelled) return;
+    const bool must_wait = needs_quiet(deferred_->verb) ? !quiet() : deferred_->verb == "save_state" && saving_;
+    if (must_wait && !*deferred_->cancelled) return;
     Request request = std::move(*deferred_);
     deferred_.reset();
     handle(request);
@@ -369,8 +370,7 @@ void Server::install(std::unique_ptr<Policy> policy, std::uint32_t id) {
 void Server::save(const Request& request) {
   require_state(request);
   const std::string path = request.text("path");
-  if (saving_) throw RequestError("BadInput", "another save is running");
-  join_saver();
+  join_saver();  // one save at a time: handle_all waited for the last one
   saving_ = true;
   saver_ = std::thread([this, id = request.id(), path] {
     try {
