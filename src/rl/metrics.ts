@@ -27,7 +27,7 @@ export function rewardFigures(groups: readonly RewardGroup[]): RewardFigures {
     pass_at_n: share(graded, (values) => values.some((value) => value > 0)),
     variance_per_prompt: mean(variances),
     signal_ratio: share(variances, (value) => value > 0),
-    mean_positive_reward: mean(graded.flat().filter((value) => value > 0)),
+    mean_positive_reward: mean(graded.flatMap((values) => values.filter((value) => value > 0))),
   };
 }
 
@@ -36,7 +36,8 @@ export function rewardMetrics(groups: readonly RewardGroup[]): Record<string, nu
   const metrics: Record<string, number> = {};
   for (const env of environmentsOf(groups.map((group) => group.env))) {
     const figures = rewardFigures(groups.filter((group) => group.env === env));
-    for (const [name, value] of Object.entries(figures)) metrics[`reward/${env}/${name}`] = value;
+    for (const [name, value] of Object.entries<number>({ ...figures }))
+      metrics[`reward/${env}/${name}`] = value;
   }
   const all = rewardFigures(groups);
   const values = groups.flatMap((group) => group.values).filter((value) => value !== null);

@@ -1,7 +1,7 @@
 // Episodes against the built-in environment server, over its WebSocket.
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { oracle, taskFromKey } from '../../src/environments/apps/task-key.js';
+import { oracle } from '../../src/environments/apps/task-key.js';
 import { generateTasks } from '../../src/environments/apps/generate.js';
 import { appByName } from '../../src/environments/apps/registry.js';
 import { openWorld } from '../../src/environments/apps/world.js';

@@ -2,7 +2,7 @@
 
     train.py CORPUS.jsonl OUTPUT.json
 
-CORPUS.jsonl has one JSON string a line (corpus.ts writes it). Pre-tokens keep JSON scaffolding together, so that
+CORPUS.jsonl has one JSON string a line (corpus.mjs writes it). Pre-tokens keep JSON scaffolding together, so that
 `","arguments":{"id":"` can become one token, and keep digits and the characters of opaque ids apart, so that ids are
 copied character by character.
 """
