@@ -53,7 +53,7 @@ export function runLong(command, args, options) {
     child.stdout.on('data', onOutput);
     child.stderr.on('data', onOutput);
     const signOfLife = setInterval(() => {
-      const latest = (tail.at(-1) ?? 'no output yet').slice(0, 80);
+      const latest = (tail.findLast((line) => !line.startsWith('npm warn')) ?? 'no output yet').slice(0, 80);
       console.log(`    ${options.label}: ${Math.round((Date.now() - started) / 1000)} s … ${latest}`);
     }, 8_000);
     const limit = setTimeout(() => child.kill('SIGKILL'), options.timeoutMs ?? 20 * 60_000);

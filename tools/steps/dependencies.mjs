@@ -11,16 +11,23 @@ export async function ensureDependencies() {
     const npm = findOnPath('npm');
     if (!packagesAreCurrent()) {
       if (npm === null) throw new SetupError('npm not found. It comes with Node: see https://nodejs.org.');
-      await runLong(npm, ['ci', '--no-audit', '--no-fund'], { label: 'npm ci', timeoutMs: 10 * 60_000 });
+      await runLong(npm, ['ci', '--no-audit', '--no-fund', '--foreground-scripts'], {
+        label: 'npm ci',
+        timeoutMs: 10 * 60_000,
+      });
       done.push('installed');
     }
     if (!addonLoads()) {
       // npm 11 runs no install scripts unless told to, and an addon built for another Node version does not load.
-      await runLong(npm ?? 'npm', ['rebuild', 'better-sqlite3'], {
-        label: 'better-sqlite3 build',
-        timeoutMs: 10 * 60_000,
-        hint: 'It needs a C++ compiler, make and Python 3 where no prebuilt file can be downloaded.',
-      });
+      await runLong(
+        npm ?? 'npm',
+        ['rebuild', 'better-sqlite3', '--allow-scripts=better-sqlite3', '--foreground-scripts'],
+        {
+          label: 'better-sqlite3 build',
+          timeoutMs: 10 * 60_000,
+          hint: 'It needs a C++ compiler, make and Python 3 where no prebuilt file can be downloaded.',
+        },
+      );
       if (!addonLoads())
         throw new SetupError(
           'better-sqlite3 was built but does not load. Remove node_modules and start again.',
