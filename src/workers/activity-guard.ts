@@ -1,6 +1,6 @@
 // What surrounds every activity of our workers: its token on disk, one attempt at a time, an honest heartbeat.
 // Activities see nothing of it but their Temporal context: its signal, and `heartbeat` as the word for progress.
-import { asyncLocalStorage, Context } from '@temporalio/activity';
+import { asyncLocalStorage, type Context } from '@temporalio/activity';
 import type { ActivityExecuteInput, ActivityInterceptorsFactory, Next } from '@temporalio/worker';
 import type { ActivityInboundCallsInterceptor } from '@temporalio/worker';
 import { AttemptGate } from './attempt-gate.js';

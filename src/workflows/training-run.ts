@@ -2,7 +2,6 @@
 // this workflow can be lost at any point and started again over them.
 import {
   allHandlersFinished,
-  ApplicationFailure,
   CancellationScope,
   condition,
   continueAsNew,

@@ -92,7 +92,9 @@ describe('a worker that dies', { timeout: 60_000 }, () => {
       const { info, cancellationSignal } = Context.current();
       attempts.push(info.attempt);
       if (info.attempt > 1) return;
-      cancellationSignal.addEventListener('abort', () => (superseded = cancellationSignal.reason));
+      cancellationSignal.addEventListener('abort', () => {
+        superseded = cancellationSignal.reason;
+      });
       await held.wait();
     };
     const queue = `longhaul-${script.node}`;

@@ -102,7 +102,7 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
       planStep: ({ step, control }) =>
         did(`plan ${step}`, () => {
           const lr = script.control.lr ?? 0.1;
-          script.committed.get(step) ?? plans.set(step, { control, lr });
+          if (!script.committed.has(step)) plans.set(step, { control, lr });
           const kind = kindOf(step);
           return { ...{ step, kind, phase: kind, plan: `plan-${step}`, slots: 4 }, ...shape, lr, control };
         }),
