@@ -41,12 +41,17 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
   const { config, stack } = temporalConfig(flags);
   const store = storeIsDefault && stack !== null ? stack.store : flags.store;
   const spec = flags.spec;
+  const temporal = check('temporal', () => probeTemporal(config));
   const parts = [
     check('node', () => Promise.resolve(`${process.versions.node} on ${process.platform}-${process.arch}`)),
     check('engine', probeEngine),
     check('store', () => checkStore(store)),
-    check('temporal', () => probeTemporal(config)),
-    check('workers', () => probeWorkers(config)),
+    temporal,
+    temporal.then(({ ok }) =>
+      check('workers', () =>
+        ok ? probeWorkers(config) : Promise.reject(new Error('unknown while Temporal does not answer')),
+      ),
+    ),
   ];
   if (stack !== null) parts.push(check('environments', () => probeEnvironments(stack.environments)));
   if (spec !== undefined) parts.push(...(await specChecks(spec, stack?.environments ?? null)));

@@ -1,0 +1,135 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseRunSpec } from '../../src/spec/schema.js';
+import { freePort } from '../../src/workers/free-port.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** The compiled command line, as a person runs it. */
+function longhaul(
+  args: string[],
+  env: NodeJS.ProcessEnv = {},
+): { code: number | null; output: string; errors: string } {
+  const { status, stdout, stderr } = spawnSync('bin/longhaul', args, {
+    encoding: 'utf8',
+    env: { ...process.env, ...env },
+    timeout: 30_000,
+  });
+  return { code: status, output: stdout, errors: stderr };
+}
+
+describe('a command line that is not understood ends with 2 and says where help is', () => {
+  test.each<[string[], RegExp]>([
+    [[], /Usage: longhaul/],
+    [['trian'], /unknown command 'trian'\n\(Did you mean train\?\)/],
+    [['spec'], /missing required argument 'spec'\nsee: longhaul spec --help/],
+    [['spec', 'a', '--jsno'], /unknown option '--jsno'\n\(Did you mean --json\?\)/],
+  ])('%j', (args, message) => {
+    const { code, errors } = longhaul(args);
+    expect(errors).toMatch(message);
+    expect(code).toBe(2);
+  });
+
+  test('while asking for help is no error', () => {
+    expect(longhaul(['--help'])).toMatchObject({
+      code: 0,
+      output: expect.stringContaining('doctor') as string,
+    });
+    expect(longhaul(['--version'])).toMatchObject({
+      code: 0,
+      output: expect.stringMatching(/^\d+\.\d+\.\d+\n$/) as string,
+    });
+  });
+});
+
+describe('longhaul spec', () => {
+  test('prints a spec that needs no file beside it', () => {
+    const { code, output } = longhaul(['spec', 'presets/tiny.yaml']);
+    expect(code).toBe(0);
+    expect(parseRunSpec(JSON.parse(output)).name).toBe('tiny');
+  });
+
+  test('ends with 1 and the reason, readable or as JSON', () => {
+    const missing = join(folder, 'none.yaml');
+    expect(longhaul(['spec', missing])).toMatchObject({
+      code: 1,
+      errors: expect.stringContaining('there is no such file') as string,
+    });
+    const { code, output } = longhaul(['spec', missing, '--json']);
+    expect(code).toBe(1);
+    expect(JSON.parse(output)).toMatchObject({ error: { name: 'InvalidSpec' } });
+  });
+});
+
+describe('longhaul show', () => {
+  test('says that a key is not there', () => {
+    const { code, errors } = longhaul(['show', 'runs/x/run.json', '--store', `dir:${join(folder, 'store')}`]);
+    expect(code).toBe(1);
+    expect(errors).toMatch(/runs\/x\/run\.json.*is not in dir:/);
+  });
+});
+
+describe('longhaul doctor', () => {
+  interface Check {
+    check: string;
+    ok: boolean;
+    detail: string;
+  }
+  let notTemporal: Server;
+  let port: number;
+
+  beforeAll(async () => {
+    port = await freePort();
+    notTemporal = createServer((socket) => socket.destroy()).listen(port, '127.0.0.1');
+  });
+  afterAll(() => notTemporal.close());
+
+  function checks(env: NodeJS.ProcessEnv, store: string): Map<string, Check> {
+    const args = [
+      'doctor',
+      '--json',
+      '--store',
+      store,
+      '--folder',
+      folder,
+      '--temporal-address',
+      `127.0.0.1:${port}`,
+    ];
+    const { code, output } = longhaul(args, env);
+    expect(code).toBe(1);
+    return new Map((JSON.parse(output) as Check[]).map((one) => [one.check, one]));
+  }
+
+  test('tells what answers from what does not', () => {
+    const found = checks({}, `dir:${join(folder, 'store')}`);
+    expect(found.get('engine')).toMatchObject({
+      ok: true,
+      detail: expect.stringContaining('numerics cpu/') as string,
+    });
+    expect(found.get('store')).toMatchObject({
+      ok: true,
+      detail: expect.stringContaining('create-only') as string,
+    });
+    expect(found.get('temporal')).toMatchObject({
+      ok: false,
+      detail: expect.stringContaining('longhaul up') as string,
+    });
+  });
+
+  test('names the mend for a missing engine and a store that is none', () => {
+    const found = checks({ LONGHAUL_ENGINE: join(folder, 'no-engine') }, 'ftp:/somewhere');
+    expect(found.get('engine')).toMatchObject({
+      ok: false,
+      detail: expect.stringContaining('no-engine') as string,
+    });
+    expect(found.get('store')).toMatchObject({
+      ok: false,
+      detail: expect.stringContaining('s3://bucket/prefix') as string,
+    });
+  });
+});
