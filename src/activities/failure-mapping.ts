@@ -1,6 +1,6 @@
 // Errors of the parts below become Temporal failures: fatal ones by type, everything else retryable as it is.
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
-import { fatalFailures, type FatalFailure } from './contracts.js';
+import { fatalFailures } from './contracts.js';
 import { currentScope } from './scope.js';
 
 type Activity<I, O> = (input: I) => Promise<O>;
@@ -27,7 +27,7 @@ function mapped(error: unknown): Error {
   if ((fatalFailures as readonly string[]).includes(error.name)) {
     return ApplicationFailure.create({
       message: error.message,
-      type: error.name satisfies string as FatalFailure,
+      type: error.name,
       nonRetryable: true,
       cause: error,
     });

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
 import type { StateLock } from '../engine/native/state-lock.js';
-import type { Digest, PlanRecord, RunRecord, UpdateRecord } from '../spec/records.js';
+import type { Digest, PlanRecord, RunRecord } from '../spec/records.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/checkpoints.js';
 import { batchKey, updateKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
@@ -101,7 +101,7 @@ export class PolicyHolder {
     const { log } = this.options;
     const start = await this.#loadNewest(run, step);
     for (let next = start + 1; next <= step; next++) {
-      const update = (await readUpdate(this.options.store, run, next)) as UpdateRecord;
+      const update = await readUpdate(this.options.store, run, next);
       const { plan: planDigest, batch, step_id, state, applied } = update.identity;
       if (applied !== true) continue;
       const { record: plan } = await readPlan(this.options.store, run, next, planDigest);

@@ -78,7 +78,7 @@ export async function updatePolicy(
   const { record: stored } = await recordFunction(store, updateKey(run, step), 'update', record);
   deps.lastCommit = { run, step, at: performance.now(), busyMs: deps.meter.totalMs };
   await stoppingPoint('update-recorded');
-  return summary(stored as UpdateRecord);
+  return summary(stored);
 }
 
 export function summary(record: UpdateRecord): CommittedStep {

@@ -39,7 +39,7 @@ export async function readHistory(store: ObjectStore, run: string): Promise<RunH
   const record = await readRun(store, run);
   const last = await lastCommittedStep(store, run);
   const steps = Array.from({ length: Math.max(last, 0) }, (_, index) => index + 1);
-  const updates = (await inParallel(steps, (step) => readUpdate(store, run, step))) as UpdateRecord[];
+  const updates = await inParallel(steps, (step) => readUpdate(store, run, step));
   const states = last < 0 ? [] : [{ step: 0, state: await readState(store, run, 0) }];
   for (const { identity } of updates)
     if (identity.applied === true) states.push({ step: identity.step, state: identity.state });

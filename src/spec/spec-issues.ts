@@ -151,7 +151,7 @@ function schemaAt(schema: z.ZodType, path: readonly PropertyKey[]): z.ZodType | 
 function keysAt(schema: z.ZodType, path: readonly PropertyKey[]): string[] {
   const here = schemaAt(schema, path);
   const inner = here && unwrapped(here);
-  return inner instanceof z.ZodObject ? Object.keys(inner.shape as object) : [];
+  return inner instanceof z.ZodObject ? Object.keys(inner.shape) : [];
 }
 
 /** `trainer.lr`, `warm_start[].lr`: every key of the schema, in order. */

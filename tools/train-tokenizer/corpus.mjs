@@ -11,7 +11,11 @@ if (!output) throw new Error('usage: node tools/train-tokenizer/corpus.mjs OUTPU
 
 const spec = { apps: [...appNames], seed: 7 };
 const tasks = generateTasks({ ...spec, train_tasks: 4000, held_out_tasks: 0 });
-const demonstrations = generateDemonstrations({ ...spec, drill_demonstrations: 1000, teacher_demonstrations: 3000 });
+const demonstrations = generateDemonstrations({
+  ...spec,
+  drill_demonstrations: 1000,
+  teacher_demonstrations: 3000,
+});
 // A prompt is one text among thousands, but each rollout reads it: its words are worth pieces of their own.
 const prompts = appNames.flatMap((name) => {
   const { tools, variables } = appByName(name);

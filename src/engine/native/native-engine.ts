@@ -162,7 +162,7 @@ async function start(options: NativeEngineOptions): Promise<Started> {
       ...(kvCacheBytes !== undefined && { kv_cache_bytes: kvCacheBytes }),
     });
     if (header['version'] !== engineVersion)
-      throw versionMismatch(options.binary, `is version ${header['version']}`);
+      throw versionMismatch(options.binary, `is version ${String(header['version'])}`);
     return {
       process,
       info: {
