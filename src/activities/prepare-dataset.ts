@@ -12,7 +12,7 @@ import { readRecord, recordFunction } from '../store/records.js';
 import { BadDataFile, parseDemonstrations, parseTasks } from './task-file.js';
 
 /** Raised when the generator's output changes, so that an older version is never mistaken for the new one. */
-const generatorVersion = 1;
+const generatorVersion = 2;
 const generatorDeadlineMs = 10 * 60_000;
 
 export async function prepareDataset(store: ObjectStore, data: DataSpec): Promise<DatasetReference> {

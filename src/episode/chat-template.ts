@@ -28,6 +28,7 @@ export interface SpecialTokenTexts {
 // Words that no template adds by itself, so that the place where a turn's content ends can be found.
 const task = 'longhaul-fixed-base-task';
 const turn = 'longhaul-fixed-base-turn';
+const observationProbe = 'longhaul-observation-probe';
 
 /** Throws an Error that says what the template lacks. */
 export function loadChatTemplate(
@@ -67,14 +68,27 @@ export function loadChatTemplate(
       'the chat template does not close an assistant turn with a special token of this tokenizer',
     );
   }
+  const observed = (observation: string): string => afterTurn([{ role: 'user', content: observation }], true);
+  const frame = verbatimFrame(observed);
   return {
     endOfTurn: closing.id,
     prompt: (messages, today = '') => render(messages, true, today),
     between(observation, closed) {
-      const text = afterTurn([{ role: 'user', content: observation }], true);
+      const text = frame ? frame.before + observation + frame.after : observed(observation);
       return closed ? text.slice(closing.text.length) : text;
     },
   };
+}
+
+/**
+ * What a template writes around an observation, where it does nothing else with it; null where it trims or rewrites.
+ * Rendering a whole conversation for each tool result would cost more than its tokens do.
+ */
+function verbatimFrame(render: (text: string) => string): { before: string; after: string } | null {
+  const [before, after, ...more] = render(observationProbe).split(observationProbe);
+  if (before === undefined || after === undefined || more.length > 0) return null;
+  const awkward = ` \n${observationProbe}<think>\t</think> {"a": "<|im_end|>"}\n `;
+  return render(awkward) === before + awkward + after ? { before, after } : null;
 }
 
 function parse(source: string): Template {

@@ -20,10 +20,36 @@ export interface PromptInput {
 }
 
 /** Token ids of the prompt, up to where the model's first turn begins. */
-export function promptTokens(
-  { tokenizer, template }: TextCoder,
-  input: PromptInput,
-): Promise<readonly number[]> {
+export function promptTokens(coder: TextCoder, input: PromptInput): Promise<readonly number[]> {
+  const { prompt, env_variables, tools, sampling } = input;
+  if (tools === null) return encodePrompt(coder, input);
+  // A group's samples share their prompt, and a tool list is one object per environment: rendering it once is enough.
+  const memo = promptsOf(coder.template, tools);
+  const key = JSON.stringify([prompt, env_variables, sampling.system_prompt, sampling.tools_format]);
+  const known = memo.get(key);
+  if (known) return known;
+  const tokens = encodePrompt(coder, input);
+  memo.set(key, tokens);
+  tokens.catch(() => memo.delete(key));
+  const oldest = memo.keys().next().value;
+  if (memo.size > rememberedPrompts && oldest !== undefined) memo.delete(oldest);
+  return tokens;
+}
+
+type PromptMemo = Map<string, Promise<readonly number[]>>;
+
+const rememberedPrompts = 256;
+const prompts = new WeakMap<ChatTemplate, WeakMap<readonly ToolSpec[], PromptMemo>>();
+
+function promptsOf(template: ChatTemplate, tools: readonly ToolSpec[]): PromptMemo {
+  const byTools = prompts.get(template) ?? new WeakMap<readonly ToolSpec[], PromptMemo>();
+  prompts.set(template, byTools);
+  const memo = byTools.get(tools) ?? new Map<string, Promise<readonly number[]>>();
+  byTools.set(tools, memo);
+  return memo;
+}
+
+function encodePrompt({ tokenizer, template }: TextCoder, input: PromptInput): Promise<readonly number[]> {
   const { prompt, env_variables, tools, sampling } = input;
   const messages: ChatMessage[] = [{ role: 'user', content: prompt }];
   if (tools) messages.unshift({ role: 'system', content: systemPrompt({ env_variables, tools, sampling }) });

@@ -1,6 +1,6 @@
 // Records as bytes. Reading refuses what it does not fully understand: a newer schema, an unknown member, broken JSON.
 import { promisify } from 'node:util';
-import { gunzip, gzip } from 'node:zlib';
+import { gunzip, gunzipSync, gzip, gzipSync } from 'node:zlib';
 import { canonicalBytes } from './canonical.js';
 import { recordSchemas, schemaVersions, type RecordKind, type RecordTypes } from './record-schemas.js';
 import { NewerSchema, UnreadableRecord } from './store-errors.js';
@@ -9,6 +9,11 @@ const GZIP_OS_BYTE = 9;
 const OS_UNKNOWN = 255;
 /** A gzip bomb must not take the process; the longest real episode is some MiB. */
 const MAX_UNCOMPRESSED_BYTES = 1 << 30;
+
+/** Compressed at once: a trip through the thread pool costs more, and it is done in well under a millisecond. */
+const SMALL_BYTES = 16 * 1024;
+/** A small window: records are a few KiB, and the usual 256 KiB of working memory each would feed the garbage collector. */
+const COMPRESSION = { level: 4, memLevel: 5, windowBits: 13 } as const;
 
 const gzipAsync = promisify(gzip);
 const gunzipAsync = promisify(gunzip);
@@ -62,14 +67,16 @@ export function schemaOf(value: unknown): { text: string; kind: string; version:
 
 export async function decompress(key: string, bytes: Uint8Array): Promise<Uint8Array> {
   try {
-    return await gunzipAsync(bytes, { maxOutputLength: MAX_UNCOMPRESSED_BYTES });
+    const options = { maxOutputLength: MAX_UNCOMPRESSED_BYTES };
+    return bytes.length <= SMALL_BYTES ? gunzipSync(bytes, options) : await gunzipAsync(bytes, options);
   } catch (error) {
     throw new UnreadableRecord(key, `its ${bytes.length} bytes are no whole gzip stream`, { cause: error });
   }
 }
 
 async function compress(bytes: Uint8Array): Promise<Uint8Array> {
-  const compressed = await gzipAsync(bytes, { level: 4 });
+  const compressed =
+    bytes.length <= SMALL_BYTES ? gzipSync(bytes, COMPRESSION) : await gzipAsync(bytes, COMPRESSION);
   // The only byte of the header that depends on the machine; the time in it is 0 already.
   compressed[GZIP_OS_BYTE] = OS_UNKNOWN;
   return compressed;

@@ -47,6 +47,7 @@ export class EngineProcess {
   readonly #logTail: string[] = [];
   readonly #ended: Promise<void>;
   #watch: NodeJS.Timeout | null = null;
+  #unsent: Buffer[] = [];
   #nextId = 1;
   #death: EngineError | null = null;
   #killReason: string | null = null;
@@ -120,8 +121,17 @@ export class EngineProcess {
         },
       });
       signal?.addEventListener('abort', cancel, { once: true });
-      this.#socket.write(bytes);
+      this.#send(bytes);
       this.#watchLiveness();
+    });
+  }
+
+  /** Frames of one turn of the event loop go in one write: a rollout sends hundreds of small ones. */
+  #send(frame: Buffer): void {
+    if (this.#unsent.push(frame) > 1) return;
+    setImmediate(() => {
+      this.#socket.write(Buffer.concat(this.#unsent));
+      this.#unsent = [];
     });
   }
 
