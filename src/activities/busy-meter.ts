@@ -29,6 +29,7 @@ export function meteredEngine(engine: PolicyEngine, meter: BusyMeter): PolicyEng
     info: () => engine.info(),
     held: () => engine.held(),
     stats: () => engine.stats(),
+    restart: () => engine.restart(),
     close: () => engine.close(),
     loadRandom: (model) => meter.during(() => engine.loadRandom(model)),
     loadState: (path) => meter.during(() => engine.loadState(path)),

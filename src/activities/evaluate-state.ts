@@ -8,6 +8,7 @@ import type { RunData } from './run-data.js';
 import { currentScope } from './scope.js';
 import type { Digest, EpisodeRecord, EvaluationResult, Numerics, SuiteRecord } from '../spec/records.js';
 import { samplingOf } from './sampling.js';
+import { projectTrajectories } from './trajectories.js';
 import { hash32 } from '../rl/random.js';
 import { recordDigest } from '../store/canonical.js';
 import {
@@ -37,6 +38,7 @@ export async function evaluateState(
   await adoptOrCreate(store, evaluationSuiteKey(state, suiteDigest), 'suite', suite);
   const episodes = await playMissing(deps, data, { run, step }, suite, suiteDigest, state);
   const result = summarise(episodes, suite, suiteDigest, state);
+  await projectTrajectories(store, data, step, suite, episodes, result);
   const seconds = (performance.now() - started) / 1000;
   const stored = await adoptOrCreate(store, resultKey, 'evaluation', {
     ...result,

@@ -97,29 +97,43 @@ export class PolicyHolder {
     return join(this.options.folder, 'states', run, `${String(step).padStart(6, '0')}.safetensors`);
   }
 
+  /** A divergence is tried again on a fresh engine, then from an older checkpoint, before a person must look (R19). */
   async #restore(run: string, step: number, wanted: Digest): Promise<void> {
-    const { log } = this.options;
-    const start = await this.#loadNewest(run, step);
-    for (let next = start + 1; next <= step; next++) {
-      const update = await readUpdate(this.options.store, run, next);
-      const { plan: planDigest, batch, step_id, state, applied } = update.identity;
-      if (applied !== true) continue;
-      const { record: plan } = await readPlan(this.options.store, run, next, planDigest);
-      const result = await this.apply(run, next, plan, batch, step_id);
-      if (result.state !== state) {
-        throw new Diverged(
-          `step ${next} of ${run} was recomputed as state ${result.state}, but its record says ${state}. ` +
-            `Compare both with: longhaul audit ${run} --replay ${next}..${next}`,
-          { key: updateKey(run, next), stored: state, computed: result.state },
-        );
+    let newest = step;
+    for (const next of ['on a fresh engine', 'from an older checkpoint', null]) {
+      const start = await this.#loadNewest(run, newest);
+      try {
+        await this.#replay(run, start, step, wanted);
+        return;
+      } catch (error) {
+        if (!(error instanceof Diverged) || next === null) throw error;
+        this.options.log(`${error.message}; trying once more ${next}`);
+        await this.engine.restart();
+        if (next === 'from an older checkpoint') newest = Math.max(start - 1, 0);
       }
     }
+  }
+
+  /** Applies the logged batches after `start`, comparing each state with its record. */
+  async #replay(run: string, start: number, step: number, wanted: Digest): Promise<void> {
+    for (let next = start + 1; next <= step; next++) {
+      const { identity } = await readUpdate(this.options.store, run, next);
+      if (identity.applied !== true) continue;
+      const { record: plan } = await readPlan(this.options.store, run, next, identity.plan);
+      const result = await this.apply(run, next, plan, identity.batch, identity.step_id);
+      if (result.state === identity.state) continue;
+      throw new Diverged(
+        `step ${next} of ${run} was recomputed as state ${result.state}, but its record says ${identity.state}. ` +
+          `Compare both with: longhaul audit ${run} --replay ${next}..${next}`,
+        { key: updateKey(run, next), stored: identity.state, computed: result.state },
+      );
+    }
     const held = await this.engine.held();
-    if (held?.state !== wanted)
-      throw new EngineError('WrongState', `restored ${held?.state}, wanted ${wanted}`);
-    if (start < step)
-      log(`restored ${run} step ${step}: checkpoint ${start} and ${step - start} logged updates`);
-    else log(`restored ${run} step ${step} from its saved state`);
+    if (held?.state !== wanted) {
+      throw new EngineError('WrongState', `restored ${held?.state ?? 'nothing'}, wanted ${wanted}`);
+    }
+    const how = start < step ? `checkpoint ${start} and ${step - start} logged updates` : 'its saved state';
+    this.options.log(`restored ${run} step ${step}: ${how}`);
   }
 
   /** Loads the newest usable state ≤ `step`; answers its step. Falls back to older ones, and says so. */

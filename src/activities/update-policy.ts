@@ -1,7 +1,7 @@
 // updatePolicy (R11, R12): batch → state n. The record is first; the engine's memory is second; recomputing is last.
 import { EngineError } from '../engine/policy-engine.js';
 import type { CommittedStep, StepReference } from './contracts.js';
-import { attemptEvidence } from './attempt-evidence.js';
+import { attemptEvidence, type EvidenceWriter } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
 import { currentScope } from './scope.js';
 import { stoppingPoint } from './stopping-point.js';
@@ -11,7 +11,7 @@ import { readBatchIdentity } from '../store/batch-file.js';
 import { batchKey, updateKey } from '../store/layout.js';
 import { recordFunction } from '../store/records.js';
 import { checkOwner, readPlan, readUpdateIfAny } from '../store/run-records.js';
-import { UnreadableRecord } from '../store/store-errors.js';
+import { Diverged, UnreadableRecord } from '../store/store-errors.js';
 
 /** No group had two graded members that differ: there is nothing to learn from, and nothing is wrong. */
 const noSignal = 'no_signal';
@@ -35,50 +35,73 @@ export async function updatePolicy(
   const scope = currentScope();
   const evidence = attemptEvidence(store, run, step, scope, deps.node);
   const learns = identity.loss_tokens.every((tokens) => tokens > 0);
-  const result = learns
-    ? await holder.alone(run, step - 1, stepId, async () => {
-        scope.progress({ verb: 'update' });
-        try {
-          return await holder.apply(run, step, plan, input.batch, stepId);
-        } catch (error) {
-          if (error instanceof EngineError) await evidence.failed('update', { stepId }, error);
-          throw error;
-        }
-      })
-    : { state: plan.previous_state, applied: { reason: noSignal }, metrics: {} };
-  const computedMs = performance.now() - started;
-  await stoppingPoint('update-computed');
-  const engine = await holder.engine.info();
-  const record: UpdateRecord = {
-    schema: 'longhaul.update/1',
-    identity: {
-      run,
-      step,
-      kind: plan.kind,
-      plan: input.plan,
-      batch: input.batch,
-      previous_state: plan.previous_state,
-      state: result.state,
-      step_id: stepId,
-      numerics: engine.numerics,
-      applied: result.applied,
-      outcomes: identity.outcomes,
-    },
-    observed: {
-      metrics: {
-        ...identity.metrics,
-        ...policyMetrics(result.metrics),
-        'policy/policy_lr': plan.optimizer.learning_rates.at(-1) ?? 0,
+  const compute = async (): Promise<UpdateRecord> => {
+    const result = learns
+      ? await holder.alone(run, step - 1, stepId, async () => {
+          scope.progress({ verb: 'update' });
+          try {
+            return await holder.apply(run, step, plan, input.batch, stepId);
+          } catch (error) {
+            if (error instanceof EngineError) await evidence.failed('update', { stepId }, error);
+            throw error;
+          }
+        })
+      : { state: plan.previous_state, applied: { reason: noSignal }, metrics: {} };
+    const computedMs = performance.now() - started;
+    await stoppingPoint('update-computed');
+    const engine = await holder.engine.info();
+    return {
+      schema: 'longhaul.update/1',
+      identity: {
+        run,
+        step,
+        kind: plan.kind,
+        plan: input.plan,
+        batch: input.batch,
+        previous_state: plan.previous_state,
+        state: result.state,
+        step_id: stepId,
+        numerics: engine.numerics,
+        applied: result.applied,
+        outcomes: identity.outcomes,
       },
-      timings_ms: { policy_train: round(computedMs), ...stepTimings(deps, run, step) },
-      engine: { build: engine.build, incarnation: engine.incarnation },
-      committed_at: new Date().toISOString(),
-    },
+      observed: {
+        metrics: {
+          ...identity.metrics,
+          ...policyMetrics(result.metrics),
+          'policy/policy_lr': plan.optimizer.learning_rates.at(-1) ?? 0,
+        },
+        timings_ms: { policy_train: round(computedMs), ...stepTimings(deps, run, step) },
+        engine: { build: engine.build, incarnation: engine.incarnation },
+        committed_at: new Date().toISOString(),
+      },
+    };
   };
-  const { record: stored } = await recordFunction(store, updateKey(run, step), 'update', record);
+  const stored = await recordOnceAgreed(deps, run, step, compute, evidence);
   deps.lastCommit = { run, step, at: performance.now(), busyMs: deps.meter.totalMs };
   await stoppingPoint('update-recorded');
   return summary(stored);
+}
+
+/** Another author's result that differs is computed once more on a fresh engine before a person must look (R19). */
+async function recordOnceAgreed(
+  deps: NodeDeps,
+  run: string,
+  step: number,
+  compute: () => Promise<UpdateRecord>,
+  evidence: EvidenceWriter,
+): Promise<UpdateRecord> {
+  const record = async (): Promise<UpdateRecord> =>
+    (await recordFunction(deps.store, updateKey(run, step), 'update', await compute())).record;
+  try {
+    return await record();
+  } catch (error) {
+    if (!(error instanceof Diverged)) throw error;
+    deps.log(`${error.message}; computing step ${step} once more on a fresh engine`);
+    await evidence.failed('update-diverged', { step }, error);
+    await deps.holder.engine.restart();
+    return record();
+  }
 }
 
 export function summary(record: UpdateRecord): CommittedStep {

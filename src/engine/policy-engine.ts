@@ -112,6 +112,8 @@ export interface PolicyEngine {
   score(request: ScoreRequest): Promise<number[]>;
   update(request: UpdateRequest): Promise<UpdateResult>;
   stats(): Promise<Record<string, number>>;
+  /** Ends the engine; the next call starts a fresh one, which holds no state. */
+  restart(): Promise<void>;
   close(): Promise<void>;
 }
 

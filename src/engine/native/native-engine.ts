@@ -135,6 +135,11 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
       return header['stats'] as Record<string, number>;
     },
 
+    async restart() {
+      const running = await (starting ?? Promise.resolve(started)).catch(() => null);
+      await running?.process.close();
+    },
+
     async close() {
       closed = true;
       const running = await (starting ?? Promise.resolve(started)).catch(() => null);
