@@ -19,6 +19,7 @@ const modules: [verbs: string[], load: () => Promise<CommandModule>][] = [
   [['report'], () => import('./report-command.js')],
   [['transcripts'], () => import('./transcripts-command.js')],
   [['show'], () => import('./show-command.js')],
+  [['env'], () => import('./env-command.js')],
   [['doctor'], () => import('./doctor-command.js')],
 ];
 
