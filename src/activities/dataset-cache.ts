@@ -1,9 +1,11 @@
 // Datasets never change once written: each is read and parsed once per process.
 import { parseDemonstrations, parseTasks } from './task-file.js';
-import type { DatasetReference } from '../spec/records.js';
+import type { DatasetManifest, DatasetReference } from '../spec/records.js';
 import type { Demonstration, Task, ToolSpec } from '../spec/task.js';
-import { datasetFileKey } from '../store/layout.js';
+import { recordDigest, sha256Hex } from '../store/canonical.js';
+import { datasetFileKey, datasetManifestKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
+import { requireRecord } from '../store/records.js';
 import { UnreadableRecord } from '../store/store-errors.js';
 
 export interface Dataset {
@@ -36,12 +38,12 @@ export class DatasetCache {
   }
 }
 
-async function loadDataset(store: ObjectStore, { name, version }: DatasetReference): Promise<Dataset> {
-  const tasks = parseTasks(...(await readText(store, datasetFileKey(name, version, 'tasks.jsonl'))));
-  const demonstrations = parseDemonstrations(
-    ...(await readText(store, datasetFileKey(name, version, 'demonstrations.jsonl'))),
-  );
-  const [tools] = await readText(store, datasetFileKey(name, version, 'tools.json'));
+async function loadDataset(store: ObjectStore, reference: DatasetReference): Promise<Dataset> {
+  const manifest = await readManifest(store, reference);
+  const read = (path: string) => readText(store, manifest, path);
+  const tasks = parseTasks(await read('tasks.jsonl'), 'tasks.jsonl');
+  const demonstrations = parseDemonstrations(await read('demonstrations.jsonl'), 'demonstrations.jsonl');
+  const tools = await read('tools.json');
   const byKind = new Map<string, number[]>();
   for (const [line, { kind }] of demonstrations.entries()) {
     const lines = byKind.get(kind);
@@ -57,8 +59,28 @@ async function loadDataset(store: ObjectStore, { name, version }: DatasetReferen
   };
 }
 
-async function readText(store: ObjectStore, key: string): Promise<[string, string]> {
+async function readManifest(
+  store: ObjectStore,
+  { name, version, digest }: DatasetReference,
+): Promise<DatasetManifest> {
+  const key = datasetManifestKey(name, version);
+  const manifest = await requireRecord(store, key, 'dataset');
+  const found = recordDigest(manifest);
+  if (found === digest) return manifest;
+  throw new UnreadableRecord(key, `its digest is ${found}, but the run names ${digest}: it was changed`);
+}
+
+async function readText(
+  store: ObjectStore,
+  { name, version, files }: DatasetManifest,
+  path: string,
+): Promise<string> {
+  const key = datasetFileKey(name, version, path);
   const bytes = await store.get(key);
   if (bytes === null) throw new UnreadableRecord(key, 'it is not in the store');
-  return [Buffer.from(bytes).toString('utf8'), key];
+  const found = sha256Hex(bytes);
+  const listed = files.find((file) => file.path === path)?.sha256;
+  if (found !== listed)
+    throw new UnreadableRecord(key, `its sha256 is ${found}, its manifest says ${listed ?? 'nothing'}`);
+  return Buffer.from(bytes).toString('utf8');
 }

@@ -12,7 +12,7 @@ import type { RunSpec } from '../spec/run-spec.js';
 import { InvalidSpec, parseRunSpec } from '../spec/schema.js';
 import { canonicalText, differences, sha256Hex } from '../store/canonical.js';
 import { assetKey, runKey } from '../store/layout.js';
-import { adoptOrCreate, readRecord } from '../store/records.js';
+import { adoptOrCreate, createFile, readRecord } from '../store/records.js';
 import { claimName, claimRun, foldedControl, lastCommittedStep, readState } from '../store/run-records.js';
 
 export async function openRun(
@@ -121,9 +121,8 @@ function checkAssets(spec: RunSpec, tokenizerText: string, templateText: string)
 }
 
 async function storeAsset(deps: OrchestratorDeps, text: string): Promise<Digest> {
-  const digest = sha256Hex(text);
-  await deps.store.create(assetKey(digest), Buffer.from(text));
-  return digest;
+  const bytes = Buffer.from(text);
+  return (await createFile(deps.store, assetKey(sha256Hex(bytes)), bytes)).sha256;
 }
 
 export function baseModelDigest(spec: RunSpec): Digest {

@@ -1,11 +1,12 @@
 // ensurePolicy (R14, R15): the engine holds exactly the state that a caller names, whatever died before.
 // Weights are a function of the records: the newest checkpoint that agrees with them, plus the logged batches after it.
 import { mkdir, readdir, rm, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
 import type { StateLock } from '../engine/native/state-lock.js';
 import type { Digest, PlanRecord, RunRecord } from '../spec/records.js';
+import { sha256File } from '../store/canonical.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/checkpoints.js';
 import { batchKey, updateKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
@@ -153,7 +154,10 @@ export class PolicyHolder {
         if (source === null) continue;
         try {
           const path = this.statePath(run, candidate);
-          if (source === 'store') await fetchCheckpoint(store, record, candidate, path);
+          if (source === 'store') {
+            await mkdir(dirname(path), { recursive: true });
+            await fetchCheckpoint(store, record, candidate, path);
+          }
           const held = await this.engine.loadState(path);
           if (held.state === wanted) return candidate;
           log(
@@ -203,8 +207,21 @@ export class PolicyHolder {
     if (!(await this.options.store.getToFile(key, path))) {
       throw new UnreadableRecord(key, 'it is not in the store, but its update is recorded or under way');
     }
+    const { sha256 } = await sha256File(path);
+    if (sha256 !== batch) {
+      await rm(path, { force: true });
+      throw changedBatch(key, batch, sha256);
+    }
     return path;
   }
+}
+
+/** A batch whose bytes are not those that the records name: nothing may be computed from it. */
+export function changedBatch(key: string, recorded: Digest, found: Digest): UnreadableRecord {
+  return new UnreadableRecord(
+    key,
+    `its sha256 is ${found}, but ${recorded} was recorded for this step: it was changed`,
+  );
 }
 
 export async function fileExists(path: string): Promise<boolean> {

@@ -8,7 +8,7 @@ import type { Demonstration, Task } from '../spec/task.js';
 import { canonicalText, recordDigest, sha256Hex } from '../store/canonical.js';
 import { datasetFileKey, datasetManifestKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { readRecord, recordFunction } from '../store/records.js';
+import { createFile, readRecord, recordFunction } from '../store/records.js';
 import { BadDataFile, parseDemonstrations, parseTasks } from './task-file.js';
 
 /** Raised when the generator's output changes, so that an older version is never mistaken for the new one. */
@@ -64,8 +64,8 @@ async function writeDataset(
     ['tools.json', tools],
   ] as const) {
     const bytes = Buffer.from(text);
-    await store.create(datasetFileKey(name, version, path), bytes);
-    files.push({ path, size: bytes.length, sha256: sha256Hex(bytes) });
+    const { size, sha256 } = await createFile(store, datasetFileKey(name, version, path), bytes);
+    files.push({ path, size, sha256 });
   }
   const parsedTasks = parseTasks(tasks, 'tasks.jsonl');
   const kinds: Record<string, number> = {};
@@ -102,8 +102,10 @@ async function generate(spec: BuiltinDataSpec): Promise<{ tasks: string; demonst
 
 async function readText(path: string): Promise<string> {
   try {
-    return await readFile(path, 'utf8');
+    // Strict: a replaced character would silently be another task. Leaves out a byte order mark.
+    return new TextDecoder('utf-8', { fatal: true }).decode(await readFile(path));
   } catch (error) {
+    if (error instanceof TypeError) throw new BadDataFile(path, ['is not UTF-8 text; save it as UTF-8']);
     throw new BadDataFile(path, [`cannot be read: ${(error as Error).message}`]);
   }
 }

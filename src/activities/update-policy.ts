@@ -3,10 +3,11 @@ import { EngineError } from '../engine/policy-engine.js';
 import type { CommittedStep, StepReference } from './contracts.js';
 import { attemptEvidence, type EvidenceWriter } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
+import { changedBatch } from './policy-holder.js';
 import { currentScope } from './scope.js';
 import { stoppingPoint } from './stopping-point.js';
 import type { Digest, UpdateRecord } from '../spec/records.js';
-import { stepIdOf } from '../store/canonical.js';
+import { sha256Hex, stepIdOf } from '../store/canonical.js';
 import { readBatchIdentity } from '../store/batch-file.js';
 import { batchKey, updateKey } from '../store/layout.js';
 import { recordFunction } from '../store/records.js';
@@ -30,6 +31,8 @@ export async function updatePolicy(
   const bytes = await store.get(batchKey(run, step));
   if (bytes === null)
     throw new UnreadableRecord(batchKey(run, step), 'it was sealed, but is not in the store');
+  const found = sha256Hex(bytes);
+  if (found !== input.batch) throw changedBatch(batchKey(run, step), input.batch, found);
   const identity = readBatchIdentity(bytes, batchKey(run, step));
   const stepId = stepIdOf(plan.previous_state, input.batch, input.plan);
   const scope = currentScope();

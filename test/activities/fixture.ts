@@ -1,0 +1,261 @@
+// A run over real parts: a directory store, the native engine, the built-in environment server; Temporal's context is the
+// only thing that is not there, so attempts run in its mock environment.
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { BusyMeter, meteredBackend, meteredEngine } from '../../src/activities/busy-meter.js';
+import { collectRollouts } from '../../src/activities/collect-rollouts.js';
+import { commitBase } from '../../src/activities/commit-base.js';
+import type { CommittedStep, OpenedRun, PlannedStep, StepReference } from '../../src/activities/contracts.js';
+import { DatasetCache } from '../../src/activities/dataset-cache.js';
+import type { NodeDeps } from '../../src/activities/node-deps.js';
+import { openRun } from '../../src/activities/open-run.js';
+import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js';
+import { planStep } from '../../src/activities/plan-step.js';
+import { PolicyHolder } from '../../src/activities/policy-holder.js';
+import { RunDataCache } from '../../src/activities/run-data.js';
+import { sealBatch } from '../../src/activities/seal-batch.js';
+import { updatePolicy } from '../../src/activities/update-policy.js';
+import { createNativeEngine, type NativeEngine } from '../../src/engine/native/native-engine.js';
+import { createStateLock } from '../../src/engine/native/state-lock.js';
+import { generateDemonstrations, generateTasks } from '../../src/environments/apps/generate.js';
+import { builtInApps, builtInFaults } from '../../src/environments/server/built-in-apps.js';
+import {
+  createEnvironmentServer,
+  type EnvironmentServer,
+} from '../../src/environments/server/environment-server.js';
+import type { EnvironmentSpec } from '../../src/spec/run-spec.js';
+import type { Task } from '../../src/spec/task.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { openStore } from '../../src/store/open-store.js';
+import { lastCommittedStep } from '../../src/store/run-records.js';
+import { environmentBackends } from '../../src/workers/environment-backends.js';
+import { findEngine } from '../support/find-tools.js';
+
+const gradingToken = 'a-token-for-tests';
+const steps = { sft: 2, grpo: 4 };
+
+export const run = 'unit';
+export const lastSftStep = steps.sft;
+
+export function startEnvironments(): Promise<EnvironmentServer> {
+  return createEnvironmentServer({ port: 0, apps: builtInApps(), faults: builtInFaults, gradingToken });
+}
+
+/** A folder with `tasks.jsonl` and `demonstrations.jsonl` of the tracker. */
+export function writeData(folder: string): { tasks: string; demonstrations: string } {
+  const lines = (items: readonly object[]): string =>
+    items.map((item) => `${JSON.stringify(item)}\n`).join('');
+  const tasks = join(folder, 'tasks.jsonl');
+  const demonstrations = join(folder, 'demonstrations.jsonl');
+  writeFileSync(tasks, lines(testTasks()));
+  writeFileSync(
+    demonstrations,
+    lines(
+      generateDemonstrations({
+        apps: ['tracker'],
+        seed: 1,
+        drill_demonstrations: 12,
+        teacher_demonstrations: 0,
+      }),
+    ),
+  );
+  return { tasks, demonstrations };
+}
+
+export function testTasks(): Task[] {
+  return generateTasks({ apps: ['tracker'], seed: 1, train_tasks: 16, held_out_tasks: 4 });
+}
+
+/** A run that takes milliseconds a step: two supervised steps, then four of GRPO with two groups of two. */
+export function specFor(data: { tasks: string; demonstrations: string }): Record<string, unknown> {
+  const tokenizer = resolve('presets/tokenizers/small');
+  return {
+    name: run,
+    project: 'tests',
+    seed: 5,
+    model: {
+      name: 'unit',
+      architecture: {
+        vocab_size: 1024,
+        hidden_size: 32,
+        intermediate_size: 64,
+        num_hidden_layers: 1,
+        num_attention_heads: 2,
+        num_key_value_heads: 1,
+        head_dim: 32,
+        rope_theta: 10_000,
+        max_position_embeddings: 512,
+      },
+      initializer_range: 0.04,
+      tokenizer: join(tokenizer, 'tokenizer.json'),
+      chat_template: join(tokenizer, 'chat_template.jinja'),
+    },
+    data: { ...data, eval_tasks: 2, final_eval_tasks: 3 },
+    environments: [{ env_key: 'tracker' }],
+    warm_start: [
+      {
+        name: 'drill',
+        demonstrations: 'drill',
+        updates: steps.sft,
+        mini_batches_per_step: 1,
+        mini_batch_size: 2,
+        lr: 1e-3,
+      },
+    ],
+    generator: {
+      n_samples_per_prompt: 2,
+      max_turns: 1,
+      max_input_length: 448,
+      max_generate_length: 6,
+      max_sequence_length: 480,
+      tools_format: 'signatures',
+      system_prompt: 'short',
+      max_output_chars: 400,
+    },
+    trainer: {
+      train_batch_size: 2,
+      max_training_steps: steps.grpo,
+      lr: 1e-3,
+      curriculum_floor: 0.1,
+      ckpt_interval: 2,
+      eval_interval: 2,
+    },
+  };
+}
+
+export const workflow = {
+  workflowId: `train/${run}`,
+  runId: '11111111-0000-0000-0000-000000000000',
+  firstExecutionRunId: '11111111-0000-0000-0000-000000000000',
+  namespace: 'default',
+};
+
+export interface Harness {
+  folder: string;
+  store: ObjectStore;
+  spec: Record<string, unknown>;
+  orchestrator: OrchestratorDeps;
+  node: NodeDeps;
+  engine: NativeEngine;
+  said: string[];
+  open(spec?: unknown): Promise<OpenedRun>;
+  /** Runs an activity as the given attempt of `step-…/name`. */
+  attempt<T>(name: string, use: () => Promise<T>, number?: number): Promise<T>;
+  /** Opens the run where it is not open, commits the base and takes the missing steps up to `last`. */
+  advance(last: number): Promise<CommittedStep | null>;
+  plan(step: number, control?: number): Promise<PlannedStep>;
+  reference(planned: PlannedStep): StepReference & { plan: string };
+  /** Another node worker on the same store, with a disk and an engine of its own. */
+  secondNode(): NodeDeps;
+  close(): Promise<void>;
+}
+
+export async function startHarness(environments: EnvironmentServer): Promise<Harness> {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-activities-'));
+  const spec = specFor(writeData(folder));
+  const store = await openStore(`dir:${join(folder, 'store')}`);
+  const datasets = new DatasetCache(store);
+  const said: string[] = [];
+  const log = (message: string): void => void said.push(message);
+  const closers: (() => Promise<void>)[] = [];
+
+  function nodeDeps(name: string): { deps: NodeDeps; engine: NativeEngine } {
+    const disk = join(folder, name);
+    mkdirSync(disk);
+    const meter = new BusyMeter();
+    const engine = createNativeEngine({ binary: findEngine(), threads: 1, log });
+    const backends = environmentBackends({ url: environments.url, token: gradingToken });
+    closers.push(async () => {
+      await Promise.all([engine.close(), backends.close()]);
+    });
+    const deps: NodeDeps = {
+      store,
+      node: name,
+      runs: new RunDataCache(store, new DatasetCache(store)),
+      holder: new PolicyHolder({
+        store,
+        engine: meteredEngine(engine, meter),
+        lock: createStateLock(),
+        folder: disk,
+        log,
+      }),
+      backendFor: (wanted: EnvironmentSpec) => meteredBackend(backends.backendFor(wanted), meter),
+      meter,
+      lastCommit: null,
+      log,
+    };
+    return { deps, engine };
+  }
+
+  const { deps: node, engine } = nodeDeps('node-a');
+  const orchestrator: OrchestratorDeps = {
+    store,
+    datasets,
+    runs: new RunDataCache(store, datasets),
+    temporalAddress: '127.0.0.1:7233',
+    clusterId: () => Promise.resolve('cluster'),
+    ownerState: () => Promise.resolve('closed'),
+    aliveNodes: () => Promise.resolve(['node-a']),
+    log,
+  };
+  let owner = 0;
+  let nodes = 1;
+  const harness: Harness = {
+    folder,
+    store,
+    spec,
+    orchestrator,
+    node,
+    engine,
+    said,
+    async open(given = spec) {
+      const opened = await openRun(orchestrator, { spec: given, workflow });
+      owner = opened.owner;
+      return opened;
+    },
+    attempt: (activityId, use, attempt = 1) =>
+      new MockActivityEnvironment({ activityId, attempt }).run(use as () => Promise<never>),
+    plan: (step, control = 0) => planStep(orchestrator, { run, step, owner, control }),
+    reference: ({ step, plan }) => ({ run, owner, step, plan }),
+    async advance(last) {
+      if (owner === 0) await harness.open();
+      const held = await lastCommittedStep(store, run);
+      if (held < 0) await harness.attempt('base', () => commitBase(node, { run, owner }));
+      let committed: CommittedStep | null = null;
+      for (let step = Math.max(held, 0) + 1; step <= last; step++) {
+        const planned = await harness.plan(step);
+        const reference = harness.reference(planned);
+        const name = (part: string): string => `step-${String(step).padStart(6, '0')}/${part}`;
+        if (planned.kind === 'grpo') {
+          await harness.attempt(name('collect'), () =>
+            collectRollouts(node, { ...reference, slots: [0, planned.slots] }),
+          );
+        }
+        const { batch } = await harness.attempt(name('seal'), () => sealBatch(node, reference));
+        committed = await harness.attempt(name('update'), () => updatePolicy(node, { ...reference, batch }));
+      }
+      return committed;
+    },
+    secondNode: () => nodeDeps(`node-${++nodes}`).deps,
+    async close() {
+      await Promise.all(closers.map((close) => close()));
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+  return harness;
+}
+
+/** Replaces an object as somebody does who goes around the rules. */
+export async function tamper(
+  store: ObjectStore,
+  key: string,
+  change: (bytes: Buffer) => Uint8Array | string | null,
+): Promise<void> {
+  const bytes = await store.get(key);
+  if (bytes === null) throw new Error(`${key} is not there to be changed`);
+  const changed = change(Buffer.from(bytes));
+  await store.delete(key);
+  if (changed !== null) await store.create(key, Buffer.from(changed));
+}
