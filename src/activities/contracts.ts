@@ -71,6 +71,9 @@ export interface SealedBatch {
   loss_tokens: number;
 }
 
+/** `reason` of a step whose groups had nothing to learn from: not applied, and nothing is wrong. */
+export type NoSignal = 'no_signal';
+
 export interface CommittedStep {
   step: number;
   kind: 'sft' | 'grpo';

@@ -1,6 +1,6 @@
 // updatePolicy (R11, R12): batch → state n. The record is first; the engine's memory is second; recomputing is last.
 import { EngineError } from '../engine/policy-engine.js';
-import type { CommittedStep, StepReference } from './contracts.js';
+import type { CommittedStep, NoSignal, StepReference } from './contracts.js';
 import { attemptEvidence, type EvidenceWriter } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
 import { changedBatch } from './policy-holder.js';
@@ -15,7 +15,7 @@ import { checkOwner, readPlan, readUpdateIfAny } from '../store/run-records.js';
 import { Diverged, UnreadableRecord } from '../store/store-errors.js';
 
 /** No group had two graded members that differ: there is nothing to learn from, and nothing is wrong. */
-const noSignal = 'no_signal';
+const noSignal: NoSignal = 'no_signal';
 
 export async function updatePolicy(
   deps: NodeDeps,

@@ -1,6 +1,6 @@
 // How long an activity may take, when it is tried again, and which failures no retry can mend.
 import type { ActivityOptions } from '@temporalio/workflow';
-import type { FatalFailure } from '../activities/contracts.js';
+import type { FatalFailure, NoSignal } from '../activities/contracts.js';
 
 /** Failures that end the workflow: somebody has to start another one, so waiting for `resume` makes no sense. */
 export const endingFailures: readonly string[] = [
@@ -86,6 +86,9 @@ export const placing = {
 
 /** Steps of one execution: the server suggests continue-as-new earlier where steps write more history. */
 export const stepsPerExecution = 400;
+
+/** A step that had nothing to learn from is no failure. */
+export const noSignal: NoSignal = 'no_signal';
 
 /** Steps in a row that applied nothing before a person is asked (R27). */
 export const maxUnappliedSteps = 3;

@@ -9,6 +9,7 @@ import type {
   RunPhase,
   RunStatus,
 } from '../activities/contracts.js';
+import { noSignal } from './policies.js';
 import { phaseOf, totalSteps } from './step-schedule.js';
 
 const attributeKeys = {
@@ -19,6 +20,14 @@ const attributeKeys = {
   step: defineSearchAttributeKey('Step', 'INT'),
   passAt1: defineSearchAttributeKey('PassAt1', 'DOUBLE'),
 };
+
+/** Of a step's sixty or so metrics: all of them, twenty steps long, would be more than a payload should carry. */
+const shown = ['reward/avg_raw_reward', 'policy/final_loss', 'policy/grad_norm', 'policy/policy_lr'];
+
+function shownMetrics({ applied, reason, metrics }: CommittedStep): Record<string, number> {
+  const some = Object.fromEntries(Object.entries(metrics).filter(([name]) => shown.includes(name)));
+  return applied || reason === noSignal ? some : { ...some, unapplied: 1 };
+}
 
 /** What `status` shows of the past; older figures are in the records. */
 const maxRecentSteps = 20;
@@ -98,7 +107,7 @@ export class RunProgress {
     this.at(committed.step, committed.state);
     this.status.tokens += sampled?.tokens ?? 0;
     this.status.sampleSeconds += sampled?.seconds ?? 0;
-    const metrics = committed.applied ? committed.metrics : { ...committed.metrics, unapplied: 1 };
+    const metrics = shownMetrics(committed);
     this.status.recent.push({ step: committed.step, kind: committed.kind, seconds, metrics });
     if (this.status.recent.length > maxRecentSteps) this.status.recent.shift();
     this.publish(committed.kind);

@@ -21,6 +21,7 @@ import {
   enginePolicy,
   farewellReportPolicy,
   maxUnappliedSteps,
+  noSignal,
   openRunPolicy,
   orchestratorPolicy,
   remedies,
@@ -294,8 +295,7 @@ class TrainingLoop {
   }
 
   private async watchApplied(committed: CommittedStep): Promise<void> {
-    // A step without a learning signal is no failure: there was nothing to apply.
-    this.unapplied = committed.applied || committed.reason === 'no_signal' ? 0 : this.unapplied + 1;
+    this.unapplied = committed.applied || committed.reason === noSignal ? 0 : this.unapplied + 1;
     if (this.unapplied < maxUnappliedSteps) return;
     this.unapplied = 0;
     const reason = `${maxUnappliedSteps} steps in a row changed nothing, the last one because of: ${committed.reason ?? 'no reason'}`;
