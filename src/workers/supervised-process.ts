@@ -46,8 +46,9 @@ export class SupervisedProcess {
     return this.plan.name;
   }
 
+  /** Null while none runs: the id of one that has ended may be another process's by now. */
   get pid(): number | null {
-    return this.child?.pid ?? null;
+    return this.child && !hasEnded(this.child) ? (this.child.pid ?? null) : null;
   }
 
   /** Resolves when the process serves; rejects with the end of its log when it does not. */

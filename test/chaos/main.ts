@@ -11,6 +11,7 @@ const { values } = parseArgs({
     kills: { type: 'string', default: '5' },
     seed: { type: 'string', default: '1' },
     preset: { type: 'string' },
+    keep: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
   },
 });
@@ -28,16 +29,16 @@ const lengthened = (spec: RunSpec): RunSpec => ({
   trainer: { ...spec.trainer, max_training_steps: spec.trainer.max_training_steps + 4 * kills },
 });
 
-const shared = { preset, seed, change: lengthened, log };
+const shared = { preset, seed, change: lengthened, keep: values.keep, log };
 log(`undisturbed run, seed ${seed}`);
-const calm = await runTrial({ ...shared, kills: 0, random: seededRandom(seed), longestPauseMs: 1 });
+const calm = await runTrial({ ...shared, kills: 0, random: seededRandom(seed), longestDelayMs: 0 });
 log(`  ${calm.chain.steps - 1} steps in ${calm.seconds.toFixed(1)} s, final state ${calm.chain.finalState}`);
 log(`the same run with ${kills} kills`);
 const troubled = await runTrial({
   ...shared,
   kills,
   random: seededRandom(seed * 7919 + kills),
-  longestPauseMs: 1500,
+  longestDelayMs: Math.max(200, (2000 * calm.seconds) / calm.chain.steps),
 });
 log(
   `  ${troubled.chain.steps - 1} steps in ${troubled.seconds.toFixed(1)} s, final state ${troubled.chain.finalState}`,

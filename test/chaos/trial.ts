@@ -7,21 +7,34 @@ import { Client, Connection } from '@temporalio/client';
 import { findEngine } from '../support/find-tools.js';
 import type { Random } from './random.js';
 import { pidOf, victimNames, type VictimName } from './victims.js';
+import { phasesOf } from '../../src/activities/phases.js';
 import { readSpecFile } from '../../src/spec/schema.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { auditChain, type ChainAudit } from '../../src/store/chain-audit.js';
 import { openStore } from '../../src/store/open-store.js';
+import { lastCommittedStep } from '../../src/store/run-records.js';
 import { startStack, type Stack } from '../../src/workers/stack.js';
 
 export interface Kill {
   victim: VictimName;
   atMs: number;
   pid: number;
+  /** Last step that was committed then. */
+  step: number;
+}
+
+/** What the killer sees of the run. */
+interface OpenTrial {
+  over: boolean;
+  steps: number;
+  /** Last committed step. */
+  step(): Promise<number>;
 }
 
 export interface TrialResult {
   chain: ChainAudit;
   kills: Kill[];
+  /** From the run's start to its end. */
   seconds: number;
 }
 
@@ -30,18 +43,19 @@ export interface TrialOptions {
   seed: number;
   kills: number;
   random: Random;
-  /** Longest pause between two kills; shorter ones are as likely. */
-  longestPauseMs: number;
+  /** A kill comes up to so long after the commit of the step that was drawn for it. */
+  longestDelayMs: number;
+  /** Leave the stack's folder, with logs and store, for a look. */
+  keep: boolean;
   change?: (spec: RunSpec) => RunSpec;
   log(message: string): void;
 }
 
 const trialDeadlineMs = 10 * 60_000;
 
-/** Kills until `kills` were delivered while the run was open; the run must outlast them. */
+/** Every kill meets an open run, or is missing from the result. */
 export async function runTrial(options: TrialOptions): Promise<TrialResult> {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-chaos-'));
-  const started = performance.now();
   const failures: Error[] = [];
   const stack = await startStack({
     folder,
@@ -55,17 +69,21 @@ export async function runTrial(options: TrialOptions): Promise<TrialResult> {
     const client = new Client({ connection });
     const workflowId = `train/${spec.name}`;
     await client.workflow.start('trainingRun', { args: [spec], taskQueue: 'longhaul', workflowId });
-    const run = { over: false };
-    const killing = killAtRandom(stack, options, run);
-    await untilClosed(client, workflowId, failures);
-    run.over = true;
-    const kills = await killing;
-    const chain = await auditChain(await openStore(stack.addresses.store), spec.name);
-    return { chain, kills, seconds: (performance.now() - started) / 1000 };
+    const store = await openStore(stack.addresses.store);
+    const steps = phasesOf(spec).reduce((sum, phase) => sum + phase.steps, 0);
+    const trial = { over: false, steps, step: () => lastCommittedStep(store, spec.name) };
+    const began = performance.now();
+    const killing = killAtRandom(stack, options, trial);
+    await untilClosed(client, workflowId, failures).finally(() => {
+      trial.over = true;
+    });
+    const seconds = (performance.now() - began) / 1000;
+    return { chain: await auditChain(store, spec.name), kills: await killing, seconds };
   } finally {
     await connection.close().catch(() => undefined);
     await stack.stop();
-    await rm(folder, { recursive: true, force: true });
+    if (options.keep) options.log(`  kept: ${folder}`);
+    else await rm(folder, { recursive: true, force: true });
   }
 }
 
@@ -74,29 +92,44 @@ async function trialSpec(options: TrialOptions): Promise<RunSpec> {
   return options.change?.(spec) ?? spec;
 }
 
-async function killAtRandom(stack: Stack, options: TrialOptions, run: { over: boolean }): Promise<Kill[]> {
-  const { random } = options;
+/**
+ * Moments are drawn over the run's steps, not over its time: each lies somewhere within a step of its own choice, so that they
+ * spread over warm start, rollouts, updates and evaluations however long a recovery takes.
+ */
+async function killAtRandom(stack: Stack, options: TrialOptions, trial: OpenTrial): Promise<Kill[]> {
+  const { random, log } = options;
+  const moments = Array.from({ length: options.kills }, () => ({
+    afterStep: random.below(trial.steps) - 1,
+    delayMs: random.next() * options.longestDelayMs,
+    victim: random.pick(victimNames),
+  })).sort((a, b) => a.afterStep - b.afterStep);
   const kills: Kill[] = [];
   const started = performance.now();
-  while (kills.length < options.kills && !run.over) {
-    await delay(random.next() * options.longestPauseMs);
-    const victim = random.pick(victimNames);
-    let pid = pidOf(stack, victim);
-    while (pid === null && !run.over) {
-      await delay(10);
-      pid = pidOf(stack, victim);
-    }
-    if (pid === null || run.over) break;
-    try {
-      process.kill(pid, 'SIGKILL');
-    } catch {
-      continue;
-    }
+  for (const { afterStep, delayMs, victim } of moments) {
+    while (!trial.over && (await trial.step()) < afterStep) await delay(20);
+    await delay(delayMs);
+    const pid = await killed(stack, victim, trial);
+    if (pid === null) break;
+    const step = await trial.step();
     const atMs = Math.round(performance.now() - started);
-    kills.push({ victim, atMs, pid });
-    options.log(`  ${(atMs / 1000).toFixed(1).padStart(6)} s  killed ${victim} (${pid})`);
+    kills.push({ victim, atMs, pid, step });
+    log(`  ${(atMs / 1000).toFixed(1).padStart(6)} s  killed ${victim} (${pid}) in step ${step + 1}`);
   }
   return kills;
+}
+
+/** Id of the process that died; null where the run ended before one could. */
+async function killed(stack: Stack, victim: VictimName, trial: OpenTrial): Promise<number | null> {
+  while (!trial.over) {
+    const pid = pidOf(stack, victim);
+    try {
+      if (pid !== null && process.kill(pid, 'SIGKILL')) return pid;
+    } catch {
+      // It has just ended by itself, as an engine does whose node was killed.
+    }
+    await delay(10);
+  }
+  return null;
 }
 
 /** The server itself dies in between: every question has a deadline and is asked again. */
