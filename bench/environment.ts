@@ -1,8 +1,9 @@
 // Requests per second through the real client against the built-in server in a process of its own.
 // Each episode is reset, two calls, grade; 256 at once, sockets reused. A request is one frame and its reply.
 import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { createInterface } from 'node:readline';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
 import { generateTasks } from '../src/environments/apps/generate.js';
 import { appNames } from '../src/environments/apps/registry.js';
 import { oracle } from '../src/environments/apps/task-key.js';
@@ -10,9 +11,15 @@ import { createOpenEnvBackend } from '../src/environments/openenv/openenv-backen
 import type { Task } from '../src/spec/task.js';
 
 const episodesAtOnce = 256;
-const bar = 2000;
 
-async function startServer(token: string): Promise<{ url: string; stop(): void }> {
+export interface EnvironmentServer {
+  url: string;
+  token: string;
+  stop(): void;
+}
+
+export async function startEnvironmentServer(): Promise<EnvironmentServer> {
+  const token = randomBytes(16).toString('hex');
   const main = fileURLToPath(new URL('../src/environments/server/main.js', import.meta.url));
   const child = spawn(process.execPath, [main, '--port', '0'], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -21,7 +28,7 @@ async function startServer(token: string): Promise<{ url: string; stop(): void }
   const lines = createInterface({ input: child.stdout });
   for await (const line of lines) {
     const { url } = JSON.parse(line) as { url: string };
-    return { url, stop: () => void child.kill('SIGTERM') };
+    return { url, token, stop: () => void child.kill('SIGTERM') };
   }
   throw new Error('the environment server ended before it was ready');
 }
@@ -36,24 +43,30 @@ async function play(
     { seed, episodeId: `bench-${seed}`, tryNumber: 0 },
     new AbortController().signal,
   );
+  let requests = 2;
   try {
     const calls = oracle(task.task_key);
     for (let turn = 0; turn < 2; turn++) {
       const call = calls[turn % calls.length];
-      if (call) await env.callTool(call, { turn, tryNumber: 0 });
+      if (!call) continue;
+      await env.callTool(call, { turn, tryNumber: 0 });
+      requests += 1;
     }
     await env.grade({ finalAnswer: '', tryNumber: 0 });
   } finally {
     await env.close();
   }
-  return 4;
+  return requests;
 }
 
-/** Prints one JSON line. `seconds`: of the measured part. */
-export async function measureEnvironment(seconds = 5): Promise<void> {
-  const token = 'bench';
-  const server = await startServer(token);
-  const backend = createOpenEnvBackend({ url: server.url, gradingToken: token, maxSessions: episodesAtOnce });
+/** Requests per second over `seconds`, after a second of warming up. */
+export async function measureEnvironment(seconds = 5): Promise<number> {
+  const server = await startEnvironmentServer();
+  const backend = createOpenEnvBackend({
+    url: server.url,
+    gradingToken: server.token,
+    maxSessions: episodesAtOnce,
+  });
   try {
     // As many tasks as a step of the quickstart has groups, so that worlds come from cold and warm caches alike.
     const tasks = generateTasks({ apps: [...appNames], seed: 1, train_tasks: 512, held_out_tasks: 0 });
@@ -76,13 +89,9 @@ export async function measureEnvironment(seconds = 5): Promise<void> {
     await playFor(1000);
     const start = performance.now();
     const requests = await playFor(1000 * seconds);
-    const value = Math.round((1000 * requests) / (performance.now() - start));
-    const line = { name: 'environment_requests_per_second', value, unit: '1/s', bar, holds: value >= bar };
-    process.stdout.write(`${JSON.stringify(line)}\n`);
+    return (1000 * requests) / (performance.now() - start);
   } finally {
     await backend.close();
     server.stop();
   }
 }
-
-if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) await measureEnvironment();

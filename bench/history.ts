@@ -1,0 +1,96 @@
+// Figures of a run's Temporal history: events a step, and the largest payload.
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Client } from '@temporalio/client';
+import type { History } from '@temporalio/common/lib/proto-utils.js';
+import { readTemporalConfig } from '../src/workers/config.js';
+import { freePort } from '../src/workers/free-port.js';
+import { findTemporalBinary } from '../src/workers/temporal-binary.js';
+import { connectClient } from '../src/workers/temporal-connection.js';
+import { temporalServerArguments } from '../src/workers/temporal-server.js';
+
+export interface HistoryFigures {
+  executions: number;
+  events: number;
+  steps: number;
+  /** Of the whole run: starting, evaluations, checkpoints and the report included. */
+  events_per_step: number;
+  /** Between the planning of one step and of the next. */
+  events_per_step_max: number;
+  payload_bytes_max: number;
+}
+
+export type HistoryEvent = NonNullable<History['events']>[number];
+
+/** The histories of a run's executions, oldest first; continue-as-new begins another one. */
+export async function fetchRunHistory(
+  client: Client,
+  workflowId: string,
+  firstExecutionRunId: string,
+): Promise<HistoryEvent[][]> {
+  const executions: HistoryEvent[][] = [];
+  let runId: string | null | undefined = firstExecutionRunId;
+  while (runId) {
+    const { events } = await client.workflow.getHandle(workflowId, runId).fetchHistory();
+    executions.push(events ?? []);
+    runId = events?.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId;
+  }
+  return executions;
+}
+
+export function historyFigures(executions: readonly HistoryEvent[][]): HistoryFigures {
+  const events = executions.flat();
+  const planned = events.flatMap((event, index) =>
+    event.activityTaskScheduledEventAttributes?.activityId?.endsWith('/plan') ? [index] : [],
+  );
+  if (planned.length === 0) throw new Error('the history plans no step: there is nothing to measure');
+  const between = planned.slice(1).map((index, at) => index - (planned[at] ?? 0));
+  return {
+    executions: executions.length,
+    events: events.length,
+    steps: planned.length,
+    events_per_step: events.length / planned.length,
+    events_per_step_max: Math.max(...between),
+    payload_bytes_max: Math.max(...events.map(largestPayload)),
+  };
+}
+
+/** Bytes of the largest payload anywhere in an event: inputs, results, details, headers, memos, summaries. */
+function largestPayload(value: unknown): number {
+  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value)) return 0;
+  const { data } = value as { data?: unknown };
+  const own = data instanceof Uint8Array ? data.byteLength : 0;
+  return Math.max(own, ...Object.values(value).map(largestPayload));
+}
+
+/** Starts the Temporal server of a stack that was stopped, over the stack's own database, and asks it for a run's history. */
+export async function historyOfStoppedStack(
+  folder: string,
+  workflowId: string,
+  firstExecutionRunId: string,
+): Promise<HistoryFigures> {
+  const port = await freePort();
+  const args = temporalServerArguments({ port, uiPort: null, databaseFile: join(folder, 'temporal.db') });
+  const server = spawn(findTemporalBinary(), args, { stdio: 'ignore' });
+  try {
+    const { client, close } = await connectClient(
+      readTemporalConfig({ address: `127.0.0.1:${port}` }),
+      60_000,
+    );
+    try {
+      return historyFigures(await fetchRunHistory(client, workflowId, firstExecutionRunId));
+    } finally {
+      await close();
+    }
+  } finally {
+    server.kill('SIGTERM');
+    await new Promise((resolve) => (server.exitCode === null ? server.once('exit', resolve) : resolve(null)));
+  }
+}
+
+/** The execution that first drove a run, from the run's owner record. */
+export function firstExecution(folder: string, run: string): string {
+  const path = join(folder, 'store', 'runs', run, 'owners', '1.json');
+  return (JSON.parse(readFileSync(path, 'utf8')) as { firstExecutionRunId: string }).firstExecutionRunId;
+}

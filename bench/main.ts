@@ -1,0 +1,121 @@
+// `npm run bench [NAME] [--json] [--full] [--again]`: every promised figure beside its bar; exit 1 where one does not hold.
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { documentResults } from './document.js';
+import { evaluate, type Figure, type MeasuredPart } from './figure.js';
+import { figureDefinitions } from './figures.js';
+import { BenchSession, type Part, parts } from './parts.js';
+import { codeHash, commit, machine, repository } from './repository.js';
+import { fromEarlier, readResults, writeResults } from './results-file.js';
+
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    json: { type: 'boolean', default: false },
+    /** Also what takes long: five seeds, chaos, the test command. All goes to bench/results.json and docs/benchmarks.md. */
+    full: { type: 'boolean', default: false },
+    /** With --full: measures again what is current already. */
+    again: { type: 'boolean', default: false },
+  },
+});
+
+const measurements = [...new Set(parts.map((part) => part.measurement))];
+const wanted = wantedMeasurements(positionals);
+const resultsPath = join(repository, 'bench/results.json');
+const results = readResults(resultsPath);
+const code = codeHash();
+const session = new BenchSession();
+let interrupted = false;
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => (interrupted = true));
+
+const figures: Figure[] = [];
+try {
+  const measured = new Map<string, MeasuredPart>();
+  if (!options.json) printHeading();
+  for (const measurement of wanted) {
+    for (const part of parts.filter((one) => one.measurement === measurement && !interrupted)) {
+      const one = await measure(part);
+      if (one) measured.set(part.name, one);
+    }
+    if (interrupted) break;
+    for (const definition of figureDefinitions.filter((one) => one.measurement === measurement)) {
+      const figure = evaluate(definition, measured);
+      figures.push(figure);
+      print(figure);
+    }
+  }
+} finally {
+  await session.close();
+}
+if (options.full) documentResults(join(repository, 'docs/benchmarks.md'), readResults(resultsPath), code);
+const failed = figures.filter((figure) => !figure.holds);
+if (!options.json && !interrupted) {
+  const names = failed.map(({ name }) => name).join(', ');
+  console.log(
+    failed.length === 0 ? `\nAll ${figures.length} hold.` : `\n${failed.length} do not hold: ${names}`,
+  );
+}
+process.exitCode = interrupted ? 130 : failed.length === 0 ? 0 : 1;
+
+/** Null where it was not measured: the reason is on standard error. */
+async function measure(part: Part): Promise<MeasuredPart | null> {
+  const stored = results.parts[part.name];
+  const earlier = stored ? fromEarlier(stored, code) : null;
+  if (part.long && (!options.full || (earlier?.current && !options.again))) return earlier;
+  const begun = performance.now();
+  process.stderr.write(`measuring ${part.name} …\n`);
+  try {
+    const { values, notes = [] } = await part.measure(session);
+    const fresh = { date: new Date().toISOString(), commit: commit(), values, notes };
+    process.stderr.write(`measured ${part.name} in ${((performance.now() - begun) / 1_000).toFixed(1)} s\n`);
+    if (codeHash() !== code) throw new Error('the measured code changed meanwhile');
+    if (options.full) store(part.name, { ...fresh, code });
+    return { ...fresh, current: true, fresh: true };
+  } catch (error) {
+    process.stderr.write(`could not measure ${part.name}: ${(error as Error).message}\n`);
+    if (options.full && !interrupted) store(part.name, null);
+    return null;
+  }
+}
+
+/** After each part, so that an interrupted `--full` goes on where it was. */
+function store(name: string, part: (typeof results.parts)[string] | null): void {
+  if (part) results.parts[name] = part;
+  else delete results.parts[name];
+  results.machine = machine();
+  writeResults(resultsPath, results);
+}
+
+function wantedMeasurements(names: readonly string[]): string[] {
+  if (names.length === 0) return measurements;
+  const chosen = names.map((name) => {
+    const found = measurements.includes(name)
+      ? name
+      : figureDefinitions.find((definition) => definition.name === name)?.measurement;
+    if (found) return found;
+    process.stderr.write(`There is no benchmark ${name}. Benchmarks: ${measurements.join(', ')}.\n`);
+    return process.exit(2);
+  });
+  return measurements.filter((measurement) => chosen.includes(measurement));
+}
+
+function printHeading(): void {
+  const { cpu, cores, memoryGiB, node } = machine();
+  console.log(`${cpu}, ${cores} cores, ${memoryGiB} GiB, Node ${node}, commit ${commit()}\n`);
+}
+
+function print(figure: Figure): void {
+  if (options.json) {
+    console.log(JSON.stringify(figure));
+    return;
+  }
+  const { name, value, unit, bar, holds, measured, note } = figure;
+  const shown =
+    value === null ? '–' : `${value.toLocaleString('en', { maximumSignificantDigits: 5 })} ${unit}`;
+  const verdict = bar === null ? '' : holds ? 'holds' : 'DOES NOT HOLD';
+  const when = measured ? `measured ${measured.date.slice(0, 10)} at ${measured.commit}` : '';
+  const more = [when, note].filter(Boolean).join('; ');
+  console.log(
+    `${name.padEnd(36)} ${shown.padStart(20)}  ${(bar ?? '').padEnd(12)} ${verdict.padEnd(14)} ${more}`.trimEnd(),
+  );
+}

@@ -1,0 +1,175 @@
+// How each part is measured. Long parts are measured by `--full` alone; the others each time.
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { openStore } from '../src/store/open-store.js';
+import { measureEngine } from './engine-client.js';
+import { measureEnvironment, startEnvironmentServer } from './environment.js';
+import { replayWithFaults } from './false-zeros.js';
+import type { PartValues } from './figure.js';
+import { chaosKills, quickstartSeeds } from './figures.js';
+import { firstExecution, historyOfStoppedStack } from './history.js';
+import { measureLogprobs } from './logprobs.js';
+import { quickstartModel } from './quickstart-model.js';
+import { outputOf, type QuickstartRun, runCommand, runQuickstart } from './quickstart.js';
+import { repository } from './repository.js';
+import { recordFigures } from './run-records.js';
+import { measureStore } from './store.js';
+
+export interface Measured {
+  values: PartValues;
+  notes?: string[];
+}
+
+export interface Part {
+  name: string;
+  measurement: string;
+  long: boolean;
+  measure(session: BenchSession): Promise<Measured>;
+}
+
+const chaosDeadlineMs = 25 * 60_000;
+const testsDeadlineMs = 40 * 60_000;
+
+/** What parts share: one quickstart a seed, made when the first of them asks for it. */
+export class BenchSession {
+  readonly #runs = new Map<number, Promise<QuickstartRun>>();
+
+  quickstart(seed: number): Promise<QuickstartRun> {
+    const running = this.#runs.get(seed) ?? runQuickstart(seed);
+    this.#runs.set(seed, running);
+    return running;
+  }
+
+  async forget(seed: number): Promise<void> {
+    const run = await this.#runs.get(seed)?.catch(() => null);
+    this.#runs.delete(seed);
+    if (run) await rm(run.folder, { recursive: true, force: true });
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#runs.keys()].map((seed) => this.forget(seed)));
+  }
+}
+
+/** Of which the records, the history and the faulty evaluation are read. */
+const mainSeed = 1;
+
+export const parts: readonly Part[] = [
+  { name: 'quickstart/run', measurement: 'quickstart', long: false, measure: measureRun },
+  ...quickstartSeeds.map((seed): Part => ({
+    name: `quickstart/seed-${seed}`,
+    measurement: 'quickstart',
+    long: true,
+    measure: async (session) => {
+      const values = passValues(await session.quickstart(seed));
+      if (seed !== mainSeed) await session.forget(seed);
+      return { values };
+    },
+  })),
+  { name: 'false_zeros', measurement: 'false_zeros', long: false, measure: measureFalseZeros },
+  {
+    name: 'environment',
+    measurement: 'environment',
+    long: false,
+    measure: async () => ({ values: { requests_per_second: await measureEnvironment() } }),
+  },
+  {
+    name: 'logprobs',
+    measurement: 'logprobs',
+    long: false,
+    measure: async () => {
+      const plan = { model: await quickstartModel(), requests: 64, newTokens: 40 };
+      const { skipped, ...values } = await measureLogprobs(plan);
+      return { values, notes: skipped.map((what) => `skipped on this machine: ${what}`) };
+    },
+  },
+  {
+    name: 'engine',
+    measurement: 'engine',
+    long: false,
+    measure: async () => ({ values: { ...(await measureEngine()) } }),
+  },
+  {
+    name: 'store',
+    measurement: 'store',
+    long: false,
+    measure: async () => ({ values: { puts_per_second: await measureStore() } }),
+  },
+  ...chaosKills.map((kills): Part => ({
+    name: `chaos/${kills}`,
+    measurement: 'chaos',
+    long: true,
+    measure: () => measureChaos(kills),
+  })),
+  { name: 'tests', measurement: 'tests', long: true, measure: measureTests },
+];
+
+function passValues({ result }: QuickstartRun): PartValues {
+  const { before, after } = result.heldOutPassAt1;
+  if (before === null || after === null)
+    throw new Error(`${result.run} ended without its two final evaluations`);
+  return { seconds: result.seconds, before, after };
+}
+
+async function measureRun(session: BenchSession): Promise<Measured> {
+  const quickstart = await session.quickstart(mainSeed);
+  const { folder, result } = quickstart;
+  const store = await openStore(`dir:${join(folder, 'store')}`);
+  const records = await recordFigures(store, result.run);
+  const history = await historyOfStoppedStack(
+    folder,
+    `train/${result.run}`,
+    firstExecution(folder, result.run),
+  );
+  if (history.steps !== records.steps) {
+    throw new Error(`the history plans ${history.steps} steps, the records hold ${records.steps}`);
+  }
+  return {
+    values: {
+      ...passValues(quickstart),
+      ...{ tokens: result.tokens, tokens_per_second: result.tokensPerSecond },
+      ...records,
+      ...history,
+    },
+  };
+}
+
+async function measureFalseZeros(session: BenchSession): Promise<Measured> {
+  const { folder, result } = await session.quickstart(mainSeed);
+  const server = await startEnvironmentServer();
+  try {
+    const figures = await replayWithFaults({
+      store: await openStore(`dir:${join(folder, 'store')}`),
+      ...{ run: result.run, environments: server, faultRate: 0.2, scratch: join(folder, 'replayed') },
+    });
+    if (figures.passed_undisturbed === 0)
+      throw new Error('no undisturbed episode passed: no zero could be false');
+    return { values: { ...figures } };
+  } finally {
+    server.stop();
+  }
+}
+
+async function measureChaos(kills: number): Promise<Measured> {
+  const main = join(repository, 'dist/dev/test/chaos/main.js');
+  const args = [main, '--kills', String(kills), '--seed', '1', '--json'];
+  const begun = performance.now();
+  const { code, output } = await runCommand(process.execPath, args, chaosDeadlineMs);
+  const verdict = output.trim().split('\n').at(-1) ?? '';
+  if (code !== 0 && !verdict.startsWith('NOT equal'))
+    throw new Error(`chaos with ${kills} kills ended with ${code}: ${verdict}`);
+  return {
+    values: { equal: code === 0 ? 1 : 0, seconds: (performance.now() - begun) / 1_000 },
+    notes: [verdict],
+  };
+}
+
+async function measureTests(): Promise<Measured> {
+  await outputOf(process.execPath, [join(repository, 'tools/setup.mjs'), '--tests'], testsDeadlineMs);
+  const begun = performance.now();
+  const { output } = await runCommand('bash', [join(repository, 'tools/test.sh')], testsDeadlineMs);
+  const seconds = (performance.now() - begun) / 1_000;
+  const counts = /^(\d+) passed, (\d+) failed$/m.exec(output.trim().split('\n').at(-1) ?? '');
+  if (!counts) throw new Error(`the test command gave no verdict: ${output.slice(-400).trim()}`);
+  return { values: { seconds, passed: Number(counts[1]), failed: Number(counts[2]) } };
+}

@@ -1,0 +1,71 @@
+// Where the checkout is, from sources and from `dist/dev/` alike, and which code a measurement was made with.
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { availableParallelism, cpus, totalmem } from 'node:os';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const repository = rootOf(dirname(fileURLToPath(import.meta.url)));
+
+/** What a figure depends on; tests and documents may change without making it old. */
+const measuredCode = ['src', 'native', 'presets'];
+
+export interface Machine {
+  cpu: string;
+  cores: number;
+  memoryGiB: number;
+  node: string;
+}
+
+/** sha256 over paths and contents of the measured code, 16 hex digits. */
+export function codeHash(): string {
+  const hash = createHash('sha256');
+  for (const path of measuredCode.flatMap((folder) => filesBelow(join(repository, folder)))) {
+    hash
+      .update(`${relative(repository, path)}\0`)
+      .update(readFileSync(path))
+      .update('\0');
+  }
+  return hash.digest('hex').slice(0, 16);
+}
+
+/** Short commit; with `+` where the measured code differs from it. `unknown` outside of a git checkout. */
+export function commit(): string {
+  try {
+    const git = (...args: string[]): string =>
+      execFileSync('git', args, {
+        cwd: repository,
+        encoding: 'utf8',
+        stdio: ['ignore', 'pipe', 'ignore'],
+      }).trim();
+    const changed = git('status', '--porcelain', '--', ...measuredCode) !== '';
+    return `${git('rev-parse', '--short', 'HEAD')}${changed ? '+' : ''}`;
+  } catch {
+    return 'unknown';
+  }
+}
+
+export function machine(): Machine {
+  return {
+    cpu: cpus()[0]?.model.trim() ?? 'unknown',
+    cores: availableParallelism(),
+    memoryGiB: Math.round(totalmem() / 2 ** 30),
+    node: process.version,
+  };
+}
+
+function filesBelow(folder: string): string[] {
+  return readdirSync(folder)
+    .sort()
+    .flatMap((name) => {
+      const path = join(folder, name);
+      return statSync(path).isDirectory() ? filesBelow(path) : [path];
+    });
+}
+
+function rootOf(folder: string): string {
+  if (existsSync(join(folder, 'package-lock.json'))) return folder;
+  if (folder === dirname(folder)) throw new Error('the benchmarks lie in no checkout of Longhaul');
+  return rootOf(dirname(folder));
+}

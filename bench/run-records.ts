@@ -1,0 +1,47 @@
+// Figures of a finished run from its records alone.
+import { auditChain } from '../src/store/chain-audit.js';
+import type { ObjectStore } from '../src/store/object-store.js';
+import { lastCommittedStep, readUpdate } from '../src/store/run-records.js';
+import { median } from './figure.js';
+
+export interface RecordFigures {
+  steps: number;
+  /** Episodes that were started again after their record existed. */
+  r9_violations: number;
+  /** Every other broken link: a step applied twice, skipped, or not following from the one before. */
+  updates_twice_or_skipped: number;
+  logprob_difference_max: number;
+  /** Of GRPO steps: wall time minus what had an engine verb or an environment call in flight. */
+  orchestration_ms_p50: number;
+  orchestration_ms_p90: number;
+  orchestration_steps: number;
+}
+
+export async function recordFigures(store: ObjectStore, run: string): Promise<RecordFigures> {
+  const audit = await auditChain(store, run);
+  const orchestration: number[] = [];
+  let [difference, compared] = [0, 0];
+  for (let step = 1; step < audit.steps; step++) {
+    const { identity, observed } = await readUpdate(store, run, step);
+    if (identity.kind !== 'grpo') continue;
+    const { step: wall, in_flight: busy } = observed.timings_ms;
+    if (wall !== undefined && busy !== undefined) orchestration.push(wall - busy);
+    const one = observed.metrics['policy/rollout_train_logprob_diff_max'];
+    if (one === undefined) continue;
+    difference = Math.max(difference, one);
+    compared += 1;
+  }
+  if (compared === 0)
+    throw new Error(`no GRPO step of ${run} compared log-probs: there is nothing to measure`);
+  const r9 = audit.violations.filter(({ rule }) => rule === 'R9').length;
+  return {
+    steps: await lastCommittedStep(store, run),
+    r9_violations: r9,
+    updates_twice_or_skipped: audit.violations.length - r9,
+    logprob_difference_max: difference,
+    orchestration_ms_p50: median(orchestration),
+    orchestration_ms_p90:
+      [...orchestration].sort((a, b) => a - b)[Math.floor(orchestration.length * 0.9)] ?? 0,
+    orchestration_steps: orchestration.length,
+  };
+}
