@@ -143,6 +143,7 @@ export const fatalFailures = [
   'UnreadableRecord',
   'NewerSchema',
   'StoreUnfit',
+  'EngineUnfit',
 ] as const;
 export type FatalFailure = (typeof fatalFailures)[number];
 

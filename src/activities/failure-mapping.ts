@@ -1,7 +1,8 @@
 // Errors of the parts below become Temporal failures: fatal ones by type, everything else retryable as it is.
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
-import { fatalFailures } from './contracts.js';
+import { fatalFailures, type FatalFailure } from './contracts.js';
 import { currentScope } from './scope.js';
+import { EngineError } from '../engine/policy-engine.js';
 
 type Activity<I, O> = (input: I) => Promise<O>;
 
@@ -28,6 +29,15 @@ function mapped(error: unknown): Error {
     return ApplicationFailure.create({
       message: error.message,
       type: error.name,
+      nonRetryable: true,
+      cause: error,
+    });
+  }
+  // Every retry would start the same program.
+  if (error instanceof EngineError && (error.code === 'VersionMismatch' || error.code === 'EngineMissing')) {
+    return ApplicationFailure.create({
+      message: error.message,
+      type: 'EngineUnfit' satisfies FatalFailure,
       nonRetryable: true,
       cause: error,
     });

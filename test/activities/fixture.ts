@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
+import { DefaultLogger } from '@temporalio/worker';
 import { BusyMeter, meteredBackend, meteredEngine } from '../../src/activities/busy-meter.js';
 import { collectRollouts } from '../../src/activities/collect-rollouts.js';
 import { commitBase } from '../../src/activities/commit-base.js';
@@ -216,7 +217,9 @@ export async function startHarness(environments: EnvironmentServer): Promise<Har
       return opened;
     },
     attempt: (activityId, use, attempt = 1) =>
-      new MockActivityEnvironment({ activityId, attempt }).run(use as () => Promise<never>),
+      new MockActivityEnvironment({ activityId, attempt }, { logger: new DefaultLogger('ERROR') }).run(
+        use as () => Promise<never>,
+      ),
     plan: (step, control = 0) => planStep(orchestrator, { run, step, owner, control }),
     reference: ({ step, plan }) => ({ run, owner, step, plan }),
     async advance(last) {

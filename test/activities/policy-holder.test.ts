@@ -158,7 +158,10 @@ describe('records that were tampered with stop the restore', () => {
     await harness.advance(2);
     const state = await readState(harness.store, run, 2);
     await tamper(harness.store, updateKey(run, 2), (bytes) =>
-      bytes.toString().replaceAll(state, state.replace(/^./, (digit) => (digit === '0' ? '1' : '0'))),
+      bytes.toString().replaceAll(
+        state,
+        state.replace(/^./, (digit) => (digit === '0' ? '1' : '0')),
+      ),
     );
     await expect(hold(2, harness.secondNode())).rejects.toMatchObject({
       name: 'Diverged',

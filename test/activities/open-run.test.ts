@@ -1,0 +1,235 @@
+// What a start does to the records of a run: creates them, finds them, or refuses with every problem and its mend.
+import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { commitBase } from '../../src/activities/commit-base.js';
+import { openRun } from '../../src/activities/open-run.js';
+import { prepareDataset } from '../../src/activities/prepare-dataset.js';
+import { recordControl } from '../../src/activities/record-control.js';
+import { createOrchestratorActivities } from '../../src/activities/orchestrator-activities.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { parseRunSpec } from '../../src/spec/schema.js';
+import { assetKey, datasetFileKey, runKey } from '../../src/store/layout.js';
+import { lastCommittedStep, readRun } from '../../src/store/run-records.js';
+import {
+  type Harness,
+  run,
+  startEnvironments,
+  startHarness,
+  tamper,
+  testTasks,
+  workflow,
+} from './fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+});
+afterEach(() => harness.close());
+
+type Changes = Record<string, unknown>;
+const part = (name: string): Changes => harness.spec[name] as Changes;
+
+async function messageOf(spec: unknown): Promise<string> {
+  const error = await harness.open(spec).then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  expect(error).toMatchObject({ name: 'InvalidSpec' });
+  return (error as Error).message;
+}
+
+/** A refused start may leave assets and data behind, which are named by content, but never a run. */
+async function noRunIsLeft(): Promise<void> {
+  expect(await harness.store.get(runKey(run))).toBeNull();
+}
+
+describe('a first start', () => {
+  it('writes the run with the digests of all that it depends on, and claims it', async () => {
+    const opened = await harness.open();
+    expect(opened).toMatchObject({
+      outline: {
+        run,
+        phases: [
+          { name: 'drill', kind: 'sft', steps: 2 },
+          { name: 'grpo', kind: 'grpo', steps: 4 },
+        ],
+      },
+      owner: 1,
+      position: { step: -1, state: null },
+      control: { n: 0, paused: false },
+    });
+    const record = await readRun(harness.store, run);
+    expect(record.dataset.name).toBe('files');
+    for (const digest of [record.tokenizer, record.chat_template])
+      expect(await harness.store.head(assetKey(digest))).not.toBeNull();
+  });
+
+  it('of two at once makes one run', async () => {
+    const opened = await Promise.all([harness.open(), harness.open()]);
+    expect(new Set(opened.map(({ owner }) => owner)).size).toBe(2);
+    expect(new Set(opened.map(({ outline }) => JSON.stringify(outline))).size).toBe(1);
+  });
+});
+
+describe('a later start', () => {
+  it('goes on from the records: position, control, a new owner', async () => {
+    await harness.advance(3);
+    await recordControl(harness.orchestrator, { run, owner: 1, updateId: 'u1', change: { kind: 'pause' } });
+    const opened = await harness.open();
+    expect(opened).toMatchObject({ owner: 2, position: { step: 3 }, control: { n: 1, paused: true } });
+  });
+
+  it('finds the run though the files that it came from are gone', async () => {
+    await harness.open();
+    const { tasks, demonstrations } = part('data') as { tasks: string; demonstrations: string };
+    for (const file of [tasks, demonstrations]) rmSync(file);
+    expect((await harness.open()).owner).toBe(2);
+  });
+
+  it('with another spec is refused: the difference, and the ways on', async () => {
+    await harness.open();
+    const message = await messageOf({ ...harness.spec, seed: 6, trainer: { ...part('trainer'), lr: 0.5 } });
+    expect(message).toContain('seed (stored 5, computed 6)');
+    expect(message).toContain('trainer.lr (stored 0.001, computed 0.5)');
+    expect(message).toContain(`longhaul show ${runKey(run)}`);
+    expect(message).toContain(`longhaul set ${run} lr=…`);
+    expect(message).toContain('choose a new name');
+  });
+
+  it('is refused while another workflow is open or cannot be asked, and by --take-over it is not', async () => {
+    await harness.open();
+    const other = { ...workflow, firstExecutionRunId: '22222222-0000-0000-0000-000000000000' };
+    for (const state of ['open', 'unreachable'] as const) {
+      const deps = { ...harness.orchestrator, ownerState: () => Promise.resolve(state) };
+      await expect(openRun(deps, { spec: harness.spec, workflow: other })).rejects.toMatchObject({
+        name: 'RunOwned',
+        message: expect.stringContaining('--take-over') as string,
+      });
+      const taken = await openRun(deps, { spec: harness.spec, workflow: other, takeOver: true });
+      expect(taken.position.step).toBe(-1);
+      await openRun(harness.orchestrator, { spec: harness.spec, workflow });
+    }
+  });
+
+  it('takes the run from its owner, whose activities then end', async () => {
+    await harness.open();
+    await harness.open();
+    await expect(commitBase(harness.node, { run, owner: 1 })).rejects.toMatchObject({ name: 'OwnerChanged' });
+    expect(await lastCommittedStep(harness.store, run)).toBe(-1);
+  });
+});
+
+describe('a spec that cannot work is refused with every problem at once', () => {
+  afterEach(noRunIsLeft);
+
+  it('mistyped keys, with the nearest valid name', async () => {
+    const message = await messageOf({
+      ...harness.spec,
+      trainer: { ...part('trainer'), learning_rate: 1, ckpt_intervall: 3 },
+      generator: { ...part('generator'), max_turn: 3 },
+    });
+    expect(message).toContain('3 problems');
+    expect(message).toContain('ckpt_interval');
+    expect(message).toContain('max_turns');
+  });
+
+  it('limits that contradict each other', async () => {
+    const message = await messageOf({
+      ...harness.spec,
+      generator: { ...part('generator'), max_sequence_length: 4096 },
+    });
+    expect(message).toContain('max_sequence_length');
+  });
+
+  it('no spec at all', async () => {
+    for (const input of [null, 'tiny.yaml', 7, []]) expect(await messageOf(input)).toContain('run spec');
+  });
+
+  it('too few held-out tasks, an environment that is not listed, demonstrations that are not there', async () => {
+    const { tasks } = part('data') as { tasks: string };
+    appendFileSync(tasks, `${JSON.stringify({ ...testTasks()[0], task_key: 'other', env_key: 'crm' })}\n`);
+    const message = await messageOf({
+      ...harness.spec,
+      data: { ...part('data'), eval_tasks: 50 },
+      warm_start: [{ ...(harness.spec['warm_start'] as Changes[])[0], demonstrations: 'expert' }],
+    });
+    expect(message).toContain('50 evaluation tasks are asked for, the data holds 4 held-out ones');
+    expect(message).toContain('tasks name the environment "crm"');
+    expect(message).toContain('no demonstration of kind "expert"');
+    expect(message).toContain('kinds there: drill');
+  });
+
+  it('a task file that is not there, is cut off, has a key twice, or is no text', async () => {
+    const { tasks } = part('data') as { tasks: string };
+    const whole = readFileSync(tasks, 'utf8');
+    writeFileSync(tasks, whole.slice(0, -30));
+    expect(await messageOf(harness.spec)).toMatch(
+      /tasks\.jsonl is not usable:\n.*line 20: not JSON .*cut off/,
+    );
+    writeFileSync(tasks, whole + whole.slice(0, whole.indexOf('\n') + 1));
+    expect(await messageOf(harness.spec)).toContain('line 21: task_key');
+    writeFileSync(tasks, Buffer.from([0xff, 0xfe, 0x00, 0x41]));
+    expect(await messageOf(harness.spec)).toContain('is not UTF-8 text');
+    rmSync(tasks);
+    expect(await messageOf(harness.spec)).toMatch(/tasks\.jsonl is not usable:\n.*cannot be read: ENOENT/);
+  });
+
+  it('a tokenizer that is not there or does not load', async () => {
+    const broken = `${harness.folder}/tokenizer.json`;
+    const spec = { ...harness.spec, model: { ...part('model'), tokenizer: broken } };
+    expect(await messageOf(spec)).toContain('model.tokenizer');
+    writeFileSync(broken, '{"model":');
+    expect(await messageOf(spec)).toContain('do not load');
+  });
+});
+
+describe('data in the store', () => {
+  it('is one version for one content, wherever it came from', async () => {
+    const data = parseRunSpec(harness.spec).data;
+    const first = await prepareDataset(harness.store, data);
+    expect(await prepareDataset(harness.store, data)).toEqual(first);
+    appendFileSync(data.tasks ?? '', `${JSON.stringify({ ...testTasks()[0], task_key: 'more' })}\n`);
+    expect((await prepareDataset(harness.store, data)).version).not.toBe(first.version);
+  });
+
+  it('that was tampered with is never trained on, and never silently replaced', async () => {
+    await harness.open();
+    const { dataset } = await readRun(harness.store, run);
+    const key = datasetFileKey(dataset.name, dataset.version, 'tasks.jsonl');
+    await tamper(harness.store, key, (bytes) =>
+      bytes.toString().replace('"split":"held_out"', '"split":"train"'),
+    );
+    await expect(harness.node.runs.get(run)).rejects.toMatchObject({ name: 'UnreadableRecord', key });
+    await expect(prepareDataset(harness.store, parseRunSpec(harness.spec).data)).rejects.toMatchObject({
+      name: 'Diverged',
+    });
+  });
+});
+
+describe('failures that no retry mends', () => {
+  it('reach the workflow under their own name, with the whole message, and are not tried again', async () => {
+    const { openRun: activity } = createOrchestratorActivities(harness.orchestrator);
+    const spec = { ...harness.spec, nane: 'x' };
+    await expect(harness.attempt('open', () => activity({ spec, workflow }))).rejects.toMatchObject({
+      type: 'InvalidSpec',
+      nonRetryable: true,
+      message: expect.stringContaining('nane') as string,
+    });
+    await harness.open();
+    await tamper(harness.store, runKey(run), (bytes) =>
+      bytes.toString().replace('longhaul.run/1', 'longhaul.run/9'),
+    );
+    await expect(
+      harness.attempt('open', () => activity({ spec: harness.spec, workflow })),
+    ).rejects.toMatchObject({
+      type: 'NewerSchema',
+      nonRetryable: true,
+      message: expect.stringContaining('longhaul.run/9') as string,
+    });
+  });
+});

@@ -1,0 +1,439 @@
+// One step through plan, collect, seal and update: each looks at the records first, and what is there is adopted (R4).
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { collectRollouts } from '../../src/activities/collect-rollouts.js';
+import type { PlannedStep } from '../../src/activities/contracts.js';
+import { evaluateState } from '../../src/activities/evaluate-state.js';
+import type { NodeDeps } from '../../src/activities/node-deps.js';
+import { recordControl } from '../../src/activities/record-control.js';
+import { sealBatch } from '../../src/activities/seal-batch.js';
+import { updatePolicy } from '../../src/activities/update-policy.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import type { PolicyEngine } from '../../src/engine/policy-engine.js';
+import type {
+  AttemptRecord,
+  ControlChange,
+  EpisodeRecord,
+  GrpoPlan,
+  Outcome,
+} from '../../src/spec/records.js';
+import { decodeBatchFile } from '../../src/store/batch-file.js';
+import { recordDigest, sha256Hex } from '../../src/store/canonical.js';
+import { attemptsFolder, batchKey, episodeKey, planKey, updateKey } from '../../src/store/layout.js';
+import { encodeRecord } from '../../src/store/record-codec.js';
+import { readRecord, requireRecord } from '../../src/store/records.js';
+import { readPlan, readState, readUpdate } from '../../src/store/run-records.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from './fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+  await harness.advance(lastSftStep);
+});
+afterEach(() => harness.close());
+
+/** First GRPO step, and its plan: two slots of two samples. */
+const step = lastSftStep + 1;
+async function planned(at = step): Promise<{ answer: PlannedStep; plan: GrpoPlan }> {
+  const answer = await harness.plan(at);
+  const { record } = await readPlan(harness.store, run, at, answer.plan);
+  if (record.kind !== 'grpo') throw new Error(`step ${at} is no GRPO step`);
+  return { answer, plan: record };
+}
+
+const collect = (
+  answer: PlannedStep,
+  slots: [number, number] = [0, answer.slots],
+  deps = harness.node,
+  attempt = 1,
+) =>
+  harness.attempt(
+    `step-${String(answer.step).padStart(6, '0')}/collect`,
+    () => collectRollouts(deps, { ...harness.reference(answer), slots }),
+    attempt,
+  );
+const seal = (answer: PlannedStep, deps = harness.node) =>
+  harness.attempt('seal', () => sealBatch(deps, harness.reference(answer)));
+const update = (answer: PlannedStep, batch: string, deps = harness.node, attempt = 1) =>
+  harness.attempt('update', () => updatePolicy(deps, { ...harness.reference(answer), batch }), attempt);
+const episodeAt = (slot: number, sample: number, at = step): Promise<EpisodeRecord> =>
+  requireRecord(harness.store, episodeKey(run, at, slot, sample), 'episode');
+
+/** The policy of a few steps never passes: outcomes are set as if other episodes had been played. */
+async function setOutcome(slot: number, sample: number, outcome: Outcome, at = step): Promise<void> {
+  const record = { ...(await episodeAt(slot, sample, at)), outcome };
+  const bytes = await encodeRecord('episode', record);
+  await tamper(harness.store, episodeKey(run, at, slot, sample), () => bytes);
+}
+const passed: Outcome = { status: 'graded', value: 1 };
+const unknown: Outcome = { status: 'unknown', reason: 'call', failures: 3 };
+
+async function starts(activity: string): Promise<string[]> {
+  const found: string[] = [];
+  for await (const { key } of harness.store.list(`${attemptsFolder(run, step)}${activity}/`)) {
+    found.push(...((await readRecord(harness.store, key, 'attempt')) as AttemptRecord).starts);
+  }
+  return found;
+}
+
+/** The node's engine, counting what it is asked to do. */
+function counting(deps: NodeDeps): { deps: NodeDeps; calls: { generate: number; update: number } } {
+  const calls = { generate: 0, update: 0 };
+  const engine: PolicyEngine = deps.holder.engine;
+  const { generate, update: apply } = engine;
+  engine.generate = (...args) => {
+    calls.generate += 1;
+    return generate(...args);
+  };
+  engine.update = (...args) => {
+    calls.update += 1;
+    return apply(...args);
+  };
+  return { deps, calls };
+}
+
+describe('planStep', () => {
+  it('makes the same bytes of the same records, wherever it runs', async () => {
+    const { answer } = await planned();
+    const first = await harness.store.get(planKey(run, step));
+    await tamper(harness.store, planKey(run, step), () => null);
+    expect(await harness.plan(step)).toEqual(answer);
+    expect(await harness.store.get(planKey(run, step))).toEqual(first);
+  });
+
+  it('names the state before, each slot with its task and seed, and no task twice', async () => {
+    const { plan } = await planned();
+    expect(plan.previous_state).toBe(await readState(harness.store, run, step - 1));
+    expect(plan.slots.map(({ slot }) => slot)).toEqual([0, 1]);
+    expect(new Set(plan.slots.map(({ task_key }) => task_key)).size).toBe(2);
+    expect(plan.optimizer.reset_moments).toBe(true);
+  });
+
+  it('folds control records up to the number that it is given, and no further', async () => {
+    const record = (updateId: string, change: ControlChange) =>
+      recordControl(harness.orchestrator, { run, owner: 1, updateId, change });
+    await record('a', { kind: 'setHyperparameters', lr: 0.25 });
+    await record('b', { kind: 'setHyperparameters', lr: 0.5, temperature: 0.7 });
+    await harness.plan(step, 1);
+    const { record: plan } = await readPlan(harness.store, run, step);
+    expect(plan).toMatchObject({ control: 1, sampling: { temperature: 1 } });
+    expect(plan.optimizer.learning_rates).toEqual([0.25]);
+  });
+
+  it('adopts the plan that is there, also where control has changed since', async () => {
+    const { answer } = await planned();
+    await recordControl(harness.orchestrator, {
+      run,
+      owner: 1,
+      updateId: 'a',
+      change: { kind: 'setHyperparameters', lr: 0.25 },
+    });
+    expect(await harness.plan(step, 1)).toEqual(answer);
+  });
+
+  it('moves the pass rates of its templates by the outcomes of the step before', async () => {
+    const { answer, plan } = await planned();
+    await collect(answer);
+    await setOutcome(0, 0, passed);
+    await setOutcome(0, 1, unknown);
+    await setOutcome(1, 0, unknown);
+    await setOutcome(1, 1, unknown);
+    await update(answer, (await seal(answer)).batch);
+    const { plan: next } = await planned(step + 1);
+    const [first, second] = plan.slots;
+    expect(next.curriculum.pass_rates[first?.template ?? '']).toBeCloseTo(0.5 + 0.2 * 0.5, 12);
+    expect(next.curriculum.pass_rates[second?.template ?? '']).toBeUndefined();
+    expect(next.optimizer.reset_moments).toBe(false);
+  });
+
+  it('refuses an update record that was tampered with', async () => {
+    await tamper(harness.store, updateKey(run, lastSftStep), (bytes) => bytes.subarray(0, 100));
+    await expect(harness.plan(step)).rejects.toMatchObject({
+      name: 'UnreadableRecord',
+      key: updateKey(run, lastSftStep),
+    });
+  });
+
+  it('ends where another owner has the run', async () => {
+    const plan = harness.plan;
+    const input = harness.reference(await plan(step));
+    await harness.open();
+    await expect(
+      harness.attempt('collect', () => collectRollouts(harness.node, { ...input, slots: [0, 2] })),
+    ).rejects.toMatchObject({ name: 'OwnerChanged' });
+  });
+});
+
+describe('collectRollouts', () => {
+  it('gives every slot and sample its record, written after the attempt that starts it', async () => {
+    const { answer, plan } = await planned();
+    expect(await collect(answer)).toMatchObject({ graded: 4, unknown: 0, mean_reward: 0 });
+    for (const { slot, task_key } of plan.slots) {
+      for (const sample of [0, 1]) {
+        expect(await episodeAt(slot, sample)).toMatchObject({
+          plan: answer.plan,
+          state: plan.previous_state,
+          task_key,
+          outcome: { status: 'graded', value: 0 },
+        });
+      }
+    }
+    expect((await starts('collect')).sort()).toEqual(
+      [0, 1].flatMap((slot) => [0, 1].map((sample) => episodeKey(run, step, slot, sample))),
+    );
+  });
+
+  it('samples no finished episode again (R9): only what is missing is played', async () => {
+    const { answer } = await planned();
+    await collect(answer, [0, 1]);
+    const before = await harness.store.get(episodeKey(run, step, 0, 1));
+    await tamper(harness.store, episodeKey(run, step, 0, 0), () => null);
+    const { deps, calls } = counting(harness.node);
+    expect(await collect(answer, [0, 2], deps, 2)).toMatchObject({ graded: 3 });
+    expect(calls.generate).toBe(3);
+    expect(await harness.store.get(episodeKey(run, step, 0, 1))).toEqual(before);
+    await collect(answer, [0, 2], deps, 3);
+    expect(calls.generate).toBe(3);
+  });
+
+  it('plays an episode anew with the same tokens, on another node too', async () => {
+    const { answer } = await planned();
+    await collect(answer);
+    const { observed: _, ...first } = await episodeAt(1, 0);
+    await tamper(harness.store, episodeKey(run, step, 1, 0), () => null);
+    await collect(answer, [0, 2], harness.secondNode(), 2);
+    const { observed: __, ...second } = await episodeAt(1, 0);
+    expect(second).toEqual(first);
+  });
+
+  it('asks nothing of the engine for a committed step', async () => {
+    const { answer } = await planned();
+    await collect(answer);
+    await update(answer, (await seal(answer)).batch);
+    await tamper(harness.store, episodeKey(run, step, 0, 0), () => null);
+    const { deps, calls } = counting(harness.node);
+    expect(await collect(answer, [0, 2], deps, 2)).toMatchObject({ graded: 4 });
+    expect(calls.generate).toBe(0);
+  });
+
+  it('refuses a plan that was changed after it was recorded', async () => {
+    const { answer } = await planned();
+    await tamper(harness.store, planKey(run, step), (bytes) =>
+      bytes.toString().replace('"temperature":1', '"temperature":2'),
+    );
+    await expect(collect(answer)).rejects.toMatchObject({
+      name: 'UnreadableRecord',
+      key: planKey(run, step),
+    });
+  });
+});
+
+describe('sealBatch', () => {
+  it('makes equal bytes when it is made twice, by any node', async () => {
+    const { answer } = await planned();
+    await collect(answer);
+    await setOutcome(0, 0, passed);
+    const first = await seal(answer);
+    const bytes = await harness.store.get(batchKey(run, step));
+    await tamper(harness.store, batchKey(run, step), () => null);
+    expect(await seal(answer, harness.secondNode())).toEqual(first);
+    expect(await harness.store.get(batchKey(run, step))).toEqual(bytes);
+  });
+
+  it('lets unknown outcomes carry no loss, and never counts them as 0', async () => {
+    const { answer } = await planned();
+    await collect(answer);
+    await setOutcome(0, 0, passed);
+    await setOutcome(1, 0, passed);
+    await setOutcome(1, 1, unknown);
+    const { batch, loss_tokens } = await seal(answer);
+    const bytes = (await harness.store.get(batchKey(run, step))) as Uint8Array;
+    expect(sha256Hex(bytes)).toBe(batch);
+    const { arrays, identity } = decodeBatchFile(bytes, batchKey(run, step));
+    expect(identity.outcomes).toEqual([
+      [1, 0],
+      [1, null],
+    ]);
+    // The second group has one graded member: no mean to learn against. The first one's two share the targets.
+    const episodes = [await episodeAt(0, 0), await episodeAt(0, 1)];
+    const sampled = episodes.map(({ logprobs }) => logprobs.length);
+    expect(loss_tokens).toBe((sampled[0] ?? 0) + (sampled[1] ?? 0));
+    const advantages = [...arrays.target_advantages];
+    expect(advantages.filter((value) => value > 0)).toHaveLength(sampled[0] ?? -1);
+    expect(advantages.filter((value) => value < 0)).toHaveLength(sampled[1] ?? -1);
+    expect(identity.metrics['reward/avg_raw_reward']).toBeCloseTo(2 / 3, 12);
+  });
+
+  it('needs every record of the plan', async () => {
+    const { answer } = await planned();
+    await collect(answer, [0, 1]);
+    await expect(seal(answer)).rejects.toMatchObject({
+      name: 'UnreadableRecord',
+      key: episodeKey(run, step, 1, 0),
+    });
+    expect(await harness.store.get(batchKey(run, step))).toBeNull();
+  });
+
+  it('adopts the batch that is there', async () => {
+    const { answer } = await planned();
+    await collect(answer);
+    const first = await seal(answer);
+    await setOutcome(0, 0, passed);
+    expect(await seal(answer)).toEqual(first);
+  });
+});
+
+describe('updatePolicy', () => {
+  async function sealed(
+    outcomes: [number, number, Outcome][],
+  ): Promise<{ answer: PlannedStep; batch: string }> {
+    const { answer } = await planned();
+    await collect(answer);
+    for (const [slot, sample, outcome] of outcomes) await setOutcome(slot, sample, outcome);
+    return { answer, batch: (await seal(answer)).batch };
+  }
+
+  it('commits the new state under the digests of everything it was made from', async () => {
+    const { answer, batch } = await sealed([[0, 0, passed]]);
+    const committed = await update(answer, batch);
+    const { identity } = await readUpdate(harness.store, run, step);
+    const previous_state = await readState(harness.store, run, step - 1);
+    expect(identity).toMatchObject({ plan: answer.plan, batch, previous_state, applied: true });
+    expect(identity.step_id).toBe(sha256Hex(`${previous_state}\n${batch}\n${answer.plan}\n`));
+    expect(committed).toMatchObject({ step, applied: true, state: identity.state, reason: null });
+    expect(identity.state).not.toBe(previous_state);
+  });
+
+  it('answers from its record where there is one, without the engine', async () => {
+    const { answer, batch } = await sealed([[0, 0, passed]]);
+    const first = await update(answer, batch);
+    const { deps, calls } = counting(harness.secondNode());
+    expect(await update(answer, batch, deps, 2)).toEqual(first);
+    expect(calls.update).toBe(0);
+  });
+
+  it('applied by an engine whose reply was lost is not applied again: the engine knows the step id', async () => {
+    const { answer, batch } = await sealed([[0, 0, passed]]);
+    const first = await update(answer, batch);
+    await tamper(harness.store, updateKey(run, step), () => null);
+    const incarnation = (await harness.engine.info()).incarnation;
+    expect(await update(answer, batch, harness.node, 2)).toMatchObject({ state: first.state, applied: true });
+    expect((await harness.engine.info()).incarnation).toBe(incarnation);
+    expect((await harness.engine.held())?.state).toBe(first.state);
+    expect(harness.said.filter((line) => line.startsWith('restored'))).toEqual([]);
+  });
+
+  it('computed by two nodes is one state', async () => {
+    const { answer, batch } = await sealed([[0, 0, passed]]);
+    const first = await update(answer, batch);
+    await tamper(harness.store, updateKey(run, step), () => null);
+    expect((await update(answer, batch, harness.secondNode(), 2)).state).toBe(first.state);
+  });
+
+  it('without a learning signal commits the step with the state unchanged', async () => {
+    const { answer, batch } = await sealed([]);
+    const { deps, calls } = counting(harness.node);
+    const previous = await readState(harness.store, run, step - 1);
+    expect(await update(answer, batch, deps)).toMatchObject({
+      applied: false,
+      reason: 'no_signal',
+      state: previous,
+    });
+    expect(calls.update).toBe(0);
+    expect(await harness.plan(step + 1)).toMatchObject({ step: step + 1 });
+  });
+
+  it('refuses a batch that was tampered with, naming it, and commits nothing', async () => {
+    const { answer, batch } = await sealed([[0, 0, passed]]);
+    await tamper(harness.store, batchKey(run, step), (bytes) => {
+      bytes[bytes.length - 1] = (bytes[bytes.length - 1] ?? 0) ^ 1;
+      return bytes;
+    });
+    await expect(update(answer, batch)).rejects.toMatchObject({
+      name: 'UnreadableRecord',
+      key: batchKey(run, step),
+      message: expect.stringContaining('it was changed') as string,
+    });
+    expect(await harness.store.get(updateKey(run, step))).toBeNull();
+  });
+});
+
+describe('evaluateState', () => {
+  const evaluate = (deps: NodeDeps, suite: 'interval' | 'final', attempt = 1) =>
+    harness.attempt(
+      'evaluate',
+      () => evaluateState(deps, { run, owner: 1, step: lastSftStep, suite }),
+      attempt,
+    );
+
+  it('plays each task once ever: a second call answers from the records', async () => {
+    const { deps, calls } = counting(harness.node);
+    const first = await evaluate(deps, 'interval');
+    expect(first).toMatchObject({ graded: 2, unknown: 0, pass_at_1: 0, suite_name: 'interval' });
+    expect(calls.generate).toBe(2);
+    expect(await evaluate(deps, 'interval', 2)).toEqual(first);
+    const other = counting(harness.secondNode());
+    expect(await evaluate(other.deps, 'interval', 3)).toEqual(first);
+    expect(calls.generate + other.calls.generate).toBe(2);
+  });
+
+  it('goes on after a kill with what is missing', async () => {
+    const { deps, calls } = counting(harness.node);
+    const first = await evaluate(deps, 'final');
+    const folder = `evals/${first.state}/${first.suite}/`;
+    await tamper(harness.store, `${folder}result.json`, () => null);
+    await tamper(harness.store, `${folder}episodes/00001.000.json.gz`, () => null);
+    expect(await evaluate(deps, 'final', 2)).toEqual(first);
+    expect(calls.generate).toBe(4);
+  });
+
+  it('knows held-out tasks only, and other random numbers than the rollouts', async () => {
+    const { state, suite } = await evaluate(harness.node, 'final');
+    const record = await requireRecord(harness.store, `evals/${state}/${suite}/suite.json`, 'suite');
+    expect(record.tasks).toHaveLength(3);
+    const data = await harness.node.runs.get(run);
+    for (const { task_key } of record.tasks) expect(data.taskByKey.get(task_key)?.split).toBe('held_out');
+    expect(recordDigest(record)).toBe(suite);
+  });
+});
+
+describe('recordControl', () => {
+  const pause = (updateId: string) =>
+    recordControl(harness.orchestrator, { run, owner: 1, updateId, change: { kind: 'pause' } });
+
+  it('writes an Update once, however often it is sent', async () => {
+    expect(await pause('u1')).toMatchObject({ n: 1, paused: true });
+    expect(await pause('u1')).toMatchObject({ n: 1, paused: true });
+    expect(await pause('u2')).toMatchObject({ n: 2 });
+  });
+
+  it('numbers those that come at once', async () => {
+    await Promise.all(['a', 'b', 'c', 'd'].map(pause));
+    expect(await pause('a')).toMatchObject({ n: 4 });
+  });
+
+  it('is for the newest owner only', async () => {
+    await harness.open();
+    await expect(pause('u1')).rejects.toMatchObject({ name: 'OwnerChanged' });
+  });
+
+  it('refuses a record of a newer version instead of guessing', async () => {
+    await pause('u1');
+    await tamper(harness.store, `runs/${run}/control/1.json`, (bytes) =>
+      bytes.toString().replace('longhaul.control/1', 'longhaul.control/2'),
+    );
+    await expect(pause('u2')).rejects.toMatchObject({ name: 'NewerSchema' });
+  });
+});
+
+describe('what steps leave on the disk', () => {
+  it('is no batch: each is fetched for one update only', async () => {
+    expect(await readdir(join(harness.folder, 'node-a', 'batches'))).toEqual([]);
+  });
+});
