@@ -11,6 +11,8 @@ import { UnreadableRecord } from '../store/store-errors.js';
 export interface Dataset {
   tasks: Task[];
   taskByKey: Map<string, Task>;
+  /** Keys of the training tasks by template, in data order. */
+  trainTasks: Map<string, string[]>;
   demonstrations: Demonstration[];
   /** What each environment offered when the demonstrations were made. */
   tools: Record<string, readonly ToolSpec[]>;
@@ -53,6 +55,7 @@ async function loadDataset(store: ObjectStore, reference: DatasetReference): Pro
   return {
     tasks,
     taskByKey: new Map(tasks.map((task) => [task.task_key, task])),
+    trainTasks: trainTasksOf(tasks),
     demonstrations,
     tools: JSON.parse(tools) as Dataset['tools'],
     demonstrationsByKind: byKind,
@@ -68,6 +71,17 @@ async function readManifest(
   const found = recordDigest(manifest);
   if (found === digest) return manifest;
   throw new UnreadableRecord(key, `its digest is ${found}, but the run names ${digest}: it was changed`);
+}
+
+function trainTasksOf(tasks: readonly Task[]): Map<string, string[]> {
+  const byTemplate = new Map<string, string[]>();
+  for (const { split, template, task_key } of tasks) {
+    if (split !== 'train') continue;
+    const keys = byTemplate.get(template);
+    if (keys) keys.push(task_key);
+    else byTemplate.set(template, [task_key]);
+  }
+  return byTemplate;
 }
 
 async function readText(

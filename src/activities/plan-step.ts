@@ -124,13 +124,8 @@ function grpoPart(
   control: ControlState,
 ): GrpoPart {
   const { generator, trainer } = data.record.spec;
-  const tasksOf = new Map<string, string[]>();
-  for (const task of data.tasks) {
-    if (task.split !== 'train') continue;
-    tasksOf.set(task.template, [...(tasksOf.get(task.template) ?? []), task.task_key]);
-  }
   const drawn = drawTasks({
-    sizes: new Map([...tasksOf].map(([template, keys]) => [template, keys.length])),
+    sizes: new Map([...data.trainTasks].map(([template, keys]) => [template, keys.length])),
     state: curriculum,
     count: trainer.train_batch_size,
     floor: trainer.curriculum_floor,
@@ -139,7 +134,7 @@ function grpoPart(
   });
   return {
     slots: drawn.tasks.map(({ template, index: position }, slot) => {
-      const task_key = tasksOf.get(template)?.[position] as string;
+      const task_key = data.trainTasks.get(template)?.[position] as string;
       const env_key = data.taskByKey.get(task_key)?.env_key as string;
       return { slot, task_key, env_key, template, seed: hash32(data.record.seed, step, slot) };
     }),
