@@ -1,177 +1,351 @@
 // Checks a run's chain from its records alone: every link by digest, every outcome against its episode, no step twice or
 // skipped, no finished episode started again (R9). Written from docs/records.md; `longhaul audit` and chaos runs use it.
-import type { EpisodeRecord, GrpoPlan, UpdateRecord } from '../spec/records.js';
+import type {
+  Digest,
+  EpisodeRecord,
+  GrpoPlan,
+  PlanRecord,
+  RunRecord,
+  UpdateRecord,
+} from '../spec/records.js';
+import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
+import { decodeBatchFile } from './batch-file.js';
 import { canonicalText, recordDigest, sha256Hex, stepIdOf } from './canonical.js';
-import { readBatchIdentity } from './batch-file.js';
-import { attemptsFolder, batchKey, episodeKey, episodesFolder, planKey } from './layout.js';
+import { auditCheckpoints } from './checkpoint-audit.js';
+import { demonstrationDigests } from './demonstration-digests.js';
+import { auditEvaluations } from './evaluation-audit.js';
+import {
+  attemptsFolder,
+  batchKey,
+  episodeKey,
+  episodesFolder,
+  parseStepFolder,
+  planKey,
+  runKey,
+  stepFolder,
+  stepsFolder,
+  updateKey,
+} from './layout.js';
 import type { ObjectStore } from './object-store.js';
-import { readRecord } from './records.js';
-import { lastCommittedStep, readRun, readState, readUpdateIfAny } from './run-records.js';
+import { openRunView } from './quarantine.js';
+import { readRun, timelineOf } from './run-records.js';
+import { auditSequences, type Sequences } from './sequence-audit.js';
 
-export interface ChainAudit {
-  run: string;
-  /** Committed steps, base included. */
-  steps: number;
-  updatesApplied: number;
-  episodes: number;
-  /** Graded outcomes that are 0 and unknown ones, for the count of false zeros elsewhere. */
-  zeros: number;
-  unknown: number;
-  finalState: string | null;
-  violations: Violation[];
+export type { ChainAudit, Violation } from './audit-report.js';
+
+/** Where the audit is: what the steps so far have left behind. */
+interface Chain {
+  store: ObjectStore;
+  record: RunRecord;
+  report: AuditReport;
+  sequences: Sequences;
+  state: Digest | null;
+  /** Step that applied it, by step id and by batch. */
+  applied: Map<Digest, number>;
+  control: number;
+  owner: number;
+  /** States of the chain by step. */
+  states: (Digest | null)[];
+  /** One digest for each line of `demonstrations.jsonl`; null where the run's data cannot be read. */
+  demonstrations: readonly Digest[] | null;
 }
 
-export interface Violation {
-  rule: 'R1' | 'R5' | 'R7' | 'R8' | 'R9' | 'R10' | 'R11' | 'R25';
-  key: string;
-  problem: string;
-}
-
-export async function auditChain(store: ObjectStore, run: string): Promise<ChainAudit> {
-  await readRun(store, run);
-  const last = await lastCommittedStep(store, run);
-  const report: ChainAudit = {
-    run,
-    steps: last + 1,
-    updatesApplied: 0,
-    episodes: 0,
-    zeros: 0,
-    unknown: 0,
-    finalState: null,
-    violations: [],
+/** Throws `UnreadableRecord` when there is no such run; whatever else is wrong is a violation of the answer. */
+export async function auditChain(plainStore: ObjectStore, run: string): Promise<ChainAudit> {
+  const report = new AuditReport(run);
+  const store = (await readable(report, runKey(run), () => openRunView(plainStore, run))) ?? plainStore;
+  const record = await readRun(store, run);
+  const chain: Chain = {
+    store,
+    record,
+    report,
+    sequences: await auditSequences(store, record, report),
+    state: null,
+    applied: new Map(),
+    control: 0,
+    owner: 0,
+    states: [],
+    demonstrations: null,
   };
-  if (last < 0) return report;
-  let state = await readState(store, run, 0);
-  for (let step = 1; step <= last; step++) state = await checkStep(store, run, step, state, report);
-  report.finalState = state;
-  return report;
+  const { last, touched } = await stepsOf(chain);
+  for (let step = 0; step <= last; step++) {
+    await (step === 0 ? checkBase(chain) : checkStep(chain, step));
+    chain.states[step] = chain.state;
+  }
+  for (const step of touched.filter((one) => one <= last + 1)) {
+    if (step > (record.lineage?.step ?? -1)) await checkStarts(chain, record.run, step);
+  }
+  report.steps = last + 1;
+  report.finalState = chain.state;
+  await auditEvaluations(store, chain.states, report);
+  await auditCheckpoints(store, record, chain.states, report);
+  return report.done();
 }
 
-async function checkStep(
-  store: ObjectStore,
-  run: string,
-  step: number,
-  state: string,
-  report: ChainAudit,
-): Promise<string> {
-  const fault = (rule: Violation['rule'], key: string, problem: string): void => {
-    report.violations.push({ rule, key, problem });
-  };
-  const update = await readUpdateIfAny(store, run, step);
+/** The newest committed step, and all steps that have a folder. */
+async function stepsOf({ store, record, report }: Chain): Promise<{ last: number; touched: number[] }> {
+  const { run, lineage } = record;
+  const touched = (await store.listFolder(stepsFolder(run))).flatMap((name) => parseStepFolder(name) ?? []);
+  let last = lineage?.step ?? -1;
+  for (const step of touched) if (await store.head(updateKey(run, step))) last = Math.max(last, step);
+  for (const step of touched) {
+    const names = await store.listFolder(stepFolder(run, step));
+    // A put that was killed leaves an empty folder behind in a directory store.
+    if (names.length === 0) continue;
+    if (lineage && step <= lineage.step) {
+      report.add('R5', stepFolder(run, step), `steps up to ${lineage.step} belong to ${lineage.run}`);
+    }
+    if (step > last + 1) {
+      report.add('R5', stepFolder(run, step), `it was begun, but step ${step - 1} is not committed`);
+    }
+  }
+  return { last, touched };
+}
+
+async function checkBase(chain: Chain): Promise<void> {
+  const { store, report } = chain;
+  const timeline = await timelineOf(store, chain.record.run, 0);
+  const key = updateKey(timeline, 0);
+  const base = await report.read(store, key, 'base');
+  if (!base) return report.add('R5', key, 'the base record is missing: the chain has no beginning');
+  if (base.identity.run !== timeline) report.add('R5', key, `it says run ${base.identity.run}`);
+  if (base.identity.base_model !== (await readRun(store, timeline)).base_model) {
+    report.add('R5', key, 'it was made from another base model than run.json names');
+  }
+  chain.state = base.identity.state;
+}
+
+async function checkStep(chain: Chain, step: number): Promise<void> {
+  const { store, report } = chain;
+  const timeline = await timelineOf(store, chain.record.run, step);
+  const key = updateKey(timeline, step);
+  const update = await report.read(store, key, 'update');
+  const plan = await report.read(store, planKey(timeline, step), 'plan');
   if (!update) {
-    fault('R5', `steps/${step}`, `step ${step} was skipped: a later one is committed`);
-    return state;
+    report.add('R5', key, `step ${step} was skipped: a later one is committed`);
+    // What follows is measured against what follows: one gap is one violation.
+    chain.state = null;
+    return;
   }
-  const { identity } = update;
-  checkUpdate(identity, state, step, fault);
-  if (identity.applied === true) report.updatesApplied += 1;
-  const plan = await readRecord(store, planKey(run, step), 'plan');
-  if (!plan) fault('R7', planKey(run, step), 'the plan is missing');
-  else {
-    if (recordDigest(plan) !== identity.plan)
-      fault('R7', planKey(run, step), 'its digest is not the one that update.json names');
-    if (plan.previous_state !== state)
-      fault('R7', planKey(run, step), `it was made for state ${plan.previous_state}, not ${state}`);
+  if (chain.state === null) chain.state = update.identity.previous_state;
+  checkUpdate(chain, key, update, timeline, step);
+  if (!plan) report.add('R7', planKey(timeline, step), 'the plan is missing');
+  else checkPlan(chain, planKey(timeline, step), plan, update, timeline, step);
+  const inputs = plan?.kind === 'grpo' ? await checkEpisodes(chain, timeline, plan, update) : null;
+  await checkBatch(chain, timeline, update, plan, inputs);
+  const { lineage } = chain.record;
+  if (lineage?.step === step && lineage.state !== update.identity.state) {
+    report.add('R5', runKey(chain.record.run), `it continues from ${lineage.state}, its parent is elsewhere`);
   }
-  await checkBatch(store, run, step, update, fault);
-  if (plan?.kind === 'grpo') await checkEpisodes(store, run, plan, update, report, fault);
-  await checkStarts(store, run, step, fault);
-  return identity.state;
+  chain.state = update.identity.state;
 }
 
-type Fault = (rule: Violation['rule'], key: string, problem: string) => void;
+function checkUpdate(chain: Chain, key: string, update: UpdateRecord, timeline: string, step: number): void {
+  const { report } = chain;
+  const { identity } = update;
+  const { applied, previous_state, state } = identity;
+  if (identity.run !== timeline || identity.step !== step) {
+    report.add('R5', key, `it says step ${identity.step} of ${identity.run}`);
+  }
+  if (previous_state !== chain.state) {
+    report.add('R5', key, `it continues from ${previous_state}, the chain is at ${chain.state}`);
+  }
+  if (identity.step_id !== stepIdOf(previous_state, identity.batch, identity.plan)) {
+    report.add('R11', key, 'its step_id does not follow from its parts');
+  }
+  if (applied !== true && state !== previous_state) {
+    report.add('R5', key, 'it was not applied, yet the state changed');
+  }
+  if (applied !== true) return;
+  report.updatesApplied += 1;
+  // The state covers the optimizer's count, so an update that was applied always changes it.
+  if (state === previous_state) report.add('R5', key, 'it was applied, yet the state is the one before');
+  for (const id of [identity.step_id, identity.batch]) {
+    const earlier = chain.applied.get(id);
+    if (earlier !== undefined) report.add('R12', key, `it applies again what step ${earlier} has applied`);
+    chain.applied.set(id, step);
+  }
+}
 
-function checkUpdate(identity: UpdateRecord['identity'], state: string, step: number, fault: Fault): void {
-  const key = `steps/${step}/update.json`;
-  if (identity.step !== step) fault('R5', key, `it says step ${identity.step}`);
-  if (identity.previous_state !== state)
-    fault('R5', key, `it continues from ${identity.previous_state}, the chain is at ${state}`);
-  if (identity.step_id !== stepIdOf(identity.previous_state, identity.batch, identity.plan))
-    fault('R11', key, 'its step_id does not follow from its parts');
-  if (identity.applied !== true && identity.state !== identity.previous_state)
-    fault('R5', key, 'it was not applied, yet the state changed');
+function checkPlan(
+  chain: Chain,
+  key: string,
+  plan: PlanRecord,
+  update: UpdateRecord,
+  timeline: string,
+  step: number,
+): void {
+  const { report, record, sequences } = chain;
+  const fault = (rule: Rule, problem: string): void => report.add(rule, key, problem);
+  if (recordDigest(plan) !== update.identity.plan) fault('R7', 'its digest is not the one in update.json');
+  if (plan.run !== timeline || plan.step !== step) fault('R7', `it says step ${plan.step} of ${plan.run}`);
+  if (plan.previous_state !== update.identity.previous_state) {
+    fault('R7', `it was made for state ${plan.previous_state}, the update is of another`);
+  }
+  if (plan.kind !== update.identity.kind) fault('R7', `it is a ${plan.kind} plan, the update is not`);
+  if (canonicalText(plan.numerics) !== canonicalText(update.identity.numerics)) {
+    fault('R18', 'the update was computed with other numerics');
+  }
+  const { tokenizer, chat_template, tool_parser, dataset } = record;
+  const expected = { tokenizer, chat_template, tool_parser, dataset: dataset.digest };
+  if (canonicalText(plan.digests) !== canonicalText(expected)) {
+    fault('R7', 'its digests of tokenizer, template, parser and dataset are not those of run.json');
+  }
+  if (timeline !== record.run) return;
+  if (plan.control > sequences.control) fault('R21', `it covers control ${plan.control}, which is missing`);
+  if (plan.owner > sequences.owners) fault('R20', `it was made by owner ${plan.owner}, which is missing`);
+  if (plan.control < chain.control) fault('R21', `it covers less control than the plan before`);
+  if (plan.owner < chain.owner) fault('R20', `it was made by an older owner than the plan before`);
+  [chain.control, chain.owner] = [plan.control, plan.owner];
 }
 
 async function checkBatch(
-  store: ObjectStore,
-  run: string,
-  step: number,
+  chain: Chain,
+  timeline: string,
   update: UpdateRecord,
-  fault: Fault,
+  plan: PlanRecord | null,
+  episodes: EpisodeRecord[][] | null,
 ): Promise<void> {
-  const key = batchKey(run, step);
+  const { store, report } = chain;
+  const { identity } = update;
+  const key = batchKey(timeline, identity.step);
   const bytes = await store.get(key);
-  if (bytes === null) return fault('R10', key, 'the batch is missing');
-  if (sha256Hex(bytes) !== update.identity.batch)
-    return fault('R10', key, 'its sha256 is not the one that update.json names');
-  const batch = readBatchIdentity(bytes, key);
-  if (batch.plan !== update.identity.plan) fault('R10', key, 'it was sealed from another plan');
-  if (canonicalText(batch.outcomes) !== canonicalText(update.identity.outcomes))
-    fault('R10', key, 'its outcomes differ from update.json');
+  if (bytes === null) return report.add('R10', key, 'the batch is missing');
+  const fault = (problem: string): void => report.add('R10', key, problem);
+  if (sha256Hex(bytes) !== identity.batch) return fault('its sha256 is not the one in update.json');
+  const decoded = await readable(report, key, () => decodeBatchFile(bytes, key));
+  if (!decoded) return;
+  const batch = decoded.identity;
+  if (batch.run !== timeline || batch.step !== identity.step)
+    fault(`it says step ${batch.step} of ${batch.run}`);
+  if (batch.plan !== identity.plan) fault('it was sealed from another plan');
+  if (batch.previous_state !== identity.previous_state) fault('it was sealed for another state');
+  if (canonicalText(batch.outcomes) !== canonicalText(identity.outcomes)) {
+    fault('its outcomes are not those in update.json');
+  }
+  const learns = batch.loss_tokens.every((tokens) => tokens > 0);
+  if (learns === (identity.applied !== true && identity.applied.reason === 'no_signal')) {
+    fault(
+      learns ? 'it has targets, yet its update says that there was none' : 'it was applied without targets',
+    );
+  }
+  if (!plan) return;
+  if (batch.mini_batches !== plan.optimizer.learning_rates.length) fault('its plan has other mini-batches');
+  const inputs =
+    plan.kind === 'sft' ? await demonstrationsOf(chain, plan.mini_batches) : episodes && digestsOf(episodes);
+  if (inputs && batch.inputs !== inputsDigest(inputs))
+    fault('it was sealed from other inputs than those in the store');
+  if (episodes && batch.loss_tokens[0] !== targetsOf(episodes)) {
+    report.add('R25', key, 'its targets are not the tokens of graded samples in groups with a signal');
+  }
 }
 
+/** Episodes by slot and sample; null where one is missing. */
 async function checkEpisodes(
-  store: ObjectStore,
-  run: string,
+  chain: Chain,
+  timeline: string,
   plan: GrpoPlan,
   update: UpdateRecord,
-  report: ChainAudit,
-  fault: Fault,
-): Promise<void> {
-  const digests: string[] = [];
-  for (const { slot } of plan.slots) {
+): Promise<EpisodeRecord[][] | null> {
+  const { store, report } = chain;
+  const { outcomes } = update.identity;
+  const shaped =
+    outcomes.length === plan.slots.length && outcomes.every((row) => row.length === plan.samples_per_slot);
+  if (!shaped)
+    report.add('R11', updateKey(timeline, plan.step), 'its outcomes have another shape than the plan');
+  const expected = new Set<string>();
+  let whole = true;
+  const groups: EpisodeRecord[][] = [];
+  for (const [index, slot] of plan.slots.entries()) {
+    if (slot.slot !== index)
+      report.add('R7', planKey(timeline, plan.step), `slot ${index} is named ${slot.slot}`);
+    const group: EpisodeRecord[] = [];
     for (let sample = 0; sample < plan.samples_per_slot; sample++) {
-      const key = episodeKey(run, plan.step, slot, sample);
-      const episode = await readRecord(store, key, 'episode');
+      const key = episodeKey(timeline, plan.step, slot.slot, sample);
+      expected.add(key);
+      const episode = await report.read(store, key, 'episode');
       if (!episode) {
-        fault('R8', key, 'the episode is missing');
+        report.add('R8', key, 'the episode is missing');
+        whole = false;
         continue;
       }
-      report.episodes += 1;
-      digests.push(recordDigest(episode));
-      checkEpisode(key, episode, plan, update, fault, report);
+      group.push(episode);
+      checkEpisode(report, key, episode, plan, update, { slot: index, sample });
     }
+    groups.push(group);
   }
-  const bytes = await store.get(batchKey(run, plan.step));
-  if (bytes === null) return;
-  if (readBatchIdentity(bytes, batchKey(run, plan.step)).inputs !== inputsDigest(digests)) {
-    fault('R10', batchKey(run, plan.step), 'it was sealed from other episodes than those in the store');
+  for await (const { key } of store.list(episodesFolder(timeline, plan.step))) {
+    if (!expected.has(key)) report.add('R8', key, 'the plan has no such seat');
   }
+  return whole ? groups : null;
 }
 
 function checkEpisode(
+  report: AuditReport,
   key: string,
   episode: EpisodeRecord,
   plan: GrpoPlan,
   update: UpdateRecord,
-  fault: Fault,
-  report: ChainAudit,
+  seat: { slot: number; sample: number },
 ): void {
-  if (episode.plan !== update.identity.plan) fault('R8', key, 'it belongs to another plan');
-  if (episode.state !== plan.previous_state) fault('R8', key, `it was sampled at state ${episode.state}`);
+  const fault = (rule: Rule, problem: string): void => report.add(rule, key, problem);
+  const slot = plan.slots[seat.slot];
+  report.episode(episode);
+  if (episode.slot !== seat.slot || episode.sample !== seat.sample) {
+    fault('R8', `it says slot ${episode.slot}, sample ${episode.sample}`);
+  }
+  if (episode.plan !== update.identity.plan) fault('R8', 'it belongs to another plan');
+  if (episode.state !== plan.previous_state) fault('R8', `it was sampled at state ${episode.state}`);
+  if (episode.task_key !== slot?.task_key || episode.env_key !== slot.env_key) {
+    fault('R8', `it is of task ${episode.task_key}, the plan's slot of ${slot?.task_key}`);
+  }
+  if (episode.turns.some((turn) => turn.policy_step !== plan.step - 1)) {
+    fault('R8', 'a turn was sampled by the policy of another step');
+  }
   const value = episode.outcome.status === 'graded' ? episode.outcome.value : null;
-  if (value === null) report.unknown += 1;
-  if (value === 0) report.zeros += 1;
-  const slotIndex = plan.slots.findIndex((slot) => slot.slot === episode.slot);
-  if (update.identity.outcomes[slotIndex]?.[episode.sample] !== value) {
-    fault('R25', key, `its outcome ${String(value)} is not the one in update.json`);
+  const recorded = update.identity.outcomes[seat.slot]?.[seat.sample];
+  if (recorded !== value) {
+    const rule = value === null || recorded === null ? 'R25' : 'R11';
+    fault(rule, `its outcome is ${value ?? 'unknown'}, update.json says ${recorded ?? 'unknown'}`);
   }
 }
 
 /** A start that was announced after its episode already had a record (R9). */
-async function checkStarts(store: ObjectStore, run: string, step: number, fault: Fault): Promise<void> {
-  const recordedAt = new Map<string, number>();
-  for await (const { key, modified } of store.list(episodesFolder(run, step)))
-    recordedAt.set(key, modified.getTime());
-  for await (const { key, modified } of store.list(attemptsFolder(run, step))) {
-    const attempt = await readRecord(store, key, 'attempt');
+async function checkStarts({ store, report }: Chain, run: string, step: number): Promise<void> {
+  const recordedAt = new Map<string, number | null>();
+  const announced: { key: string; modified: Date }[] = [];
+  for await (const info of store.list(attemptsFolder(run, step))) announced.push(info);
+  for (const { key, modified } of announced) {
+    const attempt = await report.read(store, key, 'attempt');
     for (const start of attempt?.starts ?? []) {
-      const recorded = recordedAt.get(start);
-      if (recorded !== undefined && modified.getTime() > recorded) {
-        fault('R9', start, `attempt ${attempt?.attempt} started it again after its record existed`);
+      if (!recordedAt.has(start))
+        recordedAt.set(start, (await store.head(start))?.modified.getTime() ?? null);
+      const recorded = recordedAt.get(start) ?? null;
+      if (recorded !== null && modified.getTime() > recorded) {
+        report.add('R9', start, `${key} says that it was started again after its record was there`);
       }
     }
   }
+}
+
+async function demonstrationsOf(chain: Chain, miniBatches: number[][]): Promise<Digest[] | null> {
+  chain.demonstrations ??= await demonstrationDigests(chain.store, chain.record, chain.report);
+  const digests = miniBatches.flat().map((line) => chain.demonstrations?.[line]);
+  return digests.every((digest) => digest !== undefined) ? digests : null;
+}
+
+const digestsOf = (episodes: EpisodeRecord[][]): Digest[] =>
+  episodes.flat().map((episode) => recordDigest(episode));
+
+/** Sampled tokens that carry a loss: of graded samples, where the graded ones of their group differ. */
+function targetsOf(groups: EpisodeRecord[][]): number {
+  let targets = 0;
+  for (const group of groups) {
+    const graded = group.filter((episode) => episode.outcome.status === 'graded');
+    const values = new Set(graded.map(({ outcome }) => (outcome.status === 'graded' ? outcome.value : null)));
+    if (values.size > 1) for (const { logprobs } of graded) targets += logprobs.length;
+  }
+  return targets;
 }
 
 /** Digest over episodes' digests in (slot, sample) order (`BatchIdentity.inputs`). */

@@ -1,0 +1,149 @@
+// Checks the evaluations of a run's states: each result is recomputed from its episodes, which stand for its suite's tasks.
+import type { Digest, EpisodeRecord, EvaluationResult, SuiteRecord } from '../spec/records.js';
+import type { AuditReport } from './audit-report.js';
+import { recordDigest } from './canonical.js';
+import {
+  evaluationEpisodeKey,
+  evaluationEpisodesFolder,
+  evaluationResultKey,
+  evaluationsOfState,
+  evaluationSuiteKey,
+} from './layout.js';
+import type { ObjectStore } from './object-store.js';
+
+/** Sums of values may be added in another order than they were. */
+const tolerance = 1e-9;
+
+export async function auditEvaluations(
+  store: ObjectStore,
+  states: readonly (Digest | null)[],
+  report: AuditReport,
+): Promise<void> {
+  for (const state of new Set(states.filter((one) => one !== null))) {
+    for (const name of await store.listFolder(evaluationsOfState(state))) {
+      const suite = name.replace(/\/$/, '');
+      if (/^[0-9a-f]{64}$/.test(suite)) await auditEvaluation(store, state, suite, report);
+    }
+  }
+}
+
+async function auditEvaluation(
+  store: ObjectStore,
+  state: Digest,
+  suiteDigest: Digest,
+  report: AuditReport,
+): Promise<void> {
+  const suiteKey = evaluationSuiteKey(state, suiteDigest);
+  const resultKey = evaluationResultKey(state, suiteDigest);
+  const suite = await report.read(store, suiteKey, 'suite');
+  const result = await report.read(store, resultKey, 'evaluation');
+  // One that is under way, or was begun by a run that ended, is checked as far as it goes.
+  if (!suite) {
+    if (result) report.add('R13', suiteKey, 'there is a result, but not what was measured');
+    return;
+  }
+  if (recordDigest(suite) !== suiteDigest) {
+    report.add('R13', suiteKey, 'its digest is not the one in its key');
+    return;
+  }
+  const episodes = await checkEpisodes(store, state, suiteDigest, suite, result !== null, report);
+  if (!result) return;
+  report.evaluations += 1;
+  if (result.state !== state || result.suite !== suiteDigest) {
+    report.add('R13', resultKey, 'it says that it is of another state or suite');
+  }
+  for (const problem of wrongFigures(result, suite, episodes)) report.add('R25', resultKey, problem);
+}
+
+async function checkEpisodes(
+  store: ObjectStore,
+  state: Digest,
+  suiteDigest: Digest,
+  suite: SuiteRecord,
+  complete: boolean,
+  report: AuditReport,
+): Promise<EpisodeRecord[]> {
+  const episodes: EpisodeRecord[] = [];
+  const expected = new Set<string>();
+  for (const [slot, task] of suite.tasks.entries()) {
+    for (let sample = 0; sample < suite.samples_per_task; sample++) {
+      const key = evaluationEpisodeKey(state, suiteDigest, slot, sample);
+      expected.add(key);
+      const episode = await report.read(store, key, 'episode');
+      if (!episode) {
+        if (complete) report.add('R8', key, 'the episode is missing, though there is a result');
+        continue;
+      }
+      episodes.push(episode);
+      if (episode.slot !== slot || episode.sample !== sample) {
+        report.add('R8', key, `it says slot ${episode.slot}, sample ${episode.sample}`);
+      }
+      if (episode.plan !== suiteDigest) report.add('R8', key, 'it belongs to another suite');
+      if (episode.state !== state) report.add('R8', key, `it was sampled at state ${episode.state}`);
+      if (episode.task_key !== task.task_key || episode.env_key !== task.env_key) {
+        report.add('R8', key, `it is of task ${episode.task_key}, the suite's is ${task.task_key}`);
+      }
+    }
+  }
+  for await (const { key } of store.list(evaluationEpisodesFolder(state, suiteDigest))) {
+    if (!expected.has(key)) report.add('R8', key, 'the suite has no such task');
+  }
+  return episodes;
+}
+
+/** Every figure of a result, counted again. Unknown outcomes are counted, and enter no mean. */
+function wrongFigures(result: EvaluationResult, suite: SuiteRecord, episodes: EpisodeRecord[]): string[] {
+  const problems: string[] = [];
+  const compare = (name: string, stored: number | undefined, counted: number): void => {
+    if (stored === undefined || Math.abs(stored - counted) > tolerance) {
+      problems.push(`${name} is ${stored ?? 'missing'}, its episodes give ${counted}`);
+    }
+  };
+  const all = countsOf(episodes);
+  compare('pass_at_1', result.pass_at_1, all.mean);
+  compare('graded', result.graded, all.graded);
+  compare('unknown', result.unknown, all.unknown);
+  const keys = new Set([...episodes.map((episode) => episode.env_key), ...Object.keys(result.environments)]);
+  for (const env of keys) {
+    const own = episodes.filter((episode) => episode.env_key === env);
+    const [stored, counts] = [result.environments[env], countsOf(own)];
+    const total = (of: (episode: EpisodeRecord) => number): number =>
+      own.reduce((sum, one) => sum + of(one), 0);
+    compare(`environments.${env}.pass_at_1`, stored?.pass_at_1, counts.mean);
+    compare(`environments.${env}.graded`, stored?.graded, counts.graded);
+    compare(`environments.${env}.unknown`, stored?.unknown, counts.unknown);
+    const per = Math.max(own.length, 1);
+    compare(`environments.${env}.mean_turns`, stored?.mean_turns, total((one) => one.metrics.turns) / per);
+    compare(
+      `environments.${env}.mean_tool_calls`,
+      stored?.mean_tool_calls,
+      total((one) => one.metrics.tool_calls) / per,
+    );
+    compare(
+      `environments.${env}.tool_errors`,
+      stored?.tool_errors,
+      total((one) => one.metrics.tool_errors),
+    );
+  }
+  const templateOf = (episode: EpisodeRecord): string => suite.tasks[episode.slot]?.template ?? '';
+  for (const template of new Set([...episodes.map(templateOf), ...Object.keys(result.templates)])) {
+    const counts = countsOf(episodes.filter((episode) => templateOf(episode) === template));
+    // A template without a graded episode need not be listed.
+    if (counts.graded === 0 && result.templates[template] === undefined) continue;
+    compare(`templates.${template}.graded`, result.templates[template]?.graded, counts.graded);
+    compare(`templates.${template}.passed`, result.templates[template]?.passed, counts.sum);
+  }
+  return problems;
+}
+
+function countsOf(episodes: readonly EpisodeRecord[]): {
+  graded: number;
+  unknown: number;
+  sum: number;
+  mean: number;
+} {
+  const values = episodes.flatMap(({ outcome }) => (outcome.status === 'graded' ? [outcome.value] : []));
+  const sum = values.reduce((total, value) => total + value, 0);
+  const mean = values.length === 0 ? 0 : sum / values.length;
+  return { graded: values.length, unknown: episodes.length - values.length, sum, mean };
+}

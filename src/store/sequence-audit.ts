@@ -1,0 +1,38 @@
+// Checks a run's sequences (R2, R20, R21): owners, control and the name's timelines, each without a gap.
+import type { RunRecord } from '../spec/records.js';
+import { type AuditReport, readable } from './audit-report.js';
+import { controlFolder, namesFolder, ownersFolder, runKey, sequenceKey } from './layout.js';
+import type { ObjectStore } from './object-store.js';
+import { readSequence } from './records.js';
+
+/** Newest numbers. */
+export interface Sequences {
+  owners: number;
+  control: number;
+}
+
+export async function auditSequences(
+  store: ObjectStore,
+  record: RunRecord,
+  report: AuditReport,
+): Promise<Sequences> {
+  const { run, name } = record;
+  const [owners, control, names] = await Promise.all([
+    readable(report, ownersFolder(run), () => readSequence(store, ownersFolder(run), 'owner')),
+    readable(report, controlFolder(run), () => readSequence(store, controlFolder(run), 'control')),
+    readable(report, namesFolder(name), () => readSequence(store, namesFolder(name), 'name')),
+  ]);
+  const asked = new Map<string, number>();
+  for (const { n, update_id } of control ?? []) {
+    const earlier = asked.get(update_id);
+    if (earlier !== undefined) {
+      report.add('R21', sequenceKey(controlFolder(run), n), `it says again what record ${earlier} says`);
+    }
+    asked.set(update_id, n);
+  }
+  if (names && !names.some((timeline) => timeline.run === run)) {
+    report.add('R2', runKey(run), `no record of ${namesFolder(name)} names this run`);
+  }
+  // Where a sequence cannot be read, nothing is said about who refers to it.
+  return { owners: owners?.length ?? Infinity, control: control?.length ?? Infinity };
+}
