@@ -10,7 +10,7 @@ import { sha256File } from '../store/canonical.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/checkpoints.js';
 import { batchKey, updateKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { readPlan, readRun, readState, readUpdate } from '../store/run-records.js';
+import { readPlan, readRun, readState, readUpdate, timelineOf } from '../store/run-records.js';
 import { Diverged, UnreadableRecord } from '../store/store-errors.js';
 
 export interface PolicyHolderOptions {
@@ -203,7 +203,7 @@ export class PolicyHolder {
     const folder = join(this.options.folder, 'batches');
     await mkdir(folder, { recursive: true });
     const path = join(folder, `${batch}.safetensors`);
-    const key = batchKey(run, step);
+    const key = batchKey(await timelineOf(this.options.store, run, step), step);
     if (!(await this.options.store.getToFile(key, path))) {
       throw new UnreadableRecord(key, 'it is not in the store, but its update is recorded or under way');
     }

@@ -19,6 +19,8 @@ const modules: [verbs: string[], load: () => Promise<CommandModule>][] = [
   [['report'], () => import('./report-command.js')],
   [['transcripts'], () => import('./transcripts-command.js')],
   [['show'], () => import('./show-command.js')],
+  [['audit'], () => import('./audit-command.js')],
+  [['quarantine'], () => import('./quarantine-command.js')],
   [['env'], () => import('./env-command.js')],
   [['doctor'], () => import('./doctor-command.js')],
 ];

@@ -1,0 +1,90 @@
+// `longhaul audit RUN`: checks a run's records, and with --replay recomputes its updates. Exit 1 on any violation.
+import type { Command } from 'commander';
+import {
+  parseReplayRange,
+  type ReplayAudit,
+  type ReplayRange,
+  replayUpdates,
+} from '../activities/replay-audit.js';
+import { createNativeEngine } from '../engine/native/native-engine.js';
+import { auditChain, type ChainAudit } from '../store/chain-audit.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { openStore } from '../store/open-store.js';
+import { findEngineBinary } from '../workers/engine-binary.js';
+import { storeOption, withOutput } from './output.js';
+
+interface AuditOptions {
+  store: string;
+  replay?: string;
+  json?: boolean;
+}
+
+export function register(program: Command): void {
+  program
+    .command('audit')
+    .argument('<run>', 'run id, e.g. quickstart')
+    .description('check every record of a run against the others; exit 1 when one breaks a rule')
+    .addOption(storeOption())
+    .option(
+      '--replay <A..B>',
+      'recompute the updates of these steps on a fresh engine, and compare each state',
+    )
+    .option('--json', 'print the whole audit as JSON')
+    .action(
+      withOutput(async (run: string, options: AuditOptions) => {
+        const range = options.replay === undefined ? null : parseReplayRange(options.replay);
+        const store = await openStore(options.store);
+        const chain = await auditChain(store, run);
+        if (!options.json) console.log(chainText(chain));
+        const replay = range && (await replayOnFreshEngine(store, run, range));
+        if (replay && !options.json) console.log(replayText(replay));
+        if (options.json) console.log(JSON.stringify({ ...chain, ...(replay ? { replay } : {}) }));
+        if (chain.violations.length > 0 || replay?.equal === false) process.exitCode = 1;
+      }),
+    );
+}
+
+async function replayOnFreshEngine(
+  store: ObjectStore,
+  run: string,
+  range: ReplayRange,
+): Promise<ReplayAudit> {
+  const engine = createNativeEngine({ binary: findEngineBinary() });
+  try {
+    return await replayUpdates({ store, engine, log: (message) => console.error(message) }, run, range);
+  } finally {
+    await engine.close();
+  }
+}
+
+function chainText(chain: ChainAudit): string {
+  const lines = [
+    `${chain.run}`,
+    `  steps        ${chain.steps} with the base, ${chain.updatesApplied} updates applied`,
+    `  episodes     ${chain.episodes}: ${chain.unknown} unknown, ${chain.zeros} graded 0`,
+    `  evaluations  ${chain.evaluations}`,
+    `  checkpoints  ${chain.checkpoints}`,
+    `  final state  ${chain.finalState ?? 'none yet'}`,
+    `  violations   ${chain.violations.length === 0 ? 'none' : chain.violations.length}`,
+    ...chain.violations.map(({ rule, key, problem }) => `    ${rule}  ${key}: ${problem}`),
+  ];
+  return lines.join('\n');
+}
+
+function replayText({ steps, equal, from, to, seconds, restoreSeconds }: ReplayAudit): string {
+  const updates = steps.filter((step) => step.applied).length;
+  const speed = seconds > 0 ? `${(updates / seconds).toFixed(1)} a second` : 'no update to compute';
+  const lines = steps.map(({ step, applied, recorded, computed, seconds: took }) => {
+    if (!applied) return `  step ${step}  applied nothing`;
+    const verdict =
+      recorded === computed
+        ? `equal  ${recorded}`
+        : `DIFFERS\n    recorded  ${recorded}\n    computed  ${computed}`;
+    return `  step ${step}  ${took.toFixed(2)} s  ${verdict}`;
+  });
+  return [
+    `replay of steps ${from}..${to}, restored in ${restoreSeconds.toFixed(2)} s`,
+    ...lines,
+    `  ${equal ? 'all equal' : 'the records and this engine disagree'}: ${updates} updates in ${seconds.toFixed(2)} s, ${speed}`,
+  ].join('\n');
+}

@@ -1,0 +1,73 @@
+// `longhaul quarantine KEY`: sets an unreadable record aside (R24). Its bytes stay; the run's readers then use KEY.r1.
+import { randomUUID } from 'node:crypto';
+import type { Command } from 'commander';
+import { controlFolder } from '../store/layout.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { openStore } from '../store/open-store.js';
+import { checkQuarantinable, quarantinedKeys } from '../store/quarantine.js';
+import { appendSequence, readSequence } from '../store/records.js';
+import { readRun } from '../store/run-records.js';
+import { BadKey } from '../store/store-errors.js';
+import { storeOption, withOutput } from './output.js';
+
+export interface Quarantined {
+  run: string;
+  key: string;
+  /** Number of the control record. */
+  control: number;
+  /** False where an earlier record has set the key aside already. */
+  written: boolean;
+}
+
+export function register(program: Command): void {
+  program
+    .command('quarantine')
+    .argument('<key>', 'key of the record that cannot be read, as the blocked run names it')
+    .description('set an unreadable record aside, so that its run can make it anew')
+    .addOption(storeOption())
+    .option('--run <run>', 'run that is to pass the record over; needed where the key does not name one')
+    .option('--json', 'print {run, key, control, written} as JSON')
+    .action(
+      withOutput(async (key: string, options: { store: string; run?: string; json?: boolean }) => {
+        const store = await openStore(options.store);
+        const done = await quarantine(store, key, options.run);
+        console.log(options.json ? JSON.stringify(done) : quarantineText(done));
+      }),
+    );
+}
+
+/** Throws `BadKey` for what cannot be set aside or is not there, `UnreadableRecord` where there is no such run. */
+export async function quarantine(store: ObjectStore, key: string, named?: string): Promise<Quarantined> {
+  checkQuarantinable(key);
+  const run = named ?? /^runs\/([^/]+)\//.exec(key)?.[1];
+  if (run === undefined) {
+    throw new BadKey(`${key} belongs to no single run: say which one passes it over with --run RUN`);
+  }
+  await readRun(store, run);
+  const folder = controlFolder(run);
+  const records = await readSequence(store, folder, 'control');
+  const earlier = records.find(({ change }) => change.kind === 'quarantine' && change.key === key);
+  if (earlier) return { run, key, control: earlier.n, written: false };
+  if (!(await store.head(key))) {
+    const replaced = quarantinedKeys(records).has(key.replace(/\.r[0-9]+$/, '')) ? ' yet' : '';
+    throw new BadKey(`${key} is not in ${store.address}${replaced}: there is nothing to set aside`);
+  }
+  const record = await appendSequence(store, folder, 'control', (n) => ({
+    schema: 'longhaul.control/1',
+    n,
+    update_id: `quarantine/${randomUUID()}`,
+    change: { kind: 'quarantine', key },
+    observed: { at: new Date().toISOString() },
+  }));
+  return { run, key, control: record.n, written: true };
+}
+
+function quarantineText({ run, key, control, written }: Quarantined): string {
+  return [
+    written
+      ? `${key} is set aside by control record ${control} of ${run}; its bytes stay where they are.`
+      : `${key} was set aside before, by control record ${control} of ${run}.`,
+    `From its next attempt on, ${run} uses ${key}.r1 in its place and makes it anew where it is missing.`,
+    `If the run is blocked, go on with: longhaul resume ${run}`,
+  ].join('\n');
+}
