@@ -2,6 +2,7 @@
 import { existsSync, watch } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { currentScope } from './scope.js';
 
 export type StoppingPoint =
   | 'plan-built'
@@ -14,15 +15,21 @@ export type StoppingPoint =
   | 'checkpoint-data-written';
 
 /**
- * Waits while the file `{folder}/{name}` exists, after writing `{name}.reached.{pid}` beside it.
- * A test that holds a point owns the wait: it removes the file or kills this process.
+ * Waits while the file `{folder}/{name}` exists, or `{folder}/{name}.{activity}` with dots for the slashes of the activity's id,
+ * after writing `{that file}.reached.{pid}` beside it. A test that holds a point owns the wait: it removes the file or kills
+ * this process.
  */
 export async function stoppingPoint(name: StoppingPoint): Promise<void> {
   const folder = process.env['LONGHAUL_STOPPING_POINTS'];
   if (folder === undefined) return;
-  const gate = join(folder, name);
+  const ofActivity = `${name}.${currentScope().activity.replaceAll('/', '.')}`;
+  for (const held of [name, ofActivity]) await whileHeld(folder, held);
+}
+
+async function whileHeld(folder: string, held: string): Promise<void> {
+  const gate = join(folder, held);
   if (!existsSync(gate)) return;
-  await writeFile(join(folder, `${name}.reached.${process.pid}`), '');
+  await writeFile(join(folder, `${held}.reached.${process.pid}`), '');
   await new Promise<void>((resolve) => {
     const watcher = watch(folder, () => {
       if (existsSync(gate)) return;

@@ -1,0 +1,140 @@
+// Real processes around one store: a Temporal server, an environment server, orchestrator workers, and node workers that share
+// one node id, so that each may take up what another has left.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
+import { startEnvironmentProcess, testToken, type EnvironmentProcess } from './environment-process.js';
+import { findEngine } from './find-tools.js';
+import { startTemporal, type TestTemporal, type TestTemporalOptions } from './temporal-server.js';
+import { Stuck, until } from './until.js';
+import { WorkerProcess } from './worker-process.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { openStore } from '../../src/store/open-store.js';
+import { statusQuery } from '../../src/workflows/messages.js';
+import type { trainingRun, TrainingOptions, TrainingResult } from '../../src/workflows/training-run.js';
+
+export type RunHandle = WorkflowHandleWithFirstExecutionRunId<typeof trainingRun>;
+
+export interface ClusterOptions {
+  nodes?: number;
+  orchestrators?: number;
+  /** Address; by default a directory in the cluster's folder. */
+  store?: string;
+  temporal?: TestTemporalOptions;
+}
+
+const script = (path: string): string => fileURLToPath(new URL(`../../dist/${path}`, import.meta.url));
+
+export class Cluster {
+  private constructor(
+    readonly folder: string,
+    readonly storeAddress: string,
+    readonly store: ObjectStore,
+    /** Replaced by `restartTemporal`. */
+    public temporal: TestTemporal,
+    private readonly environments: EnvironmentProcess,
+    readonly orchestrators: readonly WorkerProcess[],
+    readonly nodes: readonly WorkerProcess[],
+  ) {}
+
+  static async start(options: ClusterOptions = {}): Promise<Cluster> {
+    const folder = mkdtempSync(join(tmpdir(), 'longhaul-cluster-'));
+    const storeAddress = options.store ?? `dir:${join(folder, 'store')}`;
+    const [temporal, environments] = await Promise.all([
+      startTemporal(options.temporal),
+      startEnvironmentProcess(),
+    ]);
+    const tokenFile = join(folder, 'grading-token');
+    writeFileSync(tokenFile, testToken);
+    const several = (count: number, name: string, path: string, args: readonly string[]) =>
+      Promise.all(
+        Array.from({ length: count }, (_, index) =>
+          WorkerProcess.start({
+            name: `${name} ${index + 1}`,
+            script: script(path),
+            args: ['--namespace', 'default', '--store', storeAddress, ...args],
+            folder: join(folder, `${name}-${index + 1}`),
+            temporal: temporal.address,
+          }),
+        ),
+      );
+    const [orchestrators, nodes] = await Promise.all([
+      several(options.orchestrators ?? 1, 'orchestrator', 'workers/orchestrator-main.js', []),
+      several(options.nodes ?? 1, 'node', 'workers/node-main.js', [
+        ...['--node', 'shared', '--engine', findEngine()],
+        ...['--environments', environments.url, '--grading-token-file', tokenFile],
+      ]),
+    ]);
+    return new Cluster(
+      folder,
+      storeAddress,
+      await openStore(storeAddress),
+      temporal,
+      environments,
+      orchestrators,
+      nodes,
+    );
+  }
+
+  /** Starts the run's workflow; `id` for one that is started by hand under another id. */
+  run(
+    spec: RunSpec,
+    { id = `train/${spec.name}`, ...options }: TrainingOptions & { id?: string } = {},
+  ): Promise<RunHandle> {
+    return this.temporal.client.workflow.start<typeof trainingRun>('trainingRun', {
+      taskQueue: 'longhaul',
+      workflowId: id,
+      args: [spec, options],
+    });
+  }
+
+  /** Waits for the run's end; a run that is blocked, fails or takes too long is told with its workers' last words. */
+  async ended(run: RunHandle, deadlineMs = 90_000): Promise<TrainingResult> {
+    const over = { value: false };
+    const result = run.result().finally(() => (over.value = true));
+    const watch = until(
+      async () => {
+        if (over.value) return true;
+        const status = await run.query(statusQuery).catch(() => null);
+        if (status?.blocked) throw new Stuck(`the run is blocked: ${status.blocked.reason}`);
+        return false;
+      },
+      `${run.workflowId} to end`,
+      deadlineMs,
+    );
+    try {
+      await Promise.race([result, watch]);
+      return await result;
+    } catch (error) {
+      result.catch(() => undefined);
+      const logs = [...this.orchestrators, ...this.nodes].map(
+        (worker) => `${worker.name}:\n${worker.log.split('\n').slice(-12).join('\n')}`,
+      );
+      throw new Error(`${(error as Error).message}\n${logs.join('\n')}`, { cause: error });
+    }
+  }
+
+  /** The worker that gets to the point first, and the other one; only the first is held. */
+  async firstAt(
+    point: string,
+    workers: readonly WorkerProcess[],
+  ): Promise<{ first: WorkerProcess; second: WorkerProcess }> {
+    const first = await until(
+      () => workers.find((worker) => worker.hasReached(point)),
+      `a worker to reach ${point}`,
+    );
+    const others = workers.filter((worker) => worker !== first);
+    for (const worker of others) worker.letGo(point);
+    return { first, second: others[0] ?? first };
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([...this.nodes, ...this.orchestrators].map((worker) => worker.stop()));
+    await this.temporal.stop();
+    await this.environments.kill();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,87 @@
+// The smallest run whose steps all matter: one supervised step teaches two tasks, right and wrong, so that every GRPO step
+// has groups with a signal and changes the weights.
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { generateTasks } from '../../src/environments/apps/generate.js';
+import { appByName } from '../../src/environments/apps/registry.js';
+import { oracle } from '../../src/environments/apps/task-key.js';
+import { systemPrompt } from '../../src/episode/system-prompt.js';
+import { readSpecFile } from '../../src/spec/schema.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
+import type { Demonstration, Task } from '../../src/spec/task.js';
+
+const preset = fileURLToPath(new URL('../../presets/tiny.yaml', import.meta.url));
+
+export interface SmallRun {
+  /** Train tasks; with one of them each step holds it more than once. */
+  tasks?: 1 | 2;
+}
+
+/** Writes the data into `folder`; call `named` for a spec of its own for each run. */
+export async function smallRun(folder: string, { tasks: count = 2 }: SmallRun = {}) {
+  mkdirSync(folder, { recursive: true });
+  const tasks = generateTasks({ apps: ['tracker', 'booking'], seed: 1, train_tasks: 2, held_out_tasks: 2 });
+  const kept = tasks.filter(({ split }, index) => split === 'held_out' || index < count);
+  const demonstrations = kept.filter(({ split }) => split === 'train').flatMap(rightAndWrong);
+  const lines = (items: readonly object[]) => items.map((item) => `${JSON.stringify(item)}\n`).join('');
+  const data = {
+    tasks: join(folder, 'tasks.jsonl'),
+    demonstrations: join(folder, 'demonstrations.jsonl'),
+    eval_tasks: 2,
+    final_eval_tasks: 2,
+  };
+  writeFileSync(data.tasks, lines(kept));
+  writeFileSync(data.demonstrations, lines(demonstrations));
+  const tiny = await readSpecFile(preset);
+  const spec: RunSpec = {
+    ...tiny,
+    data,
+    warm_start: [
+      {
+        name: 'answers',
+        demonstrations: 'answers',
+        updates: 100,
+        mini_batches_per_step: 100,
+        mini_batch_size: demonstrations.length,
+        lr: 1e-2,
+        warmup_updates: 4,
+        decay_share: 0,
+        adam_betas: [0.9, 0.95],
+      },
+    ],
+    generator: { ...tiny.generator, temperature: 1, max_turns: 2, n_samples_per_prompt: 4 },
+    trainer: {
+      ...tiny.trainer,
+      train_batch_size: 2,
+      max_training_steps: 3,
+      lr: 1e-3,
+      ckpt_interval: 2,
+      eval_interval: 100,
+    },
+  };
+  return { named: (name: string): RunSpec => ({ ...spec, name }) };
+}
+
+/** Half of what is learned solves the task. */
+function rightAndWrong(task: Task): Demonstration[] {
+  const [call] = oracle(task.task_key);
+  if (!call) throw new Error(`${task.task_key} has no oracle`);
+  const answer = (name: string): string =>
+    `<tool_call>${JSON.stringify({ name, arguments: call.arguments })}</tool_call>`;
+  // Data from files brings no tools along, so what the policy will see before the task is written out.
+  const prompt = systemPrompt({
+    env_variables: task.env_variables,
+    tools: appByName(task.env_key).tools,
+    sampling: { system_prompt: 'short', tools_format: 'signatures' },
+  });
+  return [call.name, 'echo'].map((name) => ({
+    kind: 'answers',
+    messages: [
+      { role: 'user', content: `${prompt}\n${task.prompt}` },
+      { role: 'assistant', content: answer(name) },
+      { role: 'tool', content: '{}' },
+      { role: 'assistant', content: '<done>' },
+    ],
+  }));
+}

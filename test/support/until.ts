@@ -1,0 +1,31 @@
+// Waiting for what other processes do: always for a condition, always with a deadline.
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** Generous: the machine may be busy with other tests. */
+const defaultDeadlineMs = 60_000;
+
+/** Ends a wait at once: what is waited for cannot come any more. */
+export class Stuck extends Error {}
+
+/** The first truthy answer of `condition`; an answer that fails counts as "not yet" and is told at the deadline. */
+export async function until<T>(
+  condition: () => T | Promise<T>,
+  what: string,
+  deadlineMs = defaultDeadlineMs,
+): Promise<NonNullable<T>> {
+  const deadline = Date.now() + deadlineMs;
+  let last: unknown;
+  for (;;) {
+    try {
+      const answer = await condition();
+      if (answer) return answer;
+      last = answer;
+    } catch (error) {
+      if (error instanceof Stuck) throw error;
+      last = error;
+    }
+    if (Date.now() > deadline)
+      throw new Error(`waited ${deadlineMs / 1000} s for ${what}; last: ${String(last)}`);
+    await delay(20);
+  }
+}

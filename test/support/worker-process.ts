@@ -1,0 +1,159 @@
+// A worker process of `dist/` that a test can stop at named points, cut off from Temporal, freeze, kill and start again.
+import { type ChildProcess, spawn } from 'node:child_process';
+import {
+  closeSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { AsyncCompletionClient } from '@temporalio/client';
+import { startSeverableProxy, type SeverableProxy } from './severable-proxy.js';
+import { ended } from './temporal-server.js';
+import { until } from './until.js';
+import { OpenActivities } from '../../src/workers/open-activities.js';
+
+export interface WorkerPlan {
+  name: string;
+  /** Compiled entry. */
+  script: string;
+  args: readonly string[];
+  /** Of this process alone; kept over a restart. */
+  folder: string;
+  /** `host:port`; the worker reaches it through a proxy of its own. */
+  temporal: string;
+}
+
+export class WorkerProcess {
+  private child: ChildProcess | null = null;
+
+  private constructor(
+    private readonly plan: WorkerPlan,
+    private readonly proxy: SeverableProxy,
+  ) {}
+
+  static async start(plan: WorkerPlan): Promise<WorkerProcess> {
+    const worker = new WorkerProcess(plan, await startSeverableProxy(plan.temporal));
+    mkdirSync(worker.points, { recursive: true });
+    worker.start();
+    return worker;
+  }
+
+  get name(): string {
+    return this.plan.name;
+  }
+
+  get pid(): number {
+    if (this.child?.pid === undefined) throw new Error(`${this.name} is not running`);
+    return this.child.pid;
+  }
+
+  get log(): string {
+    return readFileSync(this.logFile, 'utf8');
+  }
+
+  start(): void {
+    const log = openSync(this.logFile, 'a');
+    const { script, args, folder } = this.plan;
+    this.child = spawn(
+      process.execPath,
+      [script, ...args, '--folder', join(folder, 'worker'), '--temporal-address', this.proxy.address],
+      { stdio: ['ignore', log, log], env: { ...process.env, LONGHAUL_STOPPING_POINTS: this.points } },
+    );
+    closeSync(log);
+  }
+
+  /** From now on the process waits there. `point`: a stopping point, alone or followed by `.` and the activity's id. */
+  hold(point: string): void {
+    for (const name of readdirSync(this.points)) {
+      if (name.startsWith(`${point}.reached.`)) rmSync(join(this.points, name));
+    }
+    writeFileSync(join(this.points, point), '');
+  }
+
+  letGo(point: string): void {
+    rmSync(join(this.points, point), { force: true });
+  }
+
+  /** True while this very process waits, or has waited, at a point that is held. */
+  hasReached(point: string): boolean {
+    return existsSync(join(this.points, `${point}.reached.${this.pid}`));
+  }
+
+  /** Temporal sees it vanish with all that it polled for; the process goes on. */
+  cutOff(): void {
+    this.proxy.sever();
+  }
+
+  reconnect(): void {
+    this.proxy.restore();
+  }
+
+  /** Cut off, and not a single instruction more. */
+  freeze(): void {
+    this.cutOff();
+    process.kill(this.pid, 'SIGSTOP');
+  }
+
+  wake(): void {
+    this.reconnect();
+    process.kill(this.pid, 'SIGCONT');
+  }
+
+  /** Attempts that run here, by the names of their files. */
+  openAttempts(): string[] {
+    const folder = join(this.plan.folder, 'worker', 'open-activities');
+    return existsSync(folder) ? readdirSync(folder).sort() : [];
+  }
+
+  /** Has the server give up every attempt that runs here, as the successor of a dead worker does (R28). */
+  async failOpenAttempts(client: AsyncCompletionClient): Promise<string[]> {
+    // On a copy: this worker lives, and closes its own files.
+    const copy = mkdtempSync(join(tmpdir(), 'longhaul-attempts-'));
+    cpSync(join(this.plan.folder, 'worker', 'open-activities'), copy, { recursive: true });
+    try {
+      return await new OpenActivities(copy).failPredecessors(client);
+    } finally {
+      rmSync(copy, { recursive: true });
+    }
+  }
+
+  /** Pid of the engine, while this process has one. */
+  enginePid(): number | null {
+    for (const task of readdirSync(`/proc/${this.pid}/task`)) {
+      const children = readFileSync(`/proc/${this.pid}/task/${task}/children`, 'utf8').split(' ');
+      for (const child of children.filter(Boolean)) {
+        if (readFileSync(`/proc/${child}/cmdline`, 'utf8').includes('longhaul-engine')) return Number(child);
+      }
+    }
+    return null;
+  }
+
+  async kill(): Promise<void> {
+    if (this.child) await ended(this.child, 'SIGKILL');
+    this.proxy.restore();
+  }
+
+  async stop(): Promise<void> {
+    const engine = this.child?.exitCode === null && this.child.signalCode === null ? this.enginePid() : null;
+    await this.kill();
+    await this.proxy.stop();
+    if (engine !== null)
+      await until(() => !existsSync(`/proc/${engine}`), `the engine of ${this.name} to end`);
+  }
+
+  private get points(): string {
+    return join(this.plan.folder, 'points');
+  }
+
+  private get logFile(): string {
+    return join(this.plan.folder, 'log');
+  }
+}
