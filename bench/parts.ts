@@ -78,7 +78,7 @@ export const parts: readonly Part[] = [
     measurement: 'logprobs',
     long: false,
     measure: async () => {
-      const plan = { model: await quickstartModel(), requests: 64, newTokens: 40 };
+      const plan = { model: await quickstartModel(), requests: 24, newTokens: 32 };
       const { skipped, ...values } = await measureLogprobs(plan);
       return { values, notes: skipped.map((what) => `skipped on this machine: ${what}`) };
     },
