@@ -39,6 +39,8 @@ export async function serveOrchestrator(
       activities: { ...(await createActivities(client)) },
       interceptors: { activity: [guardActivities({ open })] },
       maxConcurrentActivityTaskExecutions: 20,
+      // A task waits so long for a worker that has died before any other may take it.
+      stickyQueueScheduleToStartTimeout: '2 seconds',
       maxHeartbeatThrottleInterval: '2 seconds',
       shutdownGraceTime: '5 seconds',
       shutdownForceTime: '10 seconds',
