@@ -33,7 +33,7 @@ export class Cluster {
     readonly folder: string,
     readonly storeAddress: string,
     readonly store: ObjectStore,
-    /** Replaced by `restartTemporal`. */
+    /** Replaced by `startTemporal`. */
     public temporal: TestTemporal,
     private readonly environments: EnvironmentProcess,
     readonly orchestrators: readonly WorkerProcess[],
@@ -129,6 +129,24 @@ export class Cluster {
     const others = workers.filter((worker) => worker !== first);
     for (const worker of others) worker.letGo(point);
     return { first, second: others[0] ?? first };
+  }
+
+  /** Its port stays its own: workers find the next server there. */
+  async killTemporal(): Promise<void> {
+    await this.temporal.kill();
+  }
+
+  async startTemporal(options: TestTemporalOptions = {}): Promise<void> {
+    const port = Number(this.temporal.address.split(':')[1]);
+    this.temporal = await startTemporal({ ...options, port });
+  }
+
+  /** The same run through the connection to the newest server. */
+  followed(run: RunHandle): RunHandle {
+    const { workflowId, firstExecutionRunId } = run;
+    return Object.assign(this.temporal.client.workflow.getHandle<typeof trainingRun>(workflowId), {
+      firstExecutionRunId,
+    });
   }
 
   async stop(): Promise<void> {

@@ -13,6 +13,8 @@ export interface TestTemporal {
   /** For workers. */
   connection: NativeConnection;
   process: ChildProcess;
+  /** At once, as a power cut does; connections are closed. */
+  kill(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -32,16 +34,19 @@ export async function startTemporal(options: TestTemporalOptions = {}): Promise<
   const client = new Client({ connection: clientConnection });
   await connected(() => client.workflowService.describeNamespace({ namespace: 'default' }), server);
   const connection = await NativeConnection.connect({ address });
+  const endedBy = async (signal: NodeJS.Signals): Promise<void> => {
+    if (signal === 'SIGKILL') await ended(server, signal);
+    await connection.close().catch(() => undefined);
+    await clientConnection.close();
+    await ended(server, signal);
+  };
   return {
     address,
     client,
     connection,
     process: server,
-    stop: async () => {
-      await connection.close().catch(() => undefined);
-      await clientConnection.close();
-      await ended(server);
-    },
+    kill: () => endedBy('SIGKILL'),
+    stop: () => endedBy('SIGTERM'),
   };
 }
 

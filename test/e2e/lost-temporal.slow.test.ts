@@ -1,0 +1,87 @@
+// The Temporal server is killed under a run: an attempt outlives it, it comes back with its database, or with nothing at all.
+// Its history is a convenience; the records are the run.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Cluster } from '../support/cluster.js';
+import { smallRun } from '../support/small-run.js';
+import { until } from '../support/until.js';
+import { expectEqual, type Verdict, verdictOf } from '../support/verdict.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
+import { batchKey, ownersFolder, updateKey } from '../../src/store/layout.js';
+import { readSequence } from '../../src/store/records.js';
+
+describe('a Temporal server that dies', { timeout: 180_000 }, () => {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-temporal-'));
+  const databaseFile = join(folder, 'temporal.db');
+  let cluster: Cluster;
+  let spec: { named(name: string): RunSpec };
+  let undisturbed: Verdict;
+
+  beforeAll(async () => {
+    cluster = await Cluster.start({ temporal: { databaseFile } });
+    spec = await smallRun(join(cluster.folder, 'data'));
+    await cluster.ended(await cluster.run(spec.named('undisturbed')));
+    undisturbed = await verdictOf(cluster.store, 'undisturbed');
+  }, 120_000);
+  afterAll(async () => {
+    await cluster?.stop();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  const node = () => cluster.nodes[0] as (typeof cluster.nodes)[number];
+
+  it('and times an attempt out that still runs: the newer attempt waits for the older, and the batch is sealed once', async () => {
+    const point = 'batch-built.step-000002.seal';
+    node().hold(point);
+    let run = await cluster.run(spec.named('timed-out'));
+    await cluster.firstAt(point, cluster.nodes);
+    const [late] = node().openAttempts();
+    await cluster.killTemporal();
+    // Nothing that the worker says may reach the new server before its clock has run out on the attempt.
+    node().cutOff();
+    await cluster.startTemporal({ databaseFile });
+    run = cluster.followed(run);
+    await until(async () => {
+      const { raw } = await run.describe();
+      return raw.pendingActivities?.some(({ attempt }) => (attempt ?? 0) > 1);
+    }, 'the server to time the attempt out');
+    expect(node().openAttempts()).toContain(late);
+    node().reconnect();
+    await until(() => node().openAttempts().length > 1, 'the newer attempt to come');
+    expect(await cluster.store.head(batchKey('timed-out', 2))).toBeNull();
+    node().letGo(point);
+    expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
+    await expectEqual(cluster.store, 'timed-out', undisturbed);
+  });
+
+  it('and comes back with its database: the run goes on by itself', async () => {
+    const point = 'episode-written.step-000003.collect';
+    node().hold(point);
+    const run = await cluster.run(spec.named('restarted'));
+    await cluster.firstAt(point, cluster.nodes);
+    await cluster.killTemporal();
+    node().letGo(point);
+    await cluster.startTemporal({ databaseFile });
+    expect(await cluster.ended(cluster.followed(run))).toMatchObject({ ended: 'completed', step: 4 });
+    await expectEqual(cluster.store, 'restarted', undisturbed);
+  });
+
+  it('and comes back empty: the run is started again and goes on from its records', async () => {
+    const point = 'update-recorded.step-000003.update';
+    node().hold(point);
+    await cluster.run(spec.named('forgotten'));
+    await cluster.firstAt(point, cluster.nodes);
+    await cluster.killTemporal();
+    node().letGo(point);
+    await cluster.startTemporal();
+    const before = await cluster.store.get(updateKey('forgotten', 3));
+    const again = await cluster.run(spec.named('forgotten'));
+    expect(await cluster.ended(again)).toMatchObject({ ended: 'completed', step: 4 });
+    await expectEqual(cluster.store, 'forgotten', undisturbed);
+    expect(await cluster.store.get(updateKey('forgotten', 3))).toEqual(before);
+    // The new server answers and does not know the first owner, so nobody had to be overruled.
+    expect(await readSequence(cluster.store, ownersFolder('forgotten'), 'owner')).toHaveLength(2);
+  });
+});
