@@ -1,13 +1,15 @@
 // A run as it goes, in a terminal: one line that changes, or one line a step where the output is no terminal.
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Client } from '@temporalio/client';
+import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import type { RunStatus } from '../activities/contracts.js';
 import { statusQuery } from '../workflows/messages.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import type { RunHandle } from './temporal-access.js';
 
 const pollMs = 500;
-const queryDeadlineMs = 5_000;
+const queryDeadlineMs = 3_000;
+const resultDeadlineMs = 15_000;
+const openStatuses = ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW'];
 
 export interface FollowOptions {
   /** Absent: nothing is shown. */
@@ -29,7 +31,7 @@ export async function followRun(
     signal ? AbortSignal.any([signal, stop.signal]) : stop.signal,
   );
   try {
-    return await untilAborted(handle.result(), signal);
+    return await resultWhenClosed(client, handle, signal);
   } finally {
     stop.abort();
     await shown;
@@ -125,14 +127,32 @@ function remainingSeconds({ recent, totalSteps, step }: RunStatus): number {
   return mean * (totalSteps - step);
 }
 
-function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (!signal) return promise;
-  promise.catch(() => undefined);
-  return Promise.race([
-    promise,
-    new Promise<never>((_, reject) => {
-      if (signal.aborted) reject(signal.reason as Error);
-      signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
-    }),
-  ]);
+/**
+ * Asks again and again instead of waiting in one long call: Temporal may restart meanwhile, and a call that is left behind
+ * when its connection closes would end this process.
+ */
+async function resultWhenClosed(
+  client: Client,
+  handle: RunHandle,
+  signal: AbortSignal | undefined,
+): Promise<TrainingResult> {
+  for (;;) {
+    signal?.throwIfAborted();
+    const status = await statusName(client, handle);
+    if (status !== null && !openStatuses.includes(status)) {
+      return client.withDeadline(Date.now() + resultDeadlineMs, () => handle.result());
+    }
+    await delay(pollMs, undefined, signal ? { signal } : {}).catch(() => undefined);
+  }
+}
+
+/** Null while Temporal does not answer. */
+async function statusName(client: Client, handle: RunHandle): Promise<string | null> {
+  try {
+    const { status } = await client.withDeadline(Date.now() + queryDeadlineMs, () => handle.describe());
+    return status.name;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) throw error;
+    return null;
+  }
 }
