@@ -74,17 +74,21 @@ async function findOrCreate(deps: OrchestratorDeps, run: string, spec: RunSpec):
   return stored;
 }
 
-/** Paths may differ from machine to machine; what they name is held by digest. */
 function refuseOtherSpec(stored: RunRecord, spec: RunSpec): void {
-  const found = differences(comparable(stored.spec), comparable(spec));
+  refuseDifference(stored.run, stored.spec, spec);
+}
+
+/** Paths may differ from machine to machine; what they name is held by digest. */
+export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): void {
+  const found = differences(comparable(stored), comparable(spec));
   if (found.length === 0) return;
   throw new InvalidSpec([
     {
       path: 'name',
-      problem: `run "${stored.run}" exists with another spec:\n${found.map((line) => `    ${line}`).join('\n')}`,
+      problem: `run "${run}" exists with another spec:\n${found.map((line) => `    ${line}`).join('\n')}`,
       mend:
-        `to go on with it, start it with its stored spec (longhaul show ${runKey(stored.run)}), ` +
-        `change what may change live with: longhaul set ${stored.run} lr=…, or choose a new name`,
+        `to go on with it, start it with its stored spec (longhaul show ${runKey(run)}), ` +
+        `change what may change live with: longhaul set ${run} lr=…, or choose a new name`,
     },
   ]);
 }

@@ -1,9 +1,14 @@
 // Starts a run's workflow exactly as `temporal workflow start --type trainingRun --task-queue longhaul -w train/NAME` does.
 import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
+import { defaultPayloadConverter } from '@temporalio/common';
+import { refuseDifference } from '../activities/open-run.js';
 import type { RunSpec } from '../spec/run-spec.js';
+import { parseRunSpec } from '../spec/schema.js';
 import { orchestratorQueue } from '../workflows/messages.js';
 import type { trainingRun, TrainingOptions } from '../workflows/training-run.js';
 import { type RunHandle, runHandle, workflowIdOf } from './temporal-access.js';
+
+const answerWithinMs = 10_000;
 
 export interface StartedRun {
   handle: RunHandle;
@@ -11,6 +16,7 @@ export interface StartedRun {
   started: boolean;
 }
 
+/** Throws `InvalidSpec` with the difference where the run is under way with another spec. */
 export async function startTraining(
   client: Client,
   spec: RunSpec,
@@ -23,12 +29,35 @@ export async function startTraining(
       args: options.takeOver ? [spec, options] : [spec],
       workflowIdReusePolicy: 'ALLOW_DUPLICATE',
       workflowIdConflictPolicy: 'FAIL',
+      // Its tasks take milliseconds; one that a killed orchestrator took is given to the next one after this.
+      workflowTaskTimeout: '5 seconds',
       staticSummary: `${spec.name} · ${spec.project} · ${spec.model.name}`,
     });
     return { handle: runHandle(client, spec.name), started: true };
   } catch (error) {
     if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+    const running = await runningSpec(client, spec.name);
+    if (running) refuseDifference(spec.name, running, spec);
     return { handle: runHandle(client, spec.name), started: false };
+  }
+}
+
+/** The spec that the running workflow was started with; null where its input cannot be read here. */
+async function runningSpec(client: Client, name: string): Promise<RunSpec | null> {
+  const { history } = await client.withDeadline(Date.now() + answerWithinMs, () =>
+    client.workflowService.getWorkflowExecutionHistory({
+      namespace: client.options.namespace,
+      execution: { workflowId: workflowIdOf(name) },
+      maximumPageSize: 1,
+    }),
+  );
+  const input = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads?.[0];
+  if (!input) return null;
+  try {
+    return parseRunSpec(defaultPayloadConverter.fromPayload(input));
+  } catch {
+    // A codec of its owner, or a spec that the workflow is about to refuse itself.
+    return null;
   }
 }
 

@@ -10,6 +10,7 @@ import { createNativeEngine } from '../engine/native/native-engine.js';
 import { createStateLock } from '../engine/native/state-lock.js';
 import type { Numerics } from '../spec/records.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
+import type { ObjectStore } from '../store/object-store.js';
 import { openStore, probeStore } from '../store/open-store.js';
 import { readWorkerConfig, type WorkerConfig } from './config.js';
 import { environmentBackends } from './environment-backends.js';
@@ -20,14 +21,15 @@ const log = installLogger('node');
 
 await exitWith('node', async () => {
   const config = readWorkerConfig(process.argv.slice(2));
-  await serveNode(config, () => createParts(config), log);
-});
-
-async function createParts(config: WorkerConfig): Promise<NodeParts> {
-  if (!config.engine)
-    throw new Error('a node worker needs --engine or LONGHAUL_ENGINE: the path of the native engine');
+  // Before anything else: with a store that cannot hold records there is nothing to wait for.
   const store = await openStore(config.store);
   await probeStore(store);
+  await serveNode(config, () => createParts(config, store), log);
+});
+
+async function createParts(config: WorkerConfig, store: ObjectStore): Promise<NodeParts> {
+  if (!config.engine)
+    throw new Error('a node worker needs --engine or LONGHAUL_ENGINE: the path of the native engine');
   const token = config.gradingTokenFile
     ? (await readFile(config.gradingTokenFile, 'utf8')).trim()
     : undefined;

@@ -153,10 +153,11 @@ export interface Harness {
   close(): Promise<void>;
 }
 
-export async function startHarness(environments: EnvironmentServer): Promise<Harness> {
+/** `disk`: where the store is; by default in the harness's own folder. */
+export async function startHarness(environments: EnvironmentServer, disk?: string): Promise<Harness> {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-activities-'));
   const spec = specFor(writeData(folder));
-  const store = await openStore(`dir:${join(folder, 'store')}`);
+  const store = await openStore(`dir:${join(disk ?? folder, 'store')}`);
   const datasets = new DatasetCache(store);
   const said: string[] = [];
   const log = (message: string): void => void said.push(message);
