@@ -157,7 +157,7 @@ export const figureDefinitions: readonly FigureDefinition[] = [
     name: 'false_zeros_faulted_episodes',
     measurement: 'false_zeros',
     unit: 'share',
-    bar: { atLeast: 0.5 },
+    bar: { atLeast: 0.25 },
     what: 'share of those episodes that met a failure; were it small, the figure above would say nothing',
     value: (of) => of('false_zeros', 'met_a_fault') / of('false_zeros', 'episodes'),
   },
