@@ -73,11 +73,14 @@ export async function serveNode(
     let asked = false;
     for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => (asked = true));
     try {
-      await Promise.all(workers.map((worker) => worker.run())).catch((error: unknown) => {
-        // A long engine verb outlives the force time; the process ends with it all the same.
-        if (!asked) throw error;
-        log(`ended before all of its work had: ${(error as Error).message}`);
-      });
+      await Promise.all(workers.map((worker) => worker.run())).then(
+        () => open.handedOver(),
+        (error: unknown) => {
+          // A long engine verb outlives the force time; the process ends with it all the same.
+          if (!asked) throw error;
+          log(`ended before all of its work had: ${(error as Error).message}`);
+        },
+      );
     } finally {
       await reports.leave();
     }

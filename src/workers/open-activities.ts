@@ -13,7 +13,12 @@ export interface OpenActivity {
   taskToken: string;
 }
 
+/** Longer than a Temporal server takes to start again and to hear what it missed. */
+const keptAfterReturnMs = 20_000;
+
 export class OpenActivities {
+  private readonly closing = new Map<string, NodeJS.Timeout>();
+
   constructor(private readonly folder: string) {
     mkdirSync(folder, { recursive: true });
   }
@@ -23,19 +28,40 @@ export class OpenActivities {
     const name = createHash('sha256').update(activity.taskToken).digest('hex').slice(0, 32);
     const path = join(this.folder, `${name}.json`);
     writeFileSync(path, JSON.stringify(activity));
-    return () => rmSync(path, { force: true });
+    // An activity that has returned is not yet one that the server knows to be done: a worker that is killed in between
+    // would leave it to the heartbeat time-out. Failing one that is known to be done does nothing.
+    return () => {
+      const timer = setTimeout(() => {
+        this.closing.delete(path);
+        rmSync(path, { force: true });
+      }, keptAfterReturnMs);
+      timer.unref();
+      this.closing.set(path, timer);
+    };
+  }
+
+  /** Call when the worker has handed over all that returned. */
+  handedOver(): void {
+    for (const [path, timer] of this.closing) {
+      clearTimeout(timer);
+      rmSync(path, { force: true });
+    }
+    this.closing.clear();
   }
 
   /** Call before this worker polls, and only when its predecessor is dead. Answers the names of those failed. */
   async failPredecessors(client: AsyncCompletionClient): Promise<string[]> {
-    const failed: string[] = [];
-    for (const name of await readdir(this.folder)) {
-      const path = join(this.folder, name);
-      const open = parse(await readFile(path, 'utf8'));
-      if (open && (await fail(client, open))) failed.push(open.activity);
-      await rm(path, { force: true });
-    }
-    return failed;
+    const names = await readdir(this.folder);
+    const failed = await Promise.all(
+      names.map(async (name) => {
+        const path = join(this.folder, name);
+        const open = parse(await readFile(path, 'utf8'));
+        const known = open !== null && (await fail(client, open));
+        await rm(path, { force: true });
+        return known ? [open.activity] : [];
+      }),
+    );
+    return failed.flat();
   }
 }
 

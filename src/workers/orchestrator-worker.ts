@@ -46,6 +46,7 @@ export async function serveOrchestrator(
       shutdownForceTime: '10 seconds',
     });
     await worker.run();
+    open.handedOver();
   } finally {
     await close();
     await connection.close().catch(() => undefined);

@@ -3,7 +3,9 @@
 import { parseArgs } from 'node:util';
 import { fileURLToPath } from 'node:url';
 import { seededRandom } from './random.js';
-import { runTrial, type TrialResult } from './trial.js';
+import { runTrial } from './trial.js';
+import { problemsOf } from './verdict.js';
+import { readSpecFile } from '../../src/spec/schema.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 
 const { values } = parseArgs({
@@ -23,13 +25,15 @@ const log = (message: string): void => {
   if (!values.json) console.log(message);
 };
 
+const tiny = await readSpecFile(preset);
 /** Longer runs for more kills: every kill must meet a run that is still open. */
-const lengthened = (spec: RunSpec): RunSpec => ({
-  ...spec,
-  trainer: { ...spec.trainer, max_training_steps: spec.trainer.max_training_steps + 4 * kills },
-});
-
-const shared = { preset, seed, change: lengthened, keep: values.keep, log };
+const spec: RunSpec = {
+  ...tiny,
+  name: `chaos-${seed}`,
+  seed,
+  trainer: { ...tiny.trainer, max_training_steps: tiny.trainer.max_training_steps + 4 * kills },
+};
+const shared = { spec, keep: values.keep, log };
 log(`undisturbed run, seed ${seed}`);
 const calm = await runTrial({ ...shared, kills: 0, random: seededRandom(seed), longestDelayMs: 0 });
 log(`  ${calm.chain.steps - 1} steps in ${calm.seconds.toFixed(1)} s, final state ${calm.chain.finalState}`);
@@ -44,10 +48,7 @@ log(
   `  ${troubled.chain.steps - 1} steps in ${troubled.seconds.toFixed(1)} s, final state ${troubled.chain.finalState}`,
 );
 
-const problems = [...verdict('undisturbed run', calm), ...verdict('killed run', troubled)];
-if (troubled.kills.length < kills)
-  problems.push(`only ${troubled.kills.length} of ${kills} kills met an open run`);
-if (calm.chain.finalState !== troubled.chain.finalState) problems.push('the final states differ');
+const problems = problemsOf(calm, troubled, kills);
 for (const problem of problems) log(`  ${problem}`);
 if (values.json)
   console.log(
@@ -59,12 +60,6 @@ console.log(
     : `NOT equal or not sound: ${problems.length} problems after ${troubled.kills.length} kills`,
 );
 process.exitCode = problems.length === 0 ? 0 : 1;
-
-function verdict(name: string, { chain }: TrialResult): string[] {
-  return chain.violations.map(
-    (violation) => `${name}: ${violation.rule} ${violation.key}: ${violation.problem}`,
-  );
-}
 
 function wholeNumber(name: string, text: string): number {
   const value = Number(text);

@@ -8,12 +8,12 @@ import { findEngine } from '../support/find-tools.js';
 import type { Random } from './random.js';
 import { pidOf, victimNames, type VictimName } from './victims.js';
 import { phasesOf } from '../../src/activities/phases.js';
-import { readSpecFile } from '../../src/spec/schema.js';
+import { startTraining } from '../../src/cli/start-training.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { auditChain, type ChainAudit } from '../../src/store/chain-audit.js';
 import { openStore } from '../../src/store/open-store.js';
 import { lastCommittedStep } from '../../src/store/run-records.js';
-import { startStack, type Stack } from '../../src/workers/stack.js';
+import { startStack, type Stack, type StackScripts } from '../../src/workers/stack.js';
 
 export interface Kill {
   victim: VictimName;
@@ -39,15 +39,15 @@ export interface TrialResult {
 }
 
 export interface TrialOptions {
-  preset: string;
-  seed: number;
+  spec: RunSpec;
   kills: number;
   random: Random;
   /** A kill comes up to so long after the commit of the step that was drawn for it. */
   longestDelayMs: number;
   /** Leave the stack's folder, with logs and store, for a look. */
   keep: boolean;
-  change?: (spec: RunSpec) => RunSpec;
+  /** Entry scripts of the stack; by default those beside this file's compiled form. */
+  scripts?: StackScripts;
   log(message: string): void;
 }
 
@@ -62,13 +62,14 @@ export async function runTrial(options: TrialOptions): Promise<TrialResult> {
     engine: findEngine(),
     log: () => undefined,
     gaveUp: (error) => failures.push(error),
+    ...(options.scripts ? { scripts: options.scripts } : {}),
   });
   const connection = Connection.lazy({ address: stack.addresses.temporal });
   try {
-    const spec = await trialSpec(options);
+    const { spec } = options;
     const client = new Client({ connection });
     const workflowId = `train/${spec.name}`;
-    await client.workflow.start('trainingRun', { args: [spec], taskQueue: 'longhaul', workflowId });
+    await startTraining(client, spec);
     const store = await openStore(stack.addresses.store);
     const steps = phasesOf(spec).reduce((sum, phase) => sum + phase.steps, 0);
     const trial = { over: false, steps, step: () => lastCommittedStep(store, spec.name) };
@@ -85,11 +86,6 @@ export async function runTrial(options: TrialOptions): Promise<TrialResult> {
     if (options.keep) options.log(`  kept: ${folder}`);
     else await rm(folder, { recursive: true, force: true });
   }
-}
-
-async function trialSpec(options: TrialOptions): Promise<RunSpec> {
-  const spec = { ...(await readSpecFile(options.preset)), name: `chaos-${options.seed}`, seed: options.seed };
-  return options.change?.(spec) ?? spec;
 }
 
 /**
