@@ -26,7 +26,9 @@ export async function untilMended<T>(
       if (isCancellation(error) || error instanceof ApplicationFailure) throw error;
       const cause = error instanceof ActivityFailure ? error.cause : undefined;
       const type = cause instanceof ApplicationFailure ? (cause.type ?? 'Error') : 'Error';
-      const reason = rootCause(error) ?? String(error);
+      // Our own failures say all in their message; what caused them (a parser's words, say) is for the log.
+      const reason =
+        cause instanceof ApplicationFailure ? cause.message : (rootCause(error) ?? String(error));
       if (endingFailures.includes(type)) {
         const details = cause instanceof ApplicationFailure ? (cause.details ?? []) : [];
         throw ApplicationFailure.create({ message: reason, type, nonRetryable: true, details });
