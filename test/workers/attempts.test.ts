@@ -124,12 +124,13 @@ describe('a worker that dies', { timeout: 60_000 }, () => {
       expect(attempts).toEqual([1, 2]);
       expect(superseded).toBeInstanceOf(AttemptSuperseded);
       await run.result();
-      expect(readdirSync(folder)).toEqual([]);
       expect(await failureOf(temporal.client, run.workflowId)).toContain('WorkerRestarted');
     } finally {
       for (const worker of workers) worker.shutdown();
       await Promise.all(runs);
     }
+    open.handedOver();
+    expect(readdirSync(folder)).toEqual([]);
   });
 });
 

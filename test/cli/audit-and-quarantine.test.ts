@@ -1,0 +1,93 @@
+// The commands that look a store over and set records aside, on a store that needs no run behind it.
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseReplayRange } from '../../src/activities/replay-audit.js';
+import { quarantine } from '../../src/cli/quarantine-command.js';
+import { planKey, runKey, updateKey } from '../../src/store/layout.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { openStore } from '../../src/store/open-store.js';
+import { openRunView } from '../../src/store/quarantine.js';
+import { encodeRecord } from '../../src/store/record-codec.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'longhaul-audit-cli-'));
+const address = `dir:${folder}`;
+let store: ObjectStore;
+const records = recordsOfAllKinds();
+
+beforeAll(async () => {
+  store = await openStore(address);
+  await store.create(runKey('tiny'), await encodeRecord('run', records.run));
+  await store.create('names/tiny/1.json', await encodeRecord('name', records.name));
+  await store.create(updateKey('tiny', 0), await encodeRecord('base', records.base));
+  await store.create(planKey('tiny', 1), Buffer.from('{"schema":"longhaul.plan/1","cut of'));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+function longhaul(...args: string[]): { code: number | null; output: string; errors: string } {
+  const { status, stdout, stderr } = spawnSync('bin/longhaul', [...args, '--store', address], {
+    encoding: 'utf8',
+    timeout: 30_000,
+  });
+  return { code: status, output: stdout, errors: stderr };
+}
+
+describe('longhaul audit', () => {
+  test('ends with 0 and the figures where nothing is wrong, and with 1 and each violation where something is', async () => {
+    expect(longhaul('audit', 'tiny')).toMatchObject({
+      code: 0,
+      output: expect.stringMatching(/steps +1 with the base.*\n[^]*violations +none/) as string,
+    });
+    const orphan = updateKey('tiny', 2);
+    await store.create(orphan, await encodeRecord('update', records.update));
+    const { code, output } = longhaul('audit', 'tiny', '--json');
+    await store.delete(orphan);
+    expect(code).toBe(1);
+    const { violations } = JSON.parse(output) as { violations: { rule: string; key: string }[] };
+    expect(violations).toContainEqual(expect.objectContaining({ rule: 'R5', key: updateKey('tiny', 1) }));
+  });
+
+  test('says what is wrong with a run or a range that is not there', () => {
+    expect(longhaul('audit', 'none')).toMatchObject({
+      code: 1,
+      errors: expect.stringMatching(/there is no run "none"/) as string,
+    });
+    expect(longhaul('audit', 'tiny', '--replay', '5..3').errors).toMatch(
+      /"5..3" is no range of steps: write A..B/,
+    );
+    expect(longhaul('audit', 'tiny', '--replay', '1..2').errors).toMatch(/no committed update yet/);
+  });
+
+  test.each([
+    ['3', { from: 3, to: 3 }],
+    ['3..12', { from: 3, to: 12 }],
+  ])('reads the range %s', (text, range) => expect(parseReplayRange(text)).toEqual(range));
+
+  test.each(['0..2', '2..', '..', 'a', '1-2', '4..3'])('refuses the range %s', (text) =>
+    expect(() => parseReplayRange(text)).toThrow(/no range of steps/),
+  );
+});
+
+describe('longhaul quarantine', () => {
+  test('writes one control record, and readers of the run then pass the key over', async () => {
+    const key = planKey('tiny', 1);
+    const { code, output } = longhaul('quarantine', key);
+    expect(code).toBe(0);
+    expect(output).toContain(`${key}.r1`);
+    expect(output).toContain('longhaul resume tiny');
+    expect(await quarantine(store, key)).toEqual({ run: 'tiny', key, control: 1, written: false });
+    expect(await (await openRunView(store, 'tiny')).get(key)).toBeNull();
+    expect(await store.get(key)).not.toBeNull();
+  });
+
+  test('refuses what nothing can replace, what is not there, and what belongs to no single run', async () => {
+    await expect(quarantine(store, updateKey('tiny', 0))).rejects.toThrow(/nothing can replace it/);
+    await expect(quarantine(store, runKey('tiny'))).rejects.toThrow(/cannot be quarantined/);
+    await expect(quarantine(store, planKey('tiny', 9))).rejects.toThrow(/there is nothing to set aside/);
+    await expect(quarantine(store, 'assets/abc')).rejects.toThrow(/--run RUN/);
+    await expect(quarantine(store, planKey('none', 1))).rejects.toThrow(/there is no run "none"/);
+  });
+});
