@@ -4,6 +4,7 @@ import { collectRollouts } from './collect-rollouts.js';
 import { commitBase } from './commit-base.js';
 import { evaluateState } from './evaluate-state.js';
 import { withFailures } from './failure-mapping.js';
+import { withRunView } from './run-view.js';
 import type { NodeDeps } from './node-deps.js';
 import { saveState, uploadCheckpoint } from './save-state.js';
 import { sealBatch } from './seal-batch.js';
@@ -11,15 +12,15 @@ import { updatePolicy } from './update-policy.js';
 
 export function createNodeActivities(deps: NodeDeps): NodeActivities {
   return {
-    commitBase: withFailures((input) => commitBase(deps, input)),
-    collectRollouts: withFailures((input) => collectRollouts(deps, input)),
-    sealBatch: withFailures((input) => sealBatch(deps, input)),
-    updatePolicy: withFailures((input) => updatePolicy(deps, input)),
-    evaluateState: withFailures((input) => evaluateState(deps, input)),
-    saveState: withFailures((input) => saveState(deps, input)),
+    commitBase: withFailures(withRunView(deps, commitBase)),
+    collectRollouts: withFailures(withRunView(deps, collectRollouts)),
+    sealBatch: withFailures(withRunView(deps, sealBatch)),
+    updatePolicy: withFailures(withRunView(deps, updatePolicy)),
+    evaluateState: withFailures(withRunView(deps, evaluateState)),
+    saveState: withFailures(withRunView(deps, saveState)),
   };
 }
 
 export function createTransferActivities(deps: NodeDeps): TransferActivities {
-  return { uploadCheckpoint: withFailures((input) => uploadCheckpoint(deps, input)) };
+  return { uploadCheckpoint: withFailures(withRunView(deps, uploadCheckpoint)) };
 }

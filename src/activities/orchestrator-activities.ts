@@ -1,6 +1,7 @@
 // The activities of the queue `longhaul`.
 import type { OrchestratorActivities } from './contracts.js';
 import { withFailures } from './failure-mapping.js';
+import { withRunView } from './run-view.js';
 import { openRun } from './open-run.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 import { planStep } from './plan-step.js';
@@ -15,7 +16,7 @@ export function createOrchestratorActivities(deps: OrchestratorDeps): Orchestrat
       return node === undefined ? null : { node };
     }),
     recordControl: withFailures((input) => recordControl(deps, input)),
-    planStep: withFailures((input) => planStep(deps, input)),
-    writeReport: withFailures((input) => publishReport(deps, input)),
+    planStep: withFailures(withRunView(deps, planStep)),
+    writeReport: withFailures(withRunView(deps, publishReport)),
   };
 }

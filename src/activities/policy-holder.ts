@@ -10,6 +10,7 @@ import { sha256File } from '../store/canonical.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/checkpoints.js';
 import { batchKey, updateKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
+import { openRunView } from '../store/quarantine.js';
 import { readPlan, readRun, readState, readUpdate, timelineOf } from '../store/run-records.js';
 import { Diverged, UnreadableRecord } from '../store/store-errors.js';
 
@@ -120,7 +121,8 @@ export class PolicyHolder {
     for (let next = start + 1; next <= step; next++) {
       const { identity } = await readUpdate(this.options.store, run, next);
       if (identity.applied !== true) continue;
-      const { record: plan } = await readPlan(this.options.store, run, next, identity.plan);
+      const view = await openRunView(this.options.store, run);
+      const { record: plan } = await readPlan(view, run, next, identity.plan);
       const result = await this.apply(run, next, plan, identity.batch, identity.step_id);
       if (result.state === identity.state) continue;
       throw new Diverged(
@@ -203,8 +205,9 @@ export class PolicyHolder {
     const folder = join(this.options.folder, 'batches');
     await mkdir(folder, { recursive: true });
     const path = join(folder, `${batch}.safetensors`);
-    const key = batchKey(await timelineOf(this.options.store, run, step), step);
-    if (!(await this.options.store.getToFile(key, path))) {
+    const store = await openRunView(this.options.store, run);
+    const key = batchKey(await timelineOf(store, run, step), step);
+    if (!(await store.getToFile(key, path))) {
       throw new UnreadableRecord(key, 'it is not in the store, but its update is recorded or under way');
     }
     const { sha256 } = await sha256File(path);
