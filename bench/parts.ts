@@ -116,6 +116,7 @@ async function measureRun(session: BenchSession): Promise<Measured> {
   const { folder, result } = quickstart;
   const store = await openStore(`dir:${join(folder, 'store')}`);
   const records = await recordFigures(store, result.run);
+  if (records.compared_steps === 0) throw new Error(`no step of ${result.run} compared log-probs`);
   const history = await historyOfStoppedStack(
     folder,
     `train/${result.run}`,
