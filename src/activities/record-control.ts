@@ -12,15 +12,21 @@ export async function recordControl(
   const { store } = deps;
   const folder = controlFolder(input.run);
   await checkOwner(store, input.run, input.owner);
-  const records = await readSequence(store, folder, 'control');
-  if (records.some((record) => record.update_id === input.updateId)) return foldControl(records);
-  const written = await appendSequence(store, folder, 'control', (n) => ({
-    schema: 'longhaul.control/1',
-    n,
-    update_id: input.updateId,
-    change: input.change,
-    observed: { at: new Date().toISOString() },
-  }));
-  deps.log(`${input.run}: control ${written.n} ${JSON.stringify(input.change)}`);
+  // `make` sees what others wrote meanwhile: two attempts of one Update leave one record.
+  let already = false;
+  const { n } = await appendSequence(store, folder, 'control', (next, existing) => {
+    const found = existing.find((record) => record.update_id === input.updateId);
+    already = found !== undefined;
+    return (
+      found ?? {
+        schema: 'longhaul.control/1',
+        n: next,
+        update_id: input.updateId,
+        change: input.change,
+        observed: { at: new Date().toISOString() },
+      }
+    );
+  });
+  if (!already) deps.log(`${input.run}: control ${n} ${JSON.stringify(input.change)}`);
   return foldControl(await readSequence(store, folder, 'control'));
 }
