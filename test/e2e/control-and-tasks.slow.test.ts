@@ -1,0 +1,101 @@
+// Changes that a person makes while everything dies, and a step that holds one task twice.
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Cluster } from '../support/cluster.js';
+import { findEngine } from '../support/find-tools.js';
+import { smallRun } from '../support/small-run.js';
+import { until } from '../support/until.js';
+import { expectEqual, verdictOf } from '../support/verdict.js';
+import { replayUpdates } from '../../src/activities/replay-audit.js';
+import { createNativeEngine } from '../../src/engine/native/native-engine.js';
+import type { GrpoPlan } from '../../src/spec/records.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
+import { controlFolder, episodesFolder } from '../../src/store/layout.js';
+import { readSequence } from '../../src/store/records.js';
+import { readPlan } from '../../src/store/run-records.js';
+import { setHyperparametersUpdate } from '../../src/workflows/messages.js';
+
+describe('a run with one node and one orchestrator', { timeout: 120_000 }, () => {
+  let cluster: Cluster;
+  let spec: { named(name: string): RunSpec };
+
+  beforeAll(async () => {
+    cluster = await Cluster.start();
+    spec = await smallRun(join(cluster.folder, 'data'));
+  }, 60_000);
+  afterAll(() => cluster?.stop());
+
+  const node = () => cluster.nodes[0] as (typeof cluster.nodes)[number];
+  const orchestrator = () => cluster.orchestrators[0] as (typeof cluster.orchestrators)[number];
+  const learningRates = async (run: string): Promise<(number | undefined)[]> => {
+    const plans = await Promise.all([2, 3, 4].map((step) => readPlan(cluster.store, run, step)));
+    return plans.map(({ record }) => record.optimizer.learning_rates[0]);
+  };
+
+  /** Sets lr while the first GRPO step is being collected; with `kills`, everything of ours dies right after. */
+  async function changedInMidCollect(name: string, kills: boolean): Promise<void> {
+    const point = 'episode-written.step-000002.collect';
+    node().hold(point);
+    const run = await cluster.run(spec.named(name));
+    await cluster.firstAt(point, cluster.nodes);
+    await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 4e-3 }], updateId: 'faster' });
+    if (kills) {
+      await Promise.all([orchestrator().kill(), node().kill()]);
+      node().letGo(point);
+      orchestrator().start();
+      node().start();
+      // The person who got no answer asks again under the same id.
+      await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 4e-3 }], updateId: 'faster' });
+    }
+    node().letGo(point);
+    expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
+  }
+
+  it('records a change of lr in mid-collect once, and keeps it from the first plan that covers it, over the death of orchestrator and node and a replay of its updates', async () => {
+    await changedInMidCollect('changed', false);
+    await changedInMidCollect('changed-and-killed', true);
+    for (const name of ['changed', 'changed-and-killed']) {
+      const control = await readSequence(cluster.store, controlFolder(name), 'control');
+      expect(control.map(({ change }) => change)).toEqual([{ kind: 'setHyperparameters', lr: 4e-3 }]);
+      expect(await learningRates(name)).toEqual([1e-3, 4e-3, 4e-3]);
+    }
+    await expectEqual(cluster.store, 'changed-and-killed', await verdictOf(cluster.store, 'changed'));
+    const engine = createNativeEngine({ binary: findEngine() });
+    try {
+      const replay = await replayUpdates(
+        { store: cluster.store, engine, log: () => undefined },
+        'changed-and-killed',
+        { from: 1, to: 4 },
+      );
+      expect(replay).toMatchObject({ equal: true, steps: { length: 4 } });
+    } finally {
+      await engine.close();
+    }
+  });
+
+  it('samples a task that a step holds twice independently in each slot, and each sample once though the node dies in between', async () => {
+    const single = await smallRun(join(cluster.folder, 'one-task'), { tasks: 1 });
+    await cluster.ended(await cluster.run(single.named('one-task')));
+    const undisturbed = await verdictOf(cluster.store, 'one-task');
+    expect(undisturbed).toMatchObject({ violations: [], applied: 4 });
+    const { slots } = (await readPlan(cluster.store, 'one-task', 2)).record as GrpoPlan;
+    expect(new Set(slots.map(({ task_key }) => task_key)).size).toBe(1);
+    const sampled = (slot: number) =>
+      undisturbed.episodes.filter((one) => one.step === 2 && one.slot === slot).map((one) => one.logprobs);
+    expect(sampled(0)).not.toEqual(sampled(1));
+
+    const point = 'episode-written.step-000002.collect';
+    node().hold(point);
+    const run = await cluster.run(single.named('one-task-killed'));
+    await cluster.firstAt(point, cluster.nodes);
+    await until(
+      async () => (await cluster.store.listFolder(episodesFolder('one-task-killed', 2))).length > 0,
+      'a finished episode',
+    );
+    await node().kill();
+    node().letGo(point);
+    node().start();
+    expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
+    await expectEqual(cluster.store, 'one-task-killed', undisturbed);
+  });
+});
