@@ -1,7 +1,7 @@
 // Task tokens of the activities that run here, on disk: a starting worker fails those of its dead predecessor, so that the
 // server tries them again in 100 ms instead of waiting for a heartbeat time-out (R28).
 import { createHash } from 'node:crypto';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ApplicationFailure } from '@temporalio/common';
@@ -30,13 +30,16 @@ export class OpenActivities {
     writeFileSync(path, JSON.stringify(activity));
     // An activity that has returned is not yet one that the server knows to be done: a worker that is killed in between
     // would leave it to the heartbeat time-out. Failing one that is known to be done does nothing.
+    // Its name tells whoever looks at the folder that nothing runs here any more.
     return () => {
+      const returned = path.replace(/\.json$/, '.returned.json');
+      renameSync(path, returned);
       const timer = setTimeout(() => {
-        this.closing.delete(path);
-        rmSync(path, { force: true });
+        this.closing.delete(returned);
+        rmSync(returned, { force: true });
       }, keptAfterReturnMs);
       timer.unref();
-      this.closing.set(path, timer);
+      this.closing.set(returned, timer);
     };
   }
 

@@ -110,7 +110,8 @@ export class WorkerProcess {
   /** Attempts that run here, by the names of their files. */
   openAttempts(): string[] {
     const folder = join(this.plan.folder, 'worker', 'open-activities');
-    return existsSync(folder) ? readdirSync(folder).sort() : [];
+    if (!existsSync(folder)) return [];
+    return readdirSync(folder).filter((name) => !name.endsWith('.returned.json'));
   }
 
   /** Has the server give up every attempt that runs here, as the successor of a dead worker does (R28). */
@@ -127,13 +128,7 @@ export class WorkerProcess {
 
   /** Pid of the engine, while this process has one. */
   enginePid(): number | null {
-    for (const task of readdirSync(`/proc/${this.pid}/task`)) {
-      const children = readFileSync(`/proc/${this.pid}/task/${task}/children`, 'utf8').split(' ');
-      for (const child of children.filter(Boolean)) {
-        if (readFileSync(`/proc/${child}/cmdline`, 'utf8').includes('longhaul-engine')) return Number(child);
-      }
-    }
-    return null;
+    return childrenOf(this.pid).find((pid) => proc(`${pid}/cmdline`).includes('longhaul-engine')) ?? null;
   }
 
   async kill(): Promise<void> {
@@ -155,5 +150,19 @@ export class WorkerProcess {
 
   private get logFile(): string {
     return join(this.plan.folder, 'log');
+  }
+}
+
+function childrenOf(pid: number): number[] {
+  const tasks = existsSync(`/proc/${pid}/task`) ? readdirSync(`/proc/${pid}/task`) : [];
+  return tasks.flatMap((task) => proc(`${pid}/task/${task}/children`).split(' ').filter(Boolean).map(Number));
+}
+
+/** Empty for what has ended between two looks. */
+function proc(path: string): string {
+  try {
+    return readFileSync(`/proc/${path}`, 'utf8');
+  } catch {
+    return '';
   }
 }
