@@ -1,7 +1,9 @@
 // writeReport: the run's report as of its last committed step, stored beside its records.
 import type { OrchestratorDeps } from './orchestrator-deps.js';
-import { readEvaluationEpisodes, readHistory } from '../report/run-history.js';
+import { readChanges } from '../report/changes.js';
 import { renderReport } from '../report/html-report.js';
+import { readAttempts, restartsOf } from '../report/restarts.js';
+import { newestEvaluation, readEvaluationEpisodes, readHistory } from '../report/run-history.js';
 import { pickTranscripts, toTranscript } from '../report/transcripts.js';
 import { reportKey } from '../store/layout.js';
 
@@ -14,14 +16,19 @@ export async function renderRunReport(
 ): Promise<{ html: string; step: number }> {
   const history = await readHistory(deps.store, run);
   const { tokenizer } = await deps.runs.get(run);
-  const newest =
-    history.evaluations.findLast((figure) => figure.result.suite_name === 'final') ??
-    history.evaluations.at(-1);
+  const newest = newestEvaluation(history.evaluations);
   const episodes = newest ? await readEvaluationEpisodes(deps.store, newest) : [];
   const transcripts = pickTranscripts(episodes, transcriptsShown).map((episode) =>
     toTranscript(episode, (tokens) => tokenizer.decode(tokens)),
   );
-  return { html: renderReport({ history, transcripts }), step: history.updates.at(-1)?.identity.step ?? 0 };
+  const html = renderReport({
+    history,
+    restarts: restartsOf(history, await readAttempts(deps.store, history)),
+    changes: await readChanges(deps.store, history),
+    transcripts,
+    transcriptsOf: newest,
+  });
+  return { html, step: history.updates.at(-1)?.identity.step ?? 0 };
 }
 
 export async function publishReport(

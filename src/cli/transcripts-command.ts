@@ -2,13 +2,22 @@
 import { Option, type Command } from 'commander';
 import { DatasetCache } from '../activities/dataset-cache.js';
 import { RunDataCache } from '../activities/run-data.js';
-import { inParallel, readEvaluationEpisodes, readHistory } from '../report/run-history.js';
-import { pickTranscripts, toTranscript, type Transcript } from '../report/transcripts.js';
+import { inParallel, newestEvaluation, readEvaluationEpisodes, readHistory } from '../report/run-history.js';
+import {
+  pickTranscripts,
+  readableResult,
+  segmentsOf,
+  toTranscript,
+  verdictOf,
+  type Message,
+  type Transcript,
+} from '../report/transcripts.js';
 import type { EpisodeRecord } from '../spec/records.js';
 import { episodesFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openStore } from '../store/open-store.js';
 import { readRecord } from '../store/records.js';
+import { timelineOf } from '../store/run-records.js';
 import { storeOption, withOutput } from './output.js';
 
 interface TranscriptsOptions {
@@ -35,14 +44,24 @@ export function register(program: Command): void {
         const { tokenizer } = await new RunDataCache(store, new DatasetCache(store)).get(run);
         const episodes =
           options.step === undefined
-            ? await newestEvaluation(store, run)
+            ? await evaluationEpisodes(store, run)
             : await stepEpisodes(store, run, options.step);
-        const transcripts = pickTranscripts(episodes, options.limit)
-          .map((episode) => toTranscript(episode, (tokens) => tokenizer.decode(tokens)))
-          .filter((transcript) => options.verdict === undefined || transcript.verdict === options.verdict);
+        const wanted = episodes.filter(
+          (episode) => options.verdict === undefined || verdictOf(episode) === options.verdict,
+        );
+        const transcripts = pickTranscripts(wanted, options.limit).map((episode) =>
+          toTranscript(episode, (tokens) => tokenizer.decode(tokens)),
+        );
         for (const transcript of transcripts)
           console.log(options.json ? JSON.stringify(transcript) : asText(transcript));
-        if (transcripts.length === 0) console.error(`${run} has no such episodes.`);
+        if (episodes.length === 0)
+          throw new Error(
+            options.step === undefined
+              ? `${run} has no evaluation yet; rollouts of a step: longhaul transcripts ${run} --step N`
+              : `step ${options.step} of ${run} has no episodes: it is a supervised step, or not collected yet`,
+          );
+        if (transcripts.length === 0)
+          console.error(`None of ${episodes.length} episodes has the verdict ${options.verdict ?? ''}.`);
       }),
     );
 }
@@ -53,21 +72,44 @@ function wholeNumber(text: string): number {
   return value;
 }
 
-async function newestEvaluation(store: ObjectStore, run: string): Promise<EpisodeRecord[]> {
-  const newest = (await readHistory(store, run)).evaluations.at(-1);
+async function evaluationEpisodes(store: ObjectStore, run: string): Promise<EpisodeRecord[]> {
+  const newest = newestEvaluation((await readHistory(store, run)).evaluations);
   return newest ? readEvaluationEpisodes(store, newest) : [];
 }
 
 async function stepEpisodes(store: ObjectStore, run: string, step: number): Promise<EpisodeRecord[]> {
-  const folder = episodesFolder(run, step);
+  const folder = episodesFolder(await timelineOf(store, run, step), step);
   const records = await inParallel(await store.listFolder(folder), (name) =>
     readRecord(store, `${folder}${name}`, 'episode'),
   );
   return records.filter((episode) => episode !== null);
 }
 
+const speakers: Record<Message['role'], string> = {
+  system: 'system prompt',
+  user: 'task',
+  assistant: 'model',
+  environment: 'environment',
+};
+
 function asText(transcript: Transcript): string {
-  const head = `── ${transcript.verdict} · ${transcript.task_key} · sample ${transcript.sample} · ${transcript.reason} · ended by ${transcript.stop_reason}`;
-  const body = transcript.parts.map((part) => `${part.who}:\n${part.text.replace(/^/gm, '  ')}`);
+  const { verdict, task_key, sample, reason, stop_reason, turns } = transcript;
+  const head = `── ${verdict} · ${task_key} · sample ${sample} · ${reason} · ${turns} turns, ended by ${stop_reason}`;
+  const body = transcript.messages.map(
+    ({ role, text }) => `${speakers[role]}\n${textOf(role, text).replace(/^/gm, '  ')}`,
+  );
   return [head, ...body, ''].join('\n');
+}
+
+function textOf(role: Message['role'], text: string): string {
+  if (role === 'environment') return readableResult(text);
+  if (role !== 'assistant') return text;
+  return segmentsOf(text)
+    .map((segment) => {
+      if (segment.kind === 'call')
+        return `→ ${segment.name}(${segment.arguments.map(([name, value]) => `${name}=${value}`).join(', ')})`;
+      if (segment.kind === 'malformed') return `→ no valid tool call: ${segment.text}`;
+      return segment.kind === 'done' ? 'done' : segment.text;
+    })
+    .join('\n');
 }

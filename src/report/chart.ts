@@ -1,86 +1,116 @@
-// Line charts as inline SVG: they read on a light and a dark page, and print.
+// Line charts as inline SVG: they read on a light and a dark page, at any width, and on paper.
+import { escapeHtml } from './html.js';
+
 export interface ChartSeries {
   name: string;
-  /** CSS class that carries the colour: `reward`, `evaluation`, `loss`. */
+  /** CSS class that carries the colour: `raw`, `smooth`, `interval`, `final`. */
   style: string;
   points: { x: number; y: number }[];
-  /** Dots with their value, for few points; else a line alone. */
-  marked: boolean;
+  /** `line`: no dots; `dots`: a line with dots that tell their value; `labels`: dots with their value, and no line. */
+  draw: 'line' | 'dots' | 'labels';
+}
+
+export interface ChartBand {
+  from: number;
+  to: number;
+  label: string;
 }
 
 export interface ChartOptions {
-  title: string;
-  xLabel: string;
+  /** Says in words what is seen, for those who do not see it. */
+  description: string;
+  size: { width: number; height: number };
   yRange: [number, number];
   yFormat: (value: number) => string;
   series: ChartSeries[];
-  /** Vertical lines, e.g. where a phase begins. */
-  marks: { x: number; label: string }[];
+  /** Spans of steps with a name, shaded by turns. */
+  bands: ChartBand[];
+  legend: boolean;
 }
 
-const width = 860;
-const height = 300;
-const margin = { left: 52, right: 16, top: 28, bottom: 40 };
+type Scale = (value: number) => number;
 
 export function lineChart(options: ChartOptions): string {
   const all = options.series.flatMap((series) => series.points);
-  if (all.length === 0) return `<p class="quiet">${escapeHtml(options.title)}: no figures yet.</p>`;
-  const xMin = Math.min(...all.map((point) => point.x), ...options.marks.map((mark) => mark.x));
-  const xMax = Math.max(...all.map((point) => point.x), xMin + 1);
+  if (all.length === 0) return '<p class="quiet">No figures yet.</p>';
+  const { width, height } = options.size;
+  const margin = { left: 46, right: 20, top: options.legend ? 30 : 12, bottom: 26 };
+  const xMin = Math.min(...all.map((point) => point.x), ...options.bands.map((band) => band.from));
+  const xMax = Math.max(...all.map((point) => point.x), ...options.bands.map((band) => band.to), xMin + 1);
   const [yMin, yMax] = options.yRange;
-  const x = (value: number): number =>
+  const x: Scale = (value) =>
     margin.left + ((value - xMin) / (xMax - xMin)) * (width - margin.left - margin.right);
-  const y = (value: number): number =>
+  const y: Scale = (value) =>
     height - margin.bottom - ((value - yMin) / (yMax - yMin)) * (height - margin.top - margin.bottom);
-  const parts = [
-    `<svg class="chart" viewBox="0 0 ${width} ${height}" role="img" aria-label="${escapeHtml(options.title)}">`,
-    ...ticks(yMin, yMax, 5).map(
+  return [
+    `<svg class="chart" viewBox="0 0 ${width} ${height}" role="img" aria-label="${escapeHtml(options.description)}">`,
+    ...options.bands.map((band, index) => drawBand(band, index, x, margin.top, height - margin.bottom)),
+    ...ticks(yMin, yMax, height < 200 ? 3 : 5).map(
       (value) =>
         `<line class="grid" x1="${margin.left}" x2="${width - margin.right}" y1="${round(y(value))}" y2="${round(y(value))}"/>` +
-        `<text class="axis" x="${margin.left - 8}" y="${round(y(value) + 4)}" text-anchor="end">${options.yFormat(value)}</text>`,
+        `<text x="${margin.left - 8}" y="${round(y(value) + 4)}" text-anchor="end">${escapeHtml(options.yFormat(value))}</text>`,
     ),
-    ...ticks(xMin, xMax, 8).map(
-      (value) =>
-        `<text class="axis" x="${round(x(value))}" y="${height - margin.bottom + 18}" text-anchor="middle">${Math.round(value)}</text>`,
-    ),
-    `<text class="axis" x="${(width + margin.left) / 2}" y="${height - 6}" text-anchor="middle">${escapeHtml(options.xLabel)}</text>`,
-    ...options.marks.map(
-      (mark) =>
-        `<line class="mark" x1="${round(x(mark.x))}" x2="${round(x(mark.x))}" y1="${margin.top}" y2="${height - margin.bottom}"/>` +
-        `<text class="axis" x="${round(x(mark.x) + 4)}" y="${margin.top + 10}">${escapeHtml(mark.label)}</text>`,
-    ),
-    ...options.series.map((series) => drawSeries(series, x, y, options.yFormat)),
-    legend(options.series),
+    ...ticks(xMin, xMax, width / 100)
+      .filter((value) => Number.isInteger(value))
+      .map(
+        (value) =>
+          `<text x="${round(x(value))}" y="${height - 8}" text-anchor="middle">${value.toLocaleString('en')}</text>`,
+      ),
+    ...options.series.map((series) => drawSeries(series, x, y, options.yFormat, width)),
+    options.legend ? legend(options.series, margin.left) : '',
     '</svg>',
-  ];
-  return parts.join('\n');
+  ].join('\n');
+}
+
+function drawBand(band: ChartBand, index: number, x: Scale, top: number, bottom: number): string {
+  const [left, right] = [x(band.from), x(band.to)];
+  const shade =
+    index % 2 === 0
+      ? `<rect class="band" x="${round(left)}" y="${top}" width="${round(right - left)}" height="${bottom - top}"/>`
+      : '';
+  // A name that does not fit its band would cover its neighbour's.
+  const fits = right - left > band.label.length * 6.5 + 8;
+  return (
+    shade + (fits ? `<text x="${round(left + 5)}" y="${top + 14}">${escapeHtml(band.label)}</text>` : '')
+  );
 }
 
 function drawSeries(
   series: ChartSeries,
-  x: (value: number) => number,
-  y: (value: number) => number,
+  x: Scale,
+  y: Scale,
   format: (value: number) => string,
+  width: number,
 ): string {
   const path = series.points.map((point) => `${round(x(point.x))},${round(y(point.y))}`).join(' ');
-  const line = `<polyline class="line ${series.style}" points="${path}"/>`;
-  if (!series.marked) return line;
-  const dots = series.points.map(
-    (point) =>
-      `<circle class="dot ${series.style}" cx="${round(x(point.x))}" cy="${round(y(point.y))}" r="3.5">` +
-      `<title>${escapeHtml(series.name)} ${format(point.y)} at step ${point.x}</title></circle>`,
-  );
+  const line = series.draw === 'labels' ? '' : `<polyline class="line ${series.style}" points="${path}"/>`;
+  if (series.draw === 'line') return line;
+  const dots = series.points.map((point) => {
+    const [left, top] = [x(point.x), y(point.y)];
+    const dot =
+      `<circle class="dot ${series.style}" cx="${round(left)}" cy="${round(top)}" r="${series.draw === 'labels' ? 5 : 3.5}">` +
+      `<title>${escapeHtml(series.name)}: ${escapeHtml(format(point.y))} at step ${point.x}</title></circle>`;
+    if (series.draw === 'dots') return dot;
+    const anchor = left > width - 90 ? 'end' : 'start';
+    const text = `<text class="value ${series.style}" x="${round(left + (anchor === 'end' ? -2 : 9))}" y="${round(top + 20)}" `;
+    return `${dot}${text}text-anchor="${anchor}">${escapeHtml(format(point.y))}</text>`;
+  });
   return line + dots.join('');
 }
 
-function legend(series: ChartSeries[]): string {
-  let left = margin.left;
+function legend(series: ChartSeries[], start: number): string {
+  let left = start;
   return series
     .map((one) => {
-      const item =
-        `<line class="line ${one.style}" x1="${left}" x2="${left + 18}" y1="12" y2="12"/>` +
-        `<text class="axis" x="${left + 24}" y="16">${escapeHtml(one.name)}</text>`;
-      left += 40 + one.name.length * 7;
+      const mark =
+        one.draw === 'labels'
+          ? `<circle class="dot ${one.style}" cx="${left + 9}" cy="12" r="5"/>`
+          : `<line class="line ${one.style}" x1="${left}" x2="${left + 18}" y1="12" y2="12"/>` +
+            (one.draw === 'dots'
+              ? `<circle class="dot ${one.style}" cx="${left + 9}" cy="12" r="3.5"/>`
+              : '');
+      const item = `${mark}<text x="${left + 24}" y="16">${escapeHtml(one.name)}</text>`;
+      left += 44 + one.name.length * 6.4;
       return item;
     })
     .join('');
@@ -90,21 +120,28 @@ function legend(series: ChartSeries[]): string {
 export function ticks(low: number, high: number, count: number): number[] {
   const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? rough;
+  const step =
+    [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough * (1 - 1e-9)) ?? rough;
   const values: number[] = [];
-  for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-9; value += step)
-    values.push(value);
+  for (let index = Math.ceil(low / step - 1e-9); index * step <= high + step * 1e-9; index++)
+    values.push(Number((index * step).toPrecision(12)));
   return values;
+}
+
+/** Mean over a window of `width` points around each one; at both ends over what there is of it. */
+export function smoothed(points: { x: number; y: number }[], width: number): { x: number; y: number }[] {
+  const half = Math.floor(width / 2);
+  return points.map(({ x }, index) => {
+    const window = points.slice(Math.max(0, index - half), index + half + 1);
+    return { x, y: window.reduce((sum, point) => sum + point.y, 0) / window.length };
+  });
+}
+
+/** An odd window of about a twentieth of the points; 1 where there are too few to smooth. */
+export function smoothingWidth(count: number): number {
+  return count < 10 ? 1 : 2 * Math.min(25, Math.max(2, Math.round(count / 40))) + 1;
 }
 
 function round(value: number): number {
   return Math.round(value * 10) / 10;
-}
-
-export function escapeHtml(text: string): string {
-  return text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;');
 }

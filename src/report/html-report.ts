@@ -1,17 +1,32 @@
 // The run's report: one self-contained HTML page.
-import { escapeHtml, lineChart, type ChartSeries } from './chart.js';
-import { environmentRows, type EnvironmentRow } from './environment-table.js';
+import { lineChart, smoothed, smoothingWidth, type ChartBand, type ChartSeries } from './chart.js';
+import { environmentRows, templateRows, type EnvironmentRow } from './environment-table.js';
+import { escapeHtml, percent, points, table, timeSpan, whole } from './html.js';
 import { styleSheet } from './report-style.js';
-import { beforeAndAfter, engineRestarts, type RunHistory } from './run-history.js';
+import type { AcceptedChange } from './changes.js';
+import type { Restart } from './restarts.js';
+import { beforeAndAfter, type EvaluationFigure, type RunHistory } from './run-history.js';
+import { trends } from './trends.js';
+import { transcriptViewer } from './transcript-viewer.js';
 import type { Transcript } from './transcripts.js';
+import type { UpdateRecord } from '../spec/records.js';
 
 export interface ReportInput {
   history: RunHistory;
-  /** Of the newest `final` evaluation, or of the newest at all. */
+  restarts: Restart[];
+  changes: AcceptedChange[];
   transcripts: Transcript[];
+  /** The evaluation that the transcripts are from. */
+  transcriptsOf: EvaluationFigure | null;
 }
 
-export function renderReport({ history, transcripts }: ReportInput): string {
+export function renderReport({
+  history,
+  restarts,
+  changes,
+  transcripts,
+  transcriptsOf,
+}: ReportInput): string {
   const { record } = history;
   return [
     '<!doctype html>',
@@ -19,11 +34,13 @@ export function renderReport({ history, transcripts }: ReportInput): string {
     '<meta name="viewport" content="width=device-width, initial-scale=1">',
     `<title>${escapeHtml(record.run)} · Longhaul report</title>`,
     `<style>${styleSheet}</style></head><body><main>`,
-    header(history),
+    header(history, restarts),
     section('Learning curve', learningCurve(history)),
     section('Environments', environments(history)),
-    section('Transcripts', transcriptViewer(transcripts)),
-    section('Steps', stepTable(history)),
+    section('Transcripts', transcriptsSource(transcriptsOf) + transcriptViewer(transcripts)),
+    section('Training', trends(history.updates) + stepTable(history)),
+    section('What it outlived', restartTable(restarts)),
+    section('What was changed while it ran', changeTable(changes)),
     section('Run', facts(history)),
     '</main></body></html>',
   ].join('\n');
@@ -33,26 +50,25 @@ function section(title: string, body: string): string {
   return `<section><h2>${title}</h2>\n${body}\n</section>`;
 }
 
-const percent = (value: number): string => `${(value * 100).toFixed(1)} %`;
-
-function header(history: RunHistory): string {
+function header(history: RunHistory, restarts: readonly Restart[]): string {
   const { record, updates } = history;
   const change = beforeAndAfter(history);
-  const last = updates.at(-1);
+  const passed = (share: number): string => `<span class="big">${percent(share)}</span>`;
   const tiles = [
     change
       ? tile(
-          'held-out pass@1',
-          `${percent(change.before.result.pass_at_1)} → ${percent(change.after.result.pass_at_1)}`,
+          'held-out pass@1, before → after GRPO',
+          `${passed(change.before.result.pass_at_1)} → ${passed(change.after.result.pass_at_1)}`,
+          'wide',
         )
-      : tile('held-out pass@1', 'not evaluated yet'),
-    tile('steps committed', String(last?.identity.step ?? 0)),
+      : tile('held-out pass@1', 'no GRPO step yet', 'wide'),
+    tile('steps committed', whole(updates.at(-1)?.identity.step ?? 0)),
     tile(
-      'episodes',
-      String(updates.reduce((sum, update) => sum + update.identity.outcomes.flat().length, 0)),
+      'training episodes',
+      whole(updates.reduce((sum, { identity }) => sum + identity.outcomes.flat().length, 0)),
     ),
-    tile('wall time', duration(history)),
-    tile('engine restarts survived', String(engineRestarts(history))),
+    tile('from start to last step', timeSpan(secondsOf(history))),
+    tile('restarts survived', whole(restarts.filter((one) => one.process !== 'workflow').length)),
   ];
   return (
     `<header><h1>${escapeHtml(record.run)}</h1>` +
@@ -62,135 +78,207 @@ function header(history: RunHistory): string {
   );
 }
 
-function tile(name: string, value: string): string {
-  return `<div class="tile"><div class="value">${value}</div><div class="quiet">${name}</div></div>`;
+function tile(name: string, value: string, style = ''): string {
+  return `<div class="tile ${style}"><div class="value">${value}</div><div class="quiet">${name}</div></div>`;
 }
 
-function duration(history: RunHistory): string {
-  const last = history.updates.at(-1)?.observed.committed_at;
-  if (last === undefined) return '–';
-  const seconds = Math.max(0, (Date.parse(last) - Date.parse(history.record.observed.started_at)) / 1000);
-  if (seconds < 120) return `${seconds.toFixed(0)} s`;
-  return seconds < 7200
-    ? `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`
-    : `${(seconds / 3600).toFixed(1)} h`;
+function secondsOf({ updates, record }: RunHistory): number {
+  const last = updates.at(-1)?.observed.committed_at;
+  return last === undefined ? 0 : (Date.parse(last) - Date.parse(record.observed.started_at)) / 1000;
 }
+
+const rewardOf = ({ observed }: UpdateRecord): number => observed.metrics['reward/avg_raw_reward'] ?? 0;
 
 function learningCurve(history: RunHistory): string {
   const grpo = history.updates.filter((update) => update.identity.kind === 'grpo');
-  const first = grpo[0]?.identity.step;
-  const reward: ChartSeries = {
-    name: 'mean reward of the step',
-    style: 'reward',
-    marked: false,
-    points: grpo.map((update) => ({
-      x: update.identity.step,
-      y: update.observed.metrics['reward/avg_raw_reward'] ?? 0,
-    })),
-  };
-  const held = (suite: string, style: string): ChartSeries => ({
-    name: `held-out pass@1 (${suite})`,
-    style,
-    marked: true,
+  const rewards = grpo.map((update) => ({ x: update.identity.step, y: rewardOf(update) }));
+  const held = (suite: string, draw: ChartSeries['draw']): ChartSeries => ({
+    name: suite === 'final' ? 'held out, before and after' : 'held out, at intervals',
+    style: suite,
+    draw,
     points: history.evaluations
       .filter((figure) => figure.result.suite_name === suite)
       .map((figure) => ({ x: figure.step, y: figure.result.pass_at_1 })),
   });
-  return lineChart({
-    title: 'Learning curve',
-    xLabel: 'step',
-    yRange: [0, 1],
-    yFormat: (value) => `${Math.round(value * 100)} %`,
-    series: [reward, held('interval', 'interval'), held('final', 'final')],
-    marks: first === undefined ? [] : [{ x: first, label: 'GRPO begins' }],
-  });
+  const smooth = smoothed(rewards, smoothingWidth(rewards.length));
+  const series: ChartSeries[] = [
+    { name: 'reward of a step', style: 'raw', draw: 'line', points: rewards },
+    { name: 'smoothed', style: 'smooth', draw: 'line', points: smooth },
+    held('interval', 'dots'),
+    held('final', 'labels'),
+  ];
+  const shown = series.filter((one) => one.points.length > 0);
+  return (
+    '<div class="chart-wide">' +
+    lineChart({
+      description: 'Mean reward of each GRPO step and pass@1 on held-out tasks, by step',
+      size: { width: 900, height: 320 },
+      yRange: [0, 1],
+      yFormat: (value) => `${Math.round(value * 100)} %`,
+      series: shown,
+      bands: phaseBands(history),
+      legend: true,
+    }) +
+    '</div><p class="quiet">The curriculum draws tasks that are neither solved nor hopeless, so the reward of training steps stays below pass@1 on held-out tasks.</p>'
+  );
+}
+
+/** Runs of steps of one kind; supervised phases carry no name in their records, so they count as warm start. */
+function phaseBands({ updates }: RunHistory): ChartBand[] {
+  const firstGrpo = updates.find((update) => update.identity.kind === 'grpo')?.identity.step;
+  const last = updates.at(-1)?.identity.step ?? 0;
+  if (firstGrpo === undefined) return [{ from: 0, to: last, label: 'warm start' }];
+  return [
+    { from: 0, to: firstGrpo - 1, label: 'warm start' },
+    { from: firstGrpo - 1, to: last, label: 'GRPO' },
+  ].filter((band) => band.to > band.from);
 }
 
 function environments(history: RunHistory): string {
   const change = beforeAndAfter(history);
   if (!change) return '<p class="quiet">There is no evaluation before and after GRPO yet.</p>';
-  const rows = environmentRows(change.before, change.after).map(environmentRow).join('');
+  const share = (value: number | null): string => (value === null ? '–' : percent(value));
+  const delta = (value: number | null): string => (value === null ? '–' : points(value));
+  const byEnvironment = table<EnvironmentRow>(environmentRows(change.before, change.after), [
+    { title: 'environment', cell: (row) => escapeHtml(row.env_key) },
+    { title: 'episodes', cell: (row) => whole(row.graded), figure: true },
+    { title: 'baseline', cell: (row) => share(row.before), figure: true },
+    {
+      title: 'final',
+      cell: (row) =>
+        `${share(row.after)}${row.error === null ? '' : ` <span class="quiet">± ${(row.error * 100).toFixed(1)}</span>`}`,
+      figure: true,
+    },
+    { title: 'delta', cell: (row) => delta(row.delta), figure: true },
+    { title: 'status', cell: (row) => `<span class="status ${row.status}">${row.status}</span>` },
+    { title: 'unknown', cell: (row) => whole(row.unknown), figure: true },
+    { title: 'turns', cell: (row) => row.mean_turns.toFixed(1), figure: true },
+    { title: 'tool errors', cell: (row) => share(row.tool_error_rate), figure: true },
+  ]);
+  const byTemplate = table(templateRows(change.before, change.after), [
+    { title: 'template', cell: (row) => escapeHtml(row.template) },
+    { title: 'episodes', cell: (row) => whole(row.graded), figure: true },
+    { title: 'baseline', cell: (row) => share(row.before), figure: true },
+    { title: 'final', cell: (row) => share(row.after), figure: true },
+    { title: 'delta', cell: (row) => delta(row.delta), figure: true },
+  ]);
+  const partial = change.sameTasks
+    ? ''
+    : `So far only the first ${whole(change.after.result.graded + change.after.result.unknown)} of the baseline’s ` +
+      `${whole(change.before.result.graded + change.before.result.unknown)} tasks were played again. `;
   return (
-    '<table><thead><tr><th>environment</th><th>tasks</th><th>baseline</th><th>final</th><th>delta</th><th>status</th>' +
-    '<th>unknown</th><th>turns</th><th>tool errors</th></tr></thead>' +
-    `<tbody>${rows}</tbody></table>` +
-    '<p class="quiet">pass@1 on held-out tasks, sampled at temperature 1. Unknown outcomes (broken environments) are counted ' +
-    'apart and never scored as failures of the model.</p>'
+    `${byEnvironment}<p class="quiet">State after step ${change.before.step} → state after step ${change.after.step}. ${partial}` +
+    `pass@1 on held-out tasks, sampled at temperature 1; ± one standard error. Unknown outcomes ` +
+    '(broken environments) are counted apart and never scored as failures of the model.</p>' +
+    `<details><summary>by task template, the weakest first</summary>${byTemplate}</details>`
   );
-}
-
-function environmentRow(row: EnvironmentRow): string {
-  const sign = row.delta >= 0 ? '+' : '−';
-  return (
-    `<tr><td>${escapeHtml(row.env_key)}</td><td>${row.tasks}</td><td>${percent(row.before)}</td><td>${percent(row.after)}</td>` +
-    `<td>${sign}${(Math.abs(row.delta) * 100).toFixed(1)}</td><td><span class="status ${row.status}">${row.status}</span></td>` +
-    `<td>${row.unknown}</td><td>${row.mean_turns.toFixed(1)}</td><td>${row.tool_errors}</td></tr>`
-  );
-}
-
-function transcriptViewer(transcripts: Transcript[]): string {
-  if (transcripts.length === 0) return '<p class="quiet">No episodes yet.</p>';
-  return transcripts
-    .map((transcript) => {
-      const parts = transcript.parts
-        .map(
-          (part) =>
-            `<div class="part ${part.who}"><span class="who">${part.who}</span><pre>${escapeHtml(part.text)}</pre></div>`,
-        )
-        .join('');
-      return (
-        `<details class="transcript"><summary><span class="status ${transcript.verdict}">${transcript.verdict}</span> ` +
-        `${escapeHtml(transcript.task_key)} <span class="quiet">${escapeHtml(transcript.reason)} · ended by ${transcript.stop_reason} · ` +
-        `${transcript.parts.filter((part) => part.who === 'model').length} turns</span></summary>${parts}</details>`
-      );
-    })
-    .join('\n');
 }
 
 function stepTable(history: RunHistory): string {
   const figure = (value: number | undefined, digits: number): string =>
     value === undefined ? '–' : value.toFixed(digits);
-  const rows = history.updates.map(({ identity, observed }) => {
-    const { metrics } = observed;
-    return (
-      `<tr><td>${identity.step}</td><td>${identity.kind}</td><td>${figure(metrics['reward/avg_raw_reward'], 3)}</td>` +
-      `<td>${figure(metrics['policy/final_loss'], 4)}</td><td>${figure(metrics['policy/grad_norm'], 3)}</td>` +
-      `<td>${identity.applied === true ? 'yes' : escapeHtml(identity.applied.reason)}</td>` +
-      `<td><code>${identity.state.slice(0, 12)}</code></td></tr>`
-    );
-  });
-  return (
-    `<details><summary>${rows.length} steps</summary><table><thead><tr><th>step</th><th>kind</th><th>reward</th><th>loss</th>` +
-    `<th>grad norm</th><th>applied</th><th>state</th></tr></thead><tbody>${rows.join('')}</tbody></table></details>`
-  );
+  const rows = table(history.updates, [
+    { title: 'step', cell: ({ identity }) => String(identity.step), figure: true },
+    { title: 'kind', cell: ({ identity }) => identity.kind },
+    {
+      title: 'reward',
+      cell: ({ observed }) => figure(observed.metrics['reward/avg_raw_reward'], 3),
+      figure: true,
+    },
+    {
+      title: 'signal',
+      cell: ({ observed }) => figure(observed.metrics['reward/signal_ratio'], 2),
+      figure: true,
+    },
+    { title: 'loss', cell: ({ observed }) => figure(observed.metrics['policy/final_loss'], 4), figure: true },
+    {
+      title: 'grad norm',
+      cell: ({ observed }) => figure(observed.metrics['policy/grad_norm'], 3),
+      figure: true,
+    },
+    {
+      title: 'applied',
+      cell: ({ identity }) => (identity.applied === true ? 'yes' : escapeHtml(identity.applied.reason)),
+    },
+    { title: 'state', cell: ({ identity }) => `<code>${identity.state.slice(0, 12)}</code>` },
+  ]);
+  return `<details><summary>${history.updates.length} steps</summary>${rows}</details>`;
 }
 
 function facts(history: RunHistory): string {
-  const { record, owners, control } = history;
-  const last = history.updates.at(-1);
+  const { record, owners, updates } = history;
+  const last = updates.at(-1);
   const rows: [string, string][] = [
-    ['run', record.run],
     ['final state', last?.identity.state ?? '–'],
     ['base model', record.base_model],
     ['dataset', `${record.dataset.name} ${record.dataset.version}`],
-    ['tokenizer', record.tokenizer],
-    ['numerics', last ? `${last.identity.numerics.backend} ${last.identity.numerics.version}` : '–'],
-    [
-      'engine builds',
-      [...new Set(history.updates.map((update) => update.observed.engine.build))].join(', ') || '–',
-    ],
-    [
-      'owners',
-      owners.map((owner) => `${owner.n}: ${owner.workflowId} at ${owner.address}`).join('; ') || '–',
-    ],
-    [
-      'changes while running',
-      control.map((one) => `${one.n}: ${JSON.stringify(one.change)}`).join('; ') || 'none',
-    ],
+    ['numerics', last ? `${last.identity.numerics.backend}, version ${last.identity.numerics.version}` : '–'],
+    ['engine builds', [...new Set(updates.map((update) => update.observed.engine.build))].join(', ') || '–'],
+    ['driven by', ownersText(history)],
   ];
-  const table = rows
-    .map(([name, value]) => `<tr><th>${name}</th><td><code>${escapeHtml(value)}</code></td></tr>`)
+  const body = rows
+    .map(([name, value]) => `<tr><th scope="row">${name}</th><td><code>${escapeHtml(value)}</code></td></tr>`)
     .join('');
   const spec = escapeHtml(JSON.stringify(record.spec, null, 2));
-  return `<table class="facts">${table}</table><details><summary>spec</summary><pre>${spec}</pre></details>`;
+  return `<table class="facts">${body}</table><details><summary>spec</summary><pre>${spec}</pre></details>`;
+}
+
+/** A workflow claims its run again whenever it continues as new: that is no other driver. */
+function ownersText({ owners }: RunHistory): string {
+  const drivers = new Map<string, number>();
+  for (const owner of owners) {
+    const driver = `${owner.workflowId} on ${owner.address}, first run ${owner.firstExecutionRunId}`;
+    drivers.set(driver, (drivers.get(driver) ?? 0) + 1);
+  }
+  return (
+    [...drivers]
+      .map(([driver, claims]) => `${driver}${claims > 1 ? ` (claimed ${claims} times)` : ''}`)
+      .join('; ') || '–'
+  );
+}
+
+function transcriptsSource(evaluation: EvaluationFigure | null): string {
+  if (!evaluation) return '';
+  const { result, step } = evaluation;
+  return (
+    `<p class="quiet">From the ${escapeHtml(result.suite_name)} evaluation of the state after step ${step}: ` +
+    `${whole(result.graded)} graded episodes of held-out tasks, pass@1 ${percent(result.pass_at_1)}. ` +
+    'More of them: <code>longhaul transcripts</code>.</p>'
+  );
+}
+
+const restartsShown = 50;
+
+function restartTable(restarts: readonly Restart[]): string {
+  if (restarts.length === 0)
+    return '<p class="quiet">No process was restarted: every record names the same ones.</p>';
+  const rows = table(restarts.slice(0, restartsShown), [
+    { title: 'process', cell: (row) => row.process },
+    {
+      title: 'first seen at step',
+      cell: (row) => (row.step === null ? '–' : String(row.step)),
+      figure: true,
+    },
+    { title: 'the new one', cell: (row) => `<code>${escapeHtml(row.successor)}</code>` },
+  ]);
+  const more = restarts.length - restartsShown;
+  return (
+    rows +
+    (more > 0 ? `<p class="quiet">… and ${whole(more)} more.</p>` : '') +
+    '<p class="quiet">Read from the engine named by each step, the worker named by each attempt and the owners of the run. ' +
+    'A process that died twice between two records counts once.</p>'
+  );
+}
+
+function changeTable(changes: readonly AcceptedChange[]): string {
+  if (changes.length === 0) return '<p class="quiet">Nothing.</p>';
+  return table(changes, [
+    { title: 'change', cell: (row) => escapeHtml(row.what) },
+    { title: 'accepted', cell: (row) => `${escapeHtml(row.at.replace('T', ' ').slice(0, 19))} UTC` },
+    {
+      title: 'holds from step',
+      cell: (row) => (row.step === null ? 'no step yet' : String(row.step)),
+      figure: true,
+    },
+  ]);
 }

@@ -1,32 +1,51 @@
 // The report's look, on light, dark and paper.
 export const styleSheet = `
-:root { color-scheme: light dark; --ink: #1c2430; --quiet: #667085; --page: #fff; --card: #f5f7fa; --rule: #dfe3ea;
-  --reward: #9aa7bd; --interval: #2f6fde; --final: #d9480f; --good: #16794c; --bad: #b42318; --warn: #a15c07; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --quiet: #98a2b3; --page: #12161d; --card: #1b212b;
-  --rule: #2c3442; --reward: #66738a; --interval: #6ea1ff; --final: #ff8a5c; --good: #4cc38a; --bad: #ff8077; --warn: #f5b454; } }
+@media screen { :root { color-scheme: light dark; } }
+:root { --ink: #1c2430; --quiet: #5d6878; --page: #fff; --card: #f4f6f9; --rule: #dfe3ea;
+  --raw: #c9d2e0; --smooth: #6b7a90; --interval: #2f6fde; --final: #d9480f; --good: #16794c; --bad: #b42318; --warn: #8a4b06; }
+@media screen and (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --quiet: #9aa5b5; --page: #12161d; --card: #1b212b;
+  --rule: #2c3442; --raw: #3a4557; --smooth: #94a2b8; --interval: #6ea1ff; --final: #ff8a5c; --good: #4cc38a; --bad: #ff8077; --warn: #f5b454; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
-main { max-width: 960px; margin: 0 auto; padding: 32px 24px 64px; }
+main { max-width: 980px; margin: 0 auto; padding: 32px 24px 64px; }
 h1 { font-size: 26px; margin: 0; } h2 { font-size: 18px; margin: 40px 0 12px; }
-.quiet { color: var(--quiet); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin-top: 16px; }
+.quiet { color: var(--quiet); font-weight: 400; } p.quiet { font-size: 13px; margin: 8px 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(145px, 1fr)); gap: 12px; margin-top: 16px; }
 .tile { background: var(--card); border-radius: 8px; padding: 12px 16px; font-size: 13px; }
-.tile .value { font-size: 20px; font-weight: 600; font-variant-numeric: tabular-nums; }
-.chart { width: 100%; height: auto; } .chart .grid { stroke: var(--rule); } .chart .axis { fill: var(--quiet); font-size: 12px; }
-.chart .mark { stroke: var(--quiet); stroke-dasharray: 4 4; }
-.line { fill: none; stroke-width: 2; } .line.reward { stroke: var(--reward); stroke-width: 1.5; }
-.line.interval { stroke: var(--interval); } .line.final { stroke: var(--final); stroke-dasharray: 6 4; }
+.tile .value { font-size: 20px; font-weight: 600; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.tile.wide { grid-column: span 2; } .tile .big { color: var(--final); }
+.chart { width: 100%; height: auto; } .chart text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
+.chart .grid { stroke: var(--rule); } .chart .band { fill: var(--card); }
+.line { fill: none; stroke-width: 2; stroke-linejoin: round; } .line.raw { stroke: var(--raw); stroke-width: 1; }
+.line.smooth { stroke: var(--smooth); } .line.interval { stroke: var(--interval); }
 .dot.interval { fill: var(--interval); } .dot.final { fill: var(--final); }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: 6px 12px 6px 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
-th { font-weight: 600; font-size: 13px; color: var(--quiet); } .facts th { width: 190px; }
+.chart text.value { font-weight: 600; } .chart text.value.final { fill: var(--final); }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: 6px 14px 6px 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
+th.figure, td.figure { text-align: right; white-space: nowrap; }
+th { font-weight: 600; font-size: 13px; color: var(--quiet); } .facts th { width: 190px; white-space: nowrap; }
 code, pre { font: 13px/1.45 ui-monospace, monospace; } td code { overflow-wrap: anywhere; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
 .status { display: inline-block; border-radius: 999px; padding: 0 9px; font-size: 12px; font-weight: 600; background: var(--card); }
 .status.improving, .status.saturated, .status.pass { color: var(--good); }
-.status.failing, .status.declining, .status.fail { color: var(--bad); } .status.flat, .status.unknown { color: var(--warn); }
-summary { cursor: pointer; padding: 6px 0; } .transcript { border-bottom: 1px solid var(--rule); }
-.part { display: grid; grid-template-columns: 100px 1fr; gap: 12px; padding: 8px 12px; }
-.part.model { background: var(--card); border-left: 3px solid var(--interval); } .who { color: var(--quiet); font-size: 12px; }
-@media print { details { display: block; } .transcript:nth-of-type(n + 7) { display: none; } }
+.status.failing, .status.declining, .status.fail { color: var(--bad); }
+.status.flat, .status.unknown, .status.new { color: var(--warn); }
+summary { cursor: pointer; padding: 7px 0; } .transcript { border-bottom: 1px solid var(--rule); }
+h3 { font-size: 14px; margin: 20px 0 4px; color: var(--quiet); }
+.transcript > summary { list-style-position: outside; margin-left: 16px; } .request { font-weight: 500; }
+.facts-line { display: block; font-size: 12.5px; } .talk { margin: 4px 0 16px 16px; }
+.part { display: grid; grid-template-columns: 84px 1fr; gap: 12px; padding: 8px 12px; border-left: 3px solid var(--rule); margin: 6px 0; border-radius: 0 6px 6px 0; }
+.part.model { background: var(--card); border-left-color: var(--interval); } .part.failed { border-left-color: var(--bad); }
+details.part { display: block; } details.part > summary { padding: 0; } .who { color: var(--quiet); font-size: 12px; padding-top: 1px; }
+.call { display: block; } .call b { color: var(--interval); } .call .name { color: var(--quiet); }
+.done { color: var(--good); font-weight: 600; font-size: 13px; } .malformed { color: var(--bad); }
+.trends { display: grid; grid-template-columns: repeat(auto-fit, minmax(280px, 1fr)); gap: 20px 24px; margin-bottom: 16px; }
+figure { margin: 0; } figcaption { font-size: 13px; font-weight: 600; color: var(--quiet); margin-bottom: 2px; }
+:focus-visible { outline: 2px solid var(--interval); outline-offset: 2px; }
+@media (max-width: 640px) { main { padding: 20px 14px 48px; } .part { grid-template-columns: 1fr; gap: 2px; } .talk { margin-left: 0; }
+  .facts th, .facts td { display: block; border: 0; padding: 2px 0; } .facts tr { display: block; border-bottom: 1px solid var(--rule); padding: 6px 0; }
+  .chart-wide { overflow-x: auto; } .chart-wide .chart { min-width: 620px; } }
+@media print { body { font-size: 11px; } main { max-width: none; padding: 0; } h2 { margin-top: 24px; } h2, h3, summary { break-after: avoid; }
+  .transcript, .tile, figure, tr { break-inside: avoid; } .group .transcript:nth-of-type(n + 4) { display: none; }
+  .transcript::details-content { content-visibility: visible; display: block; block-size: auto; } }
 `;

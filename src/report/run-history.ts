@@ -77,23 +77,33 @@ export async function readEvaluationEpisodes(
   return records.filter((episode) => episode !== null);
 }
 
-/** Engine processes that committed a step, less one: how often the engine was started anew. */
-export function engineRestarts(history: RunHistory): number {
-  const incarnations = new Set(history.updates.map((update) => update.observed.engine.incarnation));
-  return Math.max(incarnations.size - 1, 0);
+export interface Comparison {
+  before: EvaluationFigure;
+  after: EvaluationFigure;
+  /** False while only a smaller suite was played after the baseline: its tasks are the first ones of the larger. */
+  sameTasks: boolean;
 }
 
-/** The evaluation by suite before the first GRPO step, and the newest one. */
-export function beforeAndAfter(
-  history: RunHistory,
-  suite = 'final',
-): { before: EvaluationFigure; after: EvaluationFigure } | null {
+/** The evaluation before the first GRPO step, and the newest one after it: of the same suite where there is one. */
+export function beforeAndAfter(history: RunHistory): Comparison | null {
   const firstGrpo = history.updates.find((update) => update.identity.kind === 'grpo')?.identity.step ?? null;
   if (firstGrpo === null) return null;
-  const figures = history.evaluations.filter((figure) => figure.result.suite_name === suite);
-  const before = figures.find((figure) => figure.step === firstGrpo - 1);
-  const after = figures.at(-1);
-  return before && after && after.step >= firstGrpo ? { before, after } : null;
+  const before = history.evaluations.filter((figure) => figure.step < firstGrpo).at(-1);
+  const baseline =
+    history.evaluations.find((one) => one.step === firstGrpo - 1 && one.result.suite_name === 'final') ??
+    before;
+  const later = history.evaluations.filter((figure) => figure.step >= firstGrpo);
+  const after =
+    later.findLast((figure) => figure.result.suite === baseline?.result.suite) ?? newestEvaluation(later);
+  if (!baseline || !after) return null;
+  return { before: baseline, after, sameTasks: baseline.result.suite === after.result.suite };
+}
+
+/** Of the newest state; of its suites the one with the most episodes. */
+export function newestEvaluation(evaluations: readonly EvaluationFigure[]): EvaluationFigure | null {
+  const step = Math.max(...evaluations.map((figure) => figure.step));
+  const newest = evaluations.filter((figure) => figure.step === step);
+  return newest.sort((a, b) => b.result.graded - a.result.graded)[0] ?? null;
 }
 
 export async function inParallel<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {

@@ -1,0 +1,59 @@
+// What people changed while a run was under way, and from which step on it held.
+import type { ControlChange } from '../spec/records.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { readPlan } from '../store/run-records.js';
+import type { RunHistory } from './run-history.js';
+
+export interface AcceptedChange {
+  n: number;
+  at: string;
+  what: string;
+  /** First step whose plan covers it (R21); null while none does. */
+  step: number | null;
+}
+
+export async function readChanges(store: ObjectStore, history: RunHistory): Promise<AcceptedChange[]> {
+  const changes: AcceptedChange[] = [];
+  for (const { n, change, observed } of history.control) {
+    const step = await firstStepCovering(store, history, n);
+    changes.push({ n, at: observed.at, what: inWords(change), step });
+  }
+  return changes;
+}
+
+/** Plans name the highest control number folded in, which never falls: a binary search reads few of them. */
+async function firstStepCovering(
+  store: ObjectStore,
+  { record, updates }: RunHistory,
+  n: number,
+): Promise<number | null> {
+  const steps = updates.map(({ identity }) => identity.step);
+  let [low, high] = [0, steps.length];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const { record: plan } = await readPlan(store, record.run, steps[middle] as number);
+    if (plan.control >= n) high = middle;
+    else low = middle + 1;
+  }
+  return steps[low] ?? null;
+}
+
+export function inWords(change: ControlChange): string {
+  switch (change.kind) {
+    case 'pause':
+      return 'paused';
+    case 'resume':
+      return 'resumed';
+    case 'stopAfter':
+      return `to stop after step ${change.step}`;
+    case 'quarantine':
+      return `set aside: ${change.key}`;
+    case 'setHyperparameters':
+      return [
+        change.lr === undefined ? '' : `lr = ${change.lr}`,
+        change.temperature === undefined ? '' : `temperature = ${change.temperature}`,
+      ]
+        .filter((part) => part !== '')
+        .join(', ');
+  }
+}

@@ -1,0 +1,82 @@
+// Small charts of what a researcher looks at when a curve is not what he hoped for.
+import type { UpdateRecord } from '../spec/records.js';
+import { lineChart, smoothed, smoothingWidth } from './chart.js';
+import { escapeHtml } from './html.js';
+
+interface Trend {
+  title: string;
+  kind: 'grpo' | 'sft';
+  value: (update: UpdateRecord) => number | undefined;
+  format: (value: number) => string;
+}
+
+const trend: Trend[] = [
+  {
+    title: 'Loss of the warm start',
+    kind: 'sft',
+    value: ({ observed }) => observed.metrics['policy/final_loss'],
+    format: (value) => value.toFixed(2),
+  },
+  {
+    title: 'Groups with a learning signal',
+    kind: 'grpo',
+    value: ({ observed }) => observed.metrics['reward/signal_ratio'],
+    format: (value) => `${Math.round(value * 100)} %`,
+  },
+  {
+    title: 'Gradient norm',
+    kind: 'grpo',
+    value: ({ observed }) => observed.metrics['policy/grad_norm'],
+    format: (value) => String(Number(value.toPrecision(3))),
+  },
+  {
+    title: 'Sampled tokens an episode',
+    kind: 'grpo',
+    value: ({ observed }) => observed.metrics['generate/avg_num_tokens'],
+    format: (value) => String(Number(value.toPrecision(3))),
+  },
+  {
+    title: 'Tool errors of all calls',
+    kind: 'grpo',
+    value: ({ observed }) => observed.metrics['environment/tool_error_rate'],
+    format: (value) => `${Math.round(value * 100)} %`,
+  },
+  {
+    title: 'Seconds a step',
+    kind: 'grpo',
+    value: ({ observed }) => (observed.timings_ms['step'] ?? NaN) / 1000,
+    format: (value) => String(Number(value.toPrecision(3))),
+  },
+];
+
+export function trends(updates: readonly UpdateRecord[]): string {
+  const charts = trend.map((one) => chartOf(one, updates)).filter((chart) => chart !== '');
+  return charts.length === 0 ? '' : `<div class="trends">${charts.join('\n')}</div>`;
+}
+
+function chartOf({ title, kind, value, format }: Trend, updates: readonly UpdateRecord[]): string {
+  const points = updates.flatMap((update) => {
+    const y = update.identity.kind === kind ? value(update) : undefined;
+    return y === undefined || !Number.isFinite(y) ? [] : [{ x: update.identity.step, y }];
+  });
+  if (points.length < 2) return '';
+  const most = Math.max(...points.map((point) => point.y));
+  const width = smoothingWidth(points.length);
+  const first = points[0]?.y ?? 0;
+  const last = points.at(-1)?.y ?? 0;
+  const chart = lineChart({
+    description: `${title}: ${format(first)} at first, ${format(last)} at last, at most ${format(most)}`,
+    size: { width: 320, height: 140 },
+    yRange: [0, most > 0 ? most * 1.05 : 1],
+    yFormat: format,
+    series: [
+      { name: title, style: width > 1 ? 'raw' : 'smooth', draw: 'line', points },
+      ...(width > 1
+        ? [{ name: 'smoothed', style: 'smooth', draw: 'line' as const, points: smoothed(points, width) }]
+        : []),
+    ],
+    bands: [],
+    legend: false,
+  });
+  return `<figure><figcaption>${escapeHtml(title)}</figcaption>${chart}</figure>`;
+}
