@@ -16,6 +16,7 @@ import type { EpisodeRecord } from '../spec/records.js';
 import { episodesFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openStore } from '../store/open-store.js';
+import { openRunView } from '../store/quarantine.js';
 import { readRecord } from '../store/records.js';
 import { timelineOf } from '../store/run-records.js';
 import { storeOption, withOutput } from './output.js';
@@ -40,7 +41,7 @@ export function register(program: Command): void {
     .option('--json', 'one JSON object a line')
     .action(
       withOutput(async (run: string, options: TranscriptsOptions) => {
-        const store = await openStore(options.store);
+        const store = await openRunView(await openStore(options.store), run);
         const { tokenizer } = await new RunDataCache(store, new DatasetCache(store)).get(run);
         const episodes =
           options.step === undefined

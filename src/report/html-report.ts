@@ -206,7 +206,7 @@ function stepTable(history: RunHistory): string {
 }
 
 function facts(history: RunHistory): string {
-  const { record, owners, updates } = history;
+  const { record, updates } = history;
   const last = updates.at(-1);
   const rows: [string, string][] = [
     ['final state', last?.identity.state ?? '–'],

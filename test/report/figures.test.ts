@@ -1,0 +1,123 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { smoothed, ticks } from '../../src/report/chart.js';
+import { readChanges } from '../../src/report/changes.js';
+import { environmentRows, statusOf, templateRows } from '../../src/report/environment-table.js';
+import { timeSpan } from '../../src/report/html.js';
+import { readAttempts, restartsOf } from '../../src/report/restarts.js';
+import { beforeAndAfter, readHistory, type RunHistory } from '../../src/report/run-history.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { engineDiedAt, recordedRun, steps, workerDiedAt } from './recorded-run.js';
+
+let store: ObjectStore;
+let history: RunHistory;
+beforeAll(async () => {
+  store = await recordedRun();
+  history = await readHistory(store, 'tiny');
+});
+
+/** The same run when only its first `step` steps were committed. */
+function until(step: number): RunHistory {
+  return {
+    ...history,
+    updates: history.updates.filter((update) => update.identity.step <= step),
+    evaluations: history.evaluations.filter((figure) => figure.step <= step),
+  };
+}
+
+describe('a run is compared with the state where GRPO began', () => {
+  test('on the same suite where it was played again', () => {
+    const change = beforeAndAfter(history);
+    expect(change).toMatchObject({ before: { step: 2 }, after: { step: 42 }, sameTasks: true });
+  });
+
+  test('on a smaller suite while the run is under way, and the report can say so', () => {
+    expect(beforeAndAfter(until(30))).toMatchObject({
+      before: { step: 2 },
+      after: { step: 22, result: { suite_name: 'interval' } },
+      sameTasks: false,
+    });
+  });
+
+  test('not at all before the first evaluation under GRPO', () => {
+    expect(beforeAndAfter(until(10))).toBeNull();
+    expect(beforeAndAfter(until(2))).toBeNull();
+  });
+});
+
+describe('the table of environments', () => {
+  test('has baseline, final, change, standard error and tool errors, and a row for all', () => {
+    const change = beforeAndAfter(history);
+    if (!change) throw new Error('no comparison');
+    const rows = environmentRows(change.before, change.after);
+    expect(rows.map((row) => row.env_key)).toEqual(['booking', 'tracker', 'all']);
+    const [booking, tracker, all] = rows;
+    expect(booking).toMatchObject({ before: 0.5, after: 0.5, delta: 0, status: 'flat', unknown: 0 });
+    expect(tracker).toMatchObject({ before: 0.25, after: 0.75, delta: 0.5, status: 'improving', unknown: 5 });
+    // sqrt(0.75 · 0.25 / 100); 10 errors in 105 calls, because unknown episodes called tools too.
+    expect(tracker?.error).toBeCloseTo(0.0433, 4);
+    expect(tracker?.tool_error_rate).toBeCloseTo(10 / 105, 6);
+    expect(all).toMatchObject({ graded: 200, before: 0.375, after: 0.625, delta: 0.25, unknown: 5 });
+    expect(all?.tool_error_rate).toBeCloseTo(20 / 205, 6);
+  });
+
+  test('lists the weakest templates first', () => {
+    const change = beforeAndAfter(history);
+    if (!change) throw new Error('no comparison');
+    const rows = templateRows(change.before, change.after);
+    expect(rows.map((row) => [row.template, row.after])).toEqual([
+      ['book', 0.5],
+      ['find', 0.75],
+    ]);
+  });
+
+  test.each([
+    [0.2, 0.26, 'improving'],
+    [0.3, 0.2, 'declining'],
+    [0.96, 0.97, 'saturated'],
+    [0.5, 0.52, 'flat'],
+    [0.02, 0.05, 'failing'],
+    [null, 0.5, 'new'],
+  ] as const)('calls %s → %s %s', (before, after, status) => {
+    expect(statusOf(before, after)).toBe(status);
+  });
+});
+
+test('restarts are read from the names that records carry', async () => {
+  const restarts = restartsOf(history, await readAttempts(store, history));
+  expect(restarts).toEqual([
+    { process: 'engine', step: engineDiedAt, successor: 'second' },
+    { process: 'node worker', step: workerDiedAt, successor: 'n1@host pid 13' },
+  ]);
+});
+
+test('a change is shown with the first step whose plan covers it', async () => {
+  expect(await readChanges(store, history)).toEqual([
+    expect.objectContaining({ n: 1, what: 'lr = 0.01', step: workerDiedAt }),
+  ]);
+  expect(await readChanges(store, until(workerDiedAt - 1))).toMatchObject([{ step: null }]);
+  expect(history.updates).toHaveLength(steps);
+});
+
+describe('charts', () => {
+  test('smooth without losing points or moving a straight line', () => {
+    const line = Array.from({ length: 20 }, (_, x) => ({ x, y: 3 }));
+    expect(smoothed(line, 5)).toEqual(line);
+    const spike = [0, 0, 3, 0, 0].map((y, x) => ({ x, y }));
+    expect(smoothed(spike, 3).map((point) => point.y)).toEqual([0, 1, 1, 1, 0]);
+  });
+
+  test('have round ticks', () => {
+    expect(ticks(0, 1, 5)).toEqual([0, 0.2, 0.4, 0.6, 0.8, 1]);
+    expect(ticks(0, 237, 9)).toEqual([0, 50, 100, 150, 200]);
+  });
+
+  test('and spans of time never read as 60 seconds or minutes', () => {
+    expect([59.7, 119.6, 3599.7, 90_000, 200_000].map(timeSpan)).toEqual([
+      '1 min 0 s',
+      '2 min 0 s',
+      '1 h 0 min',
+      '25 h 0 min',
+      '2 d 8 h',
+    ]);
+  });
+});

@@ -1,0 +1,149 @@
+// A run of two supervised and forty GRPO steps as its records tell it, with two restarts and one change.
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { EpisodeRecord, EvaluationResult, UpdateRecord } from '../../src/spec/records.js';
+import { recordDigest } from '../../src/store/canonical.js';
+import { openDirectoryStore } from '../../src/store/directory-store.js';
+import {
+  attemptFolder,
+  controlFolder,
+  evaluationResultKey,
+  ownersFolder,
+  planKey,
+  runKey,
+  sequenceKey,
+  updateKey,
+} from '../../src/store/layout.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { encodeRecord } from '../../src/store/record-codec.js';
+import type { RecordKind, RecordTypes } from '../../src/store/record-schemas.js';
+import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
+
+export const steps = 42;
+export const firstGrpo = 3;
+/** The engine is another one from this step on. */
+export const engineDiedAt = 20;
+/** The node worker too, and the plan of this step is the first to cover the change of lr. */
+export const workerDiedAt = 30;
+const [bigSuite, smallSuite] = [digestOf('e'), digestOf('f')];
+const start = Date.parse('2026-01-02T03:00:00.000Z');
+
+export const stateAfter = (step: number): string => step.toString(16).padStart(64, '0');
+const at = (minutes: number): string => new Date(start + minutes * 60_000).toISOString();
+
+export async function recordedRun(): Promise<ObjectStore> {
+  const store = await openDirectoryStore(mkdtempSync(join(tmpdir(), 'longhaul-report-')));
+  const base = recordsOfAllKinds();
+  const write = async <Kind extends RecordKind>(
+    key: string,
+    kind: Kind,
+    record: RecordTypes[Kind],
+  ): Promise<void> => {
+    await store.create(key, await encodeRecord(kind, record));
+  };
+  await write(runKey('tiny'), 'run', { ...base.run, observed: { started_at: at(0) } });
+  await write(updateKey('tiny', 0), 'base', {
+    ...base.base,
+    identity: { ...base.base.identity, state: stateAfter(0) },
+  });
+  for (let step = 1; step <= steps; step++) {
+    const kind = step < firstGrpo ? 'sft' : 'grpo';
+    const plan: RecordTypes['plan'] = {
+      ...base.plan,
+      step,
+      previous_state: stateAfter(step - 1),
+      control: step < workerDiedAt ? 0 : 1,
+    };
+    await write(planKey('tiny', step), 'plan', plan);
+    await write(updateKey('tiny', step), 'update', updateOf(base.update, step, kind, recordDigest(plan)));
+    if (kind === 'sft') continue;
+    const observed = { node: 'n1@host', pid: step < workerDiedAt ? 12 : 13, at: at(step) };
+    const attempt = { ...base.attempt, attempt: 'x-1', observed };
+    await write(sequenceKey(attemptFolder('tiny', step, 'collect', 'x-1'), 1), 'attempt', attempt);
+  }
+  await write(
+    evaluationResultKey(stateAfter(2), bigSuite),
+    'evaluation',
+    evaluationOf(base.evaluation, 'final', 2),
+  );
+  await write(
+    evaluationResultKey(stateAfter(22), smallSuite),
+    'evaluation',
+    evaluationOf(base.evaluation, 'interval', 22),
+  );
+  await write(
+    evaluationResultKey(stateAfter(42), bigSuite),
+    'evaluation',
+    evaluationOf(base.evaluation, 'final', 42),
+  );
+  await write(sequenceKey(ownersFolder('tiny'), 1), 'owner', base.owner);
+  await write(sequenceKey(ownersFolder('tiny'), 2), 'owner', { ...base.owner, n: 2 });
+  await write(sequenceKey(controlFolder('tiny'), 1), 'control', base.control);
+  return store;
+}
+
+function updateOf(update: UpdateRecord, step: number, kind: 'sft' | 'grpo', plan: string): UpdateRecord {
+  const [previous_state, state] = [stateAfter(step - 1), stateAfter(step)];
+  const outcomes = kind === 'sft' ? [] : [[1, 0, null, 1]];
+  return {
+    ...update,
+    identity: { ...update.identity, step, kind, plan, previous_state, state, outcomes },
+    observed: {
+      metrics:
+        kind === 'sft'
+          ? { 'policy/final_loss': 2 / step }
+          : { 'reward/avg_raw_reward': step / 50, 'reward/signal_ratio': 0.5, 'policy/grad_norm': 0.1 },
+      timings_ms: { step: 1500 },
+      engine: { build: 'longhaul-engine 0.1.0', incarnation: step < engineDiedAt ? 'first' : 'second' },
+      committed_at: at(step),
+    },
+  };
+}
+
+function evaluationOf(base: EvaluationResult, name: 'interval' | 'final', step: number): EvaluationResult {
+  const [tracker, booking] = step < firstGrpo ? [0.25, 0.5] : [0.75, 0.5];
+  const graded = name === 'final' ? 100 : 40;
+  const part = (share: number, unknown: number): EvaluationResult['environments'][string] => ({
+    pass_at_1: share,
+    graded,
+    unknown,
+    mean_turns: 2,
+    mean_tool_calls: 1,
+    tool_errors: 10,
+  });
+  return {
+    ...base,
+    state: stateAfter(step),
+    suite: name === 'final' ? bigSuite : smallSuite,
+    suite_name: name,
+    pass_at_1: (tracker + booking) / 2,
+    graded: 2 * graded,
+    unknown: 5,
+    environments: { booking: part(booking, 0), tracker: part(tracker, 5) },
+    templates: {
+      find: { passed: tracker * graded, graded },
+      book: { passed: booking * graded, graded },
+    },
+    observed: { ...base.observed, step },
+  };
+}
+
+/** Tokens stand for the parts of an episode: `decode` of the tests looks them up. */
+export function episodeOf(task_key: string, outcome: EpisodeRecord['outcome']): EpisodeRecord {
+  return { ...recordsOfAllKinds().episode, task_key, outcome };
+}
+
+/** The text of each token of the fixture's episode: prompt 1–3, call 4–5, result 6, done 7. */
+export function decodeWith(request: string, call: string, result: string): (tokens: number[]) => string {
+  const text: Record<number, string> = {
+    1: '<|im_start|>system\nCall one tool a turn.<|im_end|>\n',
+    2: `<|im_start|>user\n${request}<|im_end|>\n`,
+    3: '<|im_start|>assistant\n',
+    4: '<tool_call>',
+    5: `${call}</tool_call>`,
+    6: `<|im_end|>\n<|im_start|>user\n${result}<|im_end|>\n<|im_start|>assistant\n`,
+    7: '<done>',
+  };
+  return (tokens) => tokens.map((token) => text[token] ?? '?').join('');
+}
