@@ -9,9 +9,8 @@ import {
 import { createNativeEngine } from '../engine/native/native-engine.js';
 import { auditChain, type ChainAudit } from '../store/chain-audit.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { openStore } from '../store/open-store.js';
 import { findEngineBinary } from '../workers/engine-binary.js';
-import { storeOption, withOutput } from './output.js';
+import { openExistingStore, requireRun, storeOption, withOutput } from './output.js';
 
 interface AuditOptions {
   store: string;
@@ -33,7 +32,8 @@ export function register(program: Command): void {
     .action(
       withOutput(async (run: string, options: AuditOptions) => {
         const range = options.replay === undefined ? null : parseReplayRange(options.replay);
-        const store = await openStore(options.store);
+        const store = await openExistingStore(options.store);
+        await requireRun(store, run);
         const chain = await auditChain(store, run);
         if (!options.json) console.log(chainText(chain));
         const replay = range && (await replayOnFreshEngine(store, run, range));

@@ -9,7 +9,7 @@ import {
   statusQuery,
   stopAfterUpdate,
 } from '../workflows/messages.js';
-import { withOutput } from './output.js';
+import { wholeNumber, withOutput } from './output.js';
 import {
   explained,
   type RunHandle,
@@ -40,7 +40,7 @@ export function register(program: Command): void {
     }),
   );
   control(program, 'stop', 'end a run after a step, with evaluation, checkpoint and report')
-    .option('--step <n>', 'last step to run (default: the one under way)', wholeNumber)
+    .option('--step <n>', 'last step to run (default: the one under way)', wholeNumber())
     .action(
       withOutput(async (run: string, flags: ControlFlags & { step?: number }) => {
         const control = await send(run, flags, async (handle) => {
@@ -108,11 +108,4 @@ function send(
 
 function say(flags: ControlFlags, control: ControlState, sentence: string): void {
   console.log(flags.json ? JSON.stringify(control) : sentence);
-}
-
-function wholeNumber(text: string): number {
-  const number = Number(text);
-  if (!Number.isInteger(number) || number < 0)
-    throw new Error(`--step takes a whole number, not ${JSON.stringify(text)}`);
-  return number;
 }

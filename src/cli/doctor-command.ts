@@ -1,4 +1,5 @@
 // `longhaul doctor`: what a run needs, probed for real. Exit code 1 when something is wrong.
+import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
 import { readSpecFile } from '../spec/schema.js';
 import {
@@ -10,7 +11,7 @@ import {
   probeTemporal,
   probeWorkers,
 } from './doctor-checks.js';
-import { storeOption, withOutput } from './output.js';
+import { defaultStore, storeOption, withOutput } from './output.js';
 import { type TemporalFlags, temporalConfig, withTemporalFlags } from './temporal-access.js';
 
 interface DoctorFlags extends TemporalFlags {
@@ -45,7 +46,14 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
   const parts = [
     check('node', () => Promise.resolve(`${process.versions.node} on ${process.platform}-${process.arch}`)),
     check('engine', probeEngine),
-    check('store', () => checkStore(store)),
+    check('store', () =>
+      // A person in the wrong folder must not get an empty store there.
+      storeIsDefault && stack === null && !existsSync(defaultStore)
+        ? Promise.resolve(
+            `none in this folder yet; the first \`longhaul up\` or quickstart makes ${defaultStore}`,
+          )
+        : checkStore(store),
+    ),
     temporal,
     temporal.then(({ ok }) =>
       check('workers', () =>

@@ -7,7 +7,9 @@ import { withOutput } from './output.js';
 const serverEntry = fileURLToPath(new URL('../environments/server/main.js', import.meta.url));
 
 export function register(program: Command): void {
-  const environments = program.command('env').description('environments');
+  const environments = program
+    .command('env')
+    .description('the built-in environments: `env serve` serves them over OpenEnv');
   environments
     .command('serve')
     .description('serve the built-in apps over OpenEnv (all flags: longhaul env serve -- --help)')

@@ -2,6 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import type { RunStatus } from '../activities/contracts.js';
+import { percent, timeSpan } from '../report/format.js';
 import { statusQuery } from '../workflows/messages.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import type { RunHandle } from './temporal-access.js';
@@ -59,20 +60,9 @@ export function progressLine(status: RunStatus): string {
   else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}`);
   else if (isWaiting(status)) parts.push(status.phase);
   // Supervised steps have another pace and are few: they say nothing about the rest.
-  else if (last?.kind === 'grpo') parts.push(`ETA ${duration(remainingSeconds(status))}`);
+  else if (last?.kind === 'grpo') parts.push(`ETA ${timeSpan(remainingSeconds(status))}`);
   else parts.push('warm start');
   return parts.join(' · ');
-}
-
-export function percent(share: number): string {
-  return `${(100 * share).toFixed(1)} %`;
-}
-
-export function duration(seconds: number): string {
-  if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${Math.round(seconds % 60)} s`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 async function showUntil(

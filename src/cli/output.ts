@@ -1,5 +1,9 @@
 // What all commands share: how an error looks, and where the store is.
-import { Option } from 'commander';
+import { existsSync } from 'node:fs';
+import { InvalidArgumentError, Option } from 'commander';
+import type { ObjectStore } from '../store/object-store.js';
+import { openStore } from '../store/open-store.js';
+import { listRuns, readRunIfAny } from '../store/run-records.js';
 
 export const defaultStore = './.longhaul/store';
 
@@ -8,6 +12,38 @@ export function storeOption(): Option {
   return new Option('--store <address>', 'object store: dir:/path or s3://bucket/prefix')
     .env('LONGHAUL_STORE')
     .default(`dir:${defaultStore}`);
+}
+
+/** Opens a store to read it: unlike a run, a reader must not leave an empty one where a person was in the wrong folder. */
+export async function openExistingStore(address: string): Promise<ObjectStore> {
+  const folder = /^dir:(.+)$/.exec(address)?.[1];
+  if (folder !== undefined && !existsSync(folder))
+    throw new Error(
+      `there is no store at ${address}: go to the folder where \`longhaul\` ran, or name the store with --store or LONGHAUL_STORE`,
+    );
+  return openStore(address);
+}
+
+const namesShown = 10;
+
+/** Says which runs there are where there is not this one. */
+export async function requireRun(store: ObjectStore, run: string): Promise<void> {
+  if (await readRunIfAny(store, run)) return;
+  const runs = await listRuns(store);
+  const known =
+    runs.length === 0
+      ? 'it holds no run yet'
+      : `it holds ${runs.slice(0, namesShown).join(', ')}${runs.length > namesShown ? ', …' : ''}`;
+  throw new Error(`there is no run "${run}" in ${store.address}: ${known}`);
+}
+
+/** For options: `least` and all whole numbers above it. */
+export function wholeNumber(least = 0): (text: string) => number {
+  return (text) => {
+    const number = Number(text);
+    if (text.trim() !== '' && Number.isSafeInteger(number) && number >= least) return number;
+    throw new InvalidArgumentError(`It takes a whole number from ${least} up.`);
+  };
 }
 
 /**

@@ -3,12 +3,11 @@ import { randomUUID } from 'node:crypto';
 import type { Command } from 'commander';
 import { controlFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { openStore } from '../store/open-store.js';
 import { checkQuarantinable, quarantinedKeys } from '../store/quarantine.js';
 import { appendSequence, readSequence } from '../store/records.js';
 import { readRun } from '../store/run-records.js';
 import { BadKey } from '../store/store-errors.js';
-import { storeOption, withOutput } from './output.js';
+import { openExistingStore, storeOption, withOutput } from './output.js';
 
 export interface Quarantined {
   run: string;
@@ -29,7 +28,7 @@ export function register(program: Command): void {
     .option('--json', 'print {run, key, control, written} as JSON')
     .action(
       withOutput(async (key: string, options: { store: string; run?: string; json?: boolean }) => {
-        const store = await openStore(options.store);
+        const store = await openExistingStore(options.store);
         const done = await quarantine(store, key, options.run);
         console.log(options.json ? JSON.stringify(done) : quarantineText(done));
       }),

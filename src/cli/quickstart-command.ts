@@ -7,8 +7,9 @@ import { readTemporalConfig } from '../workers/config.js';
 import type { Stack } from '../workers/stack.js';
 import { connectClient } from '../workers/temporal-connection.js';
 import type { TrainingResult } from '../workflows/training-run.js';
-import { duration, followRun, percent } from './live-view.js';
-import { withOutput } from './output.js';
+import { followRun } from './live-view.js';
+import { percent, timeSpan } from '../report/format.js';
+import { wholeNumber, withOutput } from './output.js';
 import { readSpecFile } from '../spec/schema.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
 import { startTraining, whyItEnded } from './start-training.js';
@@ -37,7 +38,7 @@ export function register(program: Command): void {
   program
     .command('quickstart')
     .description('train a small tool-use policy on this machine in minutes, and write its report')
-    .option('--seed <n>', 'seed of the run; another one is another run', Number, 1)
+    .option('--seed <n>', 'seed of the run; another one is another run', wholeNumber(), 1)
     .option('--folder <folder>', 'where everything is kept', defaultStackFolder)
     .option('--keep-open', 'leave the stack and the Temporal UI running afterwards, until Ctrl-C')
     .option('--json', 'last line: one JSON object with the result')
@@ -113,7 +114,7 @@ function report(
   const restarts = stack.processes.reduce((sum, one) => sum + one.restarts, 0);
   process.exitCode = 0;
   const lines = [
-    `${result.run} ${result.ended} at step ${result.step} in ${duration(seconds)}`,
+    `${result.run} ${result.ended} at step ${result.step} in ${timeSpan(seconds)}`,
     `  held-out pass@1   ${before ? percent(before.pass_at_1) : '–'} → ${after ? percent(after.pass_at_1) : '–'}` +
       (after ? `  (${after.graded} episodes)` : ''),
     `  tokens sampled    ${result.tokens.toLocaleString('en')} (${Math.round(tokensPerSecond).toLocaleString('en')} a second)`,

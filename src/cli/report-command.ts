@@ -5,9 +5,8 @@ import type { Command } from 'commander';
 import { DatasetCache } from '../activities/dataset-cache.js';
 import { renderRunReport } from '../activities/publish-report.js';
 import { RunDataCache } from '../activities/run-data.js';
-import { openStore } from '../store/open-store.js';
 import { openRunView } from '../store/quarantine.js';
-import { storeOption, withOutput } from './output.js';
+import { openExistingStore, requireRun, storeOption, withOutput } from './output.js';
 
 export function register(program: Command): void {
   program
@@ -19,7 +18,9 @@ export function register(program: Command): void {
     .option('--json', 'print {run, step, file} as JSON')
     .action(
       withOutput(async (run: string, options: { store: string; output?: string; json?: boolean }) => {
-        const store = await openRunView(await openStore(options.store), run);
+        const stored = await openExistingStore(options.store);
+        await requireRun(stored, run);
+        const store = await openRunView(stored, run);
         const { html, step } = await renderRunReport(
           { store, runs: new RunDataCache(store, new DatasetCache(store)) },
           run,

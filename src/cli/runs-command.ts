@@ -1,8 +1,8 @@
 // `longhaul runs`: all training runs that the Temporal server knows, newest first.
 import type { Command } from 'commander';
 import type { WorkflowExecutionInfo } from '@temporalio/client';
-import { percent } from './live-view.js';
-import { withOutput } from './output.js';
+import { percent } from '../report/format.js';
+import { wholeNumber, withOutput } from './output.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
 
 interface RunLine {
@@ -16,7 +16,7 @@ interface RunLine {
 
 export function register(program: Command): void {
   withTemporalFlags(program.command('runs').description('list the training runs, newest first'))
-    .option('--limit <n>', 'how many', Number, 50)
+    .option('--limit <n>', 'how many', wholeNumber(1), 50)
     .option('--json', 'print one JSON array')
     .action(
       withOutput(async (flags: TemporalFlags & { json?: boolean; limit: number }) => {

@@ -1,19 +1,20 @@
 // `longhaul show KEY`: any object of the store, readable.
 import type { Command } from 'commander';
-import { openStore } from '../store/open-store.js';
 import { showRecord } from '../store/show.js';
-import { storeOption, withOutput } from './output.js';
+import { openExistingStore, storeOption, withOutput } from './output.js';
 
 export function register(program: Command): void {
   program
     .command('show')
     .argument('<key>', 'key in the store, e.g. runs/quickstart/steps/000001/update.json')
-    .description('print any record, batch or checkpoint file of the store, readable')
+    .description(
+      'print any record, batch or checkpoint file of the store, readable; of a folder, what is in it',
+    )
     .addOption(storeOption())
     .option('--json', 'print {key, text} as JSON')
     .action(
       withOutput(async (key: string, options: { store: string; json?: boolean }) => {
-        const text = await showRecord(await openStore(options.store), key);
+        const text = await showRecord(await openExistingStore(options.store), key);
         console.log(options.json ? JSON.stringify({ key, text }) : text);
       }),
     );

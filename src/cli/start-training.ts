@@ -31,7 +31,6 @@ export async function startTraining(
       workflowIdConflictPolicy: 'FAIL',
       // Its tasks take milliseconds; one that a killed orchestrator took is given to the next one after this.
       workflowTaskTimeout: '5 seconds',
-      staticSummary: `${spec.name} · ${spec.project} · ${spec.model.name}`,
     });
     return { handle: runHandle(client, spec.name), started: true };
   } catch (error) {

@@ -2,7 +2,8 @@
 import type { Command } from 'commander';
 import type { RunStatus } from '../activities/contracts.js';
 import { statusQuery } from '../workflows/messages.js';
-import { followRun, percent, progressLine } from './live-view.js';
+import { followRun, progressLine } from './live-view.js';
+import { percent } from '../report/format.js';
 import { withOutput } from './output.js';
 import {
   explained,
@@ -27,7 +28,7 @@ export function register(program: Command): void {
             client.withDeadline(Date.now() + 10_000, () => handle.query(statusQuery)),
           );
           console.log(flags.json ? JSON.stringify(status) : describe(status));
-          if (!flags.watch) return;
+          if (!flags.watch || status.phase === 'completed' || status.phase === 'stopped') return;
           const result = await followRun(client, handle, { output: process.stderr });
           console.log(
             flags.json ? JSON.stringify(result) : `${run} has ended (${result.ended}) at step ${result.step}`,
@@ -39,7 +40,7 @@ export function register(program: Command): void {
 
 function describe(status: RunStatus): string {
   const lines = [
-    `${status.run} · ${status.phase} · ${progressLine(status)}`,
+    `${status.run} · ${progressLine(status)}`,
     `  node ${status.node ?? 'none'} · owner ${status.owner} · last checkpoint ${status.lastCheckpoint ?? 'none yet'}`,
   ];
   if (status.control.lr !== null) lines.push(`  lr set to ${status.control.lr}`);

@@ -1,7 +1,8 @@
 // `longhaul train SPEC`: start or resume a run, and follow it.
 import type { Command } from 'commander';
 import { WorkflowFailedError } from '@temporalio/client';
-import { followRun, percent } from './live-view.js';
+import { followRun } from './live-view.js';
+import { percent } from '../report/format.js';
 import { withOutput } from './output.js';
 import { readSpecFile } from '../spec/schema.js';
 import { startTraining, whyItEnded } from './start-training.js';

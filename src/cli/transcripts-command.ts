@@ -15,11 +15,10 @@ import {
 import type { EpisodeRecord } from '../spec/records.js';
 import { episodesFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { openStore } from '../store/open-store.js';
 import { openRunView } from '../store/quarantine.js';
 import { readRecord } from '../store/records.js';
 import { timelineOf } from '../store/run-records.js';
-import { storeOption, withOutput } from './output.js';
+import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput } from './output.js';
 
 interface TranscriptsOptions {
   store: string;
@@ -35,13 +34,15 @@ export function register(program: Command): void {
     .argument('<run>', 'run id, e.g. quickstart')
     .description('print episodes as conversations: of the newest evaluation, or of one training step')
     .addOption(storeOption())
-    .option('--step <n>', "a training step's rollouts instead", wholeNumber)
+    .option('--step <n>', "a training step's rollouts instead", wholeNumber(1))
     .addOption(new Option('--verdict <verdict>', 'only these').choices(['pass', 'fail', 'unknown']))
-    .option('--limit <n>', 'how many of each verdict', wholeNumber, 3)
+    .option('--limit <n>', 'how many of each verdict', wholeNumber(1), 3)
     .option('--json', 'one JSON object a line')
     .action(
       withOutput(async (run: string, options: TranscriptsOptions) => {
-        const store = await openRunView(await openStore(options.store), run);
+        const stored = await openExistingStore(options.store);
+        await requireRun(stored, run);
+        const store = await openRunView(stored, run);
         const { tokenizer } = await new RunDataCache(store, new DatasetCache(store)).get(run);
         const episodes =
           options.step === undefined
@@ -65,12 +66,6 @@ export function register(program: Command): void {
           console.error(`None of ${episodes.length} episodes has the verdict ${options.verdict ?? ''}.`);
       }),
     );
-}
-
-function wholeNumber(text: string): number {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 0) throw new Error(`"${text}" is not a whole number ≥ 0`);
-  return value;
 }
 
 async function evaluationEpisodes(store: ObjectStore, run: string): Promise<EpisodeRecord[]> {

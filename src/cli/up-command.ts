@@ -1,6 +1,6 @@
 // `longhaul up`: the embedded stack in the foreground, until Ctrl-C.
 import type { Command } from 'commander';
-import { withOutput } from './output.js';
+import { wholeNumber, withOutput } from './output.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
 import { defaultStackFolder } from './temporal-access.js';
 
@@ -9,8 +9,12 @@ export function register(program: Command): void {
     .command('up')
     .description('run Temporal, the built-in environments and both workers on this machine, until Ctrl-C')
     .option('--folder <folder>', 'where everything is kept', defaultStackFolder)
-    .option('--temporal-port <port>', 'port of the Temporal server (default: 7233 or a free one)', Number)
-    .option('--ui-port <port>', 'port of the Temporal UI (default: 8233 or a free one)', Number)
+    .option(
+      '--temporal-port <port>',
+      'port of the Temporal server (default: 7233 or a free one)',
+      wholeNumber(1),
+    )
+    .option('--ui-port <port>', 'port of the Temporal UI (default: 8233 or a free one)', wholeNumber(1))
     .option('--store <address>', 'dir:/path or s3://bucket/prefix (default: a directory in the folder)')
     .option('--json', 'print the addresses as one JSON object')
     .action(

@@ -1,7 +1,8 @@
 // The run's report: one self-contained HTML page.
 import { lineChart, smoothed, smoothingWidth, type ChartBand, type ChartSeries } from './chart.js';
 import { environmentRows, templateRows, type EnvironmentRow } from './environment-table.js';
-import { escapeHtml, percent, points, table, timeSpan, whole } from './html.js';
+import { percent, points, timeSpan, whole } from './format.js';
+import { escapeHtml, table } from './html.js';
 import { styleSheet } from './report-style.js';
 import type { AcceptedChange } from './changes.js';
 import type { Restart } from './restarts.js';

@@ -8,25 +8,6 @@ export function escapeHtml(text: string): string {
     .replaceAll("'", '&#39;');
 }
 
-export const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
-
-/** A change in percentage points, with its sign. */
-export const points = (change: number): string =>
-  `${change < 0 ? '−' : '+'}${(Math.abs(change) * 100).toFixed(1)}`;
-
-export const whole = (count: number): string => Math.round(count).toLocaleString('en');
-
-/** `8 min 19 s`; two units at most. */
-export function timeSpan(seconds: number): string {
-  const total = Math.max(0, Math.round(seconds));
-  if (total < 60) return `${total} s`;
-  if (total < 3600) return `${Math.floor(total / 60)} min ${total % 60} s`;
-  const minutes = Math.round(total / 60);
-  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-  const hours = Math.round(total / 3600);
-  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
-}
-
 export interface Column<Row> {
   title: string;
   /** Already HTML. */

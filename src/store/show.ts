@@ -15,13 +15,20 @@ const LONG_LIST = 12;
 export async function showRecord(store: ObjectStore, key: string): Promise<string> {
   const plain = key.replace(/\.r[1-9][0-9]*$/, '');
   if (plain.endsWith('.safetensors') && !plain.endsWith('/batch.safetensors')) return showTensors(store, key);
-  const bytes = await store.get(key);
+  const folder = key === '' || key.endsWith('/') ? key : `${key}/`;
+  const bytes = key === folder ? null : await store.get(key);
+  if (bytes === null && (await store.listFolder(folder)).length > 0) return showFolder(store, folder);
   if (bytes === null)
     throw new UnreadableRecord(key, `it is not in ${store.address}${await nearby(store, key)}`);
   if (plain.endsWith('/batch.safetensors')) return showBatch(bytes, key);
   const text = new TextDecoder().decode(plain.endsWith('.gz') ? await decompress(key, bytes) : bytes);
   if (!/\.json(\.gz)?$/.test(plain)) return cut(text);
   return showJson(key, text);
+}
+
+async function showFolder(store: ObjectStore, folder: string): Promise<string> {
+  const names = await store.listFolder(folder);
+  return `${folder}\n${names.map((name) => `  ${name}\n`).join('')}`;
 }
 
 function showJson(key: string, text: string): string {

@@ -165,8 +165,9 @@ export class RunProgress {
   /** Lists, because the UI's tables have no padding between their cells. */
   private show(): void {
     const { status } = this;
+    const what = this.outline ? ` · ${this.outline.project}, ${this.outline.model}` : '';
     const lines = [
-      `**${status.run}** · ${status.phase} · step ${Math.max(status.step, 0)} of ${status.totalSteps}`,
+      `**${status.run}** · ${status.phase} · step ${Math.max(status.step, 0)} of ${status.totalSteps}${what}`,
       '',
     ];
     if (status.blocked)
@@ -180,12 +181,18 @@ export class RunProgress {
     if (this.checkpointTrouble) lines.push(`- ${this.checkpointTrouble}`);
     if (status.control.lr !== null) lines.push(`- lr set to ${status.control.lr}`);
     if (status.control.temperature !== null) lines.push(`- temperature set to ${status.control.temperature}`);
+    if (status.sampleSeconds > 0) {
+      const perSecond = Math.round(status.tokens / status.sampleSeconds);
+      lines.push(
+        `- ${status.tokens.toLocaleString('en')} tokens sampled, ${perSecond.toLocaleString('en')} a second`,
+      );
+    }
     if (status.report) lines.push(`- report: \`${status.report}\``);
-    if (status.evaluations.length > 0) lines.push('', 'Evaluations (held out)', '');
+    if (status.evaluations.length > 0) lines.push('', '**Evaluations on held-out tasks**', '');
     for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(-8)) {
       lines.push(`- step ${step} · ${suite} · pass@1 **${percent(pass_at_1)}** of ${graded}`);
     }
-    if (status.recent.length > 0) lines.push('', 'Last steps', '');
+    if (status.recent.length > 0) lines.push('', '**Last steps**', '');
     for (const { step, kind, seconds, metrics } of status.recent.slice(-10).reverse()) {
       lines.push(`- step ${step} · ${kind} · ${seconds.toFixed(1)} s · ${headline(metrics) ?? 'no figures'}`);
     }

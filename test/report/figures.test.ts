@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { smoothed, ticks } from '../../src/report/chart.js';
 import { readChanges } from '../../src/report/changes.js';
 import { environmentRows, statusOf, templateRows } from '../../src/report/environment-table.js';
-import { timeSpan } from '../../src/report/html.js';
+import { timeSpan } from '../../src/report/format.js';
 import { readAttempts, restartsOf } from '../../src/report/restarts.js';
 import { beforeAndAfter, readHistory, type RunHistory } from '../../src/report/run-history.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
