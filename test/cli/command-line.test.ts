@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,6 +28,10 @@ describe('a command line that is not understood ends with 2 and says where help 
     [[], /Usage: longhaul/],
     [['trian'], /unknown command 'trian'\n\(Did you mean train\?\)/],
     [['spec'], /missing required argument 'spec'\nsee: longhaul spec --help/],
+    [
+      ['runs', '--limit', 'many'],
+      /'--limit <n>' argument 'many' is invalid. It takes a whole number from 1 up/,
+    ],
     [['spec', 'a', '--jsno'], /unknown option '--jsno'\n\(Did you mean --json\?\)/],
   ])('%j', (args, message) => {
     const { code, errors } = longhaul(args);
@@ -68,6 +72,7 @@ describe('longhaul spec', () => {
 
 describe('longhaul show', () => {
   test('says that a key is not there', () => {
+    mkdirSync(join(folder, 'store'), { recursive: true });
     const { code, errors } = longhaul(['show', 'runs/x/run.json', '--store', `dir:${join(folder, 'store')}`]);
     expect(code).toBe(1);
     expect(errors).toMatch(/runs\/x\/run\.json.*is not in dir:/);

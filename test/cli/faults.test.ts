@@ -1,7 +1,7 @@
 // The command line where something that it needs is missing: one clear error within seconds, and exit code 1.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -38,6 +38,8 @@ function longhaul(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise
 const oneLine = /^error: [^\n]+\n$/;
 
 describe('a run that is not there', () => {
+  beforeAll(() => mkdirSync(join(folder, 'store')));
+
   it.each([
     ['report', 'NOSUCH'],
     ['transcripts', 'NOSUCH'],
@@ -50,6 +52,16 @@ describe('a run that is not there', () => {
     expect(errors).toContain(`dir:${join(folder, 'store')}`);
     expect(code).toBe(1);
   });
+
+  it.each(['report', 'transcripts', 'show', 'audit'])(
+    '%s in a folder without a store, which it leaves as it was',
+    async (command) => {
+      const { code, errors } = await longhaul([command, 'runs', '--store', 'dir:./elsewhere/store']);
+      expect(errors).toMatch(/^error: there is no store at dir:\.\/elsewhere\/store: .*--store/);
+      expect(existsSync(join(folder, 'elsewhere'))).toBe(false);
+      expect(code).toBe(1);
+    },
+  );
 
   it('with a name that is none says so', async () => {
     const { code, errors } = await longhaul(['report', '../etc', '--store', `dir:${join(folder, 'store')}`]);
