@@ -68,7 +68,7 @@ function header(history: RunHistory, restarts: readonly Restart[]): string {
       'training episodes',
       whole(updates.reduce((sum, { identity }) => sum + identity.outcomes.flat().length, 0)),
     ),
-    tile('from start to last step', timeSpan(secondsOf(history))),
+    tile('wall time', timeSpan(secondsOf(history))),
     tile('restarts survived', whole(restarts.filter((one) => one.process !== 'workflow').length)),
   ];
   return (
@@ -120,7 +120,8 @@ function learningCurve(history: RunHistory): string {
       bands: phaseBands(history),
       legend: true,
     }) +
-    '</div><p class="quiet">The curriculum draws tasks that are neither solved nor hopeless, so the reward of training steps stays below pass@1 on held-out tasks.</p>'
+    '</div><p class="quiet">Shaded: warm start. The curriculum prefers tasks that are neither solved nor hopeless, so the reward of training ' +
+    'steps may stay below pass@1 on held-out tasks.</p>'
   );
 }
 
