@@ -2,9 +2,9 @@
 import type { CollectedRollouts, StepReference } from './contracts.js';
 import { attemptEvidence } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
-import { playSeats, type Seat } from './rollouts.js';
+import { fillSeats, type Seat } from './rollouts.js';
 import { currentScope } from './scope.js';
-import type { Digest, EpisodeRecord, GrpoPlan } from '../spec/records.js';
+import type { Digest, GrpoPlan } from '../spec/records.js';
 import { episodeKey, episodesFolder } from '../store/layout.js';
 import { checkOwner, readPlan, readUpdateIfAny } from '../store/run-records.js';
 import type { RunData } from './run-data.js';
@@ -24,31 +24,22 @@ export async function collectRollouts(
   if (plan.kind !== 'grpo')
     throw new Error(`step ${step} of ${run} is a ${plan.kind} step: it has no rollouts`);
   const data = await deps.runs.get(run);
-  const present = new Set(await store.listFolder(episodesFolder(run, step)));
-  const seats = seatsOf(plan, data, input.slots).filter(
-    (seat) => !present.has(seat.key.split('/').at(-1) ?? ''),
-  );
   const scope = currentScope();
-  const evidence = attemptEvidence(store, run, step, scope, deps.node);
-  const records: EpisodeRecord[] =
-    seats.length === 0
-      ? []
-      : await deps.holder.withState(run, step - 1, (state) =>
-          playSeats(
-            deps,
-            {
-              data,
-              plan: input.plan,
-              state,
-              policyStep: step - 1,
-              sampling: plan.sampling,
-              random: { seed: data.record.seed, domain: 'train', step },
-              seats,
-            },
-            scope,
-            evidence,
-          ),
-        );
+  const records = await fillSeats(
+    deps,
+    {
+      data,
+      plan: input.plan,
+      state: plan.previous_state,
+      policyStep: step - 1,
+      sampling: plan.sampling,
+      random: { seed: data.record.seed, domain: 'train', step },
+      folder: episodesFolder(run, step),
+      seats: seatsOf(plan, data, input.slots),
+    },
+    scope,
+    attemptEvidence(store, run, step, scope, deps.node),
+  );
   const values = records.map((record) => (record.outcome.status === 'graded' ? record.outcome.value : null));
   return figures(
     values,

@@ -3,7 +3,7 @@
 import type { EvaluatedState, StepReference } from './contracts.js';
 import { attemptEvidence } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
-import { playSeats, type Seat } from './rollouts.js';
+import { fillSeats, type Seat } from './rollouts.js';
 import type { RunData } from './run-data.js';
 import { currentScope } from './scope.js';
 import type { Digest, EpisodeRecord, EvaluationResult, Numerics, SuiteRecord } from '../spec/records.js';
@@ -36,7 +36,7 @@ export async function evaluateState(
   const existing = await readRecord(store, resultKey, 'evaluation');
   if (existing) return answer(existing);
   await adoptOrCreate(store, evaluationSuiteKey(state, suiteDigest), 'suite', suite);
-  const episodes = await playMissing(deps, data, { run, step }, suite, suiteDigest, state);
+  const episodes = await playSuite(deps, data, { run, step }, suite, suiteDigest, state);
   const result = summarise(episodes, suite, suiteDigest, state);
   await projectTrajectories(store, data, step, suite, episodes, result);
   const seconds = (performance.now() - started) / 1000;
@@ -74,7 +74,7 @@ function suiteOf(data: RunData, name: 'interval' | 'final', numerics: Numerics):
   };
 }
 
-async function playMissing(
+async function playSuite(
   deps: NodeDeps,
   data: RunData,
   { run, step }: { run: string; step: number },
@@ -83,38 +83,30 @@ async function playMissing(
   state: Digest,
 ): Promise<EpisodeRecord[]> {
   const { store } = deps;
-  const present = new Set(await store.listFolder(evaluationEpisodesFolder(state, suiteDigest)));
-  const stored: Promise<EpisodeRecord | null>[] = [];
   const seats: Seat[] = [];
   for (const [slot, { task_key, seed }] of suite.tasks.entries()) {
     const task = data.taskByKey.get(task_key);
     if (!task) throw new Error(`The suite names task ${task_key}, which the dataset of ${run} does not hold`);
     for (let sample = 0; sample < suite.samples_per_task; sample++) {
-      const key = evaluationEpisodeKey(state, suiteDigest, slot, sample);
-      if (present.has(key.slice(key.lastIndexOf('/') + 1))) stored.push(readRecord(store, key, 'episode'));
-      else seats.push({ key, slot, sample, task, seed });
+      seats.push({ key: evaluationEpisodeKey(state, suiteDigest, slot, sample), slot, sample, task, seed });
     }
   }
-  const earlier = (await Promise.all(stored)).filter((record) => record !== null);
-  if (seats.length === 0) return earlier;
   const scope = currentScope();
-  const played = await deps.holder.withState(run, step, () =>
-    playSeats(
-      deps,
-      {
-        data,
-        plan: suiteDigest,
-        state,
-        policyStep: step,
-        sampling: suite.sampling,
-        random: { seed: suite.seed, domain: 'eval', step: 0 },
-        seats,
-      },
-      scope,
-      attemptEvidence(store, run, Math.max(step, 0), scope, deps.node),
-    ),
+  return fillSeats(
+    deps,
+    {
+      data,
+      plan: suiteDigest,
+      state,
+      policyStep: step,
+      sampling: suite.sampling,
+      random: { seed: suite.seed, domain: 'eval', step: 0 },
+      folder: evaluationEpisodesFolder(state, suiteDigest),
+      seats,
+    },
+    scope,
+    attemptEvidence(store, run, Math.max(step, 0), scope, deps.node),
   );
-  return [...earlier, ...played];
 }
 
 type Totals = {

@@ -3,7 +3,7 @@ import { EngineError } from '../engine/policy-engine.js';
 import { playEpisode, type EpisodePlay } from '../episode/episode-loop.js';
 import type { Digest, EpisodeRecord, SamplingPlan } from '../spec/records.js';
 import type { Task } from '../spec/task.js';
-import { adoptOrCreate } from '../store/records.js';
+import { adoptOrCreate, requireRecord } from '../store/records.js';
 import type { EvidenceWriter } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
 import type { RunData } from './run-data.js';
@@ -28,11 +28,43 @@ export interface RolloutOrder {
   policyStep: number;
   sampling: SamplingPlan;
   random: { seed: number; domain: 'train' | 'eval'; step: number };
+  /** Folder of the seats' keys. */
+  folder: string;
   seats: Seat[];
 }
 
-/** Answers the records as stored. A cut-off episode leaves no record. */
-export async function playSeats(
+/** Every seat's record as stored: what is there is adopted, the rest is played at the state after `order.policyStep`. */
+export async function fillSeats(
+  deps: NodeDeps,
+  order: RolloutOrder,
+  scope: AttemptScope,
+  evidence: EvidenceWriter,
+): Promise<EpisodeRecord[]> {
+  const first = await look(deps, order);
+  if (first.missing.length === 0) return readAll(deps, first.present);
+  return deps.holder.withState(order.data.record.run, order.policyStep, async () => {
+    // The engine may have been waited for; meanwhile another worker may have finished what was missing (R9).
+    const { present, missing } = await look(deps, order);
+    const played = await playSeats(deps, { ...order, seats: missing }, scope, evidence);
+    return [...(await readAll(deps, present)), ...played];
+  });
+}
+
+async function look(
+  deps: NodeDeps,
+  { folder, seats }: RolloutOrder,
+): Promise<{ present: Seat[]; missing: Seat[] }> {
+  const names = new Set(await deps.store.listFolder(folder));
+  const isThere = (seat: Seat): boolean => names.has(seat.key.slice(folder.length));
+  return { present: seats.filter(isThere), missing: seats.filter((seat) => !isThere(seat)) };
+}
+
+function readAll(deps: NodeDeps, seats: readonly Seat[]): Promise<EpisodeRecord[]> {
+  return Promise.all(seats.map((seat) => requireRecord(deps.store, seat.key, 'episode')));
+}
+
+/** A cut-off episode leaves no record. */
+async function playSeats(
   deps: NodeDeps,
   order: RolloutOrder,
   scope: AttemptScope,

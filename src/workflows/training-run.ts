@@ -43,6 +43,8 @@ interface CarriedRun {
   figures: CarriedFigures;
   /** A stop that was reached before this workflow began: starting the run again goes past it. */
   passedStop: number | null;
+  /** Steps in a row that were not applied. */
+  unapplied: number;
 }
 
 export interface TrainingResult {
@@ -145,6 +147,7 @@ class TrainingLoop {
     });
     const reached =
       control.stopAfter !== null && control.stopAfter <= position.step ? control.stopAfter : null;
+    this.unapplied = options.carried?.unapplied ?? 0;
     this.passedStop = options.carried ? options.carried.passedStop : reached;
   }
 
@@ -322,7 +325,11 @@ class TrainingLoop {
     if (!workflowInfo().continueAsNewSuggested && this.stepsHere < stepsPerExecution) return;
     await this.uploads.drained();
     await condition(allHandlersFinished);
-    const carried: CarriedRun = { figures: this.progress.carried(), passedStop: this.passedStop };
+    const carried: CarriedRun = {
+      figures: this.progress.carried(),
+      passedStop: this.passedStop,
+      unapplied: this.unapplied,
+    };
     await continueAsNew<typeof trainingRun>(this.spec, { carried });
   }
 

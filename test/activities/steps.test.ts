@@ -195,7 +195,7 @@ describe('collectRollouts', () => {
     const before = await harness.store.get(episodeKey(run, step, 0, 1));
     await tamper(harness.store, episodeKey(run, step, 0, 0), () => null);
     const { deps, calls } = counting(harness.node);
-    expect(await collect(answer, [0, 2], deps, 2)).toMatchObject({ graded: 3 });
+    expect(await collect(answer, [0, 2], deps, 2)).toMatchObject({ graded: 4 });
     expect(calls.generate).toBe(3);
     expect(await harness.store.get(episodeKey(run, step, 0, 1))).toEqual(before);
     await collect(answer, [0, 2], deps, 3);
