@@ -202,6 +202,25 @@ describe('collectRollouts', () => {
     expect(calls.generate).toBe(3);
   });
 
+  it('looks again after it has waited for the engine (R9): what another node finished meanwhile is not sampled', async () => {
+    const { answer } = await planned();
+    const { deps, calls } = counting(harness.node);
+    let letGo = (): void => undefined;
+    let held: Promise<void> = Promise.resolve();
+    await new Promise<void>((isHeld) => {
+      held = deps.holder.alone(run, step - 1, 'none', () => {
+        isHeld();
+        return new Promise<void>((resolve) => (letGo = resolve));
+      });
+    });
+    const late = collect(answer, [0, 2], deps);
+    await collect(answer, [0, 2], harness.secondNode(), 2);
+    letGo();
+    await held;
+    expect(await late).toMatchObject({ graded: 4 });
+    expect(calls.generate).toBe(0);
+  });
+
   it('plays an episode anew with the same tokens, on another node too', async () => {
     const { answer } = await planned();
     await collect(answer);
