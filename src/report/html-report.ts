@@ -69,7 +69,7 @@ function header(history: RunHistory, restarts: readonly Restart[]): string {
       whole(updates.reduce((sum, { identity }) => sum + identity.outcomes.flat().length, 0)),
     ),
     tile('wall time', timeSpan(secondsOf(history))),
-    tile('restarts survived', whole(restarts.filter((one) => one.process !== 'workflow').length)),
+    tile('restarts on record', whole(restarts.filter((one) => one.process !== 'workflow').length)),
   ];
   return (
     `<header><h1>${escapeHtml(record.run)}</h1>` +
@@ -253,7 +253,7 @@ const restartsShown = 50;
 
 function restartTable(restarts: readonly Restart[]): string {
   if (restarts.length === 0)
-    return '<p class="quiet">No process was restarted: every record names the same ones.</p>';
+    return '<p class="quiet">No restart is on record: all records name the same processes.</p>';
   const rows = table(restarts.slice(0, restartsShown), [
     { title: 'process', cell: (row) => row.process },
     {
@@ -268,7 +268,8 @@ function restartTable(restarts: readonly Restart[]): string {
     rows +
     (more > 0 ? `<p class="quiet">… and ${whole(more)} more.</p>` : '') +
     '<p class="quiet">Read from the engine named by each step, the worker named by each attempt and the owners of the run. ' +
-    'A process that died twice between two records counts once.</p>'
+    'A process that died twice between two records counts once; an orchestrator is named only where it claims the run, and ' +
+    'Temporal and environment servers that come back under their address are not named at all.</p>'
   );
 }
 
