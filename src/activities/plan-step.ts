@@ -78,7 +78,7 @@ async function makePlan(
   const curriculum = await curriculumAfter(deps, run, step - 1);
   return {
     ...base,
-    ...grpoPart(data, step, phase.index, curriculum, control),
+    ...grpoPart(data, step, phase.index, curriculum, control, await resetIsDue(deps, run, step, phase.index)),
     kind: 'grpo',
     sampling: { ...sampling, temperature: control.temperature ?? sampling.temperature },
   };
@@ -122,6 +122,7 @@ function grpoPart(
   index: number,
   curriculum: CurriculumState,
   control: ControlState,
+  resetMoments: boolean,
 ): GrpoPart {
   const { generator, trainer } = data.record.spec;
   const drawn = drawTasks({
@@ -143,7 +144,7 @@ function grpoPart(
       ...optimizerOf(data),
       learning_rates: [constantWithWarmup(control.lr ?? trainer.lr, trainer.warmup_steps, index)],
       adam_betas: trainer.adam_betas,
-      reset_moments: index === 0,
+      reset_moments: resetMoments,
     },
     loss: {
       kind: 'clipped_policy',
@@ -160,6 +161,19 @@ function optimizerOf({
 }: RunData): Pick<OptimizerPlan, 'adam_eps' | 'weight_decay' | 'max_grad_norm'> {
   const { adam_eps, weight_decay, max_grad_norm } = record.spec.trainer;
   return { adam_eps, weight_decay, max_grad_norm };
+}
+
+/** The moments of the phase before are cleared by the phase's first update that is applied, which need not be its first step. */
+async function resetIsDue(
+  deps: OrchestratorDeps,
+  run: string,
+  step: number,
+  index: number,
+): Promise<boolean> {
+  if (index === 0) return true;
+  const { record: previous } = await readPlan(deps.store, run, step - 1);
+  if (!previous.optimizer.reset_moments) return false;
+  return (await readUpdate(deps.store, run, step - 1)).identity.applied !== true;
 }
 
 /** What the step's outcomes did to its plan's curriculum; empty before the first GRPO step. */

@@ -126,6 +126,7 @@ async function playSeat(
       episodeSeed: seat.seed,
       episodeId: seat.key,
       maxWaitMs: spec.generator.max_wait_s * 1000,
+      onWait: () => scope.progress({ waiting: seat.task.env_key }),
     },
     signal,
   );

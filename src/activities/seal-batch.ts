@@ -16,6 +16,7 @@ import { inputsDigest } from '../store/chain-audit.js';
 import { batchKey, episodeKey } from '../store/layout.js';
 import { createFile, requireRecord } from '../store/records.js';
 import { checkOwner, readPlan } from '../store/run-records.js';
+import { UnreadableRecord } from '../store/store-errors.js';
 
 export async function sealBatch(
   deps: NodeDeps,
@@ -26,7 +27,7 @@ export async function sealBatch(
   await checkOwner(store, run, input.owner);
   const key = batchKey(run, step);
   const sealed = await store.get(key);
-  if (sealed) return answer(sha256Hex(sealed), sealed.length, readBatchIdentity(sealed, key));
+  if (sealed) return answer(sha256Hex(sealed), sealed.length, identityFor(input, sealed, key));
   const { record: plan } = await readPlan(store, run, step, input.plan);
   const data = await deps.runs.get(run);
   const content =
@@ -50,6 +51,22 @@ export async function sealBatch(
   const { sha256, size } = await createFile(store, key, bytes);
   await stoppingPoint('batch-written');
   return answer(sha256, size, identity);
+}
+
+/** A stored batch's identity. Throws `UnreadableRecord` where it was sealed for another plan or step. */
+export function identityFor(
+  { run, step, plan }: { run: string; step: number; plan: Digest },
+  bytes: Uint8Array,
+  key: string,
+): BatchIdentity {
+  const identity = readBatchIdentity(bytes, key);
+  if (identity.plan !== plan || identity.step !== step || identity.run !== run) {
+    throw new UnreadableRecord(
+      key,
+      `it was sealed for step ${identity.step} of ${identity.run} and plan ${identity.plan}, not for plan ${plan}`,
+    );
+  }
+  return identity;
 }
 
 interface BatchContent {

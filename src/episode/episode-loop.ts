@@ -32,6 +32,8 @@ export interface EpisodeRequest {
   episodeId: string;
   /** How long an environment that is down is waited for. */
   maxWaitMs: number;
+  /** Called again and again while it is: waiting with a deadline is no standstill. */
+  onWait?: () => void;
 }
 
 /** The fields of `EpisodeRecord` that playing decides. A transcript ends with a sampled token. */
@@ -283,7 +285,7 @@ function tryAt(tries: ReadonlyMap<Place, number>, place: Place): number {
 }
 
 /** How long the environment has been down, from its first failure since it last answered. */
-function outageClock(backend: EnvironmentBackend, { task, maxWaitMs }: EpisodeRequest) {
+function outageClock(backend: EnvironmentBackend, { task, maxWaitMs, onWait }: EpisodeRequest) {
   let downSince: number | null = null;
   let pauseMs = minPauseMs;
   return {
@@ -302,6 +304,7 @@ function outageClock(backend: EnvironmentBackend, { task, maxWaitMs }: EpisodeRe
             { cause },
           );
         }
+        onWait?.();
         await abortable(sleep(Math.min(pauseMs, leftMs)), signal);
         pauseMs = Math.min(maxPauseMs, pauseMs * 2);
         if (await abortable(backend.healthy(), signal)) return;

@@ -20,6 +20,7 @@ import { ProcessRegistry } from './process-registry.js';
 import { type ProcessPlan, SupervisedProcess } from './supervised-process.js';
 import { findTemporalBinary } from './temporal-binary.js';
 import { temporalServerArguments } from './temporal-server.js';
+import { closeAfterRetries } from './temporal-connection.js';
 
 export interface StackOptions {
   folder: string;
@@ -194,7 +195,7 @@ async function startProcesses(
     processes: started,
     stop: async () => {
       await stopAll(started);
-      await connection.close();
+      await closeAfterRetries(connection);
       lock.release();
     },
   };

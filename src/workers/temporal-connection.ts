@@ -24,8 +24,20 @@ export async function connectClient(temporal: TemporalConfig, deadlineMs = 5_000
   const connection = await untilDeadline(temporal, deadlineMs, () => Connection.connect(temporal.options));
   return {
     client: new Client({ connection, namespace: temporal.namespace }),
-    close: () => connection.close(),
+    close: () => closeAfterRetries(connection),
   };
+}
+
+/** Longer than all retries of one call together. */
+const retriesEndWithinMs = 60_000;
+
+/**
+ * The SDK's retry of a call that met a dead server runs from a timer, and throws there, out of anybody's reach, when its
+ * channel was shut down meanwhile. So the channel stays until no retry can be left; it keeps no process alive.
+ */
+export function closeAfterRetries(connection: Connection): Promise<void> {
+  setTimeout(() => void connection.close().catch(() => undefined), retriesEndWithinMs).unref();
+  return Promise.resolve();
 }
 
 export function connectWorker(temporal: TemporalConfig, deadlineMs = 60_000): Promise<NativeConnection> {

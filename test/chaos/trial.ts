@@ -14,6 +14,7 @@ import { auditChain, type ChainAudit } from '../../src/store/chain-audit.js';
 import { openStore } from '../../src/store/open-store.js';
 import { lastCommittedStep } from '../../src/store/run-records.js';
 import { startStack, type Stack, type StackScripts } from '../../src/workers/stack.js';
+import { closeAfterRetries } from '../../src/workers/temporal-connection.js';
 
 export interface Kill {
   victim: VictimName;
@@ -81,7 +82,7 @@ export async function runTrial(options: TrialOptions): Promise<TrialResult> {
     const seconds = (performance.now() - began) / 1000;
     return { chain: await auditChain(store, spec.name), kills: await killing, seconds };
   } finally {
-    await connection.close().catch(() => undefined);
+    await closeAfterRetries(connection);
     await stack.stop();
     if (options.keep) options.log(`  kept: ${folder}`);
     else await rm(folder, { recursive: true, force: true });
