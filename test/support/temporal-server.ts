@@ -6,7 +6,6 @@ import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
 import { freePort } from '../../src/workers/free-port.js';
 import { findTemporalBinary } from '../../src/workers/temporal-binary.js';
 import { temporalServerArguments } from '../../src/workers/temporal-server.js';
-import { closeAfterRetries } from '../../src/workers/temporal-connection.js';
 
 export interface TestTemporal {
   address: string;
@@ -37,7 +36,7 @@ export async function startTemporal(options: TestTemporalOptions = {}): Promise<
   const connection = await NativeConnection.connect({ address });
   const endedBy = async (signal: NodeJS.Signals): Promise<void> => {
     if (signal === 'SIGKILL') await ended(server, signal);
-    await closeAfterRetries(connection);
+    await connection.close().catch(() => undefined);
     await clientConnection.close();
     await ended(server, signal);
   };
