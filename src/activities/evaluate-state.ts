@@ -9,6 +9,7 @@ import { currentScope } from './scope.js';
 import type { Digest, EpisodeRecord, EvaluationResult, Numerics, SuiteRecord } from '../spec/records.js';
 import { samplingOf } from './sampling.js';
 import { projectTrajectories } from './trajectories.js';
+import { isPass } from '../rl/pass.js';
 import { hash32 } from '../rl/random.js';
 import { recordDigest } from '../store/canonical.js';
 import {
@@ -118,7 +119,7 @@ type Totals = {
   errors: number;
 };
 
-/** pass@1 = mean of graded values; unknown outcomes are counted, never scored. */
+/** pass@1 = share of passes among graded episodes; unknown outcomes are counted, never scored. */
 export function summarise(
   episodes: EpisodeRecord[],
   suite: SuiteRecord,
@@ -144,14 +145,15 @@ export function summarise(
       totals.unknown += 1;
       continue;
     }
+    const passed = Number(isPass(episode.outcome.value));
     totals.graded += 1;
-    totals.passed += episode.outcome.value;
+    totals.passed += passed;
     const template = (templates[suite.tasks[episode.slot]?.template ?? episode.env_key] ??= {
       passed: 0,
       graded: 0,
     });
     template.graded += 1;
-    template.passed += episode.outcome.value;
+    template.passed += passed;
   }
   const all = [...environments.values()];
   const sum = (of: (totals: Totals) => number): number => all.reduce((total, part) => total + of(part), 0);

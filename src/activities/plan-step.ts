@@ -7,6 +7,7 @@ import { samplingOf } from './sampling.js';
 import { stoppingPoint } from './stopping-point.js';
 import { advancePassRates, drawDemonstrations, drawTasks } from '../rl/curriculum.js';
 import { constantWithWarmup, warmupThenDecay } from '../rl/learning-rate.js';
+import { isPass } from '../rl/pass.js';
 import { hash32 } from '../rl/random.js';
 import type {
   ControlState,
@@ -184,7 +185,7 @@ async function curriculumAfter(deps: OrchestratorDeps, run: string, step: number
   const { identity } = await readUpdate(deps.store, run, step);
   const groups = plan.slots.map(({ template }, index) => ({
     template,
-    rewards: identity.outcomes[index] ?? [],
+    rewards: (identity.outcomes[index] ?? []).map((value) => (value === null ? null : Number(isPass(value)))),
   }));
   return {
     pass_rates: advancePassRates(plan.curriculum.pass_rates, groups),

@@ -38,6 +38,8 @@ export interface OpenEnvBackend extends EnvironmentBackend {
 
 const probeTimeoutMs = 2000;
 const idleSocketMs = 30_000;
+/** The mean and the variance of a group must be finite numbers too. */
+const maxReward = 1e100;
 
 type Phase = 'open' | 'call' | 'grade';
 
@@ -244,9 +246,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): OpenEnvBackend {
       try {
         const reply = await request(socket, { type: 'grade', data }, 'grade');
         const { value, explanation } = reply.data;
-        if (typeof value === 'number') {
-          return { outcome: { status: 'graded', value }, explanation: textOf(explanation, '') };
-        }
+        if (typeof value === 'number') return graded(value, textOf(explanation, ''));
         throw new EnvironmentError('failed', 'grade', `${url} graded without a number`);
       } catch (error) {
         const cause = error instanceof EnvironmentError ? error.cause : undefined;
@@ -256,12 +256,18 @@ export function createOpenEnvBackend(options: OpenEnvOptions): OpenEnvBackend {
       }
     }
 
+    function graded(value: number, explanation: string): Grade {
+      if (Math.abs(value) <= maxReward) return { outcome: { status: 'graded', value }, explanation };
+      throw new EnvironmentError(
+        'failed',
+        'grade',
+        `${url} gave the reward ${value}; rewards lie between -1e100 and 1e100`,
+      );
+    }
+
     function gradeByReward(): Grade {
       if (typeof reward === 'number' || typeof reward === 'boolean') {
-        return {
-          outcome: { status: 'graded', value: Number(reward) },
-          explanation: 'reward of the last observation',
-        };
+        return graded(Number(reward), 'reward of the last observation');
       }
       const mend =
         gradingToken === undefined
