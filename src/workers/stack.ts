@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Connection } from '@temporalio/client';
+import type { Connection } from '@temporalio/client';
 import { type FolderLock, holderOf, lockFolder } from './folder-lock.js';
 import { freePort, isPortFree } from './free-port.js';
 import { orchestratorQueue } from '../workflows/messages.js';
@@ -20,7 +20,7 @@ import { ProcessRegistry } from './process-registry.js';
 import { type ProcessPlan, SupervisedProcess } from './supervised-process.js';
 import { findTemporalBinary } from './temporal-binary.js';
 import { temporalServerArguments } from './temporal-server.js';
-import { closeAfterRetries } from './temporal-connection.js';
+import { openConnection } from './temporal-connection.js';
 
 export interface StackOptions {
   folder: string;
@@ -116,7 +116,7 @@ async function startProcesses(
     pid: process.pid,
   };
   const tokenFile = gradingToken(folder);
-  const connection = Connection.lazy({ address: addresses.temporal });
+  const connection = openConnection({ address: addresses.temporal });
   const events = { registry, log: (message: string) => options.log(message), gaveUp: options.gaveUp };
   const launch = async (
     plan: Omit<ProcessPlan, 'logFile' | 'stopGraceMs'>,
@@ -195,7 +195,7 @@ async function startProcesses(
     processes: started,
     stop: async () => {
       await stopAll(started);
-      await closeAfterRetries(connection);
+      await connection.close();
       lock.release();
     },
   };

@@ -1,6 +1,8 @@
 // Connections that wait for a server that is still starting, and say what to do when it never answers.
 import { setTimeout as delay } from 'node:timers/promises';
-import { Client, Connection } from '@temporalio/client';
+import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
+import { Client, Connection, type ConnectionOptions } from '@temporalio/client';
+import { defaultGrpcRetryOptions, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { NativeConnection } from '@temporalio/worker';
 import type { TemporalConfig } from './config.js';
 
@@ -21,23 +23,52 @@ export class TemporalUnreachable extends Error {
 }
 
 export async function connectClient(temporal: TemporalConfig, deadlineMs = 5_000): Promise<TemporalClient> {
-  const connection = await untilDeadline(temporal, deadlineMs, () => Connection.connect(temporal.options));
+  const connection = await untilDeadline(temporal, deadlineMs, async () => {
+    const opened = openConnection(temporal.options);
+    await opened.ensureConnected();
+    return opened;
+  });
   return {
     client: new Client({ connection, namespace: temporal.namespace }),
-    close: () => closeAfterRetries(connection),
+    close: () => connection.close(),
   };
 }
 
-/** Longer than all retries of one call together. */
-const retriesEndWithinMs = 60_000;
+/**
+ * A client's connection, made with its first call, that may be closed while a call still waits to be tried again.
+ * `ensureConnected()` of it rejects when nothing answers.
+ */
+export function openConnection(options: ConnectionOptions): Connection {
+  const retry = makeGrpcRetryInterceptor(defaultGrpcRetryOptions());
+  return Connection.lazy({ ...options, interceptors: [retry, endCallsAfterClose] });
+}
 
 /**
- * The SDK's retry of a call that met a dead server runs from a timer, and throws there, out of anybody's reach, when its
- * channel was shut down meanwhile. So the channel stays until no retry can be left; it keeps no process alive.
+ * The SDK's retry of a call that met a dead server runs from a timer. A channel that was shut down meanwhile throws there,
+ * out of anybody's reach, and the process would end; so such a call ends as cancelled instead.
  */
-export function closeAfterRetries(connection: Connection): Promise<void> {
-  setTimeout(() => void connection.close().catch(() => undefined), retriesEndWithinMs).unref();
-  return Promise.resolve();
+const endCallsAfterClose: Interceptor = (options, nextCall) => {
+  try {
+    return new InterceptingCall(nextCall(options));
+  } catch (error) {
+    return new InterceptingCall(endedCall(error));
+  }
+};
+
+function endedCall(cause: unknown): ConstructorParameters<typeof InterceptingCall>[0] {
+  const outcome = { code: status.CANCELLED, details: String(cause), metadata: new Metadata() };
+  return {
+    start: (_metadata, listener) => {
+      listener?.onReceiveStatus?.(outcome);
+    },
+    cancelWithStatus: () => undefined,
+    getPeer: () => 'none',
+    sendMessageWithContext: () => undefined,
+    sendMessage: () => undefined,
+    startRead: () => undefined,
+    halfClose: () => undefined,
+    getAuthContext: () => null,
+  };
 }
 
 export function connectWorker(temporal: TemporalConfig, deadlineMs = 60_000): Promise<NativeConnection> {

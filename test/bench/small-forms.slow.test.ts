@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Client, Connection } from '@temporalio/client';
+import { Client } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { replayWithFaults } from '../../bench/false-zeros.js';
 import {
@@ -22,6 +22,7 @@ import { openStore } from '../../src/store/open-store.js';
 import { freePort } from '../../src/workers/free-port.js';
 import { type Stack, startStack } from '../../src/workers/stack.js';
 import type { trainingRun } from '../../src/workflows/training-run.js';
+import { openConnection } from '../../src/workers/temporal-connection.js';
 import { startEnvironmentProcess, testToken } from '../support/environment-process.js';
 import { findEngine } from '../support/find-tools.js';
 
@@ -46,7 +47,7 @@ describe('a small run', { timeout: 120_000 }, () => {
       temporalPort: await freePort(),
       uiPort: await freePort(),
     });
-    const connection = await Connection.connect({ address: stack.addresses.temporal });
+    const connection = openConnection({ address: stack.addresses.temporal });
     const handle = await new Client({ connection }).workflow.start<typeof trainingRun>('trainingRun', {
       ...{ taskQueue: 'longhaul', workflowId: `train/${run}` },
       args: [await taughtSpec(folder)],
@@ -91,7 +92,7 @@ describe('a small run', { timeout: 120_000 }, () => {
   });
 
   it('has at most 40 history events a step and no payload of 10 KB, running or stopped', async () => {
-    const connection = await Connection.connect({ address: stack?.addresses.temporal ?? '' });
+    const connection = openConnection({ address: stack?.addresses.temporal ?? '' });
     const [workflowId, first] = [`train/${run}`, firstExecution(folder, run)] as const;
     const figures = historyFigures(await fetchRunHistory(new Client({ connection }), workflowId, first));
     await connection.close();

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Client, Connection } from '@temporalio/client';
+import { Client } from '@temporalio/client';
 import { findEngine } from '../support/find-tools.js';
 import type { Random } from './random.js';
 import { pidOf, victimNames, type VictimName } from './victims.js';
@@ -14,7 +14,7 @@ import { auditChain, type ChainAudit } from '../../src/store/chain-audit.js';
 import { openStore } from '../../src/store/open-store.js';
 import { lastCommittedStep } from '../../src/store/run-records.js';
 import { startStack, type Stack, type StackScripts } from '../../src/workers/stack.js';
-import { closeAfterRetries } from '../../src/workers/temporal-connection.js';
+import { openConnection } from '../../src/workers/temporal-connection.js';
 
 export interface Kill {
   victim: VictimName;
@@ -65,7 +65,7 @@ export async function runTrial(options: TrialOptions): Promise<TrialResult> {
     gaveUp: (error) => failures.push(error),
     ...(options.scripts ? { scripts: options.scripts } : {}),
   });
-  const connection = Connection.lazy({ address: stack.addresses.temporal });
+  const connection = openConnection({ address: stack.addresses.temporal });
   try {
     const { spec } = options;
     const client = new Client({ connection });
@@ -82,7 +82,7 @@ export async function runTrial(options: TrialOptions): Promise<TrialResult> {
     const seconds = (performance.now() - began) / 1000;
     return { chain: await auditChain(store, spec.name), kills: await killing, seconds };
   } finally {
-    await closeAfterRetries(connection);
+    await connection.close();
     await stack.stop();
     if (options.keep) options.log(`  kept: ${folder}`);
     else await rm(folder, { recursive: true, force: true });

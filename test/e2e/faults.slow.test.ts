@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Client, Connection, WorkflowFailedError } from '@temporalio/client';
+import { Client, WorkflowFailedError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunStatus } from '../../src/activities/contracts.js';
 import { builtInApps, builtInFaults } from '../../src/environments/server/built-in-apps.js';
@@ -25,6 +25,7 @@ import {
   setHyperparametersUpdate,
   statusQuery,
 } from '../../src/workflows/messages.js';
+import { openConnection } from '../../src/workers/temporal-connection.js';
 import { specFor, tamper, writeData } from '../activities/fixture.js';
 import { findEngine } from '../support/find-tools.js';
 
@@ -53,7 +54,7 @@ beforeAll(async () => {
       environments: compiled('environments/server/main.js'),
     },
   });
-  const connection = await Connection.connect({ address: stack.addresses.temporal });
+  const connection = openConnection({ address: stack.addresses.temporal });
   client = new Client({ connection });
   store = await openStore(stack.addresses.store);
 }, 120_000);

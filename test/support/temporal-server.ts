@@ -1,10 +1,11 @@
 // A real Temporal dev server for a test file: one a file, on a free port, stopped by its id.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Client, Connection } from '@temporalio/client';
+import { Client } from '@temporalio/client';
 import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
 import { freePort } from '../../src/workers/free-port.js';
 import { findTemporalBinary } from '../../src/workers/temporal-binary.js';
+import { openConnection } from '../../src/workers/temporal-connection.js';
 import { temporalServerArguments } from '../../src/workers/temporal-server.js';
 
 export interface TestTemporal {
@@ -30,7 +31,7 @@ export async function startTemporal(options: TestTemporalOptions = {}): Promise<
   const port = options.port ?? (await freePort());
   const address = `127.0.0.1:${port}`;
   const server = spawnTemporal(port, options.databaseFile ?? null, options.dynamicConfig);
-  const clientConnection = await connected(() => Connection.connect({ address }), server);
+  const clientConnection = openConnection({ address });
   const client = new Client({ connection: clientConnection });
   await connected(() => client.workflowService.describeNamespace({ namespace: 'default' }), server);
   const connection = await NativeConnection.connect({ address });

@@ -2,12 +2,13 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Client, Connection } from '@temporalio/client';
+import { Client } from '@temporalio/client';
 import { afterEach, describe, expect, it } from 'vitest';
 import { freePort } from '../../src/workers/free-port.js';
 import { runningStack, type Stack, startStack } from '../../src/workers/stack.js';
 import { statusQuery } from '../../src/workflows/messages.js';
 import type { trainingRun } from '../../src/workflows/training-run.js';
+import { openConnection } from '../../src/workers/temporal-connection.js';
 
 const fixture = (name: string): string => new URL(`fixtures/${name}.mjs`, import.meta.url).pathname;
 const scripts = {
@@ -40,7 +41,7 @@ describe('the embedded stack', { timeout: 120_000 }, () => {
   it('starts each process again that is killed, and the run ends with every step once', async () => {
     const { addresses, processes } = await start();
     expect(runningStack(folder)).toEqual(addresses);
-    const connection = await Connection.connect({ address: addresses.temporal });
+    const connection = openConnection({ address: addresses.temporal });
     const run = await new Client({ connection }).workflow.start<typeof trainingRun>('trainingRun', {
       taskQueue: 'longhaul',
       workflowId: 'train/counting',
