@@ -8,6 +8,8 @@ export interface OpenOptions {
   episodeId: string;
   /** Try number within this playing (R26). */
   tryNumber: number;
+  /** While no other episode of this process is open on the server: a death of it then tells who caused it (R25). */
+  alone?: boolean;
 }
 
 export interface ToolResult {

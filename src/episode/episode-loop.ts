@@ -53,7 +53,8 @@ export class EnvironmentsUnavailable extends Error {
   }
 }
 
-/** Deaths of the server with a call of the same turn in flight before the next one is charged to the episode (R25). */
+/** Deaths of the server under the same call that are not charged. After them the episode is played alone: then the next
+ * one is its doing (R25). */
 const unchargedDeaths = 2;
 const minPauseMs = 100;
 const maxPauseMs = 2000;
@@ -96,6 +97,7 @@ export async function playEpisode(
         playing,
         earlier,
         tries,
+        [...deaths.values()].some((count) => count >= unchargedDeaths),
         outage.answered,
         signal,
       );
@@ -122,7 +124,7 @@ export async function playEpisode(
 function isCharged(error: EnvironmentError, place: Place, deaths: Map<Place, number>): boolean {
   if (error.kind === 'failed') return true;
   // Not being able to connect says nothing about this episode; a server that dies on its call may.
-  if (place === 'open' || error.reason === 'connect' || error.reason === 'capacity') return false;
+  if (error.reason === 'connect' || error.reason === 'capacity') return false;
   const count = (deaths.get(place) ?? 0) + 1;
   deaths.set(place, count);
   return count > unchargedDeaths;
@@ -135,12 +137,14 @@ async function playThrough(
   playing: Playing,
   earlier: Playing | null,
   tries: ReadonlyMap<Place, number>,
+  alone: boolean,
   answered: () => void,
   signal: AbortSignal,
 ): Promise<{ grade: Grade; stop_reason: StopReason }> {
   const { task, sampling } = request;
-  const open = { seed: request.episodeSeed, episodeId: request.episodeId, tryNumber: tryAt(tries, 'open') };
-  const environment = await deps.backend.open(task, open, signal);
+  const { episodeSeed: seed, episodeId } = request;
+  const tryNumber = tryAt(tries, 'open');
+  const environment = await deps.backend.open(task, { seed, episodeId, tryNumber, alone }, signal);
   try {
     answered();
     const prompt = await promptTokens(deps, { ...task, tools: environment.tools, sampling });

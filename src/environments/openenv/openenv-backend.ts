@@ -184,7 +184,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): OpenEnvBackend {
     }
     // One signal stops hundreds of episodes: that is no leak, and not worth Node's warning.
     setMaxListeners(0, signal);
-    const release = await places.acquire(signal);
+    const release = await places.acquire(signal, openOptions.alone ? 'all' : 'one');
     let socket: OpenEnvSocket | undefined;
     try {
       const frame = resetFrame(task, openOptions);

@@ -1,46 +1,56 @@
 // Places of one server, given out first come, first served.
 export interface Semaphore {
-  /** Resolves with a function that gives the place back (once). Rejects with the signal's reason when aborted. */
-  acquire(signal: AbortSignal): Promise<() => void>;
+  /**
+   * Takes one place, or all of them. Resolves with a function that gives them back (once). Rejects with the signal's
+   * reason when aborted.
+   */
+  acquire(signal: AbortSignal, wanted?: 'one' | 'all'): Promise<() => void>;
+}
+
+interface Waiter {
+  count: number;
+  granted: () => void;
 }
 
 export function createSemaphore(places: number): Semaphore {
   let free = places;
-  const queue = new Set<() => void>();
+  let queue: Waiter[] = [];
 
-  function take(): () => void {
-    let held = true;
-    return () => {
-      if (!held) return;
-      held = false;
-      const [next] = queue;
-      if (next) {
-        queue.delete(next);
-        next();
-      } else free++;
-    };
+  /** Whoever wants all places holds up those who came later, or he would wait for ever. */
+  function grant(): void {
+    for (let next = queue[0]; next && next.count <= free; next = queue[0]) {
+      queue.shift();
+      free -= next.count;
+      next.granted();
+    }
   }
 
   return {
-    async acquire(signal) {
+    async acquire(signal, wanted = 'one') {
       signal.throwIfAborted();
-      if (free > 0) {
-        free--;
-        return take();
-      }
+      const count = wanted === 'all' ? places : 1;
       await new Promise<void>((resolve, reject) => {
+        const aborted = (): void => {
+          queue = queue.filter((other) => other !== waiter);
+          reject(signal.reason as Error);
+          grant();
+        };
         const granted = (): void => {
           signal.removeEventListener('abort', aborted);
           resolve();
         };
-        const aborted = (): void => {
-          queue.delete(granted);
-          reject(signal.reason as Error);
-        };
+        const waiter: Waiter = { count, granted };
         signal.addEventListener('abort', aborted, { once: true });
-        queue.add(granted);
+        queue.push(waiter);
+        grant();
       });
-      return take();
+      let held = true;
+      return () => {
+        if (!held) return;
+        held = false;
+        free += count;
+        grant();
+      };
     },
   };
 }

@@ -1,0 +1,50 @@
+import { describe, expect, it } from 'vitest';
+import { createSemaphore } from '../../../src/environments/openenv/semaphore.js';
+
+const quiet = new AbortController().signal;
+
+/** Asks for places in this order; `log` says in which order they are given, `back` gives them back. */
+function asking(places: number, wishes: readonly ('one' | 'all')[], signals: readonly AbortSignal[] = []) {
+  const semaphore = createSemaphore(places);
+  const log: number[] = [];
+  const back: (() => void)[] = [];
+  const asked = wishes.map(async (wish, i) => {
+    back[i] = await semaphore.acquire(signals[i] ?? quiet, wish);
+    log.push(i);
+  });
+  const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+  return { log, back, asked, settle };
+}
+
+describe('places', () => {
+  it('are all taken by one only when nobody holds any, before those who came later', async () => {
+    const { log, back, settle } = asking(2, ['one', 'one', 'all', 'one', 'one']);
+    await settle();
+    expect(log).toEqual([0, 1]);
+    back[0]?.();
+    await settle();
+    expect(log).toEqual([0, 1]);
+    back[1]?.();
+    await settle();
+    expect(log).toEqual([0, 1, 2]);
+    back[2]?.();
+    await settle();
+    expect(log).toEqual([0, 1, 2, 3, 4]);
+  });
+
+  it('that nobody waits for any more go to the next, and are given back once', async () => {
+    const stop = new AbortController();
+    const { log, back, asked, settle } = asking(1, ['one', 'all', 'one', 'one'], [quiet, stop.signal]);
+    await settle();
+    stop.abort(new Error('the run is paused'));
+    await expect(asked[1]).rejects.toThrow('the run is paused');
+    back[0]?.();
+    back[0]?.();
+    await settle();
+    expect(log).toEqual([0, 2]);
+  });
+
+  it('are refused to whoever has been aborted already', async () => {
+    await expect(createSemaphore(1).acquire(AbortSignal.abort(new Error('over')))).rejects.toThrow('over');
+  });
+});

@@ -1,0 +1,151 @@
+// R25: who pays when the environment server dies. The real server, with faults injected at chosen calls of chosen episodes.
+import { readFileSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { EnvironmentBackend } from '../../src/environments/environment.js';
+import { createOpenEnvBackend, type OpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
+import { type FaultSource, resetTurn } from '../../src/environments/server/app-session.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { loadChatTemplate } from '../../src/episode/chat-template.js';
+import { type EpisodePlay, playEpisode } from '../../src/episode/episode-loop.js';
+import { loadTokenizer } from '../../src/episode/tokenizer.js';
+import { counterTask, startCounterServer, token } from '../environments/stand-in.js';
+import { sampling } from './fixtures.js';
+import { scriptedPolicy } from './scripted-policy.js';
+
+const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
+const template = loadChatTemplate(
+  readFileSync('presets/tokenizers/small/chat_template.jinja', 'utf8'),
+  tokenizer,
+);
+const increment = '<tool_call>{"name":"increment","arguments":{}}</tool_call>';
+const turns = [increment, increment, '<done>'];
+const suspect = 3;
+const company = [0, 1, 2, 3, 4, 5];
+const passed = { status: 'graded', value: 1 };
+
+/** Calls of the suspect that the fault source was asked about: how many episodes were open in each, by turn. */
+let companyAt: Map<number, number[]>;
+let open: number;
+let faultAt: (turn: number, beside: number) => boolean;
+let server: EnvironmentServer;
+let backend: OpenEnvBackend;
+
+const faults: FaultSource = {
+  toolError: () => undefined,
+  infrastructure({ seed, turn }) {
+    if (seed !== suspect) return undefined;
+    companyAt.set(turn, [...(companyAt.get(turn) ?? []), open]);
+    return faultAt(turn, open) ? 'drop' : undefined;
+  },
+};
+
+beforeEach(async () => {
+  companyAt = new Map();
+  open = 0;
+  server = await startCounterServer({ faults, faultRate: 1 });
+  backend = createOpenEnvBackend({ url: server.url, gradingToken: token, maxSessions: 16 });
+});
+afterEach(async () => {
+  await backend.close();
+  await server.close();
+});
+
+/** The backend, counting the episodes that are open; `asked` hears of each wish to open one. */
+const counted = (asked: () => void): EnvironmentBackend => ({
+  ...backend,
+  async open(...args) {
+    asked();
+    const environment = await backend.open(...args);
+    open += 1;
+    return {
+      tools: environment.tools,
+      callTool: (call, options) => environment.callTool(call, options),
+      grade: (options) => environment.grade(options),
+      close: () => {
+        open -= 1;
+        return environment.close();
+      },
+    };
+  },
+});
+
+/** What would be played in company by mistake is played within this time. */
+const graceMs = 100;
+
+/** Plays all at once. The others stay in their second turn until the suspect wants its third playing, or has ended. */
+async function playAll(othersWaitFor: 'third playing' | 'end' = 'third playing'): Promise<EpisodePlay[]> {
+  let goOn = (): void => undefined;
+  const wait = new Promise<void>((resolve) => (goOn = resolve));
+  let playings = 0;
+  const asked = (): void => {
+    if (++playings === 3 && othersWaitFor === 'third playing') setTimeout(goOn, graceMs);
+  };
+  return Promise.all(
+    company.map(async (seed) => {
+      const policy = scriptedPolicy(tokenizer, turns);
+      const generate: typeof policy.generate = async (request, signal) => {
+        if (seed !== suspect && policy.requests.length === 1) await wait;
+        return policy.generate(request, signal);
+      };
+      const play = await playEpisode(
+        {
+          ...{ engine: { generate }, tokenizer, template },
+          backend: counted(seed === suspect ? asked : () => undefined),
+        },
+        {
+          ...{ task: counterTask(2), sampling, state: 'a'.repeat(64), policyStep: 0 },
+          key: { seed: 1, domain: 'train', step: 1, slot: seed, sample: 0 },
+          ...{ episodeSeed: seed, episodeId: `e/${seed}`, maxWaitMs: 5000 },
+        },
+        AbortSignal.timeout(15_000),
+      );
+      if (seed === suspect) goOn();
+      return play;
+    }),
+  );
+}
+
+const others = (plays: readonly EpisodePlay[]) =>
+  plays.filter((_, seed) => seed !== suspect).map(({ outcome, failures }) => ({ outcome, failures }));
+const untouched = company.slice(1).map(() => ({ outcome: passed, failures: {} }));
+
+describe('an episode under whose call the server dies', () => {
+  it('twice is played again alone; a third death there, and each after it, is charged', async () => {
+    faultAt = (turn) => turn === 1;
+    const plays = await playAll();
+    expect(plays[suspect]).toMatchObject({
+      outcome: { status: 'unknown', reason: 'socket_lost', failures: 3 },
+      failures: { socket_lost: 5 },
+    });
+    expect(others(plays)).toEqual(untouched);
+    const [first, second, ...alone] = companyAt.get(1) ?? [];
+    expect([first, second]).toEqual([company.length, company.length]);
+    expect(alone).toEqual([1, 1, 1]);
+  });
+
+  it('only because of its company costs it nothing: alone it goes on to its grade', async () => {
+    faultAt = (turn, beside) => turn === 1 && beside > 1;
+    const plays = await playAll();
+    expect(plays[suspect]).toMatchObject({ outcome: passed, failures: { socket_lost: 2 } });
+    expect(others(plays)).toEqual(untouched);
+  });
+
+  it('when it is opened is charged as well: such a task ends, it does not stop the run', async () => {
+    faultAt = (turn) => turn === resetTurn;
+    const plays = await playAll();
+    expect(plays[suspect]).toMatchObject({
+      outcome: { status: 'unknown', reason: 'socket_lost', failures: 3 },
+    });
+    expect(others(plays)).toEqual(untouched);
+    // A reset that an idle socket loses is tried on the next one, so there are more of them than playings.
+    expect(new Set(companyAt.get(resetTurn)?.slice(2))).toEqual(new Set([0]));
+  });
+
+  it('at two different calls is not suspected: neither death is charged, and it keeps its company', async () => {
+    faultAt = (turn) => turn >= 0 && companyAt.get(turn)?.length === 1;
+    const plays = await playAll('end');
+    expect(plays[suspect]).toMatchObject({ outcome: passed, failures: { socket_lost: 2 } });
+    expect(others(plays)).toEqual(untouched);
+    expect(companyAt.get(1)).toEqual([company.length, company.length]);
+  });
+});
