@@ -23,14 +23,18 @@ export async function sha256File(
   path: string,
   signal?: AbortSignal,
 ): Promise<{ sha256: Digest; size: number }> {
+  return sha256Pieces(createReadStream(path, { highWaterMark: 1 << 20, ...(signal ? { signal } : {}) }));
+}
+
+/** sha256 of what does not belong in memory at once. */
+export async function sha256Pieces(
+  pieces: AsyncIterable<Uint8Array>,
+): Promise<{ sha256: Digest; size: number }> {
   const hash = createHash('sha256');
   let size = 0;
-  for await (const piece of createReadStream(path, {
-    highWaterMark: 1 << 20,
-    ...(signal ? { signal } : {}),
-  })) {
-    hash.update(piece as Buffer);
-    size += (piece as Buffer).length;
+  for await (const piece of pieces) {
+    hash.update(piece);
+    size += piece.length;
   }
   return { sha256: hash.digest('hex'), size };
 }

@@ -1,9 +1,8 @@
 // Checkpoints: data files first, manifest last, all create-only. Without a whole manifest there is no checkpoint; with
 // one, every file was there with its bytes. Files are canonical, so two that save one state write the same bytes (R31).
 import { rm } from 'node:fs/promises';
-import { createHash } from 'node:crypto';
 import type { CheckpointManifest, Digest, FileEntry, Numerics, RunRecord } from '../spec/records.js';
-import { sha256File } from './canonical.js';
+import { sha256File, sha256Pieces } from './canonical.js';
 import {
   checkpointFileKey,
   checkpointManifestKey,
@@ -211,14 +210,7 @@ async function checkSame(store: ObjectStore, key: string, file: FileEntry): Prom
 
 async function digestOf(store: ObjectStore, key: string): Promise<{ size: number; sha256: Digest } | null> {
   const pieces = await store.stream(key);
-  if (!pieces) return null;
-  const hash = createHash('sha256');
-  let size = 0;
-  for await (const piece of pieces) {
-    hash.update(piece);
-    size += piece.length;
-  }
-  return { size, sha256: hash.digest('hex') };
+  return pieces && sha256Pieces(pieces);
 }
 
 function mismatch(file: FileEntry, found: { size: number; sha256: Digest }): string {

@@ -1,5 +1,4 @@
 // What an S3 error means for a request: settled or not, and worth another try or not.
-import { setTimeout as sleep } from 'node:timers/promises';
 import { StoreUnfit } from './store-errors.js';
 
 export type S3Answer<T> =
@@ -19,9 +18,6 @@ interface SdkError {
   code?: string;
   $metadata?: { httpStatusCode?: number };
 }
-
-const FIRST_PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 5_000;
 
 export function answerOf(thrown: unknown, address: string): S3Answer<never> {
   const error = (thrown ?? {}) as SdkError;
@@ -54,21 +50,6 @@ export function answerOf(thrown: unknown, address: string): S3Answer<never> {
     return { kind: 'unsettled', reason };
   }
   return refused(`${address} refused a request (${reason})`, thrown);
-}
-
-/** Repeats `attempt` with growing pauses until it gives a value; at the deadline throws what it last wanted to retry for. */
-export async function withDeadline<T>(
-  deadlineMs: number,
-  attempt: (n: number) => Promise<{ value: T } | { retry: Error }>,
-): Promise<T> {
-  const end = performance.now() + deadlineMs;
-  for (let n = 1; ; n++) {
-    const result = await attempt(n);
-    if ('value' in result) return result.value;
-    const pause = Math.min(FIRST_PAUSE_MS * 2 ** (n - 1), LONGEST_PAUSE_MS) * (0.5 + Math.random() / 2);
-    if (performance.now() + pause > end) throw result.retry;
-    await sleep(pause);
-  }
 }
 
 function refused(message: string, cause: unknown): S3Answer<never> {

@@ -4,33 +4,33 @@ import { randomBytes } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { open, rename, rm, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
-import type { Readable } from 'node:stream';
 import {
   AbortMultipartUploadCommand,
   CompleteMultipartUploadCommand,
   CreateMultipartUploadCommand,
   DeleteObjectCommand,
-  GetObjectCommand,
   HeadObjectCommand,
   ListMultipartUploadsCommand,
   ListObjectsV2Command,
   PutObjectCommand,
-  S3Client,
   UploadPartCommand,
   type ListObjectsV2CommandOutput,
 } from '@aws-sdk/client-s3';
-import { sha256File } from './canonical.js';
+import { sha256File, sha256Pieces } from './canonical.js';
 import { checkKey, checkPrefix } from './layout.js';
 import type { ObjectInfo, ObjectStore } from './object-store.js';
 import type { S3Address } from './open-store.js';
-import { answerOf, withDeadline, type S3Answer } from './s3-answers.js';
+import { answerOf, type S3Answer } from './s3-answers.js';
+import { S3Connection } from './s3-connection.js';
+import { transferMs, withDeadline } from './s3-deadlines.js';
 import { BadKey, StoreUnavailable } from './store-errors.js';
 
 export interface S3Options {
   /** Bytes from which a file goes up in parts, and of one part; S3 wants ≥ 5 MiB. */
   partBytes?: number;
-  /** Time within which one request must be answered, and one operation settled. */
+  /** Silence after which a request is given up. One as a whole has as long, and time for its bytes. */
   requestTimeoutMs?: number;
+  /** Time within which an operation must be settled, and time for its bytes; a try that began before is awaited. */
   deadlineMs?: number;
 }
 
@@ -44,13 +44,14 @@ export function openS3Store(address: S3Address, options: S3Options = {}): Object
 
 class S3Store implements ObjectStore {
   readonly address: string;
-  readonly #client: S3Client;
+  readonly #s3: S3Connection;
   readonly #bucket: string;
   readonly #prefix: string;
   readonly #partBytes: number;
   readonly #deadlineMs: number;
 
-  constructor({ bucket, prefix, endpoint, region }: S3Address, options: S3Options) {
+  constructor(address: S3Address, options: S3Options) {
+    const { bucket, prefix, endpoint, region } = address;
     const query = new URLSearchParams({
       ...(endpoint ? { endpoint } : {}),
       ...(region ? { region } : {}),
@@ -60,22 +61,14 @@ class S3Store implements ObjectStore {
     this.#prefix = prefix && `${prefix}/`;
     this.#partBytes = options.partBytes ?? 32 << 20;
     this.#deadlineMs = options.deadlineMs ?? 120_000;
-    const requestTimeout = options.requestTimeoutMs ?? 30_000;
-    this.#client = new S3Client({
-      ...(region || endpoint ? { region: region ?? process.env.AWS_REGION ?? 'us-east-1' } : {}),
-      // Other services than AWS's own often know path-style addresses and plain bodies only.
-      ...(endpoint ? { endpoint, forcePathStyle: true, requestChecksumCalculation: 'WHEN_REQUIRED' } : {}),
-      // Retries are ours: they are bounded by time, and a put must know whether an earlier try may have stored it.
-      maxAttempts: 1,
-      requestHandler: { connectionTimeout: 5_000, requestTimeout, throwOnRequestTimeout: true },
-    });
+    this.#s3 = new S3Connection(address, options.requestTimeoutMs ?? 30_000);
   }
 
   async get(key: string): Promise<Uint8Array | null> {
-    const Key = this.#key(key);
-    return this.#settled(`get ${key}`, async () => {
-      const reply = await this.#client.send(new GetObjectCommand({ Bucket: this.#bucket, Key }));
-      return (await reply.Body?.transformToByteArray()) ?? new Uint8Array();
+    return this.#read(key, async (pieces) => {
+      const bytes: Uint8Array[] = [];
+      for await (const piece of pieces) bytes.push(piece);
+      return Buffer.concat(bytes);
     });
   }
 
@@ -89,7 +82,7 @@ class S3Store implements ObjectStore {
     return this.#settleCreate(
       key,
       () =>
-        this.#client.send(
+        this.#s3.send(
           new PutObjectCommand({
             Bucket: this.#bucket,
             Key,
@@ -97,7 +90,9 @@ class S3Store implements ObjectStore {
             ContentLength: bytes.length,
             IfNoneMatch: '*',
           }),
+          { bytes: bytes.length },
         ),
+      bytes.length,
       async () => {
         const stored = await this.get(key);
         return stored && Buffer.compare(stored, bytes) === 0;
@@ -123,15 +118,10 @@ class S3Store implements ObjectStore {
   async getToFile(key: string, path: string, signal?: AbortSignal): Promise<boolean> {
     const temporary = `${path}.${randomBytes(6).toString('hex')}.part`;
     try {
-      const Key = this.#key(key);
-      const found = await this.#settled(
-        `get ${key}`,
-        async () => {
-          const reply = await this.#client.send(
-            new GetObjectCommand({ Bucket: this.#bucket, Key }),
-            abort(signal),
-          );
-          await pipeline(reply.Body as Readable, createWriteStream(temporary), signal ? { signal } : {});
+      const found = await this.#read(
+        key,
+        async (pieces) => {
+          await pipeline(pieces, createWriteStream(temporary), signal ? { signal } : {});
           return true;
         },
         signal,
@@ -151,11 +141,8 @@ class S3Store implements ObjectStore {
   }
 
   async stream(key: string): Promise<AsyncIterable<Uint8Array> | null> {
-    const Key = this.#key(key);
-    return this.#settled(`get ${key}`, async () => {
-      const reply = await this.#client.send(new GetObjectCommand({ Bucket: this.#bucket, Key }));
-      return reply.Body as Readable;
-    });
+    const pieces = await this.#read(key, (begun) => Promise.resolve(begun));
+    return pieces && this.#retryable(key, pieces);
   }
 
   async *list(prefix: string): AsyncIterable<ObjectInfo> {
@@ -185,7 +172,7 @@ class S3Store implements ObjectStore {
   async delete(key: string): Promise<void> {
     const Key = this.#key(key);
     await this.#settled(`delete ${key}`, () =>
-      this.#client.send(new DeleteObjectCommand({ Bucket: this.#bucket, Key })),
+      this.#s3.send(new DeleteObjectCommand({ Bucket: this.#bucket, Key })),
     );
   }
 
@@ -194,7 +181,7 @@ class S3Store implements ObjectStore {
     let swept = 0;
     let marker: { KeyMarker?: string; UploadIdMarker?: string } = {};
     for (;;) {
-      const reply = await this.#client.send(
+      const reply = await this.#s3.send(
         new ListMultipartUploadsCommand({ Bucket: this.#bucket, Prefix: this.#prefix, ...marker }),
       );
       for (const { Key, UploadId, Initiated } of reply.Uploads ?? []) {
@@ -227,10 +214,9 @@ class S3Store implements ObjectStore {
     const begun = await this.#settled(
       `begin upload of ${key}`,
       () =>
-        this.#client.send(
-          new CreateMultipartUploadCommand({ ...target, Metadata: { [SHA256]: sha256 } }),
-          abort(signal),
-        ),
+        this.#s3.send(new CreateMultipartUploadCommand({ ...target, Metadata: { [SHA256]: sha256 } }), {
+          signal,
+        }),
       signal,
     );
     const UploadId = begun?.UploadId;
@@ -241,19 +227,23 @@ class S3Store implements ObjectStore {
       answer = await this.#settleCreate(
         key,
         () =>
-          this.#client.send(
+          this.#s3.send(
             new CompleteMultipartUploadCommand({
               ...target,
               UploadId,
               MultipartUpload: { Parts },
               IfNoneMatch: '*',
             }),
-            abort(signal),
+            // The server may have to copy every part.
+            { bytes: size, signal },
           ),
+        size,
         async () => {
           const stored = await this.#headWithDigest(key);
           if (!stored || stored.size !== size) return stored && false;
-          return (stored.sha256 ?? (await this.#digestOf(key))) === sha256;
+          if (stored.sha256 !== undefined) return stored.sha256 === sha256;
+          const pieces = await this.stream(key);
+          return pieces && (await sha256Pieces(pieces)).sha256 === sha256;
         },
       );
       return answer;
@@ -281,10 +271,10 @@ class S3Store implements ObjectStore {
         const reply = await this.#settled(
           `upload part ${index + 1} of ${target.Key}`,
           () =>
-            this.#client.send(
-              new UploadPartCommand({ ...target, PartNumber: index + 1, Body: body }),
-              abort(signal),
-            ),
+            this.#s3.send(new UploadPartCommand({ ...target, PartNumber: index + 1, Body: body }), {
+              bytes: body.length,
+              signal,
+            }),
           signal,
         );
         if (reply?.ETag === undefined)
@@ -307,10 +297,11 @@ class S3Store implements ObjectStore {
   async #settleCreate(
     key: string,
     put: () => Promise<unknown>,
+    bytes: number,
     isMine: () => Promise<boolean | null>,
   ): Promise<'created' | 'exists'> {
     let unsettled = false;
-    return withDeadline(this.#deadlineMs, async (attempt) => {
+    return withDeadline(this.#deadlineMs + transferMs(bytes), async (attempt) => {
       const answer = await this.#ask(put);
       if (answer.kind === 'ok') return { value: 'created' as const };
       if (answer.kind === 'refused') throw answer.error;
@@ -324,9 +315,13 @@ class S3Store implements ObjectStore {
   }
 
   /** Null for 404. Retries what may pass until the deadline. */
-  async #settled<T>(what: string, request: () => Promise<T>, signal?: AbortSignal): Promise<T | null> {
-    return withDeadline(this.#deadlineMs, async (attempt) => {
-      const answer = await this.#ask(request);
+  async #settled<T>(
+    what: string,
+    request: (prolong: (ms: number) => void) => Promise<T>,
+    signal?: AbortSignal,
+  ): Promise<T | null> {
+    return withDeadline(this.#deadlineMs, async (attempt, prolong) => {
+      const answer = await this.#ask(() => request(prolong));
       signal?.throwIfAborted();
       if (answer.kind === 'ok') return { value: answer.value };
       if (answer.kind === 'missing') return { value: null };
@@ -343,12 +338,41 @@ class S3Store implements ObjectStore {
     }
   }
 
+  /** Null where there is no such object. An object whose bytes break off is read again from its start. */
+  async #read<T>(
+    key: string,
+    use: (pieces: AsyncIterable<Uint8Array>) => Promise<T>,
+    signal?: AbortSignal,
+  ): Promise<T | null> {
+    const target = { Bucket: this.#bucket, Key: this.#key(key) };
+    return this.#settled(
+      `get ${key}`,
+      async (prolong) => {
+        const { size, pieces } = await this.#s3.open(target, signal);
+        prolong(transferMs(size));
+        return use(pieces);
+      },
+      signal,
+    );
+  }
+
+  /** A stream's reader has had a part of it already: only he can begin anew. */
+  async *#retryable(key: string, pieces: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+    try {
+      yield* pieces;
+    } catch (error) {
+      throw new StoreUnavailable(`${this.address} broke off in the middle of ${key}: ${String(error)}`, {
+        cause: error,
+      });
+    }
+  }
+
   async #headWithDigest(
     key: string,
   ): Promise<{ size: number; modified: Date; sha256: string | undefined } | null> {
     const Key = this.#key(key);
     const reply = await this.#settled(`head ${key}`, () =>
-      this.#client.send(new HeadObjectCommand({ Bucket: this.#bucket, Key })),
+      this.#s3.send(new HeadObjectCommand({ Bucket: this.#bucket, Key })),
     );
     return (
       reply && {
@@ -359,18 +383,9 @@ class S3Store implements ObjectStore {
     );
   }
 
-  async #digestOf(key: string): Promise<string | null> {
-    const { createHash } = await import('node:crypto');
-    const pieces = await this.stream(key);
-    if (!pieces) return null;
-    const hash = createHash('sha256');
-    for await (const piece of pieces) hash.update(piece);
-    return hash.digest('hex');
-  }
-
   async #abandon(Key: string, UploadId: string): Promise<void> {
     await this.#ask(() =>
-      this.#client.send(new AbortMultipartUploadCommand({ Bucket: this.#bucket, Key, UploadId })),
+      this.#s3.send(new AbortMultipartUploadCommand({ Bucket: this.#bucket, Key, UploadId })),
     );
   }
 
@@ -378,7 +393,7 @@ class S3Store implements ObjectStore {
     let ContinuationToken: string | undefined;
     do {
       const page: ListObjectsV2CommandOutput | null = await this.#settled(`list ${prefix}`, () =>
-        this.#client.send(
+        this.#s3.send(
           new ListObjectsV2Command({
             Bucket: this.#bucket,
             Prefix: this.#prefix + prefix,
@@ -398,8 +413,4 @@ class S3Store implements ObjectStore {
       `${this.address} did not settle "${what}" within ${this.#deadlineMs / 1000} s (${attempt} tries): ${answer.reason}`,
     );
   }
-}
-
-function abort(signal?: AbortSignal): { abortSignal?: AbortSignal } {
-  return signal ? { abortSignal: signal } : {};
 }

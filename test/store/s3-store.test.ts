@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -123,6 +123,97 @@ describe('an answer that settles nothing is settled by reading (R3)', () => {
       message: expect.stringContaining('503') as string,
     });
     expect(Date.now() - started).toBeLessThan(3_000);
+  });
+});
+
+describe('a reply that stops half-way is no reply', () => {
+  const stall: Fault = { kind: 'stall' };
+  const isGet = ({ method }: { method: string }) => method === 'GET';
+  const content = randomBytes(300_000);
+  const patient = (options: S3Options = {}) => throughProxy({ requestTimeoutMs: 300, ...options });
+  async function withObject(options: S3Options = {}): Promise<ObjectStore> {
+    const store = patient(options);
+    await store.create('a/key', content);
+    return store;
+  }
+
+  it('is tried again: get, getToFile and lists', async () => {
+    const store = await withObject();
+    const folder = await mkdtemp(join(tmpdir(), 'longhaul-stalls-'));
+    const path = join(folder, 'file');
+    proxy.plan(breakFirst(1, isGet, stall));
+    expect(Buffer.compare((await store.get('a/key'))!, content)).toBe(0);
+    proxy.plan(breakFirst(1, isGet, stall));
+    expect(await store.getToFile('a/key', path)).toBe(true);
+    expect(Buffer.compare(await readFile(path), content)).toBe(0);
+    proxy.plan(breakFirst(1, isGet, stall));
+    expect(await store.listFolder('a/')).toEqual(['key']);
+    await rm(folder, { recursive: true });
+  });
+
+  it('is an error within the deadline where it always does, and leaves no part of a file', async () => {
+    const store = await withObject({ deadlineMs: 700 });
+    const folder = await mkdtemp(join(tmpdir(), 'longhaul-stalls-'));
+    proxy.plan(() => stall);
+    const unavailable = { name: 'StoreUnavailable' };
+    await Promise.all([
+      expect(store.get('a/key')).rejects.toMatchObject(unavailable),
+      expect(store.getToFile('a/key', join(folder, 'file'))).rejects.toMatchObject(unavailable),
+      expect(store.listFolder('a/')).rejects.toMatchObject(unavailable),
+    ]);
+    expect(await readdir(folder)).toEqual([]);
+    await rm(folder, { recursive: true });
+  });
+
+  it('ends a stream with the error that a retry follows, naming the key', async () => {
+    const store = await withObject();
+    proxy.plan(breakFirst(1, isGet, stall));
+    const read = async (): Promise<number> => {
+      let bytes = 0;
+      for await (const piece of (await store.stream('a/key')) ?? []) bytes += piece.length;
+      return bytes;
+    };
+    await expect(read()).rejects.toMatchObject({
+      name: 'StoreUnavailable',
+      message: expect.stringContaining('a/key') as string,
+    });
+    expect(await read()).toBe(content.length);
+  });
+
+  it('and neither is none at all', async () => {
+    const store = await withObject();
+    for (const method of ['GET', 'HEAD']) {
+      proxy.plan(breakFirst(1, (request) => request.method === method, { kind: 'hang' }));
+      expect(method === 'GET' ? await store.get('a/key') : await store.head('a/key')).not.toBeNull();
+    }
+  });
+
+  it('a body that comes too slowly ever to end is given up as well, though it never pauses', async () => {
+    const store = await withObject({ deadlineMs: 0 });
+    proxy.plan(() => ({ kind: 'trickle', everyMs: 20 }));
+    const unavailable = { name: 'StoreUnavailable' };
+    await Promise.all([
+      expect(store.get('a/key')).rejects.toMatchObject({
+        ...unavailable,
+        message: expect.stringContaining('too slow') as string,
+      }),
+      expect(store.listFolder('a/')).rejects.toMatchObject(unavailable),
+    ]);
+  });
+
+  it('a signal ends a download that does not move at once, with its own reason', async () => {
+    const store = patient({ requestTimeoutMs: 15_000 });
+    await store.create('a/key', content);
+    const folder = await mkdtemp(join(tmpdir(), 'longhaul-stalls-'));
+    const stop = new AbortController();
+    proxy.plan((request) => {
+      if (!isGet(request)) return null;
+      setTimeout(() => stop.abort(new Error('enough')), 50);
+      return stall;
+    });
+    await expect(store.getToFile('a/key', join(folder, 'file'), stop.signal)).rejects.toThrow('enough');
+    expect(await readdir(folder)).toEqual([]);
+    await rm(folder, { recursive: true });
   });
 });
 

@@ -4,13 +4,16 @@ import { createServer, request, type IncomingMessage, type ServerResponse } from
 /**
  * `answer`: the server never sees the request and the client gets this status. `answerAfter`: the server does what was
  * asked, and the client gets this status. `loseReply`: the server does it, and the connection breaks. `hang`: the server does
- * it, and nothing comes back.
+ * it, and nothing comes back. `stall`: the reply's headers and half of its body come back, then nothing. `trickle`: its body
+ * comes byte by byte, one every `everyMs`, so that the connection never looks idle.
  */
 export type Fault =
   | { kind: 'answer'; status: number; code: string }
   | { kind: 'answerAfter'; status: number; code: string }
   | { kind: 'loseReply' }
-  | { kind: 'hang' };
+  | { kind: 'hang' }
+  | { kind: 'stall' }
+  | { kind: 'trickle'; everyMs: number };
 
 export interface FaultProxy {
   endpoint: string;
@@ -41,8 +44,9 @@ export async function startFaultProxy(target: string): Promise<FaultProxy> {
         reply.pipe(outgoing);
         return;
       }
-      reply.resume();
-      reply.on('end', () => breakReply(fault, incoming, outgoing));
+      const pieces: Buffer[] = [];
+      reply.on('data', (piece: Buffer) => pieces.push(piece));
+      reply.on('end', () => breakReply(fault, incoming, outgoing, reply, Buffer.concat(pieces)));
     });
     forwarded.on('error', () => incoming.socket.destroy());
     incoming.pipe(forwarded);
@@ -77,9 +81,20 @@ function breakReply(
   fault: Exclude<Fault, { kind: 'answer' }>,
   incoming: IncomingMessage,
   outgoing: ServerResponse,
+  reply: IncomingMessage,
+  body: Buffer,
 ): void {
   if (fault.kind === 'answerAfter') refuse(outgoing, fault);
   else if (fault.kind === 'loseReply') incoming.socket.destroy();
+  else if (fault.kind === 'stall') {
+    outgoing.writeHead(reply.statusCode ?? 502, reply.headers);
+    outgoing.write(body.subarray(0, body.length >> 1));
+  } else if (fault.kind === 'trickle') {
+    outgoing.writeHead(reply.statusCode ?? 502, reply.headers);
+    let sent = 0;
+    const timer = setInterval(() => outgoing.write(body.subarray(sent, ++sent)), fault.everyMs);
+    outgoing.on('close', () => clearInterval(timer));
+  }
 }
 
 function refuse(outgoing: ServerResponse, { status, code }: { status: number; code: string }): void {

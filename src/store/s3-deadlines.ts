@@ -1,0 +1,44 @@
+// How long requests and operations of the S3 store may take. A stall shows by silence, within seconds; what moves gets
+// time for its bytes, so that a large object on a slow line is not given up for being large.
+import type { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 5_000;
+/** A connection slower than this is as good as down: a checkpoint would take days. */
+const LEAST_BYTES_PER_SECOND = 256 * 1024;
+
+/** What `bytes` take on the slowest connection that is waited for. */
+export function transferMs(bytes: number): number {
+  return (bytes / LEAST_BYTES_PER_SECOND) * 1000;
+}
+
+/**
+ * Repeats `attempt` with growing pauses until it gives a value; after the deadline no try is begun, and what it last wanted
+ * to retry for is thrown. `prolong` adds to the deadline, once, what an attempt has found its bytes to need.
+ */
+export async function withDeadline<T>(
+  deadlineMs: number,
+  attempt: (n: number, prolong: (ms: number) => void) => Promise<{ value: T } | { retry: Error }>,
+): Promise<T> {
+  const end = performance.now() + deadlineMs;
+  let prolonged = 0;
+  for (let n = 1; ; n++) {
+    const result = await attempt(n, (ms) => {
+      prolonged = ms;
+    });
+    if ('value' in result) return result.value;
+    const pause = Math.min(FIRST_PAUSE_MS * 2 ** (n - 1), LONGEST_PAUSE_MS) * (0.5 + Math.random() / 2);
+    if (performance.now() + pause > end + prolonged) throw result.retry;
+    await sleep(pause);
+  }
+}
+
+/** A body's pieces. The socket's time-out ends one that is silent; one that only trickles fails after `limitMs`. */
+export async function* piecesWithin(body: Readable, limitMs: number): AsyncGenerator<Uint8Array> {
+  const end = performance.now() + limitMs;
+  for await (const piece of body) {
+    if (performance.now() > end) throw new Error(`its body came too slowly, for ${limitMs / 1000} s`);
+    yield piece as Uint8Array;
+  }
+}
