@@ -1,8 +1,13 @@
-// Errors of the parts below become Temporal failures: fatal ones by type, everything else retryable as it is.
+// Errors of the parts below become Temporal failures: fatal ones by type, everything else retryable as it is, until it has
+// happened too often in the same way.
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
 import { fatalFailures, type FatalFailure } from './contracts.js';
-import { currentScope } from './scope.js';
+import { maxSameFailures } from './repeated-failures.js';
+import { type AttemptScope, currentScope, repeatedFailures } from './scope.js';
 import { EngineError } from '../engine/policy-engine.js';
+
+/** Characters of a message that go into the workflow's history. */
+const longestMessage = 2_000;
 
 type Activity<I, O> = (input: I) => Promise<O>;
 
@@ -12,19 +17,36 @@ type Activity<I, O> = (input: I) => Promise<O>;
  */
 export function withFailures<I, O>(activity: Activity<I, O>): Activity<I, O> {
   return async (input) => {
+    const scope = currentScope();
     try {
-      return await activity(input);
+      const answer = await activity(input);
+      repeatedFailures.forget(scope.execution);
+      return answer;
     } catch (error) {
-      const { signal } = currentScope();
+      const { signal } = scope;
       if (signal.aborted)
         throw signal.reason instanceof Error ? signal.reason : new CancelledFailure('cancelled');
-      throw mapped(error);
+      throw unlessRepeated(mapped(error), scope);
     }
   };
 }
 
+/** The failure itself, or `NoProgress` in its place where the activity has failed like this too often (R27). */
+function unlessRepeated(failure: Error, { activity, execution }: AttemptScope): Error {
+  const final = failure instanceof ApplicationFailure && failure.nonRetryable === true;
+  const count = final ? 0 : repeatedFailures.count(execution, failure);
+  if (!final && count < maxSameFailures) return failure;
+  repeatedFailures.forget(execution);
+  if (final) return failure;
+  return ApplicationFailure.nonRetryable(
+    `${activity} failed ${count} times in the same way: ${failure.message.slice(0, longestMessage)}`,
+    'NoProgress' satisfies FatalFailure,
+  );
+}
+
 function mapped(error: unknown): Error {
-  if (error instanceof ApplicationFailure || !(error instanceof Error)) return error as Error;
+  if (error instanceof ApplicationFailure) return error;
+  if (!(error instanceof Error)) return new Error(String(error));
   if ((fatalFailures as readonly string[]).includes(error.name)) {
     return ApplicationFailure.create({
       message: error.message,

@@ -1,5 +1,4 @@
 // Plays the episodes of a plan or a suite that have no record yet, each once, and writes their records (R8, R9).
-import { EngineError } from '../engine/policy-engine.js';
 import { playEpisode, type EpisodePlay } from '../episode/episode-loop.js';
 import type { Digest, EpisodeRecord, SamplingPlan } from '../spec/records.js';
 import type { Task } from '../spec/task.js';
@@ -77,6 +76,7 @@ async function playSeats(
   const plays = order.seats.map(async (seat) => {
     const record = await playSeat(deps, order, seat, scope, signal);
     finished += 1;
+    scope.recorded();
     scope.progress({ finished, of: order.seats.length });
     return record;
   });
@@ -84,14 +84,8 @@ async function playSeats(
     return await Promise.all(plays);
   } catch (error) {
     stop.abort(error);
-    const settled = await Promise.allSettled(plays);
+    await Promise.allSettled(plays);
     scope.signal.throwIfAborted();
-    if (error instanceof EngineError) {
-      const missing = order.seats
-        .filter((_, index) => settled[index]?.status === 'rejected')
-        .map((seat) => seat.key);
-      await evidence.failed('generate', { state: order.state, missing }, error);
-    }
     throw error;
   }
 }

@@ -1,5 +1,4 @@
 // updatePolicy (R11, R12): batch → state n. The record is first; the engine's memory is second; recomputing is last.
-import { EngineError } from '../engine/policy-engine.js';
 import type { CommittedStep, NoSignal, StepReference } from './contracts.js';
 import { attemptEvidence, type EvidenceWriter } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
@@ -42,12 +41,7 @@ export async function updatePolicy(
     const result = learns
       ? await holder.alone(run, step - 1, stepId, async () => {
           scope.progress({ verb: 'update' });
-          try {
-            return await holder.apply(run, step, plan, input.batch, stepId);
-          } catch (error) {
-            if (error instanceof EngineError) await evidence.failed('update', { stepId }, error);
-            throw error;
-          }
+          return holder.apply(run, step, plan, input.batch, stepId);
         })
       : { state: plan.previous_state, applied: { reason: noSignal }, metrics: {} };
     const computedMs = performance.now() - started;
@@ -101,7 +95,7 @@ async function recordOnceAgreed(
   } catch (error) {
     if (!(error instanceof Diverged)) throw error;
     deps.log(`${error.message}; computing step ${step} once more on a fresh engine`);
-    await evidence.failed('update-diverged', { step }, error);
+    await evidence.diverged('update', sha256Hex(`${run} ${step}`), error);
     await deps.holder.engine.restart();
     return record();
   }

@@ -243,7 +243,7 @@ export interface AttemptRecord {
   attempt: string;
   n: number;
   starts: string[];
-  /** Failures in the sight of a living worker (R27). */
+  /** What the engine computed otherwise than the stored record says, with both results (R19). */
   failures?: { verb: string; input: Digest; message: string }[];
   observed: { node: string; pid: number; at: string };
 }

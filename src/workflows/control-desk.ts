@@ -63,11 +63,14 @@ export class ControlDesk {
     try {
       // The id is unique within the workflow only; a run may have several workflows after another.
       const updateId = `${workflowInfo().firstExecutionRunId}/${currentUpdateInfo()?.id ?? 'unknown'}`;
+      // A run that is blocked before it is open has nowhere to record this; it must hear of it to open at all.
+      const early = change.kind === 'resume' && this.record === null;
+      if (early) this.resumes += 1;
       await condition(() => this.record !== null);
       if (!this.record) throw ApplicationFailure.nonRetryable('The run was never opened', 'InvalidSpec');
       const control = await this.record(updateId, change);
       this.adopt(control);
-      if (change.kind === 'resume') this.resumes += 1;
+      if (change.kind === 'resume' && !early) this.resumes += 1;
       return control;
     } finally {
       this.writing -= 1;

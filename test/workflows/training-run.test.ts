@@ -2,6 +2,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ApplicationFailure } from '@temporalio/common';
 import { WorkflowFailedError, WorkflowUpdateFailedError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { withFailures } from '../../src/activities/failure-mapping.js';
+import { maxSameFailures } from '../../src/activities/repeated-failures.js';
 import {
   pauseUpdate,
   resumeUpdate,
@@ -178,6 +180,43 @@ describe('trainingRun', { timeout: 60_000 }, () => {
       expect(result.step).toBe(6);
       expect((await run.query(statusQuery)).blocked).toBeNull();
     });
+  });
+
+  it('is blocked where an activity fails five times in the same way, and has all its tries again after resume', async () => {
+    const script = scriptRun(outlineOf(uniqueName('no-progress')));
+    const { openRun, sealBatch } = script.activities;
+    const tries = { open: 0, seal: 0 };
+    let broken = true;
+    script.activities.openRun = withFailures((input) => {
+      tries.open += 1;
+      if (tries.open <= maxSameFailures) throw new TypeError('the tokenizer has no merges');
+      return openRun(input);
+    });
+    script.activities.sealBatch = withFailures((input) => {
+      if (input.step !== 3) return sealBatch(input);
+      tries.seal += 1;
+      if (broken) throw new RangeError('900 tokens do not fit into 448');
+      return sealBatch(input);
+    });
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const opening = await until(run, ({ phase }) => phase === 'blocked');
+      expect(opening.blocked?.reason).toBe(
+        'open failed 5 times in the same way: the tokenizer has no merges',
+      );
+      await run.executeUpdate(resumeUpdate);
+      for (const tried of [maxSameFailures, 2 * maxSameFailures]) {
+        const { blocked } = await until(run, ({ phase }) => phase === 'blocked' && tries.seal === tried);
+        expect(blocked?.reason).toBe(
+          'step-000003/seal failed 5 times in the same way: 900 tokens do not fit into 448',
+        );
+        expect(blocked?.remedy).toContain(`longhaul resume ${script.outline.run}`);
+        broken = tried === maxSameFailures;
+        await run.executeUpdate(resumeUpdate);
+      }
+      expect((await run.result()).step).toBe(6);
+    });
+    expect(tries).toEqual({ open: maxSameFailures + 1, seal: 2 * maxSameFailures + 1 });
   });
 
   it('asks a person after three steps in a row that changed nothing', async () => {

@@ -1,0 +1,119 @@
+// Attempts have no limit, but those that fail in the same way again and again are no waiting (R27).
+import { ApplicationFailure } from '@temporalio/common';
+import { ServiceError } from '@temporalio/client';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { DefaultLogger } from '@temporalio/worker';
+import { describe, expect, it } from 'vitest';
+import { withFailures } from '../../src/activities/failure-mapping.js';
+import { createNodeActivities, createTransferActivities } from '../../src/activities/node-activities.js';
+import type { NodeDeps } from '../../src/activities/node-deps.js';
+import { createOrchestratorActivities } from '../../src/activities/orchestrator-activities.js';
+import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js';
+import { currentScope } from '../../src/activities/scope.js';
+import { EngineError } from '../../src/engine/policy-engine.js';
+import { EnvironmentError } from '../../src/environments/environment.js';
+import { StoreFull, StoreUnavailable } from '../../src/store/store-errors.js';
+
+const logger = new DefaultLogger('ERROR');
+let executions = 0;
+
+/** One execution of an activity, tried `tries` times; what each try failed with. */
+async function failures(activity: () => Promise<unknown>, tries: number): Promise<Error[]> {
+  const info = { activityId: `step-000003/part-${++executions}` };
+  const found: Error[] = [];
+  for (let attempt = 1; attempt <= tries; attempt++) {
+    const environment = new MockActivityEnvironment({ ...info, attempt }, { logger });
+    const outcome: unknown = await environment.run(activity).catch((error: unknown) => error);
+    if (!(outcome instanceof Error)) throw new Error(`try ${attempt} was to fail`);
+    found.push(outcome);
+  }
+  return found;
+}
+
+const noProgress = (error: Error | undefined): boolean =>
+  error instanceof ApplicationFailure && error.type === 'NoProgress' && error.nonRetryable === true;
+
+function failing(error: (attempt: number) => Error): () => Promise<unknown> {
+  let attempt = 0;
+  return () => withFailures(() => Promise.reject(error(++attempt)))(undefined);
+}
+
+describe('an activity that fails five times in the same way', () => {
+  it.each([
+    ['a mistake of ours', () => new TypeError("Cannot read properties of undefined (reading 'tokens')")],
+    ['data that cannot be used', () => new RangeError('the prompt has 900 tokens, 448 are allowed')],
+    ['an answer of the engine', () => new EngineError('OutOfMemory', 'no room for the moments')],
+    ['a healthy server that cannot open', () => new EnvironmentError('failed', 'open', 'no such task')],
+    // Its words name the process and its last log lines, which are never the same.
+    [
+      'an engine that dies',
+      (attempt: number) => new EngineError('EngineExited', `The engine (process ${attempt}) …`),
+    ],
+  ])('has made no progress: %s', async (_, error) => {
+    const found = await failures(failing(error), 5);
+    expect(found.map(noProgress)).toEqual([false, false, false, false, true]);
+    expect(found[4]?.message).toContain(`failed 5 times in the same way: ${error(5).message}`);
+  });
+
+  it('is counted whatever else happens in between', async () => {
+    const found = await failures(
+      failing((attempt) => (attempt % 2 === 0 ? new StoreUnavailable('no answer') : new TypeError('broken'))),
+      9,
+    );
+    expect(found.findIndex(noProgress)).toBe(8);
+  });
+
+  it.each(
+    Object.entries({
+      ...createNodeActivities(brokenParts<NodeDeps>()),
+      ...createTransferActivities(brokenParts<NodeDeps>()),
+      ...createOrchestratorActivities(brokenParts<OrchestratorDeps>()),
+    }) as [string, (input: unknown) => Promise<unknown>][],
+  )('is %s as well', async (_, activity) => {
+    const spec = brokenParts<object>();
+    const found = await failures(() => activity({ run: 'unit', step: 3, owner: 1, spec }), 5);
+    expect(found.map(noProgress)).toEqual([false, false, false, false, true]);
+    expect(found[4]?.message).toMatch(/ is broken$/);
+  });
+});
+
+describe('an activity is tried again for ever', () => {
+  it.each([
+    ['the store does not answer', () => new StoreUnavailable('no answer for 30 s')],
+    ['the store is full', () => new StoreFull('no space left')],
+    ['an environment is away', () => new EnvironmentError('unavailable', 'connect', 'refused')],
+    [
+      'a connection is refused',
+      () => Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' }),
+    ],
+    ['Temporal does not answer', () => new ServiceError('14 UNAVAILABLE: no connection')],
+    ['it fails in another way each time', (attempt: number) => new Error(`try ${attempt}`)],
+  ])('where %s', async (_, error) => {
+    expect((await failures(failing(error), 12)).filter(noProgress)).toEqual([]);
+  });
+
+  it('where each try leaves a record: that is progress', async () => {
+    const gettingOn = withFailures(() => {
+      currentScope().recorded();
+      return Promise.reject(new EngineError('EngineExited', 'killed'));
+    });
+    expect((await failures(() => gettingOn(undefined), 12)).filter(noProgress)).toEqual([]);
+  });
+});
+
+it('asked for again, after somebody has mended the cause, it has all its tries again', async () => {
+  const broken = failing(() => new TypeError('broken'));
+  for (const time of ['first', 'second']) {
+    const found = await failures(broken, 5);
+    expect(found.map(noProgress), time).toEqual([false, false, false, false, true]);
+  }
+});
+
+/** Whatever an activity reaches for is broken. */
+function brokenParts<Deps extends object>(): Deps {
+  return new Proxy({} as Deps, {
+    get: (_, name) => {
+      throw new TypeError(`${String(name)} is broken`);
+    },
+  });
+}
