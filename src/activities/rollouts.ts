@@ -8,6 +8,7 @@ import type { NodeDeps } from './node-deps.js';
 import type { RunData } from './run-data.js';
 import type { AttemptScope } from './scope.js';
 import { stoppingPoint } from './stopping-point.js';
+import { type Patience, waitOutStore } from './store-patience.js';
 
 /** One episode to play. */
 export interface Seat {
@@ -41,12 +42,14 @@ export async function fillSeats(
 ): Promise<EpisodeRecord[]> {
   const first = await look(deps, order);
   if (first.missing.length === 0) return readAll(deps, first.present);
-  return deps.holder.withState(order.data.record.run, order.policyStep, async () => {
+  const { data, policyStep } = order;
+  const fill = async (): Promise<EpisodeRecord[]> => {
     // The engine may have been waited for; meanwhile another worker may have finished what was missing (R9).
     const { present, missing } = await look(deps, order);
     const played = await playSeats(deps, { ...order, seats: missing }, scope, evidence);
     return [...(await readAll(deps, present)), ...played];
-  });
+  };
+  return deps.holder.withState(data.record.run, policyStep, fill, scope);
 }
 
 async function look(
@@ -90,12 +93,39 @@ async function playSeats(
   }
 }
 
+class FinishedElsewhere extends Error {}
+
 async function playSeat(
   deps: NodeDeps,
   order: RolloutOrder,
   seat: Seat,
   scope: AttemptScope,
   signal: AbortSignal,
+): Promise<EpisodeRecord> {
+  // One slow answer of the store must not end the episodes that are in flight beside this one.
+  const patience = { signal, onWait: () => scope.progress({ waiting: 'store' }) };
+  const record = await playUnlessFinished(deps, order, seat, scope, patience).catch((error: unknown) => {
+    if (error instanceof FinishedElsewhere) return null;
+    throw error;
+  });
+  const stored = await waitOutStore(
+    () =>
+      record
+        ? adoptOrCreate(deps.store, seat.key, 'episode', record).then((adopted) => adopted.record)
+        : requireRecord(deps.store, seat.key, 'episode'),
+    patience,
+  );
+  await stoppingPoint('episode-written');
+  return stored;
+}
+
+/** Throws `FinishedElsewhere` where a record has come up since the seats were looked at. */
+async function playUnlessFinished(
+  deps: NodeDeps,
+  order: RolloutOrder,
+  seat: Seat,
+  scope: AttemptScope,
+  patience: Patience,
 ): Promise<EpisodeRecord> {
   const { data, random } = order;
   const spec = data.record.spec;
@@ -121,10 +151,14 @@ async function playSeat(
       episodeId: seat.key,
       maxWaitMs: spec.generator.max_wait_s * 1000,
       onWait: () => scope.progress({ waiting: seat.task.env_key }),
+      // A place on the server may have been waited for; meanwhile another worker may have finished the episode (R9).
+      beforeSampling: async () => {
+        if (await waitOutStore(() => deps.store.head(seat.key), patience)) throw new FinishedElsewhere();
+      },
     },
-    signal,
+    patience.signal,
   );
-  const record: EpisodeRecord = {
+  return {
     schema: 'longhaul.episode/1',
     plan: order.plan,
     state: order.state,
@@ -147,7 +181,4 @@ async function playSeat(
       seconds: (Date.now() - started) / 1000,
     },
   };
-  const stored = await adoptOrCreate(deps.store, seat.key, 'episode', record);
-  await stoppingPoint('episode-written');
-  return stored.record;
 }

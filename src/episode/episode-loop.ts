@@ -34,6 +34,8 @@ export interface EpisodeRequest {
   maxWaitMs: number;
   /** Called again and again while it is: waiting with a deadline is no standstill. */
   onWait?: () => void;
+  /** Awaited before the first token is sampled; what it throws ends the episode. */
+  beforeSampling?: () => Promise<void>;
 }
 
 /** The fields of `EpisodeRecord` that playing decides. A transcript ends with a sampled token. */
@@ -151,6 +153,7 @@ async function playThrough(
     checkPromptFits(prompt.length, request);
     playing.tokens = [...prompt];
     playing.prompt_length = prompt.length;
+    if (!earlier?.turns.length) await request.beforeSampling?.();
     for (;;) {
       const turn = await takeTurn(deps, request, playing, earlier, environment, tries, signal);
       answered();

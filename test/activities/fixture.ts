@@ -18,6 +18,7 @@ import { PolicyHolder } from '../../src/activities/policy-holder.js';
 import { RunDataCache } from '../../src/activities/run-data.js';
 import { sealBatch } from '../../src/activities/seal-batch.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
+import type { PolicyEngine } from '../../src/engine/policy-engine.js';
 import { createNativeEngine, type NativeEngine } from '../../src/engine/native/native-engine.js';
 import { createStateLock } from '../../src/engine/native/state-lock.js';
 import { generateDemonstrations, generateTasks } from '../../src/environments/apps/generate.js';
@@ -142,8 +143,8 @@ export interface Harness {
   engine: NativeEngine;
   said: string[];
   open(spec?: unknown): Promise<OpenedRun>;
-  /** Runs an activity as the given attempt of `step-…/name`. */
-  attempt<T>(name: string, use: () => Promise<T>, number?: number): Promise<T>;
+  /** Runs an activity as the given attempt of `step-…/name`; its reports of progress are added to `progress`. */
+  attempt<T>(name: string, use: () => Promise<T>, number?: number, progress?: unknown[]): Promise<T>;
   /** Opens the run where it is not open, commits the base and takes the missing steps up to `last`. */
   advance(last: number): Promise<CommittedStep | null>;
   plan(step: number, control?: number): Promise<PlannedStep>;
@@ -217,10 +218,14 @@ export async function startHarness(environments: EnvironmentServer, disk?: strin
       owner = opened.owner;
       return opened;
     },
-    attempt: (activityId, use, attempt = 1) =>
-      new MockActivityEnvironment({ activityId, attempt }, { logger: new DefaultLogger('ERROR') }).run(
-        use as () => Promise<never>,
-      ),
+    attempt: (activityId, use, attempt = 1, progress = []) => {
+      const environment = new MockActivityEnvironment(
+        { activityId, attempt },
+        { logger: new DefaultLogger('ERROR') },
+      );
+      environment.on('heartbeat', (details: unknown) => progress.push(details));
+      return environment.run(use as () => Promise<never>);
+    },
     plan: (step, control = 0) => planStep(orchestrator, { run, step, owner, control }),
     reference: ({ step, plan }) => ({ run, owner, step, plan }),
     async advance(last) {
@@ -249,6 +254,22 @@ export async function startHarness(environments: EnvironmentServer, disk?: strin
     },
   };
   return harness;
+}
+
+/** The node's engine, counting what it is asked to do. */
+export function counting(deps: NodeDeps): { deps: NodeDeps; calls: { generate: number; update: number } } {
+  const calls = { generate: 0, update: 0 };
+  const engine: PolicyEngine = deps.holder.engine;
+  const { generate, update: apply } = engine;
+  engine.generate = (...args) => {
+    calls.generate += 1;
+    return generate(...args);
+  };
+  engine.update = (...args) => {
+    calls.update += 1;
+    return apply(...args);
+  };
+  return { deps, calls };
 }
 
 /** Replaces an object as somebody does who goes around the rules. */

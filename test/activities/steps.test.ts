@@ -10,7 +10,6 @@ import { recordControl } from '../../src/activities/record-control.js';
 import { sealBatch } from '../../src/activities/seal-batch.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import type { PolicyEngine } from '../../src/engine/policy-engine.js';
 import type {
   AttemptRecord,
   ControlChange,
@@ -24,7 +23,15 @@ import { attemptsFolder, batchKey, episodeKey, planKey, updateKey } from '../../
 import { encodeRecord } from '../../src/store/record-codec.js';
 import { readRecord, requireRecord } from '../../src/store/records.js';
 import { readPlan, readState, readUpdate } from '../../src/store/run-records.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from './fixture.js';
+import {
+  counting,
+  type Harness,
+  lastSftStep,
+  run,
+  startEnvironments,
+  startHarness,
+  tamper,
+} from './fixture.js';
 
 let environments: EnvironmentServer;
 let harness: Harness;
@@ -80,22 +87,6 @@ async function starts(activity: string): Promise<string[]> {
     found.push(...((await readRecord(harness.store, key, 'attempt')) as AttemptRecord).starts);
   }
   return found;
-}
-
-/** The node's engine, counting what it is asked to do. */
-function counting(deps: NodeDeps): { deps: NodeDeps; calls: { generate: number; update: number } } {
-  const calls = { generate: 0, update: 0 };
-  const engine: PolicyEngine = deps.holder.engine;
-  const { generate, update: apply } = engine;
-  engine.generate = (...args) => {
-    calls.generate += 1;
-    return generate(...args);
-  };
-  engine.update = (...args) => {
-    calls.update += 1;
-    return apply(...args);
-  };
-  return { deps, calls };
 }
 
 describe('planStep', () => {

@@ -1,0 +1,157 @@
+// What happens to episodes in flight: a store that does not answer, another worker that is faster, reports of progress.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { collectRollouts } from '../../src/activities/collect-rollouts.js';
+import type { PlannedStep } from '../../src/activities/contracts.js';
+import type { NodeDeps } from '../../src/activities/node-deps.js';
+import { waitOutStore } from '../../src/activities/store-patience.js';
+import { EnvironmentError } from '../../src/environments/environment.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { attemptsFolder, episodeKey } from '../../src/store/layout.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { StoreFull, StoreUnavailable } from '../../src/store/store-errors.js';
+import { counting, type Harness, lastSftStep, run, startEnvironments, startHarness } from './fixture.js';
+
+const step = lastSftStep + 1;
+const keys = [0, 1].flatMap((slot) => [0, 1].map((sample) => episodeKey(run, step, slot, sample)));
+
+let environments: EnvironmentServer;
+let harness: Harness;
+let planned: PlannedStep;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+  await harness.advance(lastSftStep);
+  planned = await harness.plan(step);
+});
+afterEach(() => harness.close());
+
+const collect = (deps: NodeDeps, attempt = 1, progress: unknown[] = []) =>
+  harness.attempt(
+    `step-${String(step).padStart(6, '0')}/collect`,
+    () => collectRollouts(deps, { ...harness.reference(planned), slots: [0, planned.slots] }),
+    attempt,
+    progress,
+  );
+
+/** The store, with `create` and `head` as a test wants them. */
+const storeWith = (changes: Partial<Pick<ObjectStore, 'create' | 'head'>>): ObjectStore =>
+  new Proxy(harness.store, {
+    get(store, name: keyof ObjectStore) {
+      const member: unknown = (changes as Partial<ObjectStore>)[name] ?? store[name];
+      return typeof member === 'function' ? (member.bind(store) as unknown) : member;
+    },
+  });
+
+const written = async (): Promise<string[]> => {
+  const heads = await Promise.all(keys.map((key) => harness.store.head(key)));
+  return keys.filter((_, i) => heads[i] !== null);
+};
+
+describe('a store that does not answer', () => {
+  it.each(['create', 'head'] as const)(
+    'at the %s of one episode is waited for; the others go on, and none is sampled twice',
+    async (verb) => {
+      const [slow, ...others] = keys;
+      const { deps, calls } = counting(harness.node);
+      let failuresLeft = 2;
+      const writtenMeanwhile: string[][] = [];
+      const fail = async (key: string): Promise<void> => {
+        if (key !== slow || failuresLeft === 0) return;
+        failuresLeft -= 1;
+        await vi.waitFor(async () => expect(await written()).toEqual(others), { timeout: 5000 });
+        writtenMeanwhile.push(await written());
+        throw new StoreUnavailable('the store did not answer in time');
+      };
+      const store = storeWith({
+        create: async (key, bytes) => {
+          if (verb === 'create') await fail(key);
+          return harness.store.create(key, bytes);
+        },
+        head: async (key) => {
+          if (verb === 'head') await fail(key);
+          return harness.store.head(key);
+        },
+      });
+      const progress: unknown[] = [];
+      expect(await collect({ ...deps, store }, 1, progress)).toMatchObject({ graded: 4, unknown: 0 });
+      expect(writtenMeanwhile).toEqual([others, others]);
+      expect(calls.generate).toBe(4);
+      expect(
+        progress.filter((details) => (details as { waiting?: string }).waiting === 'store'),
+      ).toHaveLength(2);
+    },
+  );
+
+  it('is given up at the deadline, and other errors at once', async () => {
+    let waits = 0;
+    const patience = { signal: new AbortController().signal, onWait: () => void (waits += 1), limitMs: 600 };
+    const refusing = (error: Error) => waitOutStore(() => Promise.reject(error), patience);
+    await expect(refusing(new StoreUnavailable('no answer'))).rejects.toThrow('no answer');
+    // After 200 and 300 ms the next pause, of 450, would end too late.
+    expect(waits).toBe(2);
+    await expect(refusing(new StoreFull('no space'))).rejects.toThrow('no space');
+    expect(waits).toBe(2);
+  });
+
+  it('is waited for no longer than the attempt', async () => {
+    const stop = new AbortController();
+    const waiting = waitOutStore(() => Promise.reject(new StoreUnavailable('no answer')), {
+      signal: stop.signal,
+      onWait: () => stop.abort(new Error('the run is paused')),
+    });
+    await expect(waiting).rejects.toThrow('the run is paused');
+  });
+});
+
+describe('an episode', () => {
+  it('that another worker finishes after the attempt record is adopted and never sampled (R9)', async () => {
+    const { deps, calls } = counting(harness.node);
+    const other = harness.secondNode();
+    let answer: unknown;
+    const store = storeWith({
+      create: async (key, bytes) => {
+        const created = await harness.store.create(key, bytes);
+        if (key.startsWith(attemptsFolder(run, step)) && !answer) answer = await collect(other, 2);
+        return created;
+      },
+    });
+    const { graded, mean_reward, tokens } = await collect({ ...deps, store });
+    expect(answer).toMatchObject({ graded, mean_reward, tokens });
+    expect(graded).toBe(4);
+    expect(calls.generate).toBe(0);
+  });
+});
+
+describe('progress', () => {
+  it('is reported with each finished episode', async () => {
+    const progress: unknown[] = [];
+    await collect(harness.node, 1, progress);
+    expect(progress).toEqual([1, 2, 3, 4].map((finished) => ({ finished, of: 4 })));
+  });
+
+  it('is reported while an environment that is down is waited for', async () => {
+    let down = true;
+    const deps: NodeDeps = {
+      ...harness.node,
+      backendFor: (spec) => {
+        const backend = harness.node.backendFor(spec);
+        return {
+          ...backend,
+          open: (...args) =>
+            down
+              ? Promise.reject(new EnvironmentError('unavailable', 'connect', 'nobody listens'))
+              : backend.open(...args),
+          healthy: () => Promise.resolve(!down),
+        };
+      },
+    };
+    const progress: unknown[] = [];
+    const collecting = collect(deps, 1, progress);
+    await vi.waitFor(() => expect(progress).toContainEqual({ waiting: 'tracker' }), { timeout: 5000 });
+    down = false;
+    expect(await collecting).toMatchObject({ graded: 4 });
+  });
+});
