@@ -2,7 +2,7 @@
 import type { OwnerRecord } from '../spec/records.js';
 import { ownersFolder, sequenceKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
-import { appendSequence, sequenceNumbers } from './records.js';
+import { appendSequence, requireRecord, sequenceNumbers } from './records.js';
 import { OwnerChanged, RunOwned } from './store-errors.js';
 
 /** What the recorded server says of an owner; `unknown`: it answers, and does not know the workflow. */
@@ -49,12 +49,18 @@ export async function claimRun(
   return record.n;
 }
 
-/** Throws `OwnerChanged` unless owner `n` is the newest (R20). Every activity calls it first. */
+/** Throws `OwnerChanged` unless the execution that wrote owner `n` is the newest (R20). Every activity calls it first. */
 export async function checkOwner(store: ObjectStore, run: string, n: number): Promise<void> {
+  const key = (number: number): string => sequenceKey(ownersFolder(run), number);
   // Sequences have no gaps, so one look at the next number tells whether this owner is the newest.
-  if (!(await store.head(sequenceKey(ownersFolder(run), n + 1)))) return;
-  const numbers = await sequenceNumbers(store, ownersFolder(run));
-  throw new OwnerChanged(run, n, numbers.at(-1) ?? n + 1);
+  if (!(await store.head(key(n + 1)))) return;
+  const newest = (await sequenceNumbers(store, ownersFolder(run))).at(-1) ?? n + 1;
+  const [mine, last] = await Promise.all([
+    requireRecord(store, key(n), 'owner'),
+    requireRecord(store, key(newest), 'owner'),
+  ]);
+  // A late attempt of an execution's own claim writes its next number, and ends nothing.
+  if (!sameExecution(mine, last)) throw new OwnerChanged(run, n, newest);
 }
 
 function sameExecution(a: OwnerIdentity, b: OwnerIdentity): boolean {

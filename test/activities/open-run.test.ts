@@ -119,7 +119,8 @@ describe('a later start', () => {
 
   it('takes the run from its owner, whose activities then end', async () => {
     await harness.open();
-    await harness.open();
+    const other = { ...workflow, firstExecutionRunId: '22222222-0000-0000-0000-000000000000' };
+    await openRun(harness.orchestrator, { spec: harness.spec, workflow: other });
     await expect(commitBase(harness.node, { run, owner: 1 })).rejects.toMatchObject({ name: 'OwnerChanged' });
     expect(await lastCommittedStep(harness.store, run)).toBe(-1);
   });

@@ -249,6 +249,14 @@ describe('an owner (R20)', () => {
     await claimRun(store, 'tiny', execution('2'), says('closed'));
     await expect(checkOwner(store, 'tiny', first)).rejects.toMatchObject({ name: 'OwnerChanged' });
   });
+
+  it('is not replaced by himself: a late attempt of his own claim ends nothing', async () => {
+    const first = await claimRun(store, 'tiny', execution('1'), never);
+    await claimRun(store, 'tiny', execution('1'), never);
+    await checkOwner(store, 'tiny', first);
+    await claimRun(store, 'tiny', execution('2'), says('closed'));
+    await expect(checkOwner(store, 'tiny', first)).rejects.toMatchObject({ name: 'OwnerChanged' });
+  });
 });
 
 it('two that start one name at once get the same run', async () => {
