@@ -4,9 +4,12 @@
 
 namespace longhaul {
 
-BlockTrie::BlockTrie(int capacity) : blocks_(static_cast<std::size_t>(capacity)) { clear(); }
+BlockTrie::BlockTrie(int capacity) : blocks_(static_cast<std::size_t>(capacity)) {
+  free_.reserve(blocks_.size());  // all there will ever be, so that `clear` cannot fail
+  clear();
+}
 
-void BlockTrie::clear() {
+void BlockTrie::clear() noexcept {
   free_.clear();
   for (int block = capacity() - 1; block >= 0; --block) {
     blocks_[block] = Block{};

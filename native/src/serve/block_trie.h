@@ -51,7 +51,7 @@ class BlockTrie {
   void end_pass() { ++pass_; }
 
   // Forgets everything; no block may be held.
-  void clear();
+  void clear() noexcept;
 
   int capacity() const { return static_cast<int>(blocks_.size()); }
   std::uint64_t evictions() const { return evictions_; }

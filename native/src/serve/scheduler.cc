@@ -225,7 +225,7 @@ std::vector<Generation> Scheduler::take_all() {
   return all;
 }
 
-void Scheduler::forget_cache() {
+void Scheduler::forget_cache() noexcept {
   trie_.end_pass();
   trie_.clear();
 }

@@ -71,7 +71,7 @@ class Scheduler {
   std::vector<Generation> take_all();
 
   // The weights changed: nothing in the cache is valid.
-  void forget_cache();
+  void forget_cache() noexcept;
 
  private:
   enum class Built { yes, later, no_blocks };

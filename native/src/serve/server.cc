@@ -215,8 +215,8 @@ void Server::progress(std::uint32_t id, Json fields) {
 
 void Server::send(std::uint32_t id, Json header, Arrays arrays) {
   header.set("incarnation", incarnation_);
-  const auto state = published_state();
-  header.set("state", state ? Json(*state) : Json(nullptr));
+  const auto held = held_state();
+  header.set("state", held ? Json(held->digest) : Json(nullptr));
   {
     std::lock_guard lock(shared_);
     pending_.erase(id);
@@ -232,15 +232,9 @@ void Server::send(std::uint32_t id, Json header, Arrays arrays) {
   channel_->send(std::move(bytes));
 }
 
-void Server::publish_state(std::optional<std::string> state) {
-  state_ = state.value_or("");
+std::shared_ptr<const HeldState> Server::held_state() const {
   std::lock_guard lock(shared_);
-  published_ = std::move(state);
-}
-
-std::optional<std::string> Server::published_state() const {
-  std::lock_guard lock(shared_);
-  return published_;
+  return held_;
 }
 
 // ── The engine's thread ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -353,28 +347,32 @@ void Server::load_state_file(const Request& request) {
 
 // The old state is held until the new one is whole.
 void Server::install(std::unique_ptr<Policy> policy, std::uint32_t id) {
-  join_saver();
-  std::string digest = state_digest(*policy, *pool_);
-  if (!policy_ || !scheduler_ || !(policy_->architecture() == policy->architecture())) {
-    auto scheduler = std::make_unique<Scheduler>(policy->architecture(), cache_bytes_, generation_counters_);
-    scheduler_ = std::move(scheduler);
-  } else {
-    scheduler_->forget_cache();
+  auto next = std::make_shared<HeldState>();
+  next->digest = state_digest(*policy, *pool_);
+  next->policy = std::move(policy);
+  const auto held = held_state();
+  if (!held || !(held->policy->architecture() == next->policy->architecture())) {
+    scheduler_ = std::make_unique<Scheduler>(next->policy->architecture(), cache_bytes_, generation_counters_);
   }
-  policy_ = std::move(policy);
-  last_step_id_.reset();
-  publish_state(std::move(digest));
+  hold(std::move(next));
   reply(id, {});
 }
 
+// noexcept: half of this would leave the cache of one policy beside another, so a failure ends the process.
+void Server::hold(std::shared_ptr<const HeldState> next) noexcept {
+  scheduler_->forget_cache();
+  std::lock_guard lock(shared_);
+  held_.swap(next);
+}
+
 void Server::save(const Request& request) {
-  require_state(request);
+  const auto held = require_state(request);
   const std::string path = request.text("path");
   join_saver();  // one save at a time: handle_all waited for the last one
   saving_ = true;
-  saver_ = std::thread([this, id = request.id(), path] {
+  saver_ = std::thread([this, held, id = request.id(), path] {
     try {
-      const WrittenFile written = save_state(*policy_, path);
+      const WrittenFile written = save_state(*held->policy, path);
       Json entry;
       entry.set("path", path);
       entry.set("size", written.size);
@@ -397,34 +395,39 @@ void Server::join_saver() {
 }
 
 void Server::held(const Request& request) {
+  const auto held = held_state();
   Json fields;
-  fields.set("last_step_id", last_step_id_ ? Json(*last_step_id_) : Json(nullptr));
+  fields.set("last_step_id", held && held->last_step_id ? Json(*held->last_step_id) : Json(nullptr));
   reply(request.id(), std::move(fields));
 }
 
-void Server::require_state(const Request& request) const {
+std::shared_ptr<const HeldState> Server::require_state(const Request& request) const {
   const std::string wanted = request.digest("state");
-  if (!policy_) throw RequestError("WrongState", "no state is held; " + request.verb + " needs " + wanted);
-  if (wanted != state_) throw RequestError("WrongState", "holds state " + state_ + "; " + request.verb + " needs " + wanted);
+  auto held = held_state();
+  if (!held) throw RequestError("WrongState", "no state is held; " + request.verb + " needs " + wanted);
+  if (wanted != held->digest) {
+    throw RequestError("WrongState", "holds state " + held->digest + "; " + request.verb + " needs " + wanted);
+  }
+  return held;
 }
 
-void Server::check_tokens(const std::vector<std::int32_t>& tokens) const {
-  const Architecture& architecture = policy_->architecture();
+void Server::check_tokens(const Policy& policy, const std::vector<std::int32_t>& tokens) {
+  const int vocab = policy.architecture().vocab_size;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0 || tokens[i] >= architecture.vocab_size) {
+    if (tokens[i] < 0 || tokens[i] >= vocab) {
       throw RequestError("BadInput", "tokens[" + std::to_string(i) + "] is " + std::to_string(tokens[i]) +
-                                         "; the vocabulary has " + std::to_string(architecture.vocab_size));
+                                         "; the vocabulary has " + std::to_string(vocab));
     }
   }
 }
 
 void Server::generate(Request& request) {
-  require_state(request);
+  const auto held = require_state(request);
   Generation generation;
   generation.id = request.id();
   generation.tokens = request.tokens();
-  check_tokens(generation.tokens);
-  const auto most = static_cast<std::size_t>(policy_->architecture().max_position_embeddings);
+  check_tokens(*held->policy, generation.tokens);
+  const auto most = static_cast<std::size_t>(held->policy->architecture().max_position_embeddings);
   if (generation.tokens.empty() || generation.tokens.size() >= most) {
     throw RequestError("BadInput", std::to_string(generation.tokens.size()) + " tokens; a transcript has 1 to " +
                                        std::to_string(most - 1) + " before it goes on");
@@ -443,7 +446,7 @@ void Server::generate(Request& request) {
 void Server::step() {
   std::vector<Finished> finished;
   try {
-    scheduler_->step(*policy_, *pool_, channel_->unsent_bytes() <= kMostUnsentBytes, finished);
+    scheduler_->step(*held_state()->policy, *pool_, channel_->unsent_bytes() <= kMostUnsentBytes, finished);
   } catch (const std::exception& error) {
     const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
     for (const Generation& generation : scheduler_->take_all()) {
@@ -472,10 +475,10 @@ void Server::answer(Finished& finished) {
 }
 
 void Server::score_tokens(const Request& request) {
-  require_state(request);
+  const auto held = require_state(request);
   const std::vector<std::int32_t> tokens = request.tokens();
-  check_tokens(tokens);
-  const std::vector<float> logprobs = score(*policy_, tokens, read_temperature(request));
+  check_tokens(*held->policy, tokens);
+  const std::vector<float> logprobs = score(*held->policy, tokens, read_temperature(request));
   const OutgoingArray arrays[] = {{"logprobs",
                                    DType::f32,
                                    {static_cast<std::int64_t>(logprobs.size())},
@@ -485,11 +488,11 @@ void Server::score_tokens(const Request& request) {
 
 void Server::update(const Request& request) {
   const std::string step_id = request.digest("step_id");
-  if (last_step_id_ && step_id == *last_step_id_) return reply(request.id(), last_update_);
-  require_state(request);
+  if (const auto held = held_state(); held && held->last_step_id == step_id) return reply(request.id(), held->last_update);
+  const auto held = require_state(request);
   UpdateSettings settings = read_settings(request);
   const auto mini_batches = static_cast<int>(settings.learning_rates.size());
-  const BatchFile batch = read_batch(request.text("batch_path"), request.digest("batch_sha256"), state_, mini_batches);
+  const BatchFile batch = read_batch(request.text("batch_path"), request.digest("batch_sha256"), held->digest, mini_batches);
   settings.cancelled = request.cancelled.get();
   settings.progress = [this, id = request.id()](int done, int total) {
     Json fields;
@@ -497,8 +500,7 @@ void Server::update(const Request& request) {
     fields.set("total", total);
     progress(id, std::move(fields));
   };
-  join_saver();
-  const UpdateReport report = apply_update(*policy_, batch.view(), settings, *pool_);
+  UpdateReport report = compute_update(*held->policy, batch.view(), settings, *pool_);
   if (!report.applied && report.reason == "cancelled") throw RequestError("Cancelled", "cancelled");
 
   Json metrics{Json::Object{}};
@@ -508,12 +510,14 @@ void Server::update(const Request& request) {
   Json fields;
   fields.set("applied", report.applied ? Json(true) : std::move(reason));
   fields.set("metrics", std::move(metrics));
+  auto next = std::make_shared<HeldState>(*held);
   if (report.applied) {
-    scheduler_->forget_cache();
-    publish_state(state_digest(*policy_, *pool_));
+    next->digest = state_digest(*report.next, *pool_);
+    next->policy = std::move(report.next);
   }
-  last_step_id_ = step_id;
-  last_update_ = fields;
+  next->last_step_id = step_id;
+  next->last_update = fields;
+  hold(std::move(next));
   ++updates_;
   if (fault_ == Fault::abort_after_update) std::abort();
   reply(request.id(), std::move(fields));

@@ -16,6 +16,7 @@
 
 #include "base/thread_pool.h"
 #include "model/policy.h"
+#include "serve/held_state.h"
 #include "serve/mailbox.h"
 #include "serve/request.h"
 #include "serve/scheduler.h"
@@ -50,8 +51,7 @@ class Server {
   void refuse(std::uint32_t id, const std::string& code, const std::string& message);
   void progress(std::uint32_t id, Json fields);
   void send(std::uint32_t id, Json header, Arrays arrays);
-  void publish_state(std::optional<std::string> state);
-  std::optional<std::string> published_state() const;
+  std::shared_ptr<const HeldState> held_state() const;
 
   // On the engine's thread.
   void handle_all();
@@ -62,14 +62,16 @@ class Server {
   void load(const Request& request);
   void load_state_file(const Request& request);
   void install(std::unique_ptr<Policy> policy, std::uint32_t id);
+  void hold(std::shared_ptr<const HeldState> next) noexcept;
   void save(const Request& request);
   void held(const Request& request);
   void generate(Request& request);
   void score_tokens(const Request& request);
   void update(const Request& request);
   void fault(const Request& request);
-  void require_state(const Request& request) const;
-  void check_tokens(const std::vector<std::int32_t>& tokens) const;
+  // The state that the request names, which must be the one that is held.
+  std::shared_ptr<const HeldState> require_state(const Request& request) const;
+  static void check_tokens(const Policy& policy, const std::vector<std::int32_t>& tokens);
   void answer(Finished& finished);
   void step();
   void join_saver();
@@ -83,13 +85,9 @@ class Server {
   std::size_t cache_bytes_ = std::size_t{256} << 20;
 
   std::unique_ptr<ThreadPool> pool_;
-  std::unique_ptr<Policy> policy_;
   std::unique_ptr<Scheduler> scheduler_;
-  std::string state_;
-  std::optional<std::string> last_step_id_;
-  Json last_update_;
 
-  // A save reads the policy beside generations; nothing changes the policy meanwhile.
+  // A save writes beside generations.
   std::thread saver_;
   std::atomic<bool> saving_{false};
 
@@ -97,7 +95,7 @@ class Server {
   std::atomic<Fault> fault_{Fault::none};
 
   mutable std::mutex shared_;
-  std::optional<std::string> published_;
+  std::shared_ptr<const HeldState> held_;  // null before the first load; only the engine's thread exchanges it
   std::unordered_map<std::uint32_t, std::shared_ptr<std::atomic<bool>>> pending_;
 
   GenerationCounters generation_counters_;

@@ -26,28 +26,6 @@ struct ShardSums {
   }
 };
 
-/// What a failed update puts back.
-class Backup {
- public:
-  explicit Backup(const Policy& policy)
-      : weights_(policy.weights().begin(), policy.weights().end()),
-        first_(policy.first_moments().begin(), policy.first_moments().end()),
-        second_(policy.second_moments().begin(), policy.second_moments().end()),
-        steps_(policy.optimizer_steps) {}
-
-  void restore(Policy& policy, ThreadPool& pool) const {
-    std::copy(weights_.begin(), weights_.end(), policy.weights().begin());
-    std::copy(first_.begin(), first_.end(), policy.first_moments().begin());
-    std::copy(second_.begin(), second_.end(), policy.second_moments().begin());
-    policy.optimizer_steps = steps_;
-    policy.weights_changed(&pool);
-  }
-
- private:
-  std::vector<float> weights_, first_, second_;
-  int64_t steps_;
-};
-
 void check(const UpdateSettings& settings) {
   const auto require = [](bool ok, const char* what) {
     if (!ok) throw std::invalid_argument(std::string("update: ") + what);
@@ -67,25 +45,22 @@ void check(const UpdateSettings& settings) {
 
 class Update {
  public:
-  Update(Policy& policy, const UpdateSettings& settings, ThreadPool& pool)
-      : policy_(policy), settings_(settings), pool_(pool), op_(ops::table()) {
+  Update(const Policy& policy, const UpdateSettings& settings, ThreadPool& pool)
+      : policy_(std::make_unique<Policy>(policy)), settings_(settings), pool_(pool), op_(ops::table()) {
     // Moments and weights step range by range, because only matrices decay.
     for (const ParameterRange& range : policy.layout().ranges())
       for (size_t offset = 0; offset < range.size(); offset += parameter_block)
         blocks_.push_back({range.offset + offset, std::min(parameter_block, range.size() - offset), range.decayed});
   }
 
+  /// Once.
   UpdateReport run(const Batch& batch) {
     const int mini_batches = int(settings_.learning_rates.size());
-    const Backup backup(policy_);
-    const auto undo = [&](const char* reason) {
-      backup.restore(policy_, pool_);
-      return UpdateReport{false, reason, {}};
-    };
+    const auto give_up = [](const char* reason) { return UpdateReport{false, nullptr, reason, {}}; };
     if (settings_.reset_moments) {
-      std::fill(policy_.first_moments().begin(), policy_.first_moments().end(), 0.0f);
-      std::fill(policy_.second_moments().begin(), policy_.second_moments().end(), 0.0f);
-      policy_.optimizer_steps = 0;
+      std::fill(policy_->first_moments().begin(), policy_->first_moments().end(), 0.0f);
+      std::fill(policy_->second_moments().begin(), policy_->second_moments().end(), 0.0f);
+      policy_->optimizer_steps = 0;
     }
     double loss = 0, norm_sum = 0, clip_ratio = 0, ratio = 0, max_difference = 0, rows = 0, targets = 0;
     for (int k = 0; k < mini_batches; ++k) {
@@ -96,9 +71,9 @@ class Update {
         rows += shard.forest.rows();
       }
       const ShardSums sums = accumulate(shards, count);
-      if (cancelled()) return undo("cancelled");
+      if (cancelled()) return give_up("cancelled");
       const double norm = gradient_norm();
-      if (!std::isfinite(norm) || !std::isfinite(sums.loss)) return undo("non_finite");
+      if (!std::isfinite(norm) || !std::isfinite(sums.loss)) return give_up("non_finite");
       step(settings_.learning_rates[k], norm);
       loss += sums.loss / double(count);
       norm_sum += norm;
@@ -110,6 +85,7 @@ class Update {
     }
     const double n = mini_batches;
     return {true,
+            std::move(policy_),
             "",
             {{"loss", loss / n},
              {"grad_norm", norm_sum / n},
@@ -147,10 +123,10 @@ class Update {
   }
 
   ShardSums shard_gradient(const Shard& shard, size_t targets, AlignedBuffer& gradient) {
-    gradient.resize(policy_.layout().total);
+    gradient.resize(policy_->layout().total);
     ShardSums sums;
     static thread_local ForestPass pass;
-    pass.forward(policy_, shard.forest, shard.target_rows);
+    pass.forward(*policy_, shard.forest, shard.target_rows);
     pass.backward(
         shard.target_tokens, float(settings_.temperature),
         [&](size_t target, float logprob) {
@@ -178,7 +154,7 @@ class Update {
   }
 
   void step(double learning_rate, double norm) {
-    const int64_t t = ++policy_.optimizer_steps;
+    const int64_t t = ++policy_->optimizer_steps;
     ops::AdamStep adam{};
     adam.learning_rate = float(learning_rate);
     adam.eps = float(settings_.adam_eps);
@@ -193,13 +169,14 @@ class Update {
       const Block& block = blocks_[b];
       ops::AdamStep mine = adam;
       mine.weight_decay = block.decayed ? float(settings_.weight_decay) : 0.0f;
-      op_.adamw(mine, policy_.weights().data() + block.offset, policy_.first_moments().data() + block.offset,
-                policy_.second_moments().data() + block.offset, gradients_[0].data() + block.offset, block.size);
+      op_.adamw(mine, policy_->weights().data() + block.offset, policy_->first_moments().data() + block.offset,
+                policy_->second_moments().data() + block.offset, gradients_[0].data() + block.offset, block.size);
     });
-    policy_.weights_changed(&pool_);
+    policy_->weights_changed(&pool_);
   }
 
-  Policy& policy_;
+  // The next policy, while it comes into being.
+  std::unique_ptr<Policy> policy_;
   const UpdateSettings& settings_;
   ThreadPool& pool_;
   const ops::Table& op_;
@@ -209,7 +186,7 @@ class Update {
 
 }  // namespace
 
-UpdateReport apply_update(Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool) {
+UpdateReport compute_update(const Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool) {
   check(settings);
   validate(batch, policy.architecture(), int(settings.learning_rates.size()));
   return Update(policy, settings, pool).run(batch);

@@ -1,8 +1,10 @@
-// One step's update: every mini-batch's gradient, clipped, through AdamW; all or nothing.
+// One step's update: every mini-batch's gradient, clipped, through AdamW. Computed beside the policy it starts from, so that
+// whatever goes wrong on the way changes nothing; who takes the result over applies all of it.
 #pragma once
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -27,7 +29,7 @@ struct UpdateSettings {
   bool reset_moments = false;
   double temperature = 1;
   LossSettings loss;
-  /// Checked between shards; where it becomes true, the policy is left as it was.
+  /// Checked between shards; where it becomes true, the update is given up.
   const std::atomic<bool>* cancelled = nullptr;
   /// Called after every mini-batch, on the calling thread.
   std::function<void(int done, int total)> progress;
@@ -35,6 +37,8 @@ struct UpdateSettings {
 
 struct UpdateReport {
   bool applied = false;
+  /// The policy behind the update; null where not applied.
+  std::unique_ptr<Policy> next;
   /// Where not applied: `non_finite` or `cancelled`.
   std::string reason;
   /// loss, grad_norm, clip_ratio, mean_ratio: means over the mini-batches; max_logprob_difference: max |lp − old| of the
@@ -42,7 +46,7 @@ struct UpdateReport {
   std::vector<std::pair<std::string, double>> metrics;
 };
 
-/// Throws std::invalid_argument on bad settings and BatchError on a bad batch, with the policy untouched.
-UpdateReport apply_update(Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool);
+/// Throws std::invalid_argument on bad settings and BatchError on a bad batch.
+UpdateReport compute_update(const Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool);
 
 }  // namespace longhaul

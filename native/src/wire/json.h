@@ -17,7 +17,11 @@ struct JsonMember;
 
 class Json {
  public:
-  using Array = std::vector<Json>;
+  // A type of its own: a variant of nothing but standard containers counts as never valueless in libstdc++ 12, which then
+  // destroys what a failed copy never built.
+  struct Array : std::vector<Json> {
+    using std::vector<Json>::vector;
+  };
   using Object = std::vector<JsonMember>;  // source order; the parser refuses a repeated key
 
   Json() : value_(nullptr) {}

@@ -11,6 +11,7 @@
 #include "model/sample.h"
 #include "train/batch.h"
 #include "train/forest.h"
+#include "train/update.h"
 
 namespace longhaul::test {
 
@@ -85,6 +86,13 @@ inline OwnedBatch group_batch(int vocab, int mini_batches, int shards, int prefi
       }
     }
   return batch;
+}
+
+/// Puts the next policy in the place of the one that it was computed from.
+inline UpdateReport apply_update(Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool) {
+  UpdateReport report = compute_update(policy, batch, settings, pool);
+  if (report.applied) policy = std::move(*report.next);
+  return report;
 }
 
 /// Blocks 0, 1, 2, … enough for `positions`.

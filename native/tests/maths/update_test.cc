@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <map>
+#include <new>
 
 #include "check.h"
 #include "policies.h"
@@ -226,6 +227,28 @@ void cancelled_update_leaves_everything_as_it_was() {
   check_same_bits(state_of(policy), before, "state");
 }
 
+// As memory that runs out does.
+void update_that_throws_in_its_second_mini_batch_never_happened() {
+  const OwnedBatch batch = group_batch(vocab, 2, 3, 20, 2, 12);
+  for (const int threads : {1, 2}) {
+    ThreadPool pool(threads);
+    Policy policy = tiny_policy(), undisturbed = tiny_policy();
+    const std::vector<float> before = state_of(policy);
+    UpdateSettings settings = policy_settings({1e-2, 1e-2});
+    settings.reset_moments = true;
+    settings.progress = [](int done, int total) {
+      if (done > total / 2) throw std::bad_alloc();
+    };
+    check_throws<std::bad_alloc>([&] { apply_update(policy, batch.view(), settings, pool); }, "bad_alloc", "a throwing update");
+    check_same_bits(state_of(policy), before, "state");
+    check_equal(policy.optimizer_steps, int64_t(0), "optimizer steps");
+    settings.progress = nullptr;
+    apply_update(policy, batch.view(), settings, pool);
+    apply_update(undisturbed, batch.view(), settings, pool);
+    check_same_bits(state_of(policy), state_of(undisturbed), "state after the next update");
+  }
+}
+
 void zero_advantages_leave_weights_without_decay() {
   ThreadPool pool(1);
   OwnedBatch batch = group_batch(vocab, 1, 2, 20, 2, 12);
@@ -293,6 +316,7 @@ int main() {
               {"reset_moments forgets history", reset_moments_forgets_history},
               {"a non-finite update leaves everything as it was", non_finite_update_leaves_everything_as_it_was},
               {"a cancelled update leaves everything as it was", cancelled_update_leaves_everything_as_it_was},
+              {"an update that throws in its second mini-batch never happened", update_that_throws_in_its_second_mini_batch_never_happened},
               {"zero advantages leave weights without decay", zero_advantages_leave_weights_without_decay},
               {"bad batches are refused with the place", bad_batches_are_refused_with_the_place},
               {"bad settings are refused", bad_settings_are_refused}});

@@ -1,0 +1,236 @@
+// A real Server in a child process, spoken to in frames: what it does to its state, and how it ends, can be seen from outside.
+// defines: ForkedEngine, Answer, write_batch
+#pragma once
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "maths/policies.h"
+#include "serve/server.h"
+#include "state/digest.h"
+#include "state/sha256.h"
+#include "wire/frame.h"
+
+namespace longhaul::test {
+
+struct Answer {
+  // False where the process ended instead of answering.
+  bool alive = false;
+  Json header;
+  std::vector<Json> progress;
+
+  bool ok() const { return alive && *header.find("ok")->boolean(); }
+  std::string state() const {
+    const Json* state = alive ? header.find("state") : nullptr;
+    return state == nullptr || state->string() == nullptr ? "" : *state->string();
+  }
+  std::string error() const {
+    const Json* error = alive ? header.find("error") : nullptr;
+    return error == nullptr ? "" : *error->find("code")->string() + ": " + *error->find("message")->string();
+  }
+};
+
+class ForkedEngine {
+ public:
+  // `prepare` runs in the child before it serves.
+  explicit ForkedEngine(const std::function<void()>& prepare = [] {}) {
+    int socket_ends[2], error_ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, socket_ends) != 0 || pipe(error_ends) != 0) std::abort();
+    std::fflush(nullptr);
+    child_ = fork();
+    if (child_ < 0) std::abort();
+    if (child_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      signal(SIGPIPE, SIG_IGN);
+      dup2(error_ends[1], STDERR_FILENO);
+      for (const int fd : {socket_ends[0], error_ends[0], error_ends[1]}) close(fd);
+      prepare();
+      try {
+        Server server({.fd = socket_ends[1], .test_faults = false});
+        _exit(server.run());
+      } catch (const std::exception&) {
+        _exit(1);
+      }
+    }
+    close(socket_ends[1]);
+    close(error_ends[1]);
+    socket_ = socket_ends[0];
+    errors_ = error_ends[0];
+  }
+  ~ForkedEngine() {
+    kill(child_, SIGKILL);
+    end();
+    close(socket_);
+    close(errors_);
+  }
+  ForkedEngine(const ForkedEngine&) = delete;
+  ForkedEngine& operator=(const ForkedEngine&) = delete;
+
+  void send(std::uint32_t id, Json header, std::span<const OutgoingArray> arrays = {}) {
+    const auto bytes = encode_frame(id, std::move(header), arrays);
+    for (std::size_t at = 0; at < bytes.size();) {
+      const ssize_t wrote = ::send(socket_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
+      if (wrote <= 0) return;  // it ended; `receive` says so
+      at += static_cast<std::size_t>(wrote);
+    }
+  }
+
+  // The next reply, whatever its id; progress of the same request comes with it.
+  Answer receive() {
+    Answer answer;
+    while (auto frame = read_frame()) {
+      if (const Json* progress = frame->header.find("progress")) {
+        answer.progress.push_back(*progress);
+        continue;
+      }
+      answer.alive = true;
+      answer.header = std::move(frame->header);
+      return answer;
+    }
+    return answer;
+  }
+
+  Answer call(Json header, std::span<const OutgoingArray> arrays = {}) {
+    send(++last_id_, std::move(header), arrays);
+    return receive();
+  }
+
+  // Greets it and draws the tiny model; answers the state.
+  std::string start(int threads = 1) {
+    Json hello;
+    hello.set("verb", "hello");
+    hello.set("protocol", 1);
+    hello.set("threads", threads);
+    hello.set("kv_cache_bytes", 0);
+    call(std::move(hello));
+    Json load;
+    load.set("verb", "load");
+    load.set("architecture", architecture_json(tiny_architecture()));
+    load.set("initializer_range", 0.2);
+    load.set("seed", 7);
+    return call(std::move(load)).state();
+  }
+
+  // The wait status of the process, which must be about to end.
+  int end() {
+    if (!ended_) waitpid(child_, &status_, 0);
+    ended_ = true;
+    return status_;
+  }
+
+  // All that the ended process wrote to standard error.
+  std::string errors() const {
+    std::string text;
+    char piece[4096];
+    for (ssize_t got; (got = read(errors_, piece, sizeof piece)) > 0;) text.append(piece, static_cast<std::size_t>(got));
+    return text;
+  }
+
+  pid_t pid() const { return child_; }
+
+ private:
+  std::optional<Frame> read_frame() {
+    std::uint32_t length = 0;
+    if (!read_all(&length, sizeof length)) return std::nullopt;
+    std::vector<std::uint8_t> body(length);
+    if (!read_all(body.data(), length)) return std::nullopt;
+    std::string error;
+    return decode_frame(std::move(body), error);
+  }
+  bool read_all(void* to, std::size_t size) const {
+    auto* bytes = static_cast<char*>(to);
+    while (size > 0) {
+      pollfd waiting{socket_, POLLIN, 0};
+      if (poll(&waiting, 1, 30'000) != 1) return false;
+      const ssize_t got = read(socket_, bytes, size);
+      if (got <= 0) return false;
+      bytes += got;
+      size -= static_cast<std::size_t>(got);
+    }
+    return true;
+  }
+
+  pid_t child_ = -1;
+  int socket_ = -1;
+  int errors_ = -1;
+  int status_ = 0;
+  bool ended_ = false;
+  std::uint32_t last_id_ = 0;
+};
+
+struct WrittenBatch {
+  std::string path, sha256;
+};
+
+// A batch file as the store writes it, made for `state`.
+inline WrittenBatch write_batch(const std::string& path, const OwnedBatch& batch, const std::string& state, int mini_batches) {
+  Json identity;
+  identity.set("schema", "longhaul.batch/1");
+  identity.set("previous_state", state);
+  identity.set("mini_batches", mini_batches);
+  Json metadata;
+  metadata.set("longhaul", write_json(identity, KeyOrder::sorted));
+  Json header;
+  header.set("__metadata__", std::move(metadata));
+  std::string data;
+  const auto put = [&](const char* name, const char* dtype, const void* values, std::size_t count, int columns) {
+    Json entry;
+    entry.set("dtype", dtype);
+    Json::Array shape{Json(static_cast<std::uint64_t>(count / static_cast<std::size_t>(columns)))};
+    if (columns > 1) shape.emplace_back(columns);
+    entry.set("shape", std::move(shape));
+    const std::uint64_t begin = data.size();
+    data.append(static_cast<const char*>(values), count * 4);
+    entry.set("data_offsets", Json::Array{Json(begin), Json(static_cast<std::uint64_t>(data.size()))});
+    header.set(name, std::move(entry));
+  };
+  put("nodes", "I32", batch.nodes.data(), batch.nodes.size(), 4);
+  put("tokens", "I32", batch.tokens.data(), batch.tokens.size(), 1);
+  put("target_rows", "I32", batch.target_rows.data(), batch.target_rows.size(), 1);
+  put("target_tokens", "I32", batch.target_tokens.data(), batch.target_tokens.size(), 1);
+  put("target_advantages", "F32", batch.advantages.data(), batch.advantages.size(), 1);
+  put("target_old_logprobs", "F32", batch.old_logprobs.data(), batch.old_logprobs.size(), 1);
+  put("target_shards", "I32", batch.target_shards.data(), batch.target_shards.size(), 2);
+  const std::string text = write_json(header);
+  const std::uint64_t size = text.size();
+  std::string bytes(reinterpret_cast<const char*>(&size), sizeof size);
+  bytes += text + data;
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return {path, sha256_hex(bytes)};
+}
+
+// An `update` of that batch with one learning rate a mini-batch.
+inline Json update_request(const std::string& state, const WrittenBatch& batch, int mini_batches, const std::string& step) {
+  Json loss;
+  loss.set("kind", "clipped_policy");
+  loss.set("eps_clip_low", 0.2);
+  loss.set("eps_clip_high", 0.28);
+  Json request;
+  request.set("verb", "update");
+  request.set("state", state);
+  request.set("step_id", sha256_hex(step));
+  request.set("batch_path", batch.path);
+  request.set("batch_sha256", batch.sha256);
+  request.set("learning_rates", Json::Array(static_cast<std::size_t>(mini_batches), Json(1e-2)));
+  request.set("adam_betas", Json::Array{Json(0.9), Json(0.98)});
+  request.set("adam_eps", 1e-8);
+  request.set("weight_decay", 0.1);
+  request.set("max_grad_norm", 1);
+  request.set("reset_moments", false);
+  request.set("temperature", 1);
+  request.set("loss", std::move(loss));
+  return request;
+}
+
+}  // namespace longhaul::test
