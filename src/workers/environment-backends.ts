@@ -1,5 +1,6 @@
 // One backend per environment server, shared by all episodes of this process.
-import { createOpenEnvBackend, type OpenEnvBackend } from '../environments/openenv/openenv-backend.js';
+import type { EnvironmentBackend } from '../environments/environment.js';
+import { createOpenEnvBackend } from '../environments/openenv/openenv-backend.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 
 export interface EnvironmentBackendsOptions {
@@ -10,7 +11,7 @@ export interface EnvironmentBackendsOptions {
 }
 
 export interface EnvironmentBackends {
-  backendFor(spec: EnvironmentSpec): OpenEnvBackend;
+  backendFor(spec: EnvironmentSpec): EnvironmentBackend;
   close(): Promise<void>;
 }
 
@@ -18,7 +19,7 @@ export interface EnvironmentBackends {
 const maxSessions = 400;
 
 export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsOptions): EnvironmentBackends {
-  const backends = new Map<string, OpenEnvBackend>();
+  const backends = new Map<string, EnvironmentBackend>();
   return {
     backendFor: (spec) => {
       const url = spec.url ?? ownUrl;

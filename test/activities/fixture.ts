@@ -143,6 +143,8 @@ export interface Harness {
   engine: NativeEngine;
   said: string[];
   open(spec?: unknown): Promise<OpenedRun>;
+  /** Another execution claims the run; the harness goes on as the owner before it. */
+  takeOver(): Promise<OpenedRun>;
   /** Runs an activity as the given attempt of `step-…/name`; its reports of progress are added to `progress`. */
   attempt<T>(name: string, use: () => Promise<T>, number?: number, progress?: unknown[]): Promise<T>;
   /** Opens the run where it is not open, commits the base and takes the missing steps up to `last`. */
@@ -155,7 +157,7 @@ export interface Harness {
 }
 
 /** `disk`: where the store is; by default in the harness's own folder. */
-export async function startHarness(environments: EnvironmentServer, disk?: string): Promise<Harness> {
+export async function startHarness(environments: { url: string }, disk?: string): Promise<Harness> {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-activities-'));
   const spec = specFor(writeData(folder));
   const store = await openStore(`dir:${join(disk ?? folder, 'store')}`);
@@ -217,6 +219,13 @@ export async function startHarness(environments: EnvironmentServer, disk?: strin
       const opened = await openRun(orchestrator, { spec: given, workflow });
       owner = opened.owner;
       return opened;
+    },
+    takeOver: () => {
+      const other = '22222222-0000-0000-0000-000000000000';
+      return openRun(orchestrator, {
+        spec,
+        workflow: { ...workflow, runId: other, firstExecutionRunId: other },
+      });
     },
     attempt: (activityId, use, attempt = 1, progress = []) => {
       const environment = new MockActivityEnvironment(

@@ -6,7 +6,7 @@ import { generateTasks } from '../../src/environments/apps/generate.js';
 import { appByName } from '../../src/environments/apps/registry.js';
 import { openWorld } from '../../src/environments/apps/world.js';
 import { type EnvironmentBackend, EnvironmentError } from '../../src/environments/environment.js';
-import { createOpenEnvBackend, type OpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
+import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
 import { builtInApps, builtInFaults } from '../../src/environments/server/built-in-apps.js';
 import {
   createEnvironmentServer,
@@ -31,7 +31,7 @@ const tasks = generateTasks({ apps: ['tracker', 'booking'], seed: 5, train_tasks
 const twoStep = tasks.find((task) => task.difficulty === 2) as Task;
 
 let server: EnvironmentServer;
-let backend: OpenEnvBackend;
+let backend: EnvironmentBackend;
 
 beforeAll(async () => {
   server = await createEnvironmentServer({

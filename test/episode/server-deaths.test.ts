@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EnvironmentBackend } from '../../src/environments/environment.js';
-import { createOpenEnvBackend, type OpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
+import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
 import { type FaultSource, resetTurn } from '../../src/environments/server/app-session.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { loadChatTemplate } from '../../src/episode/chat-template.js';
@@ -28,7 +28,7 @@ let companyAt: Map<number, number[]>;
 let open: number;
 let faultAt: (turn: number, beside: number) => boolean;
 let server: EnvironmentServer;
-let backend: OpenEnvBackend;
+let backend: EnvironmentBackend;
 
 const faults: FaultSource = {
   toolError: () => undefined,

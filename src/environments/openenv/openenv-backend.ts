@@ -12,7 +12,7 @@ import {
   type OpenOptions,
   type ToolResult,
 } from '../environment.js';
-import { createCircuitBreaker, type CircuitBreaker } from './circuit-breaker.js';
+import { createCircuitBreaker } from './circuit-breaker.js';
 import { ErrorFrame, OpenEnvSocket, type ReplyFrame } from './openenv-socket.js';
 import { createSemaphore } from './semaphore.js';
 import { isObject, readToolAnswer, readTools, textOf } from './tool-results.js';
@@ -31,11 +31,6 @@ export interface OpenEnvOptions {
   toolErrorRate?: number;
 }
 
-export interface OpenEnvBackend extends EnvironmentBackend {
-  /** `waitUntilHealthy` and how long the server has been down. `open` fails at once while it allows no calls. */
-  readonly breaker: CircuitBreaker;
-}
-
 const probeTimeoutMs = 2000;
 const idleSocketMs = 30_000;
 /** The mean and the variance of a group must be finite numbers too. */
@@ -43,7 +38,7 @@ const maxReward = 1e100;
 
 type Phase = 'open' | 'call' | 'grade';
 
-export function createOpenEnvBackend(options: OpenEnvOptions): OpenEnvBackend {
+export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBackend {
   const { url, gradingToken, callTimeoutMs = 60_000 } = options;
   const places = createSemaphore(options.maxSessions);
   const pool = createSocketPool();
@@ -174,14 +169,8 @@ export function createOpenEnvBackend(options: OpenEnvOptions): OpenEnvBackend {
 
   async function open(task: Task, openOptions: OpenOptions, signal: AbortSignal): Promise<Environment> {
     if (closed) throw new Error('the environment backend is closed');
-    if (!breaker.allowsCalls) {
-      const seconds = Math.round(breaker.openForMs() / 1000);
-      throw new EnvironmentError(
-        'unavailable',
-        'connect',
-        `the environment server ${url} is down for ${seconds} s`,
-      );
-    }
+    if (!breaker.allowsCalls)
+      throw new EnvironmentError('unavailable', 'connect', `the environment server ${url} is down`);
     // One signal stops hundreds of episodes: that is no leak, and not worth Node's warning.
     setMaxListeners(0, signal);
     const release = await places.acquire(signal, openOptions.alone ? 'all' : 'one');
@@ -295,10 +284,17 @@ export function createOpenEnvBackend(options: OpenEnvOptions): OpenEnvBackend {
     };
   }
 
+  /** Hundreds of episodes ask at once: while the breaker is open its poll answers them all, else they share one. */
+  let probing: Promise<boolean> | undefined;
+  function healthy(): Promise<boolean> {
+    if (!breaker.allowsCalls) return Promise.resolve(false);
+    probing ??= probe(url).finally(() => (probing = undefined));
+    return probing;
+  }
+
   return {
-    breaker,
     open,
-    healthy: () => probe(url),
+    healthy,
     async close() {
       closed = true;
       breaker.close();

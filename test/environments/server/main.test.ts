@@ -4,15 +4,12 @@ import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { generateTasks } from '../../../src/environments/apps/generate.js';
 import { appNames } from '../../../src/environments/apps/registry.js';
 import { oracle } from '../../../src/environments/apps/task-key.js';
-import { EnvironmentError } from '../../../src/environments/environment.js';
-import {
-  createOpenEnvBackend,
-  type OpenEnvBackend,
-} from '../../../src/environments/openenv/openenv-backend.js';
+import { type EnvironmentBackend, EnvironmentError } from '../../../src/environments/environment.js';
+import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
 import type { Task } from '../../../src/spec/task.js';
 import {
   spawnEnvironmentServer,
@@ -33,7 +30,10 @@ async function start(args: readonly string[] = []): Promise<EnvironmentProcess> 
   return server;
 }
 
-function connect(url: string, rates: { faultRate?: number; toolErrorRate?: number } = {}): OpenEnvBackend {
+function connect(
+  url: string,
+  rates: { faultRate?: number; toolErrorRate?: number } = {},
+): EnvironmentBackend {
   const backend = createOpenEnvBackend({ url, gradingToken: testToken, maxSessions: 32, ...rates });
   cleanup.push(() => backend.close());
   return backend;
@@ -55,7 +55,7 @@ const tasks = (count: number): Task[] =>
 
 /** Plays the oracle; what fails is played again from the start with the next try number. */
 async function playOracle(
-  backend: OpenEnvBackend,
+  backend: EnvironmentBackend,
   task: Task,
   seed: number,
 ): Promise<{ value: number; tries: number }> {
@@ -73,7 +73,7 @@ async function playOracle(
       }
     } catch (error) {
       if (!(error instanceof EnvironmentError)) throw error;
-      await backend.breaker.waitUntilHealthy(quiet, Date.now() + 10_000);
+      await vi.waitFor(async () => expect(await backend.healthy()).toBe(true), { timeout: 10_000 });
     }
   }
   throw new Error(`${task.task_key} was not played in 50 tries`);
