@@ -1,5 +1,6 @@
 // commitBase: the base model becomes state 0, recorded like every other step (R5).
 import type { NodeDeps } from './node-deps.js';
+import { currentScope } from './scope.js';
 import type { BaseRecord, Digest, Numerics } from '../spec/records.js';
 import { updateKey } from '../store/layout.js';
 import { readRecord, recordFunction } from '../store/records.js';
@@ -15,7 +16,7 @@ export async function commitBase(
   const existing = await readRecord(store, key, 'base');
   if (existing) return existing.identity;
   const { record } = await deps.runs.get(input.run);
-  const state = await holder.holdBase(record);
+  const state = await holder.holdBase(record, currentScope());
   const engine = await holder.engine.info();
   const base: BaseRecord = {
     schema: 'longhaul.base/1',

@@ -123,12 +123,12 @@ export interface NodeActivities {
   /** Evaluates the state after `step` on a suite of held-out tasks; each (state, suite, task, sample) once ever. */
   evaluateState(input: StepReference & { suite: 'interval' | 'final' }): Promise<EvaluatedState>;
   /** Saves the state after `step` to the node's disk. */
-  saveState(input: StepReference): Promise<{ state: Digest; path: string }>;
+  saveState(input: StepReference): Promise<{ path: string }>;
 }
 
 /** On a node's queue `longhaul-node.<id>.io`. */
 export interface TransferActivities {
-  /** Uploads what `saveState` saved; the manifest last. */
+  /** Uploads what `saveState` saved on this node; the manifest last. `CheckpointGivenUp` where it is not there. */
   uploadCheckpoint(input: StepReference): Promise<{ key: string }>;
 }
 

@@ -4,6 +4,7 @@ import { mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
+import type { AttemptScope } from './scope.js';
 import type { StateLock } from '../engine/native/state-lock.js';
 import type { Digest, PlanRecord, RunRecord } from '../spec/records.js';
 import { sha256File } from '../store/canonical.js';
@@ -23,6 +24,14 @@ export interface PolicyHolderOptions {
   log: (message: string) => void;
 }
 
+/** What an attempt lends to work that may take long: when to stop, and whom to tell that it goes on. */
+export type Attended = Pick<AttemptScope, 'signal' | 'progress'>;
+
+const unattended: Attended = { signal: new AbortController().signal, progress: () => undefined };
+
+/** How a state is come by before it is changed: as the engine holds it, or computed anew after a divergence (R19). */
+export type Provenance = 'held' | 'on a fresh engine' | 'from an older checkpoint';
+
 export class PolicyHolder {
   constructor(private readonly options: PolicyHolderOptions) {}
 
@@ -31,35 +40,56 @@ export class PolicyHolder {
   }
 
   /** Runs `use` while the engine holds the state after `step`; others may share it, nothing may change it. */
-  async withState<T>(run: string, step: number, use: (state: Digest) => Promise<T>): Promise<T> {
+  async withState<T>(
+    run: string,
+    step: number,
+    use: (state: Digest) => Promise<T>,
+    attempt: Attended = unattended,
+  ): Promise<T> {
+    const { lock } = this.options;
     const state = await readState(this.options.store, run, step);
     for (;;) {
-      const done = await this.options.lock.shared(async () => {
+      const done = await lock.shared(async () => {
         const held = await this.engine.held();
         return held?.state === state ? { value: await use(state) } : null;
-      });
+      }, attempt.signal);
       if (done) return done.value;
-      await this.options.lock.exclusive(() => this.#restore(run, step, state));
+      await lock.exclusive(async () => {
+        // Others that waited for the same state may have restored it.
+        if ((await this.engine.held())?.state !== state) await this.#restore(run, step, state, attempt);
+      }, attempt.signal);
     }
   }
 
   /** Runs `change` alone, on an engine that holds the state after `step`, or that has applied `stepId` to it. */
-  async alone<T>(run: string, step: number, stepId: Digest, change: () => Promise<T>): Promise<T> {
+  async alone<T>(
+    run: string,
+    step: number,
+    stepId: Digest,
+    change: () => Promise<T>,
+    attempt: Attended = unattended,
+    provenance: Provenance = 'held',
+  ): Promise<T> {
     const state = await readState(this.options.store, run, step);
     return this.options.lock.exclusive(async () => {
+      if (provenance !== 'held') await this.engine.restart();
       const held = await this.engine.held();
-      if (held?.state !== state && held?.lastStepId !== stepId) await this.#restore(run, step, state);
+      if (held?.state !== state && held?.lastStepId !== stepId) {
+        const newest =
+          provenance === 'from an older checkpoint' ? await this.#olderThanNewest(run, step) : step;
+        await this.#restore(run, step, state, attempt, newest);
+      }
       return change();
-    });
+    }, attempt.signal);
   }
 
   /** Holds the run's base model; answers its digest. */
-  async holdBase(record: RunRecord): Promise<Digest> {
+  async holdBase(record: RunRecord, attempt: Attended = unattended): Promise<Digest> {
     return this.options.lock.exclusive(async () => {
       const { architecture, initializer_range } = record.spec.model;
       const held = await this.engine.loadRandom({ architecture, initializer_range, seed: record.seed });
       return held.state;
-    });
+    }, attempt.signal);
   }
 
   /** Applies the logged batch of `step` to the state before it. Callers hold the lock exclusively. */
@@ -94,18 +124,27 @@ export class PolicyHolder {
     }
   }
 
-  /** Path of a state on the node's disk. */
-  statePath(run: string, step: number): string {
-    return join(this.options.folder, 'states', run, `${String(step).padStart(6, '0')}.safetensors`);
+  /**
+   * Path of a state on the node's disk. The digest is part of it: a folder may outlive its store, and another store's step is
+   * another state.
+   */
+  statePath(run: string, step: number, state: Digest): string {
+    return join(this.options.folder, 'states', run, stateName({ step, state }));
   }
 
   /** A divergence is tried again on a fresh engine, then from an older checkpoint, before a person must look (R19). */
-  async #restore(run: string, step: number, wanted: Digest): Promise<void> {
-    let newest = step;
+  async #restore(
+    run: string,
+    step: number,
+    wanted: Digest,
+    attempt: Attended,
+    newestCheckpoint = step,
+  ): Promise<void> {
+    let newest = newestCheckpoint;
     for (const next of ['on a fresh engine', 'from an older checkpoint', null]) {
-      const start = await this.#loadNewest(run, newest);
+      const start = await this.#loadNewest(run, newest, attempt);
       try {
-        await this.#replay(run, start, step, wanted);
+        await this.#replay(run, start, step, wanted, attempt);
         return;
       } catch (error) {
         if (!(error instanceof Diverged) || next === null) throw error;
@@ -117,8 +156,16 @@ export class PolicyHolder {
   }
 
   /** Applies the logged batches after `start`, comparing each state with its record. */
-  async #replay(run: string, start: number, step: number, wanted: Digest): Promise<void> {
+  async #replay(
+    run: string,
+    start: number,
+    step: number,
+    wanted: Digest,
+    { signal, progress }: Attended,
+  ): Promise<void> {
     for (let next = start + 1; next <= step; next++) {
+      signal.throwIfAborted();
+      progress({ restoring: step, replayed: next - 1 - start, of: step - start });
       const { identity } = await readUpdate(this.options.store, run, next);
       if (identity.applied !== true) continue;
       const view = await openRunView(this.options.store, run);
@@ -140,25 +187,20 @@ export class PolicyHolder {
   }
 
   /** Loads the newest usable state ≤ `step`; answers its step. Falls back to older ones, and says so. */
-  async #loadNewest(run: string, step: number): Promise<number> {
+  async #loadNewest(run: string, step: number, { signal, progress }: Attended): Promise<number> {
     const { store, log } = this.options;
     const record = await readRun(store, run);
-    const local = (await this.localSteps(run)).filter((candidate) => candidate <= step);
-    const stored = (await listCheckpoints(store, record)).filter((candidate) => candidate <= step);
-    const candidates = [...new Set([...local, ...stored])].sort((a, b) => b - a);
-    for (const candidate of candidates) {
-      if (candidate === 0) continue;
+    for (const { step: candidate, sources } of await this.#checkpoints(run, step)) {
       const wanted = await readState(store, run, candidate);
-      for (const source of [
-        local.includes(candidate) ? 'disk' : null,
-        stored.includes(candidate) ? 'store' : null,
-      ]) {
-        if (source === null) continue;
+      const path = this.statePath(run, candidate, wanted);
+      for (const source of sources) {
+        if (source === 'disk' && !(await fileExists(path))) continue;
+        signal.throwIfAborted();
+        progress({ restoring: step, from: `the checkpoint of step ${candidate} on ${source}` });
         try {
-          const path = this.statePath(run, candidate);
           if (source === 'store') {
             await mkdir(dirname(path), { recursive: true });
-            await fetchCheckpoint(store, record, candidate, path);
+            await fetchCheckpoint(store, record, candidate, path, signal);
           }
           const held = await this.engine.loadState(path);
           if (held.state === wanted) return candidate;
@@ -166,12 +208,13 @@ export class PolicyHolder {
             `the state of step ${candidate} on ${source} is ${held.state}, its record says ${wanted}: using an older one`,
           );
         } catch (error) {
+          signal.throwIfAborted();
           if (error instanceof EngineError && error.code === 'EngineExited') throw error;
           log(
             `the checkpoint of step ${candidate} on ${source} is not usable (${(error as Error).message}): using an older one`,
           );
         }
-        await rm(this.statePath(run, candidate), { force: true });
+        await rm(path, { force: true });
       }
     }
     const { architecture, initializer_range } = record.spec.model;
@@ -190,15 +233,41 @@ export class PolicyHolder {
     return 0;
   }
 
-  async localSteps(run: string): Promise<number[]> {
-    const names = await readdir(join(this.options.folder, 'states', run)).catch(() => []);
-    return names.filter((name) => /^\d{6}\.safetensors$/.test(name)).map((name) => Number(name.slice(0, 6)));
+  /** Steps ≤ `step` of which there is a checkpoint, newest first, and where it may be. */
+  async #checkpoints(run: string, step: number): Promise<{ step: number; sources: ('disk' | 'store')[] }[]> {
+    const { store } = this.options;
+    const local = new Set((await this.localStates(run)).map((state) => state.step));
+    const stored = new Set(await listCheckpoints(store, await readRun(store, run)));
+    return [...new Set([...local, ...stored])]
+      .filter((candidate) => candidate >= 1 && candidate <= step)
+      .sort((a, b) => b - a)
+      .map((candidate) => ({
+        step: candidate,
+        sources: [
+          ...(local.has(candidate) ? (['disk'] as const) : []),
+          ...(stored.has(candidate) ? (['store'] as const) : []),
+        ],
+      }));
   }
 
-  /** Keeps the newest `keep` states of a run on the node's disk. */
-  async pruneLocal(run: string, keep: number): Promise<void> {
-    const steps = (await this.localSteps(run)).sort((a, b) => b - a);
-    await Promise.all(steps.slice(keep).map((step) => rm(this.statePath(run, step), { force: true })));
+  /** Where to begin so that the newest checkpoint ≤ `step` is not used. */
+  async #olderThanNewest(run: string, step: number): Promise<number> {
+    const [newest] = await this.#checkpoints(run, step);
+    return Math.max((newest?.step ?? 0) - 1, 0);
+  }
+
+  /** What is on the node's disk, newest first; of any store that this folder has served. */
+  async localStates(run: string): Promise<LocalState[]> {
+    const names = await readdir(join(this.options.folder, 'states', run)).catch(() => []);
+    return names.flatMap((name) => parseStateName(name) ?? []).sort((a, b) => b.step - a.step);
+  }
+
+  /** Keeps `saved` and as many older ones that `keep` states of a run are on the node's disk; the rest is another store's. */
+  async pruneLocal(run: string, saved: LocalState, keep: number): Promise<void> {
+    const states = await this.localStates(run);
+    const older = states.filter(({ step }) => step < saved.step).slice(0, keep - 1);
+    const others = states.filter((one) => one.state !== saved.state && !older.includes(one));
+    await Promise.all(others.map(({ step, state }) => rm(this.statePath(run, step, state), { force: true })));
   }
 
   async #batchFile(run: string, step: number, batch: Digest): Promise<string> {
@@ -217,6 +286,20 @@ export class PolicyHolder {
     }
     return path;
   }
+}
+
+export interface LocalState {
+  step: number;
+  state: Digest;
+}
+
+function stateName({ step, state }: LocalState): string {
+  return `${String(step).padStart(6, '0')}.${state}.safetensors`;
+}
+
+function parseStateName(name: string): LocalState | null {
+  const match = /^(\d{6,})\.([0-9a-f]{64})\.safetensors$/.exec(name);
+  return match?.[1] && match[2] ? { step: Number(match[1]), state: match[2] } : null;
 }
 
 /** A batch whose bytes are not those that the records name: nothing may be computed from it. */

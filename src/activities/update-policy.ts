@@ -1,14 +1,15 @@
 // updatePolicy (R11, R12): batch → state n. The record is first; the engine's memory is second; recomputing is last.
 import type { CommittedStep, NoSignal, StepReference } from './contracts.js';
-import { attemptEvidence, type EvidenceWriter } from './attempt-evidence.js';
+import { attemptEvidence } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
-import { changedBatch } from './policy-holder.js';
+import { changedBatch, type Provenance } from './policy-holder.js';
 import { currentScope } from './scope.js';
 import { identityFor } from './seal-batch.js';
 import { stoppingPoint } from './stopping-point.js';
+import type { UpdateResult } from '../engine/policy-engine.js';
 import type { Digest, UpdateRecord } from '../spec/records.js';
 import { sha256Hex, stepIdOf } from '../store/canonical.js';
-import { batchKey, updateKey } from '../store/layout.js';
+import { attemptsFolder, batchKey, updateKey } from '../store/layout.js';
 import { recordFunction } from '../store/records.js';
 import { checkOwner, readPlan, readUpdateIfAny } from '../store/run-records.js';
 import { Diverged, UnreadableRecord } from '../store/store-errors.js';
@@ -37,12 +38,13 @@ export async function updatePolicy(
   const scope = currentScope();
   const evidence = attemptEvidence(store, run, step, scope, deps.node);
   const learns = identity.loss_tokens.every((tokens) => tokens > 0);
-  const compute = async (): Promise<UpdateRecord> => {
+  const apply = (): Promise<UpdateResult> => {
+    scope.progress({ verb: 'update' });
+    return holder.apply(run, step, plan, input.batch, stepId);
+  };
+  const compute = async (provenance: Provenance): Promise<UpdateRecord> => {
     const result = learns
-      ? await holder.alone(run, step - 1, stepId, async () => {
-          scope.progress({ verb: 'update' });
-          return holder.apply(run, step, plan, input.batch, stepId);
-        })
+      ? await holder.alone(run, step - 1, stepId, apply, scope, provenance)
       : { state: plan.previous_state, applied: { reason: noSignal }, metrics: {} };
     const computedMs = performance.now() - started;
     await stoppingPoint('update-computed');
@@ -74,30 +76,47 @@ export async function updatePolicy(
       },
     };
   };
-  const stored = await recordOnceAgreed(deps, run, step, compute, evidence);
+  const keep = (error: Diverged): Promise<void> => evidence.diverged('update', stepId, error);
+  const stored = await recordOnceAgreed(deps, run, step, compute, keep);
   deps.lastCommit = { run, step, at: performance.now(), busyMs: deps.meter.totalMs };
   await stoppingPoint('update-recorded');
   return summary(stored);
 }
 
-/** Another author's result that differs is computed once more on a fresh engine before a person must look (R19). */
+/**
+ * Where another author's record says otherwise, the step is computed once more on a fresh engine, and once more from an older
+ * checkpoint, before a person must look; each result is kept beside the record (R19).
+ */
 async function recordOnceAgreed(
   deps: NodeDeps,
   run: string,
   step: number,
-  compute: () => Promise<UpdateRecord>,
-  evidence: EvidenceWriter,
+  compute: (provenance: Provenance) => Promise<UpdateRecord>,
+  keep: (error: Diverged) => Promise<void>,
 ): Promise<UpdateRecord> {
-  const record = async (): Promise<UpdateRecord> =>
-    (await recordFunction(deps.store, updateKey(run, step), 'update', await compute())).record;
+  const key = updateKey(run, step);
+  const record = async (provenance: Provenance): Promise<UpdateRecord> =>
+    (await recordFunction(deps.store, key, 'update', await compute(provenance))).record;
+  for (const provenance of ['held', 'on a fresh engine'] as const) {
+    try {
+      return await record(provenance);
+    } catch (error) {
+      if (!(error instanceof Diverged)) throw error;
+      await keep(error);
+      deps.log(`${error.message} Computing step ${step} once more`);
+    }
+  }
   try {
-    return await record();
+    return await record('from an older checkpoint');
   } catch (error) {
     if (!(error instanceof Diverged)) throw error;
-    deps.log(`${error.message}; computing step ${step} once more on a fresh engine`);
-    await evidence.diverged('update', sha256Hex(`${run} ${step}`), error);
-    await deps.holder.engine.restart();
-    return record();
+    await keep(error);
+    throw new Diverged(
+      `${error.message} Three computations here disagree with it; their results are in ${attemptsFolder(run, step)}. ` +
+        `Compare with: longhaul audit ${run} --replay ${step}..${step}. ` +
+        `To go on from the stored state of step ${step}: longhaul resume ${run}`,
+      error.evidence,
+    );
   }
 }
 

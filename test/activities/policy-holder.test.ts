@@ -1,7 +1,8 @@
 // The engine holds exactly the state that is named, whatever was lost or damaged (R14, R19).
-import { existsSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
+import { stateFileDigest } from '../../src/activities/state-file.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { checkpointHome } from '../../src/store/checkpoints.js';
 import { batchKey, checkpointFileKey, checkpointManifestKey, updateKey } from '../../src/store/layout.js';
@@ -21,11 +22,18 @@ afterEach(() => harness.close());
 
 const last = 4;
 
-async function upload(...steps: number[]): Promise<void> {
-  for (const step of steps) {
-    await harness.attempt('upload', () => uploadCheckpoint(harness.node, { run, step, owner: 1 }));
-  }
+const save = (step: number, deps = harness.node): Promise<{ path: string }> =>
+  harness.attempt('save', () => saveState(deps, { run, step, owner: 1 }));
+const upload = (step: number, deps = harness.node): Promise<{ key: string }> =>
+  harness.attempt('upload', () => uploadCheckpoint(deps, { run, step, owner: 1 }));
+
+async function checkpoint(step: number): Promise<void> {
+  await save(step);
+  await upload(step);
 }
+
+const pathOf = async (step: number, deps = harness.node): Promise<string> =>
+  deps.holder.statePath(run, step, await readState(harness.store, run, step));
 
 /** What the engine holds once it is asked for `step`. */
 async function hold(step: number, deps = harness.node): Promise<string | undefined> {
@@ -43,7 +51,7 @@ describe('a node that holds nothing', () => {
 
   it('takes the newest checkpoint and the batches after it', async () => {
     await harness.advance(2);
-    await upload(2);
+    await checkpoint(2);
     await harness.advance(last);
     expect(await hold(last, harness.secondNode())).toBe(await readState(harness.store, run, last));
     expect(harness.said).toContain(`restored ${run} step ${last}: checkpoint 2 and 2 logged updates`);
@@ -62,9 +70,9 @@ describe('a damaged checkpoint is passed over for the one before, aloud', () => 
 
   async function twoCheckpoints(): Promise<void> {
     await harness.advance(1);
-    await upload(1);
+    await checkpoint(1);
     await harness.advance(2);
-    await upload(2);
+    await checkpoint(2);
     await harness.advance(3);
   }
   const stateFile = async (step: number): Promise<string> =>
@@ -72,7 +80,7 @@ describe('a damaged checkpoint is passed over for the one before, aloud', () => 
 
   it('on disk, where a byte of it was changed: the store has a good one', async () => {
     await twoCheckpoints();
-    const path = harness.node.holder.statePath(run, 2);
+    const path = await pathOf(2);
     const bytes = readFileSync(path);
     bytes[bytes.length - 5] = (bytes[bytes.length - 5] ?? 0) ^ 0xff;
     writeFileSync(path, bytes);
@@ -84,7 +92,7 @@ describe('a damaged checkpoint is passed over for the one before, aloud', () => 
 
   it('on disk, where it was cut off', async () => {
     await twoCheckpoints();
-    truncateSync(harness.node.holder.statePath(run, 2), 1000);
+    truncateSync(await pathOf(2), 1000);
     await harness.engine.restart();
     expect(await hold(3)).toBe(await readState(harness.store, run, 3));
     expect(passedOver(2, 'disk')).toMatch(/not usable/);
@@ -179,20 +187,109 @@ describe('records that were tampered with stop the restore', () => {
   });
 });
 
+describe('a long restore', () => {
+  it('says that it goes on, and stops where its attempt must', async () => {
+    await harness.advance(last);
+    const other = harness.secondNode();
+    const stop = new AbortController();
+    const said: unknown[] = [];
+    const progress = (details?: unknown): void => {
+      said.push(details);
+      if ((details as { replayed?: number }).replayed === 2) stop.abort(new Error('the run was cancelled'));
+    };
+    const attempt = { signal: stop.signal, progress };
+    const restoring = other.holder.withState(run, last, () => Promise.resolve('held'), attempt);
+    await expect(restoring).rejects.toThrow('the run was cancelled');
+    expect(said).toEqual([0, 1, 2].map((replayed) => ({ restoring: last, replayed, of: last })));
+    expect((await other.holder.engine.held())?.state).toBe(await readState(harness.store, run, 3));
+  });
+
+  it('is not waited for by an attempt that must stop', async () => {
+    await harness.advance(1);
+    const { holder } = harness.node;
+    const stop = new AbortController();
+    const attempt = { signal: stop.signal, progress: () => undefined };
+    await holder.alone(run, 1, 'none', async () => {
+      const waiting = [
+        holder.withState(run, 1, () => Promise.resolve(), attempt),
+        holder.alone(run, 1, 'none', () => Promise.resolve(), attempt),
+      ];
+      stop.abort(new Error('the run was cancelled'));
+      for (const wait of waiting) await expect(wait).rejects.toThrow('the run was cancelled');
+    });
+  });
+
+  it('is made once for all that wait for it', async () => {
+    await harness.advance(1);
+    const other = harness.secondNode();
+    await Promise.all([1, 2, 3].map(() => hold(1, other)));
+    expect(harness.said.filter((line) => line.startsWith('restored'))).toHaveLength(1);
+  });
+});
+
 describe('states on disk', () => {
   it('are kept two a run, the newest', async () => {
     await harness.advance(3);
-    for (const step of [1, 2, 3]) {
-      await harness.attempt('save', () => saveState(harness.node, { run, step, owner: 1 }));
-    }
-    expect((await harness.node.holder.localSteps(run)).sort()).toEqual([2, 3]);
+    for (const step of [1, 2, 3]) await save(step);
+    expect((await harness.node.holder.localStates(run)).map(({ step }) => step)).toEqual([3, 2]);
   });
 
-  it('are made again where they are missing, so that an upload never lacks its state', async () => {
+  it('have the digest that their name says', async () => {
     await harness.advance(2);
-    const { path } = await harness.attempt('save', () => saveState(harness.node, { run, step: 1, owner: 1 }));
-    rmSync(path);
-    await upload(1);
-    expect(existsSync(path)).toBe(true);
+    const { path } = await save(2);
+    expect(await stateFileDigest(path)).toBe(await readState(harness.store, run, 2));
+  });
+
+  it('of another store, which this folder served before, are neither loaded, uploaded nor kept', async () => {
+    await harness.advance(2);
+    const { holder } = harness.node;
+    const { path } = await save(1);
+    const foreign = [2, 9].map((step) => holder.statePath(run, step, 'f'.repeat(64)));
+    for (const copy of foreign) copyFileSync(path, copy);
+    await harness.engine.restart();
+    expect(await hold(2)).toBe(await readState(harness.store, run, 2));
+    await checkpoint(2);
+    expect(await readFileOf(2)).toEqual(readFileSync(await pathOf(2)));
+    expect(foreign.filter(existsSync)).toEqual([]);
+    expect((await holder.localStates(run)).map(({ step }) => step)).toEqual([2, 1]);
   });
 });
+
+describe('an upload whose state is not on the disk is given up: the engine does not go back for it (R17)', () => {
+  const givenUp = { type: 'CheckpointGivenUp', nonRetryable: true };
+
+  it('on a node that never saved it', async () => {
+    await harness.advance(2);
+    await save(1);
+    const other = harness.secondNode();
+    await hold(2, other);
+    const restored = harness.said.length;
+    await expect(upload(1, other)).rejects.toMatchObject(givenUp);
+    expect(harness.said.length).toBe(restored);
+    expect((await other.holder.engine.held())?.state).toBe(await readState(harness.store, run, 2));
+  });
+
+  it('where its bytes are not what the step left, and nothing of it reaches the store', async () => {
+    await harness.advance(2);
+    const { path } = await save(2);
+    const bytes = readFileSync(path);
+    bytes[bytes.length - 5] = (bytes[bytes.length - 5] ?? 0) ^ 0xff;
+    writeFileSync(path, bytes);
+    await expect(upload(2)).rejects.toMatchObject(givenUp);
+    expect(await readFileOf(2)).toBeNull();
+    await checkpoint(2);
+    expect(await readFileOf(2)).toEqual(readFileSync(path));
+  });
+
+  it('where it was cut off', async () => {
+    await harness.advance(2);
+    const { path } = await save(2);
+    truncateSync(path, 1000);
+    await expect(upload(2)).rejects.toMatchObject(givenUp);
+  });
+});
+
+async function readFileOf(step: number): Promise<Uint8Array | null> {
+  const home = checkpointHome(await readRun(harness.store, run));
+  return harness.store.get(checkpointFileKey(home, step, 'state.safetensors'));
+}
