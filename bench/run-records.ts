@@ -1,5 +1,5 @@
 // Figures of a finished run from its records alone.
-import { auditChain } from '../src/store/chain-audit.js';
+import { auditRun } from '../src/activities/audit-run.js';
 import type { ObjectStore } from '../src/store/object-store.js';
 import { lastCommittedStep, readUpdate } from '../src/store/run-records.js';
 import { median } from './figure.js';
@@ -20,7 +20,7 @@ export interface RecordFigures {
 }
 
 export async function recordFigures(store: ObjectStore, run: string): Promise<RecordFigures> {
-  const audit = await auditChain(store, run);
+  const audit = await auditRun(store, run);
   const orchestration: number[] = [];
   let [difference, compared] = [0, 0];
   for (let step = 1; step < audit.steps; step++) {

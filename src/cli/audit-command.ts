@@ -1,5 +1,6 @@
 // `longhaul audit RUN`: checks a run's records, and with --replay recomputes its updates. Exit 1 on any violation.
 import type { Command } from 'commander';
+import { auditRun } from '../activities/audit-run.js';
 import {
   parseReplayRange,
   type ReplayAudit,
@@ -7,7 +8,7 @@ import {
   replayUpdates,
 } from '../activities/replay-audit.js';
 import { createNativeEngine } from '../engine/native/native-engine.js';
-import { auditChain, type ChainAudit } from '../store/chain-audit.js';
+import type { ChainAudit } from '../store/chain-audit.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { findEngineBinary } from '../workers/engine-binary.js';
 import { openExistingStore, requireRun, storeOption, withOutput } from './output.js';
@@ -34,7 +35,7 @@ export function register(program: Command): void {
         const range = options.replay === undefined ? null : parseReplayRange(options.replay);
         const store = await openExistingStore(options.store);
         await requireRun(store, run);
-        const chain = await auditChain(store, run);
+        const chain = await auditRun(store, run);
         if (!options.json) console.log(chainText(chain));
         const replay = range && (await replayOnFreshEngine(store, run, range));
         if (replay && !options.json) console.log(replayText(replay));

@@ -1,7 +1,7 @@
 // The batch file (docs/engine-protocol.md): what one step's update sees, as a canonical safetensors file.
 // It is a function of the plan and the episodes, so its sha256 is the batch's digest.
-import type { BatchIdentity } from '../spec/records.js';
-import { canonicalText } from './canonical.js';
+import type { BatchIdentity, Digest } from '../spec/records.js';
+import { canonicalText, differences, sha256Hex } from './canonical.js';
 import { checkRecord } from './record-codec.js';
 import { decodeSafetensors, decodeSafetensorsHeader, encodeSafetensors, type Tensor } from './safetensors.js';
 import { UnreadableRecord } from './store-errors.js';
@@ -75,6 +75,28 @@ export function decodeBatchFile(
 /** The identity alone; tensors are not looked at. Throws `UnreadableRecord` or `NewerSchema`, naming `key`. */
 export function readBatchIdentity(bytes: Uint8Array, key: string): BatchIdentity {
   return identityOf(asRecord(key, () => decodeSafetensorsHeader(bytes, bytes.length)).metadata, key);
+}
+
+/** `BatchIdentity.inputs`: of the digests of episodes in (slot, sample) order, or of demonstrations in the plan's. */
+export function inputsDigest(digests: readonly Digest[]): Digest {
+  return sha256Hex(digests.map((digest) => `${digest}\n`).join(''));
+}
+
+/** Where two batch files differ, in words; null where they are the same bytes. Throws as `decodeBatchFile` does. */
+export function batchDifference(stored: Uint8Array, computed: Uint8Array, key: string): string | null {
+  if (Buffer.compare(stored, computed) === 0) return null;
+  const [a, b] = [decodeBatchFile(stored, key), decodeBatchFile(computed, key)];
+  const found = differences(a.identity, b.identity);
+  for (const name of Object.keys(a.arrays) as (keyof BatchArrays)[]) {
+    const [stored, computed] = [a.arrays[name], b.arrays[name]];
+    const at = Array.from(stored).findIndex((value, index) => !Object.is(value, computed[index]));
+    const first = at >= 0 ? at : stored.length;
+    if (first === stored.length && first === computed.length) continue;
+    found.push(
+      `${name}[${first}] (stored ${stored[first]} of ${stored.length}, computed ${computed[first]} of ${computed.length})`,
+    );
+  }
+  return found.join('; ') || 'the same content lies in other bytes';
 }
 
 function identityOf(metadata: Record<string, string>, key: string): BatchIdentity {

@@ -9,7 +9,7 @@ import type {
   UpdateRecord,
 } from '../spec/records.js';
 import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
-import { decodeBatchFile } from './batch-file.js';
+import { batchDifference, decodeBatchFile, inputsDigest } from './batch-file.js';
 import { canonicalText, recordDigest, sha256Hex, stepIdOf } from './canonical.js';
 import { auditCheckpoints } from './checkpoint-audit.js';
 import { demonstrationDigests } from './demonstration-digests.js';
@@ -33,6 +33,12 @@ import { auditSequences, type Sequences } from './sequence-audit.js';
 
 export type { ChainAudit, Violation } from './audit-report.js';
 
+/**
+ * The bytes of a step's batch, made again from its plan and its episodes (by slot and sample; none for a supervised plan) by
+ * the function that sealed it.
+ */
+export type RebuildBatch = (plan: PlanRecord, episodes: EpisodeRecord[][]) => Promise<Uint8Array>;
+
 /** Where the audit is: what the steps so far have left behind. */
 interface Chain {
   store: ObjectStore;
@@ -46,12 +52,17 @@ interface Chain {
   owner: number;
   /** States of the chain by step. */
   states: (Digest | null)[];
+  rebuild: RebuildBatch;
   /** One digest for each line of `demonstrations.jsonl`; null where the run's data cannot be read. */
   demonstrations: readonly Digest[] | null;
 }
 
 /** Throws `UnreadableRecord` when there is no such run; whatever else is wrong is a violation of the answer. */
-export async function auditChain(plainStore: ObjectStore, run: string): Promise<ChainAudit> {
+export async function auditChain(
+  plainStore: ObjectStore,
+  run: string,
+  rebuilder: (view: ObjectStore) => RebuildBatch,
+): Promise<ChainAudit> {
   const report = new AuditReport(run);
   const store = (await readable(report, runKey(run), () => openRunView(plainStore, run))) ?? plainStore;
   const record = await readRun(store, run);
@@ -65,6 +76,7 @@ export async function auditChain(plainStore: ObjectStore, run: string): Promise<
     control: 0,
     owner: 0,
     states: [],
+    rebuild: rebuilder(store),
     demonstrations: null,
   };
   const { last, touched } = await stepsOf(chain);
@@ -233,11 +245,17 @@ async function checkBatch(
   if (batch.mini_batches !== plan.optimizer.learning_rates.length) fault('its plan has other mini-batches');
   const inputs =
     plan.kind === 'sft' ? await demonstrationsOf(chain, plan.mini_batches) : episodes && digestsOf(episodes);
-  if (inputs && batch.inputs !== inputsDigest(inputs))
-    fault('it was sealed from other inputs than those in the store');
+  const sameInputs = inputs !== null && batch.inputs === inputsDigest(inputs);
+  if (inputs && !sameInputs) fault('it was sealed from other inputs than those in the store');
   if (episodes && batch.loss_tokens[0] !== targetsOf(episodes)) {
     report.add('R25', key, 'its targets are not the tokens of graded samples in groups with a signal');
   }
+  if (!sameInputs || recordDigest(plan) !== batch.plan) return;
+  const difference = await readable(report, key, async () =>
+    batchDifference(bytes, await chain.rebuild(plan, episodes ?? []), key),
+  );
+  if (difference)
+    fault(`step ${plan.step}, sealed again from its records, gives another batch: ${difference}`);
 }
 
 /** Episodes by slot and sample; null where one is missing. */
@@ -346,9 +364,4 @@ function targetsOf(groups: EpisodeRecord[][]): number {
     if (values.size > 1) for (const { logprobs } of graded) targets += logprobs.length;
   }
   return targets;
-}
-
-/** Digest over episodes' digests in (slot, sample) order (`BatchIdentity.inputs`). */
-export function inputsDigest(digests: readonly string[]): string {
-  return sha256Hex(digests.map((digest) => `${digest}\n`).join(''));
 }

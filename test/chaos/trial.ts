@@ -10,7 +10,8 @@ import { pidOf, victimNames, type VictimName } from './victims.js';
 import { phasesOf } from '../../src/activities/phases.js';
 import { startTraining } from '../../src/cli/start-training.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { auditChain, type ChainAudit } from '../../src/store/chain-audit.js';
+import { auditRun } from '../../src/activities/audit-run.js';
+import type { ChainAudit } from '../../src/store/chain-audit.js';
 import { openStore } from '../../src/store/open-store.js';
 import { lastCommittedStep } from '../../src/store/run-records.js';
 import { startStack, type Stack, type StackScripts } from '../../src/workers/stack.js';
@@ -80,7 +81,7 @@ export async function runTrial(options: TrialOptions): Promise<TrialResult> {
       trial.over = true;
     });
     const seconds = (performance.now() - began) / 1000;
-    return { chain: await auditChain(store, spec.name), kills: await killing, seconds };
+    return { chain: await auditRun(store, spec.name), kills: await killing, seconds };
   } finally {
     await connection.close();
     await stack.stop();

@@ -13,7 +13,7 @@ import {
   createEnvironmentServer,
   type EnvironmentServer,
 } from '../../src/environments/server/environment-server.js';
-import { auditChain } from '../../src/store/chain-audit.js';
+import { auditRun } from '../../src/activities/audit-run.js';
 import { updateKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
@@ -108,7 +108,7 @@ async function longhaul(args: readonly string[]): Promise<{ code: number; output
 }
 
 async function whole(name: string): Promise<void> {
-  expect((await auditChain(store, name)).violations).toEqual([]);
+  expect((await auditRun(store, name)).violations).toEqual([]);
 }
 
 describe('trainingRun', { timeout: 180_000 }, () => {
@@ -174,7 +174,7 @@ describe('an environment server that is down', { timeout: 240_000 }, () => {
     server = await serve();
     await run.executeUpdate(resumeUpdate);
     expect(await run.result()).toMatchObject({ ended: 'completed', step: 14 });
-    const audit = await auditChain(store, 'envless');
+    const audit = await auditRun(store, 'envless');
     expect(audit.violations).toEqual([]);
   });
 });

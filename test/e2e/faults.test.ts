@@ -13,7 +13,7 @@ import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-bac
 import { loadChatTemplate } from '../../src/episode/chat-template.js';
 import { playEpisode } from '../../src/episode/episode-loop.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
-import { auditChain } from '../../src/store/chain-audit.js';
+import { auditRun } from '../../src/activities/audit-run.js';
 import { lastCommittedStep, readState } from '../../src/store/run-records.js';
 import { startStack } from '../../src/workers/stack.js';
 import { run, startEnvironments, startHarness } from '../activities/fixture.js';
@@ -159,11 +159,11 @@ describe('a full disk', () => {
       name: 'StoreFull',
       message: expect.stringMatching(/no space for .*free some space there; nothing was lost/) as string,
     });
-    expect((await auditChain(harness.store, run)).violations).toEqual([]);
+    expect((await auditRun(harness.store, run)).violations).toEqual([]);
     rmSync(ballast);
     await harness.advance(4);
     expect(await readState(harness.store, run, 4)).toBe(await readState(undisturbed.store, run, 4));
-    expect((await auditChain(harness.store, run)).violations).toEqual([]);
+    expect((await auditRun(harness.store, run)).violations).toEqual([]);
   });
 
   it('keeps the embedded stack from starting, and says how much is needed', async ({ skip }) => {

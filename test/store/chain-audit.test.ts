@@ -7,8 +7,10 @@ import { mkdirSync } from 'node:fs';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { EpisodeRecord, Outcome } from '../../src/spec/records.js';
-import { recordDigest, stepIdOf } from '../../src/store/canonical.js';
-import { auditChain, type Violation } from '../../src/store/chain-audit.js';
+import { auditRun } from '../../src/activities/audit-run.js';
+import { decodeBatchFile, encodeBatchFile } from '../../src/store/batch-file.js';
+import { recordDigest, sha256Hex, stepIdOf } from '../../src/store/canonical.js';
+import type { Violation } from '../../src/store/chain-audit.js';
 import * as layout from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
@@ -104,7 +106,7 @@ class Doctored {
   }
 
   async violations(of = run): Promise<Violation[]> {
-    return (await auditChain(await openStore(`dir:${this.path}`), of)).violations;
+    return (await auditRun(await openStore(`dir:${this.path}`), of)).violations;
   }
 }
 
@@ -117,7 +119,7 @@ const evalEpisode = (): string => layout.evaluationEpisodeKey(evaluation.state, 
 const evalResult = (): string => layout.evaluationResultKey(evaluation.state, evaluation.suite);
 
 test('a run as it was made has no violation, and its figures are those of its records', async () => {
-  const chain = await auditChain(await openStore(`dir:${original}`), run);
+  const chain = await auditRun(await openStore(`dir:${original}`), run);
   expect(chain.violations).toEqual([]);
   expect(chain).toMatchObject({ steps: last + 1, updatesApplied: last, episodes: 24, unknown: 0 });
   expect(chain.finalState).toBe(evaluation.state);
@@ -130,10 +132,79 @@ interface Doctoring {
   rule: Violation['rule'];
   /** Where the violation must be found. */
   at: () => string;
+  /** What the violation must name besides. */
+  names?: string;
   doctor: (store: Doctored) => Promise<void> | void;
 }
 
+/** Seals other content, and lets the step's update name it: every digest of the chain is right, only its bytes are not. */
+async function reseal(store: Doctored, step: number, change: (batch: Batch) => void): Promise<void> {
+  const key = layout.batchKey(run, step);
+  const batch = decodeBatchFile(store.bytes(key), key);
+  change(batch);
+  const bytes = encodeBatchFile(batch.arrays, batch.identity);
+  store.write(key, bytes);
+  await store.edit(update(step), 'update', ({ identity }) => {
+    identity.batch = sha256Hex(bytes);
+    identity.step_id = stepIdOf(identity.previous_state, identity.batch, identity.plan);
+  });
+}
+type Batch = ReturnType<typeof decodeBatchFile>;
+/** One of the two supervised steps, and a GRPO step in which a group has both outcomes. */
+const [supervised, learned] = [1, 2];
+
 const doctorings: Doctoring[] = [
+  {
+    what: "a batch's advantages are twice what its outcomes give",
+    rule: 'R10',
+    at: () => layout.batchKey(run, learned),
+    names: 'target_advantages[0]',
+    doctor: (store) =>
+      reseal(store, learned, ({ arrays }) => {
+        for (const [index, value] of arrays.target_advantages.entries())
+          arrays.target_advantages[index] = 2 * value;
+      }),
+  },
+  {
+    what: "a batch's old log-probs are not those of its episodes",
+    rule: 'R10',
+    at: () => layout.batchKey(run, learned),
+    names: 'target_old_logprobs[1]',
+    doctor: (store) =>
+      reseal(store, learned, ({ arrays }) => {
+        arrays.target_old_logprobs[1] = -20;
+      }),
+  },
+  {
+    what: "a batch's tokens are not those of its episodes",
+    rule: 'R10',
+    at: () => layout.batchKey(run, learned),
+    names: 'tokens[3]',
+    doctor: (store) =>
+      reseal(store, learned, ({ arrays }) => {
+        arrays.tokens[3] = (arrays.tokens[3] as number) + 1;
+      }),
+  },
+  {
+    what: "a batch's figures are not those of its episodes",
+    rule: 'R10',
+    at: () => layout.batchKey(run, learned),
+    names: 'metrics.reward/avg_raw_reward',
+    doctor: (store) =>
+      reseal(store, learned, ({ identity }) => {
+        identity.metrics['reward/avg_raw_reward'] = 0.9;
+      }),
+  },
+  {
+    what: 'a supervised batch learns other tokens than its demonstrations hold',
+    rule: 'R10',
+    at: () => layout.batchKey(run, supervised),
+    names: 'target_tokens[2]',
+    doctor: (store) =>
+      reseal(store, supervised, ({ arrays }) => {
+        arrays.target_tokens[2] = (arrays.target_tokens[2] as number) + 1;
+      }),
+  },
   {
     what: 'two batches changed places',
     rule: 'R10',
@@ -448,12 +519,16 @@ const doctorings: Doctoring[] = [
 ];
 
 describe('a doctored store is found out', () => {
-  test.each(doctorings)('$what: $rule', async ({ rule, at, doctor }) => {
+  test.each(doctorings)('$what: $rule', async ({ rule, at, names = '', doctor }) => {
     const store = await Doctored.copy();
     await doctor(store);
     const violations = await store.violations();
     expect(violations).toContainEqual(
-      expect.objectContaining({ rule, key: expect.stringContaining(at()) as string }),
+      expect.objectContaining({
+        rule,
+        key: expect.stringContaining(at()) as string,
+        problem: expect.stringContaining(names) as string,
+      }),
     );
   });
 });

@@ -1,6 +1,6 @@
 // What a run has become, from the store alone, and the demand that it equals an undisturbed one.
 import { expect } from 'vitest';
-import { auditChain } from '../../src/store/chain-audit.js';
+import { auditRun } from '../../src/activities/audit-run.js';
 import { episodeKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { requireRecord } from '../../src/store/records.js';
@@ -24,7 +24,7 @@ export interface Verdict {
 }
 
 export async function verdictOf(store: ObjectStore, run: string): Promise<Verdict> {
-  const { violations } = await auditChain(store, run);
+  const { violations } = await auditRun(store, run);
   const last = await lastCommittedStep(store, run);
   const verdict: Verdict = { violations, states: [], applied: 0, episodes: [] };
   for (let step = 0; step <= last; step++) {

@@ -1,0 +1,177 @@
+// What a batch holds, by hand: which token stands where, what it is worth, and the bytes of the whole file. The digest here is a
+// promise to all runs that are under way: a batch sealed again has to have the bytes that were sealed first (R2, R10).
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { SealedBatch } from '../../src/activities/contracts.js';
+import { DatasetCache } from '../../src/activities/dataset-cache.js';
+import { RunDataCache } from '../../src/activities/run-data.js';
+import { sealBatch } from '../../src/activities/seal-batch.js';
+import type { EpisodeRecord, GrpoPlan, Outcome } from '../../src/spec/records.js';
+import { decodeBatchFile } from '../../src/store/batch-file.js';
+import { recordDigest } from '../../src/store/canonical.js';
+import { batchKey, episodeKey, planKey } from '../../src/store/layout.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { openStore } from '../../src/store/open-store.js';
+import { adoptOrCreate } from '../../src/store/records.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
+
+const run = 'tiny';
+const step = 1;
+const base = recordsOfAllKinds();
+const graded = (value: number): Outcome => ({ status: 'graded', value });
+const unknown: Outcome = { status: 'unknown', reason: 'call', failures: 3 };
+const range = (from: number, count: number) => Array.from({ length: count }, (_, i) => from + i);
+
+/** Two slots of one environment share the first ten tokens; between them lie another environment and a group without a signal. */
+const slots = [
+  { env_key: 'tracker', prompt: [...range(10, 10), 100], outcomes: [graded(1), graded(0), graded(0.5)] },
+  { env_key: 'booking', prompt: [50, 51], outcomes: [unknown, graded(1), graded(0)] },
+  { env_key: 'tracker', prompt: [...range(10, 10), 102], outcomes: [graded(1), unknown, graded(1)] },
+  { env_key: 'tracker', prompt: [...range(10, 10), 103], outcomes: [graded(0), graded(1), graded(1)] },
+];
+const plan: GrpoPlan = {
+  ...(base.plan as GrpoPlan),
+  loss: { kind: 'clipped_policy', eps_clip_low: 0.2, eps_clip_high: 0.28, advantage_eps: 0.1 },
+  slots: slots.map(({ env_key }, slot) => ({
+    slot,
+    task_key: `t${slot}`,
+    env_key,
+    template: 'find',
+    seed: slot,
+  })),
+  samples_per_slot: 3,
+};
+
+/** Samples two tokens, reads 900 from its tool, samples a third. No two seats have a sampled token or a log-prob in common. */
+function episode(slot: number, sample: number, change: Partial<EpisodeRecord> = {}): EpisodeRecord {
+  const { env_key, prompt, outcomes } = slots[slot] as (typeof slots)[number];
+  const [start, first] = [prompt.length, 1000 + 100 * slot + 10 * sample];
+  return {
+    ...base.episode,
+    plan: recordDigest(plan),
+    slot,
+    sample,
+    env_key,
+    task_key: `t${slot}`,
+    outcome: outcomes[sample] as Outcome,
+    tokens: [...prompt, first, first + 1, 900, first + 2],
+    prompt_length: start,
+    turns: [
+      { policy_step: 0, start, end: start + 2, tool: 'search' },
+      { policy_step: 0, start: start + 3, end: start + 4 },
+    ],
+    logprobs: logprobsOf(slot, sample),
+    ...change,
+  };
+}
+/** Exact in float32. */
+const logprobsOf = (slot: number, sample: number) =>
+  range(1, 3).map((n) => -(16 * slot + 4 * sample + n) / 64);
+
+let folder: string;
+let store: ObjectStore;
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'longhaul-seal-'));
+  store = await openStore(`dir:${folder}`);
+  await adoptOrCreate(store, planKey(run, step), 'plan', plan);
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+async function seal(episodes: EpisodeRecord[]) {
+  // As they come in: in no order.
+  for (const one of [...episodes].reverse()) {
+    await adoptOrCreate(store, episodeKey(run, step, one.slot, one.sample), 'episode', one);
+  }
+  const deps = { store, runs: new RunDataCache(store, new DatasetCache(store)) };
+  const input = { run, step, owner: 1, plan: recordDigest(plan) };
+  const { batch } = await new MockActivityEnvironment({ activityId: 'seal' }).run((): Promise<SealedBatch> =>
+    sealBatch(deps, input),
+  );
+  return { batch, ...decodeBatchFile((await store.get(batchKey(run, step)))!, batchKey(run, step)) };
+}
+const allEpisodes = () => slots.flatMap((_, slot) => range(0, 3).map((sample) => episode(slot, sample)));
+
+describe('the batch of twelve episodes', () => {
+  const learning = [
+    [0, 0],
+    [0, 1],
+    [0, 2],
+    [3, 0],
+    [3, 1],
+    [3, 2],
+    [1, 1],
+    [1, 2],
+  ] as const;
+
+  test('has its slots in order, those of one environment together, and no group without a signal', async () => {
+    const { arrays } = await seal(allEpisodes());
+    const sampled = (slot: number, sample: number) => {
+      const first = 1000 + 100 * slot + 10 * sample;
+      return [first, first + 1, 900];
+    };
+    expect([...arrays.tokens]).toEqual([
+      ...range(10, 10),
+      ...[100, ...sampled(0, 0), ...sampled(0, 1), ...sampled(0, 2)],
+      ...[103, ...sampled(3, 0), ...sampled(3, 1), ...sampled(3, 2)],
+      ...[50, 51, ...sampled(1, 1), ...sampled(1, 2)],
+    ]);
+    expect([...arrays.target_tokens]).toEqual(
+      learning.flatMap(([slot, sample]) => range(1000 + 100 * slot + 10 * sample, 3)),
+    );
+    expect([...arrays.target_rows]).toEqual([
+      ...[10, 11, 13, 10, 14, 16, 10, 17, 19],
+      ...[20, 21, 23, 20, 24, 26, 20, 27, 29],
+      ...[31, 32, 34, 31, 35, 37],
+    ]);
+  });
+
+  test('gives each token (reward − mean) / (population deviation + eps) of its group', async () => {
+    const { arrays } = await seal(allEpisodes());
+    const [halves, thirds] = [Math.sqrt(1 / 6) + 0.1, Math.sqrt(2 / 9) + 0.1];
+    const expected = [
+      ...[0.5 / halves, -0.5 / halves, 0],
+      ...[-2 / 3 / thirds, 1 / 3 / thirds, 1 / 3 / thirds],
+      // The unknown sample is no 0: the mean of 1 and 0 is a half.
+      ...[0.5 / 0.6, -0.5 / 0.6],
+    ].flatMap((advantage) => [advantage, advantage, advantage]);
+    for (const [index, advantage] of arrays.target_advantages.entries())
+      expect(advantage).toBeCloseTo(expected[index] as number, 6);
+    expect(arrays.target_advantages).toHaveLength(expected.length);
+    expect(Math.max(...arrays.target_advantages)).toBeCloseTo(0.983_77, 4);
+  });
+
+  test('gives each token the log-prob with which it was sampled', async () => {
+    const { arrays } = await seal(allEpisodes());
+    expect([...arrays.target_old_logprobs]).toEqual(
+      learning.flatMap(([slot, sample]) => logprobsOf(slot, sample)),
+    );
+  });
+
+  test('keeps every outcome, unknown ones as null', async () => {
+    const { identity } = await seal(allEpisodes());
+    expect(identity.outcomes).toEqual([
+      [1, 0, 0.5],
+      [null, 1, 0],
+      [1, null, 1],
+      [0, 1, 1],
+    ]);
+    expect(identity.loss_tokens).toEqual([24]);
+  });
+
+  test('has these bytes, for ever', async () => {
+    expect((await seal(allEpisodes())).batch).toBe(
+      '3b46a3f6407ede5e930321046724c7889aabe2554c2360ea06ccbe8692166809',
+    );
+  });
+});
+
+test('a sample whose environment never opened has no prompt, and takes none from its group', async () => {
+  const nothing = { tokens: [], prompt_length: 0, turns: [], logprobs: [], stop_reason: 'unknown' as const };
+  const { arrays } = await seal(
+    allEpisodes().map((one) => (one.slot === 1 && one.sample === 0 ? { ...one, ...nothing } : one)),
+  );
+  expect([...arrays.tokens.slice(-8)]).toEqual([50, 51, 1110, 1111, 900, 1120, 1121, 900]);
+});
