@@ -13,7 +13,8 @@ export interface GuardOptions {
   progressLimitMs?: number;
 }
 
-const heartbeatIntervalMs = 5_000;
+/** Several beats within the policies' heartbeat time-out; workers pass them on as often (`maxHeartbeatThrottleInterval`). */
+const heartbeatIntervalMs = 2_000;
 /** Longer than the longest single engine verb or store transfer that reports nothing while it runs. */
 const defaultProgressLimitMs = 20 * 60_000;
 
@@ -43,9 +44,10 @@ function guard(
         limitMs,
       });
       try {
-        return await gate.enter(activity, (superseded) =>
+        return await gate.enter(activity, (superseded, progress) =>
           asyncLocalStorage.run(
             guardedContext(context, superseded, (details) => {
+              progress();
               heartbeat.progress(details);
               context.heartbeat(details);
             }),

@@ -4,6 +4,8 @@
 interface Entered {
   abort: AbortController;
   left: Promise<void>;
+  /** Of whichever attempt works; those that wait for it share it. */
+  work: { movedAt: number };
 }
 
 export class AttemptSuperseded extends Error {
@@ -13,29 +15,82 @@ export class AttemptSuperseded extends Error {
   }
 }
 
+/** An older attempt neither ends nor moves, and nothing within the process can end it. */
+export class AttemptWedged extends Error {
+  constructor(activity: string, limitMs: number) {
+    super(
+      `an older attempt of ${activity} was told to stop and has shown no progress for ${limitMs / 1000} s: ` +
+        'this worker ends so that its supervisor starts it anew; everything that was finished is in the store',
+    );
+    this.name = 'AttemptWedged';
+  }
+}
+
+export interface AttemptGateOptions {
+  /** How long an attempt that was told to stop may go without progress. */
+  limitMs?: number;
+  /** Has to end the process. By default the error is thrown where nobody catches it, which worker-log.ts turns into that. */
+  wedged?(error: AttemptWedged): void;
+}
+
+const defaultLimitMs = 60_000;
+
 export class AttemptGate {
   private readonly entered = new Map<string, Entered>();
 
-  /** Runs `work` alone among all attempts of `activity`; its signal rises when a newer one comes. */
-  async enter<T>(activity: string, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  constructor(private readonly options: AttemptGateOptions = {}) {}
+
+  /**
+   * Runs `work` alone among all attempts of `activity`; its signal rises when a newer one comes, and each call of `progress`
+   * gives it more time to let go then.
+   */
+  async enter<T>(
+    activity: string,
+    work: (signal: AbortSignal, progress: () => void) => Promise<T>,
+  ): Promise<T> {
     const older = this.entered.get(activity);
     const abort = new AbortController();
     let leave = (): void => undefined;
     const left = new Promise<void>((resolve) => {
       leave = resolve;
     });
-    const mine = { abort, left: older ? Promise.all([older.left, left]).then(() => undefined) : left };
+    const mine: Entered = {
+      abort,
+      left: older ? Promise.all([older.left, left]).then(() => undefined) : left,
+      work: older?.work ?? { movedAt: 0 },
+    };
     this.entered.set(activity, mine);
     try {
       if (older) {
         older.abort.abort(new AttemptSuperseded(activity));
-        await older.left;
+        await this.untilLeft(activity, older);
       }
       abort.signal.throwIfAborted();
-      return await work(abort.signal);
+      return await work(abort.signal, () => {
+        mine.work.movedAt = performance.now();
+      });
     } finally {
       leave();
       if (this.entered.get(activity) === mine) this.entered.delete(activity);
     }
   }
+
+  private async untilLeft(activity: string, older: Entered): Promise<void> {
+    const { limitMs = defaultLimitMs, wedged = thrown } = this.options;
+    const abortedAt = performance.now();
+    const watch = setInterval(() => {
+      if (performance.now() - Math.max(abortedAt, older.work.movedAt) < limitMs) return;
+      clearInterval(watch);
+      wedged(new AttemptWedged(activity, limitMs));
+    }, limitMs / 20);
+    try {
+      await older.left;
+    } finally {
+      clearInterval(watch);
+    }
+  }
+}
+
+function thrown(error: AttemptWedged): never {
+  throw error;
 }

@@ -33,22 +33,29 @@ const recordGuardedRetry = {
   nonRetryableErrorTypes: Object.keys(remedies),
 } as const;
 
-/** Planning, opening, control records: seconds at most; no heartbeat, so a lost worker is noticed by the time-out. */
+/**
+ * Workers beat every two seconds by a timer of their own. An activity that was handed to a worker in the moment of its death
+ * is known to nobody but the server, and waits this long. Too short for a machine that stalls costs no more than another try.
+ */
+const heartbeatTimeout = '10 seconds';
+
+/** Planning and control records: seconds at most. */
 export const orchestratorPolicy = {
   startToCloseTimeout: '2 minutes',
+  heartbeatTimeout,
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
 /** A first opening may generate the built-in tasks. */
 export const openRunPolicy = {
   startToCloseTimeout: '15 minutes',
-  heartbeatTimeout: '30 seconds',
+  heartbeatTimeout,
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
 export const reportPolicy = {
   startToCloseTimeout: '10 minutes',
-  heartbeatTimeout: '30 seconds',
+  heartbeatTimeout,
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
@@ -65,7 +72,7 @@ export const farewellReportPolicy = {
 export const enginePolicy = {
   startToCloseTimeout: '24 hours',
   scheduleToStartTimeout: '2 minutes',
-  heartbeatTimeout: '30 seconds',
+  heartbeatTimeout,
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
@@ -73,7 +80,7 @@ export const enginePolicy = {
 export const checkpointPolicy = {
   startToCloseTimeout: '6 hours',
   scheduleToStartTimeout: '30 minutes',
-  heartbeatTimeout: '30 seconds',
+  heartbeatTimeout,
   retry: { ...recordGuardedRetry, maximumAttempts: 12 },
 } satisfies ActivityOptions;
 

@@ -88,6 +88,8 @@ export class Cluster {
       taskQueue: 'longhaul',
       workflowId: id,
       args: [spec, options],
+      // As `longhaul train` does.
+      workflowTaskTimeout: '5 seconds',
     });
   }
 

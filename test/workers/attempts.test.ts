@@ -1,11 +1,11 @@
+import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { Context } from '@temporalio/activity';
 import type { Client } from '@temporalio/client';
 import { Worker } from '@temporalio/worker';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { guardActivities } from '../../src/workers/activity-guard.js';
 import { AttemptGate, AttemptSuperseded } from '../../src/workers/attempt-gate.js';
 import { startHeartbeat } from '../../src/workers/heartbeat.js';
@@ -22,17 +22,28 @@ import {
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 
 describe('the attempt gate (R28)', () => {
+  /** Ends when it is told to, not before. */
+  const aborted = (signal: AbortSignal) =>
+    new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+
   it('lets the newer attempt abort the older and wait until it has let go', async () => {
     const attempts = new AttemptGate();
     const order: string[] = [];
+    let letGo = (): void => undefined;
+    const cleanedUp = new Promise<void>((resolve) => (letGo = resolve));
+    let stopped = (): void => undefined;
+    const olderStopped = new Promise<void>((resolve) => (stopped = resolve));
     const older = attempts.enter('run/step-1/update', async (signal) => {
-      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      await aborted(signal);
       order.push('older aborted');
-      await delay(20);
+      stopped();
+      await cleanedUp;
       order.push('older left');
       throw signal.reason as Error;
     });
     const newer = attempts.enter('run/step-1/update', () => Promise.resolve(order.push('newer works')));
+    await olderStopped;
+    letGo();
     await expect(older).rejects.toBeInstanceOf(AttemptSuperseded);
     await newer;
     expect(order).toEqual(['older aborted', 'older left', 'newer works']);
@@ -50,26 +61,99 @@ describe('the attempt gate (R28)', () => {
     await outcome;
     expect(await third).toBe('third');
   });
+
+  describe('with an older attempt that does not end', () => {
+    beforeEach(() => {
+      vi.useFakeTimers();
+    });
+    afterEach(() => {
+      vi.useRealTimers();
+    });
+    const wedgedGate = () => {
+      const wedged: Error[] = [];
+      return {
+        wedged,
+        attempts: new AttemptGate({ limitMs: 60_000, wedged: (error) => wedged.push(error) }),
+      };
+    };
+    const never = () => new Promise<void>(() => undefined);
+
+    it('gives up after its limit, however many attempts have come to wait', async () => {
+      const { attempts, wedged } = wedgedGate();
+      void attempts.enter('run/step-1/update', never);
+      await vi.advanceTimersByTimeAsync(600_000);
+      void attempts.enter('run/step-1/update', never);
+      await vi.advanceTimersByTimeAsync(40_000);
+      void attempts.enter('run/step-1/update', never);
+      await vi.advanceTimersByTimeAsync(15_000);
+      expect(wedged).toEqual([]);
+      await vi.advanceTimersByTimeAsync(10_000);
+      expect(wedged.map(({ message }) => message)).toEqual([
+        expect.stringMatching(/run\/step-1\/update .*no progress for 60 s.*in the store/),
+      ]);
+    });
+
+    it('waits as long as that one moves', async () => {
+      const { attempts, wedged } = wedgedGate();
+      let end = (): void => undefined;
+      const older = attempts.enter('a', (_, progress) => {
+        const timer = setInterval(progress, 50_000);
+        return new Promise<void>((resolve) => (end = resolve)).finally(() => clearInterval(timer));
+      });
+      const newer = attempts.enter('a', () => Promise.resolve('newer'));
+      await vi.advanceTimersByTimeAsync(1_000_000);
+      expect(wedged).toEqual([]);
+      end();
+      await older;
+      expect(await newer).toBe('newer');
+      await vi.advanceTimersByTimeAsync(1_000_000);
+      expect(wedged).toEqual([]);
+    });
+  });
+
+  it('ends a worker whose older attempt is wedged, with one line that says why', async () => {
+    const script = new URL('./fixtures/wedged-attempt.mjs', import.meta.url).pathname;
+    const { code, stderr } = await new Promise<{ code: unknown; stderr: string }>((resolve) =>
+      execFile(process.execPath, [script], { timeout: 15_000 }, (error, _, stderr) =>
+        resolve({ code: error?.code, stderr }),
+      ),
+    );
+    expect(code).toBe(1);
+    expect(JSON.parse(stderr)).toMatchObject({
+      level: 'fatal',
+      component: 'node',
+      message: expect.stringContaining('starts it anew') as string,
+    });
+  });
 });
 
 describe('the heartbeat', () => {
-  it('beats at once and goes on while there is progress, and is silent when the work is wedged', async () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  it('beats at once and goes on while there is progress, and is silent when the work is wedged', () => {
     const sent: unknown[] = [];
     const heartbeat = startHeartbeat({ send: (details) => sent.push(details), intervalMs: 10, limitMs: 60 });
-    expect(sent.length).toBe(1);
+    expect(sent).toEqual([undefined]);
     for (let turn = 0; turn < 5; turn++) {
-      await delay(20);
       heartbeat.progress({ turn });
+      vi.advanceTimersByTime(20);
     }
-    expect(sent.length).toBeGreaterThan(5);
-    await delay(120);
+    expect(sent).toHaveLength(11);
+    expect(sent.at(-1)).toEqual({ turn: 4 });
+    vi.advanceTimersByTime(1_000);
     const beats = sent.length;
-    await delay(60);
-    expect(sent.length).toBe(beats);
+    expect(beats).toBeLessThan(20);
     heartbeat.progress();
-    await delay(30);
-    expect(sent.length).toBeGreaterThan(beats);
+    vi.advanceTimersByTime(20);
+    expect(sent).toHaveLength(beats + 2);
     heartbeat.stop();
+    vi.advanceTimersByTime(20);
+    expect(sent).toHaveLength(beats + 2);
   });
 });
 
@@ -119,7 +203,7 @@ describe('a worker that dies', { timeout: 60_000 }, () => {
       await until(run, (status) => status.step >= 3);
       const seconds = (performance.now() - begun) / 1000;
       console.log(`taken up again ${(1000 * seconds).toFixed(0)} ms after the successor's start`);
-      // The heartbeat's time-out is 30 s: without the token the step would wait for it.
+      // Without the token the step would wait for the heartbeat's time-out.
       expect(seconds).toBeLessThan(5);
       expect(attempts).toEqual([1, 2]);
       expect(superseded).toBeInstanceOf(AttemptSuperseded);
