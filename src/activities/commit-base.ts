@@ -1,7 +1,7 @@
 // commitBase: the base model becomes state 0, recorded like every other step (R5).
 import type { NodeDeps } from './node-deps.js';
 import { currentScope } from './scope.js';
-import type { BaseRecord, Digest, Numerics } from '../spec/records.js';
+import type { BaseRecord, Digest } from '../spec/records.js';
 import { updateKey } from '../store/layout.js';
 import { readRecord, recordFunction } from '../store/records.js';
 import { checkOwner } from '../store/run-records.js';
@@ -9,12 +9,12 @@ import { checkOwner } from '../store/run-records.js';
 export async function commitBase(
   deps: NodeDeps,
   input: { run: string; owner: number },
-): Promise<{ state: Digest; numerics: Numerics }> {
+): Promise<{ state: Digest }> {
   const { store, holder } = deps;
   await checkOwner(store, input.run, input.owner);
   const key = updateKey(input.run, 0);
   const existing = await readRecord(store, key, 'base');
-  if (existing) return existing.identity;
+  if (existing) return { state: existing.identity.state };
   const { record } = await deps.runs.get(input.run);
   const state = await holder.holdBase(record, currentScope());
   const engine = await holder.engine.info();
@@ -26,5 +26,6 @@ export async function commitBase(
       committed_at: new Date().toISOString(),
     },
   };
-  return (await recordFunction(store, key, 'base', base)).record.identity;
+  await recordFunction(store, key, 'base', base);
+  return { state };
 }

@@ -1,6 +1,6 @@
 // What the workflows and the activities say to each other. Types only: workflows import them as types.
 // All payloads are small (< 10 KB): digests and figures, never data.
-import type { ControlChange, ControlState, Digest, Numerics } from '../spec/records.js';
+import type { ControlChange, ControlState, Digest } from '../spec/records.js';
 
 export type { ControlState } from '../spec/records.js';
 
@@ -11,14 +11,22 @@ export interface WorkflowIdentity {
   namespace: string;
 }
 
+/** Steps of a phase: `first..last`, both included; none where `last` is before `first`. */
+export interface PhaseSpan {
+  name: string;
+  kind: 'sft' | 'grpo';
+  first: number;
+  last: number;
+}
+
 /** What the workflow needs of the spec. */
 export interface RunOutline {
   run: string;
   name: string;
   project: string;
   model: string;
-  /** In order; the last one is GRPO. `steps` counts committed steps of the phase. */
-  phases: { name: string; kind: 'sft' | 'grpo'; steps: number }[];
+  /** In order; the last one is GRPO. */
+  phases: PhaseSpan[];
   ckpt_interval: number;
   eval_interval: number;
   /** 0: no early end. */
@@ -47,13 +55,8 @@ export interface StepReference {
 export interface PlannedStep {
   step: number;
   kind: 'sft' | 'grpo';
-  phase: string;
   plan: Digest;
   slots: number;
-  samples_per_slot: number;
-  mini_batches: number;
-  lr: number;
-  control: number;
 }
 
 export interface CollectedRollouts {
@@ -80,6 +83,7 @@ export interface CommittedStep {
   state: Digest;
   applied: boolean;
   reason: string | null;
+  /** The few that `status` shows; the record has all of them, and of many environments. */
   metrics: Record<string, number>;
 }
 
@@ -90,7 +94,6 @@ export interface EvaluatedState {
   pass_at_1: number;
   graded: number;
   unknown: number;
-  environments: Record<string, { pass_at_1: number; graded: number }>;
 }
 
 /** On the orchestrator's queue `longhaul`. */
@@ -114,7 +117,7 @@ export interface OrchestratorActivities {
 /** On a node's queue `longhaul-node.<id>.gpu`. */
 export interface NodeActivities {
   /** Holds the base model and records it as step 0. */
-  commitBase(input: { run: string; owner: number }): Promise<{ state: Digest; numerics: Numerics }>;
+  commitBase(input: { run: string; owner: number }): Promise<{ state: Digest }>;
   collectRollouts(
     input: StepReference & { plan: Digest; slots: [number, number] },
   ): Promise<CollectedRollouts>;

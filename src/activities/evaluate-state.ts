@@ -189,13 +189,6 @@ export function summarise(
   };
 }
 
-function answer(result: EvaluationResult): EvaluatedState {
-  const { state, suite, suite_name, pass_at_1, graded, unknown } = result;
-  const environments = Object.fromEntries(
-    Object.entries(result.environments).map(([name, part]) => [
-      name,
-      { pass_at_1: part.pass_at_1, graded: part.graded },
-    ]),
-  );
-  return { state, suite, suite_name, pass_at_1, graded, unknown, environments };
+function answer({ state, suite, suite_name, pass_at_1, graded, unknown }: EvaluationResult): EvaluatedState {
+  return { state, suite, suite_name, pass_at_1, graded, unknown };
 }

@@ -197,12 +197,7 @@ function answer(plan: PlanRecord): PlannedStep {
   return {
     step: plan.step,
     kind: plan.kind,
-    phase: plan.kind === 'sft' ? plan.phase : 'grpo',
     plan: recordDigest(plan),
     slots: plan.kind === 'sft' ? 0 : plan.slots.length,
-    samples_per_slot: plan.kind === 'sft' ? 0 : plan.samples_per_slot,
-    mini_batches: plan.optimizer.learning_rates.length,
-    lr: plan.optimizer.learning_rates.at(-1) ?? 0,
-    control: plan.control,
   };
 }

@@ -40,7 +40,9 @@ export async function updatePolicy(
   const learns = identity.loss_tokens.every((tokens) => tokens > 0);
   const apply = (): Promise<UpdateResult> => {
     scope.progress({ verb: 'update' });
-    return holder.apply(run, step, plan, input.batch, stepId);
+    return holder.apply(run, step, plan, input.batch, stepId, (shards) =>
+      scope.progress({ verb: 'update', shards }),
+    );
   };
   const compute = async (provenance: Provenance): Promise<UpdateRecord> => {
     const result = learns
@@ -120,6 +122,9 @@ async function recordOnceAgreed(
   }
 }
 
+/** Shown of a step. With its environments a step has hundreds of metrics, and the history would carry them all. */
+const shownMetrics = ['reward/avg_raw_reward', 'policy/final_loss', 'policy/grad_norm', 'policy/policy_lr'];
+
 export function summary(record: UpdateRecord): CommittedStep {
   const { step, kind, state, applied } = record.identity;
   return {
@@ -128,7 +133,9 @@ export function summary(record: UpdateRecord): CommittedStep {
     state,
     applied: applied === true,
     reason: applied === true ? null : applied.reason,
-    metrics: record.observed.metrics,
+    metrics: Object.fromEntries(
+      Object.entries(record.observed.metrics).filter(([name]) => shownMetrics.includes(name)),
+    ),
   };
 }
 

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Worker, type WorkerOptions } from '@temporalio/worker';
 import type { NodeActivities, TransferActivities } from '../activities/contracts.js';
 import type { Numerics } from '../spec/records.js';
+import { engineQueue, transferQueue } from '../workflows/messages.js';
 import { guardActivities } from './activity-guard.js';
 import type { WorkerConfig } from './config.js';
 import { lockFolder } from './folder-lock.js';
@@ -40,7 +41,6 @@ export async function serveNode(
     const handedBack = await open.failPredecessors(client.activity);
     if (handedBack.length > 0)
       log(`tried again after the end of an earlier worker: ${handedBack.join(', ')}`);
-    const queue = `longhaul-node.${config.node}`;
     const common = {
       connection,
       namespace: config.temporal.namespace,
@@ -54,13 +54,13 @@ export async function serveNode(
     const workers = await Promise.all([
       Worker.create({
         ...common,
-        taskQueue: `${queue}.gpu`,
+        taskQueue: engineQueue(config.node),
         activities: { ...parts.node },
         maxConcurrentActivityTaskExecutions: engineActivities,
       }),
       Worker.create({
         ...common,
-        taskQueue: `${queue}.io`,
+        taskQueue: transferQueue(config.node),
         activities: { ...parts.transfers },
         maxConcurrentActivityTaskExecutions: transferActivities,
       }),

@@ -15,7 +15,7 @@ import { fileURLToPath } from 'node:url';
 import type { Connection } from '@temporalio/client';
 import { type FolderLock, holderOf, lockFolder } from './folder-lock.js';
 import { freePort, isPortFree } from './free-port.js';
-import { orchestratorQueue } from '../workflows/messages.js';
+import { engineQueue, orchestratorQueue } from '../workflows/messages.js';
 import { ProcessRegistry } from './process-registry.js';
 import { type ProcessPlan, SupervisedProcess } from './supervised-process.js';
 import { findTemporalBinary } from './temporal-binary.js';
@@ -183,7 +183,7 @@ async function startProcesses(
           ...[...shared, '--folder', nodeFolder, '--node', 'local', '--engine', options.engine],
           ...['--environments', addresses.environments, '--grading-token-file', tokenFile],
         ]),
-        healthy: (pid) => polls(connection, 'longhaul-node.local.gpu', pid),
+        healthy: (pid) => polls(connection, engineQueue('local'), pid),
         startDeadlineMs: 60_000,
       },
       15_000,

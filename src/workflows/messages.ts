@@ -39,4 +39,15 @@ export const nodeDownSignal = defineSignal<[{ id: string }]>('nodeDown');
 export const nodesQuery = defineQuery<KnownNode[]>('nodes');
 
 export const orchestratorQueue = 'longhaul';
+
+/** What needs a node's engine. */
+export function engineQueue(node: string): string {
+  return `longhaul-node.${node}.gpu`;
+}
+
+/** Uploads of the same node: an hour's collect must not block them. */
+export function transferQueue(node: string): string {
+  return `longhaul-node.${node}.io`;
+}
+
 export const defaultPoolId = 'nodes/default';

@@ -2,6 +2,7 @@
 import { proxyActivities } from '@temporalio/workflow';
 import type { ActivityOptions } from '@temporalio/workflow';
 import type { NodeActivities, OrchestratorActivities, TransferActivities } from '../activities/contracts.js';
+import { engineQueue, transferQueue } from './messages.js';
 
 export function stepId(step: number, name: string): string {
   return `step-${String(step).padStart(6, '0')}/${name}`;
@@ -15,7 +16,7 @@ export function orchestrator(id: string, summary: string, policy: ActivityOption
 export function onEngine(node: string, id: string, summary: string, policy: ActivityOptions) {
   return proxyActivities<NodeActivities>({
     ...policy,
-    taskQueue: `${nodeQueue(node)}.gpu`,
+    taskQueue: engineQueue(node),
     activityId: id,
     summary,
   });
@@ -24,12 +25,8 @@ export function onEngine(node: string, id: string, summary: string, policy: Acti
 export function onTransfers(node: string, id: string, summary: string, policy: ActivityOptions) {
   return proxyActivities<TransferActivities>({
     ...policy,
-    taskQueue: `${nodeQueue(node)}.io`,
+    taskQueue: transferQueue(node),
     activityId: id,
     summary,
   });
-}
-
-export function nodeQueue(node: string): string {
-  return `longhaul-node.${node}`;
 }

@@ -21,14 +21,6 @@ const attributeKeys = {
   passAt1: defineSearchAttributeKey('PassAt1', 'DOUBLE'),
 };
 
-/** Of a step's sixty or so metrics: all of them, twenty steps long, would be more than a payload should carry. */
-const shown = ['reward/avg_raw_reward', 'policy/final_loss', 'policy/grad_norm', 'policy/policy_lr'];
-
-function shownMetrics({ applied, reason, metrics }: CommittedStep): Record<string, number> {
-  const some = Object.fromEntries(Object.entries(metrics).filter(([name]) => shown.includes(name)));
-  return applied || reason === noSignal ? some : { ...some, unapplied: 1 };
-}
-
 /** What `status` shows of the past; older figures are in the records. */
 const maxRecentSteps = 20;
 const maxEvaluations = 60;
@@ -107,8 +99,10 @@ export class RunProgress {
     this.at(committed.step, committed.state);
     this.status.tokens += sampled?.tokens ?? 0;
     this.status.sampleSeconds += sampled?.seconds ?? 0;
-    const metrics = shownMetrics(committed);
-    this.status.recent.push({ step: committed.step, kind: committed.kind, seconds, metrics });
+    const { step, kind, applied, reason } = committed;
+    const metrics =
+      applied || reason === noSignal ? committed.metrics : { ...committed.metrics, unapplied: 1 };
+    this.status.recent.push({ step, kind, seconds, metrics });
     if (this.status.recent.length > maxRecentSteps) this.status.recent.shift();
     this.publish(committed.kind);
     this.show();

@@ -1,31 +1,13 @@
 // When a run does what, as functions of its outline alone: a retry, a new owner and continue-as-new agree on all of it.
-import type { RunOutline } from '../activities/contracts.js';
+import type { PhaseSpan, RunOutline } from '../activities/contracts.js';
 
-export interface PhaseSpan {
-  name: string;
-  kind: 'sft' | 'grpo';
-  /** Steps of the phase: `first..last`, both included. */
-  first: number;
-  last: number;
-}
-
-export function phaseSpans(outline: RunOutline): PhaseSpan[] {
-  let first = 1;
-  return outline.phases.map(({ name, kind, steps }) => {
-    const span = { name, kind, first, last: first + steps - 1 };
-    first += steps;
-    return span;
-  });
-}
-
-export function totalSteps(outline: RunOutline): number {
-  return outline.phases.reduce((sum, phase) => sum + phase.steps, 0);
+export function totalSteps({ phases }: RunOutline): number {
+  return phases.at(-1)?.last ?? 0;
 }
 
 /** The phase of a step; the last one past the end. */
-export function phaseOf(outline: RunOutline, step: number): PhaseSpan | undefined {
-  const spans = phaseSpans(outline);
-  return spans.find((span) => step >= span.first && step <= span.last) ?? spans.at(-1);
+export function phaseOf({ phases }: RunOutline, step: number): PhaseSpan | undefined {
+  return phases.find((span) => step >= span.first && step <= span.last) ?? phases.at(-1);
 }
 
 /**
@@ -34,7 +16,7 @@ export function phaseOf(outline: RunOutline, step: number): PhaseSpan | undefine
  */
 export function suiteDue(outline: RunOutline, step: number): 'interval' | 'final' | null {
   if (step >= totalSteps(outline)) return null;
-  const spans = phaseSpans(outline).filter((span) => span.last >= span.first);
+  const spans = outline.phases.filter((span) => span.last >= span.first);
   const grpo = spans.find((span) => span.kind === 'grpo');
   if (grpo && step === grpo.first - 1) return 'final';
   const sft = spans.find((span) => span.kind === 'sft');

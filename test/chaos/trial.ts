@@ -73,7 +73,7 @@ export async function runTrial(options: TrialOptions): Promise<TrialResult> {
     const workflowId = `train/${spec.name}`;
     await startTraining(client, spec);
     const store = await openStore(stack.addresses.store);
-    const steps = phasesOf(spec).reduce((sum, phase) => sum + phase.steps, 0);
+    const steps = phasesOf(spec).at(-1)?.last ?? 0;
     const trial = { over: false, steps, step: () => lastCommittedStep(store, spec.name) };
     const began = performance.now();
     const killing = killAtRandom(stack, options, trial);

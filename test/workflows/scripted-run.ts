@@ -11,28 +11,40 @@ import type {
   ControlState,
   NodeActivities,
   OrchestratorActivities,
+  PhaseSpan,
   RunOutline,
   RunStatus,
   TransferActivities,
 } from '../../src/activities/contracts.js';
 import { guardActivities } from '../../src/workers/activity-guard.js';
 import { OpenActivities } from '../../src/workers/open-activities.js';
-import { statusQuery } from '../../src/workflows/messages.js';
+import { engineQueue, statusQuery, transferQueue } from '../../src/workflows/messages.js';
 import type { trainingRun, TrainingOptions } from '../../src/workflows/training-run.js';
 import type { TestTemporal } from '../support/temporal-server.js';
 
 export type AllActivities = OrchestratorActivities & NodeActivities & TransferActivities;
 
-export function outlineOf(name: string, changes: Partial<RunOutline> = {}): RunOutline {
+type PhaseLength = Pick<PhaseSpan, 'name' | 'kind'> & { steps: number };
+
+export function outlineOf(
+  name: string,
+  { phases, ...changes }: Partial<Omit<RunOutline, 'phases'>> & { phases?: PhaseLength[] } = {},
+): RunOutline {
+  const lengths: PhaseLength[] = phases ?? [
+    { name: 'drill', kind: 'sft', steps: 2 },
+    { name: 'grpo', kind: 'grpo', steps: 4 },
+  ];
+  let last = 0;
   return {
     run: name,
     name,
     project: 'tests',
     model: 'arithmetic',
-    phases: [
-      { name: 'drill', kind: 'sft', steps: 2 },
-      { name: 'grpo', kind: 'grpo', steps: 4 },
-    ],
+    phases: lengths.map(({ steps, ...phase }) => {
+      const first = last + 1;
+      last += steps;
+      return { ...phase, first, last };
+    }),
     ckpt_interval: 2,
     eval_interval: 2,
     target_pass_at_1: 0,
@@ -61,12 +73,8 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
     return answer();
   };
   const state = (step: number): string => `state-${step}`.padEnd(64, '0');
-  const kindOf = (step: number): 'sft' | 'grpo' => {
-    const sft = outline.phases
-      .filter((phase) => phase.kind === 'sft')
-      .reduce((sum, phase) => sum + phase.steps, 0);
-    return step <= sft ? 'sft' : 'grpo';
-  };
+  const kindOf = (step: number): 'sft' | 'grpo' =>
+    outline.phases.find(({ last }) => step <= last)?.kind ?? 'grpo';
   const script: ScriptedRun = {
     outline,
     node,
@@ -103,14 +111,13 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
         did(`plan ${step}`, () => {
           const lr = script.control.lr ?? 0.1;
           if (!script.committed.has(step)) plans.set(step, { control, lr });
-          const kind = kindOf(step);
-          return { ...{ step, kind, phase: kind, plan: `plan-${step}`, slots: 4 }, ...shape, lr, control };
+          return { step, kind: kindOf(step), plan: `plan-${step}`, slots: 4 };
         }),
       writeReport: ({ run }) => did('report', () => ({ key: `runs/${run}/report.html` })),
       commitBase: () =>
         did('base', () => {
           script.committed.set(0, { control: 0, lr: 0 });
-          return { state: state(0), numerics: { backend: 'cpu', version: 1 } };
+          return { state: state(0) };
         }),
       collectRollouts: ({ step }) =>
         did(`collect ${step}`, () => ({
@@ -142,14 +149,12 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
           pass_at_1: script.passAt1(step),
           graded: 40,
           unknown: 0,
-          environments: {},
         })),
-      saveState: ({ step }) => did(`save ${step}`, () => ({ state: state(step), path: `/states/${step}` })),
+      saveState: ({ step }) => did(`save ${step}`, () => ({ path: `/states/${step}` })),
       uploadCheckpoint: ({ step }) => did(`upload ${step}`, () => ({ key: `checkpoints/${step}` })),
     },
   };
   const plans = new Map<number, { control: number; lr: number }>();
-  const shape = { samples_per_slot: 4, mini_batches: 1 };
   return script;
 }
 
@@ -176,8 +181,8 @@ export async function withWorkers<T>(
   const common = { connection: temporal.connection, interceptors, activities: script.activities };
   const workers = [
     await Worker.create({ ...common, taskQueue: queue, workflowBundle: await workflowBundle() }),
-    await Worker.create({ ...common, taskQueue: `longhaul-node.${script.node}.gpu` }),
-    await Worker.create({ ...common, taskQueue: `longhaul-node.${script.node}.io` }),
+    await Worker.create({ ...common, taskQueue: engineQueue(script.node) }),
+    await Worker.create({ ...common, taskQueue: transferQueue(script.node) }),
   ];
   const runs = workers.map((worker) => worker.run());
   try {
