@@ -49,7 +49,7 @@ async function findOrCreate(deps: OrchestratorDeps, run: string, spec: RunSpec):
     readAsset(spec.model.chat_template, 'model.chat_template'),
   ]);
   checkAssets(spec, tokenizer, template);
-  const dataset = await prepareDataset(deps.store, spec.data).catch((error: Error) => {
+  const dataset = await prepareDataset(deps.store, spec).catch((error: Error) => {
     throw error.name === 'BadDataFile'
       ? new InvalidSpec([{ path: 'data', problem: error.message, mend: '' }])
       : error;

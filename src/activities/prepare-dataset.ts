@@ -3,20 +3,25 @@ import { readFile } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
 import { appByName } from '../environments/apps/registry.js';
 import type { DatasetManifest, DatasetReference } from '../spec/records.js';
-import type { BuiltinDataSpec, DataSpec } from '../spec/run-spec.js';
+import type { BuiltinDataSpec, DataSpec, EnvironmentSpec, RunSpec } from '../spec/run-spec.js';
 import type { Demonstration, Task } from '../spec/task.js';
 import { canonicalText, recordDigest, sha256Hex } from '../store/canonical.js';
 import { datasetFileKey, datasetManifestKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { createFile, readRecord, recordFunction } from '../store/records.js';
 import { BadDataFile, parseDemonstrations, parseTasks } from './task-file.js';
+import { toolListsFor } from './tool-lists.js';
 
 /** Raised when the generator's output changes, so that an older version is never mistaken for the new one. */
 const generatorVersion = 2;
 const generatorDeadlineMs = 10 * 60_000;
 
-export async function prepareDataset(store: ObjectStore, data: DataSpec): Promise<DatasetReference> {
-  return data.builtin ? prepareBuiltin(store, data.builtin) : prepareFiles(store, data);
+/** Throws `BadDataFile`, and `InvalidSpec` where an environment that demonstrations name cannot tell its tools. */
+export async function prepareDataset(
+  store: ObjectStore,
+  { data, environments }: Pick<RunSpec, 'data' | 'environments'>,
+): Promise<DatasetReference> {
+  return data.builtin ? prepareBuiltin(store, data.builtin) : prepareFiles(store, data, environments);
 }
 
 async function prepareBuiltin(store: ObjectStore, spec: BuiltinDataSpec): Promise<DatasetReference> {
@@ -29,19 +34,27 @@ async function prepareBuiltin(store: ObjectStore, spec: BuiltinDataSpec): Promis
   return writeDataset(store, name, version, { ...generated, tools: canonicalText(tools) });
 }
 
-async function prepareFiles(store: ObjectStore, data: DataSpec): Promise<DatasetReference> {
-  const tasks = data.tasks === undefined ? '' : await readText(data.tasks);
-  const demonstrations = data.demonstrations === undefined ? '' : await readText(data.demonstrations);
-  const normalised = lines(parseTasks(tasks, data.tasks ?? 'data.tasks'));
-  const parsed = lines(parseDemonstrations(demonstrations, data.demonstrations ?? 'data.demonstrations'));
-  const version = sha256Hex(
-    canonicalText({ tasks: sha256Hex(normalised), demonstrations: sha256Hex(parsed) }),
+async function prepareFiles(
+  store: ObjectStore,
+  data: DataSpec,
+  environments: readonly EnvironmentSpec[],
+): Promise<DatasetReference> {
+  const read = (path: string | undefined) => (path === undefined ? '' : readText(path));
+  const tasks = parseTasks(await read(data.tasks), data.tasks ?? 'data.tasks');
+  const shown = parseDemonstrations(
+    await read(data.demonstrations),
+    data.demonstrations ?? 'data.demonstrations',
   );
-  return writeDataset(store, 'files', version.slice(0, 16), {
-    tasks: normalised,
-    demonstrations: parsed,
-    tools: '{}',
-  });
+  const lists = await toolListsFor(shown, tasks, environments);
+  const texts = { tasks: lines(tasks), demonstrations: lines(shown), tools: canonicalText(lists) };
+  const version = sha256Hex(
+    canonicalText({
+      tasks: sha256Hex(texts.tasks),
+      demonstrations: sha256Hex(texts.demonstrations),
+      ...(Object.keys(lists).length === 0 ? {} : { tools: sha256Hex(texts.tools) }),
+    }),
+  );
+  return writeDataset(store, 'files', version.slice(0, 16), texts);
 }
 
 interface DatasetTexts {

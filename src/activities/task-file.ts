@@ -19,8 +19,22 @@ const demonstrationSchema = z.strictObject({
   env_variables: z.record(z.string(), z.string()).optional(),
   messages: z
     .array(z.strictObject({ role: z.enum(['user', 'assistant', 'tool']), content: z.string() }))
-    .min(2),
+    .min(2)
+    .superRefine((messages, context) => {
+      const wrong = messages.findIndex(({ role }, index) => !roleFits(role, index));
+      if (wrong < 0) return;
+      const wanted = wrong === 0 ? 'user' : wrong % 2 === 1 ? 'assistant' : 'user or tool';
+      context.addIssue({
+        code: 'custom',
+        path: [wrong, 'role'],
+        message: `must be ${wanted}: a conversation begins with the user, then the assistant has every other turn`,
+      });
+    }),
 });
+
+function roleFits(role: string, index: number): boolean {
+  return index === 0 ? role === 'user' : (role === 'assistant') === (index % 2 === 1);
+}
 
 export class BadDataFile extends Error {
   constructor(

@@ -6,12 +6,17 @@ import { openRun } from '../../src/activities/open-run.js';
 import { prepareDataset } from '../../src/activities/prepare-dataset.js';
 import { recordControl } from '../../src/activities/record-control.js';
 import { createOrchestratorActivities } from '../../src/activities/orchestrator-activities.js';
+import { generateDemonstrations } from '../../src/environments/apps/generate.js';
+import { appByName } from '../../src/environments/apps/registry.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { parseRunSpec } from '../../src/spec/schema.js';
+import type { Demonstration } from '../../src/spec/task.js';
 import { assetKey, datasetFileKey, runKey } from '../../src/store/layout.js';
 import { lastCommittedStep, readRun } from '../../src/store/run-records.js';
+import { startForeignServer } from '../environments/foreign-server.js';
 import {
   type Harness,
+  lastSftStep,
   run,
   startEnvironments,
   startHarness,
@@ -190,13 +195,76 @@ describe('a spec that cannot work is refused with every problem at once', () => 
   });
 });
 
+describe('demonstrations of an environment in files of one’s own', () => {
+  const shown = generateDemonstrations({
+    ...{ apps: ['tracker'], seed: 1, drill_demonstrations: 0, teacher_demonstrations: 4 },
+  });
+  /** The spec with these demonstrations, and environments as given. */
+  function specWith(environments: object[], demonstrations: readonly Demonstration[] = shown): Changes {
+    const { demonstrations: file } = part('data') as { demonstrations: string };
+    writeFileSync(file, demonstrations.map((line) => `${JSON.stringify(line)}\n`).join(''));
+    const [phase] = harness.spec['warm_start'] as Changes[];
+    return { ...harness.spec, environments, warm_start: [{ ...phase, demonstrations: 'teacher' }] };
+  }
+  const toolsOf = async (name: string) => (await harness.node.runs.get(run)).tools[name];
+
+  it('of a built-in app are taught with its tools', async () => {
+    await harness.open(specWith([{ env_key: 'tracker' }]));
+    expect(await toolsOf('tracker')).toEqual(appByName('tracker').tools);
+    expect(await harness.advance(lastSftStep)).toMatchObject({ applied: true });
+  });
+
+  it('of a server are taught with the tools that it told when the run started', async () => {
+    const foreign = await startForeignServer(() => '0');
+    await harness.open(specWith([{ env_key: 'tracker', url: foreign.url }]));
+    await foreign.close();
+    expect((await toolsOf('tracker'))?.map(({ name }) => name)).toEqual(['look']);
+    expect(await harness.advance(lastSftStep)).toMatchObject({ applied: true });
+  });
+
+  it('make another version of the data where the tools are others', async () => {
+    const version = async (environments: object[]) =>
+      (await prepareDataset(harness.store, parseRunSpec(specWith(environments)))).version;
+    const foreign = await startForeignServer(() => '0');
+    const [own, others] = [
+      await version([{ env_key: 'tracker' }]),
+      await version([{ env_key: 'tracker', url: foreign.url }]),
+    ];
+    await foreign.close();
+    expect(own).not.toBe(others);
+    expect(await version([{ env_key: 'tracker' }])).toBe(own);
+  });
+
+  it('whose tools cannot be asked for are refused, each with its mend', async () => {
+    const gone = await startForeignServer(() => '0');
+    await gone.close();
+    const named = (env_key: string): Demonstration => ({ ...shown[0], env_key }) as Demonstration;
+    const message = await messageOf(
+      specWith(
+        [{ env_key: 'tracker', url: gone.url }, { env_key: 'crm' }, { env_key: 'mail', url: gone.url }],
+        [...shown, ...['crm', 'mail', 'wiki'].map(named)],
+      ),
+    );
+    expect(message).toContain('4 problems');
+    expect(message).toMatch(
+      /environments\[0\]: the tools .* cannot be asked for: no connection .*; start the server/,
+    );
+    expect(message).toMatch(
+      /environments\[1\]: demonstrations name "crm", which names no url and is no built-in app/,
+    );
+    expect(message).toMatch(/environments\[2\]: demonstrations name "mail", but no task does/);
+    expect(message).toMatch(/environments: demonstrations name the environment "wiki", which is not listed/);
+    await noRunIsLeft();
+  });
+});
+
 describe('data in the store', () => {
   it('is one version for one content, wherever it came from', async () => {
-    const data = parseRunSpec(harness.spec).data;
-    const first = await prepareDataset(harness.store, data);
-    expect(await prepareDataset(harness.store, data)).toEqual(first);
-    appendFileSync(data.tasks ?? '', `${JSON.stringify({ ...testTasks()[0], task_key: 'more' })}\n`);
-    expect((await prepareDataset(harness.store, data)).version).not.toBe(first.version);
+    const spec = parseRunSpec(harness.spec);
+    const first = await prepareDataset(harness.store, spec);
+    expect(await prepareDataset(harness.store, spec)).toEqual(first);
+    appendFileSync(spec.data.tasks ?? '', `${JSON.stringify({ ...testTasks()[0], task_key: 'more' })}\n`);
+    expect((await prepareDataset(harness.store, spec)).version).not.toBe(first.version);
   });
 
   it('that was tampered with is never trained on, and never silently replaced', async () => {
@@ -207,7 +275,7 @@ describe('data in the store', () => {
       bytes.toString().replace('"split":"held_out"', '"split":"train"'),
     );
     await expect(harness.node.runs.get(run)).rejects.toMatchObject({ name: 'UnreadableRecord', key });
-    await expect(prepareDataset(harness.store, parseRunSpec(harness.spec).data)).rejects.toMatchObject({
+    await expect(prepareDataset(harness.store, parseRunSpec(harness.spec))).rejects.toMatchObject({
       name: 'Diverged',
     });
   });

@@ -140,4 +140,23 @@ describe('a demonstration file', () => {
       ),
     ).toThrow(/line 1: messages\.1\.role/);
   });
+
+  it.each([
+    [['assistant', 'user'], /line 1: messages\.0\.role: must be user/],
+    [['user', 'tool', 'assistant'], /line 1: messages\.1\.role: must be assistant/],
+    [['user', 'assistant', 'assistant'], /line 1: messages\.2\.role: must be user or tool/],
+  ])('whose turns are %j names the first that is out of turn', (roles, message) => {
+    const messages = roles.map((role) => ({ role, content: 'x' }));
+    expect(() => parseDemonstrations(jsonl([{ kind: 'drill', messages }]), 'd')).toThrow(message);
+  });
+
+  it('may end with any turn', () => {
+    const messages = ['user', 'assistant', 'tool', 'assistant', 'user'].map((role) => ({
+      role,
+      content: 'x',
+    }));
+    expect(parseDemonstrations(jsonl([{ kind: 'drill', messages }]), 'd')).toEqual([
+      { kind: 'drill', messages },
+    ]);
+  });
 });
