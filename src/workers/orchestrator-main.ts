@@ -1,11 +1,13 @@
 // Process entry of the orchestrator worker. Flags and variables: config.ts.
+import { hostname } from 'node:os';
+import { activityInfo } from '@temporalio/activity';
 import { DatasetCache } from '../activities/dataset-cache.js';
 import { createOrchestratorActivities } from '../activities/orchestrator-activities.js';
 import { RunDataCache } from '../activities/run-data.js';
 import { openStore, probeStore } from '../store/open-store.js';
 import { readWorkerConfig } from './config.js';
 import { serveOrchestrator } from './orchestrator-worker.js';
-import { aliveNodes, clusterId, ownerState } from './temporal-cluster.js';
+import { aliveNodes, clusterId, ownerState, recordedAddress } from './temporal-cluster.js';
 import { exitWith, installLogger } from './worker-log.js';
 
 const log = installLogger('orchestrator');
@@ -20,10 +22,10 @@ await exitWith('orchestrator', async () => {
       store,
       datasets,
       runs: new RunDataCache(store, datasets),
-      temporalAddress: config.temporal.address,
+      temporalAddress: recordedAddress(config.temporal.address, hostname()),
       clusterId: () => clusterId(client),
-      ownerState: (owner) => ownerState(owner, config.temporal, client),
-      aliveNodes: () => aliveNodes(client),
+      ownerState: (owner) => ownerState(owner, config.temporal, client, hostname()),
+      aliveNodes: () => aliveNodes(client, activityInfo().currentAttemptScheduledTimestampMs),
       log,
     }),
   );

@@ -1,13 +1,12 @@
 // What the orchestrator asks of Temporal itself: who a cluster is, whether an owner's workflow is open, which nodes are alive.
-import { type Client, WorkflowNotFoundError } from '@temporalio/client';
+import { Client, WorkflowNotFoundError } from '@temporalio/client';
 import { IndexedValueType } from './search-attribute-types.js';
 import { readTemporalConfig, type TemporalConfig } from './config.js';
 import { connectClient } from './temporal-connection.js';
 import { searchAttributes } from './temporal-server.js';
 import type { OwnerRecord } from '../spec/records.js';
+import type { OwnerState } from '../store/owners.js';
 import { defaultPoolId, type KnownNode } from '../workflows/messages.js';
-
-export type OwnerState = 'open' | 'closed' | 'unknown' | 'unreachable';
 
 /** Node workers report every 10 s; three lost reports and a node is taken for dead. */
 const aliveWithinMs = 35_000;
@@ -18,14 +17,32 @@ export async function clusterId(client: Client): Promise<string> {
   return id ?? '';
 }
 
+/**
+ * How owner records name a server. A loopback address means another server on each machine, so the machine's name goes with it:
+ * `127.0.0.1:7233@host`.
+ */
+export function recordedAddress(address: string, host: string): string {
+  return isLoopback(address) ? `${address}@${host}` : address;
+}
+
 /** Asks the server that the record names (R20), which need not be ours. */
 export async function ownerState(
   owner: OwnerRecord,
   own: TemporalConfig,
   client: Client,
+  host: string,
 ): Promise<OwnerState> {
-  if (owner.address === own.address && owner.namespace === own.namespace) return workflowState(client, owner);
-  const there = readTemporalConfig({ address: owner.address, namespace: owner.namespace });
+  // A cluster may be known under several addresses, and a machine may have got another name.
+  const isOwn =
+    owner.address === recordedAddress(own.address, host) ||
+    (owner.clusterId !== '' && owner.clusterId === (await clusterId(client)));
+  if (isOwn) {
+    const { connection } = client;
+    return workflowState(new Client({ connection, namespace: owner.namespace }), owner);
+  }
+  const [address = '', ownersHost] = owner.address.split('@');
+  if (ownersHost !== undefined && ownersHost !== host) return 'unreachable';
+  const there = readTemporalConfig({ address, namespace: owner.namespace });
   let connected;
   try {
     connected = await connectClient(there, 3_000);
@@ -37,6 +54,11 @@ export async function ownerState(
   } finally {
     await connected.close();
   }
+}
+
+function isLoopback(address: string): boolean {
+  const host = address.slice(0, address.lastIndexOf(':'));
+  return /^(localhost|127\.[\d.]+|0\.0\.0\.0|\[::1?\]|::1?)$/.test(host);
 }
 
 async function workflowState(client: Client, owner: OwnerRecord): Promise<OwnerState> {
@@ -52,8 +74,11 @@ async function workflowState(client: Client, owner: OwnerRecord): Promise<OwnerS
   }
 }
 
-/** Ids of the nodes that reported lately, newest report first. */
-export async function aliveNodes(client: Client): Promise<string[]> {
+/**
+ * Ids of the nodes that reported lately, newest report first. `now`: milliseconds since the epoch by the server's clock, which
+ * also stamped the reports; a machine's own may be minutes off.
+ */
+export async function aliveNodes(client: Client, now: number): Promise<string[]> {
   let nodes: KnownNode[];
   try {
     nodes = await client.workflow.getHandle(defaultPoolId).query<KnownNode[]>('nodes');
@@ -61,7 +86,7 @@ export async function aliveNodes(client: Client): Promise<string[]> {
     if (error instanceof WorkflowNotFoundError) return [];
     throw error;
   }
-  const alive = nodes.filter((node) => Date.now() - node.lastSeen < aliveWithinMs);
+  const alive = nodes.filter((node) => now - node.lastSeen < aliveWithinMs);
   return alive.sort((a, b) => b.lastSeen - a.lastSeen).map((node) => node.id);
 }
 
