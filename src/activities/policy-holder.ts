@@ -2,7 +2,7 @@
 // Weights are a function of the records: the newest checkpoint that agrees with them, plus the logged batches after it.
 import { mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
+import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
 import type { AttemptScope } from './scope.js';
 import type { StateLock } from '../engine/native/state-lock.js';
@@ -99,6 +99,7 @@ export class PolicyHolder {
     plan: PlanRecord,
     batch: Digest,
     stepId: Digest,
+    onProgress?: (progress: UpdateProgress) => void,
   ): Promise<UpdateResult> {
     const batchPath = await this.#batchFile(run, step, batch);
     const loss =
@@ -110,15 +111,18 @@ export class PolicyHolder {
             eps_clip_high: plan.loss.eps_clip_high,
           };
     try {
-      return await this.engine.update({
-        state: plan.previous_state,
-        step_id: stepId,
-        batchPath,
-        batchSha256: batch,
-        ...plan.optimizer,
-        loss,
-        temperature: plan.kind === 'grpo' ? plan.sampling.temperature : 1,
-      });
+      return await this.engine.update(
+        {
+          state: plan.previous_state,
+          step_id: stepId,
+          batchPath,
+          batchSha256: batch,
+          ...plan.optimizer,
+          loss,
+          temperature: plan.kind === 'grpo' ? plan.sampling.temperature : 1,
+        },
+        onProgress,
+      );
     } finally {
       await rm(batchPath, { force: true });
     }
@@ -165,12 +169,15 @@ export class PolicyHolder {
   ): Promise<void> {
     for (let next = start + 1; next <= step; next++) {
       signal.throwIfAborted();
-      progress({ restoring: step, replayed: next - 1 - start, of: step - start });
+      const replayed = { restoring: step, replayed: next - 1 - start, of: step - start };
+      progress(replayed);
       const { identity } = await readUpdate(this.options.store, run, next);
       if (identity.applied !== true) continue;
       const view = await openRunView(this.options.store, run);
       const { record: plan } = await readPlan(view, run, next, identity.plan);
-      const result = await this.apply(run, next, plan, identity.batch, identity.step_id);
+      const result = await this.apply(run, next, plan, identity.batch, identity.step_id, (shards) =>
+        progress({ ...replayed, shards }),
+      );
       if (result.state === identity.state) continue;
       throw new Diverged(
         `step ${next} of ${run} was recomputed as state ${result.state}, but its record says ${identity.state}. ` +

@@ -82,6 +82,12 @@ export interface UpdateRequest {
   temperature: number;
 }
 
+/** How far an update has come, in logical shards of its mini-batches. */
+export interface UpdateProgress {
+  done: number;
+  total: number;
+}
+
 export interface UpdateResult {
   state: Digest;
   applied: true | { reason: string };
@@ -110,7 +116,7 @@ export interface PolicyEngine {
   generate(request: GenerateRequest, signal?: AbortSignal): Promise<GenerateResult>;
   /** Log-probs of tokens[1..], conditioned on what precedes each; float32. */
   score(request: ScoreRequest): Promise<number[]>;
-  update(request: UpdateRequest): Promise<UpdateResult>;
+  update(request: UpdateRequest, onProgress?: (progress: UpdateProgress) => void): Promise<UpdateResult>;
   stats(): Promise<Record<string, number>>;
   /** Ends the engine; the next call starts a fresh one, which holds no state. */
   restart(): Promise<void>;

@@ -72,10 +72,22 @@ export function generation(
   };
 }
 
-/** Writes a batch of one prompt with two answers as leaves and two mini-batches; answers the update that applies it. */
-export function writeUpdate(state: Digest, step: number): UpdateRequest {
+export interface UpdateShape {
+  miniBatches?: number;
+  /** In each mini-batch. */
+  shards?: number;
+  /** Tokens of each answer to a shard's prompt. */
+  answers?: number[];
+}
+
+/** Writes a batch of prompts with answers as leaves; answers the update that applies it. */
+export function writeUpdate(
+  state: Digest,
+  step: number,
+  { miniBatches = 2, shards = 1, answers: lengths = [6, 4] }: UpdateShape = {},
+): UpdateRequest {
   const prompt = transcript(9, step);
-  const answers = [transcript(6, step + 20), transcript(4, step + 40)];
+  const answers = lengths.map((length, index) => transcript(length, step + 20 * (index + 1)));
   const nodes: number[] = [];
   const tokens: number[] = [];
   const targets = {
@@ -84,24 +96,25 @@ export function writeUpdate(state: Digest, step: number): UpdateRequest {
     advantages: [] as number[],
     shards: [] as number[],
   };
-  for (const miniBatch of [0, 1]) {
+  for (let place = 0; place < miniBatches * shards; place += 1) {
+    const [miniBatch, shard] = [Math.floor(place / shards), place % shards];
     const root = nodes.length / 4;
     const promptEnd = tokens.length + prompt.length - 1;
-    nodes.push(-1, prompt.length, miniBatch, 0);
+    nodes.push(-1, prompt.length, miniBatch, shard);
     tokens.push(...prompt);
     answers.forEach((answer, index) => {
-      nodes.push(root, answer.length, miniBatch, 0);
+      nodes.push(root, answer.length, miniBatch, shard);
       const start = tokens.length;
       tokens.push(...answer);
       answer.forEach((token, i) => {
         targets.rows.push(i === 0 ? promptEnd : start + i - 1);
         targets.tokens.push(token);
-        targets.advantages.push(index === 0 ? 1 : -0.5);
-        targets.shards.push(miniBatch, 0);
+        targets.advantages.push(index % 2 === 0 ? 1 : -0.5);
+        targets.shards.push(miniBatch, shard);
       });
     });
   }
-  const lossTokens = targets.rows.length / 2;
+  const lossTokens = targets.rows.length / miniBatches;
   const bytes = encodeBatchFile(
     {
       nodes: Int32Array.from(nodes),
@@ -119,8 +132,8 @@ export function writeUpdate(state: Digest, step: number): UpdateRequest {
       plan: sha256Hex(`plan ${step}`),
       previous_state: state,
       inputs: sha256Hex(`inputs ${step}`),
-      mini_batches: 2,
-      loss_tokens: [lossTokens, lossTokens],
+      mini_batches: miniBatches,
+      loss_tokens: new Array<number>(miniBatches).fill(lossTokens),
       outcomes: [],
       metrics: {},
     },
@@ -133,7 +146,7 @@ export function writeUpdate(state: Digest, step: number): UpdateRequest {
     step_id: sha256Hex(`step ${state} ${batchSha256}`),
     batchPath,
     batchSha256,
-    learning_rates: [1e-3, 5e-4],
+    learning_rates: Array.from({ length: miniBatches }, (_, i) => 1e-3 / (i + 1)),
     adam_betas: [0.9, 0.98],
     adam_eps: 1e-8,
     weight_decay: 0.01,

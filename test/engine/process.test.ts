@@ -83,6 +83,31 @@ describe('the engine process', () => {
     });
   });
 
+  it('whose work does not get on is killed, though it answers', async () => {
+    const engine = startEngine({ testFaults: true, livenessMs: 600, stallMs: 600 });
+    await engine.info();
+    await expect(engine.injectFault('stall')).rejects.toMatchObject({
+      code: 'EngineExited',
+      message: expect.stringMatching(/SIGKILL: its work has not got on for 1 s/),
+    });
+  });
+
+  it('may take as long as it needs while its work gets on, be it a single shard', async () => {
+    const deep = { ...tinyModel, architecture: { ...tinyModel.architecture, num_hidden_layers: 32 } };
+    const shape = { miniBatches: 1, answers: new Array<number>(16).fill(240) };
+    const timed = startEngine();
+    const { state } = await timed.loadRandom(deep);
+    const request = writeUpdate(state, 1, shape);
+    const started = performance.now();
+    const expected = await timed.update(request);
+    const limitMs = (performance.now() - started) / 3;
+    await timed.close();
+    // A layer of 32 takes about a hundredth of the update.
+    const watched = startEngine({ livenessMs: limitMs, stallMs: limitMs });
+    await watched.loadRandom(deep);
+    expect(await watched.update(request)).toEqual(expected);
+  });
+
   it('knows no faults unless it was started for a test', async () => {
     const engine = startEngine();
     await expect(engine.injectFault('abort')).rejects.toMatchObject({

@@ -118,6 +118,17 @@ describe('update', () => {
     expect(first.metrics['loss']).toBeTypeOf('number');
   });
 
+  it('tells its progress by shard, and nothing of it where the answer is known', async () => {
+    const engine = startEngine({ threads: 2 });
+    const { state } = await engine.loadRandom(tinyModel);
+    const request = writeUpdate(state, 1, { miniBatches: 2, shards: 3 });
+    const told: object[] = [];
+    await engine.update(request, (progress) => told.push(progress));
+    expect(told).toEqual([1, 2, 3, 4, 5, 6].map((done) => ({ done, total: 6 })));
+    await engine.update(request, (progress) => told.push(progress));
+    expect(told).toHaveLength(6);
+  });
+
   it('waits for running generations, and those behind it see the new state only', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);

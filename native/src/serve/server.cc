@@ -207,7 +207,6 @@ void Server::refuse(std::uint32_t id, const std::string& code, const std::string
 }
 
 void Server::progress(std::uint32_t id, Json fields) {
-  alive_at_ = now_ms();
   Json header;
   header.set("progress", std::move(fields));
   channel_->send(encode_frame(id, std::move(header)));
@@ -478,7 +477,8 @@ void Server::score_tokens(const Request& request) {
   const auto held = require_state(request);
   const std::vector<std::int32_t> tokens = request.tokens();
   check_tokens(*held->policy, tokens);
-  const std::vector<float> logprobs = score(*held->policy, tokens, read_temperature(request));
+  const std::vector<float> logprobs =
+      score(*held->policy, tokens, read_temperature(request), [this] { alive_at_ = now_ms(); });
   const OutgoingArray arrays[] = {{"logprobs",
                                    DType::f32,
                                    {static_cast<std::int64_t>(logprobs.size())},
@@ -494,6 +494,7 @@ void Server::update(const Request& request) {
   const auto mini_batches = static_cast<int>(settings.learning_rates.size());
   const BatchFile batch = read_batch(request.text("batch_path"), request.digest("batch_sha256"), held->digest, mini_batches);
   settings.cancelled = request.cancelled.get();
+  settings.advanced = [this] { alive_at_ = now_ms(); };
   settings.progress = [this, id = request.id()](int done, int total) {
     Json fields;
     fields.set("done", done);
@@ -534,6 +535,8 @@ void Server::fault(const Request& request) {
     fault_ = Fault::half_frame;
   } else if (kind == "hang") {
     raise(SIGSTOP);
+  } else if (kind == "stall") {
+    while (true) pause();
   } else {
     throw RequestError("BadInput", "unknown fault " + kind);
   }

@@ -47,7 +47,8 @@ void ForestPass::plan(std::span<const int32_t> target_rows) {
   }
 }
 
-void ForestPass::forward(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows) {
+void ForestPass::forward(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows,
+                         const OnAdvance& advanced) {
   policy_ = &policy;
   architecture_ = &policy.architecture();
   op_ = &ops::table();
@@ -58,7 +59,10 @@ void ForestPass::forward(const Policy& policy, const Forest& forest, std::span<c
   layers_.resize(size_t(architecture_->num_hidden_layers));
   gather(policy.weight(policy.layout().embedding), forest.tokens, size_t(width),
          layers_[0].input.scratch(size_t(rows) * width));
-  for (int layer = 0; layer < architecture_->num_hidden_layers; ++layer) forward_layer(layer);
+  for (int layer = 0; layer < architecture_->num_hidden_layers; ++layer) {
+    forward_layer(layer);
+    if (advanced) advanced();
+  }
 
   const int wanted = int(output_rows_.size());
   op_->rms_norm(final_.data(), policy.weight(policy.layout().final_norm), float(architecture_->rms_norm_eps),
@@ -114,7 +118,8 @@ void ForestPass::forward_layer(int layer) {
 }
 
 void ForestPass::head(std::span<const int32_t> target_tokens, float temperature,
-                      const std::function<double(size_t, float)>* derivative, std::span<float> logprobs, float* gradients) {
+                      const std::function<double(size_t, float)>* derivative, std::span<float> logprobs, float* gradients,
+                      const OnAdvance& advanced) {
   const int width = architecture_->hidden_size, vocab = architecture_->vocab_size;
   const float inverse_temperature = 1.0f / temperature;
   const PolicyPanels& panels = policy_->panels();
@@ -124,6 +129,7 @@ void ForestPass::head(std::span<const int32_t> target_tokens, float temperature,
     std::memset(d_normed, 0, output_rows_.size() * width * sizeof(float));
   }
   for (size_t first = 0; first < target_tokens.size(); first += head_rows) {
+    if (advanced) advanced();
     const int count = int(std::min<size_t>(head_rows, target_tokens.size() - first));
     const std::span<const int32_t> rows = std::span<const int32_t>(target_outputs_).subspan(first, size_t(count));
     float* hidden = head_rows_.scratch(size_t(head_rows) * width);
@@ -151,8 +157,9 @@ void ForestPass::head(std::span<const int32_t> target_tokens, float temperature,
   }
 }
 
-void ForestPass::logprobs(std::span<const int32_t> target_tokens, float temperature, std::span<float> out) {
-  head(target_tokens, temperature, nullptr, out, nullptr);
+void ForestPass::logprobs(std::span<const int32_t> target_tokens, float temperature, std::span<float> out,
+                          const OnAdvance& advanced) {
+  head(target_tokens, temperature, nullptr, out, nullptr, advanced);
 }
 
 void ForestPass::weight_gradient(const ParameterRange& range, const float* dy, const float* x, int rows, float* gradients) {
@@ -161,15 +168,19 @@ void ForestPass::weight_gradient(const ParameterRange& range, const float* dy, c
 }
 
 void ForestPass::backward(std::span<const int32_t> target_tokens, float temperature,
-                          const std::function<double(size_t, float)>& derivative, float* gradients) {
-  head(target_tokens, temperature, &derivative, {}, gradients);
+                          const std::function<double(size_t, float)>& derivative, float* gradients,
+                          const OnAdvance& advanced) {
+  head(target_tokens, temperature, &derivative, {}, gradients, advanced);
   const int width = architecture_->hidden_size, wanted = int(output_rows_.size());
   const ParameterLayout& layout = policy_->layout();
   float* d_hidden = d_hidden_.scratch(size_t(wanted) * width);
   std::memset(d_hidden, 0, size_t(wanted) * width * sizeof(float));
   op_->rms_norm_backward(final_.data(), policy_->weight(layout.final_norm), final_inverse_.data(), d_normed_.data(), d_hidden,
                          gradients + layout.final_norm.offset, wanted, width);
-  for (int layer = architecture_->num_hidden_layers - 1; layer >= 0; --layer) backward_layer(layer, gradients);
+  for (int layer = architecture_->num_hidden_layers - 1; layer >= 0; --layer) {
+    backward_layer(layer, gradients);
+    if (advanced) advanced();
+  }
   for (int i = 0; i < forest_->rows(); ++i)
     op_->add(gradients + layout.embedding.offset + size_t(forest_->tokens[i]) * width, d_hidden_.data() + size_t(i) * width,
              size_t(width));

@@ -12,18 +12,22 @@
 
 namespace longhaul {
 
+/// Called after each layer and each piece of the head, where given: a long pass can show that it gets on.
+using OnAdvance = std::function<void()>;
+
 class ForestPass {
  public:
   /// Computes the hidden states of `target_rows` (any order, repeats allowed; behind the last layer only these rows exist).
-  void forward(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows);
+  void forward(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows, const OnAdvance& advanced = {});
 
   /// After `forward`: log softmax(logits / temperature) of each target's token.
-  void logprobs(std::span<const int32_t> target_tokens, float temperature, std::span<float> out);
+  void logprobs(std::span<const int32_t> target_tokens, float temperature, std::span<float> out, const OnAdvance& advanced = {});
 
   /// Like `logprobs`, and the gradient: asks for ∂L/∂logprob of each target and adds ∂L/∂weights to `gradients`, laid out as
   /// the policy's weights are. `derivative(target, logprob)` is called once for each target, in order.
   void backward(std::span<const int32_t> target_tokens, float temperature,
-                const std::function<double(size_t target, float logprob)>& derivative, float* gradients);
+                const std::function<double(size_t target, float logprob)>& derivative, float* gradients,
+                const OnAdvance& advanced = {});
 
  private:
   struct LayerActivations {
@@ -42,7 +46,8 @@ class ForestPass {
   void forward_layer(int layer);
   void backward_layer(int layer, float* gradients);
   void head(std::span<const int32_t> target_tokens, float temperature,
-            const std::function<double(size_t, float)>* derivative, std::span<float> logprobs, float* gradients);
+            const std::function<double(size_t, float)>* derivative, std::span<float> logprobs, float* gradients,
+            const OnAdvance& advanced);
   /// gradients += dyᵀ · x
   void weight_gradient(const ParameterRange& range, const float* dy, const float* x, int rows, float* gradients);
 

@@ -7,7 +7,8 @@
 
 namespace longhaul {
 
-std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, double temperature) {
+std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, double temperature,
+                         const std::function<void()>& advanced) {
   const Architecture& architecture = policy.architecture();
   if (tokens.size() < 2) throw std::invalid_argument("score: at least two tokens are needed");
   if (tokens.size() > size_t(architecture.max_position_embeddings))
@@ -24,8 +25,8 @@ std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, 
   for (size_t i = 0; i + 1 < tokens.size(); ++i) rows.push_back(int32_t(i));
   std::vector<float> logprobs(rows.size());
   static thread_local ForestPass pass;
-  pass.forward(policy, forest, rows);
-  pass.logprobs(tokens.subspan(1), float(temperature), logprobs);
+  pass.forward(policy, forest, rows, advanced);
+  pass.logprobs(tokens.subspan(1), float(temperature), logprobs, advanced);
   return logprobs;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,8 @@ namespace longhaul {
 
 /// log softmax(logits / temperature) of tokens[1..], each given what precedes it: [tokens.size() − 1].
 /// Throws std::invalid_argument on fewer than two tokens, a token out of the vocabulary, or too many tokens.
-std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, double temperature);
+/// `advanced` is called as the work gets on, layer by layer.
+std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, double temperature,
+                         const std::function<void()>& advanced = {});
 
 }  // namespace longhaul

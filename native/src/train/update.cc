@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <stdexcept>
 
 #include "base/exact_math.h"
@@ -43,6 +44,16 @@ void check(const UpdateSettings& settings) {
           "eps_clip_low must be in [0, 1] and eps_clip_high not negative");
 }
 
+/// Pairs of mini-batch and shard that have targets; the targets of a valid batch are sorted by them.
+int count_shards(const Batch& batch) {
+  int count = 0;
+  for (size_t t = 0; t < batch.target_rows.size(); ++t) {
+    const int32_t* place = &batch.target_shards[2 * t];
+    count += t == 0 || place[0] != place[-2] || place[1] != place[-1];
+  }
+  return count;
+}
+
 class Update {
  public:
   Update(const Policy& policy, const UpdateSettings& settings, ThreadPool& pool)
@@ -56,6 +67,7 @@ class Update {
   /// Once.
   UpdateReport run(const Batch& batch) {
     const int mini_batches = int(settings_.learning_rates.size());
+    shards_ = count_shards(batch);
     const auto give_up = [](const char* reason) { return UpdateReport{false, nullptr, reason, {}}; };
     if (settings_.reset_moments) {
       std::fill(policy_->first_moments().begin(), policy_->first_moments().end(), 0.0f);
@@ -81,7 +93,6 @@ class Update {
       ratio += sums.ratio / double(count);
       if (k == 0) max_difference = sums.max_difference;
       targets += double(count);
-      if (settings_.progress) settings_.progress(k + 1, mini_batches);
     }
     const double n = mini_batches;
     return {true,
@@ -104,12 +115,20 @@ class Update {
 
   bool cancelled() const { return settings_.cancelled && settings_.cancelled->load(std::memory_order_relaxed); }
 
+  void tell_progress() {
+    if (!settings_.progress) return;
+    std::lock_guard lock(telling_);
+    settings_.progress(++shards_done_, shards_);
+  }
+
   /// Sums of all shards, in shard order, and the gradient in gradients_[0].
   ShardSums accumulate(const std::vector<Shard>& shards, size_t targets) {
     if (gradients_.size() < shards.size()) gradients_.resize(shards.size());
     std::vector<ShardSums> sums(shards.size());
     pool_.parallel_for(shards.size(), [&](size_t s) {
-      if (!cancelled()) sums[s] = shard_gradient(shards[s], targets, gradients_[s]);
+      if (cancelled()) return;
+      sums[s] = shard_gradient(shards[s], targets, gradients_[s]);
+      tell_progress();
     });
     if (cancelled()) return {};
     pool_.parallel_for(blocks_.size(), [&](size_t b) {
@@ -126,7 +145,7 @@ class Update {
     gradient.resize(policy_->layout().total);
     ShardSums sums;
     static thread_local ForestPass pass;
-    pass.forward(*policy_, shard.forest, shard.target_rows);
+    pass.forward(*policy_, shard.forest, shard.target_rows, settings_.advanced);
     pass.backward(
         shard.target_tokens, float(settings_.temperature),
         [&](size_t target, float logprob) {
@@ -139,7 +158,7 @@ class Update {
             sums.max_difference = std::max(sums.max_difference, std::abs(double(logprob) - double(old)));
           return loss.derivative / double(targets);
         },
-        gradient.data());
+        gradient.data(), settings_.advanced);
     return sums;
   }
 
@@ -182,6 +201,9 @@ class Update {
   const ops::Table& op_;
   std::vector<Block> blocks_;
   std::vector<AlignedBuffer> gradients_;
+  int shards_ = 0;
+  std::mutex telling_;
+  int shards_done_ = 0;
 };
 
 }  // namespace

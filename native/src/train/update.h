@@ -31,8 +31,10 @@ struct UpdateSettings {
   LossSettings loss;
   /// Checked between shards; where it becomes true, the update is given up.
   const std::atomic<bool>* cancelled = nullptr;
-  /// Called after every mini-batch, on the calling thread.
+  /// Called after every shard of every mini-batch, on any thread, one call at a time; `total` counts them all.
   std::function<void(int done, int total)> progress;
+  /// Called as a shard's work gets on, layer by layer, on any thread and from several at once.
+  std::function<void()> advanced;
 };
 
 struct UpdateReport {

@@ -221,10 +221,40 @@ void cancelled_update_leaves_everything_as_it_was() {
   UpdateSettings settings = policy_settings({1e-2, 1e-2});
   std::atomic<bool> cancelled{false};
   settings.cancelled = &cancelled;
-  settings.progress = [&](int, int) { cancelled = true; };
+  settings.progress = [&](int done, int total) { cancelled = done > total / 2; };
   const UpdateReport report = apply_update(policy, group_batch(vocab, 2, 2, 20, 2, 12).view(), settings, pool);
   check_equal(report.reason, std::string("cancelled"), "reason");
   check_same_bits(state_of(policy), before, "state");
+}
+
+void progress_counts_shards_and_the_work_advances_within_them() {
+  Architecture deep = tiny_architecture();
+  deep.num_hidden_layers = 5;
+  const OwnedBatch batch = group_batch(vocab, 2, 3, 20, 2, 12);
+  for (const int threads : {1, 2}) {
+    ThreadPool pool(threads);
+    Policy policy = tiny_policy(7, deep);
+    std::vector<int> done;
+    std::atomic<int> advances{0};
+    UpdateSettings settings = policy_settings({1e-3, 1e-3});
+    settings.advanced = [&] { ++advances; };
+    settings.progress = [&](int now, int total) {
+      check_equal(total, 6, "all shards of both mini-batches");
+      // Between two calls at least one shard was computed: 5 layers forward, the head, 5 layers backward.
+      check(advances >= 11 * now, "advances before shard " + std::to_string(now) + ": " + std::to_string(advances));
+      done.push_back(now);
+    };
+    apply_update(policy, batch.view(), settings, pool);
+    check(done == std::vector<int>{1, 2, 3, 4, 5, 6}, "every shard is told once, in order");
+    check_equal(advances.load(), 66, "advances");
+  }
+}
+
+void scoring_advances_layer_by_layer() {
+  const Policy policy = tiny_policy();
+  int advances = 0;
+  score(policy, random_tokens(250, vocab, 1), 1, [&] { ++advances; });
+  check_equal(advances, 2 + 2, "two layers, and two pieces of at most 192 targets");
 }
 
 // As memory that runs out does.
@@ -316,6 +346,8 @@ int main() {
               {"reset_moments forgets history", reset_moments_forgets_history},
               {"a non-finite update leaves everything as it was", non_finite_update_leaves_everything_as_it_was},
               {"a cancelled update leaves everything as it was", cancelled_update_leaves_everything_as_it_was},
+              {"progress counts shards, and the work advances within them", progress_counts_shards_and_the_work_advances_within_them},
+              {"scoring advances layer by layer", scoring_advances_layer_by_layer},
               {"an update that throws in its second mini-batch never happened", update_that_throws_in_its_second_mini_batch_never_happened},
               {"zero advantages leave weights without decay", zero_advantages_leave_weights_without_decay},
               {"bad batches are refused with the place", bad_batches_are_refused_with_the_place},

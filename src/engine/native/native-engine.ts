@@ -11,6 +11,7 @@ import {
   type RandomModel,
   type SavedState,
   type ScoreRequest,
+  type UpdateProgress,
   type UpdateRequest,
   type UpdateResult,
 } from '../policy-engine.js';
@@ -29,15 +30,18 @@ export interface NativeEngineOptions {
   log?: (line: string) => void;
   /** Lets tests make the engine die at chosen points. */
   testFaults?: boolean;
+  /** An engine that answers nothing for this long while a call is open is killed; 30 s where absent. */
   livenessMs?: number;
+  /** So is one that answers, but whose work has not got on for this long; 10 min where absent. */
+  stallMs?: number;
 }
 
 /** A PolicyEngine whose process can be seen: by supervisors, and by tests that kill it. */
 export interface NativeEngine extends PolicyEngine {
   /** Process id of the running engine; null when none runs. */
   pid(): number | null;
-  /** For tests, with `testFaults`: dies now, after the next update, or in the middle of this reply; or stops. */
-  injectFault(kind: 'abort' | 'abort_after_update' | 'half_frame' | 'hang'): Promise<void>;
+  /** For tests, with `testFaults`: dies now, after the next update, or in the middle of this reply; or stops, all or its work alone. */
+  injectFault(kind: 'abort' | 'abort_after_update' | 'half_frame' | 'hang' | 'stall'): Promise<void>;
 }
 
 const protocol = 1;
@@ -116,13 +120,17 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
       return Array.from(numbersOf(arrays, 'logprobs'));
     },
 
-    async update({ batchPath, batchSha256, ...settings }: UpdateRequest): Promise<UpdateResult> {
-      const { header } = await call({
-        verb: 'update',
-        ...settings,
-        batch_path: batchPath,
-        batch_sha256: batchSha256,
-      });
+    async update(
+      { batchPath, batchSha256, ...settings }: UpdateRequest,
+      onProgress?: (progress: UpdateProgress) => void,
+    ): Promise<UpdateResult> {
+      const { header } = await call(
+        { verb: 'update', ...settings, batch_path: batchPath, batch_sha256: batchSha256 },
+        [],
+        {
+          onProgress: ({ done, total }) => onProgress?.({ done: Number(done), total: Number(total) }),
+        },
+      );
       return {
         state: stateOf(header),
         applied: header['applied'] as UpdateResult['applied'],

@@ -1,0 +1,44 @@
+// A long update is seen to get on: its shards are the activity's progress, whether it is applied or made anew.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { sealBatch } from '../../src/activities/seal-batch.js';
+import { updatePolicy } from '../../src/activities/update-policy.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness } from './fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+});
+afterEach(() => harness.close());
+
+/** A batch this small is one shard. */
+const shards = { done: 1, total: 1 };
+
+describe('the progress of an update', () => {
+  it('is told shard by shard where it is applied', async () => {
+    await harness.advance(0);
+    const reference = harness.reference(await harness.plan(1));
+    const { batch } = await harness.attempt('seal', () => sealBatch(harness.node, reference));
+    const told: unknown[] = [];
+    await harness.attempt('update', () => updatePolicy(harness.node, { ...reference, batch }), 1, told);
+    expect(told.at(-1)).toEqual({ verb: 'update', shards });
+  });
+
+  it('is told shard by shard where a state is made anew', async () => {
+    await harness.advance(lastSftStep);
+    const told: object[] = [];
+    const attempt = {
+      signal: AbortSignal.timeout(20_000),
+      progress: (details: unknown) => told.push(details as object),
+    };
+    await harness.secondNode().holder.withState(run, lastSftStep, () => Promise.resolve(), attempt);
+    expect(told.filter((details) => 'shards' in details)).toEqual(
+      [0, 1].map((replayed) => ({ restoring: lastSftStep, replayed, of: lastSftStep, shards })),
+    );
+  });
+});
