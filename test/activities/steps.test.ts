@@ -9,6 +9,7 @@ import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { recordControl } from '../../src/activities/record-control.js';
 import { sealBatch } from '../../src/activities/seal-batch.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
+import type { SamplingKey } from '../../src/engine/policy-engine.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import type {
   AttemptRecord,
@@ -115,6 +116,43 @@ describe('planStep', () => {
     const { record: plan } = await readPlan(harness.store, run, step);
     expect(plan).toMatchObject({ control: 1, sampling: { temperature: 1 } });
     expect(plan.optimizer.learning_rates).toEqual([0.25]);
+  });
+
+  it('gives each slot of each step, and each seed of a run, a world seed of its own', async () => {
+    const seeds: number[] = [];
+    for (const at of [step, step + 1]) {
+      seeds.push(...(await planned(at)).plan.slots.map(({ seed }) => seed));
+      await harness.advance(at);
+    }
+    const other = await startHarness(environments);
+    await other.open({ ...other.spec, seed: 6 });
+    await other.advance(lastSftStep);
+    const { record } = await readPlan(other.store, run, step, (await other.plan(step)).plan);
+    await other.close();
+    if (record.kind !== 'grpo') throw new Error('the step after the warm start is one of GRPO');
+    seeds.push(...record.slots.map(({ seed }) => seed));
+    expect(new Set(seeds).size).toBe(6);
+  });
+
+  it('draws demonstrations by the run’s seed and by the phase, each once an epoch', async () => {
+    const spec = (seed: number): Record<string, unknown> => {
+      const [phase] = harness.spec['warm_start'] as object[];
+      const short = { ...phase, updates: 3, mini_batch_size: 4 };
+      return { ...harness.spec, seed, warm_start: [short, { ...short, name: 'again' }] };
+    };
+    const drawn = async (seed: number): Promise<number[][]> => {
+      const other = await startHarness(environments);
+      await other.open(spec(seed));
+      await other.advance(6);
+      const plans = await Promise.all([1, 2, 3, 4, 5, 6].map((at) => readPlan(other.store, run, at)));
+      await other.close();
+      const lines = plans.map(({ record }) => (record.kind === 'sft' ? record.mini_batches.flat() : []));
+      return [lines.slice(0, 3).flat(), lines.slice(3).flat()];
+    };
+    const orders = [...(await drawn(5)), ...(await drawn(6))];
+    const everyLine = Array.from({ length: 12 }, (_, line) => line);
+    for (const order of orders) expect([...order].sort((a, b) => a - b)).toEqual(everyLine);
+    expect(new Set(orders.map(String)).size).toBe(4);
   });
 
   it('adopts the plan that is there, also where control has changed since', async () => {
@@ -395,10 +433,41 @@ describe('evaluateState', () => {
     expect(calls.generate).toBe(4);
   });
 
-  it('knows held-out tasks only, and other random numbers than the rollouts', async () => {
+  it('has random numbers of its own (R13): the same place samples otherwise than a rollout', async () => {
+    const keys: SamplingKey[] = [];
+    const { engine } = harness.node.holder;
+    const { generate } = engine;
+    engine.generate = (request, signal) => {
+      keys.push(request.key);
+      return generate(request, signal);
+    };
+    await evaluate(harness.node, 'final');
+    // Episodes start when their sessions are open, in any order.
+    expect(keys.splice(0).sort((a, b) => a.slot - b.slot)).toEqual(
+      [0, 1, 2].map((slot) => ({ seed: 5, domain: 'eval', step: 0, slot, sample: 0 })),
+    );
+    await collect((await planned()).answer);
+    expect(new Set(keys.map(({ domain, step: at }) => `${domain}/${at}`))).toEqual(
+      new Set([`train/${step}`]),
+    );
+
+    const { tokens, prompt_length, state } = await episodeAt(0, 0);
+    const sampled = async (domain: 'train' | 'eval'): Promise<number[]> => {
+      const request = {
+        ...{ state, tokens: tokens.slice(0, prompt_length), temperature: 1, max_new_tokens: 16 },
+        ...{ key: { seed: 5, domain, step, slot: 0, sample: 0 }, stop_tokens: [] },
+      };
+      return (await generate(request)).tokens;
+    };
+    expect(await sampled('train')).toEqual(await sampled('train'));
+    expect(await sampled('train')).not.toEqual(await sampled('eval'));
+  });
+
+  it('knows held-out tasks only, each with a seed of its own', async () => {
     const { state, suite } = await evaluate(harness.node, 'final');
     const record = await requireRecord(harness.store, `evals/${state}/${suite}/suite.json`, 'suite');
     expect(record.tasks).toHaveLength(3);
+    expect(new Set(record.tasks.map(({ seed }) => seed)).size).toBe(3);
     const data = await harness.node.runs.get(run);
     for (const { task_key } of record.tasks) expect(data.taskByKey.get(task_key)?.split).toBe('held_out');
     expect(recordDigest(record)).toBe(suite);

@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { ToolError } from '../../../src/environments/apps/app.js';
 import { describeDifference, sameContent } from '../../../src/environments/apps/difference.js';
 import { appByName } from '../../../src/environments/apps/registry.js';
 import { oracle, scenarioOf } from '../../../src/environments/apps/task-key.js';
-import { openWorld } from '../../../src/environments/apps/world.js';
+import { openWorld, World } from '../../../src/environments/apps/world.js';
 import { answer, apps, inWorld, play, rowsOf } from './play.js';
 
 const trackerKey = 'tracker/assign_issue/000001';
@@ -213,6 +214,31 @@ describe('a world', () => {
     } finally {
       one.close();
       two.close();
+    }
+  });
+
+  it('takes a call that fails half-way back as a whole, a defect too', () => {
+    const { address, scenario } = scenarioOf(trackerKey);
+    for (const failure of [new ToolError(409, 'too late'), new Error('a defect')]) {
+      const handlers = new Map(address.app.handlers);
+      handlers.set('close_issue', {
+        writes: true,
+        run: ({ db }) => {
+          db.run("UPDATE issues SET state = 'closed'");
+          db.run('DELETE FROM issue_labels');
+          throw failure;
+        },
+      });
+      const world = new World({ ...address, app: { ...address.app, handlers } }, scenario);
+      try {
+        const before = [...world.dump()];
+        const call = () => world.call({ name: 'close_issue', arguments: { id: 'ISS-2222' } });
+        if (failure instanceof ToolError) expect(call().isError).toBe(true);
+        else expect(call).toThrow('a defect');
+        expect([...world.dump()]).toEqual(before);
+      } finally {
+        world.close();
+      }
     }
   });
 
