@@ -28,7 +28,13 @@ export interface FolderLock {
 /** Throws `FolderLocked` when a living process holds the folder. */
 export function lockFolder(folder: string, address: string): FolderLock {
   mkdirSync(folder, { recursive: true });
-  const path = join(folder, 'lock.json');
+  const locked = lockFile(join(folder, 'lock.json'), address);
+  if ('holder' in locked) throw new FolderLocked(folder, locked.holder);
+  return locked;
+}
+
+/** The lock, or the living process that holds it. The file's folder exists. */
+export function lockFile(path: string, address: string): FolderLock | { holder: LockHolder } {
   const mine: LockHolder = { ...ownIdentity(), address };
   const draft = `${path}.${process.pid}`;
   writeFileSync(draft, `${JSON.stringify(mine)}\n`);
@@ -36,7 +42,7 @@ export function lockFolder(folder: string, address: string): FolderLock {
     for (;;) {
       if (linked(draft, path)) return { release: () => releaseIfMine(path, mine) };
       const holder = readHolder(path);
-      if (holder && isAlive(holder)) throw new FolderLocked(folder, holder);
+      if (holder && isAlive(holder)) return { holder };
       setAside(path, holder);
     }
   } finally {

@@ -13,8 +13,8 @@ import {
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Connection } from '@temporalio/client';
-import { type FolderLock, holderOf, lockFolder } from './folder-lock.js';
-import { freePort, isPortFree } from './free-port.js';
+import { ClaimedPorts } from './claimed-ports.js';
+import { holderOf, lockFolder } from './folder-lock.js';
 import { engineQueue, orchestratorQueue } from '../workflows/messages.js';
 import { ProcessRegistry } from './process-registry.js';
 import { type ProcessPlan, SupervisedProcess } from './supervised-process.js';
@@ -24,7 +24,7 @@ import { openConnection } from './temporal-connection.js';
 
 export interface StackOptions {
   folder: string;
-  /** Null or absent: the ports of the last start, else 7233 and 8233, else free ones. */
+  /** Null or absent: the ports of the last start, else 7233 and 8233; where those are taken the next free ones. */
   temporalPort?: number | null;
   uiPort?: number | null;
   /** `dir:…` or `s3://…`; by default a directory in the folder. */
@@ -69,6 +69,11 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   const folder = resolve(options.folder);
   mkdirSync(folder, { recursive: true });
   const lock = lockFolder(folder, `longhaul up in ${folder}`);
+  const ports = new ClaimedPorts((message) => options.log(message));
+  const release = (): void => {
+    ports.release();
+    lock.release();
+  };
   const started: SupervisedProcess[] = [];
   try {
     checkDisk(folder);
@@ -77,10 +82,10 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     for (const { name, pid } of await registry.endLeftovers(5_000)) {
       options.log(`ended ${name} (process ${pid}), which an earlier stack had left`);
     }
-    return await startProcesses(folder, options, registry, started, lock);
+    return await startProcesses(folder, options, registry, started, ports, release);
   } catch (error) {
     await stopAll(started);
-    lock.release();
+    release();
     throw error;
   }
 }
@@ -95,18 +100,24 @@ async function startProcesses(
   options: StackOptions,
   registry: ProcessRegistry,
   started: SupervisedProcess[],
-  lock: FolderLock,
+  ports: ClaimedPorts,
+  release: () => void,
 ): Promise<Stack> {
   const logs = join(folder, 'logs');
   mkdirSync(logs, { recursive: true });
   const before = readAddresses(folder);
-  const temporalPort = await choosePort(
+  const choose = (what: string, given: number | null | undefined, preferred: number): Promise<number> =>
+    typeof given === 'number' ? ports.exactly(what, given) : ports.near(what, preferred);
+  const temporalPort = await choose(
     'Temporal server',
     options.temporalPort,
     portOf(before?.temporal) ?? 7233,
   );
-  const uiPort = await choosePort('Temporal UI', options.uiPort, portOf(before?.ui) ?? 8233);
-  const environmentPort = await freePort(portOf(before?.environments) ?? 0);
+  const uiPort = await choose('Temporal UI', options.uiPort, portOf(before?.ui) ?? 8233);
+  const environmentsBefore = portOf(before?.environments);
+  const environmentPort = await (environmentsBefore === null
+    ? ports.any()
+    : ports.near('environment server', environmentsBefore));
   const store = options.store ?? `dir:${join(folder, 'store')}`;
   const addresses: StackAddresses = {
     temporal: `127.0.0.1:${temporalPort}`,
@@ -196,7 +207,7 @@ async function startProcesses(
     stop: async () => {
       await stopAll(started);
       await connection.close();
-      lock.release();
+      release();
     },
   };
 }
@@ -205,18 +216,6 @@ async function startProcesses(
 async function stopAll(processes: readonly SupervisedProcess[]): Promise<void> {
   await Promise.all(processes.filter((one) => one.name !== 'temporal').map((one) => one.stop()));
   await Promise.all(processes.filter((one) => one.name === 'temporal').map((one) => one.stop()));
-}
-
-async function choosePort(
-  what: string,
-  given: number | null | undefined,
-  preferred: number,
-): Promise<number> {
-  if (given === null || given === undefined) return freePort(preferred);
-  if (await isPortFree(given)) return given;
-  throw new Error(
-    `port ${given} for the ${what} is taken by another process; leave the option out to use a free one`,
-  );
 }
 
 async function temporalServes(connection: Connection): Promise<boolean> {
