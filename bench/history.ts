@@ -16,7 +16,7 @@ export interface HistoryFigures {
   steps: number;
   /** Of the whole run: starting, evaluations, checkpoints and the report included. */
   events_per_step: number;
-  /** Between the planning of one step and of the next. */
+  /** From the planning of a step to that of the next, or to where its execution starts anew; the run's end is no step. */
   events_per_step_max: number;
   payload_bytes_max: number;
 }
@@ -41,19 +41,31 @@ export async function fetchRunHistory(
 
 export function historyFigures(executions: readonly HistoryEvent[][]): HistoryFigures {
   const events = executions.flat();
-  const planned = events.flatMap((event, index) =>
-    event.activityTaskScheduledEventAttributes?.activityId?.endsWith('/plan') ? [index] : [],
+  const planned = executions.map(plannedAt);
+  const steps = planned.flat().length;
+  if (steps === 0) throw new Error('the history plans no step: there is nothing to measure');
+  // An execution opens the run and finds its node before its first step, as the first one does.
+  const between = planned.flatMap((indices, execution) =>
+    indices.map((index, at) => {
+      const last = executions[execution]?.length ?? 0;
+      const next = indices[at + 1] ?? (execution < executions.length - 1 ? last : null);
+      return next === null ? 0 : next - index;
+    }),
   );
-  if (planned.length === 0) throw new Error('the history plans no step: there is nothing to measure');
-  const between = planned.slice(1).map((index, at) => index - (planned[at] ?? 0));
   return {
     executions: executions.length,
     events: events.length,
-    steps: planned.length,
-    events_per_step: events.length / planned.length,
+    steps,
+    events_per_step: events.length / steps,
     events_per_step_max: Math.max(...between),
     payload_bytes_max: Math.max(...events.map(largestPayload)),
   };
+}
+
+function plannedAt(events: readonly HistoryEvent[]): number[] {
+  return events.flatMap((event, index) =>
+    event.activityTaskScheduledEventAttributes?.activityId?.endsWith('/plan') ? [index] : [],
+  );
 }
 
 /** Bytes of the largest payload anywhere in an event: inputs, results, details, headers, memos, summaries. */

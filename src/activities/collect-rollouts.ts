@@ -1,8 +1,9 @@
 // collectRollouts: every (slot, sample) of the plan gets its terminal record; what has one is never sampled again (R9).
-import type { CollectedRollouts, StepReference } from './contracts.js';
+import type { CollectedRollouts, KeptState, StepReference } from './contracts.js';
 import { attemptEvidence } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
 import { fillSeats, type Seat } from './rollouts.js';
+import { saveState } from './save-state.js';
 import { currentScope } from './scope.js';
 import type { Digest, GrpoPlan } from '../spec/records.js';
 import { episodeKey, episodesFolder } from '../store/layout.js';
@@ -11,7 +12,7 @@ import type { RunData } from './run-data.js';
 
 export async function collectRollouts(
   deps: NodeDeps,
-  input: StepReference & { plan: Digest; slots: [number, number] },
+  input: StepReference & { plan: Digest; slots: [number, number]; keep?: boolean },
 ): Promise<CollectedRollouts> {
   const { store } = deps;
   const { run, step } = input;
@@ -19,13 +20,14 @@ export async function collectRollouts(
   const seconds = (): number => (performance.now() - started) / 1000;
   await checkOwner(store, run, input.owner);
   const committed = await readUpdateIfAny(store, run, step);
-  if (committed) return figures(committed.identity.outcomes.flat(), 0, seconds());
+  if (committed) return figures(committed.identity.outcomes.flat(), 0, seconds(), null);
   const { record: plan } = await readPlan(store, run, step, input.plan);
   if (plan.kind !== 'grpo')
     throw new Error(`step ${step} of ${run} is a ${plan.kind} step: it has no rollouts`);
   const data = await deps.runs.get(run);
   const scope = currentScope();
-  const records = await fillSeats(
+  const keeping = input.keep ? keepState(deps, { ...input, step: step - 1 }) : null;
+  const filling = fillSeats(
     deps,
     {
       data,
@@ -40,12 +42,27 @@ export async function collectRollouts(
     scope,
     attemptEvidence(store, run, step, scope, deps.node),
   );
+  // A save that is left behind would meet the one of the next try.
+  await Promise.allSettled([filling, keeping]);
+  const [records, kept] = await Promise.all([filling, keeping]);
   const values = records.map((record) => (record.outcome.status === 'graded' ? record.outcome.value : null));
   return figures(
     values,
     records.reduce((sum, record) => sum + record.logprobs.length, 0),
     seconds(),
+    kept,
   );
+}
+
+/** Where it fails, the next checkpoint is taken from the state that is held then. */
+async function keepState(deps: NodeDeps, input: StepReference): Promise<KeptState> {
+  const started = performance.now();
+  try {
+    await saveState(deps, input);
+    return { seconds: (performance.now() - started) / 1000 };
+  } catch (error) {
+    return { problem: (error as Error).message };
+  }
 }
 
 function seatsOf(plan: GrpoPlan, data: RunData, [from, to]: [number, number]): Seat[] {
@@ -64,7 +81,12 @@ function seatsOf(plan: GrpoPlan, data: RunData, [from, to]: [number, number]): S
   return seats;
 }
 
-function figures(values: (number | null)[], tokens: number, seconds: number): CollectedRollouts {
+function figures(
+  values: (number | null)[],
+  tokens: number,
+  seconds: number,
+  kept: KeptState | null,
+): CollectedRollouts {
   const graded = values.filter((value) => value !== null);
   return {
     graded: graded.length,
@@ -72,5 +94,6 @@ function figures(values: (number | null)[], tokens: number, seconds: number): Co
     mean_reward: graded.length === 0 ? 0 : graded.reduce((sum, value) => sum + value, 0) / graded.length,
     tokens,
     seconds,
+    kept,
   };
 }

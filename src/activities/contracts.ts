@@ -66,7 +66,12 @@ export interface CollectedRollouts {
   /** Sampled tokens, and seconds of this call. */
   tokens: number;
   seconds: number;
+  /** What became of `keep`; null where nothing was asked or the step was committed already. */
+  kept: KeptState | null;
 }
+
+/** A state on the node's disk, or why it is not there: that fails no step (R16). */
+export type KeptState = { seconds: number } | { problem: string };
 
 export interface SealedBatch {
   batch: Digest;
@@ -118,8 +123,9 @@ export interface OrchestratorActivities {
 export interface NodeActivities {
   /** Holds the base model and records it as step 0. */
   commitBase(input: { run: string; owner: number }): Promise<{ state: Digest }>;
+  /** With `keep`, the state that samples is saved to the node's disk beside the rollouts (R16). */
   collectRollouts(
-    input: StepReference & { plan: Digest; slots: [number, number] },
+    input: StepReference & { plan: Digest; slots: [number, number]; keep?: boolean },
   ): Promise<CollectedRollouts>;
   sealBatch(input: StepReference & { plan: Digest }): Promise<SealedBatch>;
   updatePolicy(input: StepReference & { plan: Digest; batch: Digest }): Promise<CommittedStep>;

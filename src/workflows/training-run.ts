@@ -7,10 +7,17 @@ import {
   continueAsNew,
   isCancellation,
   log,
+  rootCause,
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { CommittedStep, OpenedRun, PlannedStep, RunStatus } from '../activities/contracts.js';
+import type {
+  CollectedRollouts,
+  CommittedStep,
+  OpenedRun,
+  PlannedStep,
+  RunStatus,
+} from '../activities/contracts.js';
 import { blockedUntilResumed, untilMended } from './blocking.js';
 import { CheckpointUploads } from './checkpoint-uploads.js';
 import { ControlDesk } from './control-desk.js';
@@ -141,10 +148,9 @@ class TrainingLoop {
     this.owned = { run: outline.run, owner };
     this.last = totalSteps(outline);
     this.nodes = new NodePlacement(desk, progress);
-    this.uploads = new CheckpointUploads(outline, progress, {
-      save: (step) => this.nodes.onLivingNode((node) => this.save(node, step)),
-      upload: (step) => this.nodes.onLivingNode((node) => this.upload(node, step)),
-    });
+    this.uploads = new CheckpointUploads(outline, progress, (step) =>
+      this.nodes.onLivingNode((node) => this.upload(node, step)),
+    );
     const reached =
       control.stopAfter !== null && control.stopAfter <= position.step ? control.stopAfter : null;
     this.unapplied = options.carried?.unapplied ?? 0;
@@ -208,9 +214,9 @@ class TrainingLoop {
     const startedAt = Date.now();
     this.progress.phase('planning');
     const planned = await this.plan(step);
+    const keep = await this.uploads.wants(step - 1);
     const [sampled] = await Promise.all([
-      this.collect(planned),
-      this.uploads.beside(step - 1),
+      planned.kind === 'grpo' ? this.collect(planned, keep) : this.saveAlone(step - 1, keep),
       this.evaluateBeside(step - 1),
     ]);
     const reference = { ...this.owned, step, plan: planned.plan };
@@ -251,11 +257,10 @@ class TrainingLoop {
     });
   }
 
-  private async collect(planned: PlannedStep): Promise<{ tokens: number; seconds: number } | null> {
-    if (planned.kind === 'sft') return null;
-    const { step, plan, slots } = planned;
+  /** With `keep`, the same activity saves the state that samples: an activity of its own would cost the history six events. */
+  private async collect({ step, plan, slots }: PlannedStep, keep: boolean): Promise<CollectedRollouts> {
     this.progress.phase('collecting');
-    return this.nodes.onNode((node) =>
+    const sampled = await this.nodes.onNode((node) =>
       onEngine(
         node,
         stepId(step, 'collect'),
@@ -266,8 +271,25 @@ class TrainingLoop {
         step,
         plan,
         slots: [0, slots],
+        ...(keep ? { keep } : {}),
       }),
     );
+    if (sampled.kept) this.uploads.saved(step - 1, sampled.kept);
+    return sampled;
+  }
+
+  /** A supervised step has no rollouts to save the state beside. */
+  private async saveAlone(step: number, keep: boolean): Promise<null> {
+    if (!keep) return null;
+    const begun = Date.now();
+    try {
+      await this.nodes.onLivingNode((node) => this.save(node, step));
+      this.uploads.saved(step, { seconds: (Date.now() - begun) / 1000 });
+    } catch (error) {
+      if (isCancellation(error)) throw error;
+      this.uploads.saved(step, { problem: rootCause(error) ?? String(error) });
+    }
+    return null;
   }
 
   /** Where no target can end the run, an interval evaluation shares the engine with the next step's rollouts (R15). */

@@ -1,4 +1,5 @@
 // One step through plan, collect, seal and update: each looks at the records first, and what is there is adopted (R4).
+import { writeFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -208,6 +209,32 @@ describe('collectRollouts', () => {
     expect((await starts('collect')).sort()).toEqual(
       [0, 1].flatMap((slot) => [0, 1].map((sample) => episodeKey(run, step, slot, sample))),
     );
+  });
+
+  it('keeps the state that samples on the disk where it is asked to, and only there', async () => {
+    const { answer, plan } = await planned();
+    const { holder } = harness.node;
+    expect((await collect(answer)).kept).toBeNull();
+    expect(await holder.localStates(run)).toEqual([]);
+    const keep = () =>
+      harness.attempt('collect', () =>
+        collectRollouts(harness.node, { ...harness.reference(answer), slots: [0, 2], keep: true }),
+      );
+    expect((await keep()).kept).toEqual({ seconds: expect.any(Number) as number });
+    expect(await holder.localStates(run)).toEqual([{ step: step - 1, state: plan.previous_state }]);
+  });
+
+  it('is none the worse for a state that cannot be saved, and says why', async () => {
+    const { answer } = await planned();
+    // A file where the folder should be.
+    writeFileSync(join(harness.folder, 'node-a', 'states'), '');
+    const collected = await harness.attempt('collect', () =>
+      collectRollouts(harness.node, { ...harness.reference(answer), slots: [0, 2], keep: true }),
+    );
+    expect(collected).toMatchObject({
+      graded: 4,
+      kept: { problem: expect.stringContaining('states') as string },
+    });
   });
 
   it('samples no finished episode again (R9): only what is missing is played', async () => {

@@ -99,7 +99,7 @@ describe('a small run', { timeout: 120_000 }, () => {
     console.log(
       `history: ${figures.events_per_step.toFixed(1)} events a step, ${figures.payload_bytes_max} bytes`,
     );
-    expect(figures.events_per_step_max).toBeLessThanOrEqual(45);
+    expect(figures.events_per_step_max).toBeLessThanOrEqual(40);
     expect(figures.payload_bytes_max).toBeGreaterThan(100);
     expect(figures.payload_bytes_max).toBeLessThan(10 * 1024);
     await stack?.stop();

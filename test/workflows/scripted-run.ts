@@ -5,10 +5,11 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import type { WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
+import type { WorkflowExecutionDescription, WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
 import { bundleWorkflowCode, Worker, type WorkflowBundleWithSourceMap } from '@temporalio/worker';
 import type {
   ControlState,
+  KeptState,
   NodeActivities,
   OrchestratorActivities,
   PhaseSpan,
@@ -57,6 +58,8 @@ export interface ScriptedRun {
   node: string;
   /** Names of the activities in the order in which they ended, `update 3`. */
   calls: string[];
+  /** Activities that have begun and not ended. */
+  underWay: number;
   control: ControlState;
   committed: Map<number, { control: number; lr: number }>;
   /** Throws or waits before an activity does its work. */
@@ -68,9 +71,14 @@ export interface ScriptedRun {
 export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice(0, 8)}`): ScriptedRun {
   const known = new Map<string, ControlState>();
   const did = async <T>(call: string, answer: () => T): Promise<T> => {
-    await script.before(call);
-    script.calls.push(call);
-    return answer();
+    script.underWay += 1;
+    try {
+      await script.before(call);
+      script.calls.push(call);
+      return answer();
+    } finally {
+      script.underWay -= 1;
+    }
   };
   const state = (step: number): string => `state-${step}`.padEnd(64, '0');
   const kindOf = (step: number): 'sft' | 'grpo' =>
@@ -79,6 +87,7 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
     outline,
     node,
     calls: [],
+    underWay: 0,
     control: { n: 0, paused: false, stopAfter: null, lr: null, temperature: null },
     committed: new Map(),
     before: () => undefined,
@@ -119,14 +128,21 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
           script.committed.set(0, { control: 0, lr: 0 });
           return { state: state(0) };
         }),
-      collectRollouts: ({ step }) =>
-        did(`collect ${step}`, () => ({
+      collectRollouts: async ({ step, keep }) => {
+        const kept: KeptState | null = keep
+          ? await did(`save ${step - 1}`, () => ({ seconds: 0.1 })).catch((error: Error) => ({
+              problem: error.message,
+            }))
+          : null;
+        return did(`collect ${step}`, () => ({
           graded: 16,
           unknown: 0,
           mean_reward: 0.25,
           tokens: 100,
           seconds: 0.5,
-        })),
+          kept,
+        }));
+      },
       sealBatch: ({ step }) =>
         did(`seal ${step}`, () => ({ batch: `batch-${step}`, size: 1, loss_tokens: 1 })),
       updatePolicy: ({ step }) =>
@@ -219,6 +235,31 @@ export async function until(
     if (holds(status)) return status;
     if (Date.now() > deadline) throw new Error(`the run did not get there: ${JSON.stringify(status)}`);
     await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+}
+
+/** Waits until the workflow rests, and nothing but these activities is under way or to come. */
+export async function untilItWaitsFor(
+  run: { describe(): Promise<Pick<WorkflowExecutionDescription, 'raw'>> },
+  activities: readonly string[],
+): Promise<void> {
+  const deadline = Date.now() + 15_000;
+  for (;;) {
+    const { raw } = await run.describe();
+    const pending = (raw.pendingActivities ?? []).map(({ activityId }) => activityId ?? '').sort();
+    if (!raw.pendingWorkflowTask && pending.join() === activities.join()) return;
+    if (Date.now() > deadline)
+      throw new Error(`it waits for ${pending.join()}, and was to wait for ${activities.join()}`);
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+}
+
+/** Returns when no activity of the script is under way. */
+export async function quiet(script: ScriptedRun): Promise<void> {
+  const deadline = Date.now() + 15_000;
+  while (script.underWay > 0) {
+    if (Date.now() > deadline) throw new Error('an activity does not end');
+    await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
 

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { ApplicationFailure } from '@temporalio/common';
 import { WorkflowFailedError, WorkflowUpdateFailedError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -15,10 +14,12 @@ import { startTemporal, type TestTemporal } from '../support/temporal-server.js'
 import {
   gate,
   outlineOf,
+  quiet,
   scriptRun,
   startRun,
   uniqueName,
   until,
+  untilItWaitsFor,
   withWorkers,
   workflowBundle,
 } from './scripted-run.js';
@@ -60,7 +61,8 @@ describe('trainingRun', { timeout: 60_000 }, () => {
       const first = await startRun(temporal, queue, script.outline.name);
       await until(first, (status) => status.step >= 3);
       await first.terminate('the server lost it');
-      await delay(100);
+      // Its activities are not told: what was under way when it died may still commit.
+      await quiet(script);
       const before = Math.max(...script.committed.keys());
       script.calls.length = 0;
       const second = await startRun(temporal, queue, script.outline.name);
@@ -84,8 +86,9 @@ describe('trainingRun', { timeout: 60_000 }, () => {
       held.release();
       const paused = await until(run, (status) => status.phase === 'paused');
       expect(paused.step).toBe(3);
-      await delay(200);
-      expect((await run.query(statusQuery)).step).toBe(3);
+      // The workflow waits for nothing but an Update: nothing that it asked for is under way or yet to come.
+      await untilItWaitsFor(run, []);
+      expect(script.calls).not.toContain('plan 4');
       await run.executeUpdate(resumeUpdate);
       await run.result();
     });
@@ -107,7 +110,8 @@ describe('trainingRun', { timeout: 60_000 }, () => {
       await writing.reached;
       collecting.release();
       await until(run, (status) => status.step === 3);
-      await delay(200);
+      // With the step behind it, the workflow waits for the record alone.
+      await untilItWaitsFor(run, ['control/1']);
       expect(script.calls).not.toContain('plan 4');
       writing.release();
       expect(await answer).toMatchObject({ n: 1, lr: 0.01 });
