@@ -2,6 +2,7 @@
 import type { DatasetCache } from './dataset-cache.js';
 import type { OwnerRecord } from '../spec/records.js';
 import type { ObjectStore } from '../store/object-store.js';
+import type { OwnerState } from '../store/owners.js';
 import type { RunDataCache } from './run-data.js';
 
 export interface OrchestratorDeps {
@@ -12,7 +13,7 @@ export interface OrchestratorDeps {
   temporalAddress: string;
   clusterId(): Promise<string>;
   /** Asks the recorded server whether the owner's workflow is still open (R20). */
-  ownerState(owner: OwnerRecord): Promise<'open' | 'closed' | 'unknown' | 'unreachable'>;
+  ownerState(owner: OwnerRecord): Promise<OwnerState>;
   /** Ids of nodes that reported lately, newest first. */
   aliveNodes(): Promise<string[]>;
   log(message: string): void;

@@ -2,6 +2,7 @@
 import { playEpisode, type EpisodePlay } from '../episode/episode-loop.js';
 import type { Digest, EpisodeRecord, SamplingPlan } from '../spec/records.js';
 import type { Task } from '../spec/task.js';
+import { inParallel } from '../store/in-parallel.js';
 import { adoptOrCreate, requireRecord } from '../store/records.js';
 import type { EvidenceWriter } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
@@ -62,7 +63,7 @@ async function look(
 }
 
 function readAll(deps: NodeDeps, seats: readonly Seat[]): Promise<EpisodeRecord[]> {
-  return Promise.all(seats.map((seat) => requireRecord(deps.store, seat.key, 'episode')));
+  return inParallel(seats, (seat) => requireRecord(deps.store, seat.key, 'episode'));
 }
 
 /** A cut-off episode leaves no record. */

@@ -1,5 +1,6 @@
 // What people changed while a run was under way, and from which step on it held.
 import type { ControlChange } from '../spec/records.js';
+import { inParallel } from '../store/in-parallel.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readPlan } from '../store/run-records.js';
 import type { RunHistory } from './run-history.js';
@@ -13,12 +14,12 @@ export interface AcceptedChange {
 }
 
 export async function readChanges(store: ObjectStore, history: RunHistory): Promise<AcceptedChange[]> {
-  const changes: AcceptedChange[] = [];
-  for (const { n, change, observed } of history.control) {
-    const step = await firstStepCovering(store, history, n);
-    changes.push({ n, at: observed.at, what: inWords(change), step });
-  }
-  return changes;
+  return inParallel(history.control, async ({ n, change, observed }) => ({
+    n,
+    at: observed.at,
+    what: inWords(change),
+    step: await firstStepCovering(store, history, n),
+  }));
 }
 
 /** Plans name the highest control number folded in, which never falls: a binary search reads few of them. */

@@ -1,10 +1,11 @@
 // Which processes a run has outlived, read from what they left in its records.
 import type { AttemptRecord, OwnerRecord } from '../spec/records.js';
+import { inParallel } from '../store/in-parallel.js';
 import { attemptsFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { readRecord } from '../store/records.js';
+import { requireRecord } from '../store/records.js';
 import { timelineOf } from '../store/run-records.js';
-import { inParallel, type RunHistory } from './run-history.js';
+import type { RunHistory } from './run-history.js';
 
 export type RestartedProcess = 'engine' | 'node worker' | 'orchestrator' | 'workflow' | 'Temporal server';
 
@@ -29,17 +30,17 @@ export async function readAttempts(
   const steps = updates
     .filter(({ identity }) => identity.kind === 'grpo')
     .map(({ identity }) => identity.step);
-  const found = await inParallel(steps, async (step) => {
+  const listed = await inParallel(steps, async (step) => {
     const folder = attemptsFolder(await timelineOf(store, record.run, step), step);
-    const attempts: StepAttempt[] = [];
-    for await (const { key } of store.list(folder)) {
-      if (!key.endsWith('/1.json')) continue;
-      const attempt = await readRecord(store, key, 'attempt');
-      if (attempt) attempts.push({ step, record: attempt });
-    }
-    return attempts.sort((a, b) => a.record.observed.at.localeCompare(b.record.observed.at));
+    const keys: string[] = [];
+    for await (const { key } of store.list(folder)) if (key.endsWith('/1.json')) keys.push(key);
+    return keys.map((key) => ({ step, key }));
   });
-  return found.flat();
+  const attempts = await inParallel(listed.flat(), async ({ step, key }) => ({
+    step,
+    record: await requireRecord(store, key, 'attempt'),
+  }));
+  return attempts.sort((a, b) => a.step - b.step || a.record.observed.at.localeCompare(b.record.observed.at));
 }
 
 /** Every change of a process' name from one record to the next. A process that died between two records counts once. */

@@ -1,12 +1,14 @@
 // What a run did, gathered from its records alone.
 import type {
   ControlRecord,
+  Digest,
   EpisodeRecord,
   EvaluationResult,
   OwnerRecord,
   RunRecord,
   UpdateRecord,
 } from '../spec/records.js';
+import { inParallel } from '../store/in-parallel.js';
 import {
   controlFolder,
   evaluationEpisodesFolder,
@@ -33,8 +35,6 @@ export interface RunHistory {
   control: ControlRecord[];
 }
 
-const readsAtOnce = 32;
-
 export async function readHistory(store: ObjectStore, run: string): Promise<RunHistory> {
   const record = await readRun(store, run);
   const last = await lastCommittedStep(store, run);
@@ -43,27 +43,29 @@ export async function readHistory(store: ObjectStore, run: string): Promise<RunH
   const states = last < 0 ? [] : [{ step: 0, state: await readState(store, run, 0) }];
   for (const { identity } of updates)
     if (identity.applied === true) states.push({ step: identity.step, state: identity.state });
-  const evaluations = (
-    await inParallel(states, ({ step, state }) => evaluationsAt(store, step, state))
-  ).flat();
-  return {
-    record,
-    updates,
-    evaluations,
-    owners: await readSequence(store, ownersFolder(run), 'owner'),
-    control: await readSequence(store, controlFolder(run), 'control'),
-  };
+  const evaluations = await readEvaluations(store, states);
+  const [owners, control] = await Promise.all([
+    readSequence(store, ownersFolder(run), 'owner'),
+    readSequence(store, controlFolder(run), 'control'),
+  ]);
+  return { record, updates, evaluations, owners, control };
 }
 
-async function evaluationsAt(store: ObjectStore, step: number, state: string): Promise<EvaluationFigure[]> {
-  const suites = await store.listFolder(evaluationsOfState(state));
-  const figures: EvaluationFigure[] = [];
-  for (const folder of suites) {
-    const suite = folder.replace(/\/$/, '');
-    const result = await readRecord(store, evaluationResultKey(state, suite), 'evaluation');
-    if (result) figures.push({ step, result });
-  }
-  return figures.sort((a, b) => a.result.suite_name.localeCompare(b.result.suite_name));
+async function readEvaluations(
+  store: ObjectStore,
+  states: readonly { step: number; state: Digest }[],
+): Promise<EvaluationFigure[]> {
+  const listed = await inParallel(states, async ({ step, state }) => {
+    const suites = await store.listFolder(evaluationsOfState(state));
+    return suites.map((name) => ({ step, key: evaluationResultKey(state, name.replace(/\/$/, '')) }));
+  });
+  const found = await inParallel(listed.flat(), async ({ step, key }) => {
+    const result = await readRecord(store, key, 'evaluation');
+    return result && { step, result };
+  });
+  return found
+    .filter((figure) => figure !== null)
+    .sort((a, b) => a.step - b.step || a.result.suite_name.localeCompare(b.result.suite_name));
 }
 
 /** Episodes of one evaluation, in slot order. */
@@ -104,15 +106,4 @@ export function newestEvaluation(evaluations: readonly EvaluationFigure[]): Eval
   const step = Math.max(...evaluations.map((figure) => figure.step));
   const newest = evaluations.filter((figure) => figure.step === step);
   return newest.sort((a, b) => b.result.graded - a.result.graded)[0] ?? null;
-}
-
-export async function inParallel<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
-  const results: R[] = new Array<R>(items.length);
-  let next = 0;
-  const worker = async (): Promise<void> => {
-    for (let index = next++; index < items.length; index = next++)
-      results[index] = await work(items[index] as T);
-  };
-  await Promise.all(Array.from({ length: Math.min(readsAtOnce, items.length) }, worker));
-  return results;
 }

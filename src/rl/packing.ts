@@ -1,5 +1,6 @@
 // Packs a step's samples into the forest that the engine trains on (docs/engine-protocol.md, "The batch file").
 // Shared prefixes become inner nodes, so that they are computed once. A pure function: the packing follows from the samples.
+import { shardCount, type BatchArrays } from '../spec/batch.js';
 
 export interface SampleToPack {
   /** Tokens after the group's prompt. */
@@ -15,25 +16,13 @@ export interface GroupToPack {
   samples: readonly SampleToPack[];
 }
 
-/** The arrays of the batch file. */
-export interface PackedForest {
-  nodes: Int32Array;
-  tokens: Int32Array;
-  target_rows: Int32Array;
-  target_tokens: Int32Array;
-  target_advantages: Float32Array;
-  target_old_logprobs: Float32Array;
-  target_shards: Int32Array;
-}
-
-const shardCount = 8;
 /** Each shard repeats its families' beginnings; below this many tokens that costs more than an even spread is worth. */
 const leastShardTokens = 1024;
 /** A shorter common beginning is not worth a node of its own. */
 const shortestPrefix = 8;
 
 /** Groups of each mini-batch in (slot, sample) order. Samples without targets, and groups without samples, take no place. */
-export function packForest(miniBatches: readonly (readonly GroupToPack[])[]): PackedForest {
+export function packForest(miniBatches: readonly (readonly GroupToPack[])[]): BatchArrays {
   const forest = new ForestBuilder();
   for (const [miniBatch, groups] of miniBatches.entries()) {
     const trained = groups
@@ -180,7 +169,7 @@ class ForestBuilder {
     }
   }
 
-  arrays(): PackedForest {
+  arrays(): BatchArrays {
     return {
       nodes: Int32Array.from(this.#nodes),
       tokens: Int32Array.from(this.#tokens),

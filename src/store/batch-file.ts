@@ -1,30 +1,12 @@
 // The batch file (docs/engine-protocol.md): what one step's update sees, as a canonical safetensors file.
 // It is a function of the plan and the episodes, so its sha256 is the batch's digest.
+import { shardCount, type BatchArrays } from '../spec/batch.js';
 import type { BatchIdentity, Digest } from '../spec/records.js';
 import { canonicalText, differences, sha256Hex } from './canonical.js';
 import { checkRecord } from './record-codec.js';
 import { decodeSafetensors, decodeSafetensorsHeader, encodeSafetensors, type Tensor } from './safetensors.js';
 import { UnreadableRecord } from './store-errors.js';
 
-/** N nodes, T tokens, M targets. A forest: shared prefixes are inner nodes. */
-export interface BatchArrays {
-  /** [N,4]: parent (−1 for a root), length, mini-batch, shard (0..7). Sorted by (mini-batch, shard, order). */
-  nodes: Int32Array;
-  /** [T] of all nodes, in node order. */
-  tokens: Int32Array;
-  /** [M]: row of `tokens` whose output predicts the target. */
-  target_rows: Int32Array;
-  /** [M] */
-  target_tokens: Int32Array;
-  /** [M]; 1 for cross-entropy. */
-  target_advantages: Float32Array;
-  /** [M]; 0 for cross-entropy. */
-  target_old_logprobs: Float32Array;
-  /** [M,2]: mini-batch, shard; sorted as nodes are. */
-  target_shards: Int32Array;
-}
-
-export const SHARDS = 8;
 const METADATA_KEY = 'longhaul';
 const NODE_COLUMNS = 4;
 
@@ -158,10 +140,10 @@ function nodesProblem({ nodes, tokens }: BatchArrays, miniBatches: number): stri
     if (length < 1) return `node ${i} has length ${length}`;
     if (miniBatch < 0 || miniBatch >= miniBatches)
       return `node ${i} is in mini-batch ${miniBatch} of ${miniBatches}`;
-    if (shard < 0 || shard >= SHARDS) return `node ${i} is in shard ${shard} of ${SHARDS}`;
-    if (miniBatch * SHARDS + shard < place)
+    if (shard < 0 || shard >= shardCount) return `node ${i} is in shard ${shard} of ${shardCount}`;
+    if (miniBatch * shardCount + shard < place)
       return `node ${i} is out of order (mini-batch ${miniBatch}, shard ${shard})`;
-    place = miniBatch * SHARDS + shard;
+    place = miniBatch * shardCount + shard;
     if (parent < -1 || parent >= i) return `node ${i} has parent ${parent}; a parent precedes its children`;
     if (parent >= 0 && placeOf(nodes, parent) !== place)
       return `node ${i} is not in the shard of its parent ${parent}`;
@@ -188,7 +170,7 @@ function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | 
   for (let i = 0; i < targets; i++) {
     const row = arrays.target_rows[i] as number;
     const miniBatch = arrays.target_shards[2 * i] as number;
-    const place = miniBatch * SHARDS + (arrays.target_shards[2 * i + 1] as number);
+    const place = miniBatch * shardCount + (arrays.target_shards[2 * i + 1] as number);
     if (row < 0 || row >= places.length) return `target ${i} is predicted by row ${row} of ${places.length}`;
     if (places[row] !== place) return `target ${i} is not in the mini-batch and shard of its row ${row}`;
     if (place < last) return `target ${i} is out of order`;
@@ -216,5 +198,5 @@ function rowPlaces({ nodes, tokens }: BatchArrays): Int32Array {
 }
 
 function placeOf(nodes: Int32Array, node: number): number {
-  return (nodes[node * NODE_COLUMNS + 2] as number) * SHARDS + (nodes[node * NODE_COLUMNS + 3] as number);
+  return (nodes[node * NODE_COLUMNS + 2] as number) * shardCount + (nodes[node * NODE_COLUMNS + 3] as number);
 }

@@ -14,6 +14,7 @@ import { canonicalText, recordDigest, sha256Hex, stepIdOf } from './canonical.js
 import { auditCheckpoints } from './checkpoint-audit.js';
 import { demonstrationDigests } from './demonstration-digests.js';
 import { auditEvaluations } from './evaluation-audit.js';
+import { inParallel } from './in-parallel.js';
 import {
   attemptsFolder,
   batchKey,
@@ -99,11 +100,12 @@ async function stepsOf({ store, record, report }: Chain): Promise<{ last: number
   const { run, lineage } = record;
   const touched = (await store.listFolder(stepsFolder(run))).flatMap((name) => parseStepFolder(name) ?? []);
   let last = lineage?.step ?? -1;
-  for (const step of touched) if (await store.head(updateKey(run, step))) last = Math.max(last, step);
-  for (const step of touched) {
-    const names = await store.listFolder(stepFolder(run, step));
+  const contents = await inParallel(touched, (step) => store.listFolder(stepFolder(run, step)));
+  for (const [index, step] of touched.entries())
+    if (contents[index]?.includes('update.json')) last = Math.max(last, step);
+  for (const [index, step] of touched.entries()) {
     // A put that was killed leaves an empty folder behind in a directory store.
-    if (names.length === 0) continue;
+    if (contents[index]?.length === 0) continue;
     if (lineage && step <= lineage.step) {
       report.add('R5', stepFolder(run, step), `steps up to ${lineage.step} belong to ${lineage.run}`);
     }
@@ -131,8 +133,10 @@ async function checkStep(chain: Chain, step: number): Promise<void> {
   const { store, report } = chain;
   const timeline = await timelineOf(store, chain.record.run, step);
   const key = updateKey(timeline, step);
-  const update = await report.read(store, key, 'update');
-  const plan = await report.read(store, planKey(timeline, step), 'plan');
+  const [update, plan] = await Promise.all([
+    report.read(store, key, 'update'),
+    report.read(store, planKey(timeline, step), 'plan'),
+  ]);
   if (!update) {
     report.add('R5', key, `step ${step} was skipped: a later one is committed`);
     // What follows is measured against what follows: one gap is one violation.
@@ -271,31 +275,29 @@ async function checkEpisodes(
     outcomes.length === plan.slots.length && outcomes.every((row) => row.length === plan.samples_per_slot);
   if (!shaped)
     report.add('R11', updateKey(timeline, plan.step), 'its outcomes have another shape than the plan');
-  const expected = new Set<string>();
-  let whole = true;
-  const groups: EpisodeRecord[][] = [];
-  for (const [index, slot] of plan.slots.entries()) {
-    if (slot.slot !== index)
-      report.add('R7', planKey(timeline, plan.step), `slot ${index} is named ${slot.slot}`);
-    const group: EpisodeRecord[] = [];
-    for (let sample = 0; sample < plan.samples_per_slot; sample++) {
-      const key = episodeKey(timeline, plan.step, slot.slot, sample);
-      expected.add(key);
-      const episode = await report.read(store, key, 'episode');
-      if (!episode) {
-        report.add('R8', key, 'the episode is missing');
-        whole = false;
-        continue;
-      }
-      group.push(episode);
-      checkEpisode(report, key, episode, plan, update, { slot: index, sample });
-    }
-    groups.push(group);
+  const seats = plan.slots.flatMap(({ slot }, index) =>
+    Array.from({ length: plan.samples_per_slot }, (_, sample) => ({
+      slot: index,
+      sample,
+      key: episodeKey(timeline, plan.step, slot, sample),
+    })),
+  );
+  const episodes = await inParallel(seats, ({ key }) => report.read(store, key, 'episode'));
+  const expected = new Set(seats.map(({ key }) => key));
+  for (const [index, { slot }] of plan.slots.entries())
+    if (slot !== index) report.add('R7', planKey(timeline, plan.step), `slot ${index} is named ${slot}`);
+  const groups: EpisodeRecord[][] = plan.slots.map(() => []);
+  for (const [index, { key, ...seat }] of seats.entries()) {
+    const episode = episodes[index];
+    if (episode) {
+      groups[seat.slot]?.push(episode);
+      checkEpisode(report, key, episode, plan, update, seat);
+    } else report.add('R8', key, 'the episode is missing');
   }
   for await (const { key } of store.list(episodesFolder(timeline, plan.step))) {
     if (!expected.has(key)) report.add('R8', key, 'the plan has no such seat');
   }
-  return whole ? groups : null;
+  return episodes.every((episode) => episode !== null) ? groups : null;
 }
 
 function checkEpisode(
@@ -330,16 +332,17 @@ function checkEpisode(
 
 /** A start that was announced after its episode already had a record (R9). */
 async function checkStarts({ store, report }: Chain, run: string, step: number): Promise<void> {
-  const recordedAt = new Map<string, number | null>();
   const announced: { key: string; modified: Date }[] = [];
   for await (const info of store.list(attemptsFolder(run, step))) announced.push(info);
-  for (const { key, modified } of announced) {
-    const attempt = await report.read(store, key, 'attempt');
-    for (const start of attempt?.starts ?? []) {
-      if (!recordedAt.has(start))
-        recordedAt.set(start, (await store.head(start))?.modified.getTime() ?? null);
-      const recorded = recordedAt.get(start) ?? null;
-      if (recorded !== null && modified.getTime() > recorded) {
+  const attempts = await inParallel(announced, ({ key }) => report.read(store, key, 'attempt'));
+  // Episodes of the step's evaluation are among them.
+  const starts = [...new Set(attempts.flatMap((attempt) => attempt?.starts ?? []))];
+  const infos = await inParallel(starts, (start) => store.head(start));
+  const recordedAt = new Map(starts.map((start, index) => [start, infos[index]?.modified]));
+  for (const [index, { key, modified }] of announced.entries()) {
+    for (const start of attempts[index]?.starts ?? []) {
+      const recorded = recordedAt.get(start);
+      if (recorded !== undefined && modified > recorded) {
         report.add('R9', start, `${key} says that it was started again after its record was there`);
       }
     }

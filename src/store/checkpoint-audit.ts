@@ -1,7 +1,7 @@
 // Checks a run's checkpoints against its chain (R31): every byte by sha256, every state against the update that left it.
 import type { Digest, RunRecord } from '../spec/records.js';
 import type { AuditReport } from './audit-report.js';
-import { checkpointHome, listCheckpoints, verifyCheckpoint } from './checkpoints.js';
+import { homeOfStep, listCheckpoints, verifyCheckpoint } from './checkpoints.js';
 import { checkpointManifestKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 
@@ -13,7 +13,7 @@ export async function auditCheckpoints(
   report: AuditReport,
 ): Promise<void> {
   for (const step of await listCheckpoints(store, record)) {
-    const key = checkpointManifestKey(checkpointHome(record), step);
+    const key = checkpointManifestKey(await homeOfStep(store, record, step), step);
     report.checkpoints += 1;
     try {
       const manifest = await verifyCheckpoint(store, record, step);

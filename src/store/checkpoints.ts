@@ -3,6 +3,7 @@
 import { rm } from 'node:fs/promises';
 import type { CheckpointManifest, Digest, FileEntry, Numerics, RunRecord } from '../spec/records.js';
 import { sha256File, sha256Pieces } from './canonical.js';
+import { inParallel } from './in-parallel.js';
 import {
   checkpointFileKey,
   checkpointManifestKey,
@@ -11,6 +12,7 @@ import {
 } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { readRecord, recordFunction } from './records.js';
+import { readRun, timelineOf, timelinesOf } from './run-records.js';
 import { CorruptCheckpoint, Diverged } from './store-errors.js';
 
 const STATE_FILE = 'state.safetensors';
@@ -26,14 +28,19 @@ export interface CheckpointToWrite {
   signal?: AbortSignal;
 }
 
-export interface SkippedCheckpoint {
-  step: number;
-  reason: string;
-}
-
-/** Where a run's checkpoints are: `checkpoints/{project}/{model}/{run}/`. */
+/** Where the checkpoints are that a run has written: `checkpoints/{project}/{model}/{run}/`. */
 export function checkpointHome(record: RunRecord): CheckpointHome {
   return { project: record.spec.project, model: record.spec.model.name, run: record.run };
+}
+
+/** Where the checkpoint of a step is: under the run whose timeline it lies on (R5). */
+export async function homeOfStep(
+  store: ObjectStore,
+  record: RunRecord,
+  step: number,
+): Promise<CheckpointHome> {
+  const run = await timelineOf(store, record.run, step);
+  return checkpointHome(run === record.run ? record : await readRun(store, run));
 }
 
 /** Uploads a state. What is there already is compared and adopted; other bytes are `Diverged`. */
@@ -42,8 +49,8 @@ export async function writeCheckpoint(
   record: RunRecord,
   checkpoint: CheckpointToWrite,
 ): Promise<CheckpointManifest> {
-  const home = checkpointHome(record);
   const { step, state, numerics, statePath, signal } = checkpoint;
+  const home = await homeOfStep(store, record, step);
   const file: FileEntry = { path: STATE_FILE, ...(await sha256File(statePath, signal)) };
   const key = checkpointFileKey(home, step, file.path);
   if ((await store.createFromFile(key, statePath, signal)) === 'exists') await checkSame(store, key, file);
@@ -51,7 +58,7 @@ export async function writeCheckpoint(
   signal?.throwIfAborted();
   const manifest: CheckpointManifest = {
     schema: 'longhaul.checkpoint/1',
-    run: record.run,
+    run: home.run,
     step,
     state,
     numerics,
@@ -65,13 +72,24 @@ export async function checkpointExists(
   record: RunRecord,
   step: number,
 ): Promise<boolean> {
-  return (await store.head(checkpointManifestKey(checkpointHome(record), step))) !== null;
+  return (await store.head(checkpointManifestKey(await homeOfStep(store, record, step), step))) !== null;
 }
 
-/** Steps that have a manifest, ascending. Whether their files are whole shows when they are fetched. */
+/** Steps that have a manifest, ascending, an ancestor's included (R5). Whether their files are whole shows when they are fetched. */
 export async function listCheckpoints(store: ObjectStore, record: RunRecord): Promise<number[]> {
-  const { steps, incomplete } = await checkpointSteps(store, record);
-  return steps.filter((step) => !incomplete.includes(step));
+  const found: { step: number; manifest: string }[] = [];
+  for await (const { run, after, upTo } of timelinesOf(store, record.run)) {
+    const home = checkpointHome(run === record.run ? record : await readRun(store, run));
+    for (const name of await store.listFolder(checkpointsFolder(home))) {
+      const step = Number(/^global_step_(0|[1-9][0-9]*)\/$/.exec(name)?.[1] ?? NaN);
+      if (step > after && step <= upTo) found.push({ step, manifest: checkpointManifestKey(home, step) });
+    }
+  }
+  const whole = await inParallel(found, ({ manifest }) => store.head(manifest));
+  return found
+    .filter((_, index) => whole[index] !== null)
+    .map(({ step }) => step)
+    .sort((a, b) => a - b);
 }
 
 /** Downloads the state of a checkpoint to `path`, checking size and sha256. Throws `CorruptCheckpoint`. */
@@ -82,8 +100,8 @@ export async function fetchCheckpoint(
   path: string,
   signal?: AbortSignal,
 ): Promise<CheckpointManifest> {
-  const home = checkpointHome(record);
-  const manifest = await readManifest(store, record, step);
+  const home = await homeOfStep(store, record, step);
+  const manifest = await readManifest(store, home, step);
   const file = manifest.files.find((entry) => entry.path === STATE_FILE);
   const manifestKey = checkpointManifestKey(home, step);
   if (!file) throw new CorruptCheckpoint(manifestKey, null, `it lists no ${STATE_FILE}`);
@@ -99,51 +117,16 @@ export async function fetchCheckpoint(
   return manifest;
 }
 
-/**
- * The newest checkpoint with step ≤ `maxStep` whose manifest is readable and whose files have their sizes, and what was
- * passed over on the way, newest first. `accept` may refuse one with a reason (another state than recorded, say).
- */
-export async function newestCheckpoint(
-  store: ObjectStore,
-  record: RunRecord,
-  maxStep: number,
-  accept: (manifest: CheckpointManifest) => Promise<string | null> = () => Promise.resolve(null),
-): Promise<{ found: CheckpointManifest | null; skipped: SkippedCheckpoint[] }> {
-  const skipped: SkippedCheckpoint[] = [];
-  const { steps, incomplete } = await checkpointSteps(store, record);
-  for (const step of steps.filter((candidate) => candidate <= maxStep).reverse()) {
-    if (incomplete.includes(step)) {
-      skipped.push({ step, reason: 'its upload never ended: it has no manifest' });
-      continue;
-    }
-    try {
-      const manifest = await readManifest(store, record, step);
-      await checkSizes(store, checkpointHome(record), manifest);
-      const reason = await accept(manifest);
-      if (reason === null) return { found: manifest, skipped };
-      skipped.push({ step, reason });
-    } catch (error) {
-      if (
-        !(error instanceof Error) ||
-        !['CorruptCheckpoint', 'UnreadableRecord', 'NewerSchema'].includes(error.name)
-      ) {
-        throw error;
-      }
-      skipped.push({ step, reason: error.message });
-    }
-  }
-  return { found: null, skipped };
-}
-
 /** Reads every byte of a checkpoint and compares sizes and sha256. Throws `CorruptCheckpoint`. */
 export async function verifyCheckpoint(
   store: ObjectStore,
   record: RunRecord,
   step: number,
 ): Promise<CheckpointManifest> {
-  const manifest = await readManifest(store, record, step);
+  const home = await homeOfStep(store, record, step);
+  const manifest = await readManifest(store, home, step);
   for (const file of manifest.files) {
-    const key = checkpointFileKey(checkpointHome(record), step, file.path);
+    const key = checkpointFileKey(home, step, file.path);
     const found = await digestOf(store, key);
     if (!found) throw new CorruptCheckpoint(key, file.sha256, 'it is missing, though its manifest is there');
     if (found.size !== file.size || found.sha256 !== file.sha256) {
@@ -153,50 +136,18 @@ export async function verifyCheckpoint(
   return manifest;
 }
 
-async function checkpointSteps(
-  store: ObjectStore,
-  record: RunRecord,
-): Promise<{ steps: number[]; incomplete: number[] }> {
-  const home = checkpointHome(record);
-  const steps = (await store.listFolder(checkpointsFolder(home)))
-    .flatMap((name) => /^global_step_(0|[1-9][0-9]*)\/$/.exec(name)?.[1] ?? [])
-    .map(Number)
-    .sort((a, b) => a - b);
-  const whole = await Promise.all(steps.map((step) => store.head(checkpointManifestKey(home, step))));
-  return { steps, incomplete: steps.filter((_, i) => whole[i] === null) };
-}
-
 async function readManifest(
   store: ObjectStore,
-  record: RunRecord,
+  home: CheckpointHome,
   step: number,
 ): Promise<CheckpointManifest> {
-  const key = checkpointManifestKey(checkpointHome(record), step);
+  const key = checkpointManifestKey(home, step);
   const manifest = await readRecord(store, key, 'checkpoint');
   if (!manifest) throw new CorruptCheckpoint(key, null, 'it is missing: the upload never ended');
-  if (manifest.run !== record.run || manifest.step !== step) {
+  if (manifest.run !== home.run || manifest.step !== step) {
     throw new CorruptCheckpoint(key, null, `it says that it is step ${manifest.step} of ${manifest.run}`);
   }
   return manifest;
-}
-
-async function checkSizes(
-  store: ObjectStore,
-  home: CheckpointHome,
-  manifest: CheckpointManifest,
-): Promise<void> {
-  for (const file of manifest.files) {
-    const key = checkpointFileKey(home, manifest.step, file.path);
-    const info = await store.head(key);
-    if (!info) throw new CorruptCheckpoint(key, file.sha256, 'it is missing, though its manifest is there');
-    if (info.size !== file.size) {
-      throw new CorruptCheckpoint(
-        key,
-        file.sha256,
-        `it has ${info.size} bytes, its manifest says ${file.size}`,
-      );
-    }
-  }
 }
 
 async function checkSame(store: ObjectStore, key: string, file: FileEntry): Promise<void> {

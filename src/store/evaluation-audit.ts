@@ -2,6 +2,7 @@
 import type { Digest, EpisodeRecord, EvaluationResult, SuiteRecord } from '../spec/records.js';
 import type { AuditReport } from './audit-report.js';
 import { recordDigest } from './canonical.js';
+import { inParallel } from './in-parallel.js';
 import {
   evaluationEpisodeKey,
   evaluationEpisodesFolder,
@@ -63,32 +64,35 @@ async function checkEpisodes(
   complete: boolean,
   report: AuditReport,
 ): Promise<EpisodeRecord[]> {
-  const episodes: EpisodeRecord[] = [];
-  const expected = new Set<string>();
-  for (const [slot, task] of suite.tasks.entries()) {
-    for (let sample = 0; sample < suite.samples_per_task; sample++) {
-      const key = evaluationEpisodeKey(state, suiteDigest, slot, sample);
-      expected.add(key);
-      const episode = await report.read(store, key, 'episode');
-      if (!episode) {
-        if (complete) report.add('R8', key, 'the episode is missing, though there is a result');
-        continue;
-      }
-      episodes.push(episode);
-      if (episode.slot !== slot || episode.sample !== sample) {
-        report.add('R8', key, `it says slot ${episode.slot}, sample ${episode.sample}`);
-      }
-      if (episode.plan !== suiteDigest) report.add('R8', key, 'it belongs to another suite');
-      if (episode.state !== state) report.add('R8', key, `it was sampled at state ${episode.state}`);
-      if (episode.task_key !== task.task_key || episode.env_key !== task.env_key) {
-        report.add('R8', key, `it is of task ${episode.task_key}, the suite's is ${task.task_key}`);
-      }
+  const seats = suite.tasks.flatMap((task, slot) =>
+    Array.from({ length: suite.samples_per_task }, (_, sample) => ({
+      task,
+      slot,
+      sample,
+      key: evaluationEpisodeKey(state, suiteDigest, slot, sample),
+    })),
+  );
+  const episodes = await inParallel(seats, ({ key }) => report.read(store, key, 'episode'));
+  const expected = new Set(seats.map(({ key }) => key));
+  for (const [index, { task, slot, sample, key }] of seats.entries()) {
+    const episode = episodes[index];
+    if (!episode) {
+      if (complete) report.add('R8', key, 'the episode is missing, though there is a result');
+      continue;
+    }
+    if (episode.slot !== slot || episode.sample !== sample) {
+      report.add('R8', key, `it says slot ${episode.slot}, sample ${episode.sample}`);
+    }
+    if (episode.plan !== suiteDigest) report.add('R8', key, 'it belongs to another suite');
+    if (episode.state !== state) report.add('R8', key, `it was sampled at state ${episode.state}`);
+    if (episode.task_key !== task.task_key || episode.env_key !== task.env_key) {
+      report.add('R8', key, `it is of task ${episode.task_key}, the suite's is ${task.task_key}`);
     }
   }
   for await (const { key } of store.list(evaluationEpisodesFolder(state, suiteDigest))) {
     if (!expected.has(key)) report.add('R8', key, 'the suite has no such task');
   }
-  return episodes;
+  return episodes.filter((episode) => episode !== null);
 }
 
 /** Every figure of a result, counted again. Unknown outcomes are counted, and enter no mean. */

@@ -127,12 +127,6 @@ export const assetKey = (sha256: Digest) => `assets/${checkDigest(sha256, 'asset
 /** Key that readers use in place of a quarantined one (R24). */
 export const replacementKey = (key: string, r: number) => `${key}.r${whole(r, 'replacement')}`;
 
-/** Slot and sample of an episode's name, or null where it is no such name. */
-export function parseEpisodeName(name: string): { slot: number; sample: number } | null {
-  const match = /^([0-9]{5,})\.([0-9]{3,})\.json\.gz$/.exec(name);
-  return match ? { slot: Number(match[1]), sample: Number(match[2]) } : null;
-}
-
 /** Step of a folder name under `steps/` (`000120/`), or null. */
 export function parseStepFolder(name: string): number | null {
   return /^[0-9]{6,}\/$/.test(name) ? Number(name.slice(0, -1)) : null;

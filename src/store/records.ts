@@ -2,6 +2,7 @@
 // continued. None is ever overwritten, so it does not matter who writes, how often, or whether he is late.
 import type { Digest } from '../spec/records.js';
 import { canonicalBytes, canonicalText, differences, recordDigest, sha256Hex } from './canonical.js';
+import { inParallel } from './in-parallel.js';
 import { sequenceKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { decodeRecord, encodeRecord } from './record-codec.js';
@@ -125,7 +126,7 @@ export async function readSequence<Kind extends SequenceKind>(
   kind: Kind,
 ): Promise<RecordTypes[Kind][]> {
   const numbers = await sequenceNumbers(store, folder);
-  const records = await Promise.all(numbers.map((n) => requireRecord(store, sequenceKey(folder, n), kind)));
+  const records = await inParallel(numbers, (n) => requireRecord(store, sequenceKey(folder, n), kind));
   for (const [i, record] of records.entries()) {
     const key = sequenceKey(folder, i + 1);
     if (numbers[i] !== i + 1) throw new UnreadableRecord(key, `it is missing, but ${numbers[i]}.json exists`);

@@ -59,18 +59,37 @@ export async function listRuns(store: ObjectStore): Promise<string[]> {
     .map((name) => name.slice(0, -1));
 }
 
-/** The run under whose folder `step` lies: this one, or an ancestor (R5). */
-export async function timelineOf(store: ObjectStore, run: string, step: number): Promise<string> {
+/** A run's steps lie under itself and, up to `lineage.step`, under its ancestors (R5): step s here where after < s ≤ upTo. */
+export interface Timeline {
+  run: string;
+  after: number;
+  upTo: number;
+}
+
+/** From the run itself to its eldest ancestor. */
+export async function* timelinesOf(store: ObjectStore, run: string): AsyncGenerator<Timeline> {
   let current = run;
+  let upTo = Infinity;
   for (let depth = 0; depth < MAX_LINEAGE; depth++) {
     const lineage = (await readRunIfAny(store, current))?.lineage;
-    if (!lineage || step > lineage.step) return current;
-    current = lineage.run;
+    yield { run: current, after: lineage?.step ?? -1, upTo };
+    if (!lineage) return;
+    [current, upTo] = [lineage.run, Math.min(upTo, lineage.step)];
   }
   throw new UnreadableRecord(
     runKey(run),
     `its lineage is longer than ${MAX_LINEAGE} runs or goes in a circle`,
   );
+}
+
+/** The run under whose folder `step` lies: this one, or an ancestor (R5). */
+export async function timelineOf(store: ObjectStore, run: string, step: number): Promise<string> {
+  let found = run;
+  for await (const timeline of timelinesOf(store, run)) {
+    found = timeline.run;
+    if (step > timeline.after) break;
+  }
+  return found;
 }
 
 /** Last committed step; −1 before the base record. Reads the folder's names and the newest records only. */
@@ -173,11 +192,6 @@ export function foldControl(records: readonly ControlRecord[]): ControlState {
 
 export async function foldedControl(store: ObjectStore, run: string): Promise<ControlState> {
   return foldControl(await readSequence(store, controlFolder(run), 'control'));
-}
-
-/** Run id of a name's newest timeline, or null. */
-export async function newestRunOf(store: ObjectStore, name: string): Promise<string | null> {
-  return (await readSequence(store, namesFolder(name), 'name')).at(-1)?.run ?? null;
 }
 
 /** Run id of a name's newest timeline; a name without one gets its first. Two that start at once get the same. */

@@ -16,6 +16,7 @@ import { batchKey, episodeKey, planKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { adoptOrCreate } from '../../src/store/records.js';
+import { atOnceIn } from '../store/conformance.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 
 const run = 'tiny';
@@ -76,17 +77,17 @@ let store: ObjectStore;
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'longhaul-seal-'));
   store = await openStore(`dir:${folder}`);
-  await adoptOrCreate(store, planKey(run, step), 'plan', plan);
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-async function seal(episodes: EpisodeRecord[]) {
+async function seal(episodes: EpisodeRecord[], by = plan, from = store) {
+  await adoptOrCreate(store, planKey(run, step), 'plan', by);
   // As they come in: in no order.
   for (const one of [...episodes].reverse()) {
     await adoptOrCreate(store, episodeKey(run, step, one.slot, one.sample), 'episode', one);
   }
-  const deps = { store, runs: new RunDataCache(store, new DatasetCache(store)) };
-  const input = { run, step, owner: 1, plan: recordDigest(plan) };
+  const deps = { store: from, runs: new RunDataCache(from, new DatasetCache(from)) };
+  const input = { run, step, owner: 1, plan: recordDigest(by) };
   const { batch } = await new MockActivityEnvironment({ activityId: 'seal' }).run((): Promise<SealedBatch> =>
     sealBatch(deps, input),
   );
@@ -174,4 +175,17 @@ test('a sample whose environment never opened has no prompt, and takes none from
     allEpisodes().map((one) => (one.slot === 1 && one.sample === 0 ? { ...one, ...nothing } : one)),
   );
   expect([...arrays.tokens.slice(-8)]).toEqual([50, 51, 1110, 1111, 900, 1120, 1121, 900]);
+});
+
+test('a large step’s episodes are read a few at a time', async () => {
+  const large = { ...plan, samples_per_slot: 16 };
+  const seats = slots.flatMap((_, slot) => range(0, 16).map((sample) => ({ slot, sample })));
+  const episodes = seats.map(({ slot, sample }) =>
+    episode(slot, sample, { plan: recordDigest(large), outcome: graded(sample % 2) }),
+  );
+  const { watched, most } = atOnceIn(store);
+  const { identity } = await seal(episodes, large, watched);
+  expect(identity.outcomes[3]).toEqual(range(0, 16).map((sample) => sample % 2));
+  expect(most()).toBeGreaterThan(1);
+  expect(most()).toBeLessThanOrEqual(32);
 });

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type GroupToPack, type PackedForest, packForest } from '../../src/rl/packing.js';
+import { type GroupToPack, packForest } from '../../src/rl/packing.js';
+import type { BatchArrays } from '../../src/spec/batch.js';
 
 interface Target {
   /** Everything the target is predicted from. */
@@ -11,7 +12,7 @@ interface Target {
 }
 
 /** Reads a forest as the engine does: a row sees its ancestors' tokens and its own up to itself. */
-function unpack(forest: PackedForest): Map<number, Target[]> {
+function unpack(forest: BatchArrays): Map<number, Target[]> {
   const nodes: { parent: number; first: number; length: number }[] = [];
   const nodeOfRow: number[] = [];
   for (let node = 0, first = 0; node * 4 < forest.nodes.length; node++) {

@@ -316,6 +316,20 @@ const doctorings: Doctoring[] = [
       }),
   },
   {
+    what: "a finished evaluation's episode was started again",
+    rule: 'R9',
+    at: evalEpisode,
+    doctor: (store) =>
+      store.put(`${layout.attemptFolder(run, last, 'evaluate', 'late.2')}1.json`, 'attempt', {
+        schema: 'longhaul.attempt/1',
+        activity: 'evaluate',
+        attempt: 'late.2',
+        n: 1,
+        starts: [evalEpisode()],
+        observed: { node: 'other', pid: 1, at: new Date().toISOString() },
+      }),
+  },
+  {
     what: 'an update in the middle is gone',
     rule: 'R5',
     at: () => update(2),

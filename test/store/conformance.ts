@@ -9,6 +9,27 @@ import { probeStore } from '../../src/store/open-store.js';
 
 export const bytesOf = (text: string) => new TextEncoder().encode(text);
 
+/** The store, counting how many of its reads are under way at once. */
+export function atOnceIn(store: ObjectStore): { watched: ObjectStore; most: () => number } {
+  let [now, most] = [0, 0];
+  const counted = async <T>(read: () => Promise<T>): Promise<T> => {
+    most = Math.max(most, ++now);
+    return read().finally(() => (now -= 1));
+  };
+  const reads = {
+    get: (key: string) => counted(() => store.get(key)),
+    head: (key: string) => counted(() => store.head(key)),
+  };
+  const watched = new Proxy(store, {
+    get: (target, name) => {
+      if (name === 'get' || name === 'head') return reads[name];
+      const value: unknown = Reflect.get(target, name);
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+    },
+  });
+  return { watched, most: () => most };
+}
+
 export function conformance(open: () => Promise<ObjectStore>): void {
   let store: ObjectStore;
   let folder: string;

@@ -15,7 +15,7 @@ import {
   readSequence,
   recordFunction,
 } from '../../src/store/records.js';
-import { bytesOf } from './conformance.js';
+import { atOnceIn, bytesOf } from './conformance.js';
 import { digestOf, recordKinds, recordsOfAllKinds } from './fixtures.js';
 
 let root: string;
@@ -199,10 +199,14 @@ describe('a sequence', () => {
     expect(await readSequence(store, folder(), 'control')).toHaveLength(2);
   });
 
-  it('is in the order of numbers beyond ten', async () => {
-    for (let i = 1; i <= 11; i++)
-      await appendSequence(store, folder(), 'control', (n) => control(n, `u${i}`));
-    expect((await readSequence(store, folder(), 'control')).at(-1)?.n).toBe(11);
+  it('is in the order of numbers beyond ten, and is read a few records at a time', async () => {
+    for (let n = 1; n <= 40; n++) {
+      await store.create(`${folder()}${n}.json`, await encodeRecord('control', control(n, `u${n}`)));
+    }
+    const { watched, most } = atOnceIn(store);
+    expect((await readSequence(watched, folder(), 'control')).at(-1)?.n).toBe(40);
+    expect(most()).toBeGreaterThan(1);
+    expect(most()).toBeLessThanOrEqual(32);
   });
 
   it('with a gap or a wrong number is unreadable', async () => {

@@ -4,26 +4,16 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ControlChange, RunRecord } from '../../src/spec/records.js';
 import { encodeBatchFile } from '../../src/store/batch-file.js';
-import {
-  checkpointHome,
-  fetchCheckpoint,
-  listCheckpoints,
-  newestCheckpoint,
-  verifyCheckpoint,
-  writeCheckpoint,
-} from '../../src/store/checkpoints.js';
-import { sha256File } from '../../src/store/canonical.js';
+import { checkpointHome, writeCheckpoint } from '../../src/store/checkpoints.js';
 import { openDirectoryStore } from '../../src/store/directory-store.js';
 import {
   batchKey,
   checkName,
-  checkpointFileKey,
   checkpointManifestKey,
   checkRunId,
   controlFolder,
   episodeKey,
   ownersFolder,
-  parseEpisodeName,
   planKey,
   runIdOf,
   runKey,
@@ -264,72 +254,6 @@ it('two that start one name at once get the same run', async () => {
   expect(new Set(runs)).toEqual(new Set(['tiny']));
 });
 
-describe('checkpoints', () => {
-  const numerics = { backend: 'cpu', version: 1 } as const;
-  async function save(record: RunRecord, step: number, text = `state ${step}`): Promise<void> {
-    const statePath = join(scratch, `state-${count}-${step}`);
-    await writeFile(statePath, text);
-    await writeCheckpoint(store, record, { step, state: stateOf(step), numerics, statePath });
-  }
-
-  it('come back as they were saved; saving again changes nothing, other bytes are Diverged', async () => {
-    const record = await writeRun('tiny');
-    await save(record, 4);
-    await save(record, 4);
-    await expect(save(record, 4, 'another state')).rejects.toMatchObject({ name: 'Diverged' });
-    const path = join(scratch, `fetched-${count}`);
-    await fetchCheckpoint(store, record, 4, path);
-    expect((await sha256File(path)).size).toBe('state 4'.length);
-    expect(await listCheckpoints(store, record)).toEqual([4]);
-  });
-
-  it('that are half uploaded, cut, changed or refused are passed over, with the reason', async () => {
-    const record = await writeRun('tiny');
-    for (const step of [1, 2, 3, 10]) await save(record, step);
-    const home = checkpointHome(record);
-    await store.delete(checkpointManifestKey(home, 10));
-    await store.delete(checkpointFileKey(home, 3, 'state.safetensors'));
-    await store.create(checkpointFileKey(home, 3, 'state.safetensors'), bytesOf('state'));
-    const { found, skipped } = await newestCheckpoint(store, record, 99, ({ step }) =>
-      Promise.resolve(step === 2 ? 'its state is not the recorded one' : null),
-    );
-    expect(found?.step).toBe(1);
-    expect(skipped.map(({ step }) => step)).toEqual([10, 3, 2]);
-    expect(skipped.map(({ reason }) => reason).join()).toMatch(
-      /no manifest.*5 bytes.*says 7.*not the recorded one/,
-    );
-    expect(await listCheckpoints(store, record)).toEqual([1, 2, 3]);
-    expect((await newestCheckpoint(store, record, 0)).found).toBeNull();
-  });
-
-  it('whose bytes changed are not handed out', async () => {
-    const record = await writeRun('tiny');
-    await save(record, 2);
-    const key = checkpointFileKey(checkpointHome(record), 2, 'state.safetensors');
-    await store.delete(key);
-    await store.create(key, bytesOf('stale 2'));
-    const path = join(scratch, `never-${count}`);
-    await expect(fetchCheckpoint(store, record, 2, path)).rejects.toMatchObject({
-      name: 'CorruptCheckpoint',
-    });
-    await expect(sha256File(path)).rejects.toThrow(/ENOENT/);
-    await expect(verifyCheckpoint(store, record, 2)).rejects.toThrow(/sha256/);
-  });
-
-  it('have their manifest last', async () => {
-    const record = await writeRun('tiny');
-    const statePath = join(scratch, `last-${count}`);
-    await writeFile(statePath, 'state');
-    const dies = () => Promise.reject(new Error('killed here'));
-    const checkpoint = { step: 1, state: stateOf(1), numerics, statePath, beforeManifest: dies };
-    await expect(writeCheckpoint(store, record, checkpoint)).rejects.toThrow('killed here');
-    expect(await listCheckpoints(store, record)).toEqual([]);
-    expect(
-      await store.head(checkpointFileKey(checkpointHome(record), 1, 'state.safetensors')),
-    ).not.toBeNull();
-  });
-});
-
 describe('names from outside', () => {
   it.each(['a', 'A-b_c.9', 'x'.repeat(64)])('%s is fit', (name) =>
     expect(checkName(name, 'name')).toBe(name),
@@ -346,8 +270,6 @@ describe('names from outside', () => {
 
   it('and episode keys have slot and sample', () => {
     expect(episodeKey('a', 120, 3, 14)).toBe('runs/a/steps/000120/episodes/00003.014.json.gz');
-    expect(parseEpisodeName('00003.014.json.gz')).toEqual({ slot: 3, sample: 14 });
-    expect(parseEpisodeName('00003.014.json.gz.r1')).toBeNull();
   });
 });
 

@@ -1,11 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  decodeBatchFile,
-  encodeBatchFile,
-  readBatchIdentity,
-  type BatchArrays,
-} from '../../src/store/batch-file.js';
+import type { BatchArrays } from '../../src/spec/batch.js';
+import { decodeBatchFile, encodeBatchFile, readBatchIdentity } from '../../src/store/batch-file.js';
 import { decodeSafetensors, encodeSafetensors, type Tensor } from '../../src/store/safetensors.js';
 import { recordsOfAllKinds } from './fixtures.js';
 
