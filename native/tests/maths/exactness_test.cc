@@ -208,19 +208,22 @@ void updates_depend_on_neither_threads_nor_instruction_set() {
 }
 
 void training_sees_the_logprobs_of_sampling() {
-  Policy policy = tiny_policy();
   ThreadPool pool(2);
   const std::vector<int32_t> tokens = random_tokens(60, vocab, 8);
-  const std::vector<float> sampled = decode_logprobs(policy, tokens, 1, pool);
-  OwnedBatch batch;
-  batch.add_node(-1, tokens, 0, 3);
-  for (int i = 30; i < 60; ++i) batch.add_target(i - 1, tokens[i], 1, sampled[i - 1], 0, 3);
-  UpdateSettings settings;
-  settings.learning_rates = {1e-3};
-  settings.loss.kind = LossKind::clipped_policy;
-  for (const auto& [name, value] : apply_update(policy, batch.view(), settings, pool).metrics) {
-    if (name == "max_logprob_difference") check_equal(value, 0.0, name);
-    if (name == "mean_ratio") check_equal(value, 1.0, name);
+  for (const float temperature : {1.0f, 0.7f, 1.4f}) {
+    Policy policy = tiny_policy();
+    const std::vector<float> sampled = decode_logprobs(policy, tokens, 1, pool, temperature);
+    OwnedBatch batch;
+    batch.add_node(-1, tokens, 0, 3);
+    for (int i = 30; i < 60; ++i) batch.add_target(i - 1, tokens[i], 1, sampled[i - 1], 0, 3);
+    UpdateSettings settings;
+    settings.learning_rates = {1e-3};
+    settings.loss.kind = LossKind::clipped_policy;
+    settings.temperature = temperature;
+    for (const auto& [name, value] : apply_update(policy, batch.view(), settings, pool).metrics) {
+      if (name == "max_logprob_difference") check_equal(value, 0.0, name + " at temperature " + std::to_string(temperature));
+      if (name == "mean_ratio") check_equal(value, 1.0, name + " at temperature " + std::to_string(temperature));
+    }
   }
 }
 

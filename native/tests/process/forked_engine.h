@@ -27,6 +27,7 @@ namespace longhaul::test {
 struct Answer {
   // False where the process ended instead of answering.
   bool alive = false;
+  std::uint32_t id = 0;
   Json header;
   std::vector<Json> progress;
 
@@ -95,6 +96,7 @@ class ForkedEngine {
         continue;
       }
       answer.alive = true;
+      answer.id = frame->id;
       answer.header = std::move(frame->header);
       return answer;
     }
@@ -104,6 +106,15 @@ class ForkedEngine {
   Answer call(Json header, std::span<const OutgoingArray> arrays = {}) {
     send(++last_id_, std::move(header), arrays);
     return receive();
+  }
+
+  // One of its counters; −1 where another reply came first.
+  double stat(const char* name) {
+    Json request;
+    request.set("verb", "stats");
+    const Answer answer = call(std::move(request));
+    const Json* stats = answer.alive ? answer.header.find("stats") : nullptr;
+    return stats == nullptr ? -1 : *stats->find(name)->number();
   }
 
   // Greets it and draws the tiny model; answers the state.
