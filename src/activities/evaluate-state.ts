@@ -9,8 +9,10 @@ import { currentScope } from './scope.js';
 import type { Digest, EpisodeRecord, EvaluationResult, Numerics, SuiteRecord } from '../spec/records.js';
 import { samplingOf } from './sampling.js';
 import { projectTrajectories } from './trajectories.js';
+import { promptTooLong } from '../episode/episode-loop.js';
 import { isPass } from '../rl/pass.js';
 import { hash32 } from '../rl/random.js';
+import { InvalidSpec } from '../spec/invalid-spec.js';
 import { recordDigest } from '../store/canonical.js';
 import {
   evaluationEpisodeKey,
@@ -38,6 +40,7 @@ export async function evaluateState(
   if (existing) return answer(existing);
   await adoptOrCreate(store, evaluationSuiteKey(state, suiteDigest), 'suite', suite);
   const episodes = await playSuite(deps, data, { run, step }, suite, suiteDigest, state);
+  refuseWhereNoPromptFits(episodes, suite);
   const result = summarise(episodes, suite, suiteDigest, state);
   await projectTrajectories(store, data, step, suite, episodes, result);
   const seconds = (performance.now() - started) / 1000;
@@ -108,6 +111,22 @@ async function playSuite(
     scope,
     attemptEvidence(store, run, Math.max(step, 0), scope, deps.node),
   );
+}
+
+/** One long task among many is an unknown outcome; where no task can be played, training could only go on in vain. */
+function refuseWhereNoPromptFits(episodes: readonly EpisodeRecord[], { sampling }: SuiteRecord): void {
+  const isTooLong = ({ outcome }: EpisodeRecord): boolean =>
+    outcome.status === 'unknown' && outcome.reason === promptTooLong;
+  if (!episodes.every(isTooLong)) return;
+  throw new InvalidSpec([
+    {
+      path: 'generator.max_input_length',
+      problem:
+        `no task has a prompt that fits into ${sampling.max_input_length} tokens and leaves room in ` +
+        `max_sequence_length ${sampling.max_sequence_length}`,
+      mend: 'raise both under a new name, or bring shorter tasks or fewer tools',
+    },
+  ]);
 }
 
 type Totals = {

@@ -55,6 +55,12 @@ export class EnvironmentsUnavailable extends Error {
   }
 }
 
+/** Reason of an unknown outcome, see `PromptTooLong`. */
+export const promptTooLong = 'prompt_too_long';
+
+/** The task's prompt leaves no room for a turn: it can be neither played nor graded. */
+class PromptTooLong extends Error {}
+
 /** Deaths of the server under the same call that are not charged. After them the episode is played alone: then the next
  * one is its doing (R25). */
 const unchargedDeaths = 2;
@@ -106,6 +112,10 @@ export async function playEpisode(
       return { ...transcriptOf(playing), outcome: grade.outcome, stop_reason, failures };
     } catch (error) {
       signal.throwIfAborted();
+      if (error instanceof PromptTooLong) {
+        const outcome = { status: 'unknown' as const, reason: promptTooLong, failures: charged };
+        return { ...transcriptOf(playing), outcome, stop_reason: 'unknown', failures };
+      }
       if (!(error instanceof EnvironmentError)) throw error;
       failures[error.reason] = (failures[error.reason] ?? 0) + 1;
       tries.set(playing.place, tryAt(tries, playing.place) + 1);
@@ -150,7 +160,8 @@ async function playThrough(
   try {
     answered();
     const prompt = await promptTokens(deps, { ...task, tools: environment.tools, sampling });
-    checkPromptFits(prompt.length, request);
+    const { max_input_length, max_sequence_length } = sampling;
+    if (prompt.length > max_input_length || prompt.length >= max_sequence_length) throw new PromptTooLong();
     playing.tokens = [...prompt];
     playing.prompt_length = prompt.length;
     if (!earlier?.turns.length) await request.beforeSampling?.();
@@ -260,15 +271,6 @@ function sampledEarlier(playing: Playing, earlier: Playing | null): GenerateResu
     logprobs: earlier.logprobs.slice(first, first + turn.end - turn.start),
     finish: 'stop',
   };
-}
-
-function checkPromptFits(length: number, { task, sampling }: EpisodeRequest): void {
-  const { max_input_length, max_sequence_length } = sampling;
-  if (length <= max_input_length && length < max_sequence_length) return;
-  throw new RangeError(
-    `The prompt of task ${task.task_key} has ${length} tokens, more than max_input_length ${max_input_length} or ` +
-      `max_sequence_length ${max_sequence_length} allow: raise them, or leave the task out`,
-  );
 }
 
 function emptyPlaying(): Playing {

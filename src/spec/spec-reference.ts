@@ -39,11 +39,40 @@ Lengths are in tokens, times in seconds, shares between 0 and 1. A *step* maps o
 optimizer update: a GRPO step makes one, a warm-start step \`mini_batches_per_step\`.
 `;
 
+const dataFiles = `## Data files
+
+\`data.tasks\` and \`data.demonstrations\` have one JSON object a line. Every bad line is named when the run starts.
+
+| task | value | default | meaning |
+|---|---|---|---|
+| \`task_key\` | text | required | its name, unique in the file; the environment knows it |
+| \`prompt\` | text | required | what the model is asked; one that does not fit is not played, its outcome is unknown |
+| \`env_key\` | text | required | its environment |
+| \`env_variables\` | mapping of texts | \`{}\` | facts for the prompt: \`CURRENT_DATE\`, \`LOGGED_IN_USER\`, \`LOGGED_IN_NAME\`, … |
+| \`difficulty\` | whole number ≥ 1 | \`1\` | the author’s own measure; nothing depends on it |
+| \`template\` | text | its \`env_key\` | kind of task that the curriculum keeps a pass rate for |
+| \`split\` | \`"train"\` or \`"held_out"\` | \`"train"\` | to train on, or for evaluation only |
+
+| demonstration | value | default | meaning |
+|---|---|---|---|
+| \`kind\` | text | required | what \`warm_start[].demonstrations\` names |
+| \`messages\` | list | required | \`role\` and \`content\`: \`user\`, then \`assistant\` in every other place, with \`tool\` or \`user\` between |
+| \`env_key\` | text | absent | its environment, whose system prompt comes first; absent: no system prompt |
+| \`env_variables\` | mapping of texts | \`{}\` | as in a task |
+| \`task_key\` | text | absent | the task it solves, for messages |
+
+The loss falls on what the assistant says. The tools in the system prompt are asked of the environment when the run starts, so
+its server must be up then, and kept with the data.
+
+A reward may be any number from −1e100 to 1e100. Full reward is 1: pass@1 and pass rates are shares of episodes with a reward of 1
+or more.
+`;
+
 /** The whole page in Markdown. */
 export function specReference(): string {
   const root = z.toJSONSchema(runSpecSchema, { io: 'input' }) as Node;
   const sections = [section('The run', '', root), ...nestedSections(root, '')];
-  return `${introduction}\n${sections.join('\n')}`;
+  return `${introduction}\n${sections.join('\n')}\n${dataFiles}`;
 }
 
 function nestedSections(node: Node, prefix: string): string[] {

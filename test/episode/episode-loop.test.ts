@@ -22,6 +22,7 @@ import {
 } from '../../src/episode/episode-loop.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import type { DemonstrationMessage, Task } from '../../src/spec/task.js';
+import { counterTask, startCounterServer, token } from '../environments/stand-in.js';
 import { sampling } from './fixtures.js';
 import { scriptedPolicy } from './scripted-policy.js';
 
@@ -138,23 +139,6 @@ describe('an episode', () => {
     expect(text).not.toContain('<|im_end|><|im_end|>');
   });
 
-  test('tells the model what was wrong with a call, and counts it', async () => {
-    const { tokens, metrics, turns } = await play([
-      '<tool_call>{"name": "close_issue"</tool_call>',
-      callText({ name: 'no_such_tool', arguments: {} }),
-      '<done>',
-    ]).done;
-    const text = tokenizer.decode(tokens);
-    expect(text).toContain('Error: the tool call is not valid JSON.');
-    expect(text).toContain('unknown tool no_such_tool');
-    expect(metrics).toEqual({ turns: 3, tool_calls: 1, tool_errors: 2 });
-    expect(turns.map(({ tool, error }) => [tool, error])).toEqual([
-      [undefined, true],
-      ['no_such_tool', true],
-      [undefined, undefined],
-    ]);
-  });
-
   test('that runs into the turn limit is graded too', async () => {
     const turns = oracleTurns(twoStep).slice(0, -1);
     const { outcome, stop_reason } = await play(turns, { sampling: { ...sampling, max_turns: turns.length } })
@@ -201,6 +185,96 @@ describe('an episode', () => {
     );
     await expect(playing).rejects.toBe(reason);
     expect(closed).toBe(1);
+  });
+});
+
+describe('a turn that goes wrong is answered, counted, and the episode goes on to its grade:', () => {
+  const increment = callText({ name: 'increment', arguments: {} });
+  const limit = 300;
+  let counter: EnvironmentServer;
+  let counterBackend: EnvironmentBackend;
+  beforeAll(async () => {
+    counter = await startCounterServer({ maxOutputChars: 20_000_000 });
+    counterBackend = createOpenEnvBackend({ url: counter.url, gradingToken: token, maxSessions: 2 });
+  });
+  afterAll(async () => {
+    await counterBackend.close();
+    await counter.close();
+  });
+
+  test.each([
+    {
+      what: 'a call that is no JSON',
+      turn: '<tool_call>{"name": increment</tool_call>',
+      answer: 'Error: the tool call is not valid JSON. Use <tool_call>',
+      ...{ tool: undefined, calls: 1, errors: 1 },
+    },
+    {
+      what: 'a call without a name',
+      turn: callText({ arguments: {} }),
+      answer: 'Error: the tool call has no "name". Use <tool_call>',
+      ...{ tool: undefined, calls: 1, errors: 1 },
+    },
+    {
+      what: 'a call of a tool that is not there',
+      turn: callText({ name: 'incremnt', arguments: {} }),
+      answer: 'Error: unknown tool incremnt',
+      ...{ tool: 'incremnt', calls: 2, errors: 1 },
+    },
+    {
+      what: 'a call that the tool refuses',
+      turn: callText({ name: 'refuse', arguments: {} }),
+      answer: 'Error: repository x not found',
+      ...{ tool: 'refuse', calls: 2, errors: 1 },
+    },
+    {
+      what: 'ten megabytes of output',
+      turn: callText({ name: 'shout', arguments: {} }),
+      answer: `${'x'.repeat(limit)}\n[TRUNCATED: ${limit} of 10000000 characters shown]`,
+      ...{ tool: 'shout', calls: 2, errors: 0 },
+    },
+    {
+      what: 'no call at all',
+      turn: 'Let me think.<|im_end|>',
+      answer: 'No tool call found. Use <tool_call>',
+      ...{ tool: undefined, calls: 1, errors: 0 },
+    },
+  ])('$what', async ({ turn, answer, tool, calls, errors }) => {
+    const played = await play(
+      [turn, increment, '<done>'],
+      { task: counterTask(1), sampling: { ...sampling, max_output_chars: limit } },
+      counterBackend,
+    ).done;
+    const [first] = played.turns;
+    const shown = played.tokens.slice(first?.end, played.turns[1]?.start);
+    expect(tokenizer.decode(shown)).toContain(answer);
+    expect([first?.tool, first?.error]).toEqual([tool, errors > 0 ? true : undefined]);
+    expect(played.metrics).toEqual({ turns: 3, tool_calls: calls, tool_errors: errors });
+    expect(played).toMatchObject({
+      outcome: { status: 'graded', value: 1 },
+      stop_reason: 'done',
+      failures: {},
+    });
+  });
+});
+
+describe('a prompt that is too long', () => {
+  const promptLength = async () => (await play(['<done>']).done).prompt_length;
+
+  test.each([
+    ['max_input_length', 0],
+    ['max_sequence_length', 1],
+  ] as const)('for %s is never sampled: its outcome is unknown', async (name, room) => {
+    const length = await promptLength();
+    const within = async (limit: number) => {
+      const { engine, done } = play(['<done>'], { sampling: { ...sampling, [name]: limit } });
+      return { ...(await done), asked: engine.requests };
+    };
+    const fits = await within(length + room);
+    expect([fits.outcome.status, fits.asked.length]).toEqual(['graded', 1]);
+    const tooLong = await within(length + room - 1);
+    expect(tooLong.outcome).toEqual({ status: 'unknown', reason: 'prompt_too_long', failures: 0 });
+    expect([tooLong.stop_reason, tooLong.tokens, tooLong.asked]).toEqual(['unknown', [], []]);
   });
 });
 
