@@ -5,6 +5,7 @@ import { renderReport } from '../report/html-report.js';
 import { readAttempts, restartsOf } from '../report/restarts.js';
 import { newestEvaluation, readEvaluationEpisodes, readHistory } from '../report/run-history.js';
 import { pickTranscripts, toTranscript } from '../report/transcripts.js';
+import { sha256Hex } from '../store/canonical.js';
 import { reportKey } from '../store/layout.js';
 
 /** Transcripts of each verdict in the report. */
@@ -36,7 +37,8 @@ export async function publishReport(
   input: { run: string },
 ): Promise<{ key: string }> {
   const { html, step } = await renderRunReport(deps, input.run);
-  const key = reportKey(input.run, step);
-  await deps.store.create(key, Buffer.from(html));
+  const bytes = Buffer.from(html);
+  const key = reportKey(input.run, step, sha256Hex(bytes));
+  await deps.store.create(key, bytes);
   return { key };
 }

@@ -8,7 +8,7 @@ import { fileExists } from './policy-holder.js';
 import { currentScope } from './scope.js';
 import { stateFileDigest } from './state-file.js';
 import { stoppingPoint } from './stopping-point.js';
-import { checkpointExists, checkpointHome, writeCheckpoint } from '../store/checkpoints.js';
+import { checkpointExists, homeOfStep, writeCheckpoint } from '../store/checkpoints.js';
 import { checkpointFolder } from '../store/layout.js';
 import { checkOwner, readRun, readState, readUpdate } from '../store/run-records.js';
 
@@ -37,7 +37,7 @@ export async function uploadCheckpoint(deps: NodeDeps, input: StepReference): Pr
   const { store } = deps;
   await checkOwner(store, run, input.owner);
   const record = await readRun(store, run);
-  const key = checkpointFolder(checkpointHome(record), step);
+  const key = checkpointFolder(await homeOfStep(store, record, step), step);
   if (await checkpointExists(store, record, step)) return { key };
   const { state, numerics } = (await readUpdate(store, run, step)).identity;
   const path = deps.holder.statePath(run, step, state);

@@ -54,9 +54,9 @@ export function runIdOf(name: string, n: number): string {
 
 export const runFolder = (run: string) => `runs/${checkRunId(run)}/`;
 export const runKey = (run: string) => `${runFolder(run)}run.json`;
-/** A report is of the records up to a step, so each step has its own. */
-export const reportKey = (run: string, step: number) =>
-  `${runFolder(run)}reports/${padded(step, 6, 'step')}.html`;
+/** More may be known at one step later, evaluations above all: reports of it lie side by side, by content. */
+export const reportKey = (run: string, step: number, sha256: Digest) =>
+  `${runFolder(run)}reports/${padded(step, 6, 'step')}.${checkDigest(sha256, 'report').slice(0, 12)}.html`;
 export const ownersFolder = (run: string) => `${runFolder(run)}owners/`;
 export const controlFolder = (run: string) => `${runFolder(run)}control/`;
 export const namesFolder = (name: string) => `names/${checkName(name, 'run name')}/`;
