@@ -105,8 +105,8 @@ export interface EvaluatedState {
 export interface OrchestratorActivities {
   /** Checks the spec, creates or resumes the run's records, claims ownership (R20). Fails with every problem at once. */
   openRun(input: { spec: unknown; workflow: WorkflowIdentity; takeOver?: boolean }): Promise<OpenedRun>;
-  /** The registered node to use, or null when none is alive. */
-  findNode(input: { run: string }): Promise<{ node: string } | null>;
+  /** The registered node to use, another than `besides`; null when none is alive. */
+  findNode(input: { run: string; besides?: string }): Promise<{ node: string } | null>;
   /** Writes the next control record, or finds the one of this Update (R21). */
   recordControl(input: {
     run: string;

@@ -11,8 +11,8 @@ import { publishReport } from './publish-report.js';
 export function createOrchestratorActivities(deps: OrchestratorDeps): OrchestratorActivities {
   return {
     openRun: withFailures((input) => openRun(deps, input)),
-    findNode: withFailures(async () => {
-      const node = (await deps.aliveNodes())[0];
+    findNode: withFailures(async ({ besides }) => {
+      const node = (await deps.aliveNodes()).find((alive) => alive !== besides);
       return node === undefined ? null : { node };
     }),
     recordControl: withFailures((input) => recordControl(deps, input)),

@@ -8,7 +8,7 @@ import {
   rootCause,
   TimeoutFailure,
 } from '@temporalio/workflow';
-import type { RunPhase, RunStatus } from '../activities/contracts.js';
+import type { FatalFailure, RunPhase, RunStatus } from '../activities/contracts.js';
 import type { ControlDesk } from './control-desk.js';
 import { endingFailures, remedies } from './policies.js';
 import type { RunProgress } from './run-progress.js';
@@ -62,6 +62,12 @@ export async function blockedUntilResumed(
   await condition(() => desk.resumes > before);
   progress.blocked(null);
   progress.phase(phase);
+}
+
+/** True when the node computed otherwise than a record says: it may be the node that is wrong (R19). */
+export function hasDiverged(error: unknown): boolean {
+  if (!(error instanceof ActivityFailure) || !(error.cause instanceof ApplicationFailure)) return false;
+  return error.cause.type === ('Diverged' satisfies FatalFailure);
 }
 
 /** True when nobody took a task from the node's queue: the node is gone. */

@@ -1,6 +1,6 @@
 // Which node a run works on. Placement is never truth: where the node is gone, any other one takes over from the records.
-import { sleep } from '@temporalio/workflow';
-import { blockedUntilResumed, nodeIsGone, untilMended } from './blocking.js';
+import { log, sleep } from '@temporalio/workflow';
+import { blockedUntilResumed, hasDiverged, nodeIsGone, untilMended } from './blocking.js';
 import type { ControlDesk } from './control-desk.js';
 import { orchestratorPolicy, placing } from './policies.js';
 import { orchestrator } from './run-activities.js';
@@ -16,7 +16,16 @@ export class NodePlacement {
 
   /** Runs `work` on the run's node, and on another one where that node is gone; waits for a person where `work` cannot go on. */
   onNode<T>(work: (node: string) => Promise<T>): Promise<T> {
-    return untilMended(this.desk, this.progress, () => this.onLivingNode(work));
+    return untilMended(this.desk, this.progress, async () => {
+      let used = '';
+      const noted = (node: string): Promise<T> => work((used = node));
+      try {
+        return await this.onLivingNode(noted);
+      } catch (error) {
+        if (!hasDiverged(error) || !(await this.moveFrom(used))) throw error;
+        return this.onLivingNode(work);
+      }
+    });
   }
 
   /** As `onNode`, but failures other than a lost node are the caller's. */
@@ -30,6 +39,25 @@ export class NodePlacement {
         if (this.progress.status.node === node) this.release();
       }
     }
+  }
+
+  /** To another node, where there is one; parts of a step that run side by side move together. */
+  private async moveFrom(node: string): Promise<boolean> {
+    const { status } = this.progress;
+    if (status.node !== node) return true;
+    const summary = `find another node than ${node}, which disagrees with a record`;
+    const found = await orchestrator('place/elsewhere', summary, orchestratorPolicy).findNode({
+      run: status.run,
+      besides: node,
+    });
+    if (!found) return false;
+    log.warn('A computation disagrees with its record; it is made once more on another node', {
+      node,
+      other: found.node,
+    });
+    this.placed = Promise.resolve(found.node);
+    status.node = found.node;
+    return true;
   }
 
   /** After a pause or a lost node: the next use asks again. */

@@ -15,6 +15,7 @@ import {
   gate,
   outlineOf,
   quiet,
+  type ScriptedRun,
   scriptRun,
   startRun,
   uniqueName,
@@ -296,6 +297,37 @@ describe('trainingRun', { timeout: 60_000 }, () => {
     });
     expect(script.calls).not.toContain('upload 2');
     expect(script.calls).toContain('upload 3');
+  });
+
+  it.each([
+    ['goes on where another node agrees with the record', false, 'completed'],
+    ['is blocked where the other one disagrees as well', true, 'blocked'],
+  ])('tries a divergence once on another node, and %s', async (_, bothDisagree, phase) => {
+    const script = scriptRun(outlineOf(uniqueName('diverged')));
+    const other: ScriptedRun = { ...script, node: uniqueName('node'), activities: { ...script.activities } };
+    const { collectRollouts } = script.activities;
+    const tried: string[] = [];
+    const collectOn =
+      (node: string, disagrees: boolean): typeof collectRollouts =>
+      (input) => {
+        if (input.step !== 4) return collectRollouts(input);
+        tried.push(node);
+        if (!disagrees) return collectRollouts(input);
+        throw ApplicationFailure.nonRetryable('step 3 was recomputed as another state', 'Diverged');
+      };
+    script.activities.collectRollouts = collectOn('first', true);
+    other.activities.collectRollouts = collectOn('other', bothDisagree);
+    script.activities.findNode = ({ besides }) =>
+      Promise.resolve({ node: besides === script.node ? other.node : script.node });
+    await withWorkers(temporal, script, (queue) =>
+      withWorkers(temporal, other, async () => {
+        const run = await startRun(temporal, queue, script.outline.name);
+        const status = await until(run, (found) => found.phase === phase);
+        expect(tried).toEqual(['first', 'other']);
+        expect(status.node).toBe(other.node);
+        await run.terminate().catch(() => undefined);
+      }),
+    );
   });
 
   it('waits while no node is alive, and begins when one reports', async () => {
