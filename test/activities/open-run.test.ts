@@ -60,8 +60,8 @@ describe('a first start', () => {
       outline: {
         run,
         phases: [
-          { name: 'drill', kind: 'sft', steps: 2 },
-          { name: 'grpo', kind: 'grpo', steps: 4 },
+          { name: 'drill', kind: 'sft', first: 1, last: 2 },
+          { name: 'grpo', kind: 'grpo', first: 3, last: 6 },
         ],
       },
       owner: 1,
