@@ -11,7 +11,8 @@ export interface FolderSync {
   forget(folder: string): void;
 }
 
-export function createFolderSync(root: string): FolderSync {
+/** `remembered`: folders known to be durable; one more than that costs an fsync when it is used again. */
+export function createFolderSync(root: string, remembered = 1024): FolderSync {
   const running = new Map<string, Promise<void>>();
   const waiting = new Map<string, Promise<void>>();
   const durable = new Map<string, Promise<void>>();
@@ -42,13 +43,17 @@ export function createFolderSync(root: string): FolderSync {
 
   function ensureFolder(folder: string): Promise<void> {
     if (folder === root) return Promise.resolve();
-    const known = durable.get(folder);
-    if (known) return known;
-    const made = makeFolder(folder).catch((error: unknown) => {
-      forget(folder);
-      throw error;
-    });
+    const made =
+      durable.get(folder) ??
+      makeFolder(folder).catch((error: unknown) => {
+        forget(folder);
+        throw error;
+      });
+    // The one used last stands last, and the first is dropped: a run of days makes folders at every step.
+    durable.delete(folder);
     durable.set(folder, made);
+    const [oldest] = durable.keys();
+    if (durable.size > remembered && oldest !== undefined) durable.delete(oldest);
     return made;
   }
 
