@@ -14,6 +14,9 @@ Channel::Channel(int fd, std::function<void(Frame)> on_frame, OnEnd on_end)
     : fd_(fd), on_frame_(std::move(on_frame)), on_end_(std::move(on_end)) {
   const int flags = fcntl(fd_, F_GETFL);
   if (flags >= 0) fcntl(fd_, F_SETFL, flags & ~O_NONBLOCK);
+}
+
+void Channel::start() {
   writer_ = std::thread([this] { write_loop(); });
   reader_ = std::thread([this] { read_loop(); });
 }
@@ -25,8 +28,8 @@ Channel::~Channel() {
   }
   changed_.notify_all();
   shutdown(fd_, SHUT_RDWR);
-  writer_.join();
-  reader_.join();
+  if (writer_.joinable()) writer_.join();
+  if (reader_.joinable()) reader_.join();
 }
 
 void Channel::send(std::vector<std::uint8_t> bytes) {

@@ -21,9 +21,11 @@ class Channel {
   // How the stream ended: nothing more comes. `error` is empty at a clean end of file.
   using OnEnd = std::function<void(const std::string& error)>;
 
-  // Takes frames on the reader's thread; `on_frame` may block, which leaves further frames in the socket.
+  // From `start` on, takes frames on the reader's thread; `on_frame` may block, which leaves further frames in the socket.
   Channel(int fd, std::function<void(Frame)> on_frame, OnEnd on_end);
   ~Channel();
+  // Both threads; before the first `send`.
+  void start();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 

@@ -1,5 +1,5 @@
 // One frame of the protocol: id, JSON header, raw little-endian arrays (docs/engine-protocol.md, "Frames").
-// defines: DType, ArrayView, Frame, OutgoingArray, decode_frame, encode_frame
+// defines: DType, ArrayView, Frame, raw_bytes, OutgoingArray, decode_frame, encode_frame
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,11 @@ struct Frame {
 
   const ArrayView* array(std::string_view name) const;
 };
+
+template <class T>
+std::span<const std::uint8_t> raw_bytes(std::span<const T> values) {
+  return {reinterpret_cast<const std::uint8_t*>(values.data()), values.size_bytes()};
+}
 
 struct OutgoingArray {
   std::string name;

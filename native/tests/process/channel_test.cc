@@ -50,6 +50,7 @@ struct Pair {
     channel = std::make_unique<Channel>(
         fds[1], [this](Frame frame) { receiver.frame(std::move(frame)); },
         [this](const std::string& error) { receiver.ended(error); });
+    channel->start();
   }
   ~Pair() {
     if (peer >= 0) close(peer);

@@ -1,0 +1,44 @@
+// What goes back to the peer, from any thread. Every reply names incarnation and state, and closes its request.
+// defines: Replies
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "serve/held_state.h"
+#include "serve/open_requests.h"
+#include "wire/channel.h"
+
+namespace longhaul {
+
+class Replies {
+ public:
+  using Arrays = std::span<const OutgoingArray>;
+  static constexpr std::size_t kMostUnsentBytes = std::size_t{64} << 20;
+
+  Replies(Channel& channel, const StateHolder& held, OpenRequests& open);
+
+  void reply(std::uint32_t id, Json fields, Arrays arrays = {});
+  void refuse(std::uint32_t id, const std::string& code, const std::string& message);
+  // The request stays open.
+  void progress(std::uint32_t id, int done, int total);
+
+  // Too much waits for the reader.
+  bool blocked() const { return channel_.unsent_bytes() > kMostUnsentBytes; }
+
+  // For tests: the process ends in the middle of the next reply.
+  void break_next() { breaks_ = true; }
+
+ private:
+  void send(std::uint32_t id, Json header, Arrays arrays);
+
+  Channel& channel_;
+  const StateHolder& held_;
+  OpenRequests& open_;
+  const std::string incarnation_;
+  std::atomic<bool> breaks_{false};
+};
+
+}  // namespace longhaul
