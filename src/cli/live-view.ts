@@ -6,6 +6,7 @@ import { percent, timeSpan } from '../report/format.js';
 import { statusQuery } from '../workflows/messages.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import type { RunHandle } from './temporal-access.js';
+import { waitingFor, waitingLine } from './waiting.js';
 
 const pollMs = 500;
 const queryDeadlineMs = 3_000;
@@ -74,13 +75,14 @@ async function showUntil(
   if (!output) return;
   let shown = '';
   while (!signal.aborted) {
-    const status = await queryStatus(client, handle);
-    const line = status ? progressLine(status) : 'waiting for an answer of the run';
+    const [status, [waiting]] = await Promise.all([queryStatus(client, handle), waitingFor(client, handle)]);
+    const progress = status ? progressLine(status) : 'waiting for an answer of the run';
+    const line = waiting ? `${progress} · ${waitingLine(waiting)}` : progress;
     // Away from a terminal a line counts once: when its step, phase or trouble is new.
     const key = output.isTTY
       ? line
       : status
-        ? `${status.step} ${status.blocked?.reason ?? ''} ${status.phase === 'paused'}`
+        ? `${status.step} ${status.blocked?.reason ?? ''} ${status.phase === 'paused'} ${waiting?.reason ?? ''}`
         : shown;
     if (key !== shown)
       output.write(output.isTTY ? `\r\u001b[2K${line.slice(0, (output.columns ?? 120) - 1)}` : `${line}\n`);

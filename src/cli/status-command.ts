@@ -12,6 +12,7 @@ import {
   withClient,
   withTemporalFlags,
 } from './temporal-access.js';
+import { type Waiting, waitingFor, waitingLine } from './waiting.js';
 
 export function register(program: Command): void {
   withTemporalFlags(
@@ -27,7 +28,8 @@ export function register(program: Command): void {
             run,
             client.withDeadline(Date.now() + 10_000, () => handle.query(statusQuery)),
           );
-          console.log(flags.json ? JSON.stringify(status) : describe(status));
+          const waiting = await waitingFor(client, handle);
+          console.log(flags.json ? JSON.stringify({ ...status, waiting }) : describe(status, waiting));
           if (!flags.watch || status.phase === 'completed' || status.phase === 'stopped') return;
           const result = await followRun(client, handle, { output: process.stderr });
           console.log(
@@ -38,11 +40,12 @@ export function register(program: Command): void {
     );
 }
 
-function describe(status: RunStatus): string {
+function describe(status: RunStatus, waiting: readonly Waiting[]): string {
   const lines = [
     `${status.run} · ${progressLine(status)}`,
     `  node ${status.node ?? 'none'} · owner ${status.owner} · last checkpoint ${status.lastCheckpoint ?? 'none yet'}`,
   ];
+  for (const one of waiting) lines.push(`  ${waitingLine(one)}`);
   if (status.control.lr !== null) lines.push(`  lr set to ${status.control.lr}`);
   if (status.control.temperature !== null) lines.push(`  temperature set to ${status.control.temperature}`);
   if (status.control.stopAfter !== null) lines.push(`  stops after step ${status.control.stopAfter}`);

@@ -1,0 +1,43 @@
+// What keeps a run from going on: activities that failed and are tried again, or that nobody has taken. Only the server knows them.
+import type { Client } from '@temporalio/client';
+import type { RunHandle } from './temporal-access.js';
+
+const describeDeadlineMs = 3_000;
+/** Long enough for any worker that is there to take a task. */
+const takenWithinMs = 5_000;
+/** temporal.api.enums.v1.PendingActivityState */
+const scheduled = 1;
+
+export interface Waiting {
+  /** `step-000120/collect` */
+  activity: string;
+  /** The try under way or next. */
+  attempt: number;
+  /** Why the try before failed, or that no worker takes it. */
+  reason: string;
+}
+
+/** Empty where nothing waits, and while Temporal does not answer. */
+export async function waitingFor(client: Client, handle: RunHandle): Promise<Waiting[]> {
+  const described = await client
+    .withDeadline(Date.now() + describeDeadlineMs, () => handle.describe())
+    .catch(() => null);
+  return (described?.raw.pendingActivities ?? []).flatMap((pending) => {
+    const { activityId, attempt, lastFailure, state, scheduledTime } = pending;
+    const entry = { activity: activityId ?? '', attempt: attempt ?? 1 };
+    if (lastFailure) return [{ ...entry, reason: firstLine(lastFailure.message ?? 'it failed') }];
+    const waitedMs = Date.now() - 1000 * Number(scheduledTime?.seconds ?? Infinity);
+    if (Number(state) === scheduled && waitedMs > takenWithinMs)
+      return [{ ...entry, reason: 'no worker has taken it' }];
+    return [];
+  });
+}
+
+/** `waits for step-000120/collect, try 7: no space is left …`. */
+export function waitingLine({ activity, attempt, reason }: Waiting): string {
+  return `waits for ${activity}, try ${attempt}: ${reason}`;
+}
+
+function firstLine(text: string): string {
+  return text.trim().split('\n')[0] ?? '';
+}

@@ -1,0 +1,121 @@
+// What a person sees of a run that does not move, and of runs that this server does not drive.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { Context } from '@temporalio/activity';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runKey, updateKey } from '../../src/store/layout.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { openStore } from '../../src/store/open-store.js';
+import { encodeRecord } from '../../src/store/record-codec.js';
+import { StoreFull } from '../../src/store/store-errors.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
+import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import {
+  outlineOf,
+  scriptRun,
+  startRun,
+  uniqueName,
+  withWorkers,
+  workflowBundle,
+} from '../workflows/scripted-run.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-status-'));
+const storeAddress = `dir:${join(folder, 'store')}`;
+let temporal: TestTemporal;
+let store: ObjectStore;
+beforeAll(async () => {
+  [temporal, store] = await Promise.all([startTemporal(), openStore(storeAddress), workflowBundle()]);
+}, 60_000);
+afterAll(async () => {
+  await temporal?.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function longhaul(...args: string[]): Promise<{ code: number | null; output: string; errors: string }> {
+  const child = spawn(resolve('bin/longhaul'), [...args, '--temporal-address', temporal.address], {
+    cwd: folder,
+  });
+  let [output, errors] = ['', ''];
+  child.stdout.on('data', (piece: Buffer) => (output += piece.toString()));
+  child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, output, errors };
+}
+
+describe('longhaul status', { timeout: 60_000 }, () => {
+  it('tells what a run waits for while its store is full, and nothing of it once it goes on', async () => {
+    const script = scriptRun(outlineOf(uniqueName('full')));
+    let full = true;
+    let tries = 0;
+    script.before = (call) => {
+      if (call !== 'seal 2' || !full) return;
+      tries = Context.current().info.attempt;
+      throw new StoreFull('no space is left for runs/full/steps/000002/batch.safetensors');
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await expect.poll(() => tries, { timeout: 20_000 }).toBeGreaterThan(1);
+      const readable = await longhaul('status', script.outline.name);
+      expect(readable).toMatchObject({ code: 0, errors: '' });
+      expect(readable.output).toMatch(/waits for step-000002\/seal, try \d+: .*batch\.safetensors/);
+      const { output } = await longhaul('status', script.outline.name, '--json');
+      expect(JSON.parse(output)).toMatchObject({
+        run: script.outline.name,
+        waiting: [{ activity: 'step-000002/seal', reason: expect.stringContaining('batch') as string }],
+      });
+      full = false;
+      await run.result();
+      const after = await longhaul('status', script.outline.name, '--json');
+      expect(JSON.parse(after.output)).toMatchObject({ phase: 'completed', waiting: [] });
+    });
+  });
+
+  it('tells that nobody takes the work of a node that is gone', async () => {
+    const script = scriptRun(outlineOf(uniqueName('gone')));
+    script.activities.findNode = () => Promise.resolve({ node: uniqueName('nobody') });
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await expect
+        .poll(async () => (await longhaul('status', script.outline.name)).output, { timeout: 30_000 })
+        .toMatch(/waits for step-000000\/base, try 1: no worker has taken it/);
+      await run.terminate();
+    });
+  });
+});
+
+describe('longhaul runs', { timeout: 60_000 }, () => {
+  it('lists the runs of the store that this server does not drive, and those that it drives once', async () => {
+    const records = recordsOfAllKinds();
+    const driven = uniqueName('driven');
+    for (const run of ['elsewhere', driven]) {
+      await store.create(runKey(run), await encodeRecord('run', { ...records.run, run, name: run }));
+      const base = { ...records.base, identity: { ...records.base.identity, run } };
+      await store.create(updateKey(run, 0), await encodeRecord('base', base));
+    }
+    await store.create(runKey('damaged'), Buffer.from('{"schema":"longhaul.run/1","cut of'));
+    const workflow = await startRun(temporal, uniqueName('nobody'), driven);
+    const { code, output, errors } = await longhaul('runs', '--json', '--store', storeAddress);
+    expect({ code, errors }).toEqual({ code: 0, errors: '' });
+    const lines = JSON.parse(output) as { run: string; status: string; step: number | null }[];
+    expect(lines.filter(({ run }) => run === driven)).toMatchObject([{ status: 'running' }]);
+    expect(lines.find(({ run }) => run === 'elsewhere')).toMatchObject({
+      status: 'not running here',
+      step: 0,
+    });
+    expect(lines.find(({ run }) => run === 'damaged')).toMatchObject({ status: 'unreadable' });
+    expect((await longhaul('runs', '--store', storeAddress)).output).toMatch(/elsewhere +not running here/);
+    await workflow.terminate();
+  });
+
+  it('needs no store where none was named', async () => {
+    expect(await longhaul('runs')).toMatchObject({ code: 0, errors: '' });
+    const missing = await longhaul('runs', '--store', 'dir:./nowhere');
+    expect(missing).toMatchObject({
+      code: 1,
+      errors: expect.stringContaining('there is no store') as string,
+    });
+  });
+});
