@@ -22,7 +22,10 @@ export interface ObjectStore {
   /** Downloads to a temporary name beside `path`, then renames. False when there is no such object. */
   getToFile(key: string, path: string, signal?: AbortSignal): Promise<boolean>;
 
-  /** The object's bytes in pieces, for what does not belong in memory at once. Null when there is no such object. */
+  /**
+   * The object's bytes in pieces, for what does not belong in memory at once. Null when there is no such object. Reading throws
+   * `StoreUnavailable` where they break off; the reader begins anew.
+   */
   stream(key: string): Promise<AsyncIterable<Uint8Array> | null>;
 
   /** All objects whose key starts with `prefix`, in key order. */

@@ -20,9 +20,9 @@ import { sha256File, sha256Pieces } from './canonical.js';
 import { checkKey, checkPrefix } from './layout.js';
 import type { ObjectInfo, ObjectStore } from './object-store.js';
 import type { S3Address } from './open-store.js';
-import { answerOf, type S3Answer } from './s3-answers.js';
 import { S3Connection } from './s3-connection.js';
-import { transferMs, withDeadline } from './s3-deadlines.js';
+import { transferMs } from './s3-deadlines.js';
+import { S3Settler } from './s3-settler.js';
 import { BadKey, StoreUnavailable } from './store-errors.js';
 
 export interface S3Options {
@@ -48,7 +48,7 @@ class S3Store implements ObjectStore {
   readonly #bucket: string;
   readonly #prefix: string;
   readonly #partBytes: number;
-  readonly #deadlineMs: number;
+  readonly #settler: S3Settler;
 
   constructor(address: S3Address, options: S3Options) {
     const { bucket, prefix, endpoint, region } = address;
@@ -60,7 +60,7 @@ class S3Store implements ObjectStore {
     this.#bucket = bucket;
     this.#prefix = prefix && `${prefix}/`;
     this.#partBytes = options.partBytes ?? 32 << 20;
-    this.#deadlineMs = options.deadlineMs ?? 120_000;
+    this.#settler = new S3Settler(this.address, options.deadlineMs ?? 120_000);
     this.#s3 = new S3Connection(address, options.requestTimeoutMs ?? 30_000);
   }
 
@@ -79,7 +79,7 @@ class S3Store implements ObjectStore {
 
   async create(key: string, bytes: Uint8Array): Promise<'created' | 'exists'> {
     const Key = this.#key(key);
-    return this.#settleCreate(
+    return this.#settler.create(
       key,
       () =>
         this.#s3.send(
@@ -171,7 +171,7 @@ class S3Store implements ObjectStore {
 
   async delete(key: string): Promise<void> {
     const Key = this.#key(key);
-    await this.#settled(`delete ${key}`, () =>
+    await this.#settler.request(`delete ${key}`, () =>
       this.#s3.send(new DeleteObjectCommand({ Bucket: this.#bucket, Key })),
     );
   }
@@ -211,7 +211,7 @@ class S3Store implements ObjectStore {
     const Key = this.#key(key);
     const { sha256 } = await sha256File(path, signal);
     const target = { Bucket: this.#bucket, Key };
-    const begun = await this.#settled(
+    const begun = await this.#settler.request(
       `begin upload of ${key}`,
       () =>
         this.#s3.send(new CreateMultipartUploadCommand({ ...target, Metadata: { [SHA256]: sha256 } }), {
@@ -224,7 +224,7 @@ class S3Store implements ObjectStore {
     let answer: 'created' | 'exists' | null = null;
     try {
       const Parts = await this.#uploadParts({ ...target, UploadId }, path, size, signal);
-      answer = await this.#settleCreate(
+      answer = await this.#settler.create(
         key,
         () =>
           this.#s3.send(
@@ -268,7 +268,7 @@ class S3Store implements ObjectStore {
         const body = Buffer.alloc(Math.min(partBytes, size - index * partBytes));
         const { bytesRead } = await file.read(body, 0, body.length, index * partBytes);
         if (bytesRead !== body.length) throw new Error(`${path} became shorter while it was uploaded`);
-        const reply = await this.#settled(
+        const reply = await this.#settler.request(
           `upload part ${index + 1} of ${target.Key}`,
           () =>
             this.#s3.send(new UploadPartCommand({ ...target, PartNumber: index + 1, Body: body }), {
@@ -293,51 +293,6 @@ class S3Store implements ObjectStore {
     return parts;
   }
 
-  /** `isMine`: whether the key holds what this put writes; null when it holds nothing. */
-  async #settleCreate(
-    key: string,
-    put: () => Promise<unknown>,
-    bytes: number,
-    isMine: () => Promise<boolean | null>,
-  ): Promise<'created' | 'exists'> {
-    let unsettled = false;
-    return withDeadline(this.#deadlineMs + transferMs(bytes), async (attempt) => {
-      const answer = await this.#ask(put);
-      if (answer.kind === 'ok') return { value: 'created' as const };
-      if (answer.kind === 'refused') throw answer.error;
-      // An earlier try may have stored these bytes; a clean 412 is somebody else's.
-      if (answer.kind === 'taken' && !unsettled) return { value: 'exists' as const };
-      unsettled = true;
-      const mine = await isMine();
-      if (mine !== null) return { value: mine ? ('created' as const) : ('exists' as const) };
-      return { retry: this.#unavailable(`create ${key}`, attempt, answer) };
-    });
-  }
-
-  /** Null for 404. Retries what may pass until the deadline. */
-  async #settled<T>(
-    what: string,
-    request: (prolong: (ms: number) => void) => Promise<T>,
-    signal?: AbortSignal,
-  ): Promise<T | null> {
-    return withDeadline(this.#deadlineMs, async (attempt, prolong) => {
-      const answer = await this.#ask(() => request(prolong));
-      signal?.throwIfAborted();
-      if (answer.kind === 'ok') return { value: answer.value };
-      if (answer.kind === 'missing') return { value: null };
-      if (answer.kind === 'refused') throw answer.error;
-      return { retry: this.#unavailable(what, attempt, answer) };
-    });
-  }
-
-  async #ask<T>(request: () => Promise<T>): Promise<S3Answer<T>> {
-    try {
-      return { kind: 'ok', value: await request() };
-    } catch (error) {
-      return answerOf(error, this.address);
-    }
-  }
-
   /** Null where there is no such object. An object whose bytes break off is read again from its start. */
   async #read<T>(
     key: string,
@@ -345,7 +300,7 @@ class S3Store implements ObjectStore {
     signal?: AbortSignal,
   ): Promise<T | null> {
     const target = { Bucket: this.#bucket, Key: this.#key(key) };
-    return this.#settled(
+    return this.#settler.request(
       `get ${key}`,
       async (prolong) => {
         const { size, pieces } = await this.#s3.open(target, signal);
@@ -371,7 +326,7 @@ class S3Store implements ObjectStore {
     key: string,
   ): Promise<{ size: number; modified: Date; sha256: string | undefined } | null> {
     const Key = this.#key(key);
-    const reply = await this.#settled(`head ${key}`, () =>
+    const reply = await this.#settler.request(`head ${key}`, () =>
       this.#s3.send(new HeadObjectCommand({ Bucket: this.#bucket, Key })),
     );
     return (
@@ -384,7 +339,7 @@ class S3Store implements ObjectStore {
   }
 
   async #abandon(Key: string, UploadId: string): Promise<void> {
-    await this.#ask(() =>
+    await this.#settler.ask(() =>
       this.#s3.send(new AbortMultipartUploadCommand({ Bucket: this.#bucket, Key, UploadId })),
     );
   }
@@ -392,7 +347,7 @@ class S3Store implements ObjectStore {
   async *#pages(prefix: string, delimiter: '/' | null): AsyncIterable<ListObjectsV2CommandOutput> {
     let ContinuationToken: string | undefined;
     do {
-      const page: ListObjectsV2CommandOutput | null = await this.#settled(`list ${prefix}`, () =>
+      const page: ListObjectsV2CommandOutput | null = await this.#settler.request(`list ${prefix}`, () =>
         this.#s3.send(
           new ListObjectsV2Command({
             Bucket: this.#bucket,
@@ -406,11 +361,5 @@ class S3Store implements ObjectStore {
       yield page;
       ContinuationToken = page.IsTruncated ? page.NextContinuationToken : undefined;
     } while (ContinuationToken !== undefined);
-  }
-
-  #unavailable(what: string, attempt: number, answer: { reason: string }): StoreUnavailable {
-    return new StoreUnavailable(
-      `${this.address} did not settle "${what}" within ${this.#deadlineMs / 1000} s (${attempt} tries): ${answer.reason}`,
-    );
   }
 }
