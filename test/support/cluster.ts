@@ -28,6 +28,13 @@ export interface ClusterOptions {
 
 const script = (path: string): string => fileURLToPath(new URL(`../../dist/${path}`, import.meta.url));
 
+function nodeArguments(id: string, folder: string, environments: EnvironmentProcess): string[] {
+  return [
+    ...['--node', id, '--engine', findEngine()],
+    ...['--environments', environments.url, '--grading-token-file', join(folder, 'grading-token')],
+  ];
+}
+
 export class Cluster {
   private constructor(
     readonly folder: string,
@@ -37,7 +44,7 @@ export class Cluster {
     public temporal: TestTemporal,
     private readonly environments: EnvironmentProcess,
     readonly orchestrators: readonly WorkerProcess[],
-    readonly nodes: readonly WorkerProcess[],
+    readonly nodes: WorkerProcess[],
   ) {}
 
   static async start(options: ClusterOptions = {}): Promise<Cluster> {
@@ -47,8 +54,7 @@ export class Cluster {
       startTemporal(options.temporal),
       startEnvironmentProcess(),
     ]);
-    const tokenFile = join(folder, 'grading-token');
-    writeFileSync(tokenFile, testToken);
+    writeFileSync(join(folder, 'grading-token'), testToken);
     const several = (count: number, name: string, path: string, args: readonly string[]) =>
       Promise.all(
         Array.from({ length: count }, (_, index) =>
@@ -63,10 +69,12 @@ export class Cluster {
       );
     const [orchestrators, nodes] = await Promise.all([
       several(options.orchestrators ?? 1, 'orchestrator', 'workers/orchestrator-main.js', []),
-      several(options.nodes ?? 1, 'node', 'workers/node-main.js', [
-        ...['--node', 'shared', '--engine', findEngine()],
-        ...['--environments', environments.url, '--grading-token-file', tokenFile],
-      ]),
+      several(
+        options.nodes ?? 1,
+        'node',
+        'workers/node-main.js',
+        nodeArguments('shared', folder, environments),
+      ),
     ]);
     return new Cluster(
       folder,
@@ -77,6 +85,23 @@ export class Cluster {
       orchestrators,
       nodes,
     );
+  }
+
+  /** A node of its own: another id than those that share one, another folder. */
+  async startNode(id: string): Promise<WorkerProcess> {
+    const { folder, storeAddress, environments, temporal } = this;
+    const node = await WorkerProcess.start({
+      name: `node ${id}`,
+      script: script('workers/node-main.js'),
+      args: [
+        ...['--namespace', 'default', '--store', storeAddress],
+        ...nodeArguments(id, folder, environments),
+      ],
+      folder: join(folder, `node-${id}`),
+      temporal: temporal.address,
+    });
+    this.nodes.push(node);
+    return node;
   }
 
   /** Starts the run's workflow; `id` for one that is started by hand under another id. */
