@@ -137,8 +137,8 @@ export interface NodeActivities {
 
 /** On a node's queue `longhaul-node.<id>.io`. */
 export interface TransferActivities {
-  /** Uploads what `saveState` saved on this node; the manifest last. `CheckpointGivenUp` where it is not there. */
-  uploadCheckpoint(input: StepReference): Promise<{ key: string }>;
+  /** Uploads what was saved on this node, the manifest last. Where it is not there: `CheckpointGivenUp`, or `restore` it. */
+  uploadCheckpoint(input: StepReference & { restore?: boolean }): Promise<{ key: string }>;
 }
 
 /** Failure types that a retry cannot mend; each blocks or ends the run. */

@@ -8,6 +8,7 @@ import { fileExists } from './policy-holder.js';
 import { currentScope } from './scope.js';
 import { stateFileDigest } from './state-file.js';
 import { stoppingPoint } from './stopping-point.js';
+import type { Digest } from '../spec/records.js';
 import { checkpointExists, homeOfStep, writeCheckpoint } from '../store/checkpoints.js';
 import { checkpointFolder } from '../store/layout.js';
 import { checkOwner, readRun, readState, readUpdate } from '../store/run-records.js';
@@ -29,10 +30,13 @@ export async function saveState(deps: NodeDeps, input: StepReference): Promise<{
 }
 
 /**
- * Uploads what `saveState` saved here, and never makes the engine go back to an old state for it: that would cost the steps
- * under way more than a checkpoint is worth. Ends with `CheckpointGivenUp` where the state is not on this node's disk.
+ * Uploads what was saved here. Where it is not there any more, or is damaged, the engine does not go back to an old state for it
+ * (`CheckpointGivenUp`): that would cost the steps under way more than a checkpoint is worth. Only with `restore` it does.
  */
-export async function uploadCheckpoint(deps: NodeDeps, input: StepReference): Promise<{ key: string }> {
+export async function uploadCheckpoint(
+  deps: NodeDeps,
+  input: StepReference & { restore?: boolean },
+): Promise<{ key: string }> {
   const { run, step } = input;
   const { store } = deps;
   await checkOwner(store, run, input.owner);
@@ -41,17 +45,16 @@ export async function uploadCheckpoint(deps: NodeDeps, input: StepReference): Pr
   if (await checkpointExists(store, record, step)) return { key };
   const { state, numerics } = (await readUpdate(store, run, step)).identity;
   const path = deps.holder.statePath(run, step, state);
-  if (!(await fileExists(path)))
-    throw givenUp(`the state of step ${step} is not on the disk of node ${deps.node}`);
   const { signal } = currentScope();
-  const found = await stateFileDigest(path, signal).catch((error: Error) => {
-    if (error.name === 'BadTensorFile') return error.message;
-    throw error;
-  });
-  if (found !== state) {
-    await rm(path, { force: true });
-    throw givenUp(`${path} was damaged: it holds ${found}, step ${step} left ${state}`);
+  const problem = await problemOf(path, state, signal);
+  if (problem !== null && !input.restore) {
+    throw ApplicationFailure.nonRetryable(
+      `the state of step ${step} cannot be uploaded from node ${deps.node}: ${problem}; ` +
+        'the next checkpoint is taken from the state that is held then',
+      'CheckpointGivenUp',
+    );
   }
+  if (problem !== null) await saveState(deps, input);
   await writeCheckpoint(store, record, {
     step,
     state,
@@ -63,9 +66,14 @@ export async function uploadCheckpoint(deps: NodeDeps, input: StepReference): Pr
   return { key };
 }
 
-function givenUp(why: string): ApplicationFailure {
-  return ApplicationFailure.nonRetryable(
-    `${why}; the next checkpoint is taken from the state that is held then`,
-    'CheckpointGivenUp',
-  );
+/** Null where the file is the state; one that is not is removed. */
+async function problemOf(path: string, state: Digest, signal: AbortSignal): Promise<string | null> {
+  if (!(await fileExists(path))) return `${path} is not there`;
+  const found = await stateFileDigest(path, signal).catch((error: Error) => {
+    if (error.name === 'BadTensorFile') return error.message;
+    throw error;
+  });
+  if (found === state) return null;
+  await rm(path, { force: true });
+  return `${path} was damaged: it held ${found}`;
 }

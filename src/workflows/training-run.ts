@@ -335,10 +335,10 @@ class TrainingLoop {
       .then(() => undefined);
   }
 
-  private upload(node: string, step: number): Promise<void> {
+  private upload(node: string, step: number, last: { restore?: true } = {}): Promise<void> {
     const summary = this.progress.summary(step, 'upload');
     return onTransfers(node, stepId(step, 'upload'), summary, checkpointPolicy)
-      .uploadCheckpoint({ ...this.owned, step })
+      .uploadCheckpoint({ ...this.owned, step, ...last })
       .then(() => undefined);
   }
 
@@ -368,14 +368,11 @@ class TrainingLoop {
     return { run, ended, step, state, evaluations, report, tokens, sampleSeconds };
   }
 
-  /** Uploads always keep the last state: here a failure waits for a person. */
+  /** The last state is always uploaded, from whichever node; here a failure waits for a person. */
   private async keepLastState(): Promise<void> {
     const { step } = this;
     if (step < 1 || this.progress.status.lastCheckpoint === step) return;
-    await this.nodes.onNode(async (node) => {
-      await this.save(node, step);
-      await this.upload(node, step);
-    });
+    await this.nodes.onNode((node) => this.upload(node, step, { restore: true }));
     this.progress.checkpoint(step);
   }
 }

@@ -24,8 +24,8 @@ const last = 4;
 
 const save = (step: number, deps = harness.node): Promise<{ path: string }> =>
   harness.attempt('save', () => saveState(deps, { run, step, owner: 1 }));
-const upload = (step: number, deps = harness.node): Promise<{ key: string }> =>
-  harness.attempt('upload', () => uploadCheckpoint(deps, { run, step, owner: 1 }));
+const upload = (step: number, deps = harness.node, last = {}): Promise<{ key: string }> =>
+  harness.attempt('upload', () => uploadCheckpoint(deps, { run, step, owner: 1, ...last }));
 
 async function checkpoint(step: number): Promise<void> {
   await save(step);
@@ -279,6 +279,13 @@ describe('an upload whose state is not on the disk is given up: the engine does 
     expect(await readFileOf(2)).toBeNull();
     await checkpoint(2);
     expect(await readFileOf(2)).toEqual(readFileSync(path));
+  });
+
+  it('unless it is the last one: then it is made again, on any node', async () => {
+    await harness.advance(2);
+    const other = harness.secondNode();
+    await upload(2, other, { restore: true });
+    expect(await readFileOf(2)).toEqual(readFileSync(await pathOf(2, other)));
   });
 
   it('where it was cut off', async () => {

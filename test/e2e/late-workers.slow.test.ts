@@ -124,10 +124,10 @@ describe('a worker that comes too late', { timeout: 120_000 }, () => {
     );
   });
 
-  it('stopped before the manifest of its checkpoint, finds the checkpoint completed by another', async () => {
-    const point = 'checkpoint-data-written.step-000002.upload';
+  it('stopped before the manifest of the last checkpoint, finds the checkpoint completed by another', async () => {
+    const point = 'checkpoint-data-written.step-000004.upload';
     const { run, first, late } = await overtaken('checkpoint', point, cluster.nodes);
-    const manifest = checkpointManifestKey(checkpointHome(await readRun(cluster.store, 'checkpoint')), 2);
+    const manifest = checkpointManifestKey(checkpointHome(await readRun(cluster.store, 'checkpoint')), 4);
     expect(await cluster.store.head(manifest)).toBeNull();
     await until(exists(manifest), 'the second worker to complete the checkpoint');
     await wakes(first, point, late);
