@@ -1,5 +1,6 @@
-// Checks a run's chain from its records alone: every link by digest, every outcome against its episode, no step twice or
-// skipped, no finished episode started again (R9). Written from docs/records.md; `longhaul audit` and chaos runs use it.
+// Checks a run's chain from its records alone: every link by digest, every batch against what sealing gives again, every outcome
+// against its episode, no step twice or skipped, no finished episode started again (R9). Written from docs/records.md;
+// `longhaul audit` and chaos runs use it.
 import type {
   Digest,
   EpisodeRecord,
