@@ -86,6 +86,7 @@ describe('an activity is tried again for ever', () => {
       'a connection is refused',
       () => Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' }),
     ],
+    ['a folder on another machine is gone', () => Object.assign(new Error('ESTALE'), { code: 'ESTALE' })],
     ['Temporal does not answer', () => new ServiceError('14 UNAVAILABLE: no connection')],
     ['it fails in another way each time', (attempt: number) => new Error(`try ${attempt}`)],
   ])('where %s', async (_, error) => {
