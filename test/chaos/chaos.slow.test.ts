@@ -13,7 +13,8 @@ const built = (path: string): string => new URL(`../../dist/${path}`, import.met
 
 test(
   'a run with 2 kills ends with the same bits as one that nobody touched',
-  { timeout: 180_000 },
+  // Two lost dispatches cost 10 s each; a time-out of minutes on the way must fail here.
+  { timeout: 120_000 },
   async () => {
     const small = (await smallRun(folder)).named('chaos');
     const shared = {
