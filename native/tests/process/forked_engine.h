@@ -1,5 +1,5 @@
 // A real Server in a child process, spoken to in frames: what it does to its state, and how it ends, can be seen from outside.
-// defines: ForkedEngine, Answer, write_batch
+// defines: Answer, ForkedEngine, save_request, WrittenBatch, write_batch, update_request
 #pragma once
 
 #include <poll.h>
@@ -13,9 +13,11 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "checks.h"
 #include "maths/policies.h"
 #include "serve/server.h"
 #include "state/digest.h"
@@ -25,7 +27,7 @@
 namespace longhaul::test {
 
 struct Answer {
-  // False where the process ended instead of answering.
+  // False where no reply came.
   bool alive = false;
   std::uint32_t id = 0;
   Json header;
@@ -72,6 +74,9 @@ class ForkedEngine {
   ~ForkedEngine() {
     kill(child_, SIGKILL);
     end();
+    // A sanitizer's finding ends the child, which alone would only look like a missing answer.
+    const std::string text = errors();
+    CHECK(text.find("Sanitizer") == std::string::npos || (std::fputs(text.c_str(), stdout), false));
     close(socket_);
     close(errors_);
   }
@@ -80,23 +85,31 @@ class ForkedEngine {
 
   void send(std::uint32_t id, Json header, std::span<const OutgoingArray> arrays = {}) {
     const auto bytes = encode_frame(id, std::move(header), arrays);
+    write_all({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+  void write_all(std::string_view bytes) {
     for (std::size_t at = 0; at < bytes.size();) {
       const ssize_t wrote = ::send(socket_, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
       if (wrote <= 0) return;  // it ended; `receive` says so
       at += static_cast<std::size_t>(wrote);
     }
   }
+  // Nothing more comes; replies can still be received.
+  void hang_up() { shutdown(socket_, SHUT_WR); }
 
-  // The next reply, whatever its id; progress of the same request comes with it.
-  Answer receive() {
+  // The next reply, whatever its id; progress of the same request comes with it. Nothing where it ended or is silent for
+  // `patience_ms`.
+  Answer receive(int patience_ms = 30'000) {
+    patience_ms_ = patience_ms;
     Answer answer;
     while (auto frame = read_frame()) {
       if (const Json* progress = frame->header.find("progress")) {
-        answer.progress.push_back(*progress);
+        progress_[frame->id].push_back(*progress);
         continue;
       }
       answer.alive = true;
       answer.id = frame->id;
+      answer.progress = std::move(progress_[frame->id]);
       answer.header = std::move(frame->header);
       return answer;
     }
@@ -163,7 +176,7 @@ class ForkedEngine {
     auto* bytes = static_cast<char*>(to);
     while (size > 0) {
       pollfd waiting{socket_, POLLIN, 0};
-      if (poll(&waiting, 1, 30'000) != 1) return false;
+      if (poll(&waiting, 1, patience_ms_) != 1) return false;
       const ssize_t got = read(socket_, bytes, size);
       if (got <= 0) return false;
       bytes += got;
@@ -177,12 +190,22 @@ class ForkedEngine {
   int errors_ = -1;
   int status_ = 0;
   bool ended_ = false;
+  int patience_ms_ = 0;
   std::uint32_t last_id_ = 0;
+  std::map<std::uint32_t, std::vector<Json>> progress_;
 };
 
 struct WrittenBatch {
   std::string path, sha256;
 };
+
+inline Json save_request(const std::string& state, const std::string& path) {
+  Json request;
+  request.set("verb", "save_state");
+  request.set("state", state);
+  request.set("path", path);
+  return request;
+}
 
 // A batch file as the store writes it, made for `state`.
 inline WrittenBatch write_batch(const std::string& path, const OwnedBatch& batch, const std::string& state, int mini_batches) {

@@ -13,14 +13,6 @@ namespace {
 
 const auto folder = std::filesystem::temp_directory_path() / ("longhaul-save-" + std::to_string(getpid()));
 
-Json save_request(const std::string& state, const std::string& path) {
-  Json save;
-  save.set("verb", "save_state");
-  save.set("state", state);
-  save.set("path", path);
-  return save;
-}
-
 std::vector<std::uint8_t> read_to_end(int fd) {
   std::vector<std::uint8_t> bytes;
   std::uint8_t piece[1 << 16];

@@ -64,11 +64,7 @@ std::unique_ptr<ForkedEngine> start_engine() {
 
 // sha256 of the state file: what is in memory, whatever digest the engine believes in.
 std::string saved_sha256(ForkedEngine& engine, const std::string& state) {
-  Json save;
-  save.set("verb", "save_state");
-  save.set("state", state);
-  save.set("path", (folder / "state.safetensors").string());
-  const Answer answer = engine.call(std::move(save));
+  const Answer answer = engine.call(save_request(state, (folder / "state.safetensors").string()));
   if (!answer.ok()) return answer.error();
   return *(*answer.header.find("files")->array())[0].find("sha256")->string();
 }
