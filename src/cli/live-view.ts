@@ -1,4 +1,4 @@
-// A run as it goes, in a terminal: one line that changes, or one line a step where the output is no terminal.
+// A run as it goes. In a terminal one line changes, and evaluations and troubles stay above it; elsewhere each step is a line.
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import type { RunStatus } from '../activities/contracts.js';
@@ -10,6 +10,8 @@ import { waitingFor, waitingLine } from './waiting.js';
 
 const pollMs = 500;
 const queryDeadlineMs = 3_000;
+/** A restart of the orchestrator or of Temporal takes less. */
+const silenceMs = 10_000;
 const resultDeadlineMs = 15_000;
 const openStatuses = ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW'];
 
@@ -49,9 +51,10 @@ export async function queryStatus(client: Client, handle: RunHandle): Promise<Ru
   }
 }
 
-/** `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · ETA 2 min`. */
+/** `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · at most 2 min`. */
 export function progressLine(status: RunStatus): string {
-  const parts = [`step ${Math.max(status.step, 0)}/${status.totalSteps} ${status.trainingPhase}`.trim()];
+  const { step, totalSteps, trainingPhase } = status;
+  const parts = totalSteps > 0 ? [`step ${Math.max(step, 0)}/${totalSteps} ${trainingPhase}`.trim()] : [];
   const last = status.recent.at(-1);
   if (last) parts.push(...figures(last.metrics));
   const evaluation = status.evaluations.at(-1);
@@ -60,8 +63,8 @@ export function progressLine(status: RunStatus): string {
   if (status.blocked) parts.push(`blocked: ${status.blocked.reason}`, status.blocked.remedy);
   else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}`);
   else if (isWaiting(status)) parts.push(status.phase);
-  // Supervised steps have another pace and are few: they say nothing about the rest.
-  else if (last?.kind === 'grpo') parts.push(`ETA ${timeSpan(remainingSeconds(status))}`);
+  // Supervised steps have another pace and are few: they say nothing about the rest. A run may reach its target earlier.
+  else if (last?.kind === 'grpo') parts.push(`at most ${timeSpan(remainingSeconds(status))}`);
   else parts.push('warm start');
   return parts.join(' · ');
 }
@@ -73,23 +76,92 @@ async function showUntil(
   signal: AbortSignal,
 ): Promise<void> {
   if (!output) return;
-  let shown = '';
+  const view = output.isTTY ? new ChangingLine(output) : new LinePerStep(output);
+  let answeredAt = Date.now();
   while (!signal.aborted) {
     const [status, [waiting]] = await Promise.all([queryStatus(client, handle), waitingFor(client, handle)]);
-    const progress = status ? progressLine(status) : 'waiting for an answer of the run';
-    const line = waiting ? `${progress} · ${waitingLine(waiting)}` : progress;
-    // Away from a terminal a line counts once: when its step, phase or trouble is new.
-    const key = output.isTTY
-      ? line
-      : status
-        ? `${status.step} ${status.blocked?.reason ?? ''} ${status.phase === 'paused'} ${waiting?.reason ?? ''}`
-        : shown;
-    if (key !== shown)
-      output.write(output.isTTY ? `\r\u001b[2K${line.slice(0, (output.columns ?? 120) - 1)}` : `${line}\n`);
-    shown = key;
+    if (status) {
+      answeredAt = Date.now();
+      view.show(status, waiting ? waitingLine(waiting) : null);
+    } else if (Date.now() - answeredAt > silenceMs) {
+      view.silent(Date.now() - answeredAt);
+    }
     await delay(pollMs, undefined, { signal }).catch(() => undefined);
   }
-  if (output.isTTY) output.write('\r\u001b[2K');
+  view.end();
+}
+
+interface View {
+  show(status: RunStatus, waiting: string | null): void;
+  silent(forMs: number): void;
+  end(): void;
+}
+
+/** Evaluations and troubles stay on the screen, in full; the line below them changes and is cut to the window. */
+export class ChangingLine implements View {
+  #evaluations = 0;
+  #trouble: string | null = null;
+
+  constructor(private readonly output: Pick<NodeJS.WriteStream, 'write' | 'columns'>) {}
+
+  show(status: RunStatus, waiting: string | null): void {
+    for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(this.#evaluations)) {
+      this.#keep(`step ${step} · ${suite} evaluation · pass@1 ${percent(pass_at_1)} of ${graded} episodes`);
+    }
+    this.#evaluations = Math.max(this.#evaluations, status.evaluations.length);
+    const trouble = status.blocked ? `blocked: ${status.blocked.reason} · ${status.blocked.remedy}` : waiting;
+    // The try counts on; it is the same trouble as long as it has the same reason.
+    const kind = status.blocked?.reason ?? waiting?.replace(/, try \d+/, '') ?? null;
+    if (trouble !== null && kind !== this.#trouble) this.#keep(trouble);
+    this.#trouble = kind;
+    this.#change(progressLine(status));
+  }
+
+  silent(forMs: number): void {
+    this.#change(silence(forMs));
+  }
+
+  end(): void {
+    this.output.write(clear);
+  }
+
+  #keep(line: string): void {
+    this.output.write(`${clear}${line}\n`);
+  }
+
+  #change(line: string): void {
+    this.output.write(`${clear}${line.slice(0, (this.output.columns ?? 120) - 1)}`);
+  }
+}
+
+/** A line counts once: when its step, phase or trouble is new. */
+class LinePerStep implements View {
+  #key = '';
+  #silent = false;
+
+  constructor(private readonly output: NodeJS.WriteStream) {}
+
+  show(status: RunStatus, waiting: string | null): void {
+    this.#silent = false;
+    const trouble = waiting?.replace(/, try \d+/, '') ?? '';
+    const key = `${status.step} ${status.blocked?.reason ?? ''} ${status.phase === 'paused'} ${trouble}`;
+    if (key === this.#key) return;
+    this.#key = key;
+    this.output.write(`${progressLine(status)}${waiting === null ? '' : ` · ${waiting}`}\n`);
+  }
+
+  silent(forMs: number): void {
+    if (!this.#silent) this.output.write(`${silence(forMs)}\n`);
+    this.#silent = true;
+  }
+
+  end(): void {}
+}
+
+const clear = '\r\u001b[2K';
+
+function silence(forMs: number): string {
+  return `the run has not answered for ${timeSpan(forMs / 1000)}; longhaul doctor may tell why`;
 }
 
 function figures(metrics: Record<string, number>): string[] {

@@ -48,12 +48,13 @@ function describe(status: RunStatus, waiting: readonly Waiting[]): string {
   for (const one of waiting) lines.push(`  ${waitingLine(one)}`);
   if (status.control.lr !== null) lines.push(`  lr set to ${status.control.lr}`);
   if (status.control.temperature !== null) lines.push(`  temperature set to ${status.control.temperature}`);
-  if (status.control.stopAfter !== null) lines.push(`  stops after step ${status.control.stopAfter}`);
+  if (status.control.stopAfter !== null && status.control.stopAfter >= status.step)
+    lines.push(`  stops after step ${status.control.stopAfter}`);
   for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(-6)) {
     lines.push(
       `  step ${String(step).padStart(6)} · ${suite.padEnd(8)} · pass@1 ${percent(pass_at_1)} of ${graded}`,
     );
   }
-  if (status.report) lines.push(`  report ${status.report}`);
+  if (status.report) lines.push(`  report: longhaul report ${status.run}`);
   return lines.join('\n');
 }

@@ -52,7 +52,7 @@ export function register(program: Command): void {
                 ? JSON.stringify(result)
                 : `${result.run} ${result.ended} at step ${result.step}` +
                     (last ? `, held-out pass@1 ${percent(last.pass_at_1)}` : '') +
-                    (result.report ? `; report: ${result.report}` : ''),
+                    (result.report ? `; for its report: longhaul report ${result.run}` : ''),
             );
           } catch (error) {
             if (error instanceof WorkflowFailedError) throw new Error(whyItEnded(error), { cause: error });

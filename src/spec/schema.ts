@@ -1,5 +1,6 @@
 // What a run spec may say: every key with its bounds, default and meaning. `run-spec.ts` has the types of the result,
 // `docs/run-spec.md` is written from this file.
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname, isAbsolute, resolve } from 'node:path';
 import { parse as parseYaml } from 'yaml';
@@ -209,7 +210,18 @@ export async function readSpecFile(path: string): Promise<RunSpec> {
 function withAbsolutePaths(spec: RunSpec, file: string | undefined, problems: SpecProblem[]): RunSpec {
   const absolute = (key: string, path: string): string => {
     if (isAbsolute(path)) return path;
-    if (file !== undefined) return resolve(dirname(file), path);
+    if (file !== undefined) {
+      const resolved = resolve(dirname(file), path);
+      // An absolute path may name a file of the machine that trains; a relative one can only mean this machine's.
+      if (!existsSync(resolved)) {
+        problems.push({
+          path: key,
+          problem: `there is no file ${resolved}`,
+          mend: 'relative paths start at the folder of the spec file',
+        });
+      }
+      return resolved;
+    }
     problems.push({
       path: key,
       problem: `"${path}" is relative, and no spec file says to what`,

@@ -232,4 +232,14 @@ describe('all problems of a spec', () => {
     await expect(readSpecFile('/nowhere/run.yaml')).rejects.toThrow(/there is no such file/);
     await expect(readSpecFile(specFile('list.yaml', '- 1\n'))).rejects.toThrow(/must be a mapping/);
   });
+
+  test('names relative paths that lead nowhere from its folder, before a run is started with them', async () => {
+    const copied = smallest();
+    copied.model = { ...copied.model, tokenizer: 'tokenizers/small/tokenizer.json' };
+    const path = specFile('copy.json', JSON.stringify(copied));
+    const lost = resolve(path, '../tokenizers/small/tokenizer.json');
+    await expect(readSpecFile(path)).rejects.toThrow(
+      new RegExp(`model.tokenizer: there is no file ${lost}.*start at the folder of the spec file`),
+    );
+  });
 });
