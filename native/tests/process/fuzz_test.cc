@@ -56,7 +56,7 @@ void json_is_a_value_or_one_error() {
       "{\"\xf0\x9f\x98\x80\":{\"\":{}},\"b\":[{\"c\":\"\xc3\xa9\"}]}",
   };
   int accepted = 0;
-  for (int i = 0; i < 150'000; ++i) {
+  for (int i = 0; i < 60'000; ++i) {
     const std::string text = i % 4 == 0 ? random_bytes(random, 40) : damaged(random, texts[i % 3]);
     std::string error;
     const auto value = parse_json(text, error);
@@ -69,7 +69,7 @@ void json_is_a_value_or_one_error() {
     CHECK(again.has_value() && write_json(*again, KeyOrder::sorted) == written);
     if (test::failures > 0) return;
   }
-  CHECK(accepted > 5'000);
+  CHECK(accepted > 2'000);
 }
 
 std::string bytes_of_frame(std::uint32_t id, Json header, std::span<const OutgoingArray> arrays = {}) {
@@ -86,7 +86,7 @@ void a_frame_is_whole_or_one_error() {
   header.set("verb", "score");
   const std::string good = bytes_of_frame(7, std::move(header), arrays).substr(4);
   int accepted = 0;
-  for (int i = 0; i < 100'000; ++i) {
+  for (int i = 0; i < 40'000; ++i) {
     const std::string text = i % 8 == 0 ? random_bytes(random, 60) : damaged(random, good);
     std::string error;
     const auto frame = decode_frame({text.begin(), text.end()}, error);
@@ -99,7 +99,7 @@ void a_frame_is_whole_or_one_error() {
     }
     if (test::failures > 0) return;
   }
-  CHECK(accepted > 1'000);
+  CHECK(accepted > 400);
 }
 
 std::string bytes_of(std::uint32_t number) { return {reinterpret_cast<const char*>(&number), sizeof number}; }
@@ -141,7 +141,7 @@ void the_engine_answers_or_ends_as_the_protocol_says() {
   const auto token_bytes = raw_bytes(std::span<const std::int32_t>(tokens));
   const std::string payload(token_bytes.begin(), token_bytes.end());
   int answered = 0, broken = 0;
-  for (int i = 0; i < 100 && test::failures == 0; ++i) {
+  for (int i = 0; i < 80 && test::failures == 0; ++i) {
     ForkedEngine engine;
     const std::string state = engine.start();
     const std::vector<std::string> good = headers(state);
@@ -171,7 +171,7 @@ void the_engine_answers_or_ends_as_the_protocol_says() {
     broken += refused;
   }
   std::printf("%d replies, %d broken streams\n", answered, broken);
-  CHECK(answered > 200 && broken > 20);
+  CHECK(answered > 150 && broken > 20);
 }
 
 }  // namespace
