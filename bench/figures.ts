@@ -125,7 +125,7 @@ export const figureDefinitions: readonly FigureDefinition[] = [
     name: 'history_events_per_step_max',
     measurement: 'quickstart',
     unit: 'events',
-    bar: null,
+    bar: { atMost: 40 },
     what: 'the most events between the planning of one step and of the next, where evaluations and checkpoints fall together',
     value: (of) => of(run, 'events_per_step_max'),
   },

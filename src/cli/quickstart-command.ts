@@ -64,7 +64,7 @@ async function quickstart(flags: QuickstartFlags): Promise<void> {
         const result =
           done ?? (handle && (await followRun(client, handle, { output: process.stderr, signal })));
         if (!result) return;
-        report(flags, stack, result, (performance.now() - begun) / 1000, ui);
+        report(flags, stack, result, (performance.now() - begun) / 1000, { ui, earlier: done !== null });
         if (flags.keepOpen) {
           say('The stack stays up until Ctrl-C.');
           await whenEnding(signal);
@@ -103,7 +103,7 @@ function report(
   stack: Stack,
   result: TrainingResult,
   seconds: number,
-  ui: string,
+  { ui, earlier }: { ui: string; earlier: boolean },
 ): void {
   const suites = result.evaluations.filter((evaluation) => evaluation.suite === 'final');
   const [before, after] = [suites.at(0), suites.at(-1)];
@@ -114,7 +114,7 @@ function report(
   const restarts = stack.processes.reduce((sum, one) => sum + one.restarts, 0);
   process.exitCode = 0;
   const lines = [
-    `${result.run} ${result.ended} at step ${result.step} in ${timeSpan(seconds)}`,
+    `${result.run} ${result.ended} at step ${result.step}${earlier ? ', earlier' : ` in ${timeSpan(seconds)}`}`,
     `  held-out pass@1   ${before ? percent(before.pass_at_1) : '–'} → ${after ? percent(after.pass_at_1) : '–'}` +
       (after ? `  (${after.graded} episodes)` : ''),
     `  tokens sampled    ${result.tokens.toLocaleString('en')} (${Math.round(tokensPerSecond).toLocaleString('en')} a second)`,

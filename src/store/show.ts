@@ -11,15 +11,14 @@ import { UnreadableRecord } from './store-errors.js';
 const TEXT_LIMIT = 200_000;
 const LONG_LIST = 12;
 
-/** Readable text of the object at `key`. Throws `UnreadableRecord`, `NewerSchema`, or says what lies near a wrong key. */
+/** Readable text of the object at `key`. Throws `UnreadableRecord` or `NewerSchema`, and for a key that is not there an error that says what lies near it. */
 export async function showRecord(store: ObjectStore, key: string): Promise<string> {
   const plain = key.replace(/\.r[1-9][0-9]*$/, '');
   if (plain.endsWith('.safetensors') && !plain.endsWith('/batch.safetensors')) return showTensors(store, key);
   const folder = key === '' || key.endsWith('/') ? key : `${key}/`;
   const bytes = key === folder ? null : await store.get(key);
   if (bytes === null && (await store.listFolder(folder)).length > 0) return showFolder(store, folder);
-  if (bytes === null)
-    throw new UnreadableRecord(key, `it is not in ${store.address}${await nearby(store, key)}`);
+  if (bytes === null) throw new Error(`there is no ${key} in ${store.address}${await nearby(store, key)}`);
   if (plain.endsWith('/batch.safetensors')) return showBatch(bytes, key);
   const text = new TextDecoder().decode(plain.endsWith('.gz') ? await decompress(key, bytes) : bytes);
   if (!/\.json(\.gz)?$/.test(plain)) return cut(text);
@@ -130,8 +129,7 @@ function showBatch(bytes: Uint8Array, key: string): string {
 async function showTensors(store: ObjectStore, key: string): Promise<string> {
   const info = await store.head(key);
   const pieces = info && (await store.stream(key));
-  if (!info || !pieces)
-    throw new UnreadableRecord(key, `it is not in ${store.address}${await nearby(store, key)}`);
+  if (!info || !pieces) throw new Error(`there is no ${key} in ${store.address}${await nearby(store, key)}`);
   let bytes = Buffer.alloc(0);
   for await (const piece of pieces) {
     bytes = Buffer.concat([bytes, piece]);
