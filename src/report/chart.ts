@@ -1,4 +1,5 @@
 // Line charts as inline SVG: they read on a light and a dark page, at any width, and on paper.
+import { clearest, type Label, type Place } from './chart-label.js';
 import { escapeHtml } from './html.js';
 
 export interface ChartSeries {
@@ -34,7 +35,7 @@ export function lineChart(options: ChartOptions): string {
   const all = options.series.flatMap((series) => series.points);
   if (all.length === 0) return '<p class="quiet">No figures yet.</p>';
   const { width, height } = options.size;
-  const margin = { left: 46, right: 20, top: options.legend ? 30 : 12, bottom: 26 };
+  const margin = { left: 46, right: 20, top: 12, bottom: 26 };
   const xMin = Math.min(...all.map((point) => point.x), ...options.bands.map((band) => band.from));
   const xMax = Math.max(...all.map((point) => point.x), ...options.bands.map((band) => band.to), xMin + 1);
   const [yMin, yMax] = options.yRange;
@@ -42,7 +43,18 @@ export function lineChart(options: ChartOptions): string {
     margin.left + ((value - xMin) / (xMax - xMin)) * (width - margin.left - margin.right);
   const y: Scale = (value) =>
     height - margin.bottom - ((value - yMin) / (yMax - yMin)) * (height - margin.top - margin.bottom);
+  const plot = {
+    left: margin.left,
+    right: width - margin.right,
+    top: margin.top,
+    bottom: height - margin.bottom,
+  };
+  const lines = options.series.map((series) => ({
+    weight: series.style === 'raw' ? 0.1 : 1,
+    points: series.draw === 'labels' ? [] : series.points.map((point) => ({ x: x(point.x), y: y(point.y) })),
+  }));
   return [
+    options.legend ? legend(options.series) : '',
     `<svg class="chart" viewBox="0 0 ${width} ${height}" role="img" aria-label="${escapeHtml(options.description)}">`,
     ...options.bands.map((band, index) => drawBand(band, index, x, margin.top, height - margin.bottom)),
     ...ticks(yMin, yMax, height < 200 ? 3 : 5).map(
@@ -56,8 +68,9 @@ export function lineChart(options: ChartOptions): string {
         (value) =>
           `<text x="${round(x(value))}" y="${height - 8}" text-anchor="middle">${value.toLocaleString('en')}</text>`,
       ),
-    ...options.series.map((series) => drawSeries(series, x, y, options.yFormat, width)),
-    options.legend ? legend(options.series, margin.left) : '',
+    ...options.series.map((series) =>
+      drawSeries(series, x, y, options.yFormat, (dot, text) => clearest(dot, text, plot, lines)),
+    ),
     '</svg>',
   ].join('\n');
 }
@@ -80,40 +93,34 @@ function drawSeries(
   x: Scale,
   y: Scale,
   format: (value: number) => string,
-  width: number,
+  placeLabel: (dot: Place, text: string) => Label,
 ): string {
   const path = series.points.map((point) => `${round(x(point.x))},${round(y(point.y))}`).join(' ');
   const line = series.draw === 'labels' ? '' : `<polyline class="line ${series.style}" points="${path}"/>`;
   if (series.draw === 'line') return line;
   const dots = series.points.map((point) => {
-    const [left, top] = [x(point.x), y(point.y)];
+    const place = { x: x(point.x), y: y(point.y) };
     const dot =
-      `<circle class="dot ${series.style}" cx="${round(left)}" cy="${round(top)}" r="${series.draw === 'labels' ? 5 : 3.5}">` +
+      `<circle class="dot ${series.style}" cx="${round(place.x)}" cy="${round(place.y)}" r="${series.draw === 'labels' ? 5 : 3.5}">` +
       `<title>${escapeHtml(series.name)}: ${escapeHtml(format(point.y))} at step ${point.x}</title></circle>`;
     if (series.draw === 'dots') return dot;
-    const anchor = left > width - 90 ? 'end' : 'start';
-    const text = `<text class="value ${series.style}" x="${round(left + (anchor === 'end' ? -2 : 9))}" y="${round(top + 20)}" `;
-    return `${dot}${text}text-anchor="${anchor}">${escapeHtml(format(point.y))}</text>`;
+    const label = placeLabel(place, format(point.y));
+    return (
+      `${dot}<text class="value ${series.style}" x="${round(label.x)}" y="${round(label.y)}" ` +
+      `text-anchor="${label.anchor}">${escapeHtml(format(point.y))}</text>`
+    );
   });
   return line + dots.join('');
 }
 
-function legend(series: ChartSeries[], start: number): string {
-  let left = start;
-  return series
-    .map((one) => {
-      const mark =
-        one.draw === 'labels'
-          ? `<circle class="dot ${one.style}" cx="${left + 9}" cy="12" r="5"/>`
-          : `<line class="line ${one.style}" x1="${left}" x2="${left + 18}" y1="12" y2="12"/>` +
-            (one.draw === 'dots'
-              ? `<circle class="dot ${one.style}" cx="${left + 9}" cy="12" r="3.5"/>`
-              : '');
-      const item = `${mark}<text x="${left + 24}" y="16">${escapeHtml(one.name)}</text>`;
-      left += 44 + one.name.length * 6.4;
-      return item;
-    })
-    .join('');
+function legend(series: readonly ChartSeries[]): string {
+  const items = series.map((one) => {
+    const line = `<line class="line ${one.style}" x1="0" x2="18" y1="6" y2="6"/>`;
+    const dot = `<circle class="dot ${one.style}" cx="9" cy="6" r="${one.draw === 'labels' ? 5 : 3.5}"/>`;
+    const mark = { line, dots: line + dot, labels: dot }[one.draw];
+    return `<span><svg width="18" height="12" aria-hidden="true">${mark}</svg> ${escapeHtml(one.name)}</span>`;
+  });
+  return `<div class="legend">${items.join('')}</div>`;
 }
 
 /** At most `count` + 1 round values from `low` to `high`. */

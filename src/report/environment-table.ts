@@ -1,7 +1,8 @@
 // Per environment and per template: baseline → final, the change, and what it means.
-import type { EvaluationFigure } from './run-history.js';
+import type { EvaluationFigure } from './evaluations.js';
 
-export type EnvironmentStatus = 'saturated' | 'improving' | 'flat' | 'declining' | 'failing' | 'new';
+export type EnvironmentStatus =
+  'saturated' | 'improving' | 'flat' | 'unclear' | 'declining' | 'failing' | 'new';
 
 export interface EnvironmentRow {
   env_key: string;
@@ -28,8 +29,19 @@ export interface TemplateRow {
   delta: number | null;
 }
 
-/** Changes smaller than this are called flat: with 100 tasks, one standard error of a pass rate is about 0.05. */
-const noticeable = 0.05;
+export interface PassRate {
+  share: number;
+  graded: number;
+}
+
+/** A change counts from this many standard errors of the difference on: chance alone reaches them once in twenty times. */
+const significant = 2;
+/** Where too few episodes were played to count a change of this size, that none counts says nothing. */
+const noticeable = 0.1;
+/** In words, for readers of the table. */
+export const statusRule =
+  'improving or declining: the change is more than two standard errors of the difference; unclear: it is not, but with so ' +
+  'few episodes a change of ten points would not be either';
 const allButPerfect = 0.95;
 const allButNothing = 0.1;
 
@@ -37,10 +49,8 @@ const allButNothing = 0.1;
 export function environmentRows(before: EvaluationFigure, after: EvaluationFigure): EnvironmentRow[] {
   const rows = Object.entries(after.result.environments).map(([env_key, final]) => {
     const base = before.result.environments[env_key];
-    const figures = compared(
-      base && base.graded > 0 ? base.pass_at_1 : null,
-      final.graded > 0 ? final.pass_at_1 : null,
-    );
+    const [then, now] = [base ? rateOf(base) : null, rateOf(final)];
+    const figures = compared(then, now);
     const calls = final.mean_tool_calls * (final.graded + final.unknown);
     return {
       env_key,
@@ -50,7 +60,7 @@ export function environmentRows(before: EvaluationFigure, after: EvaluationFigur
       unknown: final.unknown,
       mean_turns: final.mean_turns,
       tool_error_rate: calls > 0 ? final.tool_errors / calls : null,
-      status: statusOf(figures.before, figures.after),
+      status: statusOf(then, now),
     };
   });
   return rows.length > 1 ? [...rows, allOf(before, after, rows)] : rows;
@@ -63,10 +73,8 @@ function allOf(before: EvaluationFigure, after: EvaluationFigure, rows: Environm
   const weighted = (of: (index: number) => number): number =>
     environments.reduce((sum, _, index) => sum + of(index), 0);
   const calls = weighted((i) => (environments[i]?.mean_tool_calls ?? 0) * (episodes[i] ?? 0));
-  const figures = compared(
-    before.result.graded > 0 ? before.result.pass_at_1 : null,
-    after.result.graded > 0 ? after.result.pass_at_1 : null,
-  );
+  const [then, now] = [rateOf(before.result), rateOf(after.result)];
+  const figures = compared(then, now);
   return {
     env_key: 'all',
     graded: rows.reduce((sum, row) => sum + row.graded, 0),
@@ -76,38 +84,58 @@ function allOf(before: EvaluationFigure, after: EvaluationFigure, rows: Environm
     mean_turns:
       total > 0 ? weighted((i) => (environments[i]?.mean_turns ?? 0) * (episodes[i] ?? 0)) / total : 0,
     tool_error_rate: calls > 0 ? weighted((i) => environments[i]?.tool_errors ?? 0) / calls : null,
-    status: statusOf(figures.before, figures.after),
+    status: statusOf(then, now),
   };
 }
 
 /** The weakest first: they say where to look. */
 export function templateRows(before: EvaluationFigure, after: EvaluationFigure): TemplateRow[] {
-  const share = (of: EvaluationFigure, template: string): number | null => {
+  const rate = (of: EvaluationFigure, template: string): PassRate | null => {
     const counted = of.result.templates[template];
-    return counted && counted.graded > 0 ? counted.passed / counted.graded : null;
+    return counted && counted.graded > 0
+      ? { share: counted.passed / counted.graded, graded: counted.graded }
+      : null;
   };
   return Object.entries(after.result.templates)
     .map(([template, { graded }]) => ({
       template,
       graded,
-      ...compared(share(before, template), share(after, template)),
+      ...compared(rate(before, template), rate(after, template)),
     }))
     .sort((a, b) => (a.after ?? 0) - (b.after ?? 0) || a.template.localeCompare(b.template));
 }
 
-export function statusOf(before: number | null, after: number | null): EnvironmentStatus {
+/** Null: no graded episode. */
+export function statusOf(before: PassRate | null, after: PassRate | null): EnvironmentStatus {
   if (before === null || after === null) return 'new';
-  if (after - before >= noticeable) return 'improving';
-  if (before - after >= noticeable) return 'declining';
-  if (after >= allButPerfect) return 'saturated';
-  return after < allButNothing ? 'failing' : 'flat';
+  const change = after.share - before.share;
+  const margin = significant * errorOfDifference(before, after);
+  if (Math.abs(change) > margin) return change > 0 ? 'improving' : 'declining';
+  if (margin > noticeable) return 'unclear';
+  if (after.share >= allButPerfect) return 'saturated';
+  return after.share < allButNothing ? 'failing' : 'flat';
+}
+
+/** Of the two as samples of one rate: that is what chance alone would do, and it is not 0 where all or none passed once. */
+function errorOfDifference(before: PassRate, after: PassRate): number {
+  const graded = before.graded + after.graded;
+  const pooled = (before.share * before.graded + after.share * after.graded) / graded;
+  return Math.sqrt(pooled * (1 - pooled) * (1 / before.graded + 1 / after.graded));
+}
+
+function rateOf({ pass_at_1, graded }: { pass_at_1: number; graded: number }): PassRate | null {
+  return graded > 0 ? { share: pass_at_1, graded } : null;
 }
 
 function compared(
-  before: number | null,
-  after: number | null,
+  before: PassRate | null,
+  after: PassRate | null,
 ): Pick<EnvironmentRow, 'before' | 'after' | 'delta'> {
-  return { before, after, delta: before === null || after === null ? null : after - before };
+  return {
+    before: before?.share ?? null,
+    after: after?.share ?? null,
+    delta: before === null || after === null ? null : after.share - before.share,
+  };
 }
 
 function standardError(share: number | null, count: number): number | null {

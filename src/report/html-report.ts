@@ -1,12 +1,14 @@
 // The run's report: one self-contained HTML page.
 import { lineChart, smoothed, smoothingWidth, type ChartBand, type ChartSeries } from './chart.js';
-import { environmentRows, templateRows, type EnvironmentRow } from './environment-table.js';
+import { environmentRows, statusRule, templateRows, type EnvironmentRow } from './environment-table.js';
+import { tasksOf, type EvaluationFigure } from './evaluations.js';
 import { percent, points, timeSpan, whole } from './format.js';
 import { escapeHtml, table } from './html.js';
 import { styleSheet } from './report-style.js';
 import type { AcceptedChange } from './changes.js';
 import type { Restart } from './restarts.js';
-import { beforeAndAfter, type EvaluationFigure, type RunHistory } from './run-history.js';
+import { baselineOf, beforeAndAfter, type RunHistory } from './run-history.js';
+import { hasEnded, inWords, positionOf } from './run-position.js';
 import { trends } from './trends.js';
 import { transcriptViewer } from './transcript-viewer.js';
 import type { Transcript } from './transcripts.js';
@@ -53,16 +55,9 @@ function section(title: string, body: string): string {
 
 function header(history: RunHistory, restarts: readonly Restart[]): string {
   const { record, updates } = history;
-  const change = beforeAndAfter(history);
-  const passed = (share: number): string => `<span class="big">${percent(share)}</span>`;
+  const position = positionOf(history);
   const tiles = [
-    change
-      ? tile(
-          'held-out pass@1, before → after GRPO',
-          `${passed(change.before.result.pass_at_1)} → ${passed(change.after.result.pass_at_1)}`,
-          'wide',
-        )
-      : tile('held-out pass@1', 'no GRPO step yet', 'wide'),
+    passRateTile(history),
     tile('steps committed', whole(updates.at(-1)?.identity.step ?? 0)),
     tile(
       'training episodes',
@@ -71,13 +66,32 @@ function header(history: RunHistory, restarts: readonly Restart[]): string {
     tile('wall time', timeSpan(secondsOf(history))),
     tile('restarts on record', whole(restarts.filter((one) => one.process !== 'workflow').length)),
   ];
+  const newest = updates.at(-1)?.observed.committed_at;
   return (
     `<header><h1>${escapeHtml(record.run)}</h1>` +
-    `<p class="quiet">${escapeHtml(record.spec.project)} · ${escapeHtml(record.spec.model.name)} · seed ${record.seed} · ` +
-    `started ${escapeHtml(record.observed.started_at.replace('T', ' ').slice(0, 19))} UTC</p>` +
+    `<p class="quiet"><span class="position ${position.kind}">${escapeHtml(inWords(position))}</span> ` +
+    `${escapeHtml(record.spec.project)} · ${escapeHtml(record.spec.model.name)} · seed ${record.seed} · ` +
+    `started ${timeOfDay(record.observed.started_at)}` +
+    `${newest === undefined ? '' : ` · newest step ${timeOfDay(newest)}`}</p>` +
     `<div class="tiles">${tiles.join('')}</div></header>`
   );
 }
+
+function passRateTile(history: RunHistory): string {
+  const passed = ({ result }: EvaluationFigure): string =>
+    `<span class="big">${percent(result.pass_at_1)}</span>`;
+  const change = beforeAndAfter(history);
+  if (change) {
+    const name = hasEnded(positionOf(history)) ? 'before → after GRPO' : 'before GRPO → so far';
+    return tile(`held-out pass@1, ${name}`, `${passed(change.before)} → ${passed(change.after)}`, 'wide');
+  }
+  const baseline = baselineOf(history);
+  return baseline
+    ? tile('held-out pass@1 before GRPO, none after it so far', passed(baseline), 'wide')
+    : tile('held-out pass@1', 'no evaluation before GRPO yet', 'wide');
+}
+
+const timeOfDay = (iso: string): string => `${escapeHtml(iso.replace('T', ' ').slice(0, 19))} UTC`;
 
 function tile(name: string, value: string, style = ''): string {
   return `<div class="tile ${style}"><div class="value">${value}</div><div class="quiet">${name}</div></div>`;
@@ -93,20 +107,24 @@ const rewardOf = ({ observed }: UpdateRecord): number => observed.metrics['rewar
 function learningCurve(history: RunHistory): string {
   const grpo = history.updates.filter((update) => update.identity.kind === 'grpo');
   const rewards = grpo.map((update) => ({ x: update.identity.step, y: rewardOf(update) }));
-  const held = (suite: string, draw: ChartSeries['draw']): ChartSeries => ({
-    name: suite === 'final' ? 'held out, before and after' : 'held out, at intervals',
-    style: suite,
-    draw,
-    points: history.evaluations
-      .filter((figure) => figure.result.suite_name === suite)
-      .map((figure) => ({ x: figure.step, y: figure.result.pass_at_1 })),
-  });
+  const compared = comparedPoints(history);
+  const others = history.evaluations.filter(({ result }) => result.suite_name === 'interval');
   const smooth = smoothed(rewards, smoothingWidth(rewards.length));
   const series: ChartSeries[] = [
     { name: 'reward of a step', style: 'raw', draw: 'line', points: rewards },
     { name: 'smoothed', style: 'smooth', draw: 'line', points: smooth },
-    held('interval', 'dots'),
-    held('final', 'labels'),
+    {
+      name: `held out, at intervals (${tasksInWords(others)})`,
+      style: 'interval',
+      draw: 'dots',
+      points: others.map(pointOf),
+    },
+    {
+      name: `held out, ${compared.name}`,
+      style: 'final',
+      draw: 'labels',
+      points: compared.figures.map(pointOf),
+    },
   ];
   const shown = series.filter((one) => one.points.length > 0);
   return (
@@ -125,6 +143,29 @@ function learningCurve(history: RunHistory): string {
   );
 }
 
+const pointOf = ({ step, result }: EvaluationFigure) => ({ x: step, y: result.pass_at_1 });
+
+/** The evaluations that the headline compares: these alone are marked. */
+function comparedPoints(history: RunHistory): { name: string; figures: EvaluationFigure[] } {
+  const change = beforeAndAfter(history);
+  if (!change) {
+    const baseline = baselineOf(history);
+    const figures = baseline ? [baseline] : [];
+    return { name: `before GRPO (${tasksInWords(figures)})`, figures };
+  }
+  const { before, after } = change;
+  const later = hasEnded(positionOf(history)) ? 'after' : 'so far';
+  const name = change.sameTasks
+    ? `before GRPO and ${later} (${tasksInWords([before, after])})`
+    : `before GRPO (${tasksInWords([before])}) and ${later} (${tasksInWords([after])})`;
+  return { name, figures: [before, after] };
+}
+
+function tasksInWords(figures: readonly EvaluationFigure[]): string {
+  const counts = [...new Set(figures.map(tasksOf))].sort((a, b) => a - b);
+  return `${counts.map(whole).join(' or ')} tasks`;
+}
+
 /** Runs of steps of one kind; supervised phases carry no name in their records, so they count as warm start. */
 function phaseBands({ updates }: RunHistory): ChartBand[] {
   const firstGrpo = updates.find((update) => update.identity.kind === 'grpo')?.identity.step;
@@ -138,6 +179,7 @@ function phaseBands({ updates }: RunHistory): ChartBand[] {
 
 function environments(history: RunHistory): string {
   const change = beforeAndAfter(history);
+  const after = hasEnded(positionOf(history)) ? 'final' : 'newest';
   if (!change) return '<p class="quiet">There is no evaluation before and after GRPO yet.</p>';
   const share = (value: number | null): string => (value === null ? '–' : percent(value));
   const delta = (value: number | null): string => (value === null ? '–' : points(value));
@@ -146,7 +188,7 @@ function environments(history: RunHistory): string {
     { title: 'episodes', cell: (row) => whole(row.graded), figure: true },
     { title: 'baseline', cell: (row) => share(row.before), figure: true },
     {
-      title: 'final',
+      title: after,
       cell: (row) =>
         `${share(row.after)}${row.error === null ? '' : ` <span class="quiet">± ${(row.error * 100).toFixed(1)}</span>`}`,
       figure: true,
@@ -161,17 +203,17 @@ function environments(history: RunHistory): string {
     { title: 'template', cell: (row) => escapeHtml(row.template) },
     { title: 'episodes', cell: (row) => whole(row.graded), figure: true },
     { title: 'baseline', cell: (row) => share(row.before), figure: true },
-    { title: 'final', cell: (row) => share(row.after), figure: true },
+    { title: after, cell: (row) => share(row.after), figure: true },
     { title: 'delta', cell: (row) => delta(row.delta), figure: true },
   ]);
   const partial = change.sameTasks
     ? ''
-    : `So far only the first ${whole(change.after.result.graded + change.after.result.unknown)} of the baseline’s ` +
-      `${whole(change.before.result.graded + change.before.result.unknown)} tasks were played again. `;
+    : `So far only the first ${whole(tasksOf(change.after))} of the baseline’s ` +
+      `${whole(tasksOf(change.before))} tasks were played again. `;
   return (
     `${byEnvironment}<p class="quiet">State after step ${change.before.step} → state after step ${change.after.step}. ${partial}` +
     `pass@1 on held-out tasks, sampled at temperature 1; ± one standard error. Unknown outcomes ` +
-    '(broken environments) are counted apart and never scored as failures of the model.</p>' +
+    `(broken environments) are counted apart and never scored as failures of the model. Status — ${statusRule}.</p>` +
     `<details><summary>by task template, the weakest first</summary>${byTemplate}</details>`
   );
 }
@@ -211,7 +253,7 @@ function facts(history: RunHistory): string {
   const { record, updates } = history;
   const last = updates.at(-1);
   const rows: [string, string][] = [
-    ['final state', last?.identity.state ?? '–'],
+    [hasEnded(positionOf(history)) ? 'final state' : 'newest state', last?.identity.state ?? '–'],
     ['base model', record.base_model],
     ['dataset', `${record.dataset.name} ${record.dataset.version}`],
     ['numerics', last ? `${last.identity.numerics.backend}, version ${last.identity.numerics.version}` : '–'],
@@ -225,7 +267,7 @@ function facts(history: RunHistory): string {
   return `<table class="facts">${body}</table><details><summary>spec</summary><pre>${spec}</pre></details>`;
 }
 
-/** A workflow claims its run again whenever it continues as new: that is no other driver. */
+/** A workflow claims its run again whenever it continues as new: that is no other driver, and no restart of a process. */
 function ownersText({ owners }: RunHistory): string {
   const drivers = new Map<string, number>();
   for (const owner of owners) {
@@ -234,7 +276,10 @@ function ownersText({ owners }: RunHistory): string {
   }
   return (
     [...drivers]
-      .map(([driver, claims]) => `${driver}${claims > 1 ? ` (claimed ${claims} times)` : ''}`)
+      .map(
+        ([driver, claims]) =>
+          `${driver}${claims > 1 ? ` (in ${claims} executions: it continued as new, which restarts no process)` : ''}`,
+      )
       .join('; ') || '–'
   );
 }

@@ -10,26 +10,29 @@ body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 sys
 main { max-width: 980px; margin: 0 auto; padding: 32px 24px 64px; }
 h1 { font-size: 26px; margin: 0; } h2 { font-size: 18px; margin: 40px 0 12px; }
 .quiet { color: var(--quiet); font-weight: 400; } p.quiet { font-size: 13px; margin: 8px 0; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(145px, 1fr)); gap: 12px; margin-top: 16px; }
-.tile { background: var(--card); border-radius: 8px; padding: 12px 16px; font-size: 13px; }
+.tiles { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 16px; }
+.tile { flex: 1 1 120px; background: var(--card); border-radius: 8px; padding: 12px 16px; font-size: 13px; }
 .tile .value { font-size: 20px; font-weight: 600; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.tile.wide { grid-column: span 2; } .tile .big { color: var(--final); }
+.tile.wide { flex: 2 1 280px; } .tile .big { color: var(--final); }
 .chart { width: 100%; height: auto; } .chart text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
+.chart-wide { overflow-x: auto; } .chart-wide .chart { min-width: 560px; }
+.legend { display: flex; flex-wrap: wrap; gap: 2px 20px; font-size: 13px; color: var(--quiet); margin-bottom: 8px; }
 .chart .grid { stroke: var(--rule); } .chart .band { fill: var(--card); }
 .line { fill: none; stroke-width: 2; stroke-linejoin: round; } .line.raw { stroke: var(--raw); stroke-width: 1; }
 .line.smooth { stroke: var(--smooth); } .line.interval { stroke: var(--interval); }
 .dot.interval { fill: var(--interval); } .dot.final { fill: var(--final); }
-.chart text.value { font-weight: 600; } .chart text.value.final { fill: var(--final); }
+.chart text.value { font-weight: 600; paint-order: stroke; stroke: var(--page); stroke-width: 3px; } .chart text.value.final { fill: var(--final); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 6px 14px 6px 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
 th.figure, td.figure { text-align: right; white-space: nowrap; }
 th { font-weight: 600; font-size: 13px; color: var(--quiet); } .facts th { width: 190px; white-space: nowrap; }
 code, pre { font: 13px/1.45 ui-monospace, monospace; } td code { overflow-wrap: anywhere; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
-.status { display: inline-block; border-radius: 999px; padding: 0 9px; font-size: 12px; font-weight: 600; background: var(--card); }
+.status, .position { display: inline-block; border-radius: 999px; padding: 0 9px; font-size: 12px; font-weight: 600; background: var(--card); }
 .status.improving, .status.saturated, .status.pass { color: var(--good); }
 .status.failing, .status.declining, .status.fail { color: var(--bad); }
-.status.flat, .status.unknown, .status.new { color: var(--warn); }
+.status.flat, .status.unclear, .status.unknown, .status.new, .position.stopped, .position.paused { color: var(--warn); }
+.position { margin-right: 6px; } .position.completed { color: var(--good); } .position.unfinished { color: var(--interval); }
 summary { cursor: pointer; padding: 7px 0; } .transcript { border-bottom: 1px solid var(--rule); }
 h3 { font-size: 14px; margin: 20px 0 4px; color: var(--quiet); }
 .transcript > summary { list-style-position: outside; margin-left: 16px; } .request { font-weight: 500; }
@@ -39,7 +42,7 @@ h3 { font-size: 14px; margin: 20px 0 4px; color: var(--quiet); }
 details.part { display: block; } details.part > summary { padding: 0; } .who { color: var(--quiet); font-size: 12px; padding-top: 1px; }
 .call { display: block; } .call b { color: var(--interval); } .call .name { color: var(--quiet); }
 .done { color: var(--good); font-weight: 600; font-size: 13px; } .malformed { color: var(--bad); }
-.trends { display: grid; grid-template-columns: repeat(auto-fit, minmax(280px, 1fr)); gap: 20px 24px; margin-bottom: 16px; }
+.trends { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 280px), 1fr)); gap: 20px 24px; margin-bottom: 16px; }
 figure { margin: 0; } figcaption { font-size: 13px; font-weight: 600; color: var(--quiet); margin-bottom: 2px; }
 :focus-visible { outline: 2px solid var(--interval); outline-offset: 2px; }
 @media (max-width: 640px) { main { padding: 20px 14px 48px; } .part { grid-template-columns: 1fr; gap: 2px; } .talk { margin-left: 0; }

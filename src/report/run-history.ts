@@ -1,35 +1,18 @@
 // What a run did, gathered from its records alone.
-import type {
-  ControlRecord,
-  Digest,
-  EpisodeRecord,
-  EvaluationResult,
-  OwnerRecord,
-  RunRecord,
-  UpdateRecord,
-} from '../spec/records.js';
+import { readEvaluations, type EvaluationFigure } from './evaluations.js';
+import type { ControlRecord, EpisodeRecord, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import { inParallel } from '../store/in-parallel.js';
-import {
-  controlFolder,
-  evaluationEpisodesFolder,
-  evaluationResultKey,
-  evaluationsOfState,
-  ownersFolder,
-} from '../store/layout.js';
+import { controlFolder, evaluationEpisodesFolder, ownersFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readRecord, readSequence } from '../store/records.js';
-import { lastCommittedStep, readRun, readState, readUpdate } from '../store/run-records.js';
-
-export interface EvaluationFigure {
-  step: number;
-  result: EvaluationResult;
-}
+import { lastCommittedStep, readRun, readUpdate } from '../store/run-records.js';
+import { plannedSteps } from './schedule.js';
 
 export interface RunHistory {
   record: RunRecord;
   /** Steps 1…n in order. */
   updates: UpdateRecord[];
-  /** By step, then by suite name. */
+  /** Those that the run asked for, by step, then by suite name. */
   evaluations: EvaluationFigure[];
   owners: OwnerRecord[];
   control: ControlRecord[];
@@ -40,32 +23,12 @@ export async function readHistory(store: ObjectStore, run: string): Promise<RunH
   const last = await lastCommittedStep(store, run);
   const steps = Array.from({ length: Math.max(last, 0) }, (_, index) => index + 1);
   const updates = await inParallel(steps, (step) => readUpdate(store, run, step));
-  const states = last < 0 ? [] : [{ step: 0, state: await readState(store, run, 0) }];
-  for (const { identity } of updates)
-    if (identity.applied === true) states.push({ step: identity.step, state: identity.state });
-  const evaluations = await readEvaluations(store, states);
   const [owners, control] = await Promise.all([
     readSequence(store, ownersFolder(run), 'owner'),
     readSequence(store, controlFolder(run), 'control'),
   ]);
+  const evaluations = last < 0 ? [] : await readEvaluations(store, { record, updates, control });
   return { record, updates, evaluations, owners, control };
-}
-
-async function readEvaluations(
-  store: ObjectStore,
-  states: readonly { step: number; state: Digest }[],
-): Promise<EvaluationFigure[]> {
-  const listed = await inParallel(states, async ({ step, state }) => {
-    const suites = await store.listFolder(evaluationsOfState(state));
-    return suites.map((name) => ({ step, key: evaluationResultKey(state, name.replace(/\/$/, '')) }));
-  });
-  const found = await inParallel(listed.flat(), async ({ step, key }) => {
-    const result = await readRecord(store, key, 'evaluation');
-    return result && { step, result };
-  });
-  return found
-    .filter((figure) => figure !== null)
-    .sort((a, b) => a.step - b.step || a.result.suite_name.localeCompare(b.result.suite_name));
 }
 
 /** Episodes of one evaluation, in slot order. */
@@ -86,19 +49,25 @@ export interface Comparison {
   sameTasks: boolean;
 }
 
-/** The evaluation before the first GRPO step, and the newest one after it: of the same suite where there is one. */
+/** The evaluation of the state where GRPO begins, or will begin. */
+export function baselineOf({ record, updates, evaluations }: RunHistory): EvaluationFigure | null {
+  const begin = firstGrpoStep(updates) ?? plannedSteps(record.spec).warmStart + 1;
+  return evaluations.find((one) => one.step === begin - 1 && one.result.suite_name === 'final') ?? null;
+}
+
+/** The baseline, and the newest evaluation after it: of the same suite where there is one. */
 export function beforeAndAfter(history: RunHistory): Comparison | null {
-  const firstGrpo = history.updates.find((update) => update.identity.kind === 'grpo')?.identity.step ?? null;
-  if (firstGrpo === null) return null;
-  const before = history.evaluations.filter((figure) => figure.step < firstGrpo).at(-1);
-  const baseline =
-    history.evaluations.find((one) => one.step === firstGrpo - 1 && one.result.suite_name === 'final') ??
-    before;
+  const before = baselineOf(history);
+  const firstGrpo = firstGrpoStep(history.updates);
+  if (!before || firstGrpo === null) return null;
   const later = history.evaluations.filter((figure) => figure.step >= firstGrpo);
   const after =
-    later.findLast((figure) => figure.result.suite === baseline?.result.suite) ?? newestEvaluation(later);
-  if (!baseline || !after) return null;
-  return { before: baseline, after, sameTasks: baseline.result.suite === after.result.suite };
+    later.findLast((figure) => figure.result.suite === before.result.suite) ?? newestEvaluation(later);
+  return after && { before, after, sameTasks: before.result.suite === after.result.suite };
+}
+
+function firstGrpoStep(updates: readonly UpdateRecord[]): number | null {
+  return updates.find((update) => update.identity.kind === 'grpo')?.identity.step ?? null;
 }
 
 /** Of the newest state; of its suites the one with the most episodes. */

@@ -8,9 +8,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readChanges } from '../../src/report/changes.js';
 import { renderReport } from '../../src/report/html-report.js';
 import { readAttempts, restartsOf } from '../../src/report/restarts.js';
-import { readHistory } from '../../src/report/run-history.js';
+import { readHistory, type RunHistory } from '../../src/report/run-history.js';
 import { toTranscript } from '../../src/report/transcripts.js';
-import { decodeWith, episodeOf, recordedRun } from './recorded-run.js';
+import { decodeWith, episodeOf, recordedRun, until } from './recorded-run.js';
 
 const browserPath =
   [process.env['LONGHAUL_CHROMIUM'], '/usr/bin/chromium', '/usr/bin/google-chrome'].find(isThere) ?? '';
@@ -18,7 +18,12 @@ const hostile = '<script>document.title = "broken"</script>';
 
 describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGHAUL_CHROMIUM)', () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-browser-'));
-  const file = join(folder, 'report.html');
+  const files = {
+    complete: join(folder, 'report.html'),
+    begun: join(folder, 'begun.html'),
+    partial: join(folder, 'partial.html'),
+    long: join(folder, 'long.html'),
+  };
   let browser: Browser;
 
   beforeAll(async () => {
@@ -35,15 +40,18 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
         decodeWith('Close it.', call, 'Tool result:\n{"ok":true}'),
       ),
     ];
-    const html = renderReport({
-      history,
-      restarts: restartsOf(history, await readAttempts(store, history)),
-      changes: await readChanges(store, history),
-      transcripts,
-      transcriptsOf: history.evaluations.at(-1) ?? null,
-    });
-    writeFileSync(file, html);
-    expect(html.length).toBeLessThan(1_000_000);
+    const restarts = restartsOf(history, await readAttempts(store, history));
+    const changes = await readChanges(store, history);
+    const write = (report: keyof typeof files, of: RunHistory): void => {
+      const transcriptsOf = of.evaluations.at(-1) ?? null;
+      const html = renderReport({ history: of, restarts, changes, transcripts, transcriptsOf });
+      expect(html.length).toBeLessThan(1_000_000);
+      writeFileSync(files[report], html);
+    };
+    write('complete', history);
+    write('partial', until(history, 30));
+    write('begun', until(history, 2));
+    write('long', inDays(history));
     browser = await chromium.launch({
       executablePath: browserPath,
       args: [
@@ -59,7 +67,11 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     rmSync(folder, { recursive: true });
   });
 
-  async function withPage<T>(options: BrowserContextOptions, use: (page: Page) => Promise<T>): Promise<T> {
+  async function withPage<T>(
+    options: BrowserContextOptions,
+    use: (page: Page) => Promise<T>,
+    report: keyof typeof files = 'complete',
+  ): Promise<T> {
     const page = await browser.newPage(options);
     const troubles: string[] = [];
     page.on('pageerror', (error) => troubles.push(error.message));
@@ -67,7 +79,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
       if (!request.url().startsWith('file:')) troubles.push(`it asks for ${request.url()}`);
     });
     try {
-      await page.goto(pathToFileURL(file).href);
+      await page.goto(pathToFileURL(files[report]).href);
       const result = await use(page);
       expect(troubles).toEqual([]);
       return result;
@@ -86,6 +98,63 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
       expect(await page.locator('tr', { hasText: 'node worker' }).innerText()).toMatch(/30/);
     });
   });
+
+  test('of a run that has ended says so', async () => {
+    await withPage({}, async (page) => {
+      expect(await page.locator('header').innerText()).toContain('completed at step 42');
+      expect(await page.locator('.tile').first().innerText()).toContain('before → after GRPO');
+      expect(await page.locator('.legend').innerText()).toContain('before GRPO and after (205 tasks)');
+      expect(await page.getByRole('columnheader', { name: 'final' }).count()).toBe(1);
+      expect(await page.getByRole('rowheader', { name: 'final state' }).count()).toBe(1);
+    });
+  });
+
+  test('of a run that has not says how far it is, and what is compared so far', async () => {
+    await withPage(
+      {},
+      async (page) => {
+        expect(await page.locator('header').innerText()).toContain('unfinished: step 30 of at most 42');
+        expect(await page.locator('.tile').first().innerText()).toContain('before GRPO → so far');
+        const legend = await page.locator('.legend').innerText();
+        expect(legend).toContain('at intervals (85 tasks)');
+        expect(legend).toContain('before GRPO (205 tasks) and so far (85 tasks)');
+        expect(await page.locator('svg.chart circle.final').count()).toBe(2);
+        expect(await page.getByRole('columnheader', { name: 'newest' }).count()).toBe(1);
+        expect(await page.getByRole('rowheader', { name: 'newest state' }).count()).toBe(1);
+        expect(await page.getByText('final state').count()).toBe(0);
+      },
+      'partial',
+    );
+  });
+
+  test('draws a lone chart as small as one of many', async () => {
+    await withPage(
+      { viewport: { width: 1366, height: 768 } },
+      async (page) => {
+        expect(await page.locator('.trends figure').count()).toBe(1);
+        expect((await page.locator('.trends figure').boundingBox())?.width).toBeLessThan(340);
+      },
+      'begun',
+    );
+  });
+
+  test.each([390, 700, 1366])(
+    'keeps figures of many days within their tiles, at %d pixels',
+    async (width) => {
+      await withPage(
+        { viewport: { width, height: 768 } },
+        async (page) => {
+          const tiles = await page.locator('.tile .value').all();
+          expect(await page.locator('.tiles').innerText()).toContain('47 h 59 min');
+          for (const tile of tiles) {
+            const [needed, given] = await tile.evaluate((value) => [value.scrollWidth, value.clientWidth]);
+            expect(needed, await tile.innerText()).toBeLessThanOrEqual(given as number);
+          }
+        },
+        'long',
+      );
+    },
+  );
 
   test('opens an episode as a conversation in which markup is text', async () => {
     await withPage({}, async (page) => {
@@ -116,6 +185,20 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     });
   });
 });
+
+/** The same run with the longest figures that its tiles must hold. */
+function inDays(history: RunHistory): RunHistory {
+  const last = history.updates.at(-1)!;
+  const started = Date.parse(history.record.observed.started_at);
+  const committed_at = new Date(started + (48 * 60 - 1) * 60_000).toISOString();
+  const outcomes = [Array.from({ length: 1_234_567 }, () => 1)];
+  const many = {
+    ...last,
+    identity: { ...last.identity, outcomes },
+    observed: { ...last.observed, committed_at },
+  };
+  return { ...history, updates: [...history.updates.slice(0, -1), many] };
+}
 
 function isThere(path: string | undefined): path is string {
   try {

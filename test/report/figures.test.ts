@@ -1,12 +1,13 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { smoothed, ticks } from '../../src/report/chart.js';
+import { clearest } from '../../src/report/chart-label.js';
 import { readChanges } from '../../src/report/changes.js';
 import { environmentRows, statusOf, templateRows } from '../../src/report/environment-table.js';
 import { timeSpan } from '../../src/report/format.js';
 import { readAttempts, restartsOf } from '../../src/report/restarts.js';
 import { beforeAndAfter, readHistory, type RunHistory } from '../../src/report/run-history.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
-import { engineDiedAt, recordedRun, steps, workerDiedAt } from './recorded-run.js';
+import { engineDiedAt, recordedRun, steps, until, workerDiedAt } from './recorded-run.js';
 
 let store: ObjectStore;
 let history: RunHistory;
@@ -15,15 +16,6 @@ beforeAll(async () => {
   history = await readHistory(store, 'tiny');
 });
 
-/** The same run when only its first `step` steps were committed. */
-function until(step: number): RunHistory {
-  return {
-    ...history,
-    updates: history.updates.filter((update) => update.identity.step <= step),
-    evaluations: history.evaluations.filter((figure) => figure.step <= step),
-  };
-}
-
 describe('a run is compared with the state where GRPO began', () => {
   test('on the same suite where it was played again', () => {
     const change = beforeAndAfter(history);
@@ -31,7 +23,7 @@ describe('a run is compared with the state where GRPO began', () => {
   });
 
   test('on a smaller suite while the run is under way, and the report can say so', () => {
-    expect(beforeAndAfter(until(30))).toMatchObject({
+    expect(beforeAndAfter(until(history, 30))).toMatchObject({
       before: { step: 2 },
       after: { step: 22, result: { suite_name: 'interval' } },
       sameTasks: false,
@@ -39,8 +31,8 @@ describe('a run is compared with the state where GRPO began', () => {
   });
 
   test('not at all before the first evaluation under GRPO', () => {
-    expect(beforeAndAfter(until(10))).toBeNull();
-    expect(beforeAndAfter(until(2))).toBeNull();
+    expect(beforeAndAfter(until(history, 10))).toBeNull();
+    expect(beforeAndAfter(until(history, 2))).toBeNull();
   });
 });
 
@@ -51,7 +43,7 @@ describe('the table of environments', () => {
     const rows = environmentRows(change.before, change.after);
     expect(rows.map((row) => row.env_key)).toEqual(['booking', 'tracker', 'all']);
     const [booking, tracker, all] = rows;
-    expect(booking).toMatchObject({ before: 0.5, after: 0.5, delta: 0, status: 'flat', unknown: 0 });
+    expect(booking).toMatchObject({ before: 0.5, after: 0.5, delta: 0, status: 'unclear', unknown: 0 });
     expect(tracker).toMatchObject({ before: 0.25, after: 0.75, delta: 0.5, status: 'improving', unknown: 5 });
     // sqrt(0.75 · 0.25 / 100); 10 errors in 105 calls, because unknown episodes called tools too.
     expect(tracker?.error).toBeCloseTo(0.0433, 4);
@@ -71,14 +63,19 @@ describe('the table of environments', () => {
   });
 
   test.each([
-    [0.2, 0.26, 'improving'],
-    [0.3, 0.2, 'declining'],
-    [0.96, 0.97, 'saturated'],
-    [0.5, 0.52, 'flat'],
-    [0.02, 0.05, 'failing'],
-    [null, 0.5, 'new'],
-  ] as const)('calls %s → %s %s', (before, after, status) => {
-    expect(statusOf(before, after)).toBe(status);
+    ['an eighth of 16 episodes more is chance', [0.3125, 16], [0.375, 16], 'unclear'],
+    ['of 2,000 it is not', [0.3125, 2000], [0.375, 2000], 'improving'],
+    ['and neither is less of them', [0.375, 2000], [0.3125, 2000], 'declining'],
+    ['one episode that passes proves nothing', [0, 1], [1, 1], 'unclear'],
+    ['few that pass again prove little', [0.875, 8], [1, 8], 'unclear'],
+    ['equal shares of few episodes say little', [0.5, 100], [0.5, 100], 'unclear'],
+    ['of many they say that nothing happened', [0.5, 500], [0.52, 500], 'flat'],
+    ['nearly all pass', [0.96, 128], [0.97, 128], 'saturated'],
+    ['nearly none passes', [0.02, 128], [0.05, 128], 'failing'],
+    ['there was no graded episode', null, [0.5, 128], 'new'],
+  ] as const)('calls a change by what chance alone would do: %s', (_, before, after, status) => {
+    const rate = (of: readonly [number, number] | null) => of && { share: of[0], graded: of[1] };
+    expect(statusOf(rate(before), rate(after))).toBe(status);
   });
 });
 
@@ -94,7 +91,7 @@ test('a change is shown with the first step whose plan covers it', async () => {
   expect(await readChanges(store, history)).toEqual([
     expect.objectContaining({ n: 1, what: 'lr = 0.01', step: workerDiedAt }),
   ]);
-  expect(await readChanges(store, until(workerDiedAt - 1))).toMatchObject([{ step: null }]);
+  expect(await readChanges(store, until(history, workerDiedAt - 1))).toMatchObject([{ step: null }]);
   expect(history.updates).toHaveLength(steps);
 });
 
@@ -104,6 +101,17 @@ describe('charts', () => {
     expect(smoothed(line, 5)).toEqual(line);
     const spike = [0, 0, 3, 0, 0].map((y, x) => ({ x, y }));
     expect(smoothed(spike, 3).map((point) => point.y)).toEqual([0, 1, 1, 1, 0]);
+  });
+
+  test('write the value of a dot where no line runs, and never outside', () => {
+    const plot = { left: 0, right: 300, top: 0, bottom: 200 };
+    const rising = { weight: 1, points: [0, 100, 200].map((x) => ({ x, y: 200 - x })) };
+    const below = clearest({ x: 100, y: 100 }, '50 %', plot, [rising]);
+    expect(below.y).toBeGreaterThan(100);
+    const flat = { weight: 1, points: [0, 300].map((x) => ({ x, y: 115 })) };
+    const above = clearest({ x: 290, y: 100 }, '50 %', plot, [flat]);
+    expect(above).toMatchObject({ anchor: 'end', y: 89 });
+    expect(clearest({ x: 100, y: 199 }, '0 %', plot, []).y).toBeLessThan(199);
   });
 
   test('have round ticks', () => {

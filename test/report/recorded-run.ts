@@ -2,13 +2,17 @@
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { RunHistory } from '../../src/report/run-history.js';
 import type { EpisodeRecord, EvaluationResult, UpdateRecord } from '../../src/spec/records.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
 import { recordDigest } from '../../src/store/canonical.js';
 import { openDirectoryStore } from '../../src/store/directory-store.js';
 import {
   attemptFolder,
   controlFolder,
+  datasetManifestKey,
   evaluationResultKey,
+  evaluationSuiteKey,
   ownersFolder,
   planKey,
   runKey,
@@ -18,7 +22,7 @@ import {
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
 import type { RecordKind, RecordTypes } from '../../src/store/record-schemas.js';
-import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
 
 export const steps = 42;
 export const firstGrpo = 3;
@@ -26,7 +30,10 @@ export const firstGrpo = 3;
 export const engineDiedAt = 20;
 /** The node worker too, and the plan of this step is the first to cover the change of lr. */
 export const workerDiedAt = 30;
-const [bigSuite, smallSuite] = [digestOf('e'), digestOf('f')];
+export const targetPassRate = 0.9;
+/** Tasks of each suite. */
+export const suiteSizes = { interval: 85, final: 205 };
+export type SuiteName = keyof typeof suiteSizes;
 const start = Date.parse('2026-01-02T03:00:00.000Z');
 
 export const stateAfter = (step: number): string => step.toString(16).padStart(64, '0');
@@ -35,14 +42,10 @@ const at = (minutes: number): string => new Date(start + minutes * 60_000).toISO
 export async function recordedRun(): Promise<ObjectStore> {
   const store = await openDirectoryStore(mkdtempSync(join(tmpdir(), 'longhaul-report-')));
   const base = recordsOfAllKinds();
-  const write = async <Kind extends RecordKind>(
-    key: string,
-    kind: Kind,
-    record: RecordTypes[Kind],
-  ): Promise<void> => {
-    await store.create(key, await encodeRecord(kind, record));
-  };
-  await write(runKey('tiny'), 'run', { ...base.run, observed: { started_at: at(0) } });
+  const write = writer(store);
+  const { name, version } = base.run.dataset;
+  await write(datasetManifestKey(name, version), 'dataset', { ...base.dataset, held_out_tasks: 500 });
+  await write(runKey('tiny'), 'run', { ...base.run, spec: specOf(base), observed: { started_at: at(0) } });
   await write(updateKey('tiny', 0), 'base', {
     ...base.base,
     identity: { ...base.base.identity, state: stateAfter(0) },
@@ -62,25 +65,72 @@ export async function recordedRun(): Promise<ObjectStore> {
     const attempt = { ...base.attempt, attempt: 'x-1', observed };
     await write(sequenceKey(attemptFolder('tiny', step, 'collect', 'x-1'), 1), 'attempt', attempt);
   }
-  await write(
-    evaluationResultKey(stateAfter(2), bigSuite),
-    'evaluation',
-    evaluationOf(base.evaluation, 'final', 2),
-  );
-  await write(
-    evaluationResultKey(stateAfter(22), smallSuite),
-    'evaluation',
-    evaluationOf(base.evaluation, 'interval', 22),
-  );
-  await write(
-    evaluationResultKey(stateAfter(42), bigSuite),
-    'evaluation',
-    evaluationOf(base.evaluation, 'final', 42),
-  );
+  await addEvaluation(store, { step: 2, name: 'final' });
+  await addEvaluation(store, { step: 22, name: 'interval' });
+  await addEvaluation(store, { step: 42, name: 'final' });
   await write(sequenceKey(ownersFolder('tiny'), 1), 'owner', base.owner);
   await write(sequenceKey(ownersFolder('tiny'), 2), 'owner', { ...base.owner, n: 2 });
   await write(sequenceKey(controlFolder('tiny'), 1), 'control', base.control);
   return store;
+}
+
+function writer(store: ObjectStore) {
+  return async <Kind extends RecordKind>(
+    key: string,
+    kind: Kind,
+    record: RecordTypes[Kind],
+  ): Promise<void> => {
+    await store.create(key, await encodeRecord(kind, record));
+  };
+}
+
+/** Two supervised steps, then forty of GRPO with an evaluation every twenty. */
+function specOf({ run, suite }: RecordTypes): RunSpec {
+  return {
+    ...run.spec,
+    data: { eval_tasks: suiteSizes.interval, final_eval_tasks: suiteSizes.final },
+    warm_start: [{ name: 'drill', updates: 4, mini_batches_per_step: 2 }],
+    generator: { ...suite.sampling, temperature: 0.7 },
+    trainer: { max_training_steps: 40, eval_interval: 20, target_pass_at_1: targetPassRate },
+  } as unknown as RunSpec;
+}
+
+export interface EvaluationOptions {
+  step: number;
+  name: SuiteName;
+  /** The run that played it. */
+  by?: string;
+  /** What the suite has other than this run's would. */
+  suite?: Partial<RecordTypes['suite']>;
+  tasks?: number;
+  pass_at_1?: number;
+}
+
+export async function addEvaluation(
+  store: ObjectStore,
+  { step, name, by = 'tiny', suite = {}, tasks = suiteSizes[name], pass_at_1 }: EvaluationOptions,
+): Promise<void> {
+  const base = recordsOfAllKinds();
+  const task = base.suite.tasks[0]!;
+  const { tokenizer, chat_template, tool_parser, dataset } = base.run;
+  const played: RecordTypes['suite'] = {
+    ...base.suite,
+    name,
+    seed: base.run.seed,
+    tasks: Array.from({ length: tasks }, (_, seed) => ({ ...task, seed })),
+    digests: { tokenizer, chat_template, tool_parser, dataset: dataset.digest },
+    ...suite,
+  };
+  const digest = recordDigest(played);
+  const result = evaluationOf(base.evaluation, name, step);
+  const write = writer(store);
+  await write(evaluationSuiteKey(stateAfter(step), digest), 'suite', played);
+  await write(evaluationResultKey(stateAfter(step), digest), 'evaluation', {
+    ...result,
+    suite: digest,
+    pass_at_1: pass_at_1 ?? result.pass_at_1,
+    observed: { ...result.observed, run: by },
+  });
 }
 
 function updateOf(update: UpdateRecord, step: number, kind: 'sft' | 'grpo', plan: string): UpdateRecord {
@@ -101,7 +151,7 @@ function updateOf(update: UpdateRecord, step: number, kind: 'sft' | 'grpo', plan
   };
 }
 
-function evaluationOf(base: EvaluationResult, name: 'interval' | 'final', step: number): EvaluationResult {
+function evaluationOf(base: EvaluationResult, name: SuiteName, step: number): EvaluationResult {
   const [tracker, booking] = step < firstGrpo ? [0.25, 0.5] : [0.75, 0.5];
   const graded = name === 'final' ? 100 : 40;
   const part = (share: number, unknown: number): EvaluationResult['environments'][string] => ({
@@ -115,7 +165,6 @@ function evaluationOf(base: EvaluationResult, name: 'interval' | 'final', step: 
   return {
     ...base,
     state: stateAfter(step),
-    suite: name === 'final' ? bigSuite : smallSuite,
     suite_name: name,
     pass_at_1: (tracker + booking) / 2,
     graded: 2 * graded,
@@ -126,6 +175,15 @@ function evaluationOf(base: EvaluationResult, name: 'interval' | 'final', step: 
       book: { passed: booking * graded, graded },
     },
     observed: { ...base.observed, step },
+  };
+}
+
+/** The same run when only its first `step` steps were committed. */
+export function until(history: RunHistory, step: number): RunHistory {
+  return {
+    ...history,
+    updates: history.updates.filter((update) => update.identity.step <= step),
+    evaluations: history.evaluations.filter((figure) => figure.step <= step),
   };
 }
 

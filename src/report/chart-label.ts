@@ -1,0 +1,71 @@
+// Where the value of a dot can be read: beside it, off the lines.
+export interface Place {
+  x: number;
+  y: number;
+}
+
+export interface Label extends Place {
+  /** SVG's `text-anchor`. */
+  anchor: 'start' | 'middle' | 'end';
+}
+
+/** In units of the SVG; y grows downwards. */
+export interface Box {
+  left: number;
+  right: number;
+  top: number;
+  bottom: number;
+}
+
+export interface DrawnLine {
+  points: readonly Place[];
+  /** How much it hurts to write over it, per unit of length. */
+  weight: number;
+}
+
+const textHeight = 12;
+const characterWidth = 7.5;
+/** Lines are looked at every so many units. */
+const stride = 2;
+
+/** Of the places around `dot` within `plot`, in order of preference, the one that covers least of `lines`. */
+export function clearest(dot: Place, text: string, plot: Box, lines: readonly DrawnLine[]): Label {
+  const width = text.length * characterWidth;
+  const candidates: Label[] = [];
+  for (const dy of [20, -11, 34, -25, 48, -39]) {
+    candidates.push(
+      { x: dot.x + 9, y: dot.y + dy, anchor: 'start' },
+      { x: dot.x - 9, y: dot.y + dy, anchor: 'end' },
+      { x: dot.x, y: dot.y + dy, anchor: 'middle' },
+    );
+  }
+  const costs = candidates.map((label) => {
+    const box = boxOf(label, width);
+    const inside =
+      box.left >= plot.left && box.right <= plot.right && box.top >= plot.top && box.bottom <= plot.bottom;
+    return inside ? lines.reduce((sum, line) => sum + line.weight * covered(line.points, box), 0) : Infinity;
+  });
+  const best = costs.indexOf(Math.min(...costs));
+  return candidates[best] ?? { ...dot, anchor: 'middle' };
+}
+
+function boxOf({ x, y, anchor }: Label, width: number): Box {
+  const left = { start: x, middle: x - width / 2, end: x - width }[anchor];
+  return { left, right: left + width, top: y - textHeight, bottom: y + 3 };
+}
+
+/** Length of a line within `box`, roughly. */
+function covered(points: readonly Place[], box: Box): number {
+  let length = 0;
+  for (const [index, to] of points.entries()) {
+    const from = points[index - 1] ?? to;
+    if (Math.max(from.x, to.x) < box.left || Math.min(from.x, to.x) > box.right) continue;
+    const looks = Math.max(1, Math.ceil(Math.hypot(to.x - from.x, to.y - from.y) / stride));
+    for (let look = 0; look < looks; look++) {
+      const x = from.x + ((to.x - from.x) * look) / looks;
+      const y = from.y + ((to.y - from.y) * look) / looks;
+      if (x >= box.left && x <= box.right && y >= box.top && y <= box.bottom) length += stride;
+    }
+  }
+  return length;
+}

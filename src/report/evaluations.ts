@@ -1,0 +1,145 @@
+// The evaluations of a run. They are filed by state, so beside the run's own there may be those of other runs that had the
+// same state: the run takes them over where it asks for the same suite, and has nothing to do with the others.
+import type {
+  ControlRecord,
+  Digest,
+  EvaluationResult,
+  RunRecord,
+  SuiteRecord,
+  UpdateRecord,
+} from '../spec/records.js';
+import { inParallel } from '../store/in-parallel.js';
+import {
+  datasetManifestKey,
+  evaluationResultKey,
+  evaluationsOfState,
+  evaluationSuiteKey,
+} from '../store/layout.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { readRecord, requireRecord } from '../store/records.js';
+import { foldControl, readState, timelinesOf } from '../store/run-records.js';
+import { plannedSteps, reachesTarget, suiteDue } from './schedule.js';
+
+export interface EvaluationFigure {
+  step: number;
+  result: EvaluationResult;
+}
+
+interface EvaluatedRun {
+  record: RunRecord;
+  /** Steps 1…n in order. */
+  updates: readonly UpdateRecord[];
+  control: readonly ControlRecord[];
+}
+
+/** A state and the steps it is the state after: more than one where a step was not applied. */
+interface HeldState {
+  state: Digest;
+  steps: number[];
+}
+
+interface Found {
+  steps: number[];
+  result: EvaluationResult;
+}
+
+/** By step, then by suite name. The run's base record must be there. */
+export async function readEvaluations(store: ObjectStore, run: EvaluatedRun): Promise<EvaluationFigure[]> {
+  const { record, updates } = run;
+  const found = await readResults(store, heldStates(await readState(store, record.run, 0), updates));
+  const timelines = new Set<string>();
+  for await (const timeline of timelinesOf(store, record.run)) timelines.add(timeline.run);
+
+  const figuresWhere = async (
+    name: string,
+    asked: (step: number) => boolean,
+  ): Promise<EvaluationFigure[]> => {
+    const figures = await inParallel(found, async ({ steps, result }) => {
+      if (result.suite_name !== name) return null;
+      const { run: maker, step: made } = result.observed;
+      if (timelines.has(maker) && steps.includes(made)) return { step: made, result };
+      const step = steps.find(asked);
+      return step !== undefined && (await isSuiteOf(store, record, result)) ? { step, result } : null;
+    });
+    return figures.filter((figure) => figure !== null);
+  };
+
+  const intervals = await figuresWhere('interval', (step) => suiteDue(record.spec, step) === 'interval');
+  const endsAt = endOf(run, intervals);
+  const finals = await figuresWhere(
+    'final',
+    (step) => suiteDue(record.spec, step) === 'final' || endsAt(step),
+  );
+  return [...intervals, ...finals].sort(
+    (a, b) => a.step - b.step || a.result.suite_name.localeCompare(b.result.suite_name),
+  );
+}
+
+function heldStates(base: Digest, updates: readonly UpdateRecord[]): HeldState[] {
+  const held: HeldState[] = [{ state: base, steps: [0] }];
+  for (const { identity } of updates) {
+    if (identity.applied === true) held.push({ state: identity.state, steps: [identity.step] });
+    else held.at(-1)?.steps.push(identity.step);
+  }
+  return held;
+}
+
+async function readResults(store: ObjectStore, held: readonly HeldState[]): Promise<Found[]> {
+  const listed = await inParallel(held, async ({ state, steps }) => {
+    const suites = await store.listFolder(evaluationsOfState(state));
+    return suites.map((name) => ({ steps, key: evaluationResultKey(state, name.replace(/\/$/, '')) }));
+  });
+  const found = await inParallel(listed.flat(), async ({ steps, key }) => {
+    const result = await readRecord(store, key, 'evaluation');
+    return result && { steps, result };
+  });
+  return found.filter((one) => one !== null);
+}
+
+/** Where the run ends, or was ended once: there it plays `final`. A stop that came late held at the step of that moment. */
+function endOf(
+  { record: { spec }, updates, control }: EvaluatedRun,
+  intervals: readonly EvaluationFigure[],
+): (step: number) => boolean {
+  const { total } = plannedSteps(spec);
+  const last = updates.at(-1)?.identity.step ?? 0;
+  const stops = control.flatMap(({ change }) => (change.kind === 'stopAfter' ? [change.step] : []));
+  const { stopAfter } = foldControl(control);
+  return (step) =>
+    step >= total ||
+    stops.includes(step) ||
+    (step === last && stopAfter !== null && stopAfter <= step) ||
+    intervals.some((one) => one.step === step && reachesTarget(spec, step, one.result.pass_at_1));
+}
+
+/** True where `result` measures what the run would: as many tasks of its data, with its seed and settings. */
+async function isSuiteOf(store: ObjectStore, record: RunRecord, result: EvaluationResult): Promise<boolean> {
+  const suite = await readRecord(store, evaluationSuiteKey(result.state, result.suite), 'suite');
+  if (!suite || suite.seed !== record.seed) return false;
+  const { tokenizer, chat_template, tool_parser, dataset } = suite.digests;
+  return (
+    tokenizer === record.tokenizer &&
+    chat_template === record.chat_template &&
+    tool_parser === record.tool_parser &&
+    dataset === record.dataset.digest &&
+    samplesAlike(suite, record) &&
+    suite.tasks.length === (await suiteSize(store, record, result.suite_name))
+  );
+}
+
+/** Evaluations are sampled at temperature 1, with all other settings of the run. */
+function samplesAlike({ sampling }: SuiteRecord, { spec }: RunRecord): boolean {
+  const expected: Record<string, unknown> = { ...spec.generator, temperature: 1 };
+  return Object.entries(sampling).every(([name, value]) => expected[name] === value);
+}
+
+async function suiteSize(store: ObjectStore, { spec, dataset }: RunRecord, suite: string): Promise<number> {
+  const manifest = await requireRecord(store, datasetManifestKey(dataset.name, dataset.version), 'dataset');
+  const wanted = suite === 'final' ? spec.data.final_eval_tasks : spec.data.eval_tasks;
+  return Math.min(wanted, manifest.held_out_tasks);
+}
+
+/** Tasks that were played. */
+export function tasksOf({ result }: EvaluationFigure): number {
+  return result.graded + result.unknown;
+}

@@ -1,0 +1,42 @@
+// How far a run has come, as its records tell it. They do not tell a run that is under way from one that was cancelled, is
+// blocked or lost its server: all of these are unfinished.
+import { foldControl } from '../store/run-records.js';
+import type { RunHistory } from './run-history.js';
+import { plannedSteps, reachesTarget } from './schedule.js';
+
+export type RunPosition =
+  | { kind: 'completed'; step: number; targetReached: boolean }
+  | { kind: 'stopped'; step: number }
+  | { kind: 'paused' | 'unfinished'; step: number; atMost: number };
+
+/** A run ends with the evaluation of its last state: before that, it has not ended. */
+export function positionOf({ record, updates, evaluations, control }: RunHistory): RunPosition {
+  const step = updates.at(-1)?.identity.step ?? 0;
+  const { total } = plannedSteps(record.spec);
+  const here = evaluations.filter((figure) => figure.step === step);
+  const { paused, stopAfter } = foldControl(control);
+  if (here.some(({ result }) => result.suite_name === 'final')) {
+    const targetReached = here.some(
+      ({ result }) => result.suite_name === 'interval' && reachesTarget(record.spec, step, result.pass_at_1),
+    );
+    if (targetReached || step >= total) return { kind: 'completed', step, targetReached };
+    if (stopAfter !== null && step >= stopAfter) return { kind: 'stopped', step };
+  }
+  return { kind: paused ? 'paused' : 'unfinished', step, atMost: total };
+}
+
+export function hasEnded(position: RunPosition): boolean {
+  return position.kind === 'completed' || position.kind === 'stopped';
+}
+
+export function inWords(position: RunPosition): string {
+  switch (position.kind) {
+    case 'completed':
+      return `completed at step ${position.step}${position.targetReached ? ': the target was reached' : ''}`;
+    case 'stopped':
+      return `stopped at step ${position.step}`;
+    case 'paused':
+    case 'unfinished':
+      return `${position.kind}: step ${position.step} of at most ${position.atMost}`;
+  }
+}

@@ -1,0 +1,110 @@
+// Which evaluations belong to a run, and how far it has come.
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { RunOutline } from '../../src/activities/contracts.js';
+import { phasesOf } from '../../src/activities/phases.js';
+import { hasEnded, inWords, positionOf } from '../../src/report/run-position.js';
+import { readHistory } from '../../src/report/run-history.js';
+import { plannedSteps, suiteDue } from '../../src/report/schedule.js';
+import type { ControlChange } from '../../src/spec/records.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { suiteDue as suiteDueOfWorkflow, totalSteps } from '../../src/workflows/step-schedule.js';
+import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
+import { addEvaluation, recordedRun, steps, targetPassRate, until } from './recorded-run.js';
+
+let store: ObjectStore;
+const openRecords = async (): Promise<void> => {
+  store = await recordedRun();
+};
+
+const evaluated = async (): Promise<string[]> =>
+  (await readHistory(store, 'tiny')).evaluations.map(
+    ({ step, result }) => `${step} ${result.suite_name} by ${result.observed.run}`,
+  );
+const own = ['2 final by tiny', '22 interval by tiny', '42 final by tiny'];
+
+describe('evaluations of a state are those of every run that has it', () => {
+  beforeEach(openRecords);
+
+  test('a run shows what it played itself, also where it was stopped once and went on', async () => {
+    await addEvaluation(store, { step: 30, name: 'final' });
+    expect(await evaluated()).toEqual([own[0], own[1], '30 final by tiny', own[2]]);
+  });
+
+  test('what others played on steps that it does not ask for is not its own', async () => {
+    await addEvaluation(store, { step: 1, name: 'final', by: 'other' });
+    await addEvaluation(store, { step: 10, name: 'interval', by: 'other' });
+    expect(await evaluated()).toEqual(own);
+  });
+
+  test('what others played of a suite that it asks for is taken over', async () => {
+    await addEvaluation(store, { step: 0, name: 'interval', by: 'other' });
+    expect(await evaluated()).toEqual(['0 interval by other', ...own]);
+  });
+
+  test.each([
+    ['fewer tasks', { tasks: 10 }],
+    ['another seed', { suite: { seed: 99 } }],
+    ['other data', { suite: { digests: { ...recordsOfAllKinds().suite.digests, dataset: digestOf('0') } } }],
+    ['other limits', { suite: { sampling: { ...recordsOfAllKinds().suite.sampling, max_turns: 2 } } }],
+  ])('but not a suite of %s', async (_, other) => {
+    await addEvaluation(store, { step: 0, name: 'interval', by: 'other', ...other });
+    expect(await evaluated()).toEqual(own);
+  });
+});
+
+describe('the report asks for what the workflow asks for', () => {
+  const phase = (updates: number) => ({ name: 'p', updates, mini_batches_per_step: 3 });
+  test.each([
+    ['warm start and GRPO', [phase(7), phase(2)], 12, 4],
+    ['GRPO alone', [], 9, 3],
+    ['an empty phase', [phase(0)], 5, 2],
+    ['a warm start alone', [phase(9)], 0, 2],
+    ['no interval', [phase(4)], 6, 0],
+  ])('%s', (_, warm_start, max_training_steps, eval_interval) => {
+    const spec = { warm_start, trainer: { max_training_steps, eval_interval } } as unknown as RunSpec;
+    const outline = { phases: phasesOf(spec), eval_interval } as RunOutline;
+    const { total } = plannedSteps(spec);
+    expect(total).toBe(totalSteps(outline));
+    for (let step = 0; step <= total; step++)
+      expect([step, suiteDue(spec, step)]).toEqual([step, suiteDueOfWorkflow(outline, step)]);
+  });
+});
+
+describe('how far a run has come', () => {
+  beforeEach(openRecords);
+
+  /** The run when only its first `step` steps were committed and `changes` accepted. */
+  const at = async (step: number, ...changes: ControlChange[]): Promise<string> => {
+    const history = await readHistory(store, 'tiny');
+    const control = changes.map((change, index) => ({
+      ...recordsOfAllKinds().control,
+      n: index + 1,
+      change,
+    }));
+    const position = positionOf({ ...until(history, step), control });
+    return `${inWords(position)}${hasEnded(position) ? ' (ended)' : ''}`;
+  };
+
+  test('is unfinished until the state of its last step is evaluated', async () => {
+    expect(await at(20)).toBe(`unfinished: step 20 of at most ${steps}`);
+    expect(await at(2)).toBe(`unfinished: step 2 of at most ${steps}`);
+    expect(await at(steps)).toBe(`completed at step ${steps} (ended)`);
+  });
+
+  test('is paused or stopped where a person said so', async () => {
+    expect(await at(20, { kind: 'pause' })).toBe(`paused: step 20 of at most ${steps}`);
+    expect(await at(20, { kind: 'pause' }, { kind: 'resume' })).toMatch(/^unfinished/);
+    expect(await at(20, { kind: 'stopAfter', step: 20 })).toMatch(/^unfinished/);
+    await addEvaluation(store, { step: 20, name: 'final' });
+    expect(await at(20, { kind: 'stopAfter', step: 20 })).toBe('stopped at step 20 (ended)');
+    expect(await at(25, { kind: 'stopAfter', step: 20 })).toMatch(/^unfinished/);
+  });
+
+  test('is complete where the target was reached', async () => {
+    await addEvaluation(store, { step: 22, name: 'interval', tasks: 84, pass_at_1: targetPassRate });
+    expect(await at(22)).toMatch(/^unfinished/);
+    await addEvaluation(store, { step: 22, name: 'final', by: 'other' });
+    expect(await at(22)).toBe('completed at step 22: the target was reached (ended)');
+  });
+});
