@@ -6,10 +6,10 @@ import { parseArgs } from 'node:util';
 import { join } from 'node:path';
 import { repository } from './steps/cache.mjs';
 import { SetupError } from './steps/command.mjs';
-import { ensureDependencies } from './steps/dependencies.mjs';
-import { ensureEngine } from './steps/engine.mjs';
-import { ensureS3Server, ensureTemporal } from './steps/go-tools.mjs';
-import { checkNode, requireCmake, requireCompiler, requireGenerator } from './steps/prerequisites.mjs';
+import { checkDependencyTools, ensureDependencies } from './steps/dependencies.mjs';
+import { checkEngineCompiler, ensureEngine } from './steps/engine.mjs';
+import { checkGo, ensureS3Server, ensureTemporal } from './steps/go-tools.mjs';
+import { checkNode, checkPlatform, requireCmake, requireGenerator } from './steps/prerequisites.mjs';
 import { ensureTypescript } from './steps/typescript.mjs';
 
 const { values: options } = parseArgs({
@@ -32,11 +32,27 @@ const steps = [
   ['versitygw', options.tests, ensureS3Server],
 ];
 
-function checkPrerequisites() {
-  checkNode();
-  requireCompiler();
-  requireCmake();
-  requireGenerator();
+/** Names everything that is missing at once, before any step that takes minutes. */
+async function checkPrerequisites() {
+  const checks = [
+    checkPlatform,
+    checkNode,
+    checkDependencyTools,
+    checkEngineCompiler,
+    requireCmake,
+    requireGenerator,
+    () => checkGo({ withTests: options.tests }),
+  ];
+  const problems = [];
+  for (const check of checks) {
+    try {
+      await check();
+    } catch (error) {
+      if (!(error instanceof SetupError)) throw error;
+      problems.push(error.message);
+    }
+  }
+  if (problems.length > 0) throw new SetupError(problems.join('\n\n'));
   return 'present';
 }
 

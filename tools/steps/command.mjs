@@ -2,6 +2,7 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { accessSync, constants, createWriteStream, mkdirSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { cacheRoot, repository } from './cache.mjs';
 
 /** A failure that the user can mend; printed without a stack. */
@@ -23,14 +24,15 @@ export function findOnPath(name) {
 }
 
 /** Standard output of a short command, or null when it cannot run. */
-export function outputOf(command, args) {
-  const result = spawnSync(command, args, { encoding: 'utf8', timeout: 20_000 });
+export function outputOf(command, args, options = {}) {
+  const result = spawnSync(command, args, { ...options, encoding: 'utf8', timeout: 20_000 });
   return result.status === 0 ? result.stdout : null;
 }
 
 /**
- * Runs a long command with its output in a log file.
- * @param {{label: string, cwd?: string, env?: NodeJS.ProcessEnv, timeoutMs?: number, hint?: string}} options
+ * Runs a long command with its output in a log file. `describe` turns a line of output into what the sign of life says.
+ * @param {{label: string, cwd?: string, env?: NodeJS.ProcessEnv, timeoutMs?: number, hint?: string,
+ *   describe?: (line: string) => string}} options
  */
 export function runLong(command, args, options) {
   const logs = join(cacheRoot, 'logs');
@@ -45,16 +47,19 @@ export function runLong(command, args, options) {
       env: options.env ?? process.env,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
-    const onOutput = (chunk) => {
-      log.write(chunk);
-      for (const line of String(chunk).split('\n')) if (line.trim() !== '') tail.push(line.trimEnd());
+    let latest = 'no output yet';
+    const onLine = (line) => {
+      log.write(`${line}\n`);
+      if (line.trim() === '') return;
+      tail.push(line.trimEnd());
       tail.splice(0, Math.max(0, tail.length - 40));
+      if (!line.startsWith('npm warn')) latest = options.describe?.(line) ?? line.trimEnd();
     };
-    child.stdout.on('data', onOutput);
-    child.stderr.on('data', onOutput);
+    for (const input of [child.stdout, child.stderr]) createInterface({ input }).on('line', onLine);
     const signOfLife = setInterval(() => {
-      const latest = (tail.findLast((line) => !line.startsWith('npm warn')) ?? 'no output yet').slice(0, 80);
-      console.log(`    ${options.label}: ${Math.round((Date.now() - started) / 1000)} s … ${latest}`);
+      console.log(
+        `    ${options.label}: ${Math.round((Date.now() - started) / 1000)} s … ${latest.slice(0, 80)}`,
+      );
     }, 8_000);
     const limit = setTimeout(() => child.kill('SIGKILL'), options.timeoutMs ?? 20 * 60_000);
     const settle = (error) => {

@@ -3,29 +3,42 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { spawnSync } from 'node:child_process';
 import { repository, withLock } from './cache.mjs';
-import { findOnPath, runLong, SetupError } from './command.mjs';
+import { runLong, SetupError } from './command.mjs';
+import { isReachable } from './downloads.mjs';
+import { requireNodeGyp, requireNpm } from './prerequisites.mjs';
+
+/** Where the addon's prebuilt files are. */
+const prebuiltHost = 'github.com';
+const addonHint =
+  'better-sqlite3 is built with a C++ compiler, make and Python 3 where no prebuilt file can be downloaded.';
+
+/** Fails at once where the packages could not be installed minutes later. */
+export async function checkDependencyTools() {
+  if (!packagesAreCurrent()) requireNpm();
+  if (!addonLoads() && !(await isReachable(prebuiltHost)))
+    requireNodeGyp(`better-sqlite3 is built from source, because ${prebuiltHost} cannot be reached.`);
+}
 
 export async function ensureDependencies() {
   const done = [];
   await withLock(`dependencies-${Buffer.from(repository).toString('base64url').slice(-40)}`, async () => {
-    const npm = findOnPath('npm');
     if (!packagesAreCurrent()) {
-      if (npm === null) throw new SetupError('npm not found. It comes with Node: see https://nodejs.org.');
-      await runLong(npm, ['ci', '--no-audit', '--no-fund', '--foreground-scripts'], {
+      await runLong(requireNpm(), ['ci', '--no-audit', '--no-fund', '--foreground-scripts'], {
         label: 'npm ci',
         timeoutMs: 10 * 60_000,
+        hint: addonHint,
       });
       done.push('installed');
     }
     if (!addonLoads()) {
       // npm 11 runs no install scripts unless told to, and an addon built for another Node version does not load.
       await runLong(
-        npm ?? 'npm',
+        requireNpm(),
         ['rebuild', 'better-sqlite3', '--allow-scripts=better-sqlite3', '--foreground-scripts'],
         {
           label: 'better-sqlite3 build',
           timeoutMs: 10 * 60_000,
-          hint: 'It needs a C++ compiler, make and Python 3 where no prebuilt file can be downloaded.',
+          hint: addonHint,
         },
       );
       if (!addonLoads())

@@ -14,7 +14,7 @@ import {
   withLock,
 } from './cache.mjs';
 import { outputOf, runLong } from './command.mjs';
-import { requireCmake, requireCompiler, requireGenerator } from './prerequisites.mjs';
+import { checkCompiler, requireCmake, requireCompiler, requireGenerator } from './prerequisites.mjs';
 
 const native = join(repository, 'native');
 const checkoutKey = createHash('sha256').update(repository).digest('hex').slice(0, 12);
@@ -26,12 +26,23 @@ function sources() {
   return filesBelow(native).filter((path) => !/\/native\/(test|tests|tools|bench)\//.test(path));
 }
 
+/** The binary that these sources and this compiler give; it may not be there yet. */
+function engineOf(compiler) {
+  const version = (outputOf(compiler, ['--version']) ?? '').split('\n')[0] ?? '';
+  const key = contentKey(sources(), [version, platformKey]);
+  return { version, key, binary: join(cacheRoot, 'engine', key, 'longhaul-engine') };
+}
+
+/** Fails at once where the engine could not be built minutes later. One of these sources is proof enough. */
+export function checkEngineCompiler() {
+  const compiler = requireCompiler();
+  if (!existsSync(engineOf(compiler).binary)) checkCompiler(compiler);
+}
+
 /** @returns {Promise<string>} what was done, for the table */
 export async function ensureEngine({ withTests = false } = {}) {
   const compiler = requireCompiler();
-  const version = (outputOf(compiler, ['--version']) ?? '').split('\n')[0] ?? '';
-  const key = contentKey(sources(), [version, platformKey]);
-  const binary = join(cacheRoot, 'engine', key, 'longhaul-engine');
+  const { version, key, binary } = engineOf(compiler);
   if (existsSync(binary) && !withTests) {
     recordToolPath('engine', binary);
     return 'current';

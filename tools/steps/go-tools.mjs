@@ -1,10 +1,7 @@
 // Servers that Longhaul starts itself: Temporal (always) and versitygw, the S3 server of the tests.
 // Each is taken from PATH, else from the cache, else fetched or built once.
-import { lookup } from 'node:dns/promises';
 import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
-import { connect } from 'node:net';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
   cacheRoot,
   contentKey,
@@ -15,6 +12,7 @@ import {
   withLock,
 } from './cache.mjs';
 import { findOnPath, runLong } from './command.mjs';
+import { isReachable } from './downloads.mjs';
 import { requireGo } from './prerequisites.mjs';
 
 const downloadHost = 'temporal.download';
@@ -25,37 +23,61 @@ function pinnedTemporalVersion() {
   return /temporalio\/cli (v\S+)/.exec(module)?.[1] ?? 'default';
 }
 
+const temporal = {
+  name: 'temporal',
+  module: join(repository, 'tools/temporal-cli'),
+  package: 'github.com/temporalio/cli/cmd/temporal',
+  purpose: `Temporal's server is built from its Go module where it cannot be downloaded from ${downloadHost}.`,
+  home: 'https://docs.temporal.io/cli',
+  note: 'about 5 minutes on 2 cores, once',
+  downloadHost,
+  download: downloadTemporal,
+};
+
+const versitygw = {
+  name: 'versitygw',
+  module: join(repository, 'tools/versitygw'),
+  package: 'github.com/versity/versitygw/cmd/versitygw',
+  purpose: 'the S3 server of the tests is built from its Go module.',
+  home: 'https://github.com/versity/versitygw',
+  note: 'about 90 s on 2 cores, once',
+};
+
 export function ensureTemporal() {
-  return ensureTool({
-    name: 'temporal',
-    module: 'tools/temporal-cli',
-    package: 'github.com/temporalio/cli/cmd/temporal',
-    purpose: "Temporal's server is built from its Go module where it cannot be downloaded.",
-    note: 'about 5 minutes on 2 cores, once',
-    download: downloadTemporal,
-  });
+  return ensureTool(temporal);
 }
 
 export function ensureS3Server() {
-  return ensureTool({
-    name: 'versitygw',
-    module: 'tools/versitygw',
-    package: 'github.com/versity/versitygw/cmd/versitygw',
-    purpose: 'the S3 server of the tests is built from its Go module.',
-    note: 'about 90 s on 2 cores, once',
-  });
+  return ensureTool(versitygw);
+}
+
+/** Fails at once where a tool could not be built minutes later. */
+export async function checkGo({ withTests = false } = {}) {
+  for (const tool of withTests ? [temporal, versitygw] : [temporal]) {
+    if (givenTool(tool) !== null || existsSync(cachedTool(tool).binary)) continue;
+    if (tool.downloadHost !== undefined && (await isReachable(tool.downloadHost))) continue;
+    requireGo(tool);
+  }
+}
+
+/** A tool that the user brings: the variable that the product reads first, then the PATH. */
+function givenTool({ name }) {
+  return process.env[`LONGHAUL_${name.toUpperCase()}`] || findOnPath(name);
+}
+
+function cachedTool({ name, module }) {
+  const key = contentKey([join(module, 'go.mod'), join(module, 'go.sum')], [platformKey]);
+  const folder = join(cacheRoot, name, key);
+  return { key, folder, binary: join(folder, name) };
 }
 
 async function ensureTool(tool) {
-  const onPath = findOnPath(tool.name);
-  if (onPath !== null) {
-    recordToolPath(tool.name, onPath);
-    return `found on PATH: ${onPath}`;
+  const given = givenTool(tool);
+  if (given !== null) {
+    recordToolPath(tool.name, given);
+    return `found: ${given}`;
   }
-  const module = join(repository, tool.module);
-  const key = contentKey([join(module, 'go.mod'), join(module, 'go.sum')], [platformKey]);
-  const folder = join(cacheRoot, tool.name, key);
-  const binary = join(folder, tool.name);
+  const { key, folder, binary } = cachedTool(tool);
   const done = (how) => {
     recordToolPath(tool.name, binary);
     return how;
@@ -65,23 +87,51 @@ async function ensureTool(tool) {
     if (existsSync(binary)) return done('current');
     mkdirSync(folder, { recursive: true });
     if (tool.download !== undefined && (await tool.download(folder, binary))) return done('downloaded');
-    const go = requireGo(tool.purpose);
-    console.log(`    building ${tool.name} from ${tool.module} (${tool.note})`);
-    const temporary = `${binary}.${process.pid}`;
-    await runLong(go, ['build', '-ldflags', '-s -w', '-o', temporary, tool.package], {
-      label: `${tool.name} build`,
-      cwd: module,
-      env: { ...process.env, CGO_ENABLED: '0' },
-      hint: `Or put a \`${tool.name}\` on PATH yourself, and start again.`,
-    });
-    renameSync(temporary, binary);
+    await buildTool(tool, binary);
     return done('built');
   });
 }
 
+async function buildTool(tool, binary) {
+  const { path: go, environment } = requireGo(tool);
+  console.log(`    building ${tool.name} with Go (${tool.note})`);
+  const options = {
+    cwd: tool.module,
+    env: { ...environment, CGO_ENABLED: '0' },
+    hint: `Or put a \`${tool.name}\` on PATH yourself, and start again.`,
+  };
+  // Apart from the build, which prints nothing while it downloads, and would not know how many packages there are.
+  let packages = 0;
+  await runLong(go, ['list', '-deps', tool.package], {
+    ...options,
+    label: `${tool.name} modules`,
+    describe(line) {
+      if (isPackage(line)) packages += 1;
+      return line;
+    },
+  });
+  let compiled = 0;
+  const temporary = `${binary}.${process.pid}`;
+  await runLong(go, ['build', '-v', '-ldflags', '-s -w', '-o', temporary, tool.package], {
+    ...options,
+    label: `${tool.name} build`,
+    describe(line) {
+      if (!isPackage(line)) return line;
+      compiled += 1;
+      return `package ${compiled} of ${packages}: ${line}`;
+    },
+  });
+  renameSync(temporary, binary);
+}
+
+/** Of the lines that Go prints, notices and errors have spaces. */
+function isPackage(line) {
+  return !line.includes(' ');
+}
+
 /** The SDK's own download. False where its host cannot be reached, so that the caller builds instead. */
 async function downloadTemporal(folder, binary) {
-  if (!(await reachable(downloadHost))) {
+  if (!(await isReachable(downloadHost))) {
     console.log(`    ${downloadHost} cannot be reached`);
     return false;
   }
@@ -108,26 +158,4 @@ async function downloadTemporal(folder, binary) {
   } finally {
     rmSync(downloads, { recursive: true, force: true });
   }
-}
-
-/** A proxy answers for the host where one is configured; otherwise name and port must answer within 10 s. */
-async function reachable(host) {
-  if (process.env.HTTPS_PROXY || process.env.https_proxy) return true;
-  const attempt = lookup(host)
-    .then(
-      ({ address }) =>
-        new Promise((resolve) => {
-          const socket = connect({ host: address, port: 443, timeout: 8_000 });
-          const settle = (answer) => {
-            socket.destroy();
-            resolve(answer);
-          };
-          socket
-            .once('connect', () => settle(true))
-            .once('timeout', () => settle(false))
-            .once('error', () => settle(false));
-        }),
-    )
-    .catch(() => false);
-  return Promise.race([attempt, sleep(10_000, false, { ref: false })]);
 }

@@ -1,36 +1,77 @@
-// What a machine must bring itself. A missing piece is named together with the package that has it.
-import { findOnPath, SetupError } from './command.mjs';
+// What a machine must bring itself. A missing or too old piece is named together with the package that has it.
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { findOnPath, outputOf, SetupError } from './command.mjs';
 
 const packages = {
-  compiler: { apt: 'g++', dnf: 'gcc-c++', apk: 'g++', brew: null },
-  cmake: { apt: 'cmake', dnf: 'cmake', apk: 'cmake', brew: 'cmake' },
-  make: { apt: 'make', dnf: 'make', apk: 'make', brew: null },
-  go: { apt: 'golang', dnf: 'golang', apk: 'go', brew: 'go' },
+  compiler: { apt: 'g++', dnf: 'gcc-c++ libstdc++-static', apk: 'g++' },
+  cmake: { apt: 'cmake', dnf: 'cmake', apk: 'cmake' },
+  make: { apt: 'make', dnf: 'make', apk: 'make' },
+  python: { apt: 'python3', dnf: 'python3', apk: 'python3' },
+  npm: { apt: 'npm', dnf: 'npm', apk: 'npm' },
 };
 
 const managers = [
   ['apt', 'apt-get', 'sudo apt-get install'],
   ['dnf', 'dnf', 'sudo dnf install'],
   ['apk', 'apk', 'sudo apk add'],
-  ['brew', 'brew', 'brew install'],
 ];
 
+/** From this version on, Go fetches the newer one that a module asks for. */
+const oldestGo = '1.21';
+
+/** What the engine uses of C++20 and of its library, and how CMake links it. */
+const compilerProbe = `
+#include <bit>
+#include <charconv>
+#include <span>
+constinit static double value = 0;
+int main(int, char** words) {
+  const std::span<char*> all(words, 1);
+  std::from_chars(all[0], all[0] + 1, value);
+  return std::popcount(static_cast<unsigned>(value));
+}
+`;
+const compilerFlags = ['-std=c++20', '-pthread', '-static-libstdc++', '-static-libgcc'];
+
 /** How to install a prerequisite with the package manager of this machine. */
-export function installHint(name) {
+function installHint(name) {
   for (const [key, command, verb] of managers) {
-    if (findOnPath(command) === null) continue;
-    const chosen = packages[name][key];
-    return chosen === null ? 'Install it: xcode-select --install' : `Install it: ${verb} ${chosen}`;
+    if (findOnPath(command) !== null) return `Install it: ${verb} ${packages[name][key]}`;
   }
   return `Install the package ${packages[name].apt} (its name on Debian) or its equal here.`;
 }
 
+/** Compares as many numbers as `wanted` has. */
+function isAtLeast(version, wanted) {
+  const [have, need] = [version, wanted].map((text) => text.split('.').map(Number));
+  const differing = need.findIndex((number, index) => (have[index] ?? 0) !== number);
+  return differing === -1 || (have[differing] ?? 0) > need[differing];
+}
+
+export function checkPlatform() {
+  if (process.platform === 'linux' && process.arch === 'x64') return;
+  throw new SetupError(
+    `This is ${process.platform} on ${process.arch}: the engine is written for Linux on x86-64.`,
+  );
+}
+
 export function checkNode() {
-  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
-  if (major > 20 || (major === 20 && minor >= 19)) return;
+  if (isAtLeast(process.versions.node, '20.19')) return;
   throw new SetupError(
     `Node ${process.versions.node} is too old: Longhaul needs 20.19 or newer. See https://nodejs.org.`,
   );
+}
+
+export function requireNpm() {
+  const path = findOnPath('npm');
+  if (path === null)
+    throw new SetupError(
+      `npm not found. It comes with Node from https://nodejs.org; some distributions have it apart. ${installHint('npm')}`,
+    );
+  return path;
 }
 
 /** Path of the C++ compiler; CXX is honoured. */
@@ -45,11 +86,44 @@ export function requireCompiler() {
   );
 }
 
+/** Compiles and links a small program as the engine is; a version number would not say whether the library is there. */
+export function checkCompiler(compiler) {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-compiler-'));
+  try {
+    const source = join(folder, 'probe.cc');
+    writeFileSync(source, compilerProbe);
+    const { status, error, stderr } = spawnSync(
+      compiler,
+      [...compilerFlags, source, '-o', join(folder, 'probe')],
+      {
+        encoding: 'utf8',
+        timeout: 60_000,
+      },
+    );
+    if (status === 0) return;
+    const complaint = /^.*\b(?:error|cannot find)\b.*$/im.exec(stderr ?? '')?.[0] ?? error?.message ?? '';
+    throw new SetupError(
+      [
+        `${compiler} (${firstLine(outputOf(compiler, ['--version']))}) cannot build C++20 with a static C++ library:`,
+        ...(complaint === '' ? [] : [`    ${complaint.trim()}`]),
+        `  The engine needs g++ ≥ 11 or clang ≥ 14; CXX=/path/to/compiler names another one. ${installHint('compiler')}`,
+      ].join('\n'),
+    );
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
 export function requireCmake() {
   const path = findOnPath('cmake');
   if (path === null)
     throw new SetupError(`cmake not found; the engine is built with it. ${installHint('cmake')}`);
-  return path;
+  const version = /version (\d+(?:\.\d+)*)/.exec(outputOf(path, ['--version']) ?? '')?.[1];
+  if (version !== undefined && isAtLeast(version, '3.20')) return path;
+  throw new SetupError(
+    `cmake ${version ?? `at ${path}, which tells no version,`} is too old: the engine is built with 3.20 or newer. ` +
+      `See https://cmake.org/download.`,
+  );
 }
 
 /** CMake generator that this machine can drive. */
@@ -59,12 +133,79 @@ export function requireGenerator() {
   throw new SetupError(`Neither ninja nor make found; the engine's build needs one. ${installHint('make')}`);
 }
 
-/** @param {string} purpose what is to be built, for the message */
-export function requireGo(purpose) {
-  const path = findOnPath('go');
-  if (path === null)
+/** What node-gyp needs. @param {string} purpose what is to be built, for the message */
+export function requireNodeGyp(purpose) {
+  const missing = [
+    ['make', 'make', findOnPath('make') !== null],
+    ['Python ≥ 3.6', 'python', pythonIsThere()],
+  ].filter(([, , present]) => !present);
+  if (missing.length > 0)
     throw new SetupError(
-      `go not found; ${purpose} ${installHint('go')} (1.21 or newer fetches the version it needs.)`,
+      missing.map(([title, name]) => `${title} not found; ${purpose} ${installHint(name)}`).join('\n'),
     );
-  return path;
+}
+
+function pythonIsThere() {
+  return [process.env.PYTHON, 'python3', 'python'].some((name) => {
+    const version = name ? /Python (\d+\.\d+)/.exec(outputOf(name, ['--version']) ?? '')?.[1] : undefined;
+    return version !== undefined && isAtLeast(version, '3.6');
+  });
+}
+
+/**
+ * The Go command, and the environment in which it fetches a newer Go where the tool's module asks for one.
+ * @param {{name: string, module: string, purpose: string, home: string}} tool `module` is the folder of its go.mod
+ */
+export function requireGo(tool) {
+  const wanted = /^go (\S+)/m.exec(readFileSync(join(tool.module, 'go.mod'), 'utf8'))?.[1] ?? oldestGo;
+  const path = findOnPath('go');
+  if (path === null) throw new SetupError(`go not found; ${tool.purpose}\n${goHint(tool, wanted)}`);
+  // Not in the module's folder, where Go would fetch the newer version just to tell its own.
+  const own = outputOf(path, ['env', 'GOVERSION'], {
+    cwd: tmpdir(),
+    env: { ...process.env, GOTOOLCHAIN: 'local' },
+  });
+  const version = /go(\d+(?:\.\d+)*)/.exec(own ?? '')?.[1];
+  if (version === undefined || !(isAtLeast(version, wanted) || isAtLeast(version, oldestGo)))
+    throw new SetupError(
+      `Go ${version ?? `at ${path}, which tells no version,`} is too old; ${tool.purpose}\n${goHint(tool, wanted)}`,
+    );
+  const toolchain = firstLine(outputOf(path, ['env', 'GOTOOLCHAIN'], { cwd: tmpdir() }));
+  // Distributions and containers often set `local`, which refuses every module that is newer than they are.
+  return {
+    path,
+    environment: { ...process.env, GOTOOLCHAIN: ['', 'local'].includes(toolchain) ? 'auto' : toolchain },
+  };
+}
+
+function goHint({ name, home }, wanted) {
+  const ways = [
+    `  - Go ${oldestGo} or newer, which fetches ${wanted} by itself: https://go.dev/dl`,
+    ...(findOnPath('apt-get') === null ? [] : aptGo()),
+    `  - or, in place of Go, a \`${name}\` command on the PATH: ${home}`,
+  ];
+  return ['One of these mends it:', ...ways].join('\n');
+}
+
+/** The `golang` of Debian 12 is 1.19, and that of Ubuntu 22.04 is 1.18. */
+function aptGo() {
+  const codename = /^VERSION_CODENAME=(\S+)/m.exec(osRelease())?.[1];
+  if (codename === 'bookworm')
+    return [
+      '  - from bookworm-backports (https://backports.debian.org): sudo apt-get install -t bookworm-backports golang-go',
+    ];
+  if (['bullseye', 'focal', 'jammy'].includes(codename ?? '')) return [];
+  return ['  - sudo apt-get install golang-go'];
+}
+
+function osRelease() {
+  try {
+    return readFileSync('/etc/os-release', 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+function firstLine(text) {
+  return (text ?? '').split('\n')[0].trim();
 }

@@ -1,0 +1,186 @@
+// The set-up of a fresh checkout, on a machine whose commands are chosen: it says at once what it would miss minutes later.
+import { execFile } from 'node:child_process';
+import {
+  accessSync,
+  chmodSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+
+
+let folder: string;
+let checkout: string;
+let commands: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'longhaul-setup-'));
+  checkout = join(folder, 'checkout');
+  commands = join(folder, 'bin');
+  mkdirSync(commands);
+  cpSync('tools', join(checkout, 'tools'), { recursive: true });
+  cpSync('package-lock.json', join(checkout, 'package-lock.json'));
+  // All but Go.
+  link('sh');
+  command('c++', '');
+  command('cmake', 'echo "cmake version 3.20.0"');
+  command('make', '');
+  command('npm', '');
+  command('python3', 'echo "Python 3.11.7"');
+});
+
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+function pathOf(name: string): string {
+  const paths = (process.env['PATH'] ?? '').split(delimiter).map((place) => join(place, name));
+  for (const path of paths) {
+    try {
+      accessSync(path);
+      return path;
+    } catch {
+      // Not in this folder.
+    }
+  }
+  throw new Error(`this test needs ${name} on the PATH`);
+}
+
+/** This machine's own. */
+function link(name: string): void {
+  rmSync(join(commands, name), { force: true });
+  symlinkSync(pathOf(name), join(commands, name));
+}
+
+/** A command of a version that this machine may not have. */
+function command(name: string, script: string): void {
+  rmSync(join(commands, name), { force: true });
+  writeFileSync(join(commands, name), `#!/bin/sh\n${script}\n`);
+  chmodSync(join(commands, name), 0o755);
+}
+
+function without(name: string): void {
+  rmSync(join(commands, name));
+}
+
+function goOf(version: string): void {
+  command('go', `if [ "$2" = GOVERSION ]; then echo go${version}; else echo local; fi`);
+}
+
+/** Nothing can be downloaded unless a proxy's port is given. */
+function setUp(args: string[], proxyPort = 1): Promise<{ code: number; said: string }> {
+  const env = {
+    PATH: commands,
+    LONGHAUL_CACHE: join(folder, 'cache'),
+    HTTPS_PROXY: `http://127.0.0.1:${proxyPort}`,
+  };
+  const script = join(checkout, 'tools/setup.mjs');
+  return new Promise((resolve) => {
+    execFile(process.execPath, [script, ...args], { env, timeout: 15_000 }, (error, stdout, stderr) =>
+      resolve({ code: error === null ? 0 : Number(error.code ?? -1), said: stdout + stderr }),
+    );
+  });
+}
+
+const check = (...more: string[]) => setUp(['--only', 'prerequisites', ...more]);
+
+describe('Go, where the Temporal server can neither be found nor downloaded', () => {
+  test('is asked for before anything is installed, with every way out', async () => {
+    const { code, said } = await setUp([]);
+    expect(code).toBe(1);
+    expect(said).toContain('go not found');
+    expect(said).toContain('https://go.dev/dl');
+    expect(said).toContain('a `temporal` command on the PATH');
+    expect(said).not.toContain('  dependencies ');
+  });
+
+  test('may not be older than the first version that fetches newer ones', async () => {
+    goOf('1.19.8');
+    expect(await check()).toMatchObject({ code: 1, said: expect.stringContaining('Go 1.19.8 is too old') });
+    goOf('1.21.0');
+    expect(await check()).toMatchObject({ code: 0 });
+  });
+
+  test('is not asked for where a `temporal` command is there', async () => {
+    command('temporal', '');
+    expect(await check()).toMatchObject({ code: 0 });
+  });
+
+  test('is asked for by the tests all the same: their S3 server is built', async () => {
+    command('temporal', '');
+    const { code, said } = await check('--tests');
+    expect(code).toBe(1);
+    expect(said).toContain('a `versitygw` command on the PATH');
+  });
+
+  test('is not asked for where the download host can be reached', async () => {
+    const proxy = createServer().listen(0, '127.0.0.1');
+    await new Promise((resolve) => proxy.once('listening', resolve));
+    const { port } = proxy.address() as AddressInfo;
+    try {
+      expect(await setUp(['--only', 'prerequisites'], port)).toMatchObject({ code: 0 });
+    } finally {
+      proxy.close();
+    }
+  });
+
+  test('may fetch the version that the module asks for, whatever its distribution has set', async () => {
+    command(
+      'go',
+      [
+        'case "$1 $2" in',
+        '  "env GOVERSION") echo go1.21.0 ;;',
+        '  "env GOTOOLCHAIN") echo local ;;',
+        '  "list "*) echo an/import/path ;;',
+        '  "build "*) while [ "$1" != -o ]; do shift; done; echo "$GOTOOLCHAIN" > "$2" ;;',
+        'esac',
+      ].join('\n'),
+    );
+    expect(await setUp(['--only', 'temporal'])).toMatchObject({ code: 0 });
+    const built = readFileSync(join(checkout, 'dist/temporal-path'), 'utf8').trim();
+    expect(readFileSync(built, 'utf8')).toBe('auto\n');
+  });
+});
+
+describe('the other prerequisites', () => {
+  beforeEach(() => goOf('1.21.0'));
+
+  test('are what this machine has', async () => {
+    for (const name of ['c++', 'as', 'ld', 'cmake', 'make']) link(name);
+    expect(await check()).toMatchObject({ code: 0 });
+  });
+
+  test('include cmake 3.20', async () => {
+    command('cmake', 'echo "cmake version 3.16.3"');
+    expect(await check()).toMatchObject({
+      code: 1,
+      said: expect.stringContaining('cmake 3.16.3 is too old'),
+    });
+  });
+
+  test('include a compiler that builds C++20', async () => {
+    command('c++', 'echo "c++: error: unrecognized command line option ‘-std=c++20’" >&2; exit 1');
+    const { code, said } = await check();
+    expect(code).toBe(1);
+    expect(said).toContain('unrecognized command line option');
+    expect(said).toContain('g++ ≥ 11 or clang ≥ 14');
+  });
+
+  test('include Python for the addon that cannot be downloaded', async () => {
+    without('python3');
+    expect(await check()).toMatchObject({ code: 1, said: expect.stringContaining('Python ≥ 3.6 not found') });
+  });
+
+  test('are all named at once', async () => {
+    for (const name of ['c++', 'cmake', 'make', 'npm', 'go']) without(name);
+    const { said } = await check();
+    for (const missing of ['No C++ compiler', 'cmake not', 'Neither ninja nor make', 'npm not', 'go not'])
+      expect(said).toContain(missing);
+  });
+});
