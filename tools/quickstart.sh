@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Sets up whatever is not current, then trains the quickstart policy. With --json, standard output carries the result alone.
+# Sets up whatever is not current, then trains the quickstart policy. With --json, standard output carries the result alone,
+# which npm keeps clean only when it is silent: `npm run -s quickstart -- --json`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+node tools/quickstart-flags.mjs "$@"
 node tools/setup.mjs >&2
 exec node dist/cli/main.js quickstart "$@"

@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { wholeNumber, withOutput } from './output.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
 import { defaultStackFolder } from './temporal-access.js';
+import { findTemporalBinary } from '../workers/temporal-binary.js';
 
 export function register(program: Command): void {
   program
@@ -30,6 +31,7 @@ export function register(program: Command): void {
                     `The stack is up (${seconds} s). Ctrl-C stops it; runs go on when it is started again.`,
                     `  Temporal      ${addresses.temporal}`,
                     `  Temporal UI   ${addresses.ui}`,
+                    `  Temporal CLI  TEMPORAL_ADDRESS=${addresses.temporal} ${findTemporalBinary()}`,
                     `  environments  ${addresses.environments}`,
                     `  store         ${addresses.store}`,
                     `Start a run in another terminal: longhaul train SPEC`,

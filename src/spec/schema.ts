@@ -106,7 +106,7 @@ const sftPhase = z.strictObject({
 
 const generator = z.strictObject({
   n_samples_per_prompt: count.min(2).default(8).describe('samples of a group'),
-  temperature: positive.max(10).default(1).describe('of sampling, in training and evaluation'),
+  temperature: positive.max(10).default(1).describe('of sampling in training; evaluations sample at 1'),
   max_turns: count.max(1000).default(10).describe('turns of an episode'),
   max_input_length: count.default(8_192).describe('tokens before a turn'),
   max_generate_length: count.default(1_024).describe('tokens of one turn'),

@@ -16,7 +16,6 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
-
 let folder: string;
 let checkout: string;
 let commands: string;
