@@ -33,7 +33,7 @@ function engineOf(compiler) {
   return { version, key, binary: join(cacheRoot, 'engine', key, 'longhaul-engine') };
 }
 
-/** Fails at once where the engine could not be built minutes later. One of these sources is proof enough. */
+/** Fails at once where the engine could not be built minutes later; one that is built already needs no proof. */
 export function checkEngineCompiler() {
   const compiler = requireCompiler();
   if (!existsSync(engineOf(compiler).binary)) checkCompiler(compiler);
