@@ -6,7 +6,7 @@ export interface Place {
 
 export interface Label extends Place {
   /** SVG's `text-anchor`. */
-  anchor: 'start' | 'middle' | 'end';
+  anchor: 'start' | 'end';
 }
 
 /** In units of the SVG; y grows downwards. */
@@ -23,8 +23,12 @@ export interface DrawnLine {
   weight: number;
 }
 
-const textHeight = 12;
+const textHeight = 10;
 const characterWidth = 7.5;
+/** Around the text, so that it does not touch what it does not cover. */
+const air = 3;
+/** A label far from its dot reads as another's: this much covered line weighs as much as one unit of distance. */
+const farness = 0.3;
 /** Lines are looked at every so many units. */
 const stride = 2;
 
@@ -32,26 +36,27 @@ const stride = 2;
 export function clearest(dot: Place, text: string, plot: Box, lines: readonly DrawnLine[]): Label {
   const width = text.length * characterWidth;
   const candidates: Label[] = [];
-  for (const dy of [20, -11, 34, -25, 48, -39]) {
+  for (const dy of [4, 20, -11, 34, -25]) {
     candidates.push(
       { x: dot.x + 9, y: dot.y + dy, anchor: 'start' },
       { x: dot.x - 9, y: dot.y + dy, anchor: 'end' },
-      { x: dot.x, y: dot.y + dy, anchor: 'middle' },
     );
   }
   const costs = candidates.map((label) => {
     const box = boxOf(label, width);
     const inside =
       box.left >= plot.left && box.right <= plot.right && box.top >= plot.top && box.bottom <= plot.bottom;
-    return inside ? lines.reduce((sum, line) => sum + line.weight * covered(line.points, box), 0) : Infinity;
+    if (!inside) return Infinity;
+    const hidden = lines.reduce((sum, line) => sum + line.weight * covered(line.points, box), 0);
+    return hidden + farness * Math.abs(label.y - dot.y);
   });
   const best = costs.indexOf(Math.min(...costs));
-  return candidates[best] ?? { ...dot, anchor: 'middle' };
+  return candidates[best] ?? { ...dot, anchor: 'start' };
 }
 
 function boxOf({ x, y, anchor }: Label, width: number): Box {
-  const left = { start: x, middle: x - width / 2, end: x - width }[anchor];
-  return { left, right: left + width, top: y - textHeight, bottom: y + 3 };
+  const left = anchor === 'start' ? x : x - width;
+  return { left: left - air, right: left + width + air, top: y - textHeight - air, bottom: y + 3 + air };
 }
 
 /** Length of a line within `box`, roughly. */

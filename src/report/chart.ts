@@ -35,7 +35,8 @@ export function lineChart(options: ChartOptions): string {
   const all = options.series.flatMap((series) => series.points);
   if (all.length === 0) return '<p class="quiet">No figures yet.</p>';
   const { width, height } = options.size;
-  const margin = { left: 46, right: 20, top: 12, bottom: 26 };
+  const labels = options.series.some((series) => series.draw === 'labels');
+  const margin = { left: 46, right: labels ? 54 : 20, top: 12, bottom: 26 };
   const xMin = Math.min(...all.map((point) => point.x), ...options.bands.map((band) => band.from));
   const xMax = Math.max(...all.map((point) => point.x), ...options.bands.map((band) => band.to), xMin + 1);
   const [yMin, yMax] = options.yRange;
@@ -45,7 +46,7 @@ export function lineChart(options: ChartOptions): string {
     height - margin.bottom - ((value - yMin) / (yMax - yMin)) * (height - margin.top - margin.bottom);
   const plot = {
     left: margin.left,
-    right: width - margin.right,
+    right: width,
     top: margin.top,
     bottom: height - margin.bottom,
   };

@@ -67,12 +67,17 @@ function header(history: RunHistory, restarts: readonly Restart[]): string {
     tile('restarts on record', whole(restarts.filter((one) => one.process !== 'workflow').length)),
   ];
   const newest = updates.at(-1)?.observed.committed_at;
+  const origin = [
+    record.spec.project,
+    record.spec.model.name,
+    `seed ${record.seed}`,
+    `started ${utc(record.observed.started_at)}`,
+    ...(newest === undefined ? [] : [`newest step ${utc(newest)}`]),
+  ];
   return (
-    `<header><h1>${escapeHtml(record.run)}</h1>` +
-    `<p class="quiet"><span class="position ${position.kind}">${escapeHtml(inWords(position))}</span> ` +
-    `${escapeHtml(record.spec.project)} · ${escapeHtml(record.spec.model.name)} · seed ${record.seed} · ` +
-    `started ${timeOfDay(record.observed.started_at)}` +
-    `${newest === undefined ? '' : ` · newest step ${timeOfDay(newest)}`}</p>` +
+    `<header><div class="title"><h1>${escapeHtml(record.run)}</h1>` +
+    `<span class="position ${position.kind}">${escapeHtml(inWords(position))}</span></div>` +
+    `<p class="quiet">${origin.map((part) => `<span class="whole">${escapeHtml(part)}</span>`).join(' · ')}</p>` +
     `<div class="tiles">${tiles.join('')}</div></header>`
   );
 }
@@ -88,10 +93,10 @@ function passRateTile(history: RunHistory): string {
   const baseline = baselineOf(history);
   return baseline
     ? tile('held-out pass@1 before GRPO, none after it so far', passed(baseline), 'wide')
-    : tile('held-out pass@1', 'no evaluation before GRPO yet', 'wide');
+    : tile('held-out pass@1 before GRPO', 'none yet', 'wide');
 }
 
-const timeOfDay = (iso: string): string => `${escapeHtml(iso.replace('T', ' ').slice(0, 19))} UTC`;
+const utc = (iso: string): string => `${iso.replace('T', ' ').slice(0, 19)} UTC`;
 
 function tile(name: string, value: string, style = ''): string {
   return `<div class="tile ${style}"><div class="value">${value}</div><div class="quiet">${name}</div></div>`;
@@ -322,7 +327,7 @@ function changeTable(changes: readonly AcceptedChange[]): string {
   if (changes.length === 0) return '<p class="quiet">Nothing.</p>';
   return table(changes, [
     { title: 'change', cell: (row) => escapeHtml(row.what) },
-    { title: 'accepted', cell: (row) => `${escapeHtml(row.at.replace('T', ' ').slice(0, 19))} UTC` },
+    { title: 'accepted', cell: (row) => escapeHtml(utc(row.at)) },
     {
       title: 'holds from step',
       cell: (row) => (row.step === null ? 'no step yet' : String(row.step)),

@@ -8,14 +8,13 @@ export const styleSheet = `
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 main { max-width: 980px; margin: 0 auto; padding: 32px 24px 64px; }
-h1 { font-size: 26px; margin: 0; } h2 { font-size: 18px; margin: 40px 0 12px; }
-.quiet { color: var(--quiet); font-weight: 400; } p.quiet { font-size: 13px; margin: 8px 0; }
+h1 { font-size: 26px; margin: 0; } .title { display: flex; flex-wrap: wrap; align-items: center; gap: 4px 14px; } h2 { font-size: 18px; margin: 40px 0 12px; }
+.quiet { color: var(--quiet); font-weight: 400; } .whole { white-space: nowrap; } p.quiet { font-size: 13px; margin: 8px 0; }
 .tiles { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 16px; }
-.tile { flex: 1 1 120px; background: var(--card); border-radius: 8px; padding: 12px 16px; font-size: 13px; }
+.tile { flex: 1 1 120px; background: var(--card); border-radius: 8px; padding: 12px 14px; font-size: 13px; }
 .tile .value { font-size: 20px; font-weight: 600; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.tile.wide { flex: 2 1 280px; } .tile .big { color: var(--final); }
+.tile.wide { flex-basis: 260px; } .tile .big { color: var(--final); }
 .chart { width: 100%; height: auto; } .chart text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
-.chart-wide { overflow-x: auto; } .chart-wide .chart { min-width: 560px; }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 20px; font-size: 13px; color: var(--quiet); margin-bottom: 8px; }
 .chart .grid { stroke: var(--rule); } .chart .band { fill: var(--card); }
 .line { fill: none; stroke-width: 2; stroke-linejoin: round; } .line.raw { stroke: var(--raw); stroke-width: 1; }
@@ -32,7 +31,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
 .status.improving, .status.saturated, .status.pass { color: var(--good); }
 .status.failing, .status.declining, .status.fail { color: var(--bad); }
 .status.flat, .status.unclear, .status.unknown, .status.new, .position.stopped, .position.paused { color: var(--warn); }
-.position { margin-right: 6px; } .position.completed { color: var(--good); } .position.unfinished { color: var(--interval); }
+.position { font-size: 13px; padding: 2px 12px; } .position.completed { color: var(--good); } .position.unfinished { color: var(--interval); }
 summary { cursor: pointer; padding: 7px 0; } .transcript { border-bottom: 1px solid var(--rule); }
 h3 { font-size: 14px; margin: 20px 0 4px; color: var(--quiet); }
 .transcript > summary { list-style-position: outside; margin-left: 16px; } .request { font-weight: 500; }
