@@ -75,7 +75,7 @@ describe('longhaul show', () => {
     mkdirSync(join(folder, 'store'), { recursive: true });
     const { code, errors } = longhaul(['show', 'runs/x/run.json', '--store', `dir:${join(folder, 'store')}`]);
     expect(code).toBe(1);
-    expect(errors).toMatch(/runs\/x\/run\.json.*is not in dir:/);
+    expect(errors).toMatch(/there is no runs\/x\/run\.json in dir:/);
   });
 });
 
