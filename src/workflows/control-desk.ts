@@ -23,7 +23,8 @@ export type RecordControl = (updateId: string, change: ControlChange) => Promise
 export const noControl: ControlState = { n: 0, paused: false, stopAfter: null, lr: null, temperature: null };
 
 export class ControlDesk {
-  control: ControlState = noControl;
+  private folded: ControlState = noControl;
+  private stopPassed: number | null = null;
   /** Rises with each `resume`, so that a blocked run notices even where nothing was paused. */
   resumes = 0;
   private writing = 0;
@@ -47,9 +48,21 @@ export class ControlDesk {
     });
   }
 
-  /** Changes that came before the run was opened wait for this. */
-  open(control: ControlState, record: RecordControl): void {
+  /** The folded control, without a stop that this workflow has been started to go past. */
+  get control(): ControlState {
+    const stopAfter = this.folded.stopAfter === this.stopPassed ? null : this.folded.stopAfter;
+    return { ...this.folded, stopAfter };
+  }
+
+  /** Null once somebody has asked for a stop again, whatever step that one names. */
+  get passedStop(): number | null {
+    return this.stopPassed;
+  }
+
+  /** Changes that came before the run was opened wait for this. `passedStop`: see `control`. */
+  open(control: ControlState, passedStop: number | null, record: RecordControl): void {
     this.record = record;
+    this.stopPassed = passedStop;
     this.adopt(control);
   }
 
@@ -69,6 +82,7 @@ export class ControlDesk {
       await condition(() => this.record !== null);
       if (!this.record) throw ApplicationFailure.nonRetryable('The run was never opened', 'InvalidSpec');
       const control = await this.record(updateId, change);
+      if (change.kind === 'stopAfter') this.stopPassed = null;
       this.adopt(control);
       if (change.kind === 'resume' && !early) this.resumes += 1;
       return control;
@@ -79,9 +93,8 @@ export class ControlDesk {
 
   /** Two records may be written at once; the one with the higher number has folded in the other. */
   private adopt(control: ControlState): void {
-    if (control.n < this.control.n) return;
-    this.control = control;
-    this.changed(control);
+    if (control.n >= this.folded.n) this.folded = control;
+    this.changed(this.control);
   }
 }
 

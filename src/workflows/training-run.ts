@@ -110,7 +110,10 @@ async function openRun(
   const { outline, owner, position, control } = opened;
   progress.opened(outline, owner, position);
   let written = 0;
-  desk.open(control, (updateId, change) =>
+  // Starting a stopped run again goes past its stop; continue-as-new is no such start.
+  const reached = control.stopAfter !== null && control.stopAfter <= position.step;
+  const passedStop = options.carried ? options.carried.passedStop : reached ? control.stopAfter : null;
+  desk.open(control, passedStop, (updateId, change) =>
     orchestrator(`control/${++written}`, `record ${change.kind}`, orchestratorPolicy).recordControl({
       run: outline.run,
       owner,
@@ -132,7 +135,6 @@ class TrainingLoop {
   private readonly nodes: NodePlacement;
   private readonly uploads: CheckpointUploads;
   private readonly last: number;
-  private readonly passedStop: number | null;
   private stepsHere = 0;
   private unapplied = 0;
   private targetReached = false;
@@ -144,17 +146,14 @@ class TrainingLoop {
     private readonly desk: ControlDesk,
     private readonly progress: RunProgress,
   ) {
-    const { outline, owner, position, control } = opened;
+    const { outline, owner } = opened;
     this.owned = { run: outline.run, owner };
     this.last = totalSteps(outline);
     this.nodes = new NodePlacement(desk, progress);
     this.uploads = new CheckpointUploads(outline, progress, (step) =>
       this.nodes.onLivingNode((node) => this.upload(node, step)),
     );
-    const reached =
-      control.stopAfter !== null && control.stopAfter <= position.step ? control.stopAfter : null;
     this.unapplied = options.carried?.unapplied ?? 0;
-    this.passedStop = options.carried ? options.carried.passedStop : reached;
   }
 
   async run(): Promise<TrainingResult> {
@@ -201,7 +200,7 @@ class TrainingLoop {
 
   private stopReached(): boolean {
     const { stopAfter } = this.desk.control;
-    return stopAfter !== null && stopAfter !== this.passedStop && this.step >= stopAfter;
+    return stopAfter !== null && this.step >= stopAfter;
   }
 
   private mayEndAtTarget(): boolean {
@@ -349,7 +348,7 @@ class TrainingLoop {
     await condition(allHandlersFinished);
     const carried: CarriedRun = {
       figures: this.progress.carried(),
-      passedStop: this.passedStop,
+      passedStop: this.desk.passedStop,
       unapplied: this.unapplied,
     };
     await continueAsNew<typeof trainingRun>(this.spec, { carried });

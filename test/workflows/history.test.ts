@@ -7,7 +7,12 @@ import { DeterminismViolationError } from '@temporalio/workflow';
 import { Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
-import { pauseUpdate, resumeUpdate, setHyperparametersUpdate } from '../../src/workflows/messages.js';
+import {
+  pauseUpdate,
+  resumeUpdate,
+  setHyperparametersUpdate,
+  stopAfterUpdate,
+} from '../../src/workflows/messages.js';
 import {
   gate,
   outlineOf,
@@ -16,6 +21,7 @@ import {
   startRun,
   uniqueName,
   until,
+  untilItWaitsFor,
   withWorkers,
   workflowBundle,
 } from './scripted-run.js';
@@ -120,6 +126,32 @@ describe('the history of a run', { timeout: 60_000 }, () => {
     expect(script.calls.filter((call) => call === 'open').length).toBeGreaterThan(1);
     const updates = script.calls.filter((call) => call.startsWith('update '));
     expect(updates).toEqual(Array.from({ length: 40 }, (_, index) => `update ${index + 1}`));
+  });
+
+  it('carries over what it knows of stops: a passed one stays passed, one that came meanwhile holds', async () => {
+    const phases = [{ name: 'drill', kind: 'sft' as const, steps: 60 }];
+    const script = scriptRun(outlineOf(uniqueName('stop-anew'), { phases, ckpt_interval: 10 }));
+    for (const step of [0, 1, 2, 3, 4, 5]) script.committed.set(step, { control: 0, lr: 0.1 });
+    script.control = { ...script.control, n: 1, stopAfter: 5 };
+    const opens = (): number => script.calls.filter((call) => call === 'open').length;
+    const uploading = gate();
+    let uploaded = 0;
+    script.before = (call) => {
+      if (!call.startsWith('upload') || opens() < 2) return;
+      uploaded ||= Number(call.split(' ')[1]);
+      return uploading.wait();
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await uploading.reached;
+      // At the end of its second execution the run waits for nothing but the upload.
+      await untilItWaitsFor(run, [`step-${String(uploaded).padStart(6, '0')}/upload`]);
+      await run.executeUpdate(stopAfterUpdate, { args: [{ step: 5 }] });
+      uploading.release();
+      expect(await run.result()).toMatchObject({ ended: 'stopped' });
+    });
+    expect(opens()).toBe(3);
+    expect(script.calls.at(-1)).toBe('report');
   });
 });
 

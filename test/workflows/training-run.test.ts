@@ -138,6 +138,31 @@ describe('trainingRun', { timeout: 60_000 }, () => {
     });
   });
 
+  it('obeys a stop that names a step which an earlier stop has named', async () => {
+    const script = scriptRun(outlineOf(uniqueName('stop-again')));
+    for (const step of [0, 1, 2, 3]) script.committed.set(step, { control: 0, lr: 0.1 });
+    script.control = { ...script.control, n: 1, stopAfter: 3 };
+    const [held, stopping] = [gate(), gate()];
+    script.before = (call) => {
+      if (call === 'collect 5') return held.wait();
+      return call === 'control stopAfter' ? stopping.wait() : undefined;
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      expect((await run.query(statusQuery)).control.stopAfter).toBeNull();
+      const stop = run.executeUpdate(stopAfterUpdate, { args: [{ step: 3 }] });
+      await stopping.reached;
+      // Its answer comes after that of a later change, which has folded it in.
+      await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
+      stopping.release();
+      expect(await stop).toMatchObject({ stopAfter: 3 });
+      expect((await run.query(statusQuery)).control.stopAfter).toBe(3);
+      held.release();
+      expect(await run.result()).toMatchObject({ ended: 'stopped', step: 5 });
+    });
+  });
+
   it.each([
     ['no field', {}, /lr or temperature/],
     ['an unknown field', { learning_rate: 1 }, /not learning_rate/],
