@@ -65,13 +65,13 @@ export const farewellReportPolicy = {
   scheduleToCloseTimeout: '10 minutes',
 } satisfies ActivityOptions;
 
-/**
- * Work on a node's engine. The queue belongs to one node: where nobody takes the work in two minutes the node is gone,
- * and the run looks for another.
- */
+/** A node's queues are its own: where nobody takes the work in this time the node is gone, and the run looks for another. */
+const nodeIsGoneAfter = '2 minutes';
+
+/** Work on a node's engine. */
 export const enginePolicy = {
   startToCloseTimeout: '24 hours',
-  scheduleToStartTimeout: '2 minutes',
+  scheduleToStartTimeout: nodeIsGoneAfter,
   heartbeatTimeout,
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
@@ -79,7 +79,7 @@ export const enginePolicy = {
 /** A save or an upload that keeps failing is given up: the next checkpoint is taken from the state that is held (R17). */
 export const checkpointPolicy = {
   startToCloseTimeout: '6 hours',
-  scheduleToStartTimeout: '30 minutes',
+  scheduleToStartTimeout: nodeIsGoneAfter,
   heartbeatTimeout,
   retry: { ...recordGuardedRetry, maximumAttempts: 12 },
 } satisfies ActivityOptions;

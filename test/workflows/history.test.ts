@@ -111,6 +111,25 @@ describe('the history of a run', { timeout: 60_000 }, () => {
     expect(summaries).toContain('"step 3 · update · reward 0.20 at 2"');
   });
 
+  it('gives up any work of a node that nobody takes in two minutes, so that a lost node holds up no checkpoint', async () => {
+    const phases = warmAndGrpo.map((phase) => ({ ...phase, steps: 2 }));
+    const script = scriptRun(outlineOf(uniqueName('lost'), { phases, ckpt_interval: 1 }));
+    const { events } = await historyOf(script);
+    const onNode = events.flatMap(({ activityTaskScheduledEventAttributes: scheduled }) =>
+      scheduled?.taskQueue?.name?.startsWith('longhaul-node.') ? [scheduled] : [],
+    );
+    const waits = new Map(
+      onNode.map((scheduled) => [
+        scheduled.activityType?.name,
+        Number(scheduled.scheduleToStartTimeout?.seconds),
+      ]),
+    );
+    expect(Object.fromEntries(waits)).toEqual({
+      ...{ commitBase: 120, collectRollouts: 120, sealBatch: 120, updatePolicy: 120, evaluateState: 120 },
+      ...{ saveState: 120, uploadCheckpoint: 120 },
+    });
+  });
+
   it('starts anew at a step boundary when the server suggests it, and the run goes on', async () => {
     const phases = [{ name: 'drill', kind: 'sft' as const, steps: 40 }];
     const script = scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 10 }));
