@@ -3,7 +3,9 @@ import { playEpisode, type EpisodePlay } from '../episode/episode-loop.js';
 import type { Digest, EpisodeRecord, SamplingPlan } from '../spec/records.js';
 import type { Task } from '../spec/task.js';
 import { inParallel } from '../store/in-parallel.js';
+import type { ObjectStore } from '../store/object-store.js';
 import { adoptOrCreate, requireRecord } from '../store/records.js';
+import { UnreadableRecord } from '../store/store-errors.js';
 import type { EvidenceWriter } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
 import type { RunData } from './run-data.js';
@@ -42,13 +44,13 @@ export async function fillSeats(
   evidence: EvidenceWriter,
 ): Promise<EpisodeRecord[]> {
   const first = await look(deps, order);
-  if (first.missing.length === 0) return readAll(deps, first.present);
+  if (first.missing.length === 0) return readAll(deps, order, first.present);
   const { data, policyStep } = order;
   const fill = async (): Promise<EpisodeRecord[]> => {
     // The engine may have been waited for; meanwhile another worker may have finished what was missing (R9).
     const { present, missing } = await look(deps, order);
     const played = await playSeats(deps, { ...order, seats: missing }, scope, evidence);
-    return [...(await readAll(deps, present)), ...played];
+    return [...(await readAll(deps, order, present)), ...played];
   };
   return deps.holder.withState(data.record.run, policyStep, fill, scope);
 }
@@ -62,8 +64,26 @@ async function look(
   return { present: seats.filter(isThere), missing: seats.filter((seat) => !isThere(seat)) };
 }
 
-function readAll(deps: NodeDeps, seats: readonly Seat[]): Promise<EpisodeRecord[]> {
-  return inParallel(seats, (seat) => requireRecord(deps.store, seat.key, 'episode'));
+function readAll(deps: NodeDeps, order: RolloutOrder, seats: readonly Seat[]): Promise<EpisodeRecord[]> {
+  return inParallel(seats, (seat) => requireEpisode(deps.store, seat.key, order));
+}
+
+/** Throws `UnreadableRecord` where it is missing, or was played for another plan or at another state (R8). */
+export async function requireEpisode(
+  store: ObjectStore,
+  key: string,
+  source: Pick<EpisodeRecord, 'plan' | 'state'>,
+): Promise<EpisodeRecord> {
+  const episode = await requireRecord(store, key, 'episode');
+  for (const member of ['plan', 'state'] as const) {
+    if (episode[member] === source[member]) continue;
+    throw new UnreadableRecord(
+      key,
+      `it was played for ${member} ${episode[member]}, not for ${source[member]}; ` +
+        `set it aside with: longhaul quarantine ${key}`,
+    );
+  }
+  return episode;
 }
 
 /** A cut-off episode leaves no record. */
@@ -109,13 +129,10 @@ async function playSeat(
     if (error instanceof FinishedElsewhere) return null;
     throw error;
   });
-  const stored = await waitOutStore(
-    () =>
-      record
-        ? adoptOrCreate(deps.store, seat.key, 'episode', record).then((adopted) => adopted.record)
-        : requireRecord(deps.store, seat.key, 'episode'),
-    patience,
-  );
+  const stored = await waitOutStore(async () => {
+    const written = record && (await adoptOrCreate(deps.store, seat.key, 'episode', record));
+    return written && !written.adopted ? written.record : requireEpisode(deps.store, seat.key, order);
+  }, patience);
   await stoppingPoint('episode-written');
   return stored;
 }
@@ -138,7 +155,7 @@ async function playUnlessFinished(
   const play: EpisodePlay = await playEpisode(
     {
       engine: deps.holder.engine,
-      backend: deps.backendFor(environment),
+      backend: deps.backendFor(environment, spec.generator.call_timeout_s * 1000),
       tokenizer: data.tokenizer,
       template: data.template,
     },

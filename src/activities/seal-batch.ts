@@ -2,6 +2,7 @@
 import { buildBatch } from './build-batch.js';
 import type { SealedBatch, StepReference } from './contracts.js';
 import type { NodeDeps } from './node-deps.js';
+import { requireEpisode } from './rollouts.js';
 import { currentScope } from './scope.js';
 import { stoppingPoint } from './stopping-point.js';
 import type { BatchIdentity, Digest, EpisodeRecord, GrpoPlan } from '../spec/records.js';
@@ -10,7 +11,7 @@ import { sha256Hex } from '../store/canonical.js';
 import { inParallel } from '../store/in-parallel.js';
 import { batchKey, episodeKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { createFile, requireRecord } from '../store/records.js';
+import { createFile } from '../store/records.js';
 import { checkOwner, readPlan } from '../store/run-records.js';
 import { UnreadableRecord } from '../store/store-errors.js';
 
@@ -26,7 +27,7 @@ export async function sealBatch(
   if (sealed) return answer(sha256Hex(sealed), sealed.length, identityFor(input, sealed, key));
   const { record: plan } = await readPlan(store, run, step, input.plan);
   const { bytes, identity } = await buildBatch(plan, {
-    episodes: plan.kind === 'grpo' ? await readEpisodes(store, plan) : [],
+    episodes: plan.kind === 'grpo' ? await readEpisodes(store, plan, input.plan) : [],
     data: () => deps.runs.get(run),
   });
   await stoppingPoint('batch-built');
@@ -52,15 +53,16 @@ export function identityFor(
   return identity;
 }
 
-/** By slot and sample. Throws `UnreadableRecord` where one is missing: the batch waits for every outcome. */
+/** By slot and sample. Throws `UnreadableRecord` where one is missing or another plan's: the batch waits for every outcome. */
 async function readEpisodes(
   store: ObjectStore,
-  { run, step, slots, samples_per_slot }: GrpoPlan,
+  { run, step, slots, samples_per_slot, previous_state: state }: GrpoPlan,
+  plan: Digest,
 ): Promise<EpisodeRecord[][]> {
   const seats = slots.flatMap(({ slot }) =>
     Array.from({ length: samples_per_slot }, (_, sample) => episodeKey(run, step, slot, sample)),
   );
-  const episodes = await inParallel(seats, (key) => requireRecord(store, key, 'episode'));
+  const episodes = await inParallel(seats, (key) => requireEpisode(store, key, { plan, state }));
   return slots.map((_, index) => episodes.slice(index * samples_per_slot, (index + 1) * samples_per_slot));
 }
 

@@ -6,10 +6,18 @@ import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { waitOutStore } from '../../src/activities/store-patience.js';
 import { EnvironmentError } from '../../src/environments/environment.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import { attemptsFolder, episodeKey } from '../../src/store/layout.js';
+import { attemptsFolder, episodeKey, planKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { StoreFull, StoreUnavailable } from '../../src/store/store-errors.js';
-import { counting, type Harness, lastSftStep, run, startEnvironments, startHarness } from './fixture.js';
+import {
+  counting,
+  type Harness,
+  lastSftStep,
+  run,
+  startEnvironments,
+  startHarness,
+  tamper,
+} from './fixture.js';
 
 const step = lastSftStep + 1;
 const keys = [0, 1].flatMap((slot) => [0, 1].map((sample) => episodeKey(run, step, slot, sample)));
@@ -107,6 +115,19 @@ describe('a store that does not answer', () => {
 });
 
 describe('an episode', () => {
+  it('waits for a call of its environment as long as the run spec says', async () => {
+    const limits = new Set<number>();
+    const deps: NodeDeps = {
+      ...harness.node,
+      backendFor: (spec, callTimeoutMs) => {
+        limits.add(callTimeoutMs);
+        return harness.node.backendFor(spec, callTimeoutMs);
+      },
+    };
+    await collect(deps);
+    expect([...limits]).toEqual([harness.spec.generator.call_timeout_s * 1000]);
+  });
+
   it('that another worker finishes after the attempt record is adopted and never sampled (R9)', async () => {
     const { deps, calls } = counting(harness.node);
     const other = harness.secondNode();
@@ -125,6 +146,23 @@ describe('an episode', () => {
   });
 });
 
+describe('episodes of a plan that another one took the place of', () => {
+  it('are not adopted by their names: one is named, with the way on (R8)', async () => {
+    await collect(harness.node);
+    await tamper(harness.store, planKey(run, step), (bytes) =>
+      bytes.toString().replace('"owner":1', '"owner":2'),
+    );
+    const before = planned.plan;
+    planned = await harness.plan(step);
+    const { deps, calls } = counting(harness.node);
+    const collecting = collect(deps, 2);
+    await expect(collecting).rejects.toMatchObject({ name: 'UnreadableRecord', key: keys[0] });
+    await expect(collecting).rejects.toThrow(`for plan ${before}, not for ${planned.plan}`);
+    await expect(collecting).rejects.toThrow(`longhaul quarantine ${keys[0]}`);
+    expect(calls.generate).toBe(0);
+  });
+});
+
 describe('progress', () => {
   it('is reported with each finished episode', async () => {
     const progress: unknown[] = [];
@@ -136,8 +174,8 @@ describe('progress', () => {
     let down = true;
     const deps: NodeDeps = {
       ...harness.node,
-      backendFor: (spec) => {
-        const backend = harness.node.backendFor(spec);
+      backendFor: (spec, callTimeoutMs) => {
+        const backend = harness.node.backendFor(spec, callTimeoutMs);
         return {
           ...backend,
           open: (...args) =>

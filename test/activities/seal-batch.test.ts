@@ -177,6 +177,21 @@ test('a sample whose environment never opened has no prompt, and takes none from
   expect([...arrays.tokens.slice(-8)]).toEqual([50, 51, 1110, 1111, 900, 1120, 1121, 900]);
 });
 
+test.each(['plan', 'state'] as const)(
+  'an episode of another %s is named, and never sealed (R8)',
+  async (member) => {
+    const other = 'e'.repeat(64);
+    const episodes = allEpisodes().map((one) =>
+      one.slot === 2 && one.sample === 1 ? { ...one, [member]: other } : one,
+    );
+    const key = episodeKey(run, step, 2, 1);
+    const sealing = seal(episodes);
+    await expect(sealing).rejects.toMatchObject({ name: 'UnreadableRecord', key });
+    await expect(sealing).rejects.toThrow(new RegExp(`${member} ${other}.*longhaul quarantine ${key}`));
+    expect(await store.head(batchKey(run, step))).toBeNull();
+  },
+);
+
 test('a large step’s episodes are read a few at a time', async () => {
   const large = { ...plan, samples_per_slot: 16 };
   const seats = slots.flatMap((_, slot) => range(0, 16).map((sample) => ({ slot, sample })));
