@@ -15,7 +15,7 @@ export interface NodeDeps {
   lastCommit: { run: string; step: number; at: number; busyMs: number } | null;
   /** Stable id of this node. */
   node: string;
-  /** One backend per server, shared by all episodes of this process. */
-  backendFor(spec: EnvironmentSpec): EnvironmentBackend;
+  /** One backend per server and call time-out, shared by all episodes of this process. */
+  backendFor(spec: EnvironmentSpec, callTimeoutMs: number): EnvironmentBackend;
   log(message: string): void;
 }

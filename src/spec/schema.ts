@@ -126,7 +126,11 @@ const generator = z.strictObject({
   max_wait_s: positive
     .default(3_600)
     .describe('seconds to wait for an environment that is down before the run blocks'),
-  call_timeout_s: positive.default(60).describe('seconds within which an environment call must be answered'),
+  // Below the standstill after which an attempt's heartbeat ends (`workers/activity-guard.ts`): it may be all that happens.
+  call_timeout_s: positive
+    .max(900)
+    .default(60)
+    .describe('seconds within which an environment call must be answered'),
 });
 
 const trainer = z.strictObject({

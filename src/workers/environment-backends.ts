@@ -1,4 +1,4 @@
-// One backend per environment server, shared by all episodes of this process.
+// One backend per environment server and way of asking it, shared by all episodes of this process.
 import type { EnvironmentBackend } from '../environments/environment.js';
 import { createOpenEnvBackend } from '../environments/openenv/openenv-backend.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
@@ -11,7 +11,8 @@ export interface EnvironmentBackendsOptions {
 }
 
 export interface EnvironmentBackends {
-  backendFor(spec: EnvironmentSpec): EnvironmentBackend;
+  /** `callTimeoutMs`: within which a call must be answered. */
+  backendFor(spec: EnvironmentSpec, callTimeoutMs: number): EnvironmentBackend;
   close(): Promise<void>;
 }
 
@@ -21,7 +22,7 @@ const maxSessions = 400;
 export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsOptions): EnvironmentBackends {
   const backends = new Map<string, EnvironmentBackend>();
   return {
-    backendFor: (spec) => {
+    backendFor: (spec, callTimeoutMs) => {
       const url = spec.url ?? ownUrl;
       if (!url) {
         throw new Error(
@@ -40,12 +41,13 @@ export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsO
         );
       }
       const { fault_rate: faultRate, tool_error_rate: toolErrorRate } = spec;
-      const key = JSON.stringify([url, gradingToken ?? null, faultRate, toolErrorRate]);
+      const key = JSON.stringify([url, gradingToken ?? null, faultRate, toolErrorRate, callTimeoutMs]);
       const known = backends.get(key);
       if (known) return known;
       const backend = createOpenEnvBackend({
         url,
         maxSessions,
+        callTimeoutMs,
         ...(gradingToken ? { gradingToken, faultRate, toolErrorRate } : {}),
       });
       backends.set(key, backend);

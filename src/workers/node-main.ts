@@ -47,7 +47,8 @@ async function createParts(config: WorkerConfig, store: ObjectStore): Promise<No
       folder: join(config.folder, 'policy'),
       log,
     }),
-    backendFor: (spec: EnvironmentSpec) => meteredBackend(environments.backendFor(spec), meter),
+    backendFor: (spec: EnvironmentSpec, callTimeoutMs: number) =>
+      meteredBackend(environments.backendFor(spec, callTimeoutMs), meter),
     meter,
     lastCommit: null,
     log,

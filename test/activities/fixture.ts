@@ -186,7 +186,8 @@ export async function startHarness(environments: { url: string }, disk?: string)
         folder: disk,
         log,
       }),
-      backendFor: (wanted: EnvironmentSpec) => meteredBackend(backends.backendFor(wanted), meter),
+      backendFor: (wanted: EnvironmentSpec, callTimeoutMs: number) =>
+        meteredBackend(backends.backendFor(wanted, callTimeoutMs), meter),
       meter,
       lastCommit: null,
       log,

@@ -1,0 +1,72 @@
+// A key of the run spec that no code reads is a promise that no run keeps. The types tell who reads it: whoever does names the
+// property that `run-spec.ts` declares.
+import { resolve } from 'node:path';
+import ts from 'typescript';
+import { expect, test } from 'vitest';
+import { runSpecSchema } from '../../src/spec/schema.js';
+import { allKeyPaths } from '../../src/spec/spec-issues.js';
+
+/** Keys that no TypeScript outside src/spec reads by name, and why that is right. */
+const unread: Record<string, string> = {
+  'model.architecture.*':
+    'the whole architecture goes to the engine; native/src/model/architecture.cc reads each key',
+  'warm_start[].lr': 'the whole phase goes to src/rl/learning-rate.ts, which knows no run spec',
+  'warm_start[].warmup_updates': 'as `warm_start[].lr`',
+  'warm_start[].decay_share': 'as `warm_start[].lr`',
+  'trainer.advantage_estimator': 'it has one value',
+};
+
+const declaring = resolve('src/spec/run-spec.ts');
+const { config } = ts.readConfigFile('tsconfig.json', (path) => ts.sys.readFile(path)) as { config: object };
+const { fileNames, options } = ts.parseJsonConfigFileContent(
+  { ...config, include: ['src'] },
+  ts.sys,
+  process.cwd(),
+);
+const program = ts.createProgram(fileNames, options);
+const checker = program.getTypeChecker();
+
+/** The declarations of properties that a file reads, by `.key` or by `{ key }`. */
+function readBy(file: ts.SourceFile): ts.Node[] {
+  const found: ts.Node[] = [];
+  const visit = (node: ts.Node): void => {
+    if (ts.isPropertyAccessExpression(node)) {
+      found.push(...(checker.getSymbolAtLocation(node.name)?.declarations ?? []));
+    } else if (ts.isBindingElement(node) && ts.isObjectBindingPattern(node.parent)) {
+      const key = (node.propertyName ?? node.name).getText();
+      found.push(...(checker.getTypeAtLocation(node.parent).getProperty(key)?.declarations ?? []));
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(file);
+  return found;
+}
+
+/** Where a key is declared: `environments[].env_key` is `env_key` of `EnvironmentSpec`. */
+function declarationOf(path: string): ts.Node | undefined {
+  const module = checker.getSymbolAtLocation(program.getSourceFile(declaring) as ts.SourceFile) as ts.Symbol;
+  const spec = checker.getExportsOfModule(module).find(({ name }) => name === 'RunSpec') as ts.Symbol;
+  let type = checker.getDeclaredTypeOfSymbol(spec);
+  let property: ts.Symbol | undefined;
+  for (const part of path.split('.')) {
+    property = type.getProperty(part.replace('[]', ''));
+    if (!property) return undefined;
+    type = checker.getNonNullableType(checker.getTypeOfSymbol(property));
+    if (part.endsWith('[]')) type = type.getNumberIndexType() as ts.Type;
+  }
+  return property?.declarations?.[0];
+}
+
+const readers = program.getSourceFiles().filter(({ fileName }) => /\/src\/(?!spec\/)/.test(fileName));
+const read = new Set(readers.filter(({ fileName }) => !fileName.includes('/node_modules/')).flatMap(readBy));
+
+test('every key of the run spec is read by a step, a worker or the command line', () => {
+  const paths = allKeyPaths(runSpecSchema);
+  const isLeaf = (path: string): boolean =>
+    !paths.some((other) => other.startsWith(`${path}.`) || other.startsWith(`${path}[].`));
+  const left = paths
+    .filter(isLeaf)
+    .filter((path) => !read.has(declarationOf(path) as ts.Node))
+    .map((path) => path.replace(/^(model\.architecture)\..*/, '$1.*'));
+  expect([...new Set(left)].sort()).toEqual(Object.keys(unread).sort());
+});
