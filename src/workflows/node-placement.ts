@@ -8,6 +8,7 @@ import type { RunProgress } from './run-progress.js';
 
 export class NodePlacement {
   private placed: Promise<string> | null = null;
+  private moving: Promise<boolean> | null = null;
 
   constructor(
     private readonly desk: ControlDesk,
@@ -42,14 +43,23 @@ export class NodePlacement {
   }
 
   /** To another node, where there is one; parts of a step that run side by side move together. */
-  private async moveFrom(node: string): Promise<boolean> {
+  private moveFrom(node: string): Promise<boolean> {
+    if (this.progress.status.node !== node) return Promise.resolve(true);
+    this.moving ??= this.findElsewhere(node).finally(() => {
+      this.moving = null;
+    });
+    return this.moving;
+  }
+
+  private async findElsewhere(node: string): Promise<boolean> {
     const { status } = this.progress;
-    if (status.node !== node) return true;
     const summary = `find another node than ${node}, which disagrees with a record`;
     const found = await orchestrator('place/elsewhere', summary, orchestratorPolicy).findNode({
       run: status.run,
       besides: node,
     });
+    // It was lost meanwhile: the search for a living one has the say.
+    if (status.node !== node) return true;
     if (!found) return false;
     log.warn('A computation disagrees with its record; it is made once more on another node', {
       node,
@@ -60,8 +70,9 @@ export class NodePlacement {
     return true;
   }
 
-  /** After a pause or a lost node: the next use asks again. */
+  /** After a pause or a lost node: the next use asks again. A search that is under way is asking already. */
   release(): void {
+    if (this.progress.status.node === null) return;
     this.placed = null;
     this.progress.status.node = null;
   }

@@ -355,6 +355,41 @@ describe('trainingRun', { timeout: 60_000 }, () => {
     );
   });
 
+  it('moves to another node once where all that runs side by side disagrees with the records', async () => {
+    const script = scriptRun(outlineOf(uniqueName('diverged-both')));
+    const other: ScriptedRun = { ...script, node: uniqueName('node'), activities: { ...script.activities } };
+    const disagree = (): never => {
+      throw ApplicationFailure.nonRetryable('step 4 was recomputed as another state', 'Diverged');
+    };
+    const { collectRollouts, evaluateState } = script.activities;
+    const [evaluating, moving] = [gate(), gate()];
+    script.activities.collectRollouts = (input) => (input.step === 5 ? disagree() : collectRollouts(input));
+    script.activities.evaluateState = async (input) => {
+      if (input.step !== 4) return evaluateState(input);
+      await evaluating.wait();
+      return disagree();
+    };
+    let moves = 0;
+    script.activities.findNode = async ({ besides }) => {
+      if (besides === undefined) return { node: script.node };
+      moves += 1;
+      await moving.wait();
+      return { node: other.node };
+    };
+    await withWorkers(temporal, script, (queue) =>
+      withWorkers(temporal, other, async () => {
+        const run = await startRun(temporal, queue, script.outline.name);
+        await Promise.all([evaluating.reached, moving.reached]);
+        evaluating.release();
+        await untilItWaitsFor(run, ['place/elsewhere']);
+        moving.release();
+        expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+        expect((await run.query(statusQuery)).node).toBe(other.node);
+      }),
+    );
+    expect(moves).toBe(1);
+  });
+
   it('waits while no node is alive, and begins when one reports', async () => {
     const script = scriptRun(outlineOf(uniqueName('nodes')));
     let asked = 0;
