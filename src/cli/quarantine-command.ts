@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { Command } from 'commander';
 import { controlFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { checkQuarantinable, quarantinedKeys } from '../store/quarantine.js';
+import { checkQuarantinable, keysMadeFrom, quarantinedKeys } from '../store/quarantine.js';
 import { appendSequence, readSequence } from '../store/records.js';
 import { readRun } from '../store/run-records.js';
 import { BadKey } from '../store/store-errors.js';
@@ -16,6 +16,8 @@ export interface Quarantined {
   control: number;
   /** False where an earlier record has set the key aside already. */
   written: boolean;
+  /** Keys that were made from it, and went with it. */
+  also: string[];
 }
 
 export function register(program: Command): void {
@@ -25,7 +27,7 @@ export function register(program: Command): void {
     .description('set an unreadable record aside, so that its run can make it anew')
     .addOption(storeOption())
     .option('--run <run>', 'run that is to pass the record over; needed where the key does not name one')
-    .option('--json', 'print {run, key, control, written} as JSON')
+    .option('--json', 'print {run, key, control, written, also} as JSON')
     .action(
       withOutput(async (key: string, options: { store: string; run?: string; json?: boolean }) => {
         const store = await openExistingStore(options.store);
@@ -37,36 +39,55 @@ export function register(program: Command): void {
 
 /** Throws `BadKey` for what cannot be set aside or is not there, `UnreadableRecord` where there is no such run. */
 export async function quarantine(store: ObjectStore, key: string, named?: string): Promise<Quarantined> {
-  checkQuarantinable(key);
+  const { folder } = checkQuarantinable(key);
   const run = named ?? /^runs\/([^/]+)\//.exec(key)?.[1];
   if (run === undefined) {
     throw new BadKey(`${key} belongs to no single run: say which one passes it over with --run RUN`);
   }
   await readRun(store, run);
-  const folder = controlFolder(run);
-  const records = await readSequence(store, folder, 'control');
-  const earlier = records.find(({ change }) => change.kind === 'quarantine' && change.key === key);
-  if (earlier) return { run, key, control: earlier.n, written: false };
+  const control = controlFolder(run);
+  const records = await readSequence(store, control, 'control');
+  const aside = quarantinedKeys(records);
+  const earlier = records.find(
+    ({ change }) => change.kind === 'quarantine' && [change.key, ...(change.also ?? [])].includes(key),
+  );
+  if (earlier) return { run, key, control: earlier.n, written: false, also: [] };
   if (!(await store.head(key))) {
-    const replaced = quarantinedKeys(records).has(key.replace(/\.r[0-9]+$/, '')) ? ' yet' : '';
+    const replaced = aside.has(key.replace(/\.r[0-9]+$/, '')) ? ' yet' : '';
     throw new BadKey(`${key} is not in ${store.address}${replaced}: there is nothing to set aside`);
   }
-  const record = await appendSequence(store, folder, 'control', (n) => ({
+  if (await store.head(`${folder}update.json`)) {
+    throw new BadKey(
+      `${key} cannot be quarantined: its step is committed, so that nothing makes it anew. ` +
+        'Put its bytes back from a copy',
+    );
+  }
+  const also = (await keysMadeFrom(store, key)).filter((made) => !aside.has(made));
+  const record = await appendSequence(store, control, 'control', (n) => ({
     schema: 'longhaul.control/1',
     n,
     update_id: `quarantine/${randomUUID()}`,
-    change: { kind: 'quarantine', key },
+    change: { kind: 'quarantine', key, ...(also.length > 0 ? { also } : {}) },
     observed: { at: new Date().toISOString() },
   }));
-  return { run, key, control: record.n, written: true };
+  return { run, key, control: record.n, written: true, also };
 }
 
-function quarantineText({ run, key, control, written }: Quarantined): string {
+export function quarantineText({ run, key, control, written, also }: Quarantined): string {
+  const base = key.replace(/\.r[0-9]+$/, '');
+  const next = `${base}.r${Number(/\.r([0-9]+)$/.exec(key)?.[1] ?? 0) + 1}`;
+  const made = also.length > 0 ? [`So are ${also.length} records that were made from it.`] : [];
   return [
-    written
-      ? `${key} is set aside by control record ${control} of ${run}; its bytes stay where they are.`
-      : `${key} was set aside before, by control record ${control} of ${run}.`,
-    `From its next attempt on, ${run} uses ${key}.r1 in its place and makes it anew where it is missing.`,
+    ...(written
+      ? [
+          `${key} is set aside by control record ${control} of ${run}; its bytes stay where they are.`,
+          ...made,
+        ]
+      : [
+          `${key} was set aside before, by control record ${control} of ${run}.`,
+          `If what stands for it now cannot be read either: longhaul quarantine ${next}`,
+        ]),
+    `${run} uses ${next} in its place and makes it anew where it is missing.`,
     `If the run is blocked, go on with: longhaul resume ${run}`,
   ].join('\n');
 }

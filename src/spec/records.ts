@@ -264,7 +264,8 @@ export type ControlChange =
   | { kind: 'resume' }
   | { kind: 'stopAfter'; step: number }
   | { kind: 'setHyperparameters'; lr?: number; temperature?: number }
-  | { kind: 'quarantine'; key: string };
+  /** `also`: what was made from it. */
+  | { kind: 'quarantine'; key: string; also?: string[] };
 
 export interface ControlRecord {
   schema: 'longhaul.control/1';

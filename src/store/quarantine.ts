@@ -6,22 +6,51 @@ import type { ObjectInfo, ObjectStore } from './object-store.js';
 import { readSequence } from './records.js';
 import { BadKey } from './store-errors.js';
 
-/** Throws `BadKey` on a key that cannot be quarantined: what a run has become, or who decides over it. */
-export function checkQuarantinable(key: string): void {
+/** What a run makes anew where it is missing: a step's records up to its update, and evaluations. */
+const replaceable =
+  /^(?<folder>runs\/[^/]+\/steps\/[0-9]+\/|evals\/[^/]+\/[^/]+\/)(?<name>plan\.json|batch\.safetensors|suite\.json|result\.json|episodes\/[0-9.]+\.json\.gz)(\.r[1-9][0-9]*)?$/;
+
+/** Names in the same folder that are made from a record, and so go with it. */
+const madeFrom: readonly [record: RegExp, made: RegExp][] = [
+  [/^plan\.json$/, /^(episodes\/|batch\.safetensors)/],
+  [/^episodes\//, /^(batch\.safetensors|result\.json)/],
+];
+
+/** Throws `BadKey` on a key that cannot be quarantined: all but what a run makes anew. */
+export function checkQuarantinable(key: string): { folder: string; name: string } {
   if (/(^|\/)update\.json(\.r[0-9]+)?$/.test(key)) {
     throw new BadKey(
       `${key} cannot be quarantined: an update says what the weights are, and nothing can replace it`,
     );
   }
-  if (/^runs\/[^/]+\/(owners|control)\/|^names\/|^runs\/[^/]+\/run\.json/.test(key)) {
-    throw new BadKey(`${key} cannot be quarantined: it says who drives the run or what was asked of it`);
+  const { folder, name } = replaceable.exec(key)?.groups ?? {};
+  if (folder === undefined || name === undefined) {
+    throw new BadKey(
+      `${key} cannot be quarantined: a run makes only plans, episodes, batches and evaluations anew. ` +
+        'Put the bytes of this one back from a copy',
+    );
   }
+  return { folder, name };
+}
+
+/** Keys of all that the store holds that was made from a record, replacements included. Throws `BadKey` as above. */
+export async function keysMadeFrom(store: ObjectStore, key: string): Promise<string[]> {
+  const { folder, name } = checkQuarantinable(key);
+  const made = madeFrom.find(([record]) => record.test(name))?.[1];
+  if (!made) return [];
+  const keys: string[] = [];
+  for await (const info of store.list(folder)) {
+    if (made.test(info.key.slice(folder.length))) keys.push(info.key);
+  }
+  return keys;
 }
 
 /** Keys that a run's control records put aside. */
 export function quarantinedKeys(records: readonly ControlRecord[]): Set<string> {
   const keys = new Set<string>();
-  for (const { change } of records) if (change.kind === 'quarantine') keys.add(change.key);
+  for (const { change } of records) {
+    if (change.kind === 'quarantine') for (const key of [change.key, ...(change.also ?? [])]) keys.add(key);
+  }
   return keys;
 }
 

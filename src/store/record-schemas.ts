@@ -259,7 +259,11 @@ const control = z.strictObject({
       lr: z.number().nonnegative().exactOptional(),
       temperature: z.number().nonnegative().exactOptional(),
     }),
-    z.strictObject({ kind: z.literal('quarantine'), key: text.min(1) }),
+    z.strictObject({
+      kind: z.literal('quarantine'),
+      key: text.min(1),
+      also: z.array(text.min(1)).exactOptional(),
+    }),
   ]),
   observed: z.strictObject({ at: time }),
 });

@@ -5,8 +5,23 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseReplayRange } from '../../src/activities/replay-audit.js';
-import { quarantine } from '../../src/cli/quarantine-command.js';
-import { planKey, runKey, updateKey } from '../../src/store/layout.js';
+import { quarantine, quarantineText } from '../../src/cli/quarantine-command.js';
+import {
+  assetKey,
+  attemptsFolder,
+  batchKey,
+  checkpointManifestKey,
+  datasetFileKey,
+  datasetManifestKey,
+  episodeKey,
+  evaluationEpisodeKey,
+  evaluationResultKey,
+  ownersFolder,
+  planKey,
+  runKey,
+  sequenceKey,
+  updateKey,
+} from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { openRunView } from '../../src/store/quarantine.js';
@@ -78,16 +93,68 @@ describe('longhaul quarantine', () => {
     expect(code).toBe(0);
     expect(output).toContain(`${key}.r1`);
     expect(output).toContain('longhaul resume tiny');
-    expect(await quarantine(store, key)).toEqual({ run: 'tiny', key, control: 1, written: false });
+    expect(await quarantine(store, key)).toEqual({ run: 'tiny', key, control: 1, written: false, also: [] });
     expect(await (await openRunView(store, 'tiny')).get(key)).toBeNull();
     expect(await store.get(key)).not.toBeNull();
   });
 
-  test('refuses what nothing can replace, what is not there, and what belongs to no single run', async () => {
+  test('sets aside with a record what was made from it, and with nothing else', async () => {
+    const [episode, batch, earlier] = [
+      episodeKey('tiny', 3, 0, 0),
+      batchKey('tiny', 3),
+      episodeKey('tiny', 2, 0, 0),
+    ];
+    const attempt = `${attemptsFolder('tiny', 3)}collect/1/1.json`;
+    for (const key of [planKey('tiny', 3), episode, batch, earlier, attempt]) {
+      await store.create(key, Buffer.from('bytes'));
+    }
+    expect(await quarantine(store, episode)).toMatchObject({ written: true, also: [batch] });
+    // What the run made anew since then belongs to the plan that is set aside now.
+    for (const key of [`${episode}.r1`, `${batch}.r1`]) await store.create(key, Buffer.from('anew'));
+    const done = await quarantine(store, planKey('tiny', 3));
+    expect(done).toMatchObject({ written: true, also: [`${batch}.r1`, `${episode}.r1`] });
+    const view = await openRunView(store, 'tiny');
+    for (const key of [planKey('tiny', 3), episode, batch]) expect(await view.get(key)).toBeNull();
+    for (const key of [earlier, attempt]) expect(await view.get(key)).not.toBeNull();
+  });
+
+  test('says how to go on where the replacement is broken too', async () => {
+    const text = quarantineText(await quarantine(store, planKey('tiny', 1)));
+    expect(text).toContain('was set aside before');
+    expect(text).toContain(`longhaul quarantine ${planKey('tiny', 1)}.r1`);
+  });
+
+  test('takes an evaluation’s episode and result out of one run’s sight', async () => {
+    const [state, suite] = ['a'.repeat(64), 'b'.repeat(64)];
+    const [episode, result] = [evaluationEpisodeKey(state, suite, 0, 0), evaluationResultKey(state, suite)];
+    for (const key of [episode, result]) await store.create(key, Buffer.from('bytes'));
+    await expect(quarantine(store, episode)).rejects.toThrow(/--run RUN/);
+    expect(await quarantine(store, episode, 'tiny')).toMatchObject({ also: [result] });
+  });
+
+  test('refuses what nothing can replace, what is not there, and a run that is not there', async () => {
     await expect(quarantine(store, updateKey('tiny', 0))).rejects.toThrow(/nothing can replace it/);
-    await expect(quarantine(store, runKey('tiny'))).rejects.toThrow(/cannot be quarantined/);
     await expect(quarantine(store, planKey('tiny', 9))).rejects.toThrow(/there is nothing to set aside/);
-    await expect(quarantine(store, 'assets/abc')).rejects.toThrow(/--run RUN/);
     await expect(quarantine(store, planKey('none', 1))).rejects.toThrow(/there is no run "none"/);
+  });
+
+  test('refuses the records of a committed step: nobody would make them anew', async () => {
+    const key = batchKey('tiny', 5);
+    for (const one of [key, updateKey('tiny', 5)]) await store.create(one, Buffer.from('bytes'));
+    await expect(quarantine(store, key)).rejects.toThrow(/its step is committed/);
+  });
+
+  test.each([
+    runKey('tiny'),
+    'names/tiny/1.json',
+    sequenceKey(ownersFolder('tiny'), 1),
+    assetKey('a'.repeat(64)),
+    datasetFileKey('files', '1', 'tasks.jsonl'),
+    datasetManifestKey('files', '1'),
+    checkpointManifestKey({ project: 'p', model: 'm', run: 'tiny' }, 2),
+  ])('refuses %s, which no run makes anew, and says what to do', async (key) => {
+    await expect(quarantine(store, key, 'tiny')).rejects.toThrow(
+      /makes only plans, episodes, batches and evaluations anew. Put the bytes of this one back/,
+    );
   });
 });
