@@ -8,7 +8,7 @@ import {
   rootCause,
   TimeoutFailure,
 } from '@temporalio/workflow';
-import type { FatalFailure, RunPhase, RunStatus } from '../activities/contracts.js';
+import type { FatalFailure } from '../activities/contracts.js';
 import type { ControlDesk } from './control-desk.js';
 import { endingFailures, remedies } from './policies.js';
 import type { RunProgress } from './run-progress.js';
@@ -51,17 +51,9 @@ export async function blockedUntilResumed(
   remedy: string,
 ): Promise<void> {
   const before = desk.resumes;
-  const phase: RunPhase = progress.status.phase === 'blocked' ? 'starting' : progress.status.phase;
-  const blocked: RunStatus['blocked'] = {
-    reason,
-    remedy: `${remedy}. Then: longhaul resume ${progress.status.run}`,
-  };
+  const blocked = { reason, remedy: `${remedy}. Then: longhaul resume ${progress.status.run}` };
   log.warn('The run is blocked', blocked);
-  progress.blocked(blocked);
-  progress.phase('blocked');
-  await condition(() => desk.resumes > before);
-  progress.blocked(null);
-  progress.phase(phase);
+  await progress.whileBlocked(blocked, () => condition(() => desk.resumes > before));
 }
 
 /** True when the node computed otherwise than a record says: it may be the node that is wrong (R19). */

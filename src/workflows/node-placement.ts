@@ -80,7 +80,7 @@ export class NodePlacement {
   /** Parts of a step that run side by side share one search. */
   private node(): Promise<string> {
     if (!this.placed) {
-      this.placed = this.find();
+      this.placed = this.find().finally(() => this.progress.placing(false));
       this.placed.catch(() => {
         this.placed = null;
       });
@@ -103,7 +103,7 @@ export class NodePlacement {
         status.node = found.node;
         return found.node;
       }
-      this.progress.phase('placing');
+      this.progress.placing(true);
       if (waited >= placing.deadlineMs) {
         const minutes = Math.round(waited / 60_000);
         const remedy = 'Start a node worker (`longhaul up` starts one on this machine)';

@@ -25,7 +25,7 @@ const attributeKeys = {
 const maxRecentSteps = 20;
 const maxEvaluations = 60;
 /** Phases that last and that one would search for; the phases within a step would cost an event each. */
-const searchablePhases: readonly RunPhase[] = ['evaluating', 'paused', 'blocked', 'completed', 'stopped'];
+const searchablePhases: readonly RunPhase[] = ['evaluating', 'paused', 'completed', 'stopped'];
 
 /** Carried over continue-as-new: figures for people that no record of the run holds in one place. */
 export interface CarriedFigures {
@@ -39,7 +39,13 @@ export interface CarriedFigures {
 export class RunProgress {
   readonly status: RunStatus;
   private outline: RunOutline | null = null;
-  private published = '';
+  /** What the run itself is doing; `status.phase` shows above it what holds it up. */
+  private doing: RunPhase = 'starting';
+  private searching = false;
+  private readonly blocks: NonNullable<RunStatus['blocked']>[] = [];
+  /** The last phase worth searching for, and the one that searches find now: another one only while the run is blocked. */
+  private coarse = 'starting';
+  private published = 'starting';
   private checkpointTrouble: string | null = null;
 
   constructor(run: string, control: ControlState, carried: CarriedFigures | undefined) {
@@ -81,14 +87,32 @@ export class RunProgress {
   }
 
   phase(phase: RunPhase): void {
-    this.status.phase = phase;
-    if (searchablePhases.includes(phase)) this.publish(phase);
-    this.show();
+    this.doing = phase;
+    if (searchablePhases.includes(phase)) this.coarse = phase;
+    this.showPhase();
   }
 
-  blocked(blocked: RunStatus['blocked']): void {
-    this.status.blocked = blocked;
-    this.show();
+  /** An evaluation beside a step's rollouts is part of collecting. */
+  evaluating(): void {
+    if (this.doing !== 'collecting') this.phase('evaluating');
+  }
+
+  /** True while no node is alive that the run could use. */
+  placing(now: boolean): void {
+    this.searching = now;
+    this.showPhase();
+  }
+
+  /** Shows the run as blocked until `way` is free; of several parts that are blocked, the one that was last. */
+  async whileBlocked(blocked: NonNullable<RunStatus['blocked']>, way: () => Promise<void>): Promise<void> {
+    this.blocks.push(blocked);
+    this.showPhase();
+    try {
+      await way();
+    } finally {
+      this.blocks.splice(this.blocks.indexOf(blocked), 1);
+      this.showPhase();
+    }
   }
 
   committed(
@@ -104,8 +128,8 @@ export class RunProgress {
       applied || reason === noSignal ? committed.metrics : { ...committed.metrics, unapplied: 1 };
     this.status.recent.push({ step, kind, seconds, metrics });
     if (this.status.recent.length > maxRecentSteps) this.status.recent.shift();
-    this.publish(committed.kind);
-    this.show();
+    this.coarse = committed.kind;
+    this.showPhase();
   }
 
   evaluated(step: number, evaluated: EvaluatedState): void {
@@ -144,6 +168,13 @@ export class RunProgress {
     if (last && figures) parts.push(`${figures} at ${last.step}`);
     else if (evaluation) parts.push(`pass@1 ${percent(evaluation.pass_at_1)} at ${evaluation.step}`);
     return parts.join(' · ');
+  }
+
+  private showPhase(): void {
+    this.status.blocked = this.blocks.at(-1) ?? null;
+    this.status.phase = this.status.blocked ? 'blocked' : this.searching ? 'placing' : this.doing;
+    this.publish(this.status.blocked ? 'blocked' : this.coarse);
+    this.show();
   }
 
   /** An upsert is an event: only when the coarse phase has changed. */

@@ -300,7 +300,7 @@ class TrainingLoop {
   private async evaluate(suite: 'interval' | 'final'): Promise<void> {
     const { step, progress } = this;
     if (progress.status.evaluations.some((known) => known.step === step && known.suite === suite)) return;
-    if (progress.status.phase !== 'collecting') progress.phase('evaluating');
+    progress.evaluating();
     const evaluated = await this.nodes.onNode((node) =>
       onEngine(
         node,

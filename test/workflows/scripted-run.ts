@@ -188,7 +188,7 @@ export function workflowBundle(): Promise<WorkflowBundleWithSourceMap> {
 /** Orchestrator and node workers of this test alone, as long as `use` lasts. */
 export async function withWorkers<T>(
   temporal: TestTemporal,
-  script: ScriptedRun,
+  script: Pick<ScriptedRun, 'node' | 'activities'>,
   use: (queue: string) => Promise<T>,
 ) {
   const queue = `longhaul-${randomUUID()}`;

@@ -390,6 +390,68 @@ describe('trainingRun', { timeout: 60_000 }, () => {
     expect(moves).toBe(1);
   });
 
+  it('shows that it looks for a node only as long as it does', async () => {
+    const script = scriptRun(outlineOf(uniqueName('nodes')));
+    const held = gate();
+    script.before = (call) => (call === 'collect 4' ? held.wait() : undefined);
+    // The search after the pause finds a node with its second question.
+    let asked = 0;
+    const searching = gate();
+    script.activities.findNode = async () => {
+      asked += 1;
+      if (asked === 2) return null;
+      if (asked === 3) await searching.wait();
+      return { node: script.node };
+    };
+    const paused = gate();
+    const { planStep } = script.activities;
+    script.activities.planStep = async (input) => {
+      if (input.step === 3) await paused.wait();
+      return planStep(input);
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await paused.reached;
+      await run.executeUpdate(pauseUpdate);
+      paused.release();
+      await until(run, ({ phase }) => phase === 'paused');
+      await run.executeUpdate(resumeUpdate);
+      await searching.reached;
+      expect(await run.query(statusQuery)).toMatchObject({ phase: 'placing', step: 3 });
+      searching.release();
+      await held.reached;
+      expect(await run.query(statusQuery)).toMatchObject({ phase: 'collecting', step: 3 });
+      held.release();
+      await run.result();
+    });
+  });
+
+  it('shows what it was doing again when a person has mended what blocked two of its parts', async () => {
+    const script = scriptRun(outlineOf(uniqueName('blocked-twice')));
+    let broken = true;
+    const held = { collect: gate(), evaluate: gate() };
+    script.before = (call) => {
+      const part = { 'collect 5': held.collect, 'evaluate interval 4': held.evaluate }[call];
+      if (!part) return;
+      if (!broken) return part.wait();
+      throw ApplicationFailure.nonRetryable(`${call}: no server answers`, 'EnvironmentsUnavailable');
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await until(run, ({ phase }) => phase === 'blocked');
+      await untilItWaitsFor(run, []);
+      broken = false;
+      await run.executeUpdate(resumeUpdate);
+      await Promise.all([held.collect.reached, held.evaluate.reached]);
+      expect(await run.query(statusQuery)).toMatchObject({ phase: 'collecting', blocked: null });
+      const { searchAttributes } = await run.describe();
+      expect(searchAttributes['Phase']).toEqual(['grpo']);
+      held.collect.release();
+      held.evaluate.release();
+      await run.result();
+    });
+  });
+
   it('waits while no node is alive, and begins when one reports', async () => {
     const script = scriptRun(outlineOf(uniqueName('nodes')));
     let asked = 0;
