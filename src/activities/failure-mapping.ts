@@ -9,6 +9,8 @@ import { EngineError } from '../engine/policy-engine.js';
 /** Characters of a message that go into the workflow's history. */
 const longestMessage = 2_000;
 
+const unfitEngine: readonly EngineError['code'][] = ['VersionMismatch', 'EngineMissing', 'OtherNumerics'];
+
 type Activity<I, O> = (input: I) => Promise<O>;
 
 /**
@@ -55,8 +57,8 @@ function mapped(error: unknown): Error {
       cause: error,
     });
   }
-  // Every retry would start the same program.
-  if (error instanceof EngineError && (error.code === 'VersionMismatch' || error.code === 'EngineMissing')) {
+  // Every retry would meet the same program.
+  if (error instanceof EngineError && unfitEngine.includes(error.code)) {
     return ApplicationFailure.create({
       message: error.message,
       type: 'EngineUnfit' satisfies FatalFailure,

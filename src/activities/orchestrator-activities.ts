@@ -1,6 +1,7 @@
 // The activities of the queue `longhaul`.
 import type { OrchestratorActivities } from './contracts.js';
 import { withFailures } from './failure-mapping.js';
+import { findNode } from './find-node.js';
 import { withRunView } from './run-view.js';
 import { openRun } from './open-run.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
@@ -11,10 +12,7 @@ import { publishReport } from './publish-report.js';
 export function createOrchestratorActivities(deps: OrchestratorDeps): OrchestratorActivities {
   return {
     openRun: withFailures((input) => openRun(deps, input)),
-    findNode: withFailures(async ({ besides }) => {
-      const node = (await deps.aliveNodes()).find((alive) => alive !== besides);
-      return node === undefined ? null : { node };
-    }),
+    findNode: withFailures(withRunView(deps, findNode)),
     recordControl: withFailures((input) => recordControl(deps, input)),
     planStep: withFailures(withRunView(deps, planStep)),
     writeReport: withFailures(withRunView(deps, publishReport)),

@@ -1,9 +1,15 @@
 // What the orchestrator's activities are made of.
 import type { DatasetCache } from './dataset-cache.js';
-import type { OwnerRecord } from '../spec/records.js';
+import type { Numerics, OwnerRecord } from '../spec/records.js';
 import type { ObjectStore } from '../store/object-store.js';
 import type { OwnerState } from '../store/owners.js';
 import type { RunDataCache } from './run-data.js';
+
+export interface AliveNode {
+  id: string;
+  /** Absent until its engine has told them. */
+  numerics?: Numerics;
+}
 
 export interface OrchestratorDeps {
   store: ObjectStore;
@@ -14,7 +20,7 @@ export interface OrchestratorDeps {
   clusterId(): Promise<string>;
   /** Asks the recorded server whether the owner's workflow is still open (R20). */
   ownerState(owner: OwnerRecord): Promise<OwnerState>;
-  /** Ids of nodes that reported lately, newest first. */
-  aliveNodes(): Promise<string[]>;
+  /** Nodes that reported lately, newest first. */
+  aliveNodes(): Promise<AliveNode[]>;
   log(message: string): void;
 }

@@ -4,15 +4,16 @@ import { mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
+import { otherNumerics, sameNumerics } from './numerics.js';
 import type { AttemptScope } from './scope.js';
 import type { StateLock } from '../engine/native/state-lock.js';
-import type { Digest, PlanRecord, RunRecord } from '../spec/records.js';
+import type { Digest, Numerics, PlanRecord, RunRecord } from '../spec/records.js';
 import { sha256File } from '../store/canonical.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/checkpoints.js';
 import { batchKey, updateKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
-import { readPlan, readRun, readState, readUpdate, timelineOf } from '../store/run-records.js';
+import { readBase, readPlan, readRun, readState, readUpdate, timelineOf } from '../store/run-records.js';
 import { Diverged, UnreadableRecord } from '../store/store-errors.js';
 
 export interface PolicyHolderOptions {
@@ -47,9 +48,10 @@ export class PolicyHolder {
     attempt: Attended = unattended,
   ): Promise<T> {
     const { lock } = this.options;
-    const state = await readState(this.options.store, run, step);
+    const { state, numerics } = await this.#recorded(run, step);
     for (;;) {
       const done = await lock.shared(async () => {
+        await this.#refuseOtherNumerics(run, numerics);
         const held = await this.engine.held();
         return held?.state === state ? { value: await use(state) } : null;
       }, attempt.signal);
@@ -70,9 +72,10 @@ export class PolicyHolder {
     attempt: Attended = unattended,
     provenance: Provenance = 'held',
   ): Promise<T> {
-    const state = await readState(this.options.store, run, step);
+    const { state, numerics } = await this.#recorded(run, step);
     return this.options.lock.exclusive(async () => {
       if (provenance !== 'held') await this.engine.restart();
+      await this.#refuseOtherNumerics(run, numerics);
       const held = await this.engine.held();
       if (held?.state !== state && held?.lastStepId !== stepId) {
         const newest =
@@ -81,6 +84,18 @@ export class PolicyHolder {
       }
       return change();
     }, attempt.signal);
+  }
+
+  async #recorded(run: string, step: number): Promise<{ state: Digest; numerics: Numerics }> {
+    const { store } = this.options;
+    return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity;
+  }
+
+  /** Also what an engine holds already may be another run's, which began with other numerics (R18). */
+  async #refuseOtherNumerics(run: string, recorded: Numerics): Promise<void> {
+    const { numerics } = await this.engine.info();
+    if (!sameNumerics(numerics, recorded))
+      throw otherNumerics(run, recorded, 'The engine of this node', numerics);
   }
 
   /** Holds the run's base model; answers its digest. */

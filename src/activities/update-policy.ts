@@ -62,7 +62,8 @@ export async function updatePolicy(
         previous_state: plan.previous_state,
         state: result.state,
         step_id: stepId,
-        numerics: engine.numerics,
+        // The holder refuses an engine with others; without a loss nothing was computed.
+        numerics: plan.numerics,
         applied: result.applied,
         outcomes: identity.outcomes,
       },

@@ -102,7 +102,8 @@ export interface SavedState {
 
 /**
  * Every call names the state digest it needs. Errors are `EngineError` with a code:
- * `WrongState`, `BadBatch`, `BadInput`, `Cancelled`, `OutOfMemory`, `EngineExited`, `VersionMismatch`.
+ * `WrongState`, `BadBatch`, `BadInput`, `Cancelled`, `OutOfMemory`, `EngineExited`, `VersionMismatch`,
+ * `EngineMissing`; `OtherNumerics` is for those who compare its numerics with a run's (R18).
  */
 export interface PolicyEngine {
   readonly capabilities: EngineCapabilities;
@@ -133,7 +134,8 @@ export class EngineError extends Error {
       | 'OutOfMemory'
       | 'EngineExited'
       | 'VersionMismatch'
-      | 'EngineMissing',
+      | 'EngineMissing'
+      | 'OtherNumerics',
     message: string,
     options?: ErrorOptions,
   ) {

@@ -75,10 +75,10 @@ async function workflowState(client: Client, owner: OwnerRecord): Promise<OwnerS
 }
 
 /**
- * Ids of the nodes that reported lately, newest report first. `now`: milliseconds since the epoch by the server's clock, which
+ * The nodes that reported lately, newest report first. `now`: milliseconds since the epoch by the server's clock, which
  * also stamped the reports; a machine's own may be minutes off.
  */
-export async function aliveNodes(client: Client, now: number): Promise<string[]> {
+export async function aliveNodes(client: Client, now: number): Promise<KnownNode[]> {
   let nodes: KnownNode[];
   try {
     nodes = await client.workflow.getHandle(defaultPoolId).query<KnownNode[]>('nodes');
@@ -87,7 +87,7 @@ export async function aliveNodes(client: Client, now: number): Promise<string[]>
     throw error;
   }
   const alive = nodes.filter((node) => now - node.lastSeen < aliveWithinMs);
-  return alive.sort((a, b) => b.lastSeen - a.lastSeen).map((node) => node.id);
+  return alive.sort((a, b) => b.lastSeen - a.lastSeen);
 }
 
 /** A run that sets an unregistered attribute would fail its workflow tasks for ever; registering twice is no error. */

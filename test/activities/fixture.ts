@@ -203,7 +203,7 @@ export async function startHarness(environments: { url: string }, disk?: string)
     temporalAddress: '127.0.0.1:7233',
     clusterId: () => Promise.resolve('cluster'),
     ownerState: () => Promise.resolve('closed'),
-    aliveNodes: () => Promise.resolve(['node-a']),
+    aliveNodes: () => Promise.resolve([{ id: 'node-a' }]),
     log,
   };
   let owner = 0;

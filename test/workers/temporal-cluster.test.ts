@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freePort } from '../../src/workers/free-port.js';
 import { reportNode } from '../../src/workers/node-reports.js';
 import { aliveNodes, clusterId, ownerState, recordedAddress } from '../../src/workers/temporal-cluster.js';
-import { defaultPoolId, orchestratorQueue } from '../../src/workflows/messages.js';
+import { defaultPoolId, type KnownNode, orchestratorQueue } from '../../src/workflows/messages.js';
 import type { OwnerRecord } from '../../src/spec/records.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import {
@@ -99,8 +99,9 @@ describe('the owner of a run (R20)', () => {
 describe('a node', { timeout: 60_000 }, () => {
   it('is alive by the clock of the server, however far off the clock of the orchestrator is', async () => {
     const node = `node-${randomUUID().slice(0, 8)}`;
+    const numerics = { backend: 'cpu', version: 1 } as const;
     const script = scriptRun(outlineOf(uniqueName('clocks')), node);
-    const asked: { byServer: string[]; byMachine: string[] }[] = [];
+    const asked: { byServer: KnownNode[]; byMachine: KnownNode[] }[] = [];
     script.activities.findNode = async () => {
       const serverNow = activityInfo().currentAttemptScheduledTimestampMs;
       asked.push({
@@ -118,7 +119,7 @@ describe('a node', { timeout: 60_000 }, () => {
     const running = worker.run();
     const reports = reportNode(
       temporal.client,
-      () => ({ id: node }),
+      () => ({ id: node, numerics }),
       () => undefined,
     );
     try {
@@ -128,7 +129,7 @@ describe('a node', { timeout: 60_000 }, () => {
         .toMatchObject([{ id: node }]);
       const run = await startRun(temporal, orchestratorQueue, script.outline.name);
       await until(run, ({ phase }) => phase === 'placing');
-      expect(asked[0]).toEqual({ byServer: [node], byMachine: [] });
+      expect(asked[0]).toMatchObject({ byServer: [{ id: node, numerics }], byMachine: [] });
       await run.terminate();
     } finally {
       await reports.leave();

@@ -1,0 +1,112 @@
+// A node whose engine computes other bits than the run's records is not given the run (R18).
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { createNodeActivities } from '../../src/activities/node-activities.js';
+import type { NodeDeps } from '../../src/activities/node-deps.js';
+import { createOrchestratorActivities } from '../../src/activities/orchestrator-activities.js';
+import type { AliveNode } from '../../src/activities/orchestrator-deps.js';
+import { sealBatch } from '../../src/activities/seal-batch.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import type { Numerics } from '../../src/spec/records.js';
+import { updateKey } from '../../src/store/layout.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness } from './fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+});
+afterEach(() => harness.close());
+
+/** As after an upgrade that raises the version: the same machine, other bits. */
+async function upgrade(deps: NodeDeps): Promise<{ old: Numerics; raised: Numerics }> {
+  const { engine } = deps.holder;
+  const info = await engine.info();
+  const old = info.numerics;
+  const raised: Numerics = { ...old, version: old.version + 1 };
+  engine.info = () => Promise.resolve({ ...info, numerics: raised });
+  return { old, raised };
+}
+
+describe('a node whose engine was upgraded to other numerics', () => {
+  const step = lastSftStep + 1;
+  const unfit = ({ old, raised }: { old: Numerics; raised: Numerics }) => ({
+    type: 'EngineUnfit',
+    nonRetryable: true,
+    message: expect.stringMatching(
+      `numerics cpu/${raised.version}.*${run} .*cpu/${old.version}.*Start .* cpu/${old.version}`,
+    ) as string,
+  });
+
+  it('computes no update, whether it holds the state or would restore it', async () => {
+    await harness.advance(step - 2);
+    const reference = harness.reference(await harness.plan(step - 1));
+    const { batch } = await harness.attempt('seal', () => sealBatch(harness.node, reference));
+    const other = harness.secondNode();
+    for (const deps of [harness.node, other]) {
+      const numerics = await upgrade(deps);
+      const { updatePolicy } = createNodeActivities(deps);
+      const update = harness.attempt('update', () => updatePolicy({ ...reference, batch }));
+      await expect(update).rejects.toMatchObject(unfit(numerics));
+    }
+    expect(await harness.store.head(updateKey(run, step - 1))).toBeNull();
+    expect((await other.holder.engine.stats())['updates']).toBe(0);
+  });
+
+  it.each(['collectRollouts', 'evaluateState', 'saveState'] as const)('does no %s', async (name) => {
+    await harness.advance(step - 1);
+    const reference = harness.reference(await harness.plan(step));
+    const other = harness.secondNode();
+    const numerics = await upgrade(other);
+    const activities = createNodeActivities(other);
+    const use = {
+      collectRollouts: () => activities.collectRollouts({ ...reference, slots: [0, 1] }),
+      evaluateState: () => activities.evaluateState({ ...reference, step: step - 1, suite: 'interval' }),
+      saveState: () => activities.saveState({ ...reference, step: step - 1 }),
+    }[name];
+    await expect(harness.attempt<unknown>(name, use)).rejects.toMatchObject(unfit(numerics));
+    const stats = await other.holder.engine.stats();
+    expect(stats['updates']).toBe(0);
+  });
+});
+
+describe('the search for a node', () => {
+  const fits: Numerics = { backend: 'cpu', version: 1 };
+  const others: Numerics = { backend: 'cpu', version: 2 };
+
+  const find = (alive: AliveNode[], besides?: string): Promise<{ node: string } | null> => {
+    const { findNode } = createOrchestratorActivities({
+      ...harness.orchestrator,
+      aliveNodes: () => Promise.resolve(alive),
+    });
+    return harness.attempt('place', () => findNode({ run, ...(besides !== undefined && { besides }) }));
+  };
+
+  it('passes over nodes with other numerics than the run’s, and asks those that have not told theirs last', async () => {
+    await harness.advance(0);
+    expect((await harness.engine.info()).numerics).toEqual(fits);
+    const silent = { id: 'silent' };
+    const upgraded = { id: 'upgraded', numerics: others };
+    expect(await find([upgraded, silent, { id: 'old', numerics: fits }])).toEqual({ node: 'old' });
+    expect(await find([upgraded, silent])).toEqual({ node: 'silent' });
+    expect(await find([upgraded, { id: 'old', numerics: fits }], 'old')).toBeNull();
+    expect(await find([])).toBeNull();
+  });
+
+  it('says so where every living node has others: no wait would mend it', async () => {
+    await harness.advance(0);
+    await expect(find([{ id: 'upgraded', numerics: others }])).rejects.toMatchObject({
+      type: 'EngineUnfit',
+      nonRetryable: true,
+      message: expect.stringMatching(/upgraded .*cpu\/2.*unit .*cpu\/1/) as string,
+    });
+  });
+
+  it('takes any node for a run that has no base yet', async () => {
+    await harness.open();
+    expect(await find([{ id: 'upgraded', numerics: others }])).toEqual({ node: 'upgraded' });
+  });
+});
