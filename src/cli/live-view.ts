@@ -4,6 +4,7 @@ import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import type { RunStatus } from '../activities/contracts.js';
 import { percent, timeSpan } from '../report/format.js';
 import { statusQuery } from '../workflows/messages.js';
+import { headline } from '../workflows/run-progress.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import type { RunHandle } from './temporal-access.js';
 import { waitingFor, waitingLine } from './waiting.js';
@@ -56,7 +57,8 @@ export function progressLine(status: RunStatus): string {
   const { step, totalSteps, trainingPhase } = status;
   const parts = totalSteps > 0 ? [`step ${Math.max(step, 0)}/${totalSteps} ${trainingPhase}`.trim()] : [];
   const last = status.recent.at(-1);
-  if (last) parts.push(...figures(last.metrics));
+  const figure = last ? headline(last.metrics) : null;
+  if (figure) parts.push(figure);
   const evaluation = status.evaluations.at(-1);
   if (evaluation) parts.push(`pass@1 ${percent(evaluation.pass_at_1)}`);
   if (status.sampleSeconds > 0) parts.push(`${Math.round(status.tokens / status.sampleSeconds)} tokens/s`);
@@ -162,13 +164,6 @@ const clear = '\r\u001b[2K';
 
 function silence(forMs: number): string {
   return `the run has not answered for ${timeSpan(forMs / 1000)}; longhaul doctor may tell why`;
-}
-
-function figures(metrics: Record<string, number>): string[] {
-  const reward = metrics['reward/avg_raw_reward'];
-  if (reward !== undefined) return [`reward ${reward.toFixed(2)}`];
-  const loss = metrics['policy/final_loss'] ?? metrics['loss'];
-  return loss === undefined ? [] : [`loss ${loss.toFixed(3)}`];
 }
 
 function isWaiting(status: RunStatus): boolean {

@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import type { RunStatus } from '../activities/contracts.js';
 import { statusQuery } from '../workflows/messages.js';
+import { stopNote } from '../workflows/run-progress.js';
 import { followRun, progressLine } from './live-view.js';
 import { percent } from '../report/format.js';
 import { withOutput } from './output.js';
@@ -48,8 +49,8 @@ function describe(status: RunStatus, waiting: readonly Waiting[]): string {
   for (const one of waiting) lines.push(`  ${waitingLine(one)}`);
   if (status.control.lr !== null) lines.push(`  lr set to ${status.control.lr}`);
   if (status.control.temperature !== null) lines.push(`  temperature set to ${status.control.temperature}`);
-  if (status.control.stopAfter !== null && status.control.stopAfter >= status.step)
-    lines.push(`  stops after step ${status.control.stopAfter}`);
+  const stop = stopNote(status);
+  if (stop) lines.push(`  ${stop}`);
   for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(-6)) {
     lines.push(
       `  step ${String(step).padStart(6)} · ${suite.padEnd(8)} · pass@1 ${percent(pass_at_1)} of ${graded}`,

@@ -198,7 +198,8 @@ export class RunProgress {
     if (status.blocked)
       lines.push(`- **blocked**: ${status.blocked.reason}`, `- **way on**: ${status.blocked.remedy}`);
     if (status.phase === 'paused') lines.push(`- paused; go on with \`longhaul resume ${status.run}\``);
-    if (status.control.stopAfter !== null) lines.push(`- stops after step ${status.control.stopAfter}`);
+    const stop = stopNote(status);
+    if (stop) lines.push(`- ${stop}`);
     lines.push(
       `- node: ${status.node ?? 'none yet'}`,
       `- last checkpoint: ${status.lastCheckpoint === null ? 'none yet' : `step ${status.lastCheckpoint}`}`,
@@ -228,10 +229,21 @@ export class RunProgress {
 /** The one figure that says how a step went. */
 export function headline(metrics: Record<string, number>): string | null {
   if (metrics['unapplied']) return 'not applied';
-  const reward = metrics['reward/avg_raw_reward'] ?? metrics['reward/mean'];
+  const reward = metrics['reward/avg_raw_reward'];
   if (reward !== undefined) return `reward ${reward.toFixed(2)}`;
-  const loss = metrics['policy/final_loss'] ?? metrics['policy/loss'] ?? metrics['loss'];
+  const loss = metrics['policy/final_loss'];
   return loss === undefined ? null : `loss ${loss.toFixed(3)}`;
+}
+
+/** When the run ends by `stopAfter`; null where nobody asked for it, and once the run has ended. */
+export function stopNote({
+  step,
+  phase,
+  control,
+}: Pick<RunStatus, 'step' | 'phase' | 'control'>): string | null {
+  const { stopAfter } = control;
+  if (stopAfter === null || phase === 'completed' || phase === 'stopped') return null;
+  return stopAfter > step ? `stops after step ${stopAfter}` : 'stops at the next step boundary';
 }
 
 function percent(share: number): string {

@@ -21,12 +21,11 @@ export function suiteDue(outline: RunOutline, step: number): 'interval' | 'final
   if (grpo && step === grpo.first - 1) return 'final';
   const sft = spans.find((span) => span.kind === 'sft');
   if (sft && step === sft.first - 1) return 'interval';
-  if (!grpo || step < grpo.first || outline.eval_interval <= 0) return null;
+  if (!grpo || step < grpo.first) return null;
   return (step - grpo.first + 1) % outline.eval_interval === 0 ? 'interval' : null;
 }
 
-/** True when a multiple of `ckpt_interval` lies in `(last, step]`. */
+/** True when a multiple of `ckpt_interval` (1 or more) lies in `(last, step]`. */
 export function checkpointDue(outline: RunOutline, last: number | null, step: number): boolean {
-  if (outline.ckpt_interval <= 0) return false;
   return Math.floor(step / outline.ckpt_interval) > Math.floor((last ?? 0) / outline.ckpt_interval);
 }

@@ -1,0 +1,35 @@
+import { describe, expect, it } from 'vitest';
+import type { RunStatus } from '../../src/activities/contracts.js';
+import { noControl } from '../../src/workflows/control-desk.js';
+import { headline, stopNote } from '../../src/workflows/run-progress.js';
+
+describe('what a run says of a stop', () => {
+  const at = (step: number, stopAfter: number | null, phase: RunStatus['phase'] = 'collecting') =>
+    stopNote({ step, phase, control: { ...noControl, stopAfter } });
+
+  it('names the step that is to be the last', () => {
+    expect(at(5, 9)).toBe('stops after step 9');
+  });
+
+  it('names no step that is past', () => {
+    expect(at(5, 5)).toBe('stops at the next step boundary');
+    expect(at(5, 3)).toBe('stops at the next step boundary');
+  });
+
+  it('says nothing where nobody asked, and nothing once the run has ended', () => {
+    expect(at(5, null)).toBeNull();
+    expect(at(5, 5, 'stopped')).toBeNull();
+    expect(at(5, 9, 'completed')).toBeNull();
+  });
+});
+
+describe('the one figure of a step', () => {
+  it.each([
+    ['reward 0.41', { 'reward/avg_raw_reward': 0.412, 'policy/final_loss': 3 }],
+    ['loss 0.250', { 'policy/final_loss': 0.25 }],
+    ['not applied', { 'reward/avg_raw_reward': 0.4, unapplied: 1 }],
+    [null, { 'policy/grad_norm': 1 }],
+  ])('is %s', (figure, metrics) => {
+    expect(headline(metrics)).toBe(figure);
+  });
+});
