@@ -14,7 +14,7 @@ import { batchKey, updateKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
 import { readBase, readPlan, readRun, readState, readUpdate, timelineOf } from '../store/run-records.js';
-import { Diverged, UnreadableRecord } from '../store/store-errors.js';
+import { CorruptCheckpoint, Diverged, UnreadableRecord } from '../store/store-errors.js';
 
 export interface PolicyHolderOptions {
   store: ObjectStore;
@@ -222,7 +222,8 @@ export class PolicyHolder {
         try {
           if (source === 'store') {
             await mkdir(dirname(path), { recursive: true });
-            await fetchCheckpoint(store, record, candidate, path, signal);
+            const onProgress = (bytes: number): void => progress({ restoring: step, fetched: bytes });
+            await fetchCheckpoint(store, record, candidate, path, { signal, onProgress });
           }
           const held = await this.engine.loadState(path);
           if (held.state === wanted) return candidate;
@@ -231,9 +232,10 @@ export class PolicyHolder {
           );
         } catch (error) {
           signal.throwIfAborted();
-          if (error instanceof EngineError && error.code === 'EngineExited') throw error;
+          // A store, a disk or an engine in trouble says nothing about the checkpoint: that is for a later try.
+          if (!isDamage(error)) throw error;
           log(
-            `the checkpoint of step ${candidate} on ${source} is not usable (${(error as Error).message}): using an older one`,
+            `the checkpoint of step ${candidate} on ${source} is not usable (${error.message}): using an older one`,
           );
         }
         await rm(path, { force: true });
@@ -308,6 +310,12 @@ export class PolicyHolder {
     }
     return path;
   }
+}
+
+/** `BadInput`: the engine refuses the file. */
+function isDamage(error: unknown): error is Error {
+  if (error instanceof EngineError) return error.code === 'BadInput';
+  return error instanceof CorruptCheckpoint || error instanceof UnreadableRecord;
 }
 
 export interface LocalState {

@@ -45,7 +45,7 @@ export async function uploadCheckpoint(
   if (await checkpointExists(store, record, step)) return { key };
   const { state, numerics } = (await readUpdate(store, run, step)).identity;
   const path = deps.holder.statePath(run, step, state);
-  const { signal } = currentScope();
+  const { signal, progress } = currentScope();
   const problem = await problemOf(path, state, signal);
   if (problem !== null && !input.restore) {
     throw ApplicationFailure.nonRetryable(
@@ -62,6 +62,7 @@ export async function uploadCheckpoint(
     statePath: path,
     beforeManifest: () => stoppingPoint('checkpoint-data-written'),
     signal,
+    onProgress: (bytes) => progress({ uploading: step, bytes }),
   });
   return { key };
 }

@@ -14,10 +14,11 @@ import type { ObjectStore } from './object-store.js';
 import { readRecord, recordFunction } from './records.js';
 import { readRun, timelineOf, timelinesOf } from './run-records.js';
 import { CorruptCheckpoint, Diverged } from './store-errors.js';
+import { reporting, type Transfer } from './transfer.js';
 
 const STATE_FILE = 'state.safetensors';
 
-export interface CheckpointToWrite {
+export interface CheckpointToWrite extends Transfer {
   step: number;
   state: Digest;
   numerics: Numerics;
@@ -25,7 +26,6 @@ export interface CheckpointToWrite {
   statePath: string;
   /** Runs after all data files are there and before the manifest is. */
   beforeManifest?: () => Promise<void>;
-  signal?: AbortSignal;
 }
 
 /** Where the checkpoints are that a run has written: `checkpoints/{project}/{model}/{run}/`. */
@@ -49,11 +49,13 @@ export async function writeCheckpoint(
   record: RunRecord,
   checkpoint: CheckpointToWrite,
 ): Promise<CheckpointManifest> {
-  const { step, state, numerics, statePath, signal } = checkpoint;
+  const { step, state, numerics, statePath, signal, onProgress } = checkpoint;
   const home = await homeOfStep(store, record, step);
   const file: FileEntry = { path: STATE_FILE, ...(await sha256File(statePath, signal)) };
   const key = checkpointFileKey(home, step, file.path);
-  if ((await store.createFromFile(key, statePath, signal)) === 'exists') await checkSame(store, key, file);
+  if ((await store.createFromFile(key, statePath, { signal, onProgress })) === 'exists') {
+    await checkSame(store, key, file, onProgress);
+  }
   await checkpoint.beforeManifest?.();
   signal?.throwIfAborted();
   const manifest: CheckpointManifest = {
@@ -98,7 +100,7 @@ export async function fetchCheckpoint(
   record: RunRecord,
   step: number,
   path: string,
-  signal?: AbortSignal,
+  transfer: Transfer = {},
 ): Promise<CheckpointManifest> {
   const home = await homeOfStep(store, record, step);
   const manifest = await readManifest(store, home, step);
@@ -106,10 +108,10 @@ export async function fetchCheckpoint(
   const manifestKey = checkpointManifestKey(home, step);
   if (!file) throw new CorruptCheckpoint(manifestKey, null, `it lists no ${STATE_FILE}`);
   const key = checkpointFileKey(home, step, file.path);
-  if (!(await store.getToFile(key, path, signal))) {
+  if (!(await store.getToFile(key, path, transfer))) {
     throw new CorruptCheckpoint(key, file.sha256, 'it is missing, though its manifest is there');
   }
-  const found = await sha256File(path, signal);
+  const found = await sha256File(path, transfer.signal);
   if (found.size !== file.size || found.sha256 !== file.sha256) {
     await rm(path, { force: true });
     throw new CorruptCheckpoint(key, file.sha256, mismatch(file, found));
@@ -150,8 +152,13 @@ async function readManifest(
   return manifest;
 }
 
-async function checkSame(store: ObjectStore, key: string, file: FileEntry): Promise<void> {
-  const found = await digestOf(store, key);
+async function checkSame(
+  store: ObjectStore,
+  key: string,
+  file: FileEntry,
+  onProgress: Transfer['onProgress'],
+): Promise<void> {
+  const found = await digestOf(store, key, onProgress);
   if (found?.sha256 === file.sha256 && found.size === file.size) return;
   throw new Diverged(
     `${key}: the stored file has sha256 ${found?.sha256 ?? 'none'}, the one on disk ${file.sha256}. The stored one stands.`,
@@ -159,9 +166,13 @@ async function checkSame(store: ObjectStore, key: string, file: FileEntry): Prom
   );
 }
 
-async function digestOf(store: ObjectStore, key: string): Promise<{ size: number; sha256: Digest } | null> {
+async function digestOf(
+  store: ObjectStore,
+  key: string,
+  onProgress?: Transfer['onProgress'],
+): Promise<{ size: number; sha256: Digest } | null> {
   const pieces = await store.stream(key);
-  return pieces && sha256Pieces(pieces);
+  return pieces && sha256Pieces(reporting(pieces, onProgress));
 }
 
 function mismatch(file: FileEntry, found: { size: number; sha256: Digest }): string {

@@ -22,6 +22,7 @@ import { createFolderSync, type FolderSync } from './folder-sync.js';
 import { checkKey, checkPrefix } from './layout.js';
 import type { ObjectInfo, ObjectStore } from './object-store.js';
 import { BadKey, StoreFull, StoreUnfit } from './store-errors.js';
+import { reporting, type Transfer } from './transfer.js';
 
 /** Temporary files live beside the keys, in the same file system; no key's part starts with a dot. */
 const TEMPORARY = '.incoming';
@@ -66,11 +67,11 @@ class DirectoryStore implements ObjectStore {
     return this.#createWith(key, (file) => file.writeFile(bytes));
   }
 
-  async createFromFile(key: string, path: string, signal?: AbortSignal): Promise<'created' | 'exists'> {
-    return this.#createWith(key, (file) => copyInto(file, path, signal));
+  async createFromFile(key: string, path: string, transfer?: Transfer): Promise<'created' | 'exists'> {
+    return this.#createWith(key, (file) => copyInto(file, path, transfer));
   }
 
-  async getToFile(key: string, path: string, signal?: AbortSignal): Promise<boolean> {
+  async getToFile(key: string, path: string, transfer?: Transfer): Promise<boolean> {
     const source = this.#path(key);
     const info = await orNull(() => stat(source));
     if (!info?.isFile()) return false;
@@ -78,7 +79,7 @@ class DirectoryStore implements ObjectStore {
     const file = await open(temporary, 'wx');
     try {
       try {
-        await copyInto(file, source, signal);
+        await copyInto(file, source, transfer);
         await file.datasync();
       } finally {
         await file.close();
@@ -246,10 +247,13 @@ class DirectoryStore implements ObjectStore {
   }
 }
 
-async function copyInto(file: FileHandle, path: string, signal?: AbortSignal): Promise<void> {
+async function copyInto(
+  file: FileHandle,
+  path: string,
+  { signal, onProgress }: Transfer = {},
+): Promise<void> {
   const source = createReadStream(path, { highWaterMark: PIECE_BYTES, ...(signal ? { signal } : {}) });
-  for await (const piece of source) {
-    const bytes = piece as Buffer;
+  for await (const bytes of reporting(source, onProgress)) {
     for (let written = 0; written < bytes.length;) {
       written += (await file.write(bytes, written)).bytesWritten;
     }

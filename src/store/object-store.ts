@@ -1,4 +1,5 @@
 // The one interface to bytes that must last. Two backends: a directory and S3; one conformance suite holds both.
+import type { Transfer } from './transfer.js';
 
 /** Keys are `/`-separated, relative, no part starting with a dot, ≤ 512 bytes of [A-Za-z0-9._~/=-]. */
 export interface ObjectStore {
@@ -17,10 +18,10 @@ export interface ObjectStore {
   create(key: string, bytes: Uint8Array): Promise<'created' | 'exists'>;
 
   /** Create-only put of a file, in parts where it is large; unfinished parts are swept by `sweep`. */
-  createFromFile(key: string, path: string, signal?: AbortSignal): Promise<'created' | 'exists'>;
+  createFromFile(key: string, path: string, transfer?: Transfer): Promise<'created' | 'exists'>;
 
   /** Downloads to a temporary name beside `path`, then renames. False when there is no such object. */
-  getToFile(key: string, path: string, signal?: AbortSignal): Promise<boolean>;
+  getToFile(key: string, path: string, transfer?: Transfer): Promise<boolean>;
 
   /**
    * The object's bytes in pieces, for what does not belong in memory at once. Null when there is no such object. Reading throws

@@ -85,8 +85,8 @@ export function quarantineView(store: ObjectStore, quarantined: ReadonlySet<stri
       return info && { ...info, key };
     },
     create: (key, bytes) => store.create(use(key), bytes),
-    createFromFile: (key, path, signal) => store.createFromFile(use(key), path, signal),
-    getToFile: (key, path, signal) => store.getToFile(use(key), path, signal),
+    createFromFile: (key, path, transfer) => store.createFromFile(use(key), path, transfer),
+    getToFile: (key, path, transfer) => store.getToFile(use(key), path, transfer),
     stream: (key) => store.stream(use(key)),
     async *list(prefix) {
       // `KEY.r1` follows KEY, with other keys between them only where those begin with KEY: order is kept by sorting.

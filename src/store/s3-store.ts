@@ -24,6 +24,7 @@ import { S3Connection } from './s3-connection.js';
 import { transferMs } from './s3-deadlines.js';
 import { S3Settler } from './s3-settler.js';
 import { BadKey, StoreUnavailable } from './store-errors.js';
+import { reporting, type Transfer } from './transfer.js';
 
 export interface S3Options {
   /** Bytes from which a file goes up in parts, and of one part; S3 wants ≥ 5 MiB. */
@@ -100,28 +101,32 @@ class S3Store implements ObjectStore {
     );
   }
 
-  async createFromFile(key: string, path: string, signal?: AbortSignal): Promise<'created' | 'exists'> {
+  async createFromFile(key: string, path: string, transfer: Transfer = {}): Promise<'created' | 'exists'> {
+    const { signal, onProgress } = transfer;
     const { size } = await stat(path);
     if (size <= this.#partBytes) {
       const file = await open(path);
       try {
-        return await this.create(key, await file.readFile({ ...(signal ? { signal } : {}) }));
+        const answer = await this.create(key, await file.readFile({ ...(signal ? { signal } : {}) }));
+        onProgress?.(size);
+        return answer;
       } finally {
         await file.close();
       }
     }
     // Gigabytes must not go up to be refused at the end.
     if (await this.head(key)) return 'exists';
-    return this.#createInParts(key, path, size, signal);
+    return this.#createInParts(key, path, size, transfer);
   }
 
-  async getToFile(key: string, path: string, signal?: AbortSignal): Promise<boolean> {
+  async getToFile(key: string, path: string, { signal, onProgress }: Transfer = {}): Promise<boolean> {
     const temporary = `${path}.${randomBytes(6).toString('hex')}.part`;
     try {
       const found = await this.#read(
         key,
         async (pieces) => {
-          await pipeline(pieces, createWriteStream(temporary), signal ? { signal } : {});
+          const told = reporting(pieces, onProgress);
+          await pipeline(told, createWriteStream(temporary), signal ? { signal } : {});
           return true;
         },
         signal,
@@ -206,9 +211,10 @@ class S3Store implements ObjectStore {
     key: string,
     path: string,
     size: number,
-    signal?: AbortSignal,
+    transfer: Transfer,
   ): Promise<'created' | 'exists'> {
     const Key = this.#key(key);
+    const { signal } = transfer;
     const { sha256 } = await sha256File(path, signal);
     const target = { Bucket: this.#bucket, Key };
     const begun = await this.#settler.request(
@@ -223,7 +229,7 @@ class S3Store implements ObjectStore {
     if (UploadId === undefined) throw new StoreUnavailable(`${this.address} began no upload of ${key}`);
     let answer: 'created' | 'exists' | null = null;
     try {
-      const Parts = await this.#uploadParts({ ...target, UploadId }, path, size, signal);
+      const Parts = await this.#uploadParts({ ...target, UploadId }, path, size, transfer);
       answer = await this.#settler.create(
         key,
         () =>
@@ -256,12 +262,12 @@ class S3Store implements ObjectStore {
     target: { Bucket: string; Key: string; UploadId: string },
     path: string,
     size: number,
-    signal?: AbortSignal,
+    { signal, onProgress }: Transfer,
   ): Promise<{ PartNumber: number; ETag: string }[]> {
     const partBytes = Math.max(this.#partBytes, Math.ceil(size / MAX_PARTS));
     const parts: { PartNumber: number; ETag: string }[] = [];
     const file = await open(path);
-    let next = 0;
+    let [next, moved] = [0, 0];
     const upload = async () => {
       while (next * partBytes < size) {
         const index = next++;
@@ -280,6 +286,7 @@ class S3Store implements ObjectStore {
         if (reply?.ETag === undefined)
           throw new StoreUnavailable(`${this.address} lost the upload of ${target.Key}`);
         parts[index] = { PartNumber: index + 1, ETag: reply.ETag };
+        onProgress?.((moved += body.length));
       }
     };
     const uploads = Array.from({ length: PARTS_AT_ONCE }, upload);

@@ -15,7 +15,7 @@ export interface GuardOptions {
 
 /** Several beats within the policies' heartbeat time-out; workers pass them on as often (`maxHeartbeatThrottleInterval`). */
 const heartbeatIntervalMs = 2_000;
-/** Longer than the longest single engine verb or store transfer that reports nothing while it runs. */
+/** Longer than the longest engine verb, and than the longest part of a store transfer: they report nothing while they run. */
 const defaultProgressLimitMs = 20 * 60_000;
 
 /** One gate for all workers of a process. */

@@ -65,6 +65,21 @@ describe('a checkpoint', () => {
     expect(await listCheckpoints(store, record)).toEqual([4]);
   });
 
+  test('tells of its bytes while they move: up, compared with what is there, and down', async () => {
+    const record = await writeRun('tiny');
+    const statePath = join(scratch, `state-${count}`);
+    await writeFile(statePath, Buffer.alloc(20 << 20));
+    const told: number[] = [];
+    const transfer = { onProgress: (bytes: number) => told.push(bytes) };
+    const upload = () =>
+      writeCheckpoint(store, record, { step: 1, state: stateOf(1), numerics, statePath, ...transfer });
+    const download = () => fetchCheckpoint(store, record, 1, join(scratch, `told-${count}`), transfer);
+    for (const move of [upload, upload, download]) {
+      await move();
+      expect(told.splice(0)).toEqual([8 << 20, 16 << 20, 20 << 20]);
+    }
+  });
+
   const dies = () => Promise.reject(new Error('killed here'));
 
   test('has its manifest last', async () => {

@@ -152,14 +152,29 @@ export function conformance(open: () => Promise<ObjectStore>): void {
       expect(Buffer.from((await store.get(key)) ?? []).toString()).toBe('small');
     });
 
+    it('tell how many bytes have moved, both ways', async () => {
+      const bytes = randomBytes(21 << 20);
+      const path = join(folder, 'told');
+      await writeFile(path, bytes);
+      const key = `${own()}/told`;
+      for (const move of ['createFromFile', 'getToFile'] as const) {
+        const told: number[] = [];
+        await store[move](key, path, { onProgress: (moved) => told.push(moved) });
+        expect(told.length).toBeGreaterThanOrEqual(3);
+        expect(told).toEqual([...told].sort((a, b) => a - b));
+        expect(told.at(-1)).toBe(bytes.length);
+      }
+    });
+
     it('end with an abort, and leave neither an object nor a file', async () => {
       const path = join(folder, 'aborted');
       await writeFile(path, randomBytes(12 << 20));
       const key = `${own()}/aborted`;
-      await expect(store.createFromFile(key, path, AbortSignal.abort())).rejects.toThrow();
+      const aborted = { signal: AbortSignal.abort() };
+      await expect(store.createFromFile(key, path, aborted)).rejects.toThrow();
       expect(await store.head(key)).toBeNull();
       await store.createFromFile(key, path);
-      await expect(store.getToFile(key, join(folder, 'never'), AbortSignal.abort())).rejects.toThrow();
+      await expect(store.getToFile(key, join(folder, 'never'), aborted)).rejects.toThrow();
       expect((await readdir(folder)).filter((name) => name.startsWith('never'))).toEqual([]);
     });
   });

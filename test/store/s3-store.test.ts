@@ -211,7 +211,9 @@ describe('a reply that stops half-way is no reply', () => {
       setTimeout(() => stop.abort(new Error('enough')), 50);
       return stall;
     });
-    await expect(store.getToFile('a/key', join(folder, 'file'), stop.signal)).rejects.toThrow('enough');
+    await expect(store.getToFile('a/key', join(folder, 'file'), { signal: stop.signal })).rejects.toThrow(
+      'enough',
+    );
     expect(await readdir(folder)).toEqual([]);
     await rm(folder, { recursive: true });
   });
