@@ -3,10 +3,12 @@ import { copyFileSync, existsSync, readFileSync, truncateSync, writeFileSync } f
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
 import { stateFileDigest } from '../../src/activities/state-file.js';
+import { EngineError } from '../../src/engine/policy-engine.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { checkpointHome } from '../../src/store/checkpoints.js';
 import { batchKey, checkpointFileKey, checkpointManifestKey, updateKey } from '../../src/store/layout.js';
 import { readRun, readState } from '../../src/store/run-records.js';
+import { StoreFull, StoreUnavailable } from '../../src/store/store-errors.js';
 import { type Harness, run, startEnvironments, startHarness, tamper } from './fixture.js';
 
 let environments: EnvironmentServer;
@@ -138,6 +140,43 @@ describe('a damaged checkpoint is passed over for the one before, aloud', () => 
     expect(await hold(3, harness.secondNode())).toBe(await readState(harness.store, run, 3));
     expect(harness.said.at(-1)).toBe(`restored ${run} step 3: checkpoint 0 and 3 logged updates`);
   });
+});
+
+describe('a whole checkpoint that cannot be had now is not taken for a damaged one', () => {
+  it.each([
+    ['a store that does not answer', new StoreUnavailable('no answer in 30 s')],
+    ['a disk without space', new StoreFull('no space is left')],
+  ])('because of %s: the restore fails, and the next try takes it', async (_, problem) => {
+    await harness.advance(1);
+    await checkpoint(1);
+    const other = harness.secondNode();
+    const { store } = harness;
+    const getToFile = store.getToFile.bind(store);
+    store.getToFile = () => Promise.reject(problem);
+    await expect(hold(1, other)).rejects.toBe(problem);
+    expect(await other.holder.engine.held()).toBeNull();
+    store.getToFile = getToFile;
+    expect(await hold(1, other)).toBe(await readState(store, run, 1));
+    expect(harness.said.at(-1)).toBe(`restored ${run} step 1: its saved state`);
+  });
+
+  it.each(['OutOfMemory', 'Cancelled', 'EngineExited'] as const)(
+    'because the engine says %s: the file stays where it is',
+    async (code) => {
+      await harness.advance(1);
+      const { path } = await save(1);
+      await harness.engine.restart();
+      const { engine } = harness.node.holder;
+      const problem = new EngineError(code, 'not now');
+      const { loadState } = engine;
+      engine.loadState = () => Promise.reject(problem);
+      await expect(hold(1)).rejects.toBe(problem);
+      expect(existsSync(path)).toBe(true);
+      engine.loadState = loadState;
+      expect(await hold(1)).toBe(await readState(harness.store, run, 1));
+      expect(harness.said.at(-1)).toBe(`restored ${run} step 1: its saved state`);
+    },
+  );
 });
 
 describe('records that were tampered with stop the restore', () => {
