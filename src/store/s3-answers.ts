@@ -35,6 +35,14 @@ export function answerOf(thrown: unknown, address: string): S3Answer<never> {
       thrown,
     );
   }
+  const redirected = status !== undefined && status >= 300 && status < 400;
+  if (redirected || error.name === 'AuthorizationHeaderMalformed') {
+    return refused(
+      `${address}: the bucket is in another region or at another endpoint; correct "region=" or "endpoint=" in the ` +
+        `address, or AWS_REGION where it names no region (${reason})`,
+      thrown,
+    );
+  }
   if (status === 412) return { kind: 'taken', reason };
   if (status === 404) return { kind: 'missing', reason };
   if (status === 401 || status === 403) {
@@ -44,8 +52,9 @@ export function answerOf(thrown: unknown, address: string): S3Answer<never> {
       thrown,
     );
   }
+  // A status below 300 is a reply that broke off.
   const passing =
-    status === undefined || status >= 500 || [408, 409, 425, 429].includes(status) || status < 400;
+    status === undefined || status >= 500 || [408, 409, 425, 429].includes(status) || status < 300;
   if (passing || error.name === 'RequestTimeout' || error.name === 'SlowDown') {
     return { kind: 'unsettled', reason };
   }

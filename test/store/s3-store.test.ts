@@ -227,6 +227,26 @@ describe('what no retry can mend', () => {
     await expect(store.listFolder('')).rejects.toThrow(/no such bucket/);
   });
 
+  it.each([
+    [301, 'PermanentRedirect'],
+    [307, 'TemporaryRedirect'],
+    [400, 'AuthorizationHeaderMalformed'],
+  ])(
+    'another region’s answer (%d %s) is told at once, with the setting that mends it',
+    async (status, code) => {
+      const store = throughProxy();
+      proxy.plan(() => ({ kind: 'answer', status, code }));
+      for (const ask of [() => store.get('key'), () => store.create('key', bytesOf('x'))]) {
+        proxy.seen.length = 0;
+        await expect(ask()).rejects.toMatchObject({
+          name: 'StoreUnfit',
+          message: expect.stringMatching(/another region.*region=.*AWS_REGION/) as string,
+        });
+        expect(proxy.seen).toHaveLength(1);
+      }
+    },
+  );
+
   it('refused access is named, without the secret', async () => {
     const store = throughProxy();
     proxy.plan(() => ({ kind: 'answer', status: 403, code: 'SignatureDoesNotMatch' }));
