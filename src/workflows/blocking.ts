@@ -13,11 +13,23 @@ import type { ControlDesk } from './control-desk.js';
 import { endingFailures, remedies } from './policies.js';
 import type { RunProgress } from './run-progress.js';
 
-/** Runs `attempt` until it succeeds; after a failure that no retry mends the run is `blocked` until somebody resumes it. */
+/** A record that a part of a step was made from may be another one now: the step begins again from its plan. */
+export class RecordsChanged extends Error {}
+
+/** After a resume: what the caller was given may name records that were set aside meanwhile (R24). */
+export function throwWhereRecordsChanged(failure: string): void {
+  if (failure === ('UnreadableRecord' satisfies FatalFailure)) throw new RecordsChanged();
+}
+
+/**
+ * Runs `attempt` until it succeeds; after a failure that no retry mends the run is `blocked` until somebody resumes it.
+ * `resumed` is told the type of that failure, and may throw in place of another attempt.
+ */
 export async function untilMended<T>(
   desk: ControlDesk,
   progress: RunProgress,
   attempt: () => Promise<T>,
+  resumed: (failure: string) => void = () => undefined,
 ): Promise<T> {
   for (;;) {
     try {
@@ -39,6 +51,7 @@ export async function untilMended<T>(
         reason,
         remedies[type as keyof typeof remedies] ?? 'Mend the cause',
       );
+      resumed(type);
     }
   }
 }

@@ -15,9 +15,12 @@ export class NodePlacement {
     private readonly progress: RunProgress,
   ) {}
 
-  /** Runs `work` on the run's node, and on another one where that node is gone; waits for a person where `work` cannot go on. */
-  onNode<T>(work: (node: string) => Promise<T>): Promise<T> {
-    return untilMended(this.desk, this.progress, async () => {
+  /**
+   * Runs `work` on the run's node, and on another one where that node is gone; waits for a person where `work` cannot go on,
+   * then does as `untilMended`.
+   */
+  onNode<T>(work: (node: string) => Promise<T>, resumed?: (failure: string) => void): Promise<T> {
+    const attempt = async (): Promise<T> => {
       let used = '';
       const noted = (node: string): Promise<T> => work((used = node));
       try {
@@ -26,7 +29,8 @@ export class NodePlacement {
         if (!hasDiverged(error) || !(await this.moveFrom(used))) throw error;
         return this.onLivingNode(work);
       }
-    });
+    };
+    return untilMended(this.desk, this.progress, attempt, resumed);
   }
 
   /** As `onNode`, but failures other than a lost node are the caller's. */

@@ -18,7 +18,7 @@ import type {
   PlannedStep,
   RunStatus,
 } from '../activities/contracts.js';
-import { blockedUntilResumed, untilMended } from './blocking.js';
+import { blockedUntilResumed, RecordsChanged, throwWhereRecordsChanged, untilMended } from './blocking.js';
 import { CheckpointUploads } from './checkpoint-uploads.js';
 import { ControlDesk } from './control-desk.js';
 import { statusQuery } from './messages.js';
@@ -27,6 +27,7 @@ import {
   checkpointPolicy,
   enginePolicy,
   farewellReportPolicy,
+  lastCheckpointPolicy,
   maxUnappliedSteps,
   noSignal,
   openRunPolicy,
@@ -211,31 +212,52 @@ class TrainingLoop {
   private async takeStep(): Promise<void> {
     const step = this.step + 1;
     const startedAt = Date.now();
+    let evaluation: Promise<void> | null = null;
+    const evaluateOnce = (): Promise<void> => (evaluation ??= this.evaluateBeside(step - 1));
+    for (;;) {
+      try {
+        return await this.stepFromPlan(step, startedAt, evaluateOnce);
+      } catch (error) {
+        if (!(error instanceof RecordsChanged)) throw error;
+      }
+    }
+  }
+
+  /** Every part looks at the records first, so that beginning again repeats no work. */
+  private async stepFromPlan(
+    step: number,
+    startedAt: number,
+    evaluateBeside: () => Promise<void>,
+  ): Promise<void> {
     this.progress.phase('planning');
     const planned = await this.plan(step);
     const keep = await this.uploads.wants(step - 1);
     const [sampled] = await Promise.all([
       planned.kind === 'grpo' ? this.collect(planned, keep) : this.saveAlone(step - 1, keep),
-      this.evaluateBeside(step - 1),
+      evaluateBeside(),
     ]);
     const reference = { ...this.owned, step, plan: planned.plan };
     this.progress.phase('sealing');
-    const { batch } = await this.nodes.onNode((node) =>
-      onEngine(node, stepId(step, 'seal'), this.progress.summary(step, 'seal'), enginePolicy).sealBatch(
-        reference,
-      ),
+    const { batch } = await this.nodes.onNode(
+      (node) =>
+        onEngine(node, stepId(step, 'seal'), this.progress.summary(step, 'seal'), enginePolicy).sealBatch(
+          reference,
+        ),
+      throwWhereRecordsChanged,
     );
     this.progress.phase('updating');
-    const committed = await this.nodes.onNode((node) =>
-      onEngine(
-        node,
-        stepId(step, 'update'),
-        this.progress.summary(step, 'update'),
-        enginePolicy,
-      ).updatePolicy({
-        ...reference,
-        batch,
-      }),
+    const committed = await this.nodes.onNode(
+      (node) =>
+        onEngine(
+          node,
+          stepId(step, 'update'),
+          this.progress.summary(step, 'update'),
+          enginePolicy,
+        ).updatePolicy({
+          ...reference,
+          batch,
+        }),
+      throwWhereRecordsChanged,
     );
     const seconds = (Date.now() - startedAt) / 1000;
     this.progress.committed(committed, seconds, sampled);
@@ -259,19 +281,21 @@ class TrainingLoop {
   /** With `keep`, the same activity saves the state that samples: an activity of its own would cost the history six events. */
   private async collect({ step, plan, slots }: PlannedStep, keep: boolean): Promise<CollectedRollouts> {
     this.progress.phase('collecting');
-    const sampled = await this.nodes.onNode((node) =>
-      onEngine(
-        node,
-        stepId(step, 'collect'),
-        this.progress.summary(step, 'collect'),
-        enginePolicy,
-      ).collectRollouts({
-        ...this.owned,
-        step,
-        plan,
-        slots: [0, slots],
-        ...(keep ? { keep } : {}),
-      }),
+    const sampled = await this.nodes.onNode(
+      (node) =>
+        onEngine(
+          node,
+          stepId(step, 'collect'),
+          this.progress.summary(step, 'collect'),
+          enginePolicy,
+        ).collectRollouts({
+          ...this.owned,
+          step,
+          plan,
+          slots: [0, slots],
+          ...(keep ? { keep } : {}),
+        }),
+      throwWhereRecordsChanged,
     );
     if (sampled.kept) this.uploads.saved(step - 1, sampled.kept);
     return sampled;
@@ -336,7 +360,8 @@ class TrainingLoop {
 
   private upload(node: string, step: number, last: { restore?: true } = {}): Promise<void> {
     const summary = this.progress.summary(step, 'upload');
-    return onTransfers(node, stepId(step, 'upload'), summary, checkpointPolicy)
+    const policy = last.restore ? lastCheckpointPolicy : checkpointPolicy;
+    return onTransfers(node, stepId(step, 'upload'), summary, policy)
       .uploadCheckpoint({ ...this.owned, step, ...last })
       .then(() => undefined);
   }
