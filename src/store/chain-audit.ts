@@ -14,7 +14,7 @@ import { batchDifference, decodeBatchFile, inputsDigest } from './batch-file.js'
 import { canonicalText, recordDigest, sha256Hex, stepIdOf } from './canonical.js';
 import { auditCheckpoints } from './checkpoint-audit.js';
 import { demonstrationDigests } from './demonstration-digests.js';
-import { auditEvaluations } from './evaluation-audit.js';
+import { auditEvaluations, type IsPass } from './evaluation-audit.js';
 import { inParallel } from './in-parallel.js';
 import {
   attemptsFolder,
@@ -41,6 +41,12 @@ export type { ChainAudit, Violation } from './audit-report.js';
  */
 export type RebuildBatch = (plan: PlanRecord, episodes: EpisodeRecord[][]) => Promise<Uint8Array>;
 
+/** What the records were made by, and the store does not know. */
+export interface Makers {
+  rebuilder: (view: ObjectStore) => RebuildBatch;
+  isPass: IsPass;
+}
+
 /** Where the audit is: what the steps so far have left behind. */
 interface Chain {
   store: ObjectStore;
@@ -63,7 +69,7 @@ interface Chain {
 export async function auditChain(
   plainStore: ObjectStore,
   run: string,
-  rebuilder: (view: ObjectStore) => RebuildBatch,
+  { rebuilder, isPass }: Makers,
 ): Promise<ChainAudit> {
   const report = new AuditReport(run);
   const store = (await readable(report, runKey(run), () => openRunView(plainStore, run))) ?? plainStore;
@@ -91,7 +97,7 @@ export async function auditChain(
   }
   report.steps = last + 1;
   report.finalState = chain.state;
-  await auditEvaluations(store, chain.states, report);
+  await auditEvaluations(store, chain.states, isPass, report);
   await auditCheckpoints(store, record, chain.states, report);
   return report.done();
 }

@@ -12,18 +12,22 @@ import {
 } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 
-/** Sums of values may be added in another order than they were. */
+/** Whether a reward is a pass. */
+export type IsPass = (reward: number) => boolean;
+
+/** Turns and calls may be added in another order than they were. */
 const tolerance = 1e-9;
 
 export async function auditEvaluations(
   store: ObjectStore,
   states: readonly (Digest | null)[],
+  isPass: IsPass,
   report: AuditReport,
 ): Promise<void> {
   for (const state of new Set(states.filter((one) => one !== null))) {
     for (const name of await store.listFolder(evaluationsOfState(state))) {
       const suite = name.replace(/\/$/, '');
-      if (/^[0-9a-f]{64}$/.test(suite)) await auditEvaluation(store, state, suite, report);
+      if (/^[0-9a-f]{64}$/.test(suite)) await auditEvaluation(store, state, suite, isPass, report);
     }
   }
 }
@@ -32,12 +36,14 @@ async function auditEvaluation(
   store: ObjectStore,
   state: Digest,
   suiteDigest: Digest,
+  isPass: IsPass,
   report: AuditReport,
 ): Promise<void> {
   const suiteKey = evaluationSuiteKey(state, suiteDigest);
   const resultKey = evaluationResultKey(state, suiteDigest);
-  const suite = await report.read(store, suiteKey, 'suite');
+  // A run that goes on writes the result last: with it, all that it was made of was there.
   const result = await report.read(store, resultKey, 'evaluation');
+  const suite = await report.read(store, suiteKey, 'suite');
   // One that is under way, or was begun by a run that ended, is checked as far as it goes.
   if (!suite) {
     if (result) report.add('R13', suiteKey, 'there is a result, but not what was measured');
@@ -53,7 +59,7 @@ async function auditEvaluation(
   if (result.state !== state || result.suite !== suiteDigest) {
     report.add('R13', resultKey, 'it says that it is of another state or suite');
   }
-  for (const problem of wrongFigures(result, suite, episodes)) report.add('R25', resultKey, problem);
+  for (const problem of wrongFigures(result, suite, episodes, isPass)) report.add('R25', resultKey, problem);
 }
 
 async function checkEpisodes(
@@ -95,25 +101,30 @@ async function checkEpisodes(
   return episodes.filter((episode) => episode !== null);
 }
 
-/** Every figure of a result, counted again. Unknown outcomes are counted, and enter no mean. */
-function wrongFigures(result: EvaluationResult, suite: SuiteRecord, episodes: EpisodeRecord[]): string[] {
+/** Every figure of a result, counted again. Unknown outcomes are counted, and enter no share of passes. */
+function wrongFigures(
+  result: EvaluationResult,
+  suite: SuiteRecord,
+  episodes: EpisodeRecord[],
+  isPass: IsPass,
+): string[] {
   const problems: string[] = [];
   const compare = (name: string, stored: number | undefined, counted: number): void => {
     if (stored === undefined || Math.abs(stored - counted) > tolerance) {
       problems.push(`${name} is ${stored ?? 'missing'}, its episodes give ${counted}`);
     }
   };
-  const all = countsOf(episodes);
-  compare('pass_at_1', result.pass_at_1, all.mean);
+  const all = countsOf(episodes, isPass);
+  compare('pass_at_1', result.pass_at_1, all.share);
   compare('graded', result.graded, all.graded);
   compare('unknown', result.unknown, all.unknown);
   const keys = new Set([...episodes.map((episode) => episode.env_key), ...Object.keys(result.environments)]);
   for (const env of keys) {
     const own = episodes.filter((episode) => episode.env_key === env);
-    const [stored, counts] = [result.environments[env], countsOf(own)];
+    const [stored, counts] = [result.environments[env], countsOf(own, isPass)];
     const total = (of: (episode: EpisodeRecord) => number): number =>
       own.reduce((sum, one) => sum + of(one), 0);
-    compare(`environments.${env}.pass_at_1`, stored?.pass_at_1, counts.mean);
+    compare(`environments.${env}.pass_at_1`, stored?.pass_at_1, counts.share);
     compare(`environments.${env}.graded`, stored?.graded, counts.graded);
     compare(`environments.${env}.unknown`, stored?.unknown, counts.unknown);
     const per = Math.max(own.length, 1);
@@ -131,23 +142,24 @@ function wrongFigures(result: EvaluationResult, suite: SuiteRecord, episodes: Ep
   }
   const templateOf = (episode: EpisodeRecord): string => suite.tasks[episode.slot]?.template ?? '';
   for (const template of new Set([...episodes.map(templateOf), ...Object.keys(result.templates)])) {
-    const counts = countsOf(episodes.filter((episode) => templateOf(episode) === template));
+    const counts = countsOf(
+      episodes.filter((episode) => templateOf(episode) === template),
+      isPass,
+    );
     // A template without a graded episode need not be listed.
     if (counts.graded === 0 && result.templates[template] === undefined) continue;
     compare(`templates.${template}.graded`, result.templates[template]?.graded, counts.graded);
-    compare(`templates.${template}.passed`, result.templates[template]?.passed, counts.sum);
+    compare(`templates.${template}.passed`, result.templates[template]?.passed, counts.passed);
   }
   return problems;
 }
 
-function countsOf(episodes: readonly EpisodeRecord[]): {
-  graded: number;
-  unknown: number;
-  sum: number;
-  mean: number;
-} {
-  const values = episodes.flatMap(({ outcome }) => (outcome.status === 'graded' ? [outcome.value] : []));
-  const sum = values.reduce((total, value) => total + value, 0);
-  const mean = values.length === 0 ? 0 : sum / values.length;
-  return { graded: values.length, unknown: episodes.length - values.length, sum, mean };
+function countsOf(
+  episodes: readonly EpisodeRecord[],
+  isPass: IsPass,
+): { graded: number; unknown: number; passed: number; share: number } {
+  const rewards = episodes.flatMap(({ outcome }) => (outcome.status === 'graded' ? [outcome.value] : []));
+  const passed = rewards.filter((reward) => isPass(reward)).length;
+  const graded = rewards.length;
+  return { graded, unknown: episodes.length - graded, passed, share: graded === 0 ? 0 : passed / graded };
 }

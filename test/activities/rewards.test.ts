@@ -1,6 +1,7 @@
 // Rewards may be any finite number: a server of other people decides them. Pass rates are shares of passes (reward ≥ 1).
 import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { auditRun } from '../../src/activities/audit-run.js';
 import { evaluateState, summarise } from '../../src/activities/evaluate-state.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import type { EpisodeRecord, Outcome, SuiteRecord } from '../../src/spec/records.js';
@@ -110,7 +111,7 @@ describe('a run on a server of other people', () => {
       evaluateState(harness.node, { run, owner: 1, step, suite: 'interval' }),
     );
 
-  it('trains and evaluates with any finite reward, step after step', async () => {
+  it('trains and evaluates with any finite reward, step after step, and its audit finds nothing', async () => {
     const drawn = fc.sample(reward, { numRuns: 16, seed: 20 });
     const steps = [1, 2, 3, 4].map((n) => lastSftStep + n);
     for (const [index, step] of steps.entries()) {
@@ -136,6 +137,9 @@ describe('a run on a server of other people', () => {
         expect(rate).toBeLessThanOrEqual(1);
       }
     }
+    const audit = await auditRun(harness.store, run);
+    expect(audit.violations).toEqual([]);
+    expect(audit.evaluations).toBe(steps.length);
   });
 
   it.each([['1e999'], ['-1e999'], ['1e300'], ['"good"'], ['null']])(

@@ -8,6 +8,7 @@ import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { EpisodeRecord, Outcome } from '../../src/spec/records.js';
 import { auditRun } from '../../src/activities/audit-run.js';
+import { summarise } from '../../src/activities/evaluate-state.js';
 import { decodeBatchFile, encodeBatchFile } from '../../src/store/batch-file.js';
 import { recordDigest, sha256Hex, stepIdOf } from '../../src/store/canonical.js';
 import type { Violation } from '../../src/store/chain-audit.js';
@@ -113,6 +114,7 @@ class Doctored {
 const episode = (step: number, sample = 0): string => layout.episodeKey(run, step, 0, sample);
 const update = (step: number): string => layout.updateKey(run, step);
 const unknown: Outcome = { status: 'unknown', reason: 'open_failed', failures: 3 };
+const passed: Outcome = { status: 'graded', value: 1 };
 const outcomeOf = (record: EpisodeRecord): number =>
   record.outcome.status === 'graded' ? record.outcome.value : NaN;
 const evalEpisode = (): string => layout.evaluationEpisodeKey(evaluation.state, evaluation.suite, 0, 0);
@@ -125,6 +127,41 @@ test('a run as it was made has no violation, and its figures are those of its re
   expect(chain.finalState).toBe(evaluation.state);
   expect(chain.evaluations).toBeGreaterThanOrEqual(2);
   expect(chain.checkpoints).toBeGreaterThanOrEqual(1);
+});
+
+/** The last evaluation with other outcomes, one for each of its two tasks, and what it counts of them but for its pass@1. */
+async function evaluated(store: Doctored, outcomes: Outcome[], pass_at_1?: number): Promise<void> {
+  const { state, suite: digest } = evaluation;
+  const suite = await requireRecord(store.store, layout.evaluationSuiteKey(state, digest), 'suite');
+  expect(outcomes).toHaveLength(suite.tasks.length);
+  const episodes = outcomes.map(async (outcome, slot) => {
+    const key = layout.evaluationEpisodeKey(state, digest, slot, 0);
+    await store.edit(key, 'episode', (record) => {
+      record.outcome = outcome;
+    });
+    return requireRecord(store.store, key, 'episode');
+  });
+  const counted = summarise(await Promise.all(episodes), suite, digest, state);
+  await store.edit(evalResult(), 'evaluation', (result) => {
+    Object.assign(result, counted, pass_at_1 === undefined ? {} : { pass_at_1 });
+  });
+}
+
+test.each<{ what: string; outcomes: Outcome[] }>([
+  { what: 'an unknown outcome', outcomes: [passed, unknown] },
+  { what: 'no graded outcome', outcomes: [unknown, unknown] },
+  {
+    what: 'rewards other than 0 and 1',
+    outcomes: [
+      { status: 'graded', value: 1.5 },
+      { status: 'graded', value: -20 },
+    ],
+  },
+  { what: 'a partial reward', outcomes: [passed, { status: 'graded', value: 0.5 }] },
+])('an evaluation that counts $what as it should is no violation', async ({ outcomes }) => {
+  const store = await Doctored.copy();
+  await evaluated(store, outcomes);
+  expect(await store.violations()).toEqual([]);
 });
 
 interface Doctoring {
@@ -483,6 +520,20 @@ const doctorings: Doctoring[] = [
       store.edit(evalEpisode(), 'episode', (record) => {
         record.outcome = unknown;
       }),
+  },
+  {
+    what: 'an unknown outcome of an evaluation entered its pass@1 as a failure',
+    rule: 'R25',
+    at: evalResult,
+    names: 'pass_at_1 is 0.5, its episodes give 1',
+    doctor: (store) => evaluated(store, [passed, unknown], 0.5),
+  },
+  {
+    what: 'a partial reward entered pass@1 of an evaluation with its value',
+    rule: 'R25',
+    at: evalResult,
+    names: 'pass_at_1 is 0.75, its episodes give 0.5',
+    doctor: (store) => evaluated(store, [passed, { status: 'graded', value: 0.5 }], 0.75),
   },
   {
     what: 'an evaluation says more than its episodes do',
