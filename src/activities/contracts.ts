@@ -37,6 +37,8 @@ export interface RunPosition {
   /** Last committed step; −1 before the base record. */
   step: number;
   state: Digest | null;
+  /** Step of the newest checkpoint in the store. */
+  lastCheckpoint: number | null;
 }
 
 export interface OpenedRun {

@@ -11,6 +11,7 @@ import type { Digest, RunRecord } from '../spec/records.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { InvalidSpec, parseRunSpec } from '../spec/schema.js';
 import { canonicalText, differences, sha256Hex } from '../store/canonical.js';
+import { listCheckpoints } from '../store/checkpoints.js';
 import { assetKey, runKey } from '../store/layout.js';
 import { adoptOrCreate, createFile, readRecord } from '../store/records.js';
 import { claimName, claimRun, foldedControl, lastCommittedStep, readState } from '../store/run-records.js';
@@ -30,10 +31,12 @@ export async function openRun(
     { takeOver: input.takeOver ?? false },
   );
   const step = await lastCommittedStep(deps.store, run);
+  const state = step >= 0 ? await readState(deps.store, run, step) : null;
+  const lastCheckpoint = (await listCheckpoints(deps.store, record)).at(-1) ?? null;
   return {
     outline: outlineOf(record),
     owner,
-    position: { step, state: step >= 0 ? await readState(deps.store, run, step) : null },
+    position: { step, state, lastCheckpoint },
     control: await foldedControl(deps.store, run),
   };
 }

@@ -7,6 +7,7 @@ import type {
   EvaluatedState,
   RunOutline,
   RunPhase,
+  RunPosition,
   RunStatus,
 } from '../activities/contracts.js';
 import { noSignal } from './policies.js';
@@ -69,10 +70,11 @@ export class RunProgress {
     };
   }
 
-  opened(outline: RunOutline, owner: number, position: { step: number; state: string | null }): void {
+  opened(outline: RunOutline, owner: number, position: RunPosition): void {
     this.outline = outline;
     Object.assign(this.status, { run: outline.run, owner, totalSteps: totalSteps(outline) });
     this.at(position.step, position.state);
+    this.status.lastCheckpoint ??= position.lastCheckpoint;
     upsertSearchAttributes([
       { key: attributeKeys.runName, value: outline.name },
       { key: attributeKeys.project, value: outline.project },

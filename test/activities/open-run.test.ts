@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { commitBase } from '../../src/activities/commit-base.js';
 import { openRun } from '../../src/activities/open-run.js';
 import { prepareDataset } from '../../src/activities/prepare-dataset.js';
+import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
 import { recordControl } from '../../src/activities/record-control.js';
 import { createOrchestratorActivities } from '../../src/activities/orchestrator-activities.js';
 import { generateDemonstrations } from '../../src/environments/apps/generate.js';
@@ -65,7 +66,7 @@ describe('a first start', () => {
         ],
       },
       owner: 1,
-      position: { step: -1, state: null },
+      position: { step: -1, state: null, lastCheckpoint: null },
       control: { n: 0, paused: false },
     });
     const record = await readRun(harness.store, run);
@@ -85,9 +86,17 @@ describe('a first start', () => {
 describe('a later start', () => {
   it('goes on from the records: position, control, a new owner', async () => {
     await harness.advance(3);
+    const reference = { run, step: 3, owner: 1 };
+    await harness.attempt('save', () => saveState(harness.node, reference));
+    await harness.attempt('upload', () => uploadCheckpoint(harness.node, reference));
+    await harness.advance(4);
     await recordControl(harness.orchestrator, { run, owner: 1, updateId: 'u1', change: { kind: 'pause' } });
     const opened = await harness.open();
-    expect(opened).toMatchObject({ owner: 2, position: { step: 3 }, control: { n: 1, paused: true } });
+    expect(opened).toMatchObject({
+      owner: 2,
+      position: { step: 4, lastCheckpoint: 3 },
+      control: { n: 1, paused: true },
+    });
   });
 
   it('finds the run though the files that it came from are gone', async () => {

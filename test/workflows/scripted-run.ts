@@ -62,6 +62,8 @@ export interface ScriptedRun {
   underWay: number;
   control: ControlState;
   committed: Map<number, { control: number; lr: number }>;
+  /** Steps whose checkpoints are in the store, ascending. */
+  uploaded: number[];
   /** Throws or waits before an activity does its work. */
   before: (call: string) => Promise<void> | void;
   passAt1: (step: number) => number;
@@ -90,6 +92,7 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
     underWay: 0,
     control: { n: 0, paused: false, stopAfter: null, lr: null, temperature: null },
     committed: new Map(),
+    uploaded: [],
     before: () => undefined,
     passAt1: (step) => step / 100,
     activities: {
@@ -99,7 +102,11 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
           return {
             outline,
             owner: 1,
-            position: { step, state: step < 0 ? null : state(step) },
+            position: {
+              step,
+              state: step < 0 ? null : state(step),
+              lastCheckpoint: script.uploaded.at(-1) ?? null,
+            },
             control: script.control,
           };
         }),
@@ -167,7 +174,11 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
           unknown: 0,
         })),
       saveState: ({ step }) => did(`save ${step}`, () => ({ path: `/states/${step}` })),
-      uploadCheckpoint: ({ step }) => did(`upload ${step}`, () => ({ key: `checkpoints/${step}` })),
+      uploadCheckpoint: ({ step }) =>
+        did(`upload ${step}`, () => {
+          script.uploaded.push(step);
+          return { key: `checkpoints/${step}` };
+        }),
     },
   };
   const plans = new Map<number, { control: number; lr: number }>();

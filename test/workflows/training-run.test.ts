@@ -74,6 +74,22 @@ describe('trainingRun', { timeout: 60_000 }, () => {
     expect([...script.committed.keys()]).toEqual([0, 1, 2, 3, 4, 5, 6]);
   });
 
+  it('knows the last checkpoint of its store from the first moment, and takes no second one of that step', async () => {
+    const script = scriptRun(outlineOf(uniqueName('known')));
+    const held = gate();
+    script.before = (call) => (call === 'plan 5' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      for (const step of [0, 1, 2, 3, 4]) script.committed.set(step, { control: 0, lr: 0.1 });
+      script.uploaded.push(2, 4);
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      expect((await run.query(statusQuery)).lastCheckpoint).toBe(4);
+      held.release();
+      await run.result();
+    });
+    expect(script.uploaded).toEqual([2, 4, 6]);
+  });
+
   it('holds at a step boundary while paused, and a change of lr holds from the next plan on', async () => {
     const script = scriptRun(outlineOf(uniqueName('pause')));
     const held = gate();
