@@ -36,7 +36,7 @@ export function meteredEngine(engine: PolicyEngine, meter: BusyMeter): PolicyEng
     saveState: (state, path) => meter.during(() => engine.saveState(state, path)),
     generate: (request, signal) => meter.during(() => engine.generate(request, signal)),
     score: (request) => meter.during(() => engine.score(request)),
-    update: (request, onProgress) => meter.during(() => engine.update(request, onProgress)),
+    update: (request, onProgress, signal) => meter.during(() => engine.update(request, onProgress, signal)),
   };
 }
 

@@ -107,7 +107,7 @@ export class PolicyHolder {
     }, attempt.signal);
   }
 
-  /** Applies the logged batch of `step` to the state before it. Callers hold the lock exclusively. */
+  /** Applies the logged batch of `step` to the state before it; throws the reason of `signal`. Callers hold the lock exclusively. */
   async apply(
     run: string,
     step: number,
@@ -115,6 +115,7 @@ export class PolicyHolder {
     batch: Digest,
     stepId: Digest,
     onProgress?: (progress: UpdateProgress) => void,
+    signal?: AbortSignal,
   ): Promise<UpdateResult> {
     const batchPath = await this.#batchFile(run, step, batch);
     const loss =
@@ -137,7 +138,11 @@ export class PolicyHolder {
           temperature: plan.kind === 'grpo' ? plan.sampling.temperature : 1,
         },
         onProgress,
+        signal,
       );
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw error;
     } finally {
       await rm(batchPath, { force: true });
     }
@@ -190,9 +195,8 @@ export class PolicyHolder {
       if (identity.applied !== true) continue;
       const view = await openRunView(this.options.store, run);
       const { record: plan } = await readPlan(view, run, next, identity.plan);
-      const result = await this.apply(run, next, plan, identity.batch, identity.step_id, (shards) =>
-        progress({ ...replayed, shards }),
-      );
+      const onShards = (shards: UpdateProgress): void => progress({ ...replayed, shards });
+      const result = await this.apply(run, next, plan, identity.batch, identity.step_id, onShards, signal);
       if (result.state === identity.state) continue;
       throw new Diverged(
         `step ${next} of ${run} was recomputed as state ${result.state}, but its record says ${identity.state}. ` +

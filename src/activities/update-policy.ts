@@ -6,7 +6,7 @@ import { changedBatch, type Provenance } from './policy-holder.js';
 import { currentScope } from './scope.js';
 import { identityFor } from './seal-batch.js';
 import { stoppingPoint } from './stopping-point.js';
-import type { UpdateResult } from '../engine/policy-engine.js';
+import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import type { Digest, UpdateRecord } from '../spec/records.js';
 import { sha256Hex, stepIdOf } from '../store/canonical.js';
 import { attemptsFolder, batchKey, updateKey } from '../store/layout.js';
@@ -40,9 +40,8 @@ export async function updatePolicy(
   const learns = identity.loss_tokens.every((tokens) => tokens > 0);
   const apply = (): Promise<UpdateResult> => {
     scope.progress({ verb: 'update' });
-    return holder.apply(run, step, plan, input.batch, stepId, (shards) =>
-      scope.progress({ verb: 'update', shards }),
-    );
+    const onShards = (shards: UpdateProgress): void => scope.progress({ verb: 'update', shards });
+    return holder.apply(run, step, plan, input.batch, stepId, onShards, scope.signal);
   };
   const compute = async (provenance: Provenance): Promise<UpdateRecord> => {
     const result = learns

@@ -117,7 +117,12 @@ export interface PolicyEngine {
   generate(request: GenerateRequest, signal?: AbortSignal): Promise<GenerateResult>;
   /** Log-probs of tokens[1..], conditioned on what precedes each; float32. */
   score(request: ScoreRequest): Promise<number[]>;
-  update(request: UpdateRequest, onProgress?: (progress: UpdateProgress) => void): Promise<UpdateResult>;
+  /** All or nothing: one that is cancelled on its way leaves the state as it was. */
+  update(
+    request: UpdateRequest,
+    onProgress?: (progress: UpdateProgress) => void,
+    signal?: AbortSignal,
+  ): Promise<UpdateResult>;
   stats(): Promise<Record<string, number>>;
   /** Ends the engine; the next call starts a fresh one, which holds no state. */
   restart(): Promise<void>;

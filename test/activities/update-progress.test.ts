@@ -1,8 +1,12 @@
-// A long update is seen to get on: its shards are the activity's progress, whether it is applied or made anew.
+// A long update is seen to get on: its shards are the activity's progress, whether it is applied or made anew. It can be stopped.
+import { CancelledFailure } from '@temporalio/common';
+import { MockActivityEnvironment } from '@temporalio/testing';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { createNodeActivities } from '../../src/activities/node-activities.js';
 import { sealBatch } from '../../src/activities/seal-batch.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { updateKey } from '../../src/store/layout.js';
 import { type Harness, lastSftStep, run, startEnvironments, startHarness } from './fixture.js';
 
 let environments: EnvironmentServer;
@@ -18,6 +22,32 @@ afterEach(() => harness.close());
 
 /** A batch this small is one shard. */
 const shards = { done: 1, total: 1 };
+
+describe('an update whose attempt must stop', () => {
+  it('is ended in the engine, leaves the state as it was, and is made once by the next try', async () => {
+    await harness.advance(0);
+    const { holder } = harness.node;
+    const { state: base } = (await holder.engine.held())!;
+    const reference = harness.reference(await harness.plan(1));
+    const { batch } = await harness.attempt('seal', () => sealBatch(harness.node, reference));
+    const { update } = holder.engine;
+    const environment = new MockActivityEnvironment({ activityId: 'update' });
+    holder.engine.update = (...args) => {
+      // Behind this call, before the engine has read it: the update is under way when it is cancelled.
+      setImmediate(() => environment.cancel('WORKER_SHUTDOWN'));
+      return update(...args);
+    };
+    const { updatePolicy: activity } = createNodeActivities(harness.node);
+    const cancelled = environment.run(() => activity({ ...reference, batch }));
+    await expect(cancelled).rejects.toBeInstanceOf(CancelledFailure);
+    expect(await holder.engine.held()).toEqual({ state: base, lastStepId: null });
+    expect(await harness.store.head(updateKey(run, 1))).toBeNull();
+    holder.engine.update = update;
+    const committed = await harness.attempt('update', () => activity({ ...reference, batch }), 2);
+    expect(committed.state).not.toBe(base);
+    expect((await holder.engine.stats())['updates']).toBe(1);
+  });
+});
 
 describe('the progress of an update', () => {
   it('is told shard by shard where it is applied', async () => {

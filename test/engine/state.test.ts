@@ -129,6 +129,32 @@ describe('update', () => {
     expect(told).toHaveLength(6);
   });
 
+  it('that is cancelled on its way changes nothing, and sent again is made once', async () => {
+    const engine = startEngine();
+    const { state } = await engine.loadRandom(tinyModel);
+    const request = writeUpdate(state, 1, { miniBatches: 8, shards: 8, answers: [60, 60] });
+    const expected = await (async () => {
+      const other = startEngine();
+      await other.loadRandom(tinyModel);
+      return other.update(request);
+    })();
+    const stop = new AbortController();
+    const told: number[] = [];
+    const cancelled = engine.update(
+      request,
+      ({ done }) => {
+        told.push(done);
+        stop.abort();
+      },
+      stop.signal,
+    );
+    await expect(cancelled).rejects.toMatchObject({ code: 'Cancelled' });
+    expect(told.length).toBeLessThan(64);
+    expect(await engine.held()).toEqual({ state, lastStepId: null });
+    expect(await engine.update(request)).toEqual(expected);
+    expect((await engine.stats())['updates']).toBe(1);
+  });
+
   it('waits for running generations, and those behind it see the new state only', async () => {
     const engine = startEngine();
     const { state } = await engine.loadRandom(tinyModel);

@@ -123,11 +123,13 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
     async update(
       { batchPath, batchSha256, ...settings }: UpdateRequest,
       onProgress?: (progress: UpdateProgress) => void,
+      signal?: AbortSignal,
     ): Promise<UpdateResult> {
       const { header } = await call(
         { verb: 'update', ...settings, batch_path: batchPath, batch_sha256: batchSha256 },
         [],
         {
+          signal,
           onProgress: ({ done, total }) => onProgress?.({ done: Number(done), total: Number(total) }),
         },
       );
