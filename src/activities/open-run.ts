@@ -1,5 +1,6 @@
 // openRun: spec → run. Creates the run's records or finds them, claims ownership (R20), folds control (R21).
 import { readFile } from 'node:fs/promises';
+import { refuseChangedFiles } from './changed-files.js';
 import type { OpenedRun, RunOutline, WorkflowIdentity } from './contracts.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 import { phasesOf } from './phases.js';
@@ -26,7 +27,12 @@ export async function openRun(
   const owner = await claimRun(
     deps.store,
     run,
-    { address: deps.temporalAddress, clusterId: await deps.clusterId(), ...input.workflow },
+    {
+      address: deps.temporalAddress,
+      clusterId: await deps.clusterId(),
+      ...input.workflow,
+      environmentUrls: urlsOf(spec),
+    },
     (holder) => deps.ownerState(holder),
     { takeOver: input.takeOver ?? false },
   );
@@ -45,6 +51,7 @@ async function findOrCreate(deps: OrchestratorDeps, run: string, spec: RunSpec):
   const existing = await readRecord(deps.store, runKey(run), 'run');
   if (existing) {
     refuseOtherSpec(existing, spec);
+    await refuseChangedFiles(deps.store, existing, spec);
     return existing;
   }
   const [tokenizer, template] = await Promise.all([
@@ -81,7 +88,10 @@ function refuseOtherSpec(stored: RunRecord, spec: RunSpec): void {
   refuseDifference(stored.run, stored.spec, spec);
 }
 
-/** Paths may differ from machine to machine; what they name is held by digest. */
+/**
+ * Paths may differ from machine to machine: what they name is held by digest (`refuseChangedFiles`). A server may move:
+ * the newest owner's record says where it is.
+ */
 export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): void {
   const found = differences(comparable(stored), comparable(spec));
   if (found.length === 0) return;
@@ -94,6 +104,10 @@ export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): v
         `change what may change live with: longhaul set ${run} lr=…, or choose a new name`,
     },
   ]);
+}
+
+function urlsOf({ environments }: RunSpec): Record<string, string | null> {
+  return Object.fromEntries(environments.map(({ env_key, url }) => [env_key, url ?? null]));
 }
 
 function comparable(spec: RunSpec): unknown {

@@ -123,6 +123,6 @@ async function readText(path: string): Promise<string> {
   }
 }
 
-function lines(items: readonly (Task | Demonstration)[]): string {
+export function lines(items: readonly (Task | Demonstration)[]): string {
   return items.map((item) => `${JSON.stringify(item)}\n`).join('');
 }

@@ -1,10 +1,12 @@
 // Plays the episodes of a plan or a suite that have no record yet, each once, and writes their records (R8, R9).
 import { playEpisode, type EpisodePlay } from '../episode/episode-loop.js';
-import type { Digest, EpisodeRecord, SamplingPlan } from '../spec/records.js';
+import type { Digest, EpisodeRecord, RunRecord, SamplingPlan } from '../spec/records.js';
+import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { Task } from '../spec/task.js';
 import { inParallel } from '../store/in-parallel.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { adoptOrCreate, requireRecord } from '../store/records.js';
+import { readOwner } from '../store/run-records.js';
 import { UnreadableRecord } from '../store/store-errors.js';
 import type { EvidenceWriter } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
@@ -49,7 +51,8 @@ export async function fillSeats(
   const fill = async (): Promise<EpisodeRecord[]> => {
     // The engine may have been waited for; meanwhile another worker may have finished what was missing (R9).
     const { present, missing } = await look(deps, order);
-    const played = await playSeats(deps, { ...order, seats: missing }, scope, evidence);
+    const environments = await environmentsNow(deps.store, data.record);
+    const played = await playSeats(deps, { ...order, seats: missing, environments }, scope, evidence);
     return [...(await readAll(deps, order, present)), ...played];
   };
   return deps.holder.withState(data.record.run, policyStep, fill, scope);
@@ -86,10 +89,21 @@ export async function requireEpisode(
   return episode;
 }
 
+type PlayOrder = RolloutOrder & { environments: readonly EnvironmentSpec[] };
+
+/** The run's environments where its newest start found them: a server may have moved since the first. */
+async function environmentsNow(store: ObjectStore, { run, spec }: RunRecord): Promise<EnvironmentSpec[]> {
+  const urls = (await readOwner(store, run))?.observed.environment_urls ?? {};
+  return spec.environments.map(({ url: first, ...environment }) => {
+    const url = urls[environment.env_key] === undefined ? first : urls[environment.env_key];
+    return url ? { ...environment, url } : environment;
+  });
+}
+
 /** A cut-off episode leaves no record. */
 async function playSeats(
   deps: NodeDeps,
-  order: RolloutOrder,
+  order: PlayOrder,
   scope: AttemptScope,
   evidence: EvidenceWriter,
 ): Promise<EpisodeRecord[]> {
@@ -118,7 +132,7 @@ class FinishedElsewhere extends Error {}
 
 async function playSeat(
   deps: NodeDeps,
-  order: RolloutOrder,
+  order: PlayOrder,
   seat: Seat,
   scope: AttemptScope,
   signal: AbortSignal,
@@ -140,14 +154,14 @@ async function playSeat(
 /** Throws `FinishedElsewhere` where a record has come up since the seats were looked at. */
 async function playUnlessFinished(
   deps: NodeDeps,
-  order: RolloutOrder,
+  order: PlayOrder,
   seat: Seat,
   scope: AttemptScope,
   patience: Patience,
 ): Promise<EpisodeRecord> {
   const { data, random } = order;
   const spec = data.record.spec;
-  const environment = spec.environments.find((candidate) => candidate.env_key === seat.task.env_key);
+  const environment = order.environments.find((candidate) => candidate.env_key === seat.task.env_key);
   if (!environment)
     throw new Error(`No environment is configured for "${seat.task.env_key}" (task ${seat.task.task_key})`);
   const started = Date.now();

@@ -256,7 +256,12 @@ export interface OwnerRecord {
   namespace: string;
   workflowId: string;
   firstExecutionRunId: string;
-  observed: { at: string; by: string };
+  observed: {
+    at: string;
+    by: string;
+    /** Where this start found its environments, by `env_key`; null: at the node's own server. */
+    environment_urls?: Record<string, string | null>;
+  };
 }
 
 export type ControlChange =

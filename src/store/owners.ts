@@ -24,11 +24,11 @@ export interface OwnerIdentity {
 export async function claimRun(
   store: ObjectStore,
   run: string,
-  claimant: OwnerIdentity & { by?: string },
+  claimant: OwnerIdentity & { by?: string; environmentUrls?: Record<string, string | null> },
   ownerState: (owner: OwnerRecord) => Promise<OwnerState>,
   options: { takeOver?: boolean } = {},
 ): Promise<number> {
-  const { address, clusterId, namespace, workflowId, firstExecutionRunId, by } = claimant;
+  const { address, clusterId, namespace, workflowId, firstExecutionRunId, by, environmentUrls } = claimant;
   const record = await appendSequence(store, ownersFolder(run), 'owner', async (n, existing) => {
     const newest = existing.at(-1);
     if (newest && !options.takeOver && !sameExecution(newest, claimant)) {
@@ -43,10 +43,20 @@ export async function claimRun(
       namespace,
       workflowId,
       firstExecutionRunId,
-      observed: { at: new Date().toISOString(), by: by ?? `pid ${process.pid}` },
+      observed: {
+        at: new Date().toISOString(),
+        by: by ?? `pid ${process.pid}`,
+        ...(environmentUrls ? { environment_urls: environmentUrls } : {}),
+      },
     };
   });
   return record.n;
+}
+
+/** The newest owner's record; null before the first claim. */
+export async function readOwner(store: ObjectStore, run: string): Promise<OwnerRecord | null> {
+  const newest = (await sequenceNumbers(store, ownersFolder(run))).at(-1);
+  return newest === undefined ? null : requireRecord(store, sequenceKey(ownersFolder(run), newest), 'owner');
 }
 
 /** Throws `OwnerChanged` unless the execution that wrote owner `n` is the newest (R20). Every activity calls it first. */

@@ -243,7 +243,11 @@ const owner = z.strictObject({
   namespace: text,
   workflowId: text,
   firstExecutionRunId: text,
-  observed: z.strictObject({ at: time, by: text }),
+  observed: z.strictObject({
+    at: time,
+    by: text,
+    environment_urls: z.record(text, text.nullable()).exactOptional(),
+  }),
 });
 
 const control = z.strictObject({

@@ -25,7 +25,7 @@ import type { ObjectStore } from './object-store.js';
 import { appendSequence, readRecord, readSequence, requireRecord } from './records.js';
 import { UnreadableRecord } from './store-errors.js';
 
-export { checkOwner, claimRun } from './owners.js';
+export { checkOwner, claimRun, readOwner } from './owners.js';
 
 /** Longest chain of forks that is followed; a cycle must not hang a reader. */
 const MAX_LINEAGE = 1000;

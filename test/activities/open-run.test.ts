@@ -116,6 +116,44 @@ describe('a later start', () => {
     expect(message).toContain('choose a new name');
   });
 
+  it('plays where its spec says now: a server may have moved', async () => {
+    const foreign = await startForeignServer(() => '0');
+    const moved = (url: string) => ({ ...harness.spec, environments: [{ env_key: 'tracker', url }] });
+    await harness.open(moved(foreign.url));
+    const asked: (string | undefined)[] = [];
+    const backendFor = harness.node.backendFor.bind(harness.node);
+    harness.node.backendFor = (environment, ...rest) => {
+      asked.push(environment.url);
+      return backendFor(environment, ...rest);
+    };
+    const elsewhere = await startForeignServer(() => '0');
+    try {
+      await harness.open(moved(elsewhere.url));
+      await foreign.close();
+      await harness.advance(lastSftStep + 1);
+      expect(new Set(asked)).toEqual(new Set([elsewhere.url]));
+    } finally {
+      await elsewhere.close();
+    }
+  });
+
+  it('is refused where a file holds something else by now: which one, and the ways on', async () => {
+    await harness.open();
+    const { tasks } = part('data') as { tasks: string };
+    const { tokenizer } = part('model') as { tokenizer: string };
+    const changed = `${harness.folder}/tokenizer.json`;
+    writeFileSync(changed, `${readFileSync(tokenizer, 'utf8')} `);
+    appendFileSync(tasks, `${JSON.stringify({ ...testTasks()[0], task_key: 'more' })}\n`);
+    const message = await messageOf({ ...harness.spec, model: { ...part('model'), tokenizer: changed } });
+    expect(message).toContain('2 problems');
+    const { tokenizer: stored } = await readRun(harness.store, run);
+    expect(message).toMatch(new RegExp(`model.tokenizer: ${changed} is not what .*stored ${stored}, found`));
+    expect(message).toMatch(/data\.tasks: .*tasks\.jsonl is not what run "unit" was started with/);
+    expect(message).toContain('under a new name');
+    writeFileSync(tasks, 'no task');
+    expect(await messageOf(harness.spec)).toMatch(/data\.tasks: .*found unusable/);
+  });
+
   it('is refused while another workflow is open or cannot be asked, and by --take-over it is not', async () => {
     await harness.open();
     const other = { ...workflow, firstExecutionRunId: '22222222-0000-0000-0000-000000000000' };
