@@ -1,10 +1,16 @@
 // Checkpoints behind the steps: saved beside a step's rollouts, uploaded while the next steps run, one at a time.
 // A checkpoint that fails fails no step: the next one is taken from the state that is held then (R16, R17).
 import { isCancellation, log, rootCause } from '@temporalio/workflow';
-import type { KeptState, RunOutline } from '../activities/contracts.js';
+import type { KeptState, RunOutline, RunStatus } from '../activities/contracts.js';
 import { localSave, maxUploadLag } from './policies.js';
-import type { RunProgress } from './run-progress.js';
 import { checkpointDue } from './step-schedule.js';
+
+/** Where a run is, and whom to tell what became of its checkpoints. */
+export interface CheckpointWatch {
+  readonly status: Readonly<Pick<RunStatus, 'step' | 'lastCheckpoint'>>;
+  checkpoint(step: number): void;
+  checkpointFailed(step: number, message: string): void;
+}
 
 export class CheckpointUploads {
   private inFlight: { step: number; done: Promise<void> } | null = null;
@@ -15,7 +21,7 @@ export class CheckpointUploads {
 
   constructor(
     private readonly outline: RunOutline,
-    private readonly progress: RunProgress,
+    private readonly progress: CheckpointWatch,
     private readonly upload: (step: number) => Promise<void>,
   ) {}
 

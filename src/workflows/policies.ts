@@ -84,6 +84,12 @@ export const checkpointPolicy = {
   retry: { ...recordGuardedRetry, maximumAttempts: 12 },
 } satisfies ActivityOptions;
 
+/** After the last step there is no next one: a full store is waited for, and what fails otherwise ends as in any activity (R27). */
+export const lastCheckpointPolicy = {
+  ...checkpointPolicy,
+  retry: recordGuardedRetry,
+} satisfies ActivityOptions;
+
 /** While no node is alive: how often to ask, and when to wait for a person instead. */
 export const placing = {
   firstPauseMs: 250,

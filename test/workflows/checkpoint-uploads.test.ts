@@ -1,0 +1,149 @@
+// Checkpoints behind the steps (R16, R17): one upload at a time, which holds up nothing until it lags too far behind.
+import { ApplicationFailure } from '@temporalio/common';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { withFailures } from '../../src/activities/failure-mapping.js';
+import { maxSameFailures } from '../../src/activities/repeated-failures.js';
+import { StoreFull } from '../../src/store/store-errors.js';
+import { CheckpointUploads } from '../../src/workflows/checkpoint-uploads.js';
+import { resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
+import { checkpointPolicy, localSave } from '../../src/workflows/policies.js';
+import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import {
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  startRun,
+  uniqueName,
+  until,
+  untilItWaitsFor,
+  withWorkers,
+  workflowBundle,
+} from './scripted-run.js';
+
+const grpoSteps = (steps: number) => [{ name: 'grpo', kind: 'grpo' as const, steps }];
+
+describe('the checkpoints of a run', { timeout: 60_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  const callsOf = (script: ScriptedRun, verb: string): string[] =>
+    script.calls.filter((call) => call.startsWith(`${verb} `));
+
+  it('are not taken while one is being uploaded, and the steps wait for it at the third interval', async () => {
+    const phases = grpoSteps(12);
+    const script = scriptRun(outlineOf(uniqueName('lag'), { phases, ckpt_interval: 2, eval_interval: 0 }));
+    const held = gate();
+    script.before = (call) => (call === 'upload 2' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await until(run, ({ step }) => step === 8);
+      await untilItWaitsFor(run, ['step-000002/upload']);
+      expect(script.calls.at(-1)).toBe('plan 9');
+      expect(callsOf(script, 'save')).toEqual(['save 2']);
+      held.release();
+      expect(await run.result()).toMatchObject({ step: 12 });
+    });
+    expect(callsOf(script, 'save')).toEqual(['save 2', 'save 10']);
+    expect(callsOf(script, 'upload')).toEqual(['upload 2', 'upload 10', 'upload 12']);
+  });
+
+  /** The last upload, failing in its way for the first `times`; retries come at once. */
+  function failingLastUpload(script: ScriptedRun, times: number, error: Error): { tries: number } {
+    const { uploadCheckpoint } = script.activities;
+    const counted = { tries: 0 };
+    const failing = withFailures<Parameters<typeof uploadCheckpoint>[0], { key: string }>((input) => {
+      if (input.step !== script.outline.phases.at(-1)?.last) return uploadCheckpoint(input);
+      counted.tries += 1;
+      return counted.tries <= times ? Promise.reject(error) : uploadCheckpoint(input);
+    });
+    script.activities.uploadCheckpoint = (input) =>
+      failing(input).catch((failure: Error) => {
+        if (failure instanceof ApplicationFailure) throw failure;
+        throw ApplicationFailure.create({ message: failure.message, type: failure.name, nextRetryDelay: 1 });
+      });
+    return counted;
+  }
+
+  // The server waits a second or so before each try: both at once.
+  it.concurrent('are tried again for as long as the store is full where it is the last one', async () => {
+    const script = scriptRun(outlineOf(uniqueName('full')));
+    const times = checkpointPolicy.retry.maximumAttempts;
+    const counted = failingLastUpload(script, times, new StoreFull('no space left'));
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const { phase } = await until(
+        run,
+        (status) => status.phase === 'blocked' || status.phase === 'completed',
+        40_000,
+      );
+      expect(phase).toBe('completed');
+      await run.result();
+    });
+    expect(counted.tries).toBe(times + 1);
+    expect(script.calls).toContain('upload 6');
+  });
+
+  it.concurrent('wait for a person where the last one fails five times in the same way', async () => {
+    const script = scriptRun(outlineOf(uniqueName('last')));
+    const counted = failingLastUpload(script, maxSameFailures, new RangeError('the file is cut off'));
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const { blocked } = await until(run, ({ phase }) => phase === 'blocked');
+      expect(blocked?.reason).toContain('failed 5 times in the same way: the file is cut off');
+      await run.executeUpdate(resumeUpdate);
+      await run.result();
+      expect((await run.query(statusQuery)).lastCheckpoint).toBe(6);
+    });
+    expect(counted.tries).toBe(maxSameFailures + 1);
+  });
+});
+
+describe('between checkpoints a state is worth saving', () => {
+  /** Uploads of a run that has checkpoints every 100 steps, and the end of an upload. */
+  function uploadsAt(step: number): { uploads: CheckpointUploads; end: () => Promise<void> } {
+    const status = { step, lastCheckpoint: null as number | null };
+    const uploading = { end: (): void => undefined };
+    const uploads = new CheckpointUploads(
+      outlineOf('worth', { phases: grpoSteps(400), ckpt_interval: 100 }),
+      {
+        status,
+        checkpoint: (done) => void (status.lastCheckpoint = done),
+        checkpointFailed: () => undefined,
+      },
+      () => new Promise((resolve) => (uploading.end = resolve)),
+    );
+    return {
+      uploads,
+      end: () => {
+        uploading.end();
+        return uploads.drained();
+      },
+    };
+  }
+
+  it('once a restart would cost ten seconds, and twenty times what the last save took', async () => {
+    const { uploads } = uploadsAt(1);
+    uploads.stepTook(localSave.afterSeconds - 1);
+    expect(await uploads.wants(1)).toBe(false);
+    uploads.stepTook(1);
+    expect(await uploads.wants(2)).toBe(true);
+    uploads.saved(2, { seconds: 2 });
+    uploads.stepTook(localSave.timesItsCost * 2 - 1);
+    expect(await uploads.wants(3)).toBe(false);
+    uploads.stepTook(1);
+    expect(await uploads.wants(4)).toBe(true);
+  });
+
+  it('but not while one is uploaded: the save could push out its file', async () => {
+    const { uploads, end } = uploadsAt(100);
+    uploads.saved(100, { seconds: 0.1 });
+    uploads.stepTook(localSave.afterSeconds);
+    expect(await uploads.wants(101)).toBe(false);
+    await end();
+    expect(await uploads.wants(102)).toBe(true);
+  });
+});
