@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { openDirectoryStore } from './directory-store.js';
 import type { ObjectStore } from './object-store.js';
+import { parseS3Address } from './s3-address.js';
 import { StoreUnfit } from './store-errors.js';
 
 const RACERS = 8;
@@ -31,47 +32,6 @@ export async function openStore(address: string): Promise<ObjectStore> {
   const store = await openDirectoryStore(path);
   await store.sweep(ABANDONED_MS.directory);
   return store;
-}
-
-export interface S3Address {
-  bucket: string;
-  /** Without slashes at its ends; `''` for the whole bucket. */
-  prefix: string;
-  endpoint: string | null;
-  region: string | null;
-}
-
-export function parseS3Address(address: string): S3Address {
-  let url: URL;
-  try {
-    url = new URL(address);
-  } catch {
-    throw new StoreUnfit(`store address "${address}" is no URL; use s3://bucket/prefix?endpoint=…&region=…`);
-  }
-  if (url.username || url.password) {
-    throw new StoreUnfit(
-      'a store address never holds credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead',
-    );
-  }
-  for (const name of url.searchParams.keys()) {
-    if (name !== 'endpoint' && name !== 'region') {
-      throw new StoreUnfit(
-        `store address has the unknown parameter "${name}"; known are endpoint and region`,
-      );
-    }
-  }
-  const prefix = decodeURIComponent(url.pathname).replace(/^\/+|\/+$/g, '');
-  if (url.hostname === '')
-    throw new StoreUnfit(`store address "${address}" names no bucket; use s3://bucket/prefix`);
-  if (!/^[A-Za-z0-9._~/=-]*$/.test(prefix)) {
-    throw new StoreUnfit(`the prefix "${prefix}" may hold only letters, digits and . _ ~ / = -`);
-  }
-  return {
-    bucket: url.hostname,
-    prefix,
-    endpoint: url.searchParams.get('endpoint'),
-    region: url.searchParams.get('region'),
-  };
 }
 
 /**

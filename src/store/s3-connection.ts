@@ -8,7 +8,7 @@ import {
   type ServiceInputTypes,
   type ServiceOutputTypes,
 } from '@aws-sdk/client-s3';
-import type { S3Address } from './open-store.js';
+import type { S3Address } from './s3-address.js';
 import { piecesWithin, transferMs } from './s3-deadlines.js';
 
 export interface SendOptions {

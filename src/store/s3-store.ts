@@ -19,7 +19,7 @@ import {
 import { sha256File, sha256Pieces } from './canonical.js';
 import { checkKey, checkPrefix } from './layout.js';
 import type { ObjectInfo, ObjectStore } from './object-store.js';
-import type { S3Address } from './open-store.js';
+import type { S3Address } from './s3-address.js';
 import { S3Connection } from './s3-connection.js';
 import { transferMs } from './s3-deadlines.js';
 import { S3Settler } from './s3-settler.js';

@@ -1,0 +1,43 @@
+// The address of a store in a bucket: `s3://bucket/prefix?endpoint=http://host:port&region=us-east-1`.
+import { StoreUnfit } from './store-errors.js';
+
+export interface S3Address {
+  bucket: string;
+  /** Without slashes at its ends; `''` for the whole bucket. */
+  prefix: string;
+  endpoint: string | null;
+  region: string | null;
+}
+
+export function parseS3Address(address: string): S3Address {
+  let url: URL;
+  try {
+    url = new URL(address);
+  } catch {
+    throw new StoreUnfit(`store address "${address}" is no URL; use s3://bucket/prefix?endpoint=…&region=…`);
+  }
+  if (url.username || url.password) {
+    throw new StoreUnfit(
+      'a store address never holds credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead',
+    );
+  }
+  for (const name of url.searchParams.keys()) {
+    if (name !== 'endpoint' && name !== 'region') {
+      throw new StoreUnfit(
+        `store address has the unknown parameter "${name}"; known are endpoint and region`,
+      );
+    }
+  }
+  const prefix = decodeURIComponent(url.pathname).replace(/^\/+|\/+$/g, '');
+  if (url.hostname === '')
+    throw new StoreUnfit(`store address "${address}" names no bucket; use s3://bucket/prefix`);
+  if (!/^[A-Za-z0-9._~/=-]*$/.test(prefix)) {
+    throw new StoreUnfit(`the prefix "${prefix}" may hold only letters, digits and . _ ~ / = -`);
+  }
+  return {
+    bucket: url.hostname,
+    prefix,
+    endpoint: url.searchParams.get('endpoint'),
+    region: url.searchParams.get('region'),
+  };
+}
