@@ -20,10 +20,11 @@ import { claimName, claimRun, foldedControl, lastCommittedStep, readState } from
 export async function openRun(
   deps: OrchestratorDeps,
   input: { spec: unknown; workflow: WorkflowIdentity; takeOver?: boolean },
+  signal?: AbortSignal,
 ): Promise<OpenedRun> {
   const spec = parseRunSpec(input.spec);
   const run = await claimName(deps.store, spec.name);
-  const record = await findOrCreate(deps, run, spec);
+  const record = await findOrCreate(deps, run, spec, signal);
   const owner = await claimRun(
     deps.store,
     run,
@@ -47,7 +48,12 @@ export async function openRun(
   };
 }
 
-async function findOrCreate(deps: OrchestratorDeps, run: string, spec: RunSpec): Promise<RunRecord> {
+async function findOrCreate(
+  deps: OrchestratorDeps,
+  run: string,
+  spec: RunSpec,
+  signal: AbortSignal | undefined,
+): Promise<RunRecord> {
   const existing = await readRecord(deps.store, runKey(run), 'run');
   if (existing) {
     refuseOtherSpec(existing, spec);
@@ -59,7 +65,7 @@ async function findOrCreate(deps: OrchestratorDeps, run: string, spec: RunSpec):
     readAsset(spec.model.chat_template, 'model.chat_template'),
   ]);
   checkAssets(spec, tokenizer, template);
-  const dataset = await prepareDataset(deps.store, spec).catch((error: Error) => {
+  const dataset = await prepareDataset(deps.store, spec, signal).catch((error: Error) => {
     throw error.name === 'BadDataFile'
       ? new InvalidSpec([{ path: 'data', problem: error.message, mend: '' }])
       : error;

@@ -8,10 +8,11 @@ import type { OrchestratorDeps } from './orchestrator-deps.js';
 import { planStep } from './plan-step.js';
 import { recordControl } from './record-control.js';
 import { publishReport } from './publish-report.js';
+import { currentScope } from './scope.js';
 
 export function createOrchestratorActivities(deps: OrchestratorDeps): OrchestratorActivities {
   return {
-    openRun: withFailures((input) => openRun(deps, input)),
+    openRun: withFailures((input) => openRun(deps, input, currentScope().signal)),
     findNode: withFailures(withRunView(deps, findNode)),
     recordControl: withFailures((input) => recordControl(deps, input)),
     planStep: withFailures(withRunView(deps, planStep)),

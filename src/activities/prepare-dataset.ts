@@ -20,8 +20,9 @@ const generatorDeadlineMs = 10 * 60_000;
 export async function prepareDataset(
   store: ObjectStore,
   { data, environments }: Pick<RunSpec, 'data' | 'environments'>,
+  signal?: AbortSignal,
 ): Promise<DatasetReference> {
-  return data.builtin ? prepareBuiltin(store, data.builtin) : prepareFiles(store, data, environments);
+  return data.builtin ? prepareBuiltin(store, data.builtin) : prepareFiles(store, data, environments, signal);
 }
 
 async function prepareBuiltin(store: ObjectStore, spec: BuiltinDataSpec): Promise<DatasetReference> {
@@ -38,6 +39,7 @@ async function prepareFiles(
   store: ObjectStore,
   data: DataSpec,
   environments: readonly EnvironmentSpec[],
+  signal: AbortSignal | undefined,
 ): Promise<DatasetReference> {
   const read = (path: string | undefined) => (path === undefined ? '' : readText(path));
   const tasks = parseTasks(await read(data.tasks), data.tasks ?? 'data.tasks');
@@ -45,7 +47,7 @@ async function prepareFiles(
     await read(data.demonstrations),
     data.demonstrations ?? 'data.demonstrations',
   );
-  const lists = await toolListsFor(shown, tasks, environments);
+  const lists = await toolListsFor(shown, tasks, environments, signal ? { signal } : {});
   const texts = { tasks: lines(tasks), demonstrations: lines(shown), tools: canonicalText(lists) };
   const version = sha256Hex(
     canonicalText({

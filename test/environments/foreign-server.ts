@@ -9,8 +9,14 @@ export interface ForeignServer {
   close(): Promise<void>;
 }
 
-/** `rewardOf`: JSON text of the reward of an episode, so that it may also be what `JSON.stringify` cannot write. */
-export async function startForeignServer(rewardOf: (episodeId: string) => string): Promise<ForeignServer> {
+/**
+ * `rewardOf`: JSON text of the reward of an episode, so that it may also be what `JSON.stringify` cannot write. `tellsTools`:
+ * whether it answers a question for its tools with any.
+ */
+export async function startForeignServer(
+  rewardOf: (episodeId: string) => string,
+  tellsTools: () => boolean = () => true,
+): Promise<ForeignServer> {
   const http = createServer((_, response) => response.end('{"status":"healthy"}'));
   const sockets = new WebSocketServer({ server: http });
   sockets.on('connection', (socket) => {
@@ -23,7 +29,7 @@ export async function startForeignServer(rewardOf: (episodeId: string) => string
       if (type === 'close') return socket.close();
       if (type === 'reset') reward = rewardOf(String(data.episode_id));
       const observation =
-        data.type === 'list_tools'
+        data.type === 'list_tools' && tellsTools()
           ? {
               tools: [
                 { name: 'look', description: 'Looks.', inputSchema: { type: 'object', properties: {} } },
