@@ -1,4 +1,5 @@
-// An activity sees the store as its run does: what was set aside is passed over, its replacement stands for it (R24).
+// An activity sees the store as its run does: what was set aside is passed over, its replacement stands for it (R24). What is
+// kept longer than an attempt (a run's data) is made of records that cannot be set aside (`checkQuarantinable`).
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
 

@@ -1,5 +1,6 @@
 // An evaluation's episodes in the layout that SkyRL's users read: `trajectories/evals/{run}/global_step_{n}/{env}.jsonl`.
-// A projection: the records are the truth, and a folder that exists is left as it is.
+// A projection: the records are the truth, and a folder that exists is left as it is. The layout knows one evaluation of a step:
+// where a step has two, the later one's files lie below the first one's, under its suite's name.
 import type { RunData } from './run-data.js';
 import type { EpisodeRecord, EvaluationResult, SuiteRecord } from '../spec/records.js';
 import { trajectoryKey, trajectoryResultsKey } from '../store/layout.js';
@@ -14,7 +15,10 @@ export async function projectTrajectories(
   result: Omit<EvaluationResult, 'observed'>,
 ): Promise<void> {
   const { run } = data.record;
-  if (await store.head(trajectoryResultsKey(run, step))) return;
+  const results = Buffer.from(`${JSON.stringify(aggregated(result))}\n`);
+  const first = await store.get(trajectoryResultsKey(run, step));
+  if (first && Buffer.from(first).equals(results)) return;
+  const suiteName = first ? suite.name : undefined;
   const byEnvironment = new Map<string, string[]>();
   const ordered = [...episodes].sort((a, b) => a.slot - b.slot || a.sample - b.sample);
   for (const episode of ordered) {
@@ -23,9 +27,9 @@ export async function projectTrajectories(
     byEnvironment.set(episode.env_key, lines);
   }
   for (const [envKey, lines] of byEnvironment) {
-    await store.create(trajectoryKey(run, step, envKey), Buffer.from(lines.join('')));
+    await store.create(trajectoryKey(run, step, envKey, suiteName), Buffer.from(lines.join('')));
   }
-  await store.create(trajectoryResultsKey(run, step), Buffer.from(`${JSON.stringify(aggregated(result))}\n`));
+  await store.create(trajectoryResultsKey(run, step, suiteName), results);
 }
 
 function trajectoryOf({ tokenizer }: RunData, suite: SuiteRecord, episode: EpisodeRecord) {

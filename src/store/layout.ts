@@ -106,13 +106,14 @@ export const checkpointManifestKey = (home: CheckpointHome, step: number) =>
 export const checkpointFileKey = (home: CheckpointHome, step: number, path: string) =>
   checkKey(`${checkpointFolder(home, step)}${path}`);
 
-/** SkyRL's layout of dumped evaluations; `/` in an environment's key becomes `_` there too. */
-export const trajectoriesFolder = (run: string, step: number) =>
-  `trajectories/evals/${checkRunId(run)}/global_step_${whole(step, 'step')}/`;
-export const trajectoryKey = (run: string, step: number, envKey: string) =>
-  `${trajectoriesFolder(run, step)}${checkName(envKey.replaceAll('/', '_'), 'env_key')}.jsonl`;
-export const trajectoryResultsKey = (run: string, step: number) =>
-  `${trajectoriesFolder(run, step)}aggregated_results.jsonl`;
+/** SkyRL's layout of dumped evaluations; a step's second suite lies below the first. `/` in an environment's key becomes `_` there too. */
+export const trajectoriesFolder = (run: string, step: number, suite?: string) =>
+  `trajectories/evals/${checkRunId(run)}/global_step_${whole(step, 'step')}/` +
+  (suite === undefined ? '' : `${checkName(suite, 'suite name')}/`);
+export const trajectoryKey = (run: string, step: number, envKey: string, suite?: string) =>
+  `${trajectoriesFolder(run, step, suite)}${checkName(envKey.replaceAll('/', '_'), 'env_key')}.jsonl`;
+export const trajectoryResultsKey = (run: string, step: number, suite?: string) =>
+  `${trajectoriesFolder(run, step, suite)}aggregated_results.jsonl`;
 
 export const datasetFolder = (name: string, version: string) =>
   `datasets/${checkName(name, 'dataset name')}/${checkName(version, 'dataset version')}/`;

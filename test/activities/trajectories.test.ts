@@ -1,0 +1,69 @@
+// What SkyRL's users find of an evaluation, and of two that a step may have: where a target ends a run it has both suites.
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { EvaluatedState } from '../../src/activities/contracts.js';
+import { evaluateState } from '../../src/activities/evaluate-state.js';
+import { projectTrajectories } from '../../src/activities/trajectories.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import {
+  evaluationEpisodeKey,
+  evaluationResultKey,
+  evaluationSuiteKey,
+  trajectoriesFolder,
+} from '../../src/store/layout.js';
+import { requireRecord } from '../../src/store/records.js';
+import { type Harness, run, startEnvironments, startHarness } from './fixture.js';
+
+const step = 1;
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+  harness = await startHarness(environments);
+  await harness.advance(step);
+});
+afterAll(async () => {
+  await harness.close();
+  await environments.close();
+});
+
+const evaluate = (suite: 'interval' | 'final'): Promise<EvaluatedState> =>
+  harness.attempt(`step-000001/evaluate-${suite}`, () =>
+    evaluateState(harness.node, { run, owner: 1, step, suite }),
+  );
+
+async function linesOf(file: string): Promise<unknown[]> {
+  const text = Buffer.from(
+    (await harness.store.get(`${trajectoriesFolder(run, step)}${file}`)) ?? [],
+  ).toString();
+  return text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line) as unknown]));
+}
+
+it('lies in the known folder; a second suite of the step lies below it, whole', async () => {
+  const [interval, final] = [await evaluate('interval'), await evaluate('final')];
+  expect(await linesOf('tracker.jsonl')).toHaveLength(2);
+  expect(await linesOf('aggregated_results.jsonl')).toEqual([
+    expect.objectContaining({ 'eval/num_samples': interval.graded }),
+  ]);
+  expect(await linesOf('final/tracker.jsonl')).toHaveLength(3);
+  expect(await linesOf('final/aggregated_results.jsonl')).toEqual([
+    expect.objectContaining({ 'eval/num_samples': final.graded, 'eval/all/pass_at_1': final.pass_at_1 }),
+  ]);
+});
+
+it('is written once: a second try of the first suite finds its own', async () => {
+  const { state, suite: digest } = await evaluate('interval');
+  const { store } = harness;
+  const [suite, result] = await Promise.all([
+    requireRecord(store, evaluationSuiteKey(state, digest), 'suite'),
+    requireRecord(store, evaluationResultKey(state, digest), 'evaluation'),
+  ]);
+  const episodes = await Promise.all(
+    suite.tasks.map((_, slot) =>
+      requireRecord(store, evaluationEpisodeKey(state, digest, slot, 0), 'episode'),
+    ),
+  );
+  const data = await harness.node.runs.get(run);
+  await projectTrajectories(store, data, step, suite, episodes, result);
+  expect(await store.listFolder(trajectoriesFolder(run, step))).not.toContain('interval/');
+});
