@@ -5,13 +5,13 @@ import type { RunHandle } from './temporal-access.js';
 const describeDeadlineMs = 3_000;
 /** Long enough for any worker that is there to take a task. */
 const takenWithinMs = 5_000;
-/** temporal.api.enums.v1.PendingActivityState */
+/** temporal.api.enums.v1.PendingActivityState, also while the server backs off. Whatever has a worker waits for nothing. */
 const scheduled = 1;
 
 export interface Waiting {
   /** `step-000120/collect` */
   activity: string;
-  /** The try under way or next. */
+  /** The next try. */
   attempt: number;
   /** Why the try before failed, or that no worker takes it. */
   reason: string;
@@ -24,12 +24,11 @@ export async function waitingFor(client: Client, handle: RunHandle): Promise<Wai
     .catch(() => null);
   return (described?.raw.pendingActivities ?? []).flatMap((pending) => {
     const { activityId, attempt, lastFailure, state, scheduledTime } = pending;
+    if (Number(state) !== scheduled) return [];
     const entry = { activity: activityId ?? '', attempt: attempt ?? 1 };
     if (lastFailure) return [{ ...entry, reason: firstLine(lastFailure.message ?? 'it failed') }];
     const waitedMs = Date.now() - 1000 * Number(scheduledTime?.seconds ?? Infinity);
-    if (Number(state) === scheduled && waitedMs > takenWithinMs)
-      return [{ ...entry, reason: 'no worker has taken it' }];
-    return [];
+    return waitedMs > takenWithinMs ? [{ ...entry, reason: 'no worker has taken it' }] : [];
   });
 }
 

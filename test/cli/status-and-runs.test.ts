@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Context } from '@temporalio/activity';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { waitingFor } from '../../src/cli/waiting.js';
 import { runKey, updateKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
@@ -14,6 +15,7 @@ import { StoreFull } from '../../src/store/store-errors.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import {
+  gate,
   outlineOf,
   scriptRun,
   startRun,
@@ -70,6 +72,26 @@ describe('longhaul status', { timeout: 60_000 }, () => {
       await run.result();
       const after = await longhaul('status', script.outline.name, '--json');
       expect(JSON.parse(after.output)).toMatchObject({ phase: 'completed', waiting: [] });
+    });
+  });
+
+  it('tells nothing of a failure while the try after it runs', async () => {
+    const script = scriptRun(outlineOf(uniqueName('mended')));
+    const held = gate();
+    script.before = async (call) => {
+      if (call !== 'seal 2') return;
+      if (Context.current().info.attempt === 1) throw new Error('the worker that ran it has ended');
+      await held.wait();
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      const { pendingActivities } = (await run.describe()).raw;
+      expect(pendingActivities).toMatchObject([{ activityId: 'step-000002/seal', attempt: 2 }]);
+      expect(pendingActivities?.[0]?.lastFailure?.message).toContain('has ended');
+      expect(await waitingFor(temporal.client, run)).toEqual([]);
+      held.release();
+      await run.result();
     });
   });
 
