@@ -2,24 +2,7 @@
 import type { ToolCall, ToolSpec } from '../../spec/task.js';
 import type { Connection } from './connection.js';
 import type { Draw } from './random.js';
-
-export type Cell = string | number | null;
-export type Row = readonly Cell[];
-
-export interface Table {
-  name: string;
-  /** Definition of each column, key columns first. */
-  columns: Readonly<Record<string, string>>;
-  /** Number of leading columns that form the primary key. */
-  key: number;
-  /** Rows that are the same in every world; no tool writes to such a table. */
-  reference?: readonly Row[];
-  /** A side table: kept like the others, but grading does not look at it. */
-  ignored?: true;
-}
-
-/** Rows of the tables that differ from world to world, in column order. */
-export type WorldRows = Readonly<Record<string, readonly Row[]>>;
+import type { Table, WorldRows } from './table.js';
 
 export interface ToolContext {
   db: Connection;

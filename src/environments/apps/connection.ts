@@ -3,13 +3,18 @@
 // prepared: measured 0.1 ms to load and dump a world, against 0.2 ms to open a serialized image and prepare them anew.
 import { createRequire } from 'node:module';
 import type BetterSqlite3 from 'better-sqlite3';
-import type { App, Cell, Row, Table, WorldRows } from './app.js';
+import type { Cell, Row, Table, WorldRows } from './table.js';
+
+/** What a connection must know of an app. */
+interface Schema {
+  tables: readonly Table[];
+}
 
 type RowObject = Readonly<Record<string, Cell>>;
 
 /** Idle connections kept per app; each holds about 0.2 MB. */
 const maxIdle = 512;
-const idle = new Map<App, Connection[]>();
+const idle = new Map<Schema, Connection[]>();
 
 export class Connection {
   private readonly database: BetterSqlite3.Database;
@@ -17,7 +22,7 @@ export class Connection {
   private readonly inserts = new Map<string, BetterSqlite3.Statement>();
   private readonly dumps: { table: Table; statement: BetterSqlite3.Statement }[];
 
-  constructor(app: App) {
+  constructor(app: Schema) {
     this.database = openMemory();
     this.database.exec(app.tables.map(definition).join('\n'));
     for (const table of app.tables) {
@@ -93,12 +98,12 @@ export class Connection {
 }
 
 /** A connection without a world. */
-export function takeConnection(app: App): Connection {
+export function takeConnection(app: Schema): Connection {
   return idle.get(app)?.pop() ?? new Connection(app);
 }
 
 /** Gives it back after `end`. */
-export function returnConnection(app: App, connection: Connection): void {
+export function returnConnection(app: Schema, connection: Connection): void {
   const connections = idle.get(app) ?? [];
   idle.set(app, connections);
   if (connections.length < maxIdle) connections.push(connection);

@@ -1,5 +1,6 @@
 // Compares two databases of one app, row by row. Opaque ids that a tool made up count by the content of their rows.
-import type { App, Cell, Row, Table, WorldRows } from './app.js';
+import type { App } from './app.js';
+import type { Cell, Row, Table, WorldRows } from './table.js';
 import { parseRows } from './connection.js';
 
 type Dump = ReadonlyMap<string, string>;

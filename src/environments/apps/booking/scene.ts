@@ -1,5 +1,5 @@
 // A booking world around one hotel and one booking that a task is about.
-import type { Row, WorldRows } from '../app.js';
+import type { Row, WorldRows } from '../table.js';
 import type { Draw } from '../random.js';
 import { parseDay } from './dates.js';
 import {

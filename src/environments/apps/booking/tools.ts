@@ -1,5 +1,6 @@
 // The booking desk's tools. The desk reads everything and changes its own agency's bookings only.
-import type { Cell, ToolContext } from '../app.js';
+import type { ToolContext } from '../app.js';
+import type { Cell } from '../table.js';
 import { ToolError } from '../app.js';
 import { type Tool, tool } from '../tool.js';
 import { formatDay, parseDay } from './dates.js';

@@ -1,5 +1,5 @@
 // A tracker world around one issue that a task is about.
-import type { Row, WorldRows } from '../app.js';
+import type { Row, WorldRows } from '../table.js';
 import type { Draw } from '../random.js';
 import {
   closedRepositories,

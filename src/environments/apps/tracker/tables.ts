@@ -1,5 +1,5 @@
 // What the tracker keeps, and the words its worlds are made of.
-import type { Table } from '../app.js';
+import type { Table } from '../table.js';
 
 export const account = { user: 'sam', name: 'Sam Weber' };
 export const today = '2026-04-15';

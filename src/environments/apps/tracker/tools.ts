@@ -1,5 +1,6 @@
 // The tracker's tools. Anyone may read; a change needs membership of the issue's repository, and an issue that is not locked.
-import type { Cell, ToolContext } from '../app.js';
+import type { ToolContext } from '../app.js';
+import type { Cell } from '../table.js';
 import { ToolError } from '../app.js';
 import { type Tool, tool } from '../tool.js';
 import { openRepositories, priorities } from './tables.js';
