@@ -1,12 +1,13 @@
 // Attempt records: evidence for checkers, never truth (R9, R19).
 import { hostname } from 'node:os';
-import type { AttemptScope } from './scope.js';
+import type { NodeDeps } from './node-deps.js';
+import { type AttemptScope, currentScope } from './scope.js';
 import type { AttemptRecord, Digest } from '../spec/records.js';
-import { canonicalText } from '../store/canonical.js';
+import { canonicalText, recordDigest } from '../store/canonical.js';
 import { attemptFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { appendSequence } from '../store/records.js';
-import type { Diverged } from '../store/store-errors.js';
+import { Diverged } from '../store/store-errors.js';
 
 export interface EvidenceWriter {
   /** Before the first token of these episodes is sampled. */
@@ -22,7 +23,7 @@ export function attemptEvidence(
   scope: AttemptScope,
   node: string,
 ): EvidenceWriter {
-  const activity = scope.activity.replace(/^step-\d+\//, '').replaceAll('/', '-');
+  const activity = nameWithoutStep(scope).replaceAll('/', '-');
   const write = (part: Pick<AttemptRecord, 'starts' | 'failures'>): Promise<unknown> =>
     appendSequence(store, attemptFolder(run, step, activity, scope.attempt), 'attempt', (n) => ({
       schema: 'longhaul.attempt/1',
@@ -43,4 +44,28 @@ export function attemptEvidence(
       });
     },
   };
+}
+
+/** Keeps both results of a divergence that ends the activity, wherever below it arose (R19). */
+export function keepingDivergence<I extends { run: string; step?: number }, O>(
+  activity: (deps: NodeDeps, input: I) => Promise<O>,
+): (deps: NodeDeps, input: I) => Promise<O> {
+  return async (deps, input) => {
+    try {
+      return await activity(deps, input);
+    } catch (error) {
+      if (!(error instanceof Diverged) || !error.evidence) throw error;
+      const scope = currentScope();
+      const evidence = attemptEvidence(deps.store, input.run, input.step ?? 0, scope, deps.node);
+      // What diverged matters more than a store that does not take its evidence.
+      await evidence
+        .diverged(nameWithoutStep(scope), recordDigest(input), error)
+        .catch((problem: Error) => deps.log(`the evidence of a divergence is not kept: ${problem.message}`));
+      throw error;
+    }
+  };
+}
+
+function nameWithoutStep({ activity }: AttemptScope): string {
+  return activity.replace(/^step-\d+\//, '');
 }

@@ -1,5 +1,6 @@
 // The activities of a node's two queues.
 import type { NodeActivities, TransferActivities } from './contracts.js';
+import { keepingDivergence } from './attempt-evidence.js';
 import { collectRollouts } from './collect-rollouts.js';
 import { commitBase } from './commit-base.js';
 import { evaluateState } from './evaluate-state.js';
@@ -12,15 +13,16 @@ import { updatePolicy } from './update-policy.js';
 
 export function createNodeActivities(deps: NodeDeps): NodeActivities {
   return {
-    commitBase: withFailures(withRunView(deps, commitBase)),
-    collectRollouts: withFailures(withRunView(deps, collectRollouts)),
-    sealBatch: withFailures(withRunView(deps, sealBatch)),
+    commitBase: withFailures(withRunView(deps, keepingDivergence(commitBase))),
+    collectRollouts: withFailures(withRunView(deps, keepingDivergence(collectRollouts))),
+    sealBatch: withFailures(withRunView(deps, keepingDivergence(sealBatch))),
+    // Keeps the result of each of its tries by itself.
     updatePolicy: withFailures(withRunView(deps, updatePolicy)),
-    evaluateState: withFailures(withRunView(deps, evaluateState)),
-    saveState: withFailures(withRunView(deps, saveState)),
+    evaluateState: withFailures(withRunView(deps, keepingDivergence(evaluateState))),
+    saveState: withFailures(withRunView(deps, keepingDivergence(saveState))),
   };
 }
 
 export function createTransferActivities(deps: NodeDeps): TransferActivities {
-  return { uploadCheckpoint: withFailures(withRunView(deps, uploadCheckpoint)) };
+  return { uploadCheckpoint: withFailures(withRunView(deps, keepingDivergence(uploadCheckpoint))) };
 }

@@ -1,5 +1,6 @@
 // What is computed otherwise than the record says is computed again on a fresh engine and from an older checkpoint (R19).
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { createNodeActivities } from '../../src/activities/node-activities.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { sealBatch } from '../../src/activities/seal-batch.js';
 import { saveState } from '../../src/activities/save-state.js';
@@ -8,7 +9,7 @@ import type { EnvironmentServer } from '../../src/environments/server/environmen
 import { attemptsFolder, updateKey } from '../../src/store/layout.js';
 import { readRecord } from '../../src/store/records.js';
 import { readState, readUpdate } from '../../src/store/run-records.js';
-import { type Harness, run, startEnvironments, startHarness } from './fixture.js';
+import { type Harness, run, startEnvironments, startHarness, tamper } from './fixture.js';
 
 let environments: EnvironmentServer;
 let harness: Harness;
@@ -78,6 +79,24 @@ async function keptResults(): Promise<{ stored: string; computed: string }[]> {
   }
   return kept;
 }
+
+describe('a restore that disagrees with the records', () => {
+  it('leaves both results in the attempt record of the activity that needed the state', async () => {
+    await harness.advance(step);
+    const state = await readState(harness.store, run, step);
+    await tamper(harness.store, updateKey(run, step), (bytes) => bytes.toString().replaceAll(state, wrong));
+    const { saveState: activity } = createNodeActivities(harness.secondNode());
+    const saving = harness.attempt('save', () => activity({ run, step, owner: 1 }));
+    await expect(saving).rejects.toMatchObject({ type: 'Diverged', nonRetryable: true });
+    const kept: unknown[] = [];
+    for await (const { key } of harness.store.list(`${attemptsFolder(run, step)}save/`)) {
+      const record = await readRecord(harness.store, key, 'attempt');
+      for (const { verb, message } of record?.failures ?? [])
+        kept.push({ verb, ...(JSON.parse(message) as object) });
+    }
+    expect(kept).toMatchObject([{ verb: 'save', key: updateKey(run, step), stored: wrong, computed: state }]);
+  });
+});
 
 describe('an update that disagrees with the record of another node', () => {
   it('is computed again on a fresh engine, alone, and agrees', async () => {
