@@ -1,6 +1,7 @@
 // One backend per environment server and way of asking it, shared by all episodes of this process.
 import type { EnvironmentBackend } from '../environments/environment.js';
 import { createOpenEnvBackend } from '../environments/openenv/openenv-backend.js';
+import { createSemaphore, type Semaphore } from '../environments/openenv/semaphore.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 
 export interface EnvironmentBackendsOptions {
@@ -21,6 +22,14 @@ const maxSessions = 400;
 
 export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsOptions): EnvironmentBackends {
   const backends = new Map<string, EnvironmentBackend>();
+  // By url: an episode that plays alone is alone on its server, however differently others ask the same one (R25).
+  const places = new Map<string, Semaphore>();
+  const placesOf = (url: string): Semaphore => {
+    const { href } = new URL(url);
+    const known = places.get(href) ?? createSemaphore(maxSessions);
+    places.set(href, known);
+    return known;
+  };
   return {
     backendFor: (spec, callTimeoutMs) => {
       const url = spec.url ?? ownUrl;
@@ -46,7 +55,7 @@ export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsO
       if (known) return known;
       const backend = createOpenEnvBackend({
         url,
-        maxSessions,
+        maxSessions: placesOf(url),
         callTimeoutMs,
         ...(gradingToken ? { gradingToken, faultRate, toolErrorRate } : {}),
       });

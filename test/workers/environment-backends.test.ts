@@ -54,3 +54,26 @@ describe('a server that answers a call too late', () => {
 it('is one backend for all episodes of a run', () => {
   expect(backends.backendFor({ ...spec }, 500)).toBe(backends.backendFor(spec, 500));
 });
+
+it('plays an episode alone on its server, also where others ask that server in another way', async () => {
+  const signal = AbortSignal.timeout(5_000);
+  const options = { seed: 1, episodeId: 'e', tryNumber: 0 };
+  const other = backends.backendFor({ ...spec, fault_rate: 0 }, 700);
+  const suspicious = backends.backendFor({ ...spec, url: `${server.url}/` }, 500);
+  // Its next session is one reply away.
+  await (await suspicious.open(counterTask(1), options, signal)).close();
+  const company = await other.open(counterTask(1), options, signal);
+  let closed = false;
+  const alone = suspicious.open(counterTask(1), { ...options, alone: true }, signal).then((environment) => {
+    expect(closed).toBe(true);
+    return environment;
+  });
+  const later = other.open(counterTask(1), options, signal);
+  for (let call = 0; call < 50; call++) {
+    await company.callTool({ name: 'increment', arguments: {} }, { turn: 0, tryNumber: 0 });
+  }
+  closed = true;
+  await company.close();
+  await (await alone).close();
+  await (await later).close();
+});

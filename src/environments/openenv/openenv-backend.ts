@@ -14,7 +14,7 @@ import {
 } from '../environment.js';
 import { createCircuitBreaker } from './circuit-breaker.js';
 import { ErrorFrame, OpenEnvSocket, type ReplyFrame } from './openenv-socket.js';
-import { createSemaphore } from './semaphore.js';
+import { createSemaphore, type Semaphore } from './semaphore.js';
 import { isObject, readToolAnswer, readTools, textOf } from './tool-results.js';
 
 export interface OpenEnvOptions {
@@ -22,8 +22,8 @@ export interface OpenEnvOptions {
   url: string;
   /** Of the built-in server. Without it the reward of the last observation is the grade. */
   gradingToken?: string;
-  /** Sessions at once; no more than the server allows. */
-  maxSessions: number;
+  /** Sessions at once; no more than the server allows. A semaphore where several backends share the server. */
+  maxSessions: number | Semaphore;
   /** For each reply; above the server's own limit for a tool (30 s in the Python package). */
   callTimeoutMs?: number;
   /** Injected faults of the built-in server, 0..1; they need the token. */
@@ -40,7 +40,8 @@ type Phase = 'open' | 'call' | 'grade';
 
 export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBackend {
   const { url, gradingToken, callTimeoutMs = 60_000 } = options;
-  const places = createSemaphore(options.maxSessions);
+  const { maxSessions } = options;
+  const places = typeof maxSessions === 'number' ? createSemaphore(maxSessions) : maxSessions;
   const pool = createSocketPool();
   const toolLists = new Map<string, Promise<ToolSpec[]>>();
   const breaker = createCircuitBreaker({ probe: (signal) => probe(url, signal) });
