@@ -1,4 +1,6 @@
-// Starts a run's workflow exactly as `temporal workflow start --type trainingRun --task-queue longhaul -w train/NAME` does.
+// Starts a run's workflow as `temporal workflow start --type trainingRun --task-queue longhaul -w train/NAME` does, but for one
+// number: its workflow tasks time out after 5 s, where the server's default, and so that command's without `--task-timeout 5s`,
+// is 10 s.
 import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
 import { refuseDifference } from '../activities/open-run.js';

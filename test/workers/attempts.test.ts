@@ -93,19 +93,22 @@ describe('the attempt gate (R28)', () => {
       ]);
     });
 
-    it('waits as long as that one moves', async () => {
+    it.each([1, 2, 3])('waits as long as that one moves, with %i newer ones', async (newer) => {
       const { attempts, wedged } = wedgedGate();
       let end = (): void => undefined;
       const older = attempts.enter('a', (_, progress) => {
         const timer = setInterval(progress, 50_000);
         return new Promise<void>((resolve) => (end = resolve)).finally(() => clearInterval(timer));
       });
-      const newer = attempts.enter('a', () => Promise.resolve('newer'));
+      const waiting = Array.from({ length: newer }, (_, index) =>
+        attempts.enter('a', () => Promise.resolve(index)),
+      );
+      const outcomes = Promise.allSettled(waiting);
       await vi.advanceTimersByTimeAsync(1_000_000);
       expect(wedged).toEqual([]);
       end();
       await older;
-      expect(await newer).toBe('newer');
+      expect((await outcomes).at(-1)).toEqual({ status: 'fulfilled', value: newer - 1 });
       await vi.advanceTimersByTimeAsync(1_000_000);
       expect(wedged).toEqual([]);
     });
