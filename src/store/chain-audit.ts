@@ -74,10 +74,12 @@ export async function auditChain(
   const report = new AuditReport(run);
   const store = (await readable(report, runKey(run), () => openRunView(plainStore, run))) ?? plainStore;
   const record = await readRun(store, run);
+  const { last, touched } = await stepsOf(store, record, report);
   const chain: Chain = {
     store,
     record,
     report,
+    // After the steps: a run that goes on records an owner and control before it plans with them.
     sequences: await auditSequences(store, record, report),
     state: null,
     applied: new Map(),
@@ -87,7 +89,6 @@ export async function auditChain(
     rebuild: rebuilder(store),
     demonstrations: null,
   };
-  const { last, touched } = await stepsOf(chain);
   for (let step = 0; step <= last; step++) {
     await (step === 0 ? checkBase(chain) : checkStep(chain, step));
     chain.states[step] = chain.state;
@@ -103,7 +104,11 @@ export async function auditChain(
 }
 
 /** The newest committed step, and all steps that have a folder. */
-async function stepsOf({ store, record, report }: Chain): Promise<{ last: number; touched: number[] }> {
+async function stepsOf(
+  store: ObjectStore,
+  record: RunRecord,
+  report: AuditReport,
+): Promise<{ last: number; touched: number[] }> {
   const { run, lineage } = record;
   const touched = (await store.listFolder(stepsFolder(run))).flatMap((name) => parseStepFolder(name) ?? []);
   let last = lineage?.step ?? -1;

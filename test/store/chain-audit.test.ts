@@ -571,6 +571,21 @@ const doctorings: Doctoring[] = [
     },
   },
   {
+    what: 'a checkpoint of a step that is not committed',
+    rule: 'R31',
+    at: () => layout.checkpointManifestKey(home, last + 1),
+    names: 'not committed',
+    doctor: async (store) => {
+      const key = layout.checkpointManifestKey(home, last);
+      const manifest = await requireRecord(store.store, key, 'checkpoint');
+      const step = last + 1;
+      await store.put(layout.checkpointManifestKey(home, step), 'checkpoint', {
+        ...manifest,
+        step,
+      });
+    },
+  },
+  {
     what: 'a checkpoint of another state',
     rule: 'R31',
     at: () => layout.checkpointManifestKey(home, last),
@@ -595,6 +610,55 @@ describe('a doctored store is found out', () => {
         problem: expect.stringContaining(names) as string,
       }),
     );
+  });
+});
+
+describe('a run that goes on while it is audited', () => {
+  /** Removes what the run has written into `folders`; it writes that again right before or after the audit lists `prefix`. */
+  async function auditedMeanwhile(folders: string[], when: 'before' | 'after', prefix: string) {
+    const store = await Doctored.copy();
+    for (const folder of folders) store.remove(folder);
+    let [awaited, goneOn] = [true, false];
+    const goOn = (moment: 'before' | 'after', listed: string): void => {
+      if (!awaited || moment !== when || listed !== prefix) return;
+      for (const folder of folders)
+        cpSync(join(original, folder), join(store.path, folder), {
+          recursive: true,
+          preserveTimestamps: true,
+        });
+      [awaited, goneOn] = [false, true];
+    };
+    const listFolder = async (listed: string): Promise<string[]> => {
+      goOn('before', listed);
+      const names = await store.store.listFolder(listed);
+      goOn('after', listed);
+      return names;
+    };
+    const live = new Proxy(store.store, {
+      get(target, name: keyof ObjectStore) {
+        const member: unknown = name === 'listFolder' ? listFolder : target[name];
+        return typeof member === 'function' ? (member.bind(target) as unknown) : member;
+      },
+    });
+    const audit = await auditRun(live, run);
+    expect(goneOn).toBe(true);
+    return audit;
+  }
+
+  test('is audited up to the step that was the newest, without what came after it', async () => {
+    const newer = [layout.stepFolder(run, last), layout.checkpointFolder(home, last)];
+    const audit = await auditedMeanwhile(newer, 'after', layout.stepsFolder(run));
+    expect(audit.violations).toEqual([]);
+    expect(audit.steps).toBe(last);
+  });
+
+  test('may have plans of an owner who came after the audit began', async () => {
+    const { violations } = await auditedMeanwhile(
+      [layout.ownersFolder(run)],
+      'before',
+      layout.stepsFolder(run),
+    );
+    expect(violations).toEqual([]);
   });
 });
 
