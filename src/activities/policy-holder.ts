@@ -4,6 +4,7 @@ import { mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
+import { removeLeftovers } from './leftovers.js';
 import { otherNumerics, sameNumerics } from './numerics.js';
 import type { AttemptScope } from './scope.js';
 import type { StateLock } from '../engine/native/state-lock.js';
@@ -226,6 +227,7 @@ export class PolicyHolder {
         try {
           if (source === 'store') {
             await mkdir(dirname(path), { recursive: true });
+            await removeLeftovers(dirname(path));
             const onProgress = (bytes: number): void => progress({ restoring: step, fetched: bytes });
             await fetchCheckpoint(store, record, candidate, path, { signal, onProgress });
           }

@@ -4,6 +4,7 @@ import { dirname } from 'node:path';
 import { ApplicationFailure } from '@temporalio/common';
 import type { StepReference } from './contracts.js';
 import type { NodeDeps } from './node-deps.js';
+import { removeLeftovers } from './leftovers.js';
 import { fileExists } from './policy-holder.js';
 import { currentScope } from './scope.js';
 import { stateFileDigest } from './state-file.js';
@@ -24,6 +25,7 @@ export async function saveState(deps: NodeDeps, input: StepReference): Promise<{
   const path = holder.statePath(run, step, state);
   if (await fileExists(path)) return { path };
   await mkdir(dirname(path), { recursive: true });
+  await removeLeftovers(dirname(path));
   await holder.withState(run, step, (held) => holder.engine.saveState(held, path), currentScope());
   await holder.pruneLocal(run, { step, state }, localStates);
   return { path };

@@ -1,5 +1,16 @@
 // The engine holds exactly the state that is named, whatever was lost or damaged (R14, R19).
-import { copyFileSync, existsSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
 import { stateFileDigest } from '../../src/activities/state-file.js';
@@ -272,6 +283,37 @@ describe('states on disk', () => {
     await harness.advance(3);
     for (const step of [1, 2, 3]) await save(step);
     expect((await harness.node.holder.localStates(run)).map(({ step }) => step)).toEqual([3, 2]);
+  });
+
+  it('leave their place to the next where their writer was killed, and to nobody while it lives', async () => {
+    await harness.advance(last);
+    await save(1);
+    const saved = await pathOf(1);
+    const dead = spawnSync(process.execPath, ['--version']).pid;
+    const leave = (name: string, minutesAgo: number): string => {
+      const path = `${saved}.${name}`;
+      writeFileSync(path, 'half a state');
+      const then = Date.now() / 1000 - 60 * minutesAgo;
+      utimesSync(path, then, then);
+      return path;
+    };
+    const left = [leave(`tmp-${dead}`, 0), leave(`tmp-${process.pid}`, 60), leave('0a1b2c3d4e5f.part', 60)];
+    const underWay = [leave(`tmp-${process.ppid}`, 1), leave('5f4e3d2c1b0a.part', 1)];
+    await save(2);
+    expect(left.filter((path) => existsSync(path))).toEqual([]);
+    expect([...underWay, saved, await pathOf(2)].filter((path) => !existsSync(path))).toEqual([]);
+  });
+
+  it('fetched from the store clear the way as well', async () => {
+    await harness.advance(1);
+    await checkpoint(1);
+    const other = harness.secondNode();
+    const path = await pathOf(1, other);
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(`${path}.0a1b2c3d4e5f.part`, 'half a state');
+    utimesSync(`${path}.0a1b2c3d4e5f.part`, 0, 0);
+    await other.holder.withState(run, 1, () => Promise.resolve());
+    expect(readdirSync(dirname(path))).toEqual([basename(path)]);
   });
 
   it('have the digest that their name says', async () => {

@@ -1,0 +1,39 @@
+// What killed writers leave behind: files under temporary names that nobody will rename, each as big as a whole state.
+import { readdir, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+
+/** No writer is silent for this long: transfers are given up far earlier. */
+const silentMs = 15 * 60_000;
+
+/**
+ * Removes files that an engine (`*.tmp-PID`) or a transfer (`*.part`) began in `folder` and can no longer end. Called before a
+ * state is written there, because after a few of them there may be no space for it.
+ */
+export async function removeLeftovers(folder: string): Promise<void> {
+  const names = await readdir(folder).catch(() => []);
+  await Promise.all(
+    names.map(async (name) => {
+      const writer = /\.(?:tmp-(?<pid>\d+)|part)$/.exec(name);
+      if (!writer) return;
+      const path = join(folder, name);
+      const pid = writer.groups?.['pid'];
+      if ((pid !== undefined && !isAlive(Number(pid))) || (await isSilent(path)))
+        await rm(path, { force: true });
+    }),
+  );
+}
+
+/** A number that the system has given to another process counts as alive: then the file's age decides. */
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+async function isSilent(path: string): Promise<boolean> {
+  // Its writer may just have renamed it.
+  const found = await stat(path).catch(() => null);
+  return found !== null && Date.now() - found.mtimeMs > silentMs;
+}
