@@ -55,8 +55,11 @@ function wayOf(error: Error): string {
   return sha256Hex(`${error.name}\n${exited ? error.code : error.message}`);
 }
 
-/** Losses of the store, of Temporal, of an environment or of a connection end by themselves, however long they last. */
-function mendsItself(error: Error): boolean {
+/**
+ * Losses of the store, of Temporal, of an environment or of a connection end by themselves, however long they last. A full
+ * store is among them: somebody makes room.
+ */
+export function mendsItself(error: Error): boolean {
   if (['StoreUnavailable', 'StoreFull'].includes(error.name)) return true;
   if (error instanceof ServiceError || isGrpcServiceError(error)) return true;
   if (error instanceof EnvironmentError) return error.kind === 'unavailable';

@@ -1,6 +1,6 @@
-// A store that does not answer is waited out where the work of others would be lost with ours.
+// A store that does not answer, or has no space, is waited out where the work of others would be lost with ours.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { StoreUnavailable } from '../store/store-errors.js';
+import { mendsItself } from './repeated-failures.js';
 
 const firstPauseMs = 200;
 const pauseFactor = 1.5;
@@ -16,7 +16,7 @@ export interface Patience {
   limitMs?: number;
 }
 
-/** Tries again after `StoreUnavailable`, which it throws when the store has been away for `limitMs`. */
+/** Tries again after a loss that ends by itself or a full store; its error is thrown when it has lasted for `limitMs`. */
 export async function waitOutStore<T>(
   use: () => Promise<T>,
   { signal, onWait, limitMs = defaultLimitMs }: Patience,
@@ -27,7 +27,7 @@ export async function waitOutStore<T>(
       return await use();
     } catch (error) {
       signal.throwIfAborted();
-      if (!(error instanceof StoreUnavailable)) throw error;
+      if (!(error instanceof Error) || !mendsItself(error)) throw error;
       giveUpAt ??= Date.now() + limitMs;
       if (Date.now() + pauseMs > giveUpAt) throw error;
       onWait();
