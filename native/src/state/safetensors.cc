@@ -179,7 +179,7 @@ WrittenFile write_safetensors(const std::string& path, const std::map<std::strin
   std::string text = write_json(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // data on an 8-byte boundary, as the format's own writer does
 
-  // The process id keeps two writers apart; a leftover of a killed one is replaced or ignored.
+  // The process id keeps two writers apart, and tells the node worker which leftovers nobody will rename any more.
   const std::string temporary = path + ".tmp-" + std::to_string(::getpid());
   WrittenFile written;
   Sha256 hash;
