@@ -21,7 +21,7 @@ import { dirname, join, resolve } from 'node:path';
 import { createFolderSync, type FolderSync } from './folder-sync.js';
 import { checkKey, checkPrefix } from './layout.js';
 import type { ObjectInfo, ObjectStore } from './object-store.js';
-import { BadKey, StoreFull, StoreUnfit } from './store-errors.js';
+import { BadKey, isNoSpace, StoreFull, StoreUnfit } from './store-errors.js';
 import { reporting, type Transfer } from './transfer.js';
 
 /** Temporary files live beside the keys, in the same file system; no key's part starts with a dot. */
@@ -272,10 +272,6 @@ async function orNull<T>(read: () => Promise<T>): Promise<T | null> {
     if (['ENOENT', 'ENOTDIR', 'EISDIR'].includes(code(error))) return null;
     throw error;
   }
-}
-
-function isNoSpace(error: unknown): boolean {
-  return ['ENOSPC', 'EDQUOT'].includes(code(error));
 }
 
 function code(error: unknown): string {

@@ -23,7 +23,7 @@ import type { S3Address } from './s3-address.js';
 import { S3Connection } from './s3-connection.js';
 import { transferMs } from './s3-deadlines.js';
 import { S3Settler } from './s3-settler.js';
-import { BadKey, StoreUnavailable } from './store-errors.js';
+import { BadKey, isNoSpace, StoreFull, StoreUnavailable } from './store-errors.js';
 import { reporting, type Transfer } from './transfer.js';
 
 export interface S3Options {
@@ -140,6 +140,13 @@ class S3Store implements ObjectStore {
       }
       await rename(temporary, path);
       return true;
+    } catch (error) {
+      if (!isNoSpace(error)) throw error;
+      throw new StoreFull(
+        `no space for ${path} on this node's disk (${(error as NodeJS.ErrnoException).code}): free some space there; ` +
+          'nothing was lost',
+        { cause: error },
+      );
     } finally {
       await rm(temporary, { force: true });
     }
@@ -300,22 +307,41 @@ class S3Store implements ObjectStore {
     return parts;
   }
 
-  /** Null where there is no such object. An object whose bytes break off is read again from its start. */
+  /**
+   * Null where there is no such object. An object whose bytes break off is read again from its start; what `use` itself throws
+   * says nothing about the store and is thrown at once.
+   */
   async #read<T>(
     key: string,
     use: (pieces: AsyncIterable<Uint8Array>) => Promise<T>,
     signal?: AbortSignal,
   ): Promise<T | null> {
     const target = { Bucket: this.#bucket, Key: this.#key(key) };
-    return this.#settler.request(
+    const read = await this.#settler.request<{ value: T } | { failure: unknown }>(
       `get ${key}`,
       async (prolong) => {
         const { size, pieces } = await this.#s3.open(target, signal);
         prolong(transferMs(size));
-        return use(pieces);
+        let brokeOff = false;
+        const watched = async function* (): AsyncGenerator<Uint8Array> {
+          try {
+            yield* pieces;
+          } catch (error) {
+            brokeOff = true;
+            throw error;
+          }
+        };
+        try {
+          return { value: await use(watched()) };
+        } catch (error) {
+          if (brokeOff) throw error;
+          return { failure: error };
+        }
       },
       signal,
     );
+    if (read && 'failure' in read) throw read.failure;
+    return read && read.value;
   }
 
   /** A stream's reader has had a part of it already: only he can begin anew. */

@@ -17,6 +17,11 @@ export class StoreFull extends Error {
   override readonly name = 'StoreFull';
 }
 
+/** Whether a file system refused to write because no space, or no more of a quota, is left. */
+export function isNoSpace(error: unknown): boolean {
+  return ['ENOSPC', 'EDQUOT'].includes((error as NodeJS.ErrnoException | null)?.code ?? '');
+}
+
 /** A name or key that must not become part of a key. */
 export class BadKey extends Error {
   override readonly name = 'BadKey';

@@ -1,4 +1,5 @@
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -215,6 +216,59 @@ describe('a reply that stops half-way is no reply', () => {
     await expect(store.getToFile('a/key', join(folder, 'file'), { signal: stop.signal })).rejects.toThrow(
       'enough',
     );
+    expect(await readdir(folder)).toEqual([]);
+    await rm(folder, { recursive: true });
+  });
+});
+
+describe('a failure of the node’s own disk is none of the store’s', () => {
+  let gets = 0;
+  async function withObject(): Promise<ObjectStore> {
+    const store = throughProxy();
+    await store.create('a/key', randomBytes(300_000));
+    gets = 0;
+    proxy.plan(({ method }) => {
+      if (method === 'GET') gets += 1;
+      return null;
+    });
+    return store;
+  }
+
+  it('is thrown as it is, and the object is not fetched again', async () => {
+    const store = await withObject();
+    const path = join(tmpdir(), `longhaul-${randomBytes(6).toString('hex')}`, 'no-such-folder', 'file');
+    await expect(store.getToFile('a/key', path)).rejects.toMatchObject({ code: 'ENOENT' });
+    expect(gets).toBe(1);
+  });
+
+  it('for want of space says where to make room, at once, and leaves no part of a file', async ({ skip }) => {
+    const folder = await mkdtemp(join(tmpdir(), 'longhaul-full-'));
+    const mount = ['-t', 'tmpfs', '-o', 'size=64k', 'longhaul-test', folder];
+    const mounted = spawnSync('mount', mount, { stdio: 'ignore' }).status === 0;
+    try {
+      if (!mounted) return skip('this user may not mount a small file system');
+      const store = await withObject();
+      const fetching = store.getToFile('a/key', join(folder, 'file'));
+      await expect(fetching).rejects.toMatchObject({ name: 'StoreFull' });
+      await expect(fetching).rejects.toThrow(`no space for ${join(folder, 'file')}`);
+      expect(gets).toBe(1);
+      expect(await readdir(folder)).toEqual([]);
+    } finally {
+      if (mounted) spawnSync('umount', [folder]);
+      await rm(folder, { recursive: true });
+    }
+  });
+
+  it('is told from one of the store by who failed: the reader’s own error is the reader’s', async () => {
+    const store = await withObject();
+    const full = Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
+    const onProgress = (): void => {
+      throw full;
+    };
+    const folder = await mkdtemp(join(tmpdir(), 'longhaul-full-'));
+    const fetching = store.getToFile('a/key', join(folder, 'file'), { onProgress });
+    await expect(fetching).rejects.toMatchObject({ name: 'StoreFull', cause: full });
+    expect(gets).toBe(1);
     expect(await readdir(folder)).toEqual([]);
     await rm(folder, { recursive: true });
   });
