@@ -9,10 +9,13 @@ import { createNodeActivities, createTransferActivities } from '../../src/activi
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { createOrchestratorActivities } from '../../src/activities/orchestrator-activities.js';
 import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js';
+import { maxSameFailures } from '../../src/activities/repeated-failures.js';
 import { currentScope } from '../../src/activities/scope.js';
 import { EngineError } from '../../src/engine/policy-engine.js';
 import { EnvironmentError } from '../../src/environments/environment.js';
 import { StoreFull, StoreUnavailable } from '../../src/store/store-errors.js';
+import { freePort } from '../../src/workers/free-port.js';
+import { openConnection } from '../../src/workers/temporal-connection.js';
 
 const logger = new DefaultLogger('ERROR');
 let executions = 0;
@@ -93,6 +96,27 @@ describe('an activity is tried again for ever', () => {
     expect((await failures(failing(error), 12)).filter(noProgress)).toEqual([]);
   });
 
+  it('where a call of Temporal fails below its client, as gRPC itself tells it', async () => {
+    const connection = openConnection({ address: `127.0.0.1:${await freePort()}` });
+    const call = (): Promise<unknown> =>
+      connection.withDeadline(Date.now() + 50, () => connection.workflowService.getSystemInfo({}));
+    const error: unknown = await call().catch((failure: unknown) => failure);
+    await connection.close();
+    expect(error).not.toBeInstanceOf(ServiceError);
+    expect(error).toMatchObject({
+      code: expect.any(Number) as number,
+      details: expect.any(String) as string,
+    });
+    expect(
+      (
+        await failures(
+          failing(() => error as Error),
+          12,
+        )
+      ).filter(noProgress),
+    ).toEqual([]);
+  });
+
   it('where each try leaves a record: that is progress', async () => {
     const gettingOn = withFailures(() => {
       currentScope().recorded();
@@ -100,6 +124,27 @@ describe('an activity is tried again for ever', () => {
     });
     expect((await failures(() => gettingOn(undefined), 12)).filter(noProgress)).toEqual([]);
   });
+});
+
+it('an attempt that must stop counts nothing, whatever it fails with', async () => {
+  const info = { activityId: `step-000003/part-${++executions}` };
+  const broken = withFailures(() => Promise.reject(new TypeError('broken')));
+  const attempts = async (count: number, stopped: boolean): Promise<Error[]> => {
+    const found: Error[] = [];
+    for (let attempt = 1; attempt <= count; attempt++) {
+      const environment = new MockActivityEnvironment({ ...info, attempt }, { logger });
+      if (stopped) environment.cancel('WORKER_SHUTDOWN');
+      const outcome: unknown = await environment
+        .run(() => broken(undefined))
+        .catch((error: unknown) => error);
+      if (outcome instanceof Error) found.push(outcome);
+    }
+    return found;
+  };
+  const shutDown = await attempts(maxSameFailures, true);
+  expect(shutDown.map(({ name }) => name)).toEqual(Array(maxSameFailures).fill('CancelledFailure'));
+  const found = await attempts(maxSameFailures, false);
+  expect(found.map(noProgress)).toEqual([false, false, false, false, true]);
 });
 
 it('asked for again, after somebody has mended the cause, it has all its tries again', async () => {

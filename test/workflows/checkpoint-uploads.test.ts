@@ -51,6 +51,21 @@ describe('the checkpoints of a run', { timeout: 60_000 }, () => {
     expect(callsOf(script, 'upload')).toEqual(['upload 2', 'upload 10', 'upload 12']);
   });
 
+  it('fail no supervised step: one that cannot be saved is passed over', async () => {
+    const phases = [{ name: 'drill', kind: 'sft' as const, steps: 4 }];
+    const script = scriptRun(outlineOf(uniqueName('sft'), { phases, ckpt_interval: 1, eval_interval: 0 }));
+    script.before = (call) => {
+      if (call === 'save 1') throw ApplicationFailure.nonRetryable('no space left', 'StoreFull');
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const { step, phase } = await until(run, (found) => ['blocked', 'completed'].includes(found.phase));
+      expect({ step, phase }).toEqual({ step: 4, phase: 'completed' });
+    });
+    expect(script.calls).not.toContain('upload 1');
+    expect(script.calls).toContain('upload 2');
+  });
+
   /** The last upload, failing in its way for the first `times`; retries come at once. */
   function failingLastUpload(script: ScriptedRun, times: number, error: Error): { tries: number } {
     const { uploadCheckpoint } = script.activities;
