@@ -82,9 +82,13 @@ describe('a small run', { timeout: 120_000 }, () => {
         ...{ run, environments: { url: environments.url, token: testToken }, faultRate: 0.2 },
         scratch: join(folder, 'replayed'),
       });
-      console.log(`${figures.passed_undisturbed} passed undisturbed, ${figures.met_a_fault} met a fault`);
+      console.log(
+        `${figures.passed_undisturbed} passed undisturbed, ${figures.met_a_fault} met a fault, ${figures.unknown} unknown`,
+      );
       expect(figures.passed_undisturbed).toBeGreaterThan(0);
-      expect(figures.met_a_fault).toBeGreaterThan(figures.episodes / 4);
+      // The bar of the full form; 9 of 16 here, which is 0.56, and one that stays without a grade.
+      expect(figures.met_a_fault / figures.episodes).toBeGreaterThanOrEqual(0.4);
+      expect(figures.unknown).toBeLessThanOrEqual(2);
       expect(figures).toMatchObject({ episodes: 16, false_zeros: 0, changed: 0 });
     } finally {
       await environments.kill();
