@@ -94,7 +94,7 @@ export const figureDefinitions: readonly FigureDefinition[] = [
     measurement: 'quickstart',
     unit: 'nats',
     bar: { atMost: 0 },
-    what: 'largest |rollout − trainer| log-prob over every sampled token of the run, as each update measured it',
+    what: 'largest absolute difference of the rollout’s and the trainer’s log-prob over every sampled token of the run, as each update measured it',
     value: (of) => of(run, 'logprob_difference_max'),
   },
   {
