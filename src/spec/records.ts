@@ -297,6 +297,33 @@ export interface NameRecord {
   run: string;
 }
 
+/** `refs/{user}.json`: what another still needs of this run, so that no collection takes it away (R22, R23). */
+export interface RefRecord {
+  schema: 'longhaul.ref/1';
+  /** The run that is needed: the one whose timeline holds `step`. */
+  run: string;
+  /** Who needs it: a fork's run id, or the name of a sweep or an audit. */
+  user: string;
+  kind: 'fork' | 'sweep' | 'audit';
+  /** The state after this step; the newest checkpoint at or before it stays. */
+  step: number;
+  observed: { at: string };
+}
+
+/** `gc/{n}.json`: what is about to be deleted (R23). Never withdrawn; what a reference holds by then is spared. */
+export interface CollectionRecord {
+  schema: 'longhaul.gc/1';
+  n: number;
+  run: string;
+  /** Steps whose checkpoints go. Their plans and batches stay, so that their states can still be computed. */
+  checkpoints: number[];
+  /** Committed steps whose episodes go into one file. */
+  episodes: number[];
+  /** Seconds between this record and the first deletion. */
+  grace_s: number;
+  observed: { at: string; by: string };
+}
+
 /** `checkpoints/…/manifest.json`, written last (R31). */
 export interface CheckpointManifest {
   schema: 'longhaul.checkpoint/1';

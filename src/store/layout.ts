@@ -59,6 +59,10 @@ export const reportKey = (run: string, step: number, sha256: Digest) =>
   `${runFolder(run)}reports/${padded(step, 6, 'step')}.${checkDigest(sha256, 'report').slice(0, 12)}.html`;
 export const ownersFolder = (run: string) => `${runFolder(run)}owners/`;
 export const controlFolder = (run: string) => `${runFolder(run)}control/`;
+export const refsFolder = (run: string) => `${runFolder(run)}refs/`;
+/** `user`: a run id, or a name of its form. */
+export const refKey = (run: string, user: string) => `${refsFolder(run)}${checkRunId(user)}.json`;
+export const collectionsFolder = (run: string) => `${runFolder(run)}gc/`;
 export const namesFolder = (name: string) => `names/${checkName(name, 'run name')}/`;
 /** Key of the n-th record of a sequence, n from 1. */
 export const sequenceKey = (folder: string, n: number) => `${folder}${whole(n, 'sequence number')}.json`;

@@ -5,6 +5,7 @@ import type {
   BaseRecord,
   BatchIdentity,
   CheckpointManifest,
+  CollectionRecord,
   ControlRecord,
   DatasetManifest,
   EpisodeRecord,
@@ -12,6 +13,7 @@ import type {
   NameRecord,
   OwnerRecord,
   PlanRecord,
+  RefRecord,
   RunRecord,
   SuiteRecord,
   UpdateRecord,
@@ -29,6 +31,8 @@ export interface RecordTypes {
   owner: OwnerRecord;
   control: ControlRecord;
   name: NameRecord;
+  ref: RefRecord;
+  gc: CollectionRecord;
   dataset: DatasetManifest;
   checkpoint: CheckpointManifest;
   suite: SuiteRecord;
@@ -274,6 +278,25 @@ const control = z.strictObject({
 
 const name = z.strictObject({ schema: z.literal('longhaul.name/1'), n: positive, run: text });
 
+const ref = z.strictObject({
+  schema: z.literal('longhaul.ref/1'),
+  run: text,
+  user: text.min(1),
+  kind: z.enum(['fork', 'sweep', 'audit']),
+  step: count,
+  observed: z.strictObject({ at: time }),
+});
+
+const gc = z.strictObject({
+  schema: z.literal('longhaul.gc/1'),
+  n: positive,
+  run: text,
+  checkpoints: z.array(count),
+  episodes: z.array(positive),
+  grace_s: z.number().nonnegative(),
+  observed: z.strictObject({ at: time, by: text }),
+});
+
 const dataset = z.strictObject({
   schema: z.literal('longhaul.dataset/1'),
   name: text,
@@ -347,6 +370,8 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
   owner,
   control,
   name,
+  ref,
+  gc,
   dataset,
   checkpoint,
   suite,
@@ -365,6 +390,8 @@ export const schemaVersions: Record<RecordKind, number> = {
   owner: 1,
   control: 1,
   name: 1,
+  ref: 1,
+  gc: 1,
   dataset: 1,
   checkpoint: 1,
   suite: 1,

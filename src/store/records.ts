@@ -117,7 +117,7 @@ export async function appendSequence<Kind extends SequenceKind>(
   }
 }
 
-export type SequenceKind = 'owner' | 'control' | 'name' | 'attempt';
+export type SequenceKind = 'owner' | 'control' | 'name' | 'attempt' | 'gc';
 
 /** All records of a sequence, in order: n = 1, 2, … without a gap. */
 export async function readSequence<Kind extends SequenceKind>(

@@ -153,6 +153,23 @@ export function recordsOfAllKinds(): RecordTypes {
       observed: { at },
     },
     name: { schema: 'longhaul.name/1', n: 1, run: 'tiny' },
+    ref: {
+      schema: 'longhaul.ref/1',
+      run: 'tiny',
+      user: 'tiny~2',
+      kind: 'fork',
+      step: 3,
+      observed: { at },
+    },
+    gc: {
+      schema: 'longhaul.gc/1',
+      n: 1,
+      run: 'tiny',
+      checkpoints: [10, 20],
+      episodes: [1, 2],
+      grace_s: 60,
+      observed: { at, by: 'pid 12 on host' },
+    },
     dataset: {
       schema: 'longhaul.dataset/1',
       name: 'builtin',
