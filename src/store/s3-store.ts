@@ -5,23 +5,19 @@ import { createWriteStream } from 'node:fs';
 import { open, rename, rm, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import {
-  AbortMultipartUploadCommand,
-  CompleteMultipartUploadCommand,
-  CreateMultipartUploadCommand,
   DeleteObjectCommand,
   HeadObjectCommand,
-  ListMultipartUploadsCommand,
   ListObjectsV2Command,
   PutObjectCommand,
-  UploadPartCommand,
   type ListObjectsV2CommandOutput,
 } from '@aws-sdk/client-s3';
-import { sha256File, sha256Pieces } from './canonical.js';
+import { sha256Pieces } from './canonical.js';
 import { checkKey, checkPrefix } from './layout.js';
 import type { ObjectInfo, ObjectStore } from './object-store.js';
 import type { S3Address } from './s3-address.js';
 import { S3Connection } from './s3-connection.js';
 import { transferMs } from './s3-deadlines.js';
+import { S3Multipart, SHA256_METADATA } from './s3-multipart.js';
 import { S3Settler } from './s3-settler.js';
 import { BadKey, isNoSpace, StoreFull, StoreUnavailable } from './store-errors.js';
 import { reporting, type Transfer } from './transfer.js';
@@ -35,10 +31,6 @@ export interface S3Options {
   deadlineMs?: number;
 }
 
-const MAX_PARTS = 10_000;
-const PARTS_AT_ONCE = 4;
-const SHA256 = 'longhaul-sha256';
-
 export function openS3Store(address: S3Address, options: S3Options = {}): ObjectStore {
   return new S3Store(address, options);
 }
@@ -50,6 +42,7 @@ class S3Store implements ObjectStore {
   readonly #prefix: string;
   readonly #partBytes: number;
   readonly #settler: S3Settler;
+  readonly #multipart: S3Multipart;
 
   constructor(address: S3Address, options: S3Options) {
     const { bucket, prefix, endpoint, region } = address;
@@ -63,6 +56,14 @@ class S3Store implements ObjectStore {
     this.#partBytes = options.partBytes ?? 32 << 20;
     this.#settler = new S3Settler(this.address, options.deadlineMs ?? 120_000);
     this.#s3 = new S3Connection(address, options.requestTimeoutMs ?? 30_000);
+    this.#multipart = new S3Multipart({
+      s3: this.#s3,
+      settler: this.#settler,
+      address: this.address,
+      bucket,
+      prefix: this.#prefix,
+      partBytes: this.#partBytes,
+    });
   }
 
   async get(key: string): Promise<Uint8Array | null> {
@@ -116,7 +117,12 @@ class S3Store implements ObjectStore {
     }
     // Gigabytes must not go up to be refused at the end.
     if (await this.head(key)) return 'exists';
-    return this.#createInParts(key, path, size, transfer);
+    return this.#multipart.create(
+      key,
+      { path, size },
+      (sha256) => this.#isStored(key, { size, sha256 }),
+      transfer,
+    );
   }
 
   async getToFile(key: string, path: string, { signal, onProgress }: Transfer = {}): Promise<boolean> {
@@ -188,123 +194,12 @@ class S3Store implements ObjectStore {
     );
   }
 
-  async sweep(olderThanMs: number): Promise<number> {
-    const limit = Date.now() - olderThanMs;
-    let swept = 0;
-    let marker: { KeyMarker?: string; UploadIdMarker?: string } = {};
-    for (;;) {
-      const reply = await this.#s3.send(
-        new ListMultipartUploadsCommand({ Bucket: this.#bucket, Prefix: this.#prefix, ...marker }),
-      );
-      for (const { Key, UploadId, Initiated } of reply.Uploads ?? []) {
-        if (Key === undefined || UploadId === undefined || (Initiated?.getTime() ?? Infinity) > limit)
-          continue;
-        await this.#abandon(Key, UploadId);
-        swept++;
-      }
-      if (!reply.IsTruncated || reply.NextKeyMarker === undefined) return swept;
-      marker = {
-        KeyMarker: reply.NextKeyMarker,
-        ...(reply.NextUploadIdMarker ? { UploadIdMarker: reply.NextUploadIdMarker } : {}),
-      };
-    }
+  sweep(olderThanMs: number): Promise<number> {
+    return this.#multipart.sweep(olderThanMs);
   }
 
   #key(key: string): string {
     return this.#prefix + checkKey(key);
-  }
-
-  async #createInParts(
-    key: string,
-    path: string,
-    size: number,
-    transfer: Transfer,
-  ): Promise<'created' | 'exists'> {
-    const Key = this.#key(key);
-    const { signal } = transfer;
-    const { sha256 } = await sha256File(path, signal);
-    const target = { Bucket: this.#bucket, Key };
-    const begun = await this.#settler.request(
-      `begin upload of ${key}`,
-      () =>
-        this.#s3.send(new CreateMultipartUploadCommand({ ...target, Metadata: { [SHA256]: sha256 } }), {
-          signal,
-        }),
-      signal,
-    );
-    const UploadId = begun?.UploadId;
-    if (UploadId === undefined) throw new StoreUnavailable(`${this.address} began no upload of ${key}`);
-    let answer: 'created' | 'exists' | null = null;
-    try {
-      const Parts = await this.#uploadParts({ ...target, UploadId }, path, size, transfer);
-      answer = await this.#settler.create(
-        key,
-        () =>
-          this.#s3.send(
-            new CompleteMultipartUploadCommand({
-              ...target,
-              UploadId,
-              MultipartUpload: { Parts },
-              IfNoneMatch: '*',
-            }),
-            // The server may have to copy every part.
-            { bytes: size, signal },
-          ),
-        size,
-        async () => {
-          const stored = await this.#headWithDigest(key);
-          if (!stored || stored.size !== size) return stored && false;
-          if (stored.sha256 !== undefined) return stored.sha256 === sha256;
-          const pieces = await this.stream(key);
-          return pieces && (await sha256Pieces(pieces)).sha256 === sha256;
-        },
-      );
-      return answer;
-    } finally {
-      if (answer !== 'created') await this.#abandon(Key, UploadId).catch(() => undefined);
-    }
-  }
-
-  async #uploadParts(
-    target: { Bucket: string; Key: string; UploadId: string },
-    path: string,
-    size: number,
-    { signal, onProgress }: Transfer,
-  ): Promise<{ PartNumber: number; ETag: string }[]> {
-    const partBytes = Math.max(this.#partBytes, Math.ceil(size / MAX_PARTS));
-    const parts: { PartNumber: number; ETag: string }[] = [];
-    const file = await open(path);
-    let [next, moved] = [0, 0];
-    const upload = async () => {
-      while (next * partBytes < size) {
-        const index = next++;
-        const body = Buffer.alloc(Math.min(partBytes, size - index * partBytes));
-        const { bytesRead } = await file.read(body, 0, body.length, index * partBytes);
-        if (bytesRead !== body.length) throw new Error(`${path} became shorter while it was uploaded`);
-        const reply = await this.#settler.request(
-          `upload part ${index + 1} of ${target.Key}`,
-          () =>
-            this.#s3.send(new UploadPartCommand({ ...target, PartNumber: index + 1, Body: body }), {
-              bytes: body.length,
-              signal,
-            }),
-          signal,
-        );
-        if (reply?.ETag === undefined)
-          throw new StoreUnavailable(`${this.address} lost the upload of ${target.Key}`);
-        parts[index] = { PartNumber: index + 1, ETag: reply.ETag };
-        onProgress?.((moved += body.length));
-      }
-    };
-    const uploads = Array.from({ length: PARTS_AT_ONCE }, upload);
-    try {
-      await Promise.all(uploads);
-    } finally {
-      next = Infinity;
-      await Promise.allSettled(uploads);
-      await file.close();
-    }
-    return parts;
   }
 
   /**
@@ -355,6 +250,15 @@ class S3Store implements ObjectStore {
     }
   }
 
+  /** Null where there is no such object. */
+  async #isStored(key: string, content: { size: number; sha256: string }): Promise<boolean | null> {
+    const stored = await this.#headWithDigest(key);
+    if (!stored || stored.size !== content.size) return stored && false;
+    if (stored.sha256 !== undefined) return stored.sha256 === content.sha256;
+    const pieces = await this.stream(key);
+    return pieces && (await sha256Pieces(pieces)).sha256 === content.sha256;
+  }
+
   async #headWithDigest(
     key: string,
   ): Promise<{ size: number; modified: Date; sha256: string | undefined } | null> {
@@ -366,14 +270,8 @@ class S3Store implements ObjectStore {
       reply && {
         size: reply.ContentLength ?? 0,
         modified: reply.LastModified ?? new Date(0),
-        sha256: reply.Metadata?.[SHA256],
+        sha256: reply.Metadata?.[SHA256_METADATA],
       }
-    );
-  }
-
-  async #abandon(Key: string, UploadId: string): Promise<void> {
-    await this.#settler.ask(() =>
-      this.#s3.send(new AbortMultipartUploadCommand({ Bucket: this.#bucket, Key, UploadId })),
     );
   }
 
