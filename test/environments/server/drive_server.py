@@ -47,8 +47,36 @@ async def tools(url, task):
     return seen
 
 
+async def cut(url, task):
+    """Plays on after the socket is cut: the client attaches a new one to the session that it made over HTTP."""
+    seen = {}
+    async with MCPToolClient(base_url=url) as env:
+        await env.reset(task_key=task)
+        seen["before"] = await env.call_tool("increment")
+        socket = env._ws
+        socket.transport.abort()
+        await asyncio.wait_for(socket.wait_closed(), 10)
+        seen["detached"] = await env.call_tool("increment")
+        for _ in range(100):
+            try:
+                seen["steps"] = (await env.state()).step_count
+                break
+            except Exception:
+                # The server has not yet seen the end of the first socket.
+                await asyncio.sleep(0.05)
+        seen["another_socket"] = env._ws is not socket
+        action = {"type": "call_tool", "tool_name": "increment", "arguments": {}}
+        seen["after"] = (await env._send_and_receive({"type": "step", "data": action}))["data"]["observation"]["result"]["data"]
+    return seen
+
+
 async def main(url, task, token):
-    print(json.dumps({"generic": await generic(url, task, token), "mcp": await tools(url, task)}))
+    seen = {
+        "generic": await generic(url, task, token),
+        "mcp": await tools(url, task),
+        "cut": await cut(url, task),
+    }
+    print(json.dumps(seen))
 
 
 asyncio.run(main(*sys.argv[1:4]))

@@ -5,14 +5,14 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
-import { startCounterServer, token } from '../stand-in.js';
+import { startCounterServer, token, worlds } from '../stand-in.js';
 
 const venv: PythonVenv = await ensurePythonVenv(['openenv==0.10.0']);
 if ('skipped' in venv) console.warn(`skipped: the OpenEnv clients cannot run here: ${venv.skipped}`);
 
 describe.skipIf('skipped' in venv)('openenv 0.10.0', () => {
   let server: EnvironmentServer;
-  let seen: { generic: Record<string, unknown>; mcp: Record<string, unknown> };
+  let seen: Record<'generic' | 'mcp' | 'cut', Record<string, unknown>>;
   beforeAll(async () => {
     if ('skipped' in venv) return;
     server = await startCounterServer();
@@ -52,7 +52,18 @@ describe.skipIf('skipped' in venv)('openenv 0.10.0', () => {
     });
   });
 
-  it('leaves no session behind', () => {
+  it('MCPToolClient goes on in the same session when its socket is cut', () => {
+    expect(seen.cut).toEqual({
+      before: '1',
+      detached: '2',
+      steps: 2,
+      another_socket: true,
+      after: '3',
+    });
+  });
+
+  it('leaves no session and no world behind', () => {
     expect(server.stats().sessions).toBe(0);
+    expect(worlds.open).toBe(0);
   });
 });
