@@ -18,6 +18,20 @@ import type {
   SuiteRecord,
   UpdateRecord,
 } from '../spec/records.js';
+import {
+  count,
+  counts,
+  digest,
+  digests,
+  figures,
+  numerics,
+  positive,
+  sampling,
+  share,
+  text,
+  time,
+} from './schema-parts.js';
+import { attempt, base, batch, episode, plan, update } from './step-schemas.js';
 
 /** Every kind of record with its type. `base` is `steps/000000/update.json`; `batch` is a batch file's identity. */
 export interface RecordTypes {
@@ -40,48 +54,6 @@ export interface RecordTypes {
 }
 export type RecordKind = keyof RecordTypes;
 
-const text = z.string();
-const digest = z.string().regex(/^[0-9a-f]{64}$/, 'is no sha256: 64 lower-case hex digits');
-const count = z.number().int().nonnegative();
-const positive = z.number().int().positive();
-const share = z.number().min(0).max(1);
-const time = z.iso.datetime();
-const figures = z.record(z.string(), z.number());
-const counts = z.record(z.string(), count);
-
-// Token ids and log-probs are long; a loop over them is an order of magnitude faster than a schema for each item.
-const tokenIds = z.custom<number[]>(
-  (value) =>
-    Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && (item as number) >= 0),
-  'is no list of token ids',
-);
-const logprobs = z.custom<number[]>(
-  (value) => Array.isArray(value) && value.every((item) => Number.isFinite(item) && (item as number) <= 0),
-  'is no list of log-probs: finite numbers ≤ 0',
-);
-
-const numerics = z.strictObject({ backend: z.literal('cpu'), version: positive });
-const fileEntry = z.strictObject({ path: text.min(1), size: count, sha256: digest });
-const digests = z.strictObject({
-  tokenizer: digest,
-  chat_template: digest,
-  tool_parser: text,
-  dataset: digest,
-});
-const engine = z.strictObject({ build: text, incarnation: text });
-const outcomes = z.array(z.array(z.number().nullable()));
-const sampling = z.strictObject({
-  temperature: z.number().nonnegative(),
-  max_turns: positive,
-  max_input_length: positive,
-  max_generate_length: positive,
-  max_sequence_length: positive,
-  tools_format: z.enum(['json', 'signatures']),
-  system_prompt: z.enum(['skyrl', 'short']),
-  max_output_chars: positive,
-  max_episode_failures: count,
-});
-
 const run = z.strictObject({
   schema: z.literal('longhaul.run/1'),
   run: text,
@@ -99,144 +71,6 @@ const run = z.strictObject({
   dataset: z.strictObject({ name: text, version: text, digest }),
   lineage: z.strictObject({ run: text, step: count, state: digest }).nullable(),
   observed: z.strictObject({ started_at: time }),
-});
-
-const planBase = {
-  schema: z.literal('longhaul.plan/1'),
-  run: text,
-  step: positive,
-  previous_state: digest,
-  optimizer: z.strictObject({
-    learning_rates: z.array(z.number().nonnegative()).min(1),
-    adam_betas: z.tuple([share, share]),
-    adam_eps: z.number().positive(),
-    weight_decay: z.number().nonnegative(),
-    max_grad_norm: z.number().positive(),
-    reset_moments: z.boolean(),
-  }),
-  loss: z.discriminatedUnion('kind', [
-    z.strictObject({ kind: z.literal('cross_entropy') }),
-    z.strictObject({
-      kind: z.literal('clipped_policy'),
-      eps_clip_low: z.number().nonnegative(),
-      eps_clip_high: z.number().nonnegative(),
-      advantage_eps: z.number().nonnegative(),
-    }),
-  ]),
-  curriculum: z.strictObject({ pass_rates: z.record(z.string(), share), cursors: counts }),
-  digests,
-  numerics,
-  control: count,
-  owner: positive,
-  sampling,
-};
-const slot = z.strictObject({
-  slot: count,
-  task_key: text,
-  env_key: text,
-  template: text,
-  seed: z.number().int(),
-});
-const plan = z.discriminatedUnion('kind', [
-  z.strictObject({
-    ...planBase,
-    kind: z.literal('grpo'),
-    slots: z.array(slot).min(1),
-    samples_per_slot: positive,
-  }),
-  z.strictObject({
-    ...planBase,
-    kind: z.literal('sft'),
-    phase: text,
-    mini_batches: z.array(z.array(count).min(1)).min(1),
-  }),
-]);
-
-const outcome = z.discriminatedUnion('status', [
-  z.strictObject({ status: z.literal('graded'), value: z.number() }),
-  z.strictObject({ status: z.literal('unknown'), reason: text, failures: count }),
-]);
-const turn = z.strictObject({
-  policy_step: count,
-  start: count,
-  end: count,
-  tool: text.exactOptional(),
-  error: z.boolean().exactOptional(),
-});
-const episode = z
-  .strictObject({
-    schema: z.literal('longhaul.episode/1'),
-    plan: digest,
-    state: digest,
-    slot: count,
-    sample: count,
-    task_key: text,
-    env_key: text,
-    outcome,
-    stop_reason: z.enum(['done', 'max_turns', 'length', 'unknown']),
-    tokens: tokenIds,
-    prompt_length: count,
-    turns: z.array(turn),
-    logprobs,
-    metrics: z.strictObject({ turns: count, tool_calls: count, tool_errors: count }),
-    observed: z.strictObject({
-      attempt: count,
-      incarnation: text,
-      failures: counts,
-      started_at: time,
-      seconds: z.number().nonnegative(),
-    }),
-  })
-  .superRefine((record, context) => {
-    const problem = transcriptProblem(record);
-    if (problem) context.addIssue({ code: 'custom', message: problem });
-  });
-
-const batch = z.strictObject({
-  schema: z.literal('longhaul.batch/1'),
-  run: text,
-  step: positive,
-  plan: digest,
-  previous_state: digest,
-  inputs: digest,
-  mini_batches: positive,
-  loss_tokens: z.array(count),
-  outcomes,
-  metrics: figures,
-});
-
-const update = z.strictObject({
-  schema: z.literal('longhaul.update/1'),
-  identity: z.strictObject({
-    run: text,
-    step: positive,
-    kind: z.enum(['grpo', 'sft']),
-    plan: digest,
-    batch: digest,
-    previous_state: digest,
-    state: digest,
-    step_id: digest,
-    numerics,
-    applied: z.union([z.literal(true), z.strictObject({ reason: text })]),
-    outcomes,
-  }),
-  observed: z.strictObject({ metrics: figures, timings_ms: figures, engine, committed_at: time }),
-});
-
-const base = z.strictObject({
-  schema: z.literal('longhaul.base/1'),
-  identity: z.strictObject({ run: text, step: z.literal(0), base_model: digest, state: digest, numerics }),
-  observed: z.strictObject({ engine, committed_at: time }),
-});
-
-const attempt = z.strictObject({
-  schema: z.literal('longhaul.attempt/1'),
-  activity: text,
-  attempt: text,
-  n: positive,
-  starts: z.array(text),
-  failures: z.array(z.strictObject({ verb: text, input: digest, message: text })).exactOptional(),
-  observed: z.strictObject({ node: text, pid: count, at: time }),
 });
 
 const owner = z.strictObject({
@@ -296,6 +130,8 @@ const gc = z.strictObject({
   grace_s: z.number().nonnegative(),
   observed: z.strictObject({ at: time, by: text }),
 });
+
+const fileEntry = z.strictObject({ path: text.min(1), size: count, sha256: digest });
 
 const dataset = z.strictObject({
   schema: z.literal('longhaul.dataset/1'),
@@ -397,25 +233,6 @@ export const schemaVersions: Record<RecordKind, number> = {
   suite: 1,
   evaluation: 1,
 };
-
-/** What is wrong with an episode's token ranges, or null. */
-function transcriptProblem(record: EpisodeRecord): string | null {
-  if (record.prompt_length > record.tokens.length) {
-    return `prompt_length ${record.prompt_length} is over the ${record.tokens.length} tokens`;
-  }
-  let position = record.prompt_length;
-  let sampled = 0;
-  for (const [i, { start, end }] of record.turns.entries()) {
-    if (start < position || end < start || end > record.tokens.length) {
-      return `turns[${i}] = [${start}, ${end}) does not fit between ${position} and ${record.tokens.length}`;
-    }
-    position = end;
-    sampled += end - start;
-  }
-  return sampled === record.logprobs.length
-    ? null
-    : `${record.logprobs.length} log-probs for ${sampled} sampled tokens`;
-}
 
 function isRunSpec(value: unknown): boolean {
   const spec = value as Record<string, unknown> | null;

@@ -1,0 +1,187 @@
+// The schemas of a step's records: plan, episodes, batch, update, and the evidence of its attempts (R7–R12).
+import { z } from 'zod';
+import type { EpisodeRecord } from '../spec/records.js';
+import {
+  count,
+  counts,
+  digest,
+  digests,
+  figures,
+  numerics,
+  positive,
+  sampling,
+  share,
+  text,
+  time,
+} from './schema-parts.js';
+
+// Token ids and log-probs are long; a loop over them is an order of magnitude faster than a schema for each item.
+const tokenIds = z.custom<number[]>(
+  (value) =>
+    Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && (item as number) >= 0),
+  'is no list of token ids',
+);
+const logprobs = z.custom<number[]>(
+  (value) => Array.isArray(value) && value.every((item) => Number.isFinite(item) && (item as number) <= 0),
+  'is no list of log-probs: finite numbers ≤ 0',
+);
+
+const engine = z.strictObject({ build: text, incarnation: text });
+const outcomes = z.array(z.array(z.number().nullable()));
+
+const planBase = {
+  schema: z.literal('longhaul.plan/1'),
+  run: text,
+  step: positive,
+  previous_state: digest,
+  optimizer: z.strictObject({
+    learning_rates: z.array(z.number().nonnegative()).min(1),
+    adam_betas: z.tuple([share, share]),
+    adam_eps: z.number().positive(),
+    weight_decay: z.number().nonnegative(),
+    max_grad_norm: z.number().positive(),
+    reset_moments: z.boolean(),
+  }),
+  loss: z.discriminatedUnion('kind', [
+    z.strictObject({ kind: z.literal('cross_entropy') }),
+    z.strictObject({
+      kind: z.literal('clipped_policy'),
+      eps_clip_low: z.number().nonnegative(),
+      eps_clip_high: z.number().nonnegative(),
+      advantage_eps: z.number().nonnegative(),
+    }),
+  ]),
+  curriculum: z.strictObject({ pass_rates: z.record(z.string(), share), cursors: counts }),
+  digests,
+  numerics,
+  control: count,
+  owner: positive,
+  sampling,
+};
+const slot = z.strictObject({
+  slot: count,
+  task_key: text,
+  env_key: text,
+  template: text,
+  seed: z.number().int(),
+});
+export const plan = z.discriminatedUnion('kind', [
+  z.strictObject({
+    ...planBase,
+    kind: z.literal('grpo'),
+    slots: z.array(slot).min(1),
+    samples_per_slot: positive,
+  }),
+  z.strictObject({
+    ...planBase,
+    kind: z.literal('sft'),
+    phase: text,
+    mini_batches: z.array(z.array(count).min(1)).min(1),
+  }),
+]);
+
+const outcome = z.discriminatedUnion('status', [
+  z.strictObject({ status: z.literal('graded'), value: z.number() }),
+  z.strictObject({ status: z.literal('unknown'), reason: text, failures: count }),
+]);
+const turn = z.strictObject({
+  policy_step: count,
+  start: count,
+  end: count,
+  tool: text.exactOptional(),
+  error: z.boolean().exactOptional(),
+});
+export const episode = z
+  .strictObject({
+    schema: z.literal('longhaul.episode/1'),
+    plan: digest,
+    state: digest,
+    slot: count,
+    sample: count,
+    task_key: text,
+    env_key: text,
+    outcome,
+    stop_reason: z.enum(['done', 'max_turns', 'length', 'unknown']),
+    tokens: tokenIds,
+    prompt_length: count,
+    turns: z.array(turn),
+    logprobs,
+    metrics: z.strictObject({ turns: count, tool_calls: count, tool_errors: count }),
+    observed: z.strictObject({
+      attempt: count,
+      incarnation: text,
+      failures: counts,
+      started_at: time,
+      seconds: z.number().nonnegative(),
+    }),
+  })
+  .superRefine((record, context) => {
+    const problem = transcriptProblem(record);
+    if (problem) context.addIssue({ code: 'custom', message: problem });
+  });
+
+export const batch = z.strictObject({
+  schema: z.literal('longhaul.batch/1'),
+  run: text,
+  step: positive,
+  plan: digest,
+  previous_state: digest,
+  inputs: digest,
+  mini_batches: positive,
+  loss_tokens: z.array(count),
+  outcomes,
+  metrics: figures,
+});
+
+export const update = z.strictObject({
+  schema: z.literal('longhaul.update/1'),
+  identity: z.strictObject({
+    run: text,
+    step: positive,
+    kind: z.enum(['grpo', 'sft']),
+    plan: digest,
+    batch: digest,
+    previous_state: digest,
+    state: digest,
+    step_id: digest,
+    numerics,
+    applied: z.union([z.literal(true), z.strictObject({ reason: text })]),
+    outcomes,
+  }),
+  observed: z.strictObject({ metrics: figures, timings_ms: figures, engine, committed_at: time }),
+});
+
+export const base = z.strictObject({
+  schema: z.literal('longhaul.base/1'),
+  identity: z.strictObject({ run: text, step: z.literal(0), base_model: digest, state: digest, numerics }),
+  observed: z.strictObject({ engine, committed_at: time }),
+});
+
+export const attempt = z.strictObject({
+  schema: z.literal('longhaul.attempt/1'),
+  activity: text,
+  attempt: text,
+  n: positive,
+  starts: z.array(text),
+  failures: z.array(z.strictObject({ verb: text, input: digest, message: text })).exactOptional(),
+  observed: z.strictObject({ node: text, pid: count, at: time }),
+});
+
+/** What is wrong with an episode's token ranges, or null. */
+function transcriptProblem(record: EpisodeRecord): string | null {
+  if (record.prompt_length > record.tokens.length) {
+    return `prompt_length ${record.prompt_length} is over the ${record.tokens.length} tokens`;
+  }
+  let position = record.prompt_length;
+  let sampled = 0;
+  for (const [i, { start, end }] of record.turns.entries()) {
+    if (start < position || end < start || end > record.tokens.length) {
+      return `turns[${i}] = [${start}, ${end}) does not fit between ${position} and ${record.tokens.length}`;
+    }
+    position = end;
+    sampled += end - start;
+  }
+  return sampled === record.logprobs.length
+    ? null
+    : `${record.logprobs.length} log-probs for ${sampled} sampled tokens`;
+}
