@@ -7,6 +7,8 @@ export interface SeverableProxy {
   /** Breaks all connections and refuses new ones until `restore`. */
   sever(): void;
   restore(): void;
+  /** Breaks each connection that is open now instead of handing on what comes back next; resolves when one is broken. */
+  loseNextReply(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -14,6 +16,7 @@ export interface SeverableProxy {
 export async function startSeverableProxy(target: string): Promise<SeverableProxy> {
   const [host, port] = target.split(':');
   const open = new Set<Socket>();
+  const pairs = new Map<Socket, Socket>();
   let severed = false;
   const server = createServer((incoming) => {
     if (severed) return incoming.destroy();
@@ -31,6 +34,8 @@ export async function startSeverableProxy(target: string): Promise<SeverableProx
         other.destroy();
       });
     }
+    pairs.set(incoming, outgoing);
+    incoming.on('close', () => pairs.delete(incoming));
     incoming.pipe(outgoing).pipe(incoming);
     return undefined;
   });
@@ -49,6 +54,17 @@ export async function startSeverableProxy(target: string): Promise<SeverableProx
     restore: () => {
       severed = false;
     },
+    loseNextReply: () =>
+      new Promise((resolve) => {
+        for (const [incoming, outgoing] of pairs) {
+          outgoing.unpipe(incoming);
+          outgoing.once('data', () => {
+            incoming.destroy();
+            resolve();
+          });
+          outgoing.resume();
+        }
+      }),
     stop: async () => {
       breakAll();
       await new Promise((resolve) => server.close(resolve));

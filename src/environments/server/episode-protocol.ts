@@ -28,6 +28,7 @@ export interface ToolCallOutcome {
   error?: string;
 }
 
+/** What comes again under an idempotency key of its session is not done again, but gives what it gave. */
 export interface EpisodeProtocol {
   reset(session: Session, args: ResetArguments): Observation;
   step(session: Session, action: StepAction): Observation;
@@ -41,6 +42,7 @@ export interface EpisodeProtocol {
 export interface CallKey {
   turn: number | undefined;
   try: number;
+  idempotencyKey: string | undefined;
 }
 
 export interface ProtocolOptions {
@@ -99,7 +101,10 @@ export function createEpisodeProtocol(options: ProtocolOptions): EpisodeProtocol
     };
   }
 
-  function call(
+  const call: EpisodeProtocol['call'] = (session, name, args, key) =>
+    session.answered.once('call', key.idempotencyKey, () => callTool(session, name, args, key));
+
+  function callTool(
     session: Session,
     name: string,
     args: Record<string, unknown>,
@@ -149,10 +154,10 @@ export function createEpisodeProtocol(options: ProtocolOptions): EpisodeProtocol
   }
 
   return {
-    reset,
+    reset: (session, args) => session.answered.once('reset', args.idempotencyKey, () => reset(session, args)),
     step,
     call,
-    grade,
+    grade: (session, args) => session.answered.once('grade', args.idempotencyKey, () => grade(session, args)),
     checkToken,
     // Neither the task's solution nor its rows: only what the agent was told anyway.
     state: ({ episode }) => ({

@@ -1,5 +1,6 @@
 // The HTTP half of OpenEnv 0.10, and `POST /x/grade`. Stateless routes get a session for one request.
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { RepeatedKeyError } from './answered-requests.js';
 import { isSplit, splits } from './catalog.js';
 import { ForbiddenError, InjectedFault } from './episode-protocol.js';
 import { observationData, type Observation, type ValidationProblem } from './frames.js';
@@ -39,6 +40,7 @@ export async function answerHttp(
     }
     if (error instanceof HttpError) send(response, error.status, { detail: error.detail });
     else if (error instanceof ForbiddenError) send(response, 403, { detail: error.message });
+    else if (error instanceof RepeatedKeyError) send(response, 409, { detail: error.message });
     else if (error instanceof CapacityError) send(response, 503, { detail: error.message });
     else {
       if (!(error instanceof InjectedFault)) context.onDefect(error);

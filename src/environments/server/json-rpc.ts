@@ -1,9 +1,10 @@
 // JSON-RPC 2.0 as OpenEnv speaks it on `/mcp`: no `initialize`, errors in a 200 answer, sessions of its own.
+import { RepeatedKeyError } from './answered-requests.js';
 import type { EpisodeProtocol } from './episode-protocol.js';
 import type { Catalog } from './catalog.js';
 import { mcpToolList, textResult } from './frames.js';
 import { CapacityError, type Session, type SessionTable } from './sessions.js';
-import { isObject } from './validation.js';
+import { isObject, maxKeyLength } from './validation.js';
 
 export const parseError = -32700;
 export const invalidRequest = -32600;
@@ -143,6 +144,19 @@ function callTool({ protocol }: RpcContext, params: Record<string, unknown>, ses
   const { name, arguments: args = {} } = params;
   if (typeof name !== 'string' || name === '') return failure(invalidParams, "Missing 'name' in params");
   if (!isObject(args)) return failure(invalidParams, "'arguments' must be an object");
-  const { text, error } = protocol.call(session, name, args, { turn: undefined, try: 0 });
-  return error === undefined ? { result: textResult(text ?? '') } : failure(internalError, error);
+  const { idempotency_key: idempotencyKey } = params;
+  if (!isKey(idempotencyKey)) {
+    return failure(invalidParams, `'idempotency_key' must be a string of at most ${maxKeyLength} characters`);
+  }
+  try {
+    const { text, error } = protocol.call(session, name, args, { turn: undefined, try: 0, idempotencyKey });
+    return error === undefined ? { result: textResult(text ?? '') } : failure(internalError, error);
+  } catch (error) {
+    if (error instanceof RepeatedKeyError) return failure(invalidParams, error.message);
+    throw error;
+  }
+}
+
+function isKey(value: unknown): value is string | undefined {
+  return value === undefined || (typeof value === 'string' && value.length <= maxKeyLength);
 }

@@ -1,6 +1,7 @@
 // Sessions: one environment each, owned by a socket or made over HTTP and attached to at most one socket.
 // Invariant: every way out (socket lost, close, timeout, shutdown) gives the place back exactly once.
 import { randomUUID } from 'node:crypto';
+import { createAnsweredRequests, type AnsweredRequests } from './answered-requests.js';
 import type { ServedWorld } from './app-session.js';
 import type { SelectedTask } from './catalog.js';
 
@@ -15,6 +16,7 @@ export interface Session {
   /** Called when the session ends for another reason than its socket's end. */
   onExpired: (() => void) | undefined;
   episode: Episode | undefined;
+  answered: AnsweredRequests;
 }
 
 export interface Episode {
@@ -80,6 +82,7 @@ export function createSessionTable(options: { maxSessions: number; sessionTimeou
         lastUsed: Date.now(),
         onExpired: undefined,
         episode: undefined,
+        answered: createAnsweredRequests(),
       };
       sessions.set(session.id, session);
       return session;

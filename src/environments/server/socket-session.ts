@@ -1,6 +1,7 @@
 // One WebSocket of `/ws` (frames) or `/mcp` (bare JSON-RPC): reads a message, answers it, in order.
 // Invariant: nothing that a client sends can end the process; a message that breaks the framing ends its own socket only.
 import type { RawData, WebSocket } from 'ws';
+import { RepeatedKeyError } from './answered-requests.js';
 import { ForbiddenError, InjectedFault } from './episode-protocol.js';
 import { errorFrame, observationFrame, type ErrorCode, type ValidationProblem } from './frames.js';
 import { answerRpc, parseError, rpcError, type RpcContext } from './json-rpc.js';
@@ -145,6 +146,7 @@ function replyToError(context: SocketContext, error: unknown): ErrorReply {
   if (error instanceof InvalidFrame) {
     return frame(errorFrame('VALIDATION_ERROR', error.message, { errors: error.problems }));
   }
+  if (error instanceof RepeatedKeyError) return frame(errorFrame('VALIDATION_ERROR', error.message));
   if (error instanceof ForbiddenError) return frame(errorFrame('FORBIDDEN', error.message));
   if (error instanceof InjectedFault) {
     if (error.fault !== 'error') return { kind: error.fault };

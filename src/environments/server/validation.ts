@@ -16,6 +16,7 @@ export interface ResetArguments {
   token: string | undefined;
   faultRate: number | undefined;
   toolErrorRate: number | undefined;
+  idempotencyKey: string | undefined;
 }
 
 export type StepAction =
@@ -26,6 +27,7 @@ export type StepAction =
       arguments: JsonObject;
       turn: number | undefined;
       try: number;
+      idempotencyKey: string | undefined;
     };
 
 export interface GradeArguments {
@@ -33,6 +35,7 @@ export interface GradeArguments {
   finalAnswer: string;
   try: number;
   sessionId: string | undefined;
+  idempotencyKey: string | undefined;
 }
 
 export function isObject(value: unknown): value is JsonObject {
@@ -68,6 +71,15 @@ class Problems {
     return undefined;
   }
 
+  text(value: JsonObject, key: string, maxLength: number, at: (string | number)[] = []): string | undefined {
+    const given = this.optional(value, key, 'string', isString, at);
+    if (given !== undefined && given.length > maxLength) {
+      const msg = `String should have at most ${maxLength} characters`;
+      this.add('string_too_long', [...at, key], msg, given);
+    }
+    return given;
+  }
+
   missing(value: JsonObject, key: string, at: (string | number)[] = []): void {
     this.add('missing', [...at, key], 'Field required', value);
   }
@@ -83,6 +95,9 @@ const words: Record<string, string> = {
   int: 'integer',
   float: 'number',
 };
+/** Of an idempotency key, in UTF-16 units. */
+export const maxKeyLength = 255;
+
 const isString = (value: unknown): value is string => typeof value === 'string';
 const isInteger = (value: unknown): value is number => Number.isSafeInteger(value);
 const isRate = (value: unknown): value is number => typeof value === 'number' && value >= 0 && value <= 1;
@@ -113,18 +128,9 @@ export function checkReset(data: JsonObject, at: (string | number)[] = []): Chec
   if (seed !== undefined && seed < 0) {
     problems.add('greater_than_equal', [...at, 'seed'], 'Input should be greater than or equal to 0', seed);
   }
-  const episodeId = problems.optional(data, 'episode_id', 'string', isString, at);
-  if (episodeId !== undefined && episodeId.length > 255) {
-    problems.add(
-      'string_too_long',
-      [...at, 'episode_id'],
-      'String should have at most 255 characters',
-      episodeId,
-    );
-  }
   return problems.result({
     seed,
-    episodeId,
+    episodeId: problems.text(data, 'episode_id', 255, at),
     taskKey: problems.optional(data, 'task_key', 'string', isString, at),
     split: problems.optional(data, 'split', 'string', isString, at),
     index: problems.optional(data, 'index', 'int', isInteger, at),
@@ -133,6 +139,7 @@ export function checkReset(data: JsonObject, at: (string | number)[] = []): Chec
     token: problems.optional(data, 'token', 'string', isString, at),
     faultRate: problems.optional(data, 'fault_rate', 'float', isRate, at),
     toolErrorRate: problems.optional(data, 'tool_error_rate', 'float', isRate, at),
+    idempotencyKey: problems.text(data, 'idempotency_key', maxKeyLength, at),
   });
 }
 
@@ -162,17 +169,19 @@ export function checkAction(data: JsonObject, at: (string | number)[] = []): Che
     arguments: isObject(data.arguments) ? data.arguments : {},
     turn: isInteger(metadata.turn) ? metadata.turn : undefined,
     try: isInteger(metadata.try) ? metadata.try : 0,
+    idempotencyKey: problems.text(metadata, 'idempotency_key', maxKeyLength, [...at, 'metadata']),
   });
 }
 
 export function checkGrade(data: JsonObject, at: (string | number)[] = []): Checked<GradeArguments> {
   const problems = new Problems();
-  problems.extraKeys(data, ['token', 'final_answer', 'try', 'session_id'], at);
+  problems.extraKeys(data, ['token', 'final_answer', 'try', 'session_id', 'idempotency_key'], at);
   return problems.result({
     token: problems.optional(data, 'token', 'string', isString, at) ?? '',
     finalAnswer: problems.optional(data, 'final_answer', 'string', isString, at) ?? '',
     try: problems.optional(data, 'try', 'int', isInteger, at) ?? 0,
     sessionId: problems.optional(data, 'session_id', 'string', isString, at),
+    idempotencyKey: problems.text(data, 'idempotency_key', maxKeyLength, at),
   });
 }
 
