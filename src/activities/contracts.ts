@@ -75,12 +75,6 @@ export interface CollectedRollouts {
 /** A state on the node's disk, or why it is not there: that fails no step (R16). */
 export type KeptState = { seconds: number } | { problem: string };
 
-export interface SealedBatch {
-  batch: Digest;
-  size: number;
-  loss_tokens: number;
-}
-
 /** `reason` of a step whose groups had nothing to learn from: not applied, and nothing is wrong. */
 export type NoSignal = 'no_signal';
 
@@ -129,8 +123,8 @@ export interface NodeActivities {
   collectRollouts(
     input: StepReference & { plan: Digest; slots: [number, number]; keep?: boolean },
   ): Promise<CollectedRollouts>;
-  sealBatch(input: StepReference & { plan: Digest }): Promise<SealedBatch>;
-  updatePolicy(input: StepReference & { plan: Digest; batch: Digest }): Promise<CommittedStep>;
+  /** Seals the batch of the plan's episodes, applies it, and commits the step. */
+  updatePolicy(input: StepReference & { plan: Digest }): Promise<CommittedStep>;
   /** Evaluates the state after `step` on a suite of held-out tasks; each (state, suite, task, sample) once ever. */
   evaluateState(input: StepReference & { suite: 'interval' | 'final' }): Promise<EvaluatedState>;
   /** Saves the state after `step` to the node's disk. */
@@ -164,7 +158,6 @@ export type RunPhase =
   | 'evaluating'
   | 'planning'
   | 'collecting'
-  | 'sealing'
   | 'updating'
   | 'paused'
   | 'blocked'

@@ -8,14 +8,12 @@ import { withFailures } from './failure-mapping.js';
 import { withRunView } from './run-view.js';
 import type { NodeDeps } from './node-deps.js';
 import { saveState, uploadCheckpoint } from './save-state.js';
-import { sealBatch } from './seal-batch.js';
 import { updatePolicy } from './update-policy.js';
 
 export function createNodeActivities(deps: NodeDeps): NodeActivities {
   return {
     commitBase: withFailures(withRunView(deps, keepingDivergence(commitBase))),
     collectRollouts: withFailures(withRunView(deps, keepingDivergence(collectRollouts))),
-    sealBatch: withFailures(withRunView(deps, keepingDivergence(sealBatch))),
     // Keeps the result of each of its tries by itself.
     updatePolicy: withFailures(withRunView(deps, updatePolicy)),
     evaluateState: withFailures(withRunView(deps, keepingDivergence(evaluateState))),

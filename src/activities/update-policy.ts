@@ -1,47 +1,49 @@
-// updatePolicy (R11, R12): batch → state n. The record is first; the engine's memory is second; recomputing is last.
+// updatePolicy (R10–R12): plan and episodes → batch → state n. The record is first; the engine's memory is second;
+// recomputing is last.
 import type { CommittedStep, NoSignal, StepReference } from './contracts.js';
 import { attemptEvidence } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
-import { changedBatch, type Provenance } from './policy-holder.js';
+import type { Provenance } from './policy-holder.js';
 import { currentScope } from './scope.js';
-import { identityFor } from './seal-batch.js';
+import { sealBatch } from './seal-batch.js';
 import { stoppingPoint } from './stopping-point.js';
 import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import type { Digest, UpdateRecord } from '../spec/records.js';
-import { sha256Hex, stepIdOf } from '../store/canonical.js';
-import { attemptsFolder, batchKey, updateKey } from '../store/layout.js';
+import { stepIdOf } from '../store/canonical.js';
+import { attemptsFolder, updateKey } from '../store/layout.js';
 import { recordFunction } from '../store/records.js';
 import { checkOwner, readPlan, readUpdateIfAny } from '../store/run-records.js';
-import { Diverged, UnreadableRecord } from '../store/store-errors.js';
+import { Diverged } from '../store/store-errors.js';
 
 /** No group had two graded members that differ: there is nothing to learn from, and nothing is wrong. */
 const noSignal: NoSignal = 'no_signal';
 
 export async function updatePolicy(
   deps: NodeDeps,
-  input: StepReference & { plan: Digest; batch: Digest },
+  input: StepReference & { plan: Digest },
 ): Promise<CommittedStep> {
   const { store, holder } = deps;
   const { run, step } = input;
   await checkOwner(store, run, input.owner);
   const committed = await readUpdateIfAny(store, run, step);
   if (committed) return summary(committed);
-  const started = performance.now();
   const { record: plan } = await readPlan(store, run, step, input.plan);
-  const bytes = await store.get(batchKey(run, step));
-  if (bytes === null)
-    throw new UnreadableRecord(batchKey(run, step), 'it was sealed, but is not in the store');
-  const found = sha256Hex(bytes);
-  if (found !== input.batch) throw changedBatch(batchKey(run, step), input.batch, found);
-  const identity = identityFor(input, bytes, batchKey(run, step));
-  const stepId = stepIdOf(plan.previous_state, input.batch, input.plan);
   const scope = currentScope();
   const evidence = attemptEvidence(store, run, step, scope, deps.node);
+  const { batch, identity, adopted } = await sealBatch(deps, input, plan).catch(async (error: unknown) => {
+    if (error instanceof Diverged) await evidence.diverged('seal', input.plan, error);
+    throw error;
+  });
+  // Whoever sealed it may have gone on, and the engine's state is not changed for a step that is committed.
+  const commitMeanwhile = adopted ? await readUpdateIfAny(store, run, step) : null;
+  if (commitMeanwhile) return summary(commitMeanwhile);
+  const started = performance.now();
+  const stepId = stepIdOf(plan.previous_state, batch, input.plan);
   const learns = identity.loss_tokens.every((tokens) => tokens > 0);
   const apply = (): Promise<UpdateResult> => {
     scope.progress({ verb: 'update' });
     const onShards = (shards: UpdateProgress): void => scope.progress({ verb: 'update', shards });
-    return holder.apply(run, step, plan, input.batch, stepId, onShards, scope.signal);
+    return holder.apply(run, step, plan, batch, stepId, onShards, scope.signal);
   };
   const compute = async (provenance: Provenance): Promise<UpdateRecord> => {
     const result = learns
@@ -57,7 +59,7 @@ export async function updatePolicy(
         step,
         kind: plan.kind,
         plan: input.plan,
-        batch: input.batch,
+        batch,
         previous_state: plan.previous_state,
         state: result.state,
         step_id: stepId,

@@ -4,7 +4,7 @@ import { shardCount, type BatchArrays } from '../spec/batch.js';
 import type { BatchIdentity, Digest } from '../spec/records.js';
 import { canonicalText, differences, sha256Hex } from './canonical.js';
 import { checkRecord } from './record-codec.js';
-import { decodeSafetensors, decodeSafetensorsHeader, encodeSafetensors, type Tensor } from './safetensors.js';
+import { decodeSafetensors, encodeSafetensors, type Tensor } from './safetensors.js';
 import { UnreadableRecord } from './store-errors.js';
 
 const METADATA_KEY = 'longhaul';
@@ -52,11 +52,6 @@ export function decodeBatchFile(
   const problem = batchProblem(arrays, identity);
   if (problem) throw new UnreadableRecord(key, problem);
   return { identity, arrays };
-}
-
-/** The identity alone; tensors are not looked at. Throws `UnreadableRecord` or `NewerSchema`, naming `key`. */
-export function readBatchIdentity(bytes: Uint8Array, key: string): BatchIdentity {
-  return identityOf(asRecord(key, () => decodeSafetensorsHeader(bytes, bytes.length)).metadata, key);
 }
 
 /** `BatchIdentity.inputs`: of the digests of episodes in (slot, sample) order, or of demonstrations in the plan's. */

@@ -86,11 +86,11 @@ export function decodeSafetensorsHeader(
   if (bytes.length < dataOffset)
     throw bad(what, `only ${bytes.length} of its header's ${dataOffset} bytes are here`);
   const header = parseHeader(bytes.subarray(LENGTH_BYTES, dataOffset), what);
-  const metadata: Record<string, string> = {};
+  let metadata: Record<string, string> = {};
   const entries: Record<string, TensorEntry> = {};
   for (const [name, value] of Object.entries(header)) {
     if (name === '__metadata__') {
-      Object.assign(metadata, checkMetadata(value, what));
+      metadata = checkMetadata(value, what);
       continue;
     }
     Object.defineProperty(entries, name, { value: checkEntry(name, value, what), enumerable: true });

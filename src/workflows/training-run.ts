@@ -208,7 +208,7 @@ class TrainingLoop {
     return this.opened.outline.target_pass_at_1 > 0;
   }
 
-  /** State `step − 1` to state `step`: plan, collect, seal, update. */
+  /** State `step − 1` to state `step`: plan, collect, seal and update. */
   private async takeStep(): Promise<void> {
     const step = this.step + 1;
     const startedAt = Date.now();
@@ -236,26 +236,14 @@ class TrainingLoop {
       planned.kind === 'grpo' ? this.collect(planned, keep) : this.saveAlone(step - 1, keep),
       evaluateBeside(),
     ]);
-    const reference = { ...this.owned, step, plan: planned.plan };
-    this.progress.phase('sealing');
-    const { batch } = await this.nodes.onNode(
-      (node) =>
-        onEngine(node, stepId(step, 'seal'), this.progress.summary(step, 'seal'), enginePolicy).sealBatch(
-          reference,
-        ),
-      throwWhereRecordsChanged,
-    );
     this.progress.phase('updating');
+    const summary = this.progress.summary(step, 'update');
     const committed = await this.nodes.onNode(
       (node) =>
-        onEngine(
-          node,
-          stepId(step, 'update'),
-          this.progress.summary(step, 'update'),
-          enginePolicy,
-        ).updatePolicy({
-          ...reference,
-          batch,
+        onEngine(node, stepId(step, 'update'), summary, enginePolicy).updatePolicy({
+          ...this.owned,
+          step,
+          plan: planned.plan,
         }),
       throwWhereRecordsChanged,
     );

@@ -2,7 +2,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createNodeActivities } from '../../src/activities/node-activities.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
-import { sealBatch } from '../../src/activities/seal-batch.js';
 import { saveState } from '../../src/activities/save-state.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
@@ -29,8 +28,7 @@ const wrong = 'f'.repeat(64);
 
 async function sealed(): Promise<(deps: NodeDeps) => ReturnType<typeof updatePolicy>> {
   const reference = harness.reference(await harness.plan(step));
-  const { batch } = await harness.attempt('seal', () => sealBatch(harness.node, reference));
-  return (deps) => harness.attempt('update', () => updatePolicy(deps, { ...reference, batch }));
+  return (deps) => harness.attempt('update', () => updatePolicy(deps, reference));
 }
 
 /**

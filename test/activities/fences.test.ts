@@ -8,7 +8,6 @@ import { createOrchestratorActivities } from '../../src/activities/orchestrator-
 import { planStep } from '../../src/activities/plan-step.js';
 import { recordControl } from '../../src/activities/record-control.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
-import { sealBatch } from '../../src/activities/seal-batch.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { type Harness, lastSftStep, run, startEnvironments, startHarness } from './fixture.js';
@@ -29,12 +28,6 @@ afterEach(() => harness.close());
 type Prepared = () => Promise<() => Promise<unknown>>;
 
 const owner = 1;
-const sealed = async () => {
-  const reference = harness.reference(await harness.plan(1));
-  const { batch } = await harness.attempt('seal', () => sealBatch(harness.node, reference));
-  return { ...reference, batch };
-};
-
 const writers: Record<string, Prepared> = {
   commitBase: async () => () => commitBase(harness.node, { run, owner }),
   recordControl: async () => () =>
@@ -48,14 +41,9 @@ const writers: Record<string, Prepared> = {
     const reference = harness.reference(await harness.plan(lastSftStep + 1));
     return () => collectRollouts(harness.node, { ...reference, slots: [0, 2] });
   },
-  sealBatch: async () => {
-    await harness.advance(0);
-    const reference = harness.reference(await harness.plan(1));
-    return () => sealBatch(harness.node, reference);
-  },
   updatePolicy: async () => {
     await harness.advance(0);
-    const reference = await sealed();
+    const reference = harness.reference(await harness.plan(1));
     return () => updatePolicy(harness.node, reference);
   },
   evaluateState: async () => {

@@ -16,7 +16,6 @@ import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js
 import { planStep } from '../../src/activities/plan-step.js';
 import { PolicyHolder } from '../../src/activities/policy-holder.js';
 import { RunDataCache } from '../../src/activities/run-data.js';
-import { sealBatch } from '../../src/activities/seal-batch.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { PolicyEngine } from '../../src/engine/policy-engine.js';
 import { createNativeEngine, type NativeEngine } from '../../src/engine/native/native-engine.js';
@@ -252,8 +251,7 @@ export async function startHarness(environments: { url: string }, disk?: string)
             collectRollouts(node, { ...reference, slots: [0, planned.slots] }),
           );
         }
-        const { batch } = await harness.attempt(name('seal'), () => sealBatch(node, reference));
-        committed = await harness.attempt(name('update'), () => updatePolicy(node, { ...reference, batch }));
+        committed = await harness.attempt(name('update'), () => updatePolicy(node, reference));
       }
       return committed;
     },

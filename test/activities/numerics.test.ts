@@ -4,7 +4,6 @@ import { createNodeActivities } from '../../src/activities/node-activities.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { createOrchestratorActivities } from '../../src/activities/orchestrator-activities.js';
 import type { AliveNode } from '../../src/activities/orchestrator-deps.js';
-import { sealBatch } from '../../src/activities/seal-batch.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import type { Numerics } from '../../src/spec/records.js';
 import { updateKey } from '../../src/store/layout.js';
@@ -44,12 +43,11 @@ describe('a node whose engine was upgraded to other numerics', () => {
   it('computes no update, whether it holds the state or would restore it', async () => {
     await harness.advance(step - 2);
     const reference = harness.reference(await harness.plan(step - 1));
-    const { batch } = await harness.attempt('seal', () => sealBatch(harness.node, reference));
     const other = harness.secondNode();
     for (const deps of [harness.node, other]) {
       const numerics = await upgrade(deps);
       const { updatePolicy } = createNodeActivities(deps);
-      const update = harness.attempt('update', () => updatePolicy({ ...reference, batch }));
+      const update = harness.attempt('update', () => updatePolicy(reference));
       await expect(update).rejects.toMatchObject(unfit(numerics));
     }
     expect(await harness.store.head(updateKey(run, step - 1))).toBeNull();

@@ -2,7 +2,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { evaluateState } from '../../src/activities/evaluate-state.js';
 import { phaseAt, phasesOf } from '../../src/activities/phases.js';
-import { sealBatch } from '../../src/activities/seal-batch.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { rewardMetrics } from '../../src/rl/metrics.js';
@@ -53,8 +52,7 @@ describe('with 100 environments', () => {
     const bytes = await encodeRecord('update', large);
     await tamper(harness.store, key, () => bytes);
     const reference = harness.reference(await harness.plan(lastSftStep));
-    const { batch } = await harness.attempt('seal', () => sealBatch(harness.node, reference));
-    const answer = await harness.attempt('update', () => updatePolicy(harness.node, { ...reference, batch }));
+    const answer = await harness.attempt('update', () => updatePolicy(harness.node, reference));
     expect(answer.metrics).toEqual({
       'reward/avg_raw_reward': 0.5,
       'policy/final_loss': 0.25,

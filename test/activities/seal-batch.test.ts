@@ -5,10 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { SealedBatch } from '../../src/activities/contracts.js';
 import { DatasetCache } from '../../src/activities/dataset-cache.js';
 import { RunDataCache } from '../../src/activities/run-data.js';
-import { sealBatch } from '../../src/activities/seal-batch.js';
+import { sealBatch, type SealedBatch } from '../../src/activities/seal-batch.js';
 import type { EpisodeRecord, GrpoPlan, Outcome } from '../../src/spec/records.js';
 import { decodeBatchFile } from '../../src/store/batch-file.js';
 import { recordDigest } from '../../src/store/canonical.js';
@@ -87,9 +86,8 @@ async function seal(episodes: EpisodeRecord[], by = plan, from = store) {
     await adoptOrCreate(store, episodeKey(run, step, one.slot, one.sample), 'episode', one);
   }
   const deps = { store: from, runs: new RunDataCache(from, new DatasetCache(from)) };
-  const input = { run, step, owner: 1, plan: recordDigest(by) };
   const { batch } = await new MockActivityEnvironment({ activityId: 'seal' }).run((): Promise<SealedBatch> =>
-    sealBatch(deps, input),
+    sealBatch(deps, { run, step, owner: 1 }, by),
   );
   return { batch, ...decodeBatchFile((await store.get(batchKey(run, step)))!, batchKey(run, step)) };
 }

@@ -67,10 +67,12 @@ const collect = (
     () => collectRollouts(deps, { ...harness.reference(answer), slots }),
     attempt,
   );
-const seal = (answer: PlannedStep, deps = harness.node) =>
-  harness.attempt('seal', () => sealBatch(deps, harness.reference(answer)));
-const update = (answer: PlannedStep, batch: string, deps = harness.node, attempt = 1) =>
-  harness.attempt('update', () => updatePolicy(deps, { ...harness.reference(answer), batch }), attempt);
+const seal = async (answer: PlannedStep, deps = harness.node) => {
+  const { record } = await readPlan(harness.store, run, answer.step, answer.plan);
+  return harness.attempt('seal', () => sealBatch(deps, harness.reference(answer), record));
+};
+const update = (answer: PlannedStep, deps = harness.node, attempt = 1) =>
+  harness.attempt('update', () => updatePolicy(deps, harness.reference(answer)), attempt);
 const episodeAt = (slot: number, sample: number, at = step): Promise<EpisodeRecord> =>
   requireRecord(harness.store, episodeKey(run, at, slot, sample), 'episode');
 
@@ -174,7 +176,7 @@ describe('planStep', () => {
     await setOutcome(0, 1, unknown);
     await setOutcome(1, 0, unknown);
     await setOutcome(1, 1, unknown);
-    await update(answer, (await seal(answer)).batch);
+    await update(answer);
     const { plan: next } = await planned(step + 1);
     const [first, second] = plan.slots;
     expect(next.curriculum.pass_rates[first?.template ?? '']).toBeCloseTo(0.5 + 0.2 * 0.5, 12);
@@ -282,7 +284,7 @@ describe('collectRollouts', () => {
   it('asks nothing of the engine for a committed step', async () => {
     const { answer } = await planned();
     await collect(answer);
-    await update(answer, (await seal(answer)).batch);
+    await update(answer);
     await tamper(harness.store, episodeKey(run, step, 0, 0), () => null);
     const { deps, calls } = counting(harness.node);
     expect(await collect(answer, [0, 2], deps, 2)).toMatchObject({ graded: 4 });
@@ -308,6 +310,7 @@ describe('sealBatch', () => {
     await setOutcome(0, 0, passed);
     const first = await seal(answer);
     const bytes = await harness.store.get(batchKey(run, step));
+    expect(await seal(answer, harness.secondNode())).toEqual({ ...first, adopted: true });
     await tamper(harness.store, batchKey(run, step), () => null);
     expect(await seal(answer, harness.secondNode())).toEqual(first);
     expect(await harness.store.get(batchKey(run, step))).toEqual(bytes);
@@ -319,7 +322,7 @@ describe('sealBatch', () => {
     await setOutcome(0, 0, passed);
     await setOutcome(1, 0, passed);
     await setOutcome(1, 1, unknown);
-    const { batch, loss_tokens } = await seal(answer);
+    const { batch } = await seal(answer);
     const bytes = (await harness.store.get(batchKey(run, step))) as Uint8Array;
     expect(sha256Hex(bytes)).toBe(batch);
     const { arrays, identity } = decodeBatchFile(bytes, batchKey(run, step));
@@ -330,7 +333,7 @@ describe('sealBatch', () => {
     // The second group has one graded member: no mean to learn against. The first one's two share the targets.
     const episodes = [await episodeAt(0, 0), await episodeAt(0, 1)];
     const sampled = episodes.map(({ logprobs }) => logprobs.length);
-    expect(loss_tokens).toBe((sampled[0] ?? 0) + (sampled[1] ?? 0));
+    expect(identity.loss_tokens[0]).toBe((sampled[0] ?? 0) + (sampled[1] ?? 0));
     const advantages = [...arrays.target_advantages];
     expect(advantages.filter((value) => value > 0)).toHaveLength(sampled[0] ?? -1);
     expect(advantages.filter((value) => value < 0)).toHaveLength(sampled[1] ?? -1);
@@ -347,29 +350,41 @@ describe('sealBatch', () => {
     expect(await harness.store.get(batchKey(run, step))).toBeNull();
   });
 
-  it('adopts the batch that is there', async () => {
+  it('refuses a batch that its episodes do not make, says where it differs, and how to go on', async () => {
     const { answer } = await planned();
     await collect(answer);
-    const first = await seal(answer);
+    await seal(answer);
     await setOutcome(0, 0, passed);
-    expect(await seal(answer)).toEqual(first);
+    await expect(seal(answer)).rejects.toMatchObject({
+      name: 'Diverged',
+      message: expect.stringMatching(
+        /outcomes\.0\.0 .*longhaul quarantine runs\/unit\/steps\/000003\/batch\.safetensors$/,
+      ) as string,
+    });
+  });
+
+  it('names a stored batch that is broken', async () => {
+    const { answer } = await planned();
+    await collect(answer);
+    await seal(answer);
+    await tamper(harness.store, batchKey(run, step), (bytes) => bytes.subarray(0, 20));
+    await expect(seal(answer)).rejects.toMatchObject({ name: 'UnreadableRecord', key: batchKey(run, step) });
   });
 });
 
 describe('updatePolicy', () => {
-  async function sealed(
-    outcomes: [number, number, Outcome][],
-  ): Promise<{ answer: PlannedStep; batch: string }> {
+  async function played(outcomes: [number, number, Outcome][]): Promise<PlannedStep> {
     const { answer } = await planned();
     await collect(answer);
     for (const [slot, sample, outcome] of outcomes) await setOutcome(slot, sample, outcome);
-    return { answer, batch: (await seal(answer)).batch };
+    return answer;
   }
 
   it('commits the new state under the digests of everything it was made from', async () => {
-    const { answer, batch } = await sealed([[0, 0, passed]]);
-    const committed = await update(answer, batch);
+    const answer = await played([[0, 0, passed]]);
+    const committed = await update(answer);
     const { identity } = await readUpdate(harness.store, run, step);
+    const batch = sha256Hex((await harness.store.get(batchKey(run, step)))!);
     const previous_state = await readState(harness.store, run, step - 1);
     expect(identity).toMatchObject({ plan: answer.plan, batch, previous_state, applied: true });
     expect(identity.step_id).toBe(sha256Hex(`${previous_state}\n${batch}\n${answer.plan}\n`));
@@ -378,36 +393,36 @@ describe('updatePolicy', () => {
   });
 
   it('answers from its record where there is one, without the engine', async () => {
-    const { answer, batch } = await sealed([[0, 0, passed]]);
-    const first = await update(answer, batch);
+    const answer = await played([[0, 0, passed]]);
+    const first = await update(answer);
     const { deps, calls } = counting(harness.secondNode());
-    expect(await update(answer, batch, deps, 2)).toEqual(first);
+    expect(await update(answer, deps, 2)).toEqual(first);
     expect(calls.update).toBe(0);
   });
 
   it('applied by an engine whose reply was lost is not applied again: the engine knows the step id', async () => {
-    const { answer, batch } = await sealed([[0, 0, passed]]);
-    const first = await update(answer, batch);
+    const answer = await played([[0, 0, passed]]);
+    const first = await update(answer);
     await tamper(harness.store, updateKey(run, step), () => null);
     const incarnation = (await harness.engine.info()).incarnation;
-    expect(await update(answer, batch, harness.node, 2)).toMatchObject({ state: first.state, applied: true });
+    expect(await update(answer, harness.node, 2)).toMatchObject({ state: first.state, applied: true });
     expect((await harness.engine.info()).incarnation).toBe(incarnation);
     expect((await harness.engine.held())?.state).toBe(first.state);
     expect(harness.said.filter((line) => line.startsWith('restored'))).toEqual([]);
   });
 
   it('computed by two nodes is one state', async () => {
-    const { answer, batch } = await sealed([[0, 0, passed]]);
-    const first = await update(answer, batch);
+    const answer = await played([[0, 0, passed]]);
+    const first = await update(answer);
     await tamper(harness.store, updateKey(run, step), () => null);
-    expect((await update(answer, batch, harness.secondNode(), 2)).state).toBe(first.state);
+    expect((await update(answer, harness.secondNode(), 2)).state).toBe(first.state);
   });
 
   it('without a learning signal commits the step with the state unchanged', async () => {
-    const { answer, batch } = await sealed([]);
+    const answer = await played([]);
     const { deps, calls } = counting(harness.node);
     const previous = await readState(harness.store, run, step - 1);
-    expect(await update(answer, batch, deps)).toMatchObject({
+    expect(await update(answer, deps)).toMatchObject({
       applied: false,
       reason: 'no_signal',
       state: previous,
@@ -416,18 +431,18 @@ describe('updatePolicy', () => {
     expect(await harness.plan(step + 1)).toMatchObject({ step: step + 1 });
   });
 
-  it('refuses a batch that was tampered with, naming it, and commits nothing', async () => {
-    const { answer, batch } = await sealed([[0, 0, passed]]);
+  it('refuses a batch that was tampered with, naming it: both are kept, and nothing is committed', async () => {
+    const answer = await played([[0, 0, passed]]);
+    await seal(answer);
     await tamper(harness.store, batchKey(run, step), (bytes) => {
       bytes[bytes.length - 1] = (bytes[bytes.length - 1] ?? 0) ^ 1;
       return bytes;
     });
-    await expect(update(answer, batch)).rejects.toMatchObject({
-      name: 'UnreadableRecord',
-      key: batchKey(run, step),
-      message: expect.stringContaining('it was changed') as string,
+    await expect(update(answer)).rejects.toMatchObject({
+      message: expect.stringContaining(batchKey(run, step)) as string,
     });
     expect(await harness.store.get(updateKey(run, step))).toBeNull();
+    expect((await harness.engine.held())?.state).toBe(await readState(harness.store, run, step - 1));
   });
 });
 

@@ -1,7 +1,6 @@
 // What an update is given: the temperature that was sampled at, each demonstration in its turn, and the run's own base.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { collectRollouts } from '../../src/activities/collect-rollouts.js';
-import { sealBatch } from '../../src/activities/seal-batch.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { drawDemonstrations } from '../../src/rl/curriculum.js';
@@ -41,8 +40,7 @@ describe('a GRPO update', () => {
       // The policy of a few steps never passes, and without a difference there would be nothing to learn.
       const passed = await encodeRecord('episode', { ...episode, outcome: { status: 'graded', value: 1 } });
       await tamper(harness.store, key, () => passed);
-      const { batch } = await harness.attempt('seal', () => sealBatch(harness.node, reference));
-      await harness.attempt('update', () => updatePolicy(harness.node, { ...reference, batch }));
+      await harness.attempt('update', () => updatePolicy(harness.node, reference));
       const { identity, observed } = await readUpdate(harness.store, run, step);
       expect(identity.applied).toBe(true);
       expect(observed.metrics['policy/rollout_train_logprob_diff_max']).toBe(0);

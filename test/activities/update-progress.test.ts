@@ -3,7 +3,6 @@ import { CancelledFailure } from '@temporalio/common';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createNodeActivities } from '../../src/activities/node-activities.js';
-import { sealBatch } from '../../src/activities/seal-batch.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { updateKey } from '../../src/store/layout.js';
@@ -29,7 +28,6 @@ describe('an update whose attempt must stop', () => {
     const { holder } = harness.node;
     const { state: base } = (await holder.engine.held())!;
     const reference = harness.reference(await harness.plan(1));
-    const { batch } = await harness.attempt('seal', () => sealBatch(harness.node, reference));
     const { update } = holder.engine;
     const environment = new MockActivityEnvironment({ activityId: 'update' });
     holder.engine.update = (...args) => {
@@ -38,12 +36,12 @@ describe('an update whose attempt must stop', () => {
       return update(...args);
     };
     const { updatePolicy: activity } = createNodeActivities(harness.node);
-    const cancelled = environment.run(() => activity({ ...reference, batch }));
+    const cancelled = environment.run(() => activity(reference));
     await expect(cancelled).rejects.toBeInstanceOf(CancelledFailure);
     expect(await holder.engine.held()).toEqual({ state: base, lastStepId: null });
     expect(await harness.store.head(updateKey(run, 1))).toBeNull();
     holder.engine.update = update;
-    const committed = await harness.attempt('update', () => activity({ ...reference, batch }), 2);
+    const committed = await harness.attempt('update', () => activity(reference), 2);
     expect(committed.state).not.toBe(base);
     expect((await holder.engine.stats())['updates']).toBe(1);
   });
@@ -53,9 +51,8 @@ describe('the progress of an update', () => {
   it('is told shard by shard where it is applied', async () => {
     await harness.advance(0);
     const reference = harness.reference(await harness.plan(1));
-    const { batch } = await harness.attempt('seal', () => sealBatch(harness.node, reference));
     const told: unknown[] = [];
-    await harness.attempt('update', () => updatePolicy(harness.node, { ...reference, batch }), 1, told);
+    await harness.attempt('update', () => updatePolicy(harness.node, reference), 1, told);
     expect(told.at(-1)).toEqual({ verb: 'update', shards });
   });
 

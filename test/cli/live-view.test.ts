@@ -53,16 +53,16 @@ describe('the view in a terminal', () => {
     const { view, kept } = terminal(40);
     view.show(
       training,
-      'waits for step-000031/seal, try 2: no space is left for runs/quickstart/steps/000031',
+      'waits for step-000031/update, try 2: no space is left for runs/quickstart/steps/000031',
     );
     view.show(
       training,
-      'waits for step-000031/seal, try 3: no space is left for runs/quickstart/steps/000031',
+      'waits for step-000031/update, try 3: no space is left for runs/quickstart/steps/000031',
     );
     const blocked = { reason: 'the environments do not answer', remedy: 'start them, then longhaul resume' };
     view.show({ ...training, blocked }, null);
     expect(kept()).toEqual([
-      'waits for step-000031/seal, try 2: no space is left for runs/quickstart/steps/000031',
+      'waits for step-000031/update, try 2: no space is left for runs/quickstart/steps/000031',
       'blocked: the environments do not answer · start them, then longhaul resume',
     ]);
   });

@@ -53,7 +53,7 @@ describe('longhaul status', { timeout: 60_000 }, () => {
     let full = true;
     let tries = 0;
     script.before = (call) => {
-      if (call !== 'seal 2' || !full) return;
+      if (call !== 'update 2' || !full) return;
       tries = Context.current().info.attempt;
       throw new StoreFull('no space is left for runs/full/steps/000002/batch.safetensors');
     };
@@ -62,11 +62,11 @@ describe('longhaul status', { timeout: 60_000 }, () => {
       await expect.poll(() => tries, { timeout: 20_000 }).toBeGreaterThan(1);
       const readable = await longhaul('status', script.outline.name);
       expect(readable).toMatchObject({ code: 0, errors: '' });
-      expect(readable.output).toMatch(/waits for step-000002\/seal, try \d+: .*batch\.safetensors/);
+      expect(readable.output).toMatch(/waits for step-000002\/update, try \d+: .*batch\.safetensors/);
       const { output } = await longhaul('status', script.outline.name, '--json');
       expect(JSON.parse(output)).toMatchObject({
         run: script.outline.name,
-        waiting: [{ activity: 'step-000002/seal', reason: expect.stringContaining('batch') as string }],
+        waiting: [{ activity: 'step-000002/update', reason: expect.stringContaining('batch') as string }],
       });
       full = false;
       await run.result();
@@ -79,7 +79,7 @@ describe('longhaul status', { timeout: 60_000 }, () => {
     const script = scriptRun(outlineOf(uniqueName('mended')));
     const held = gate();
     script.before = async (call) => {
-      if (call !== 'seal 2') return;
+      if (call !== 'update 2') return;
       if (Context.current().info.attempt === 1) throw new Error('the worker that ran it has ended');
       await held.wait();
     };
@@ -87,7 +87,7 @@ describe('longhaul status', { timeout: 60_000 }, () => {
       const run = await startRun(temporal, queue, script.outline.name);
       await held.reached;
       const { pendingActivities } = (await run.describe()).raw;
-      expect(pendingActivities).toMatchObject([{ activityId: 'step-000002/seal', attempt: 2 }]);
+      expect(pendingActivities).toMatchObject([{ activityId: 'step-000002/update', attempt: 2 }]);
       expect(pendingActivities?.[0]?.lastFailure?.message).toContain('has ended');
       expect(await waitingFor(temporal.client, run)).toEqual([]);
       held.release();

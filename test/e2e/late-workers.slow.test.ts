@@ -64,7 +64,7 @@ describe('a worker that comes too late', { timeout: 120_000 }, () => {
   }
 
   it('stopped after it built its batch, finds the batch that another sealed and committed', async () => {
-    const point = 'batch-built.step-000002.seal';
+    const point = 'batch-built.step-000002.update';
     const { run, first, late } = await overtaken('batch-built', point, cluster.nodes);
     await until(exists(updateKey('batch-built', 2)), 'the second worker to commit step 2');
     await wakes(first, point, late);

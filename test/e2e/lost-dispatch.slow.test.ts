@@ -94,7 +94,7 @@ describe('a run one of whose processes is killed', { timeout: 120_000 }, () => {
     { point: 'plan-built.step-000002.plan', of: orchestrator },
     { point: 'plan-written.step-000002.plan', of: orchestrator },
     { point: 'episode-written.step-000002.collect', of: node },
-    { point: 'batch-built.step-000002.seal', of: node },
+    { point: 'batch-built.step-000002.update', of: node },
     { point: 'update-computed.step-000002.update', of: node },
   ]) {
     const name = point.split('.')[0] as string;

@@ -33,7 +33,7 @@ describe('a Temporal server that dies', { timeout: 180_000 }, () => {
   const node = () => cluster.nodes[0] as (typeof cluster.nodes)[number];
 
   it('and times an attempt out that still runs: the newer attempt waits for the older, and the batch is sealed once', async () => {
-    const point = 'batch-built.step-000002.seal';
+    const point = 'batch-built.step-000002.update';
     node().hold(point);
     let run = await cluster.run(spec.named('timed-out'));
     await cluster.firstAt(point, cluster.nodes);

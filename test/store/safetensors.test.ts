@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { BatchArrays } from '../../src/spec/batch.js';
-import { decodeBatchFile, encodeBatchFile, readBatchIdentity } from '../../src/store/batch-file.js';
+import { decodeBatchFile, encodeBatchFile } from '../../src/store/batch-file.js';
 import { decodeSafetensors, encodeSafetensors, type Tensor } from '../../src/store/safetensors.js';
 import { recordsOfAllKinds } from './fixtures.js';
 
@@ -50,6 +50,7 @@ describe('a safetensors file', () => {
           expect(back.tensors[name]).toEqual(value.tensors[name]);
         expect(encodeSafetensors(back)).toEqual(bytes);
       }),
+      { examples: [[{ metadata: { ['__proto__']: '' }, tensors: {} }]] },
     );
   });
 
@@ -147,7 +148,6 @@ describe('a batch file', () => {
   it('comes back as it went, the same bytes each time', () => {
     const bytes = encodeBatchFile(arrays(), identity);
     expect(decodeBatchFile(bytes, 'k')).toEqual({ identity, arrays: arrays() });
-    expect(readBatchIdentity(bytes, 'k')).toEqual(identity);
     expect(encodeBatchFile(arrays(), identity)).toEqual(bytes);
   });
 

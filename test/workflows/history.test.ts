@@ -48,7 +48,7 @@ describe('the history of a run', { timeout: 60_000 }, () => {
 
   // What runs side by side ends one after the other: each end is a workflow task of its own.
   const slowly = (call: string): Promise<void> =>
-    delay({ collect: 250, evaluate: 150, upload: 20, seal: 100 }[call.split(' ')[0] ?? ''] ?? 0);
+    delay({ collect: 250, evaluate: 150, upload: 20, update: 100 }[call.split(' ')[0] ?? ''] ?? 0);
 
   it.each([
     ['an evaluation and a checkpoint now and then', { ckpt_interval: 2, eval_interval: 2 }],
@@ -97,7 +97,7 @@ describe('the history of a run', { timeout: 60_000 }, () => {
     const ids = events.flatMap((event) => event.activityTaskScheduledEventAttributes?.activityId ?? []);
     expect(ids).toEqual(
       expect.arrayContaining([
-        ...['step-000000/base', 'step-000001/plan', 'step-000001/collect', 'step-000001/seal'],
+        ...['step-000000/base', 'step-000001/plan', 'step-000001/collect'],
         ...['step-000001/update', 'step-000002/upload', 'step-000002/evaluate-interval', 'report'],
       ]),
     );
@@ -125,7 +125,7 @@ describe('the history of a run', { timeout: 60_000 }, () => {
       ]),
     );
     expect(Object.fromEntries(waits)).toEqual({
-      ...{ commitBase: 120, collectRollouts: 120, sealBatch: 120, updatePolicy: 120, evaluateState: 120 },
+      ...{ commitBase: 120, collectRollouts: 120, updatePolicy: 120, evaluateState: 120 },
       ...{ saveState: 120, uploadCheckpoint: 120 },
     });
   });
@@ -148,7 +148,7 @@ describe('the history of a run', { timeout: 60_000 }, () => {
   });
 
   it('carries over what it knows of stops: a passed one stays passed, one that came meanwhile holds', async () => {
-    const phases = [{ name: 'drill', kind: 'sft' as const, steps: 60 }];
+    const phases = [{ name: 'drill', kind: 'sft' as const, steps: 80 }];
     const script = scriptRun(outlineOf(uniqueName('stop-anew'), { phases, ckpt_interval: 10 }));
     for (const step of [0, 1, 2, 3, 4, 5]) script.committed.set(step, { control: 0, lr: 0.1 });
     script.control = { ...script.control, n: 1, stopAfter: 5 };
@@ -220,11 +220,11 @@ describe('the golden history', { timeout: 60_000 }, () => {
 
   it('does not replay when it tells of another activity', async () => {
     const history = golden();
-    const seal = history.events?.find(
-      (event) => event.activityTaskScheduledEventAttributes?.activityType?.name === 'sealBatch',
+    const update = history.events?.find(
+      (event) => event.activityTaskScheduledEventAttributes?.activityType?.name === 'updatePolicy',
     );
-    const type = seal?.activityTaskScheduledEventAttributes?.activityType;
-    if (!type) throw new Error('the golden history has no sealBatch');
+    const type = update?.activityTaskScheduledEventAttributes?.activityType;
+    if (!type) throw new Error('the golden history has no updatePolicy');
     type.name = 'planStep';
     const replay = Worker.runReplayHistory({ workflowBundle: await workflowBundle() }, history);
     await expect(replay).rejects.toBeInstanceOf(DeterminismViolationError);

@@ -27,9 +27,9 @@ const first = lastSftStep + 1;
 const breaks = [
   { key: planKey(run, first), before: 'collectRollouts', step: first },
   { key: batchKey(run, first + 1), before: 'updatePolicy', step: first + 1 },
-  { key: episodeKey(run, first + 2, 1, 0), before: 'sealBatch', step: first + 2 },
+  { key: episodeKey(run, first + 2, 1, 0), before: 'updatePolicy', step: first + 2 },
   // With its plan, all episodes of the step are other ones.
-  { key: planKey(run, last), before: 'sealBatch', step: last },
+  { key: planKey(run, last), before: 'updatePolicy', step: last },
 ] as const;
 
 describe('a record that cannot be read', { timeout: 60_000 }, () => {
@@ -58,14 +58,15 @@ describe('a record that cannot be read', { timeout: 60_000 }, () => {
       for (const one of left) {
         if (one.before !== activity || one.step !== step) continue;
         left.delete(one);
+        // A batch comes to be inside the activity that breaks on it: an attempt before has sealed it.
+        if (one.key === batchKey(run, step)) await harness.store.create(one.key, new Uint8Array(400));
         await tamper(harness.store, one.key, (bytes) => bytes.subarray(0, 20));
       }
     };
-    const { collectRollouts, sealBatch, updatePolicy } = whole;
+    const { collectRollouts, updatePolicy } = whole;
     return {
       ...whole,
       collectRollouts: (input) => breaking('collectRollouts', input.step).then(() => collectRollouts(input)),
-      sealBatch: (input) => breaking('sealBatch', input.step).then(() => sealBatch(input)),
       updatePolicy: (input) => breaking('updatePolicy', input.step).then(() => updatePolicy(input)),
     };
   }

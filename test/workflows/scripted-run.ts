@@ -150,8 +150,6 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
           kept,
         }));
       },
-      sealBatch: ({ step }) =>
-        did(`seal ${step}`, () => ({ batch: `batch-${step}`, size: 1, loss_tokens: 1 })),
       updatePolicy: ({ step }) =>
         did(`update ${step}`, () => {
           if (step !== Math.max(...script.committed.keys()) + 1 && !script.committed.has(step)) {

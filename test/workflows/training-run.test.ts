@@ -49,9 +49,9 @@ describe('trainingRun', { timeout: 60_000 }, () => {
       'interval 4',
       'final 6',
     ]);
-    const steps = script.calls.filter((call) => /^(plan|collect|seal|update) /.test(call));
-    expect(steps.slice(0, 6)).toEqual(['plan 1', 'seal 1', 'update 1', 'plan 2', 'seal 2', 'update 2']);
-    expect(steps.slice(6, 10)).toEqual(['plan 3', 'collect 3', 'seal 3', 'update 3']);
+    const steps = script.calls.filter((call) => /^(plan|collect|update) /.test(call));
+    expect(steps.slice(0, 4)).toEqual(['plan 1', 'update 1', 'plan 2', 'update 2']);
+    expect(steps.slice(4, 7)).toEqual(['plan 3', 'collect 3', 'update 3']);
     expect(script.calls).toContain('upload 6');
     expect(script.calls.at(-1)).toBe('report');
   });
@@ -230,19 +230,19 @@ describe('trainingRun', { timeout: 60_000 }, () => {
 
   it('is blocked where an activity fails five times in the same way, and has all its tries again after resume', async () => {
     const script = scriptRun(outlineOf(uniqueName('no-progress')));
-    const { openRun, sealBatch } = script.activities;
-    const tries = { open: 0, seal: 0 };
+    const { openRun, updatePolicy } = script.activities;
+    const tries = { open: 0, update: 0 };
     let broken = true;
     script.activities.openRun = withFailures((input) => {
       tries.open += 1;
       if (tries.open <= maxSameFailures) throw new TypeError('the tokenizer has no merges');
       return openRun(input);
     });
-    script.activities.sealBatch = withFailures((input) => {
-      if (input.step !== 3) return sealBatch(input);
-      tries.seal += 1;
+    script.activities.updatePolicy = withFailures((input) => {
+      if (input.step !== 3) return updatePolicy(input);
+      tries.update += 1;
       if (broken) throw new RangeError('900 tokens do not fit into 448');
-      return sealBatch(input);
+      return updatePolicy(input);
     });
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);
@@ -252,9 +252,9 @@ describe('trainingRun', { timeout: 60_000 }, () => {
       );
       await run.executeUpdate(resumeUpdate);
       for (const tried of [maxSameFailures, 2 * maxSameFailures]) {
-        const { blocked } = await until(run, ({ phase }) => phase === 'blocked' && tries.seal === tried);
+        const { blocked } = await until(run, ({ phase }) => phase === 'blocked' && tries.update === tried);
         expect(blocked?.reason).toBe(
-          'step-000003/seal failed 5 times in the same way: 900 tokens do not fit into 448',
+          'step-000003/update failed 5 times in the same way: 900 tokens do not fit into 448',
         );
         expect(blocked?.remedy).toContain(`longhaul resume ${script.outline.run}`);
         broken = tried === maxSameFailures;
@@ -262,7 +262,7 @@ describe('trainingRun', { timeout: 60_000 }, () => {
       }
       expect((await run.result()).step).toBe(6);
     });
-    expect(tries).toEqual({ open: maxSameFailures + 1, seal: 2 * maxSameFailures + 1 });
+    expect(tries).toEqual({ open: maxSameFailures + 1, update: 2 * maxSameFailures + 1 });
   });
 
   it('asks a person after three steps in a row that changed nothing', async () => {
