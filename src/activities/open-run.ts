@@ -152,7 +152,7 @@ async function storeAsset(deps: OrchestratorDeps, text: string): Promise<Digest>
   return (await createFile(deps.store, assetKey(sha256Hex(bytes)), bytes)).sha256;
 }
 
-export function baseModelDigest(spec: RunSpec): Digest {
+function baseModelDigest(spec: RunSpec): Digest {
   const { init, architecture, initializer_range } = spec.model;
   return sha256Hex(canonicalText({ init, architecture, initializer_range, seed: spec.seed }));
 }
@@ -198,7 +198,7 @@ async function refuseImpossibleData(deps: OrchestratorDeps, record: RunRecord): 
   if (problems.length > 0) throw new InvalidSpec(problems);
 }
 
-export function outlineOf(record: RunRecord): RunOutline {
+function outlineOf(record: RunRecord): RunOutline {
   const { spec } = record;
   return {
     run: record.run,

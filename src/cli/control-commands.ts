@@ -72,7 +72,7 @@ export function register(program: Command): void {
 }
 
 /** Parses `lr=1e-4 temperature=0.9`; ranges are checked by the run itself. */
-export function hyperparameters(values: readonly string[]): Hyperparameters {
+function hyperparameters(values: readonly string[]): Hyperparameters {
   const wanted: Record<string, number> = {};
   for (const value of values) {
     const [name = '', text = ''] = value.split('=', 2);

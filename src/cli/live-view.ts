@@ -44,7 +44,7 @@ export async function followRun(
 }
 
 /** Null while no worker answers: the orchestrator or Temporal may be restarting. */
-export async function queryStatus(client: Client, handle: RunHandle): Promise<RunStatus | null> {
+async function queryStatus(client: Client, handle: RunHandle): Promise<RunStatus | null> {
   try {
     return await client.withDeadline(Date.now() + queryDeadlineMs, () => handle.query(statusQuery));
   } catch {

@@ -39,7 +39,7 @@ async function firstStepCovering(
   return steps[low] ?? null;
 }
 
-export function inWords(change: ControlChange): string {
+function inWords(change: ControlChange): string {
   switch (change.kind) {
     case 'pause':
       return 'paused';

@@ -37,7 +37,7 @@ export function hashText(text: string): number {
 }
 
 /** The integers 0..n−1 in an order that the parts decide. */
-export function permutation(n: number, ...parts: readonly (number | string)[]): number[] {
+function permutation(n: number, ...parts: readonly (number | string)[]): number[] {
   const order = Array.from({ length: n }, (_, index) => index);
   const base = hash32(...parts);
   for (let i = n - 1; i > 0; i--) {

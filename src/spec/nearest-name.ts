@@ -11,7 +11,7 @@ export function nearestName(word: string, names: readonly string[]): string | nu
 }
 
 /** Insertions, deletions, replacements and swaps of neighbours that make `b` of `a`. */
-export function editDistance(a: string, b: string): number {
+function editDistance(a: string, b: string): number {
   let beforePrevious: number[] = [];
   let previous = Array.from({ length: b.length + 1 }, (_, j) => j);
   for (let i = 1; i <= a.length; i += 1) {

@@ -14,7 +14,7 @@ export function issueProblems(issues: readonly Issue[], schema: z.ZodType, input
 }
 
 /** `warm_start[0].lr` */
-export function pathText(path: readonly PropertyKey[]): string {
+function pathText(path: readonly PropertyKey[]): string {
   return path
     .map((part, i) => (typeof part === 'number' ? `[${part}]` : i === 0 ? String(part) : `.${String(part)}`))
     .join('');
@@ -123,7 +123,7 @@ function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
 }
 
 /** The schema of the value itself, without the wrappers for defaults and absence. */
-export function unwrapped(schema: z.core.$ZodType): z.core.$ZodType {
+function unwrapped(schema: z.core.$ZodType): z.core.$ZodType {
   let inner = schema;
   while (
     inner instanceof z.ZodDefault ||

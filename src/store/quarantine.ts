@@ -60,7 +60,7 @@ export async function openRunView(store: ObjectStore, run: string): Promise<Obje
 }
 
 /** A view in which `KEY.r1` stands for each quarantined KEY (`KEY.r2` where KEY.r1 is quarantined too). */
-export function quarantineView(store: ObjectStore, quarantined: ReadonlySet<string>): ObjectStore {
+function quarantineView(store: ObjectStore, quarantined: ReadonlySet<string>): ObjectStore {
   if (quarantined.size === 0) return store;
   for (const key of quarantined) checkQuarantinable(key);
   const replaced = new Map(

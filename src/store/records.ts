@@ -144,7 +144,7 @@ export async function sequenceNumbers(store: ObjectStore, folder: string): Promi
 }
 
 /** What is compared when two authors wrote the same function. */
-export function identityOf(record: object): object {
+function identityOf(record: object): object {
   const { observed: _, ...rest } = record as { observed?: unknown; identity?: object };
   return rest.identity ?? rest;
 }

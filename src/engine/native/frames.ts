@@ -12,7 +12,7 @@ export interface Frame {
 }
 
 /** Of all that follows the length. */
-export const maxFrameBytes = 256 * 1024 * 1024;
+const maxFrameBytes = 256 * 1024 * 1024;
 
 const prefixBytes = 12;
 

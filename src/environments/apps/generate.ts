@@ -75,7 +75,7 @@ function teacherEpisodes({ apps, seed, teacher_demonstrations: count }: Demonstr
 }
 
 /** One episode of the teacher, with the results that its world gave. */
-export function teacherEpisode(key: string, draw: Draw): Demonstration {
+function teacherEpisode(key: string, draw: Draw): Demonstration {
   const { address, scenario } = scenarioOf(key);
   const task = taskFromKey(key);
   const world = openWorld(key);

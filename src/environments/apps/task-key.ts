@@ -20,7 +20,7 @@ export function formatTaskKey(app: App, template: TaskTemplate, number: number):
 }
 
 /** @throws RangeError for a key of no built-in app or template. */
-export function parseTaskKey(key: string): TaskAddress {
+function parseTaskKey(key: string): TaskAddress {
   const [, appName, templateName, digits] = /^([a-z_]+)\/([a-z_]+)\/(\d{6})$/.exec(key) ?? [];
   if (appName === undefined || templateName === undefined || digits === undefined) {
     throw new RangeError(`task key ${JSON.stringify(key)} is not of the form app/template/000123`);

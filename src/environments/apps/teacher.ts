@@ -5,7 +5,7 @@ import type { App, Scenario } from './app.js';
 import type { Draw } from './random.js';
 
 /** Probability that a decision is right. */
-export const teacherSkill = { tool: 0.6, argument: 0.85, row: 0.7, branch: 0.6, flow: 0.85 };
+const teacherSkill = { tool: 0.6, argument: 0.85, row: 0.7, branch: 0.6, flow: 0.85 };
 
 /** The calls that the teacher makes in this scenario. */
 export function teacherCalls(app: App, scenario: Scenario, draw: Draw): ToolCall[] {

@@ -67,7 +67,7 @@ function blockText(block: unknown): string {
 }
 
 /** Without pydantic's pointers to its manual, which say nothing about the task and cost tokens. */
-export function modelText(message: string): string {
+function modelText(message: string): string {
   return message
     .split('\n')
     .filter((line) => !/^\s*For further information visit https?:\/\//.test(line))
