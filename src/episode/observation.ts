@@ -10,7 +10,7 @@ export function resultObservation(result: ToolResult, maxChars: number): string 
 }
 
 /** The wording around a tool's result, for demonstrations too. */
-function toolObservation(text: string): string {
+export function toolObservation(text: string): string {
   return `Tool result:\n${text}`;
 }
 
