@@ -1,10 +1,10 @@
 // ensurePolicy (R14, R15): the engine holds exactly the state that a caller names, whatever died before.
 // Weights are a function of the records: the newest checkpoint that agrees with them, plus the logged batches after it.
-import { mkdir, readdir, rm, stat } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
-import { removeLeftovers } from './leftovers.js';
+import { fileExists, LocalStates } from './local-states.js';
 import { otherNumerics, sameNumerics } from './numerics.js';
 import type { AttemptScope } from './scope.js';
 import type { StateLock } from '../engine/native/state-lock.js';
@@ -35,7 +35,11 @@ const unattended: Attended = { signal: new AbortController().signal, progress: (
 export type Provenance = 'held' | 'on a fresh engine' | 'from an older checkpoint';
 
 export class PolicyHolder {
-  constructor(private readonly options: PolicyHolderOptions) {}
+  readonly states: LocalStates;
+
+  constructor(private readonly options: PolicyHolderOptions) {
+    this.states = new LocalStates(join(options.folder, 'states'));
+  }
 
   get engine(): PolicyEngine {
     return this.options.engine;
@@ -149,14 +153,6 @@ export class PolicyHolder {
     }
   }
 
-  /**
-   * Path of a state on the node's disk. The digest is part of it: a folder may outlive its store, and another store's step is
-   * another state.
-   */
-  statePath(run: string, step: number, state: Digest): string {
-    return join(this.options.folder, 'states', run, stateName({ step, state }));
-  }
-
   /** A divergence is tried again on a fresh engine, then from an older checkpoint, before a person must look (R19). */
   async #restore(
     run: string,
@@ -219,15 +215,14 @@ export class PolicyHolder {
     const record = await readRun(store, run);
     for (const { step: candidate, sources } of await this.#checkpoints(run, step)) {
       const wanted = await readState(store, run, candidate);
-      const path = this.statePath(run, candidate, wanted);
+      const path = this.states.path(run, { step: candidate, state: wanted });
       for (const source of sources) {
         if (source === 'disk' && !(await fileExists(path))) continue;
         signal.throwIfAborted();
         progress({ restoring: step, from: `the checkpoint of step ${candidate} on ${source}` });
         try {
           if (source === 'store') {
-            await mkdir(dirname(path), { recursive: true });
-            await removeLeftovers(dirname(path));
+            await this.states.prepare(run);
             const onProgress = (bytes: number): void => progress({ restoring: step, fetched: bytes });
             await fetchCheckpoint(store, record, candidate, path, { signal, onProgress });
           }
@@ -266,7 +261,7 @@ export class PolicyHolder {
   /** Steps ≤ `step` of which there is a checkpoint, newest first, and where it may be. */
   async #checkpoints(run: string, step: number): Promise<{ step: number; sources: ('disk' | 'store')[] }[]> {
     const { store } = this.options;
-    const local = new Set((await this.localStates(run)).map((state) => state.step));
+    const local = new Set((await this.states.list(run)).map((state) => state.step));
     const stored = new Set(await listCheckpoints(store, await readRun(store, run)));
     return [...new Set([...local, ...stored])]
       .filter((candidate) => candidate >= 1 && candidate <= step)
@@ -286,20 +281,6 @@ export class PolicyHolder {
     return Math.max((newest?.step ?? 0) - 1, 0);
   }
 
-  /** What is on the node's disk, newest first; of any store that this folder has served. */
-  async localStates(run: string): Promise<LocalState[]> {
-    const names = await readdir(join(this.options.folder, 'states', run)).catch(() => []);
-    return names.flatMap((name) => parseStateName(name) ?? []).sort((a, b) => b.step - a.step);
-  }
-
-  /** Keeps `saved` and as many older ones that `keep` states of a run are on the node's disk; the rest is another store's. */
-  async pruneLocal(run: string, saved: LocalState, keep: number): Promise<void> {
-    const states = await this.localStates(run);
-    const older = states.filter(({ step }) => step < saved.step).slice(0, keep - 1);
-    const others = states.filter((one) => one.state !== saved.state && !older.includes(one));
-    await Promise.all(others.map(({ step, state }) => rm(this.statePath(run, step, state), { force: true })));
-  }
-
   async #batchFile(run: string, step: number, batch: Digest): Promise<string> {
     const folder = join(this.options.folder, 'batches');
     await mkdir(folder, { recursive: true });
@@ -312,7 +293,10 @@ export class PolicyHolder {
     const { sha256 } = await sha256File(path);
     if (sha256 !== batch) {
       await rm(path, { force: true });
-      throw changedBatch(key, batch, sha256);
+      throw new UnreadableRecord(
+        key,
+        `its sha256 is ${sha256}, but ${batch} was recorded for this step: it was changed`,
+      );
     }
     return path;
   }
@@ -322,30 +306,4 @@ export class PolicyHolder {
 function isDamage(error: unknown): error is Error {
   if (error instanceof EngineError) return error.code === 'BadInput';
   return error instanceof CorruptCheckpoint || error instanceof UnreadableRecord;
-}
-
-export interface LocalState {
-  step: number;
-  state: Digest;
-}
-
-function stateName({ step, state }: LocalState): string {
-  return `${String(step).padStart(6, '0')}.${state}.safetensors`;
-}
-
-function parseStateName(name: string): LocalState | null {
-  const match = /^(\d{6,})\.([0-9a-f]{64})\.safetensors$/.exec(name);
-  return match?.[1] && match[2] ? { step: Number(match[1]), state: match[2] } : null;
-}
-
-/** A batch whose bytes are not those that the records name: nothing may be computed from it. */
-export function changedBatch(key: string, recorded: Digest, found: Digest): UnreadableRecord {
-  return new UnreadableRecord(
-    key,
-    `its sha256 is ${found}, but ${recorded} was recorded for this step: it was changed`,
-  );
-}
-
-export async function fileExists(path: string): Promise<boolean> {
-  return (await stat(path).catch(() => null)) !== null;
 }

@@ -1,11 +1,9 @@
 // saveState puts a committed state on the node's disk; uploadCheckpoint carries it to the store, manifest last (R16, R17, R31).
-import { mkdir, rm } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { ApplicationFailure } from '@temporalio/common';
 import type { StepReference } from './contracts.js';
 import type { NodeDeps } from './node-deps.js';
-import { removeLeftovers } from './leftovers.js';
-import { fileExists } from './policy-holder.js';
+import { fileExists } from './local-states.js';
 import { currentScope } from './scope.js';
 import { stateFileDigest } from './state-file.js';
 import { stoppingPoint } from './stopping-point.js';
@@ -15,19 +13,18 @@ import { checkpointFolder } from '../store/layout.js';
 import { checkOwner, readRun, readState, readUpdate } from '../store/run-records.js';
 
 /** States of a run that stay on the node's disk: the newest, and one before it in case the newest is damaged. */
-const localStates = 2;
+const statesKept = 2;
 
 export async function saveState(deps: NodeDeps, input: StepReference): Promise<{ path: string }> {
   const { run, step } = input;
   const { holder } = deps;
   await checkOwner(deps.store, run, input.owner);
   const state = await readState(deps.store, run, step);
-  const path = holder.statePath(run, step, state);
+  const path = holder.states.path(run, { step, state });
   if (await fileExists(path)) return { path };
-  await mkdir(dirname(path), { recursive: true });
-  await removeLeftovers(dirname(path));
+  await holder.states.prepare(run);
   await holder.withState(run, step, (held) => holder.engine.saveState(held, path), currentScope());
-  await holder.pruneLocal(run, { step, state }, localStates);
+  await holder.states.prune(run, { step, state }, statesKept);
   return { path };
 }
 
@@ -46,7 +43,7 @@ export async function uploadCheckpoint(
   const key = checkpointFolder(await homeOfStep(store, record, step), step);
   if (await checkpointExists(store, record, step)) return { key };
   const { state, numerics } = (await readUpdate(store, run, step)).identity;
-  const path = deps.holder.statePath(run, step, state);
+  const path = deps.holder.states.path(run, { step, state });
   const { signal, progress } = currentScope();
   const problem = await problemOf(path, state, signal);
   if (problem !== null && !input.restore) {

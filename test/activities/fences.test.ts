@@ -77,14 +77,14 @@ describe('an activity of an older owner', () => {
     const before = await keys();
     await expect(harness.attempt(name, activity)).rejects.toMatchObject({ name: 'OwnerChanged' });
     expect(await keys()).toEqual(before);
-    expect(await harness.node.holder.localStates(run)).toHaveLength(name === 'uploadCheckpoint' ? 1 : 0);
+    expect(await harness.node.holder.states.list(run)).toHaveLength(name === 'uploadCheckpoint' ? 1 : 0);
   });
 
   it.each(Object.entries(writers))('would have written: %s', async (name, prepare) => {
     const activity = await prepare();
     const before = await keys();
     await harness.attempt(name, activity);
-    const states = await harness.node.holder.localStates(run);
+    const states = await harness.node.holder.states.list(run);
     expect((await keys()).length + states.length).toBeGreaterThan(before.length);
   });
 

@@ -46,7 +46,7 @@ async function checkpoint(step: number): Promise<void> {
 }
 
 const pathOf = async (step: number, deps = harness.node): Promise<string> =>
-  deps.holder.statePath(run, step, await readState(harness.store, run, step));
+  deps.holder.states.path(run, { step, state: await readState(harness.store, run, step) });
 
 /** What the engine holds once it is asked for `step`. */
 async function hold(step: number, deps = harness.node): Promise<string | undefined> {
@@ -282,7 +282,7 @@ describe('states on disk', () => {
   it('are kept two a run, the newest', async () => {
     await harness.advance(3);
     for (const step of [1, 2, 3]) await save(step);
-    expect((await harness.node.holder.localStates(run)).map(({ step }) => step)).toEqual([3, 2]);
+    expect((await harness.node.holder.states.list(run)).map(({ step }) => step)).toEqual([3, 2]);
   });
 
   it('leave their place to the next where their writer was killed, and to nobody while it lives', async () => {
@@ -326,14 +326,14 @@ describe('states on disk', () => {
     await harness.advance(2);
     const { holder } = harness.node;
     const { path } = await save(1);
-    const foreign = [2, 9].map((step) => holder.statePath(run, step, 'f'.repeat(64)));
+    const foreign = [2, 9].map((step) => holder.states.path(run, { step, state: 'f'.repeat(64) }));
     for (const copy of foreign) copyFileSync(path, copy);
     await harness.engine.restart();
     expect(await hold(2)).toBe(await readState(harness.store, run, 2));
     await checkpoint(2);
     expect(await readFileOf(2)).toEqual(readFileSync(await pathOf(2)));
     expect(foreign.filter(existsSync)).toEqual([]);
-    expect((await holder.localStates(run)).map(({ step }) => step)).toEqual([2, 1]);
+    expect((await holder.states.list(run)).map(({ step }) => step)).toEqual([2, 1]);
   });
 });
 

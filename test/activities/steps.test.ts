@@ -217,13 +217,13 @@ describe('collectRollouts', () => {
     const { answer, plan } = await planned();
     const { holder } = harness.node;
     expect((await collect(answer)).kept).toBeNull();
-    expect(await holder.localStates(run)).toEqual([]);
+    expect(await holder.states.list(run)).toEqual([]);
     const keep = () =>
       harness.attempt('collect', () =>
         collectRollouts(harness.node, { ...harness.reference(answer), slots: [0, 2], keep: true }),
       );
     expect((await keep()).kept).toEqual({ seconds: expect.any(Number) as number });
-    expect(await holder.localStates(run)).toEqual([{ step: step - 1, state: plan.previous_state }]);
+    expect(await holder.states.list(run)).toEqual([{ step: step - 1, state: plan.previous_state }]);
   });
 
   it('is none the worse for a state that cannot be saved, and says why', async () => {

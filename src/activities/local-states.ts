@@ -1,0 +1,53 @@
+// The states on a node's disk: a folder for each run, a file for each state, whose name says what it is.
+import { mkdir, readdir, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { removeLeftovers } from './leftovers.js';
+import type { Digest } from '../spec/records.js';
+
+export interface LocalState {
+  step: number;
+  state: Digest;
+}
+
+export class LocalStates {
+  constructor(private readonly folder: string) {}
+
+  /** The digest is part of the path: a folder may outlive its store, and another store's step is another state. */
+  path(run: string, { step, state }: LocalState): string {
+    return join(this.#folderOf(run), `${String(step).padStart(6, '0')}.${state}.safetensors`);
+  }
+
+  /** Newest first; of any store that this folder has served. */
+  async list(run: string): Promise<LocalState[]> {
+    const names = await readdir(this.#folderOf(run)).catch(() => []);
+    return names.flatMap((name) => parseName(name) ?? []).sort((a, b) => b.step - a.step);
+  }
+
+  /** Makes the folder where it is missing, and room in it. Called before a state is written there. */
+  async prepare(run: string): Promise<void> {
+    const folder = this.#folderOf(run);
+    await mkdir(folder, { recursive: true });
+    await removeLeftovers(folder);
+  }
+
+  /** Keeps `saved` and as many older ones that `keep` states of a run are on the disk; the rest is another store's. */
+  async prune(run: string, saved: LocalState, keep: number): Promise<void> {
+    const states = await this.list(run);
+    const older = states.filter(({ step }) => step < saved.step).slice(0, keep - 1);
+    const others = states.filter((one) => one.state !== saved.state && !older.includes(one));
+    await Promise.all(others.map((state) => rm(this.path(run, state), { force: true })));
+  }
+
+  #folderOf(run: string): string {
+    return join(this.folder, run);
+  }
+}
+
+function parseName(name: string): LocalState | null {
+  const match = /^(\d{6,})\.([0-9a-f]{64})\.safetensors$/.exec(name);
+  return match?.[1] && match[2] ? { step: Number(match[1]), state: match[2] } : null;
+}
+
+export async function fileExists(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => null)) !== null;
+}
