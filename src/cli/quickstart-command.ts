@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import { WorkflowFailedError } from '@temporalio/client';
-import { readTemporalConfig } from '../workers/config.js';
+import { plainTemporalConfig } from '../workers/config.js';
 import type { Stack } from '../workers/stack.js';
 import { connectClient } from '../workers/temporal-connection.js';
 import type { TrainingResult } from '../workflows/training-run.js';
@@ -51,9 +51,7 @@ async function quickstart(flags: QuickstartFlags): Promise<void> {
   const spec = { ...preset, name: `quickstart-seed${flags.seed}`, seed: flags.seed };
   try {
     await withStack(flags, say, async (stack, signal) => {
-      const { client, close } = await connectClient(
-        readTemporalConfig({ address: stack.addresses.temporal }),
-      );
+      const { client, close } = await connectClient(plainTemporalConfig(stack.addresses.temporal));
       try {
         const ui = `${stack.addresses.ui}/namespaces/default/workflows/${encodeURIComponent(`train/${spec.name}`)}`;
         const done = await alreadyDone(client, spec.name);

@@ -6,7 +6,7 @@ import {
   WorkflowNotFoundError,
   WorkflowUpdateFailedError,
 } from '@temporalio/client';
-import { readTemporalConfig, type TemporalConfig } from '../workers/config.js';
+import { plainTemporalConfig, readTemporalConfig, type TemporalConfig } from '../workers/config.js';
 import { runningStack, type StackAddresses } from '../workers/stack.js';
 import { connectClient } from '../workers/temporal-connection.js';
 import type { trainingRun } from '../workflows/training-run.js';
@@ -39,7 +39,11 @@ export function temporalConfig(flags: TemporalFlags): {
   const named = readTemporalConfig(flags.namespace ? { namespace: flags.namespace } : {});
   const isDefault = named.address === 'localhost:7233' && !process.env['TEMPORAL_ADDRESS'];
   const address = flags.temporalAddress ?? (isDefault ? stack?.temporal : undefined);
-  const config = address ? { ...named, address, options: { ...named.options, address } } : named;
+  if (stack && address === stack.temporal)
+    return { config: plainTemporalConfig(address, flags.namespace), stack };
+  const config = address
+    ? readTemporalConfig({ address, ...(flags.namespace ? { namespace: flags.namespace } : {}) })
+    : named;
   return { config, stack: stack?.temporal === config.address ? stack : null };
 }
 

@@ -2,8 +2,9 @@
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { loadClientConnectConfig } from '@temporalio/envconfig';
 import type { NativeConnectionOptions } from '@temporalio/worker';
+import { secretInUrl } from '../spec/secrets.js';
+import { readProfile } from './temporal-profile.js';
 
 export interface TemporalConfig {
   /** `host:port`. */
@@ -27,6 +28,8 @@ export interface WorkerConfig {
   gradingTokenFile: string | null;
 }
 
+const defaultAddress = 'localhost:7233';
+
 const options = {
   store: { type: 'string' },
   node: { type: 'string' },
@@ -35,6 +38,8 @@ const options = {
   environments: { type: 'string' },
   'grading-token-file': { type: 'string' },
   'temporal-address': { type: 'string' },
+  // Of an embedded stack's workers: whoever starts one may have a profile for another server.
+  'no-temporal-profile': { type: 'boolean' },
   namespace: { type: 'string' },
 } as const;
 
@@ -44,40 +49,73 @@ export function readWorkerConfig(
   env: NodeJS.ProcessEnv = process.env,
 ): WorkerConfig {
   const { values } = parseArgs({ args: [...args], options, strict: true });
-  const read = (flag: keyof typeof options, variable: string): string | null =>
-    values[flag] ?? env[variable] ?? null;
-  const needed = (flag: keyof typeof options, variable: string, example: string): string => {
+  type Flag = Exclude<keyof typeof options, 'no-temporal-profile'>;
+  const read = (flag: Flag, variable: string): string | null => values[flag] ?? env[variable] ?? null;
+  const needed = (flag: Flag, variable: string, example: string): string => {
     const value = read(flag, variable);
     if (value) return value;
     throw new Error(`this worker needs --${flag} or ${variable}, for example ${example}`);
   };
   const node = read('node', 'LONGHAUL_NODE') ?? hostname().toLowerCase();
-  if (!/^[A-Za-z0-9._-]{1,100}$/.test(node)) {
+  if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$/.test(node)) {
     throw new Error(
-      `a node's id has 1 to 100 of the characters A-Z a-z 0-9 . _ -, not ${JSON.stringify(node)}`,
+      `a node's id has 1 to 100 of the characters A-Z a-z 0-9 . _ - and starts with no dot; ` +
+        `${JSON.stringify(node.slice(0, 120))} is none`,
     );
   }
   return {
-    temporal: readTemporalConfig({
-      ...(values['temporal-address'] ? { address: values['temporal-address'] } : {}),
-      ...(values.namespace ? { namespace: values.namespace } : {}),
-    }),
+    temporal: temporalOf(values),
     store: needed('store', 'LONGHAUL_STORE', 'dir:/srv/longhaul'),
     node,
     folder: resolve(needed('folder', 'LONGHAUL_FOLDER', '/var/lib/longhaul')),
     engine: read('engine', 'LONGHAUL_ENGINE'),
-    environments: read('environments', 'LONGHAUL_ENVIRONMENTS'),
+    environments: withoutCredentials(read('environments', 'LONGHAUL_ENVIRONMENTS')),
     gradingTokenFile: read('grading-token-file', 'LONGHAUL_GRADING_TOKEN_FILE'),
   };
 }
 
+function temporalOf(values: {
+  'temporal-address'?: string;
+  'no-temporal-profile'?: boolean;
+  namespace?: string;
+}): TemporalConfig {
+  const { 'temporal-address': address, 'no-temporal-profile': plain, namespace } = values;
+  if (plain) return plainTemporalConfig(address ?? defaultAddress, namespace);
+  return readTemporalConfig({ ...(address ? { address } : {}), ...(namespace ? { namespace } : {}) });
+}
+
 /** The profile that the `temporal` CLI uses too (`temporal.toml`, TEMPORAL_*), unless told otherwise. */
 export function readTemporalConfig(given: { address?: string; namespace?: string } = {}): TemporalConfig {
-  const { connectionOptions, namespace } = loadClientConnectConfig();
-  const address = given.address ?? connectionOptions.address ?? 'localhost:7233';
+  const { connectionOptions, namespace } = readProfile(process.env);
+  const address = checkAddress(given.address ?? connectionOptions.address ?? defaultAddress);
   return {
     address,
     namespace: given.namespace ?? namespace ?? 'default',
     options: { ...connectionOptions, address },
   };
+}
+
+/** The server of an embedded stack: it has no certificates and no keys, and those of a profile are none of its business. */
+export function plainTemporalConfig(given: string, namespace = 'default'): TemporalConfig {
+  const address = checkAddress(given);
+  return { address, namespace, options: { address } };
+}
+
+/** Addresses are logged and recorded, so that one with a password in it is not even repeated. */
+function checkAddress(address: string): string {
+  if (/^[A-Za-z0-9._-]+(:[0-9]{1,5})?$|^\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?$/.test(address)) return address;
+  throw new Error(
+    'the address of the Temporal server must be host:port, without scheme, user or password; keys and certificates are ' +
+      'given by TEMPORAL_API_KEY and TEMPORAL_TLS_*, or by a profile in temporal.toml',
+  );
+}
+
+/** The address of an environment server is in messages and in records: a secret in it would be, too. */
+function withoutCredentials(url: string | null): string | null {
+  const secret = url === null ? null : secretInUrl(url);
+  if (secret === null) return url;
+  throw new Error(
+    `--environments or LONGHAUL_ENVIRONMENTS is a URL with ${secret}, which would be logged and recorded: ` +
+      'give http://host:port, and the grading token with --grading-token-file',
+  );
 }

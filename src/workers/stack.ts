@@ -141,7 +141,10 @@ async function startProcesses(
     await one.start();
   };
   const node = (path: string, args: string[]) => ({ command: process.execPath, args: [path, ...args] });
-  const shared = ['--temporal-address', addresses.temporal, '--namespace', 'default', '--store', store];
+  const shared = [
+    ...['--temporal-address', addresses.temporal, '--no-temporal-profile', '--namespace', 'default'],
+    ...['--store', store],
+  ];
   const nodeFolder = join(folder, 'node');
   const orchestratorFolder = join(folder, 'orchestrator');
 

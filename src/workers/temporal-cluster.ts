@@ -1,7 +1,7 @@
 // What the orchestrator asks of Temporal itself: who a cluster is, whether an owner's workflow is open, which nodes are alive.
 import { Client, WorkflowNotFoundError } from '@temporalio/client';
 import { IndexedValueType } from './search-attribute-types.js';
-import { readTemporalConfig, type TemporalConfig } from './config.js';
+import { plainTemporalConfig, type TemporalConfig } from './config.js';
 import { connectClient } from './temporal-connection.js';
 import { searchAttributes } from './temporal-server.js';
 import type { OwnerRecord } from '../spec/records.js';
@@ -42,10 +42,10 @@ export async function ownerState(
   }
   const [address = '', ownersHost] = owner.address.split('@');
   if (ownersHost !== undefined && ownersHost !== host) return 'unreachable';
-  const there = readTemporalConfig({ address, namespace: owner.namespace });
   let connected;
   try {
-    connected = await connectClient(there, 3_000);
+    // Records say where to ask, and whoever may write records must not be sent our keys: another server hears us without them.
+    connected = await connectClient(plainTemporalConfig(address, owner.namespace), 3_000);
   } catch {
     return 'unreachable';
   }

@@ -5,6 +5,9 @@ import { Client, Connection, type ConnectionOptions } from '@temporalio/client';
 import { defaultGrpcRetryOptions, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { NativeConnection } from '@temporalio/worker';
 import type { TemporalConfig } from './config.js';
+import { handshakeRefusal, isSecure, refusalOf, TemporalRefused } from './temporal-refusal.js';
+
+const longestAttemptMs = 3_000;
 
 export interface TemporalClient {
   client: Client;
@@ -22,10 +25,17 @@ export class TemporalUnreachable extends Error {
   }
 }
 
+/** Throws `TemporalRefused` where a person has to mend something, `TemporalUnreachable` after the deadline. */
 export async function connectClient(temporal: TemporalConfig, deadlineMs = 5_000): Promise<TemporalClient> {
   const connection = await untilDeadline(temporal, deadlineMs, async () => {
-    const opened = openConnection(temporal.options);
-    await opened.ensureConnected();
+    const connectTimeout = Math.min(deadlineMs, longestAttemptMs);
+    const opened = openConnection({ ...temporal.options, connectTimeout });
+    try {
+      await opened.ensureConnected();
+    } catch (error) {
+      await opened.close();
+      throw error;
+    }
     return opened;
   });
   return {
@@ -83,8 +93,14 @@ async function untilDeadline<T>(
   const deadline = Date.now() + deadlineMs;
   for (;;) {
     try {
+      // A client whose certificate is refused tries until its own deadline, and does not know why.
+      const refused = isSecure(temporal) ? await handshakeRefusal(temporal) : null;
+      if (refused) throw refused;
       return await attempt();
     } catch (error) {
+      if (error instanceof TemporalRefused) throw error;
+      const refused = refusalOf(error, temporal) ?? (await handshakeRefusal(temporal));
+      if (refused) throw refused;
       if (Date.now() >= deadline)
         throw new TemporalUnreachable(temporal.address, Math.round(deadlineMs / 1000), error);
       await delay(200);

@@ -1,0 +1,38 @@
+// Text that came from outside may hold what was sent there: servers quote keys and headers in their errors. Whoever sent
+// a secret takes it out of the answer before anybody logs or records that.
+
+/** Shorter ones are no secrets, and taking them out would garble what is said. */
+const shortestSecret = 8;
+const removed = '[secret removed]';
+
+/** The text without the secrets, however they were written: as they are, in JSON, in a URL, or in base64. */
+export function withoutSecrets(text: string, secrets: readonly (string | undefined)[]): string {
+  const known = secrets.filter((secret) => secret !== undefined && secret.length >= shortestSecret);
+  return known.flatMap((secret) => writings(secret as string)).reduce(without, text);
+}
+
+function without(text: string, writing: string): string {
+  return text.includes(writing) ? text.replaceAll(writing, removed) : text;
+}
+
+/** Every way, the longest first: one may be part of another. */
+export function writings(secret: string): string[] {
+  const base64 = (encoding: 'base64' | 'base64url') =>
+    Buffer.from(secret).toString(encoding).replace(/=+$/, '');
+  const all = [
+    secret,
+    JSON.stringify(secret).slice(1, -1),
+    encodeURIComponent(secret),
+    base64('base64'),
+    base64('base64url'),
+  ];
+  return [...new Set(all)].sort((a, b) => b.length - a.length);
+}
+
+/** What is wrong with a URL that a person gave, where it may hold a secret; the URL itself is not repeated. */
+export function secretInUrl(text: string): 'user and password' | 'query' | null {
+  // Of the text and not of a parsed URL: what cannot be parsed must not be repeated either.
+  const [, authority = '', rest = ''] = /^(?:[a-z][a-z0-9+.-]*:)?\/\/([^/?#]*)(.*)$/is.exec(text) ?? [];
+  if (authority.includes('@')) return 'user and password';
+  return /[?#]/.test(rest) ? 'query' : null;
+}

@@ -1,0 +1,52 @@
+// The profile of the `temporal` CLI: `temporal.toml` and TEMPORAL_* variables. Its keys are in no message, its mistakes are.
+import { existsSync } from 'node:fs';
+import { type ClientConnectConfig, loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig';
+
+/** Throws with what is wrong and where to mend it. */
+export function readProfile(env: NodeJS.ProcessEnv): ClientConnectConfig {
+  const file = env['TEMPORAL_CONFIG_FILE'];
+  if (file !== undefined && !existsSync(file)) {
+    throw new Error(`TEMPORAL_CONFIG_FILE names ${file}, which is not there; correct it, or unset it`);
+  }
+  try {
+    const profile = loadClientConfigProfile({ overrideEnvVars: defined(env) });
+    const { clientCert, clientKey } = profile.tls ?? {};
+    if ((clientCert === undefined) !== (clientKey === undefined)) {
+      throw new Error(
+        `the Temporal profile has a client ${clientCert ? 'certificate without its key' : 'key without its certificate'}; ` +
+          'give both with TEMPORAL_TLS_CLIENT_CERT_PATH and TEMPORAL_TLS_CLIENT_KEY_PATH, or in the profile',
+      );
+    }
+    return toClientOptions(profile);
+  } catch (error) {
+    throw readable(error as ProfileError, env);
+  }
+}
+
+/** Of a missing file, or of text that is no TOML. */
+type ProfileError = NodeJS.ErrnoException & { line?: number; codeblock?: string };
+
+function readable(error: ProfileError, env: NodeJS.ProcessEnv): Error {
+  const file = env['TEMPORAL_CONFIG_FILE'] ?? 'temporal.toml of the Temporal CLI';
+  // A parser shows the lines around a mistake, and the key may stand there.
+  if (error.codeblock !== undefined)
+    return new Error(
+      `${file} is not valid TOML: see line ${error.line ?? '?'}; \`temporal config list\` reads it too`,
+    );
+  if (error.path !== undefined)
+    return new Error(
+      `the Temporal profile names ${error.path}, which cannot be read (${error.code ?? 'unknown error'}); correct its path ` +
+        `in ${file} or in TEMPORAL_TLS_*`,
+    );
+  if (/^Profile '.*' not found/.test(error.message))
+    return new Error(
+      `${file} has no profile "${env['TEMPORAL_PROFILE'] ?? 'default'}", which TEMPORAL_PROFILE names; \`temporal config list\` shows those it has`,
+    );
+  return error;
+}
+
+function defined(env: NodeJS.ProcessEnv): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
+  );
+}
