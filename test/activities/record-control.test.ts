@@ -4,19 +4,23 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { recordControl } from '../../src/activities/record-control.js';
 import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js';
+import type { ControlChange } from '../../src/spec/records.js';
 import { controlFolder } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { readSequence } from '../../src/store/records.js';
+import { tamper } from './fixture.js';
 
 describe('recordControl', () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-control-'));
   let store: ObjectStore;
-  const record = (updateId: string, lr: number) =>
+  const change = (updateId: string, wanted: ControlChange) =>
     recordControl({ store, log: () => undefined } as unknown as OrchestratorDeps, {
       ...{ run: 'r', owner: 1, updateId },
-      change: { kind: 'setHyperparameters', lr },
+      change: wanted,
     });
+  const record = (updateId: string, lr: number) => change(updateId, { kind: 'setHyperparameters', lr });
+  const pause = (updateId: string) => change(updateId, { kind: 'pause' });
   const written = async () =>
     (await readSequence(store, controlFolder('r'), 'control')).map(({ update_id }) => update_id);
 
@@ -41,5 +45,24 @@ describe('recordControl', () => {
     await record('b', 0.2);
     expect(await record('a', 0.1)).toMatchObject({ n: 2, lr: 0.2 });
     expect(await written()).toEqual(['a', 'b']);
+  });
+
+  it('writes an Update once, however often it is sent', async () => {
+    expect(await pause('u1')).toMatchObject({ n: 1, paused: true });
+    expect(await pause('u1')).toMatchObject({ n: 1, paused: true });
+    expect(await pause('u2')).toMatchObject({ n: 2 });
+  });
+
+  it('numbers those that come at once', async () => {
+    await Promise.all(['a', 'b', 'c', 'd'].map(pause));
+    expect(await pause('a')).toMatchObject({ n: 4 });
+  });
+
+  it('refuses a record of a newer version instead of guessing', async () => {
+    await pause('u1');
+    await tamper(store, `${controlFolder('r')}1.json`, (bytes) =>
+      bytes.toString().replace('longhaul.control/1', 'longhaul.control/2'),
+    );
+    await expect(pause('u2')).rejects.toMatchObject({ name: 'NewerSchema' });
   });
 });

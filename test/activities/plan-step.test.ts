@@ -1,0 +1,122 @@
+// A plan is a function of the records before it and of the control that it is given (R7); the first one wins (R2).
+import { describe, expect, it } from 'vitest';
+import { recordControl } from '../../src/activities/record-control.js';
+import type { ControlChange } from '../../src/spec/records.js';
+import { planKey, updateKey } from '../../src/store/layout.js';
+import { readPlan, readState } from '../../src/store/run-records.js';
+import { lastSftStep, run, startHarness, tamper } from './fixture.js';
+import {
+  collect,
+  environments,
+  harness,
+  passed,
+  planned,
+  setOutcome,
+  step,
+  unknown,
+  update,
+  useGrpoStep,
+} from './grpo-step.js';
+
+useGrpoStep();
+
+describe('planStep', () => {
+  it('makes the same bytes of the same records, wherever it runs', async () => {
+    const { answer } = await planned();
+    const first = await harness.store.get(planKey(run, step));
+    await tamper(harness.store, planKey(run, step), () => null);
+    expect(await harness.plan(step)).toEqual(answer);
+    expect(await harness.store.get(planKey(run, step))).toEqual(first);
+  });
+
+  it('names the state before, each slot with its task and seed, and no task twice', async () => {
+    const { plan } = await planned();
+    expect(plan.previous_state).toBe(await readState(harness.store, run, step - 1));
+    expect(plan.slots.map(({ slot }) => slot)).toEqual([0, 1]);
+    expect(new Set(plan.slots.map(({ task_key }) => task_key)).size).toBe(2);
+    expect(plan.optimizer.reset_moments).toBe(true);
+  });
+
+  it('folds control records up to the number that it is given, and no further', async () => {
+    const record = (updateId: string, change: ControlChange) =>
+      recordControl(harness.orchestrator, { run, owner: 1, updateId, change });
+    await record('a', { kind: 'setHyperparameters', lr: 0.25 });
+    await record('b', { kind: 'setHyperparameters', lr: 0.5, temperature: 0.7 });
+    await harness.plan(step, 1);
+    const { record: plan } = await readPlan(harness.store, run, step);
+    expect(plan).toMatchObject({ control: 1, sampling: { temperature: 1 } });
+    expect(plan.optimizer.learning_rates).toEqual([0.25]);
+  });
+
+  it('gives each slot of each step, and each seed of a run, a world seed of its own', async () => {
+    const seeds: number[] = [];
+    for (const at of [step, step + 1]) {
+      seeds.push(...(await planned(at)).plan.slots.map(({ seed }) => seed));
+      await harness.advance(at);
+    }
+    const other = await startHarness(environments);
+    await other.open({ ...other.spec, seed: 6 });
+    await other.advance(lastSftStep);
+    const { record } = await readPlan(other.store, run, step, (await other.plan(step)).plan);
+    await other.close();
+    if (record.kind !== 'grpo') throw new Error('the step after the warm start is one of GRPO');
+    seeds.push(...record.slots.map(({ seed }) => seed));
+    expect(new Set(seeds).size).toBe(6);
+  });
+
+  it('draws demonstrations by the run’s seed and by the phase, each once an epoch', async () => {
+    const spec = (seed: number): Record<string, unknown> => {
+      const [phase] = harness.spec['warm_start'] as object[];
+      const short = { ...phase, updates: 3, mini_batch_size: 4 };
+      return { ...harness.spec, seed, warm_start: [short, { ...short, name: 'again' }] };
+    };
+    const drawn = async (seed: number): Promise<number[][]> => {
+      const other = await startHarness(environments);
+      await other.open(spec(seed));
+      await other.advance(6);
+      const plans = await Promise.all([1, 2, 3, 4, 5, 6].map((at) => readPlan(other.store, run, at)));
+      await other.close();
+      const lines = plans.map(({ record }) => (record.kind === 'sft' ? record.mini_batches.flat() : []));
+      return [lines.slice(0, 3).flat(), lines.slice(3).flat()];
+    };
+    const orders = [...(await drawn(5)), ...(await drawn(6))];
+    const everyLine = Array.from({ length: 12 }, (_, line) => line);
+    for (const order of orders) expect([...order].sort((a, b) => a - b)).toEqual(everyLine);
+    expect(new Set(orders.map(String)).size).toBe(4);
+  });
+
+  it('adopts the plan that is there, also where control has changed since', async () => {
+    const { answer } = await planned();
+    await recordControl(harness.orchestrator, {
+      run,
+      owner: 1,
+      updateId: 'a',
+      change: { kind: 'setHyperparameters', lr: 0.25 },
+    });
+    expect(await harness.plan(step, 1)).toEqual(answer);
+  });
+
+  it('moves the pass rates of its templates by the outcomes of the step before', async () => {
+    const { answer, plan } = await planned();
+    await collect(answer);
+    await setOutcome(0, 0, passed);
+    await setOutcome(0, 1, unknown);
+    await setOutcome(1, 0, unknown);
+    await setOutcome(1, 1, unknown);
+    await update(answer);
+    const { plan: next } = await planned(step + 1);
+    const [first, second] = plan.slots;
+    expect(next.curriculum.pass_rates[first?.template ?? '']).toBeCloseTo(0.5 + 0.2 * 0.5, 12);
+    expect(next.curriculum.pass_rates[second?.template ?? '']).toBeUndefined();
+    // The first GRPO step had nothing to learn from, so the warm start's moments are still to be cleared.
+    expect(next.optimizer.reset_moments).toBe(true);
+  });
+
+  it('refuses an update record that was tampered with', async () => {
+    await tamper(harness.store, updateKey(run, lastSftStep), (bytes) => bytes.subarray(0, 100));
+    await expect(harness.plan(step)).rejects.toMatchObject({
+      name: 'UnreadableRecord',
+      key: updateKey(run, lastSftStep),
+    });
+  });
+});
