@@ -1,0 +1,137 @@
+// A real run's records, made once for a test file, and copies of its store with one thing broken at a time.
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { Client, Connection } from '@temporalio/client';
+import { auditRun } from '../../src/activities/audit-run.js';
+import type { Violation } from '../../src/store/chain-audit.js';
+import * as layout from '../../src/store/layout.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { openStore } from '../../src/store/open-store.js';
+import { encodeRecord } from '../../src/store/record-codec.js';
+import type { RecordKind, RecordTypes } from '../../src/store/record-schemas.js';
+import { requireRecord } from '../../src/store/records.js';
+import { startStack } from '../../src/workers/stack.js';
+import { findEngine } from '../support/find-tools.js';
+import { smallRun } from '../support/small-run.js';
+
+export const run = 'audited';
+export const home = { project: 'longhaul', model: 'tiny', run };
+const folder = mkdtempSync(join(tmpdir(), 'longhaul-audit-'));
+export const original = join(folder, 'stack', 'store');
+const built = (path: string): string => new URL(`../../dist/${path}`, import.meta.url).pathname;
+
+/** Known once the run is recorded. */
+export const audited = {
+  /** The last step: its group 0 has both outcomes. */
+  last: 0,
+  /** Of its state. */
+  evaluation: { state: '', suite: '' },
+};
+
+export async function recordRun(): Promise<void> {
+  const failures: Error[] = [];
+  const stack = await startStack({
+    folder: join(folder, 'stack'),
+    engine: findEngine(),
+    temporalPort: null,
+    log: () => undefined,
+    gaveUp: (error) => failures.push(error),
+    scripts: {
+      orchestrator: built('workers/orchestrator-main.js'),
+      node: built('workers/node-main.js'),
+      environments: built('environments/server/main.js'),
+    },
+  });
+  const connection = Connection.lazy({ address: stack.addresses.temporal });
+  try {
+    const spec = (await smallRun(join(folder, 'data'))).named(run);
+    const handle = await new Client({ connection }).workflow.start('trainingRun', {
+      taskQueue: 'longhaul',
+      workflowId: `train/${run}`,
+      args: [spec],
+    });
+    const result = (await handle.result()) as { step: number; state: string };
+    const store = await openStore(`dir:${original}`);
+    const [suite] = await store.listFolder(layout.evaluationsOfState(result.state));
+    audited.last = result.step;
+    audited.evaluation = { state: result.state, suite: (suite ?? '').replace('/', '') };
+    if (failures[0]) throw failures[0];
+  } finally {
+    await connection.close();
+    await stack.stop();
+  }
+}
+
+export function forgetRun(): void {
+  rmSync(folder, { recursive: true, force: true });
+}
+
+/** A copy of the run's store with ways to break it; times in the store are kept. */
+export class Doctored {
+  readonly path = mkdtempSync(join(folder, 'copy-'));
+  private constructor(public store: ObjectStore) {}
+
+  static async copy(): Promise<Doctored> {
+    const copy = new Doctored(null as unknown as ObjectStore);
+    cpSync(original, copy.path, { recursive: true, preserveTimestamps: true });
+    copy.store = await openStore(`dir:${copy.path}`);
+    return copy;
+  }
+
+  bytes(key: string): Buffer {
+    return readFileSync(join(this.path, key));
+  }
+
+  write(key: string, bytes: Uint8Array | string): void {
+    mkdirSync(dirname(join(this.path, key)), { recursive: true });
+    writeFileSync(join(this.path, key), bytes);
+  }
+
+  remove(key: string): void {
+    rmSync(join(this.path, key), { recursive: true });
+  }
+
+  async put<Kind extends RecordKind>(key: string, kind: Kind, record: RecordTypes[Kind]): Promise<void> {
+    this.write(key, await encodeRecord(kind, record));
+  }
+
+  async edit<Kind extends RecordKind>(
+    key: string,
+    kind: Kind,
+    change: (record: RecordTypes[Kind]) => void,
+  ): Promise<void> {
+    const record = await requireRecord(this.store, key, kind);
+    change(record);
+    await this.put(key, kind, record);
+  }
+
+  async violations(of = run): Promise<Violation[]> {
+    return (await auditRun(await openStore(`dir:${this.path}`), of)).violations;
+  }
+}
+
+export interface Doctoring {
+  what: string;
+  rule: Violation['rule'];
+  /** Where the violation must be found. */
+  at: () => string;
+  /** What the violation must name besides. */
+  names?: string;
+  doctor: (store: Doctored) => Promise<void> | void;
+}
+
+export const episode = (step: number, sample = 0): string => layout.episodeKey(run, step, 0, sample);
+export const update = (step: number): string => layout.updateKey(run, step);
+export const plan = (step: number): string => layout.planKey(run, step);
+export const control = (n: number): string => layout.sequenceKey(layout.controlFolder(run), n);
+export const suiteKey = (): string =>
+  layout.evaluationSuiteKey(audited.evaluation.state, audited.evaluation.suite);
+export const evalEpisode = (slot = 0): string =>
+  layout.evaluationEpisodeKey(audited.evaluation.state, audited.evaluation.suite, slot, 0);
+export const evalResult = (): string =>
+  layout.evaluationResultKey(audited.evaluation.state, audited.evaluation.suite);
+
+/** One of the two supervised steps, and a GRPO step in which a group has both outcomes. */
+export const [supervised, learned] = [1, 2];
+export const otherDigest = '0'.repeat(64);

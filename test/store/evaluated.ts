@@ -1,0 +1,28 @@
+// The last evaluation of the audited run, with other outcomes than it had.
+import { expect } from 'vitest';
+import { summarise } from '../../src/activities/evaluate-state.js';
+import type { Outcome } from '../../src/spec/records.js';
+import * as layout from '../../src/store/layout.js';
+import { requireRecord } from '../../src/store/records.js';
+import { audited, type Doctored, evalResult } from './doctored-run.js';
+
+export const unknown: Outcome = { status: 'unknown', reason: 'open_failed', failures: 3 };
+export const passed: Outcome = { status: 'graded', value: 1 };
+
+/** Outcomes: one for each of its two tasks, and what it counts of them but for its pass@1. */
+export async function evaluated(store: Doctored, outcomes: Outcome[], pass_at_1?: number): Promise<void> {
+  const { state, suite: digest } = audited.evaluation;
+  const suite = await requireRecord(store.store, layout.evaluationSuiteKey(state, digest), 'suite');
+  expect(outcomes).toHaveLength(suite.tasks.length);
+  const episodes = outcomes.map(async (outcome, slot) => {
+    const key = layout.evaluationEpisodeKey(state, digest, slot, 0);
+    await store.edit(key, 'episode', (record) => {
+      record.outcome = outcome;
+    });
+    return requireRecord(store.store, key, 'episode');
+  });
+  const counted = summarise(await Promise.all(episodes), suite, digest, state);
+  await store.edit(evalResult(), 'evaluation', (result) => {
+    Object.assign(result, counted, pass_at_1 === undefined ? {} : { pass_at_1 });
+  });
+}
