@@ -1,8 +1,9 @@
 // Episodes on an OpenEnv server over plain `/ws`, the common denominator of all its generations.
-// Sockets are pooled: a closed episode's socket serves the next one by `reset`. A lost socket ends its episode; nothing
-// reconnects under it, because the server's new session would be another world.
+// Sockets are pooled: a closed episode's socket serves the next one by `reset`. A lost socket ends its episode, save where the
+// server keeps the session for another one (`openenv-socket.ts`).
 import { setMaxListeners } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
+import { withoutSecrets } from '../../spec/secrets.js';
 import type { Task, ToolCall, ToolSpec } from '../../spec/task.js';
 import {
   EnvironmentError,
@@ -132,7 +133,10 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
 
   async function connect(signal: AbortSignal): Promise<OpenEnvSocket> {
     try {
-      return await OpenEnvSocket.connect(url, Math.min(callTimeoutMs, 10_000), signal);
+      const socket = await OpenEnvSocket.connect(url, Math.min(callTimeoutMs, 10_000), signal);
+      // Transcripts, outcomes and failures are made of what the server says, and it knows the token.
+      if (gradingToken !== undefined) socket.censor = (text) => withoutSecrets(text, [gradingToken]);
+      return socket;
     } catch (error) {
       if (error instanceof EnvironmentError) breaker.lost();
       throw error;

@@ -1,8 +1,12 @@
-// One WebSocket to an OpenEnv server. The protocol has no request ids: replies come in order, so one frame is in flight
-// at a time, and a reply that does not come in time leaves the stream unaligned: the socket is dropped, never reused.
-import { WebSocket, type RawData } from 'ws';
+// The stream of one session of an OpenEnv server. The protocol has no request ids: replies come in order, so one frame is in
+// flight at a time, and a reply that does not come in time leaves the stream unaligned: the socket is dropped, never reused.
+// Where the server keeps the session of a lost socket, the stream goes on over another one: the frame in flight is sent
+// again under its idempotency key. Otherwise a lost socket ends the stream, because the next one would have another world.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { RawData, WebSocket } from 'ws';
 import { EnvironmentError } from '../environment.js';
-import { textOf } from './tool-results.js';
+import { isObject, textOf } from './tool-results.js';
+import { isRefused, openWebSocket } from './web-socket.js';
 
 /** An `error` frame, for the caller to judge. */
 export class ErrorFrame extends Error {
@@ -28,51 +32,55 @@ interface Request {
   reject: (error: Error) => void;
 }
 
-/** As the Python client has it; a server's frames are bigger than a client's may be. */
-const maxFrameBytes = 100 * 1024 * 1024;
+/** Close code of a socket that ended without a close frame. A server that closes in form ends the session too. */
+const abnormalClosure = 1006;
+/** Below the time for which the server keeps the session of a lost socket. */
+const resumeLimitMs = 10_000;
+/** A frame under which socket after socket is lost may itself be the cause. */
+const maxResumptions = 3;
+const dropAfterMs = 2000;
 
 export class OpenEnvSocket {
+  /** Takes out of a frame what the server must not repeat. */
+  censor = (text: string): string => text;
   private readonly waiting: Request[] = [];
   private inFlight: Request | undefined;
+  private requests = 0;
+  /** Since the last frame that came. */
+  private resumptions = 0;
+  /** `waiting`: the socket is lost, and another one is tried. `unconfirmed`: another one is there, and has said nothing yet. */
+  private resumption: { state: 'waiting' | 'unconfirmed'; loss: Error } | undefined;
   private timer: NodeJS.Timeout | undefined;
   private end: Error | undefined;
   private ours = false;
   private onEnd: (() => void) | undefined;
 
   private constructor(
-    private readonly socket: WebSocket,
+    private socket: WebSocket,
     private readonly url: string,
+    /** Of a session that outlives a lost socket. */
+    private readonly sessionId: string | undefined,
   ) {
-    socket.on('message', (data) => this.receive(data));
-    socket.on('close', (code) => this.fail(this.lost(`closed it (code ${code})`)));
-    socket.on('error', (error) => this.fail(this.lost(`broke: ${error.message}`)));
+    this.listenTo(socket);
   }
 
   /** Rejects with `unavailable/connect`, or with the signal's reason when aborted. */
-  static connect(url: string, timeoutMs: number, signal?: AbortSignal): Promise<OpenEnvSocket> {
-    const address = `${url.replace(/^http/, 'ws').replace(/\/+$/, '')}/ws`;
-    return new Promise((resolve, reject) => {
-      const socket = new WebSocket(address, {
-        perMessageDeflate: false,
-        maxPayload: maxFrameBytes,
-        handshakeTimeout: timeoutMs,
-        skipUTF8Validation: true,
-      });
-      const abort = (): void => socket.terminate();
-      signal?.addEventListener('abort', abort, { once: true });
-      const failed = (error: Error): void => {
-        signal?.removeEventListener('abort', abort);
-        if (signal?.aborted) return reject(signal.reason as Error);
-        const message = `no connection to the environment server ${url}: ${error.message || String(error)}`;
-        reject(new EnvironmentError('unavailable', 'connect', message, { cause: error }));
-      };
-      socket.once('error', failed);
-      socket.once('open', () => {
-        signal?.removeEventListener('abort', abort);
-        socket.off('error', failed);
-        resolve(new OpenEnvSocket(socket, url));
-      });
-    });
+  static async connect(url: string, timeoutMs: number, signal?: AbortSignal): Promise<OpenEnvSocket> {
+    try {
+      // A server without the extension does not look at the query, and names no session in its handshake.
+      return await openWebSocket(
+        url,
+        'resumable=true',
+        (socket, sessionId) => new OpenEnvSocket(socket, url, sessionId),
+        timeoutMs,
+        signal,
+      );
+    } catch (error) {
+      if (signal?.aborted) throw signal.reason;
+      const cause = error as Error;
+      const message = `no connection to the environment server ${url}: ${cause.message || String(cause)}`;
+      throw new EnvironmentError('unavailable', 'connect', message, { cause });
+    }
   }
 
   /** True when the end was our doing, and says nothing about the server. */
@@ -97,7 +105,8 @@ export class OpenEnvSocket {
   request(frame: Record<string, unknown>, timeoutMs: number): Promise<ReplyFrame> {
     if (this.end) return Promise.reject(this.end);
     return new Promise((resolve, reject) => {
-      this.waiting.push({ frame: JSON.stringify(frame), timeoutMs, resolve, reject });
+      const sent = this.sessionId === undefined ? frame : withKey(frame, String(++this.requests));
+      this.waiting.push({ frame: JSON.stringify(sent), timeoutMs, resolve, reject });
       if (!this.inFlight) this.sendNext();
     });
   }
@@ -113,13 +122,14 @@ export class OpenEnvSocket {
     const aligned = !this.inFlight;
     this.ours = true;
     this.fail(this.lost('was closed by us'));
+    if (this.resumption?.state === 'waiting') return;
     if (aligned) this.socket.send('{"type":"close"}');
-    else this.socket.terminate();
+    else this.drop();
     await new Promise<void>((resolve) => {
       const timer = setTimeout(() => {
         this.socket.terminate();
         resolve();
-      }, 2000);
+      }, dropAfterMs);
       this.socket.once('close', () => {
         clearTimeout(timer);
         resolve();
@@ -130,29 +140,94 @@ export class OpenEnvSocket {
   terminate(): void {
     this.ours ||= this.end === undefined;
     this.fail(this.lost('was dropped by us'));
-    this.socket.terminate();
+    this.drop();
+  }
+
+  /** Without a close frame the server would keep the session, and its place, for a client that does not come back. */
+  private drop(): void {
+    const { socket } = this;
+    if (this.sessionId === undefined) return socket.terminate();
+    socket.close(1000);
+    const timer = setTimeout(() => socket.terminate(), dropAfterMs);
+    timer.unref();
+    socket.once('close', () => clearTimeout(timer));
+  }
+
+  private listenTo(socket: WebSocket): void {
+    this.socket = socket;
+    socket.on('message', (data) => socket === this.socket && this.receive(data));
+    socket.on('error', (error) => this.fail(this.lost(`broke: ${error.message}`)));
+    socket.on('close', (code) => {
+      const loss = this.lost(`closed it (code ${code})`);
+      if (this.mayResume(code)) void this.resume(loss);
+      else this.fail(this.resumption?.loss ?? loss);
+    });
+  }
+
+  private mayResume(code: number): boolean {
+    if (this.end || this.sessionId === undefined || code !== abnormalClosure) return false;
+    // An idle socket of the pool has no episode that could go on.
+    return this.onEnd === undefined && this.resumptions < maxResumptions;
+  }
+
+  /** Attaches another socket to the session, or fails with the loss of the one before. */
+  private async resume(loss: Error): Promise<void> {
+    this.resumption = { state: 'waiting', loss };
+    this.resumptions++;
+    clearTimeout(this.timer);
+    const giveUpAt = Date.now() + resumeLimitMs;
+    // The server may not have seen yet that the socket before is lost.
+    const query = `session_id=${encodeURIComponent(this.sessionId ?? '')}&take_over=true`;
+    for (let pauseMs = 50; !this.end; pauseMs = Math.min(1000, 2 * pauseMs)) {
+      try {
+        const leftMs = Math.max(1, giveUpAt - Date.now());
+        return await openWebSocket(this.url, query, (socket) => this.goOn(socket, loss), leftMs);
+      } catch (error) {
+        // Sessions live in the server's process: where nobody listens any more, they are gone.
+        if (isRefused(error) || Date.now() + pauseMs > giveUpAt) return this.fail(loss);
+      }
+      await delay(pauseMs);
+    }
+  }
+
+  private goOn(socket: WebSocket, loss: Error): void {
+    this.listenTo(socket);
+    if (this.end) return this.drop();
+    this.resumption = { state: 'unconfirmed', loss };
+    if (this.inFlight) this.transmit(this.inFlight);
   }
 
   private sendNext(): void {
     const request = this.waiting.shift();
     this.inFlight = request;
-    if (!request) return;
+    if (request && this.resumption?.state !== 'waiting') this.transmit(request);
+  }
+
+  private transmit(request: Request): void {
     this.timer = setTimeout(() => {
       const message = `the environment server ${this.url} did not answer within ${request.timeoutMs} ms`;
       this.fail(new EnvironmentError('unavailable', 'timeout', message));
-      this.socket.terminate();
+      this.drop();
     }, request.timeoutMs);
     this.socket.send(request.frame);
   }
 
   private receive(data: RawData): void {
     if (this.end) return;
-    const reply = readFrame(data);
+    const reply = readFrame(this.censor((data as Buffer).toString('utf8')));
     if (reply instanceof Error) {
       this.fail(new EnvironmentError('unavailable', 'socket_lost', `${this.url}: ${reply.message}`));
-      this.socket.terminate();
+      this.drop();
       return;
     }
+    if (this.resumption && reply.type === 'error' && reply.data.code === 'SESSION_ERROR') {
+      // The server has another process, or gave the place away: the episode is lost with the socket before.
+      this.fail(this.resumption.loss);
+      this.socket.close();
+      return;
+    }
+    this.resumption = undefined;
+    this.resumptions = 0;
     const request = this.inFlight;
     if (!request) {
       // Capacity is refused in an unasked first frame; whatever comes unasked, the stream is not aligned after it.
@@ -192,12 +267,20 @@ export class OpenEnvSocket {
   }
 }
 
+/** Where the built-in server looks for it. */
+function withKey(frame: Record<string, unknown>, key: string): Record<string, unknown> {
+  const data = isObject(frame.data) ? frame.data : {};
+  if (frame.type !== 'step') return { ...frame, data: { ...data, idempotency_key: key } };
+  const metadata = isObject(data.metadata) ? data.metadata : {};
+  return { ...frame, data: { ...data, metadata: { ...metadata, idempotency_key: key } } };
+}
+
 const closingCodes = new Set(['CAPACITY_REACHED', 'FACTORY_ERROR', 'SESSION_ERROR']);
 
-function readFrame(data: RawData): ReplyFrame | Error {
+function readFrame(text: string): ReplyFrame | Error {
   let frame: unknown;
   try {
-    frame = JSON.parse((data as Buffer).toString('utf8'));
+    frame = JSON.parse(text);
   } catch {
     return new Error('the server sent a frame that is not JSON');
   }

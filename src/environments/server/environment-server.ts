@@ -1,5 +1,6 @@
 // The built-in environment server: OpenEnv 0.10 over HTTP and WebSocket, one process, many sessions.
 // It has no log-in; it listens on loopback unless told, and refuses browsers' cross-origin requests.
+import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { WebSocketServer, type WebSocket } from 'ws';
@@ -8,7 +9,7 @@ import { createCatalog } from './catalog.js';
 import { createEpisodeProtocol } from './episode-protocol.js';
 import { answerHttp, maxBodyBytes } from './http-routes.js';
 import { createSessionTable } from './sessions.js';
-import { serveFrames, serveRpc, type SocketContext } from './socket-session.js';
+import { serveFrames, serveRpc, type SocketContext, type WantedSession } from './socket-session.js';
 
 export interface EnvironmentServerOptions {
   /** Loopback unless `allowRemote`. */
@@ -23,6 +24,8 @@ export interface EnvironmentServerOptions {
   maxSessions?: number;
   /** A session that nobody uses for so long ends. */
   sessionTimeoutMs?: number;
+  /** How long a resumable session waits for its client after its socket was lost. */
+  resumeTimeoutMs?: number;
   /** Share of resets, calls and grades that fail, and of calls that give the model an error; 0..1. */
   faultRate?: number;
   toolErrorRate?: number;
@@ -65,7 +68,12 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
   const log = options.log ?? (() => undefined);
   const sessionTimeoutMs = options.sessionTimeoutMs ?? 30 * 60_000;
   const catalog = createCatalog(options.apps);
-  const sessions = createSessionTable({ maxSessions: options.maxSessions ?? 1024, sessionTimeoutMs });
+  const resumeTimeoutMs = options.resumeTimeoutMs ?? 30_000;
+  const sessions = createSessionTable({
+    maxSessions: options.maxSessions ?? 1024,
+    sessionTimeoutMs,
+    resumeTimeoutMs,
+  });
   const counts = { requests: 0, defects: 0, faults: {} as Record<string, number> };
   const protocol = createEpisodeProtocol({
     catalog,
@@ -102,6 +110,12 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
     maxPayload: maxBodyBytes,
   });
   const alive = new WeakMap<WebSocket, boolean>();
+  const wantedBy = new WeakMap<IncomingMessage, WantedSession>();
+  // The client learns in the handshake itself whether, and by which id, it may come back.
+  webSockets.on('headers', (headers, request) => {
+    const wanted = wantedBy.get(request);
+    if (wanted?.kind === 'resumable') headers.push(`X-Session-Id: ${wanted.id}`);
+  });
   server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
     socket.on('error', () => undefined);
     const url = new URL(request.url ?? '/', 'http://localhost');
@@ -114,13 +128,14 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
       socket.end(`HTTP/1.1 ${refusal}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
       return;
     }
+    const wanted = url.pathname === '/ws' ? wantedSession(url.searchParams) : ({ kind: 'socket' } as const);
+    wantedBy.set(request, wanted);
     webSockets.handleUpgrade(request, socket, head, (webSocket) => {
       socket.setNoDelay(true);
       alive.set(webSocket, true);
       webSocket.on('pong', () => alive.set(webSocket, true));
-      if (url.pathname === '/ws') {
-        serveFrames(context, webSocket, url.searchParams.get('session_id') ?? undefined);
-      } else serveRpc(context, webSocket);
+      if (url.pathname === '/ws') serveFrames(context, webSocket, wanted);
+      else serveRpc(context, webSocket);
     });
   });
 
@@ -136,7 +151,10 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
       }
     }
   }, pingIntervalMs);
-  const expiring = setInterval(() => sessions.expire(Date.now()), Math.min(5000, sessionTimeoutMs / 4));
+  const expiring = setInterval(
+    () => sessions.expire(Date.now()),
+    Math.min(5000, sessionTimeoutMs / 4, resumeTimeoutMs / 4),
+  );
 
   const { port } = server.address() as AddressInfo;
   return {
@@ -152,6 +170,12 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
       if (server.listening) await new Promise<void>((resolve) => server.close(() => resolve()));
     },
   };
+}
+
+function wantedSession(query: URLSearchParams): WantedSession {
+  const id = query.get('session_id');
+  if (id) return { kind: 'attach', id, takeOver: query.get('take_over') === 'true' };
+  return query.get('resumable') === 'true' ? { kind: 'resumable', id: randomUUID() } : { kind: 'socket' };
 }
 
 function listen(server: ReturnType<typeof createServer>, port: number, host: string): Promise<void> {

@@ -99,7 +99,7 @@ function closeSession(
   }
   const session = sessions.get(id);
   if (!session) return failure(invalidParams, `Unknown session_id: ${id}`);
-  if (session.attached) {
+  if (session.holder) {
     session.closing = true;
     return { result: { session_id: id, closed: false, closing: true } };
   }

@@ -6,7 +6,8 @@ import { builtInApps, builtInFaults } from './built-in-apps.js';
 import { createEnvironmentServer, type EnvironmentServerOptions } from './environment-server.js';
 
 const usage = `usage: node main.js [--port N] [--host ADDRESS] [--allow-remote] [--token-file PATH]
-         [--max-sessions N] [--session-timeout SECONDS] [--fault-rate 0..1] [--tool-error-rate 0..1]
+         [--max-sessions N] [--session-timeout SECONDS] [--resume-timeout SECONDS]
+         [--fault-rate 0..1] [--tool-error-rate 0..1]
 The grading token is taken from LONGHAUL_GRADING_TOKEN; without it one is made and written to --token-file.`;
 
 function log(line: Record<string, unknown>): void {
@@ -22,6 +23,7 @@ function readOptions(): Omit<EnvironmentServerOptions, 'apps' | 'faults'> {
       'token-file': { type: 'string' },
       'max-sessions': { type: 'string', default: '1024' },
       'session-timeout': { type: 'string', default: '1800' },
+      'resume-timeout': { type: 'string', default: '30' },
       'fault-rate': { type: 'string', default: '0' },
       'tool-error-rate': { type: 'string', default: '0' },
       help: { type: 'boolean', default: false },
@@ -38,6 +40,7 @@ function readOptions(): Omit<EnvironmentServerOptions, 'apps' | 'faults'> {
     gradingToken: gradingToken(values['token-file']),
     maxSessions: number('--max-sessions', values['max-sessions'], 1, 1_000_000),
     sessionTimeoutMs: 1000 * number('--session-timeout', values['session-timeout'], 1, 1_000_000),
+    resumeTimeoutMs: 1000 * number('--resume-timeout', values['resume-timeout'], 1, 1_000_000),
     faultRate: number('--fault-rate', values['fault-rate'], 0, 1),
     toolErrorRate: number('--tool-error-rate', values['tool-error-rate'], 0, 1),
     log,

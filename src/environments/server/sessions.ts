@@ -1,20 +1,33 @@
-// Sessions: one environment each, owned by a socket or made over HTTP and attached to at most one socket.
-// Invariant: every way out (socket lost, close, timeout, shutdown) gives the place back exactly once.
+// Sessions: one environment each, held by at most one socket at a time.
+// Invariant: every way out (socket gone, close, timeout, shutdown) gives the place back exactly once, and a session that nobody
+// holds is on its way out: its time is bounded.
 import { randomUUID } from 'node:crypto';
 import { createAnsweredRequests, type AnsweredRequests } from './answered-requests.js';
 import type { ServedWorld } from './app-session.js';
 import type { SelectedTask } from './catalog.js';
 
+/**
+ * `socket`: ends with its socket. `resumable`: outlives a socket that was lost, not one that was closed. `http`: outlives its
+ * sockets, until it is closed by name.
+ */
+export type SessionKind = 'socket' | 'resumable' | 'http';
+
+/** The socket of a session, and what it is told. */
+export interface SessionHolder {
+  /** The session ended, because nobody used it. */
+  expired(): void;
+  /** Another socket has the session now. */
+  replaced(): void;
+}
+
 export interface Session {
   readonly id: string;
-  readonly owner: 'socket' | 'http';
-  attached: boolean;
-  /** Asked to close while attached: ends when its socket goes. */
+  readonly kind: SessionKind;
+  holder: SessionHolder | undefined;
+  /** Asked to close while a socket holds it: ends when that goes. */
   closing: boolean;
   ended: boolean;
   lastUsed: number;
-  /** Called when the session ends for another reason than its socket's end. */
-  onExpired: (() => void) | undefined;
   episode: Episode | undefined;
   answered: AnsweredRequests;
 }
@@ -45,42 +58,55 @@ export class CapacityError extends Error {
 
 export interface SessionTable {
   readonly size: number;
-  create(owner: Session['owner']): Session;
+  /** Throws `CapacityError`. */
+  create(kind: SessionKind, holder?: SessionHolder, id?: string): Session;
   get(id: string): Session | undefined;
-  /** Binds the one socket that a session may have; throws with the reason why not. */
-  attach(id: string): Session;
-  /** The socket has gone: ends a session that it owned or that was to close. */
-  detach(session: Session): void;
+  /** Binds the one socket that a session may have, in place of another one if told; throws with the reason why not. */
+  attach(id: string, holder: SessionHolder, takeOver: boolean): Session;
+  /** The socket has gone. `closed`: one of both sides said so; else it was lost. */
+  detach(session: Session, holder: SessionHolder, closed: boolean): void;
   end(session: Session): void;
-  /** Ends sessions that nobody has used for the timeout. Detached or owned ones only: an attached one has a client. */
+  /** Ends sessions that nobody has used for their time. One that outlives sockets has a client while a socket holds it. */
   expire(now: number): void;
   endAll(): void;
 }
 
-export function createSessionTable(options: { maxSessions: number; sessionTimeoutMs: number }): SessionTable {
+export interface SessionTableOptions {
+  maxSessions: number;
+  sessionTimeoutMs: number;
+  /** How long a resumable session waits for its client after its socket was lost. */
+  resumeTimeoutMs: number;
+}
+
+export function createSessionTable(options: SessionTableOptions): SessionTable {
   const sessions = new Map<string, Session>();
 
   function end(session: Session): void {
     if (session.ended) return;
     session.ended = true;
+    session.holder = undefined;
     sessions.delete(session.id);
     endEpisode(session);
+  }
+
+  function timeoutMs(kind: SessionKind): number {
+    const { sessionTimeoutMs, resumeTimeoutMs } = options;
+    return kind === 'resumable' ? Math.min(resumeTimeoutMs, sessionTimeoutMs) : sessionTimeoutMs;
   }
 
   return {
     get size() {
       return sessions.size;
     },
-    create(owner) {
+    create(kind, holder, id = randomUUID()) {
       if (sessions.size >= options.maxSessions) throw new CapacityError(sessions.size, options.maxSessions);
       const session: Session = {
-        id: randomUUID(),
-        owner,
-        attached: owner === 'socket',
+        id,
+        kind,
+        holder,
         closing: false,
         ended: false,
         lastUsed: Date.now(),
-        onExpired: undefined,
         episode: undefined,
         answered: createAnsweredRequests(),
       };
@@ -88,27 +114,32 @@ export function createSessionTable(options: { maxSessions: number; sessionTimeou
       return session;
     },
     get: (id) => sessions.get(id),
-    attach(id) {
+    attach(id, holder, takeOver) {
       const session = sessions.get(id);
       if (!session) throw new Error(`Unknown session_id: ${id}`);
-      if (session.attached) throw new Error(`Session ${id} already has an attached WebSocket`);
-      session.attached = true;
+      const former = session.holder;
+      if (former && !takeOver) throw new Error(`Session ${id} already has an attached WebSocket`);
+      session.holder = holder;
       session.lastUsed = Date.now();
+      former?.replaced();
       return session;
     },
-    detach(session) {
-      session.attached = false;
-      session.onExpired = undefined;
+    detach(session, holder, closed) {
+      if (session.holder !== holder) return;
+      session.holder = undefined;
       session.lastUsed = Date.now();
-      if (session.owner === 'socket' || session.closing) end(session);
+      if (session.kind === 'socket' || session.closing || (session.kind === 'resumable' && closed)) {
+        end(session);
+      }
     },
     end,
     expire(now) {
       for (const session of sessions.values()) {
-        if (session.owner === 'http' && session.attached) continue;
-        if (now - session.lastUsed < options.sessionTimeoutMs) continue;
+        const { holder, kind } = session;
+        if (holder && kind !== 'socket') continue;
+        if (now - session.lastUsed < timeoutMs(kind)) continue;
         end(session);
-        session.onExpired?.();
+        holder?.expired();
       }
     },
     endAll() {

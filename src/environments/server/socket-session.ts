@@ -5,7 +5,7 @@ import { RepeatedKeyError } from './answered-requests.js';
 import { ForbiddenError, InjectedFault } from './episode-protocol.js';
 import { errorFrame, observationFrame, type ErrorCode, type ValidationProblem } from './frames.js';
 import { answerRpc, parseError, rpcError, type RpcContext } from './json-rpc.js';
-import { CapacityError, type Session } from './sessions.js';
+import { CapacityError, type Session, type SessionHolder } from './sessions.js';
 import {
   checkAction,
   checkFrame,
@@ -23,45 +23,59 @@ export interface SocketContext extends RpcContext {
   onDefect(error: unknown): void;
 }
 
+/** Close code of a socket that ended without a close frame: its network or its peer is gone. */
+const abnormalClosure = 1006;
+
 class InvalidFrame extends Error {
   constructor(readonly problems: ValidationProblem[]) {
     super('Invalid message');
   }
 }
 
-/** Serves `/ws` on an open socket until it closes. `attachTo`: the session id of the query, if any. */
-export function serveFrames(context: SocketContext, socket: WebSocket, attachTo: string | undefined): void {
-  const session = openSession(context, socket, attachTo);
-  if (!session) return;
+/** The session that a socket asks for. */
+export type WantedSession =
+  { kind: 'socket' } | { kind: 'resumable'; id: string } | { kind: 'attach'; id: string; takeOver: boolean };
+
+/** Serves `/ws` on an open socket until it closes. */
+export function serveFrames(context: SocketContext, socket: WebSocket, wanted: WantedSession): void {
+  const opened = openSession(context, socket, wanted);
+  if (!opened) return;
+  const { session, holder } = opened;
   let silent = false;
   socket.on('message', (data, isBinary) => {
     // After a `hang` nothing is answered any more, as by a server that is stuck.
-    if (silent || session.ended) return;
+    // Nor what a socket still had to say when another one took its session.
+    if (silent || session.holder !== holder) return;
     context.onRequest();
     session.lastUsed = Date.now();
     const frame = isBinary ? undefined : parse(data);
     if (frame === undefined) {
-      if (isBinary) return endWithError(socket, 'binary frames are not understood; send JSON text');
+      if (isBinary) return endWithError(socket, session, 'binary frames are not understood; send JSON text');
       return socket.send(errorFrame('INVALID_JSON', 'Invalid JSON: the frame is not a JSON text'));
     }
-    if (!isObject(frame.value)) return endWithError(socket, 'a frame must be a JSON object with a "type"');
+    if (!isObject(frame.value))
+      return endWithError(socket, session, 'a frame must be a JSON object with a "type"');
     try {
       const reply = answerFrame(context, session, frame.value);
-      if (reply === undefined) socket.close(1000);
+      if (reply === undefined) closeSocket(socket, session);
       else socket.send(reply);
     } catch (error) {
       const reply = replyToError(context, error);
       if (reply.kind === 'hang') silent = true;
-      else if (reply.kind === 'drop') socket.terminate();
-      else socket.send(reply.text);
+      else if (reply.kind === 'drop') {
+        // It stands for a death of the server, which no session outlives.
+        context.sessions.end(session);
+        socket.terminate();
+      } else socket.send(reply.text);
     }
   });
 }
 
 /** Serves bare JSON-RPC. */
 export function serveRpc(context: SocketContext, socket: WebSocket): void {
-  const session = openSession(context, socket, undefined);
-  if (!session) return;
+  const opened = openSession(context, socket, { kind: 'socket' });
+  if (!opened) return;
+  const { session } = opened;
   let silent = false;
   socket.on('message', (data) => {
     if (silent || session.ended) return;
@@ -84,17 +98,23 @@ export function serveRpc(context: SocketContext, socket: WebSocket): void {
 function openSession(
   context: SocketContext,
   socket: WebSocket,
-  attachTo: string | undefined,
-): Session | undefined {
+  wanted: WantedSession,
+): { session: Session; holder: SessionHolder } | undefined {
   const { sessions } = context;
   // `ws` reports frames that are too big or not UTF-8 here and closes the socket itself.
   socket.on('error', () => undefined);
   try {
-    const session = attachTo ? sessions.attach(attachTo) : sessions.create('socket');
-    socket.on('close', () => sessions.detach(session));
-    session.onExpired = () =>
-      endWithError(socket, `the session was not used for ${context.sessionTimeoutMs / 1000} s and has ended`);
-    return session;
+    const holder: SessionHolder = {
+      expired: () =>
+        refuse(socket, `the session was not used for ${context.sessionTimeoutMs / 1000} s and has ended`),
+      replaced: () => socket.terminate(),
+    };
+    const session =
+      wanted.kind === 'attach'
+        ? sessions.attach(wanted.id, holder, wanted.takeOver)
+        : sessions.create(wanted.kind, holder, wanted.kind === 'resumable' ? wanted.id : undefined);
+    socket.on('close', (code) => sessions.detach(session, holder, code !== abnormalClosure));
+    return { session, holder };
   } catch (error) {
     const full = error instanceof CapacityError;
     const detail = full ? { active_sessions: error.active, max_sessions: error.limit } : {};
@@ -156,7 +176,19 @@ function replyToError(context: SocketContext, error: unknown): ErrorReply {
   return frame(errorFrame('EXECUTION_ERROR', error instanceof Error ? error.message : String(error)));
 }
 
-function endWithError(socket: WebSocket, message: string): void {
+/** Nothing can follow on this socket; a session that only it could go on with ends. */
+function endWithError(socket: WebSocket, session: Session, message: string): void {
+  socket.send(errorFrame('SESSION_ERROR', message));
+  closeSocket(socket, session);
+}
+
+/** Also when the client is gone before it has heard of it. */
+function closeSocket(socket: WebSocket, session: Session): void {
+  if (session.kind === 'resumable') session.closing = true;
+  socket.close(1000);
+}
+
+function refuse(socket: WebSocket, message: string): void {
   socket.send(errorFrame('SESSION_ERROR', message));
   socket.close(1000);
 }

@@ -1,0 +1,50 @@
+// Opens WebSockets to the `/ws` of OpenEnv servers.
+import { WebSocket } from 'ws';
+
+/** As the Python client has it; a server's frames are bigger than a client's may be. */
+const maxFrameBytes = 100 * 1024 * 1024;
+
+/**
+ * Resolves with what `opened` gives, which is called before the first frame can come. `query`: without the `?`. `sessionId`:
+ * named by a server that keeps the session when this socket is lost. Rejects when there is no connection within the time,
+ * or the signal aborts.
+ */
+export function openWebSocket<T>(
+  url: string,
+  query: string,
+  opened: (socket: WebSocket, sessionId: string | undefined) => T,
+  timeoutMs: number,
+  signal?: AbortSignal,
+): Promise<T> {
+  const address = `${url.replace(/^http/, 'ws').replace(/\/+$/, '')}/ws?${query}`;
+  return new Promise((resolve, reject) => {
+    const socket = new WebSocket(address, {
+      perMessageDeflate: false,
+      maxPayload: maxFrameBytes,
+      handshakeTimeout: timeoutMs,
+      skipUTF8Validation: true,
+    });
+    let sessionId: string | undefined;
+    const abort = (): void => socket.terminate();
+    signal?.addEventListener('abort', abort, { once: true });
+    const failed = (error: Error): void => {
+      signal?.removeEventListener('abort', abort);
+      reject(error);
+    };
+    socket.once('error', failed);
+    socket.once('upgrade', ({ headers }) => {
+      const id = headers['x-session-id'];
+      sessionId = typeof id === 'string' && id !== '' ? id : undefined;
+    });
+    socket.once('open', () => {
+      signal?.removeEventListener('abort', abort);
+      socket.off('error', failed);
+      resolve(opened(socket, sessionId));
+    });
+  });
+}
+
+/** True when nobody listens at the address. */
+export function isRefused(error: unknown): boolean {
+  return (error as NodeJS.ErrnoException).code === 'ECONNREFUSED';
+}

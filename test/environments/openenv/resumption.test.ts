@@ -1,0 +1,220 @@
+// A socket that is lost in the middle of an episode: where the server keeps its session, the episode goes on.
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { WebSocketServer } from 'ws';
+import type { Environment, EnvironmentBackend } from '../../../src/environments/environment.js';
+import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
+import type { FaultSource } from '../../../src/environments/server/app-session.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { startSeverableProxy, type SeverableProxy } from '../../support/severable-proxy.js';
+import { until } from '../../support/until.js';
+import { counterTask, noFaults, startCounterServer, token, worlds } from '../stand-in.js';
+
+const quiet = new AbortController().signal;
+
+/** How often the server was asked for a fault: once for each request that it carried out, by turn. */
+let carriedOut: number[];
+const faults: FaultSource = { ...noFaults, infrastructure: ({ turn }) => (carriedOut.push(turn), undefined) };
+
+let server: EnvironmentServer;
+let proxy: SeverableProxy;
+let backend: EnvironmentBackend;
+beforeEach(async () => {
+  carriedOut = [];
+  server = await startCounterServer({ faults, faultRate: 0.5 });
+  proxy = await startSeverableProxy(new URL(server.url).host);
+  backend = connect(`http://${proxy.address}`);
+});
+afterEach(async () => {
+  await backend.close();
+  await proxy.stop();
+  await server.close();
+});
+
+function connect(url: string, callTimeoutMs = 60_000): EnvironmentBackend {
+  return createOpenEnvBackend({ url, gradingToken: token, maxSessions: 8, callTimeoutMs });
+}
+
+const open = (signal = quiet) =>
+  backend.open(counterTask(2), { seed: 7, episodeId: 'ep', tryNumber: 0 }, signal);
+const call = (env: Environment, turn: number) =>
+  env.callTool({ name: 'increment', arguments: {} }, { turn, tryNumber: 0 });
+const grade = (env: Environment) => env.grade({ finalAnswer: 'two', tryNumber: 0 });
+const passed = { outcome: { status: 'graded', value: 1 }, explanation: 'counted to 2; answered "two"' };
+const count = (number: number) => ({ text: String(number), isError: false });
+/** Of an episode's own requests: the first of a backend resets again, because it asked for the tools in between. */
+const oneEpisode = [-1, -1, 0, 1, -2];
+
+async function loseReplyTo<T>(request: () => Promise<T>): Promise<T> {
+  const lost = proxy.loseNextReply();
+  const answer = request();
+  await lost;
+  return answer;
+}
+
+describe('an episode whose socket is lost', () => {
+  it('between a call and its reply gets that reply, and the call is done once', async () => {
+    const env = await open();
+    expect(await loseReplyTo(() => call(env, 0))).toEqual(count(1));
+    expect(await loseReplyTo(() => call(env, 1))).toEqual(count(2));
+    expect(await loseReplyTo(() => grade(env))).toEqual(passed);
+    expect(carriedOut).toEqual(oneEpisode);
+    await env.close();
+  });
+
+  it('between a reset and its reply opens one world', async () => {
+    await (await open()).close();
+    carriedOut = [];
+    const env = await loseReplyTo(open);
+    expect(carriedOut).toEqual([-1]);
+    expect(await call(env, 0)).toEqual(count(1));
+    await env.close();
+    expect(worlds.open).toBe(1);
+  });
+
+  it('while the policy thinks goes on in the same world', async () => {
+    const env = await open();
+    await call(env, 0);
+    proxy.sever();
+    proxy.restore();
+    expect(await call(env, 1)).toEqual(count(2));
+    expect(await grade(env)).toEqual(passed);
+    expect(carriedOut).toEqual(oneEpisode);
+    await env.close();
+  });
+
+  it('waits for a network that is away for a moment', async () => {
+    const env = await open();
+    await call(env, 0);
+    proxy.sever();
+    const second = call(env, 1);
+    setTimeout(() => proxy.restore(), 200);
+    expect(await second).toEqual(count(2));
+    await env.close();
+  });
+
+  it('again and again goes on each time', async () => {
+    const env = await open();
+    for (let turn = 0; turn < 10; turn++)
+      expect(await loseReplyTo(() => call(env, turn))).toEqual(count(turn + 1));
+    await env.close();
+  });
+
+  it('and whose server has another process is lost, as on any server', async () => {
+    const env = await open();
+    await call(env, 0);
+    await server.close();
+    server = await startCounterServer({ port: Number(new URL(server.url).port) });
+    await expect(call(env, 1)).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
+    await env.close();
+  });
+
+  it('with the server itself is lost at once: nobody listens any more', async () => {
+    const direct = connect(server.url);
+    const env = await direct.open(counterTask(2), { seed: 7, episodeId: 'ep', tryNumber: 0 }, quiet);
+    const start = performance.now();
+    await server.close();
+    await expect(call(env, 0)).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
+    expect(performance.now() - start).toBeLessThan(2000);
+    await env.close();
+    await direct.close();
+  });
+
+  it('by an injected fault is lost: the fault stands for a death of the server', async () => {
+    const dropping = await startCounterServer({
+      faultRate: 0.5,
+      faults: { ...noFaults, infrastructure: ({ turn }) => (turn === 1 ? 'drop' : undefined) },
+    });
+    const direct = connect(dropping.url);
+    const env = await direct.open(counterTask(2), { seed: 7, episodeId: 'ep', tryNumber: 0 }, quiet);
+    await call(env, 0);
+    await expect(call(env, 1)).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
+    expect(dropping.stats()).toMatchObject({ sessions: 0, faults: { drop: 1 } });
+    await env.close();
+    await direct.close();
+    await dropping.close();
+  });
+});
+
+describe('an episode that is given up', () => {
+  it('in a call leaves no session to wait for it', async () => {
+    const hanging = await startCounterServer({
+      faultRate: 0.5,
+      faults: { ...noFaults, infrastructure: ({ turn }) => (turn === 0 ? 'hang' : undefined) },
+    });
+    const direct = connect(hanging.url, 300);
+    const env = await direct.open(counterTask(2), { seed: 7, episodeId: 'ep', tryNumber: 0 }, quiet);
+    await expect(call(env, 0)).rejects.toMatchObject({ kind: 'failed', reason: 'timeout' });
+    await until(() => hanging.stats().sessions === 0, 'the session to end', 5000);
+    await env.close();
+    await direct.close();
+    await hanging.close();
+  });
+
+  it('while its socket is attached anew ends with the signal', async () => {
+    await (await open()).close();
+    const stop = new AbortController();
+    const lost = proxy.loseNextReply();
+    const opening = expect(open(stop.signal)).rejects.toThrow('the run is paused');
+    await lost;
+    proxy.sever();
+    stop.abort(new Error('the run is paused'));
+    await opening;
+    proxy.restore();
+    await (await open()).close();
+  });
+});
+
+/** `keepsSessions`: whether its handshake says so. It breaks each socket at its first tool call. */
+async function startBreakingServer(keepsSessions: boolean) {
+  const http = createServer((_, response) => response.end('{"status":"healthy"}'));
+  const sockets = new WebSocketServer({ server: http });
+  const seen = { queries: [] as string[], calls: [] as unknown[] };
+  if (keepsSessions) sockets.on('headers', (headers) => headers.push('X-Session-Id: s'));
+  sockets.on('connection', (socket, request) => {
+    seen.queries.push(request.url ?? '');
+    socket.on('message', (message: Buffer) => {
+      const { data } = JSON.parse(message.toString()) as { data: Record<string, unknown> };
+      if (data.type === 'call_tool') {
+        seen.calls.push(data.metadata);
+        return socket.terminate();
+      }
+      const observation = data.type === 'list_tools' ? { tools: [{ name: 'increment' }] } : {};
+      socket.send(JSON.stringify({ type: 'observation', data: { observation, reward: null, done: false } }));
+    });
+  });
+  http.listen(0, '127.0.0.1');
+  await once(http, 'listening');
+  return {
+    seen,
+    url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`,
+    async close() {
+      for (const client of sockets.clients) client.terminate();
+      http.close();
+      await once(http, 'close');
+    },
+  };
+}
+
+describe('a call under which each socket is lost', () => {
+  it.each([
+    ['on a server that keeps sessions ends after four of them', true, 4],
+    ['on a server that does not ends with the first, and shows it no key', false, 1],
+  ])('%s', async (_, keepsSessions, sockets) => {
+    const breaking = await startBreakingServer(keepsSessions);
+    const direct = connect(breaking.url);
+    const env = await direct.open(counterTask(2), { seed: 7, episodeId: 'ep', tryNumber: 0 }, quiet);
+    await expect(call(env, 0)).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
+    const metadata = keepsSessions ? { turn: 0, try: 0, idempotency_key: '4' } : { turn: 0, try: 0 };
+    expect(breaking.seen.calls).toEqual(Array.from({ length: sockets }, () => metadata));
+    expect(breaking.seen.queries).toEqual([
+      '/ws?resumable=true',
+      ...Array.from({ length: sockets - 1 }, () => '/ws?session_id=s&take_over=true'),
+    ]);
+    await env.close();
+    await direct.close();
+    await breaking.close();
+  });
+});
