@@ -2,6 +2,7 @@
 // happened too often in the same way.
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
 import { fatalFailures, type FatalFailure } from './contracts.js';
+import { censored } from './known-secrets.js';
 import { maxSameFailures } from './repeated-failures.js';
 import { type AttemptScope, currentScope, repeatedFailures } from './scope.js';
 import { EngineError } from '../engine/policy-engine.js';
@@ -28,7 +29,7 @@ export function withFailures<I, O>(activity: Activity<I, O>): Activity<I, O> {
       const { signal } = scope;
       if (signal.aborted)
         throw signal.reason instanceof Error ? signal.reason : new CancelledFailure('cancelled');
-      throw unlessRepeated(mapped(error), scope);
+      throw censored(unlessRepeated(mapped(error), scope));
     }
   };
 }

@@ -1,6 +1,7 @@
 // What all commands share: how an error looks, and where the store is.
 import { existsSync } from 'node:fs';
 import { InvalidArgumentError, Option } from 'commander';
+import { censored } from '../activities/known-secrets.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openStore } from '../store/open-store.js';
 import { listRuns, readRunIfAny } from '../store/run-records.js';
@@ -58,7 +59,7 @@ export function withOutput<Arguments extends unknown[]>(
       await action(...args);
     } catch (error) {
       process.exitCode = 1;
-      printError(error, args.some(asksForJson));
+      printError(error instanceof Error ? censored(error) : error, args.some(asksForJson));
     }
   };
 }

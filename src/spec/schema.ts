@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { combinationProblems } from './combinations.js';
 import { InvalidSpec, type SpecProblem } from './invalid-spec.js';
 import type { RunSpec } from './run-spec.js';
+import { secretInUrl } from './secrets.js';
 import { issueProblems } from './spec-issues.js';
 
 export { InvalidSpec } from './invalid-spec.js';
@@ -73,12 +74,20 @@ const environment = z.strictObject({
   env_key: name.describe('environment of the tasks that name it'),
   url: z
     .url({ protocol: /^https?$/ })
+    .refine((url) => secretInUrl(url) === null, {
+      error:
+        'must be http://host:port without user, password or query: a spec is recorded and shown, so that it holds no ' +
+        'secret. A grading token is given by the name of a variable, in grading_token_env',
+    })
     .exactOptional()
     .describe('OpenEnv server; absent: the embedded stack’s own'),
   grading_token_env: z
     .string()
-    .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, {
-      error: 'must be the name of an environment variable, never the token itself',
+    // Not a `regex`, whose problem would repeat what may be the token.
+    .refine((variable) => /^[A-Z_][A-Z0-9_]{0,63}$/.test(variable), {
+      error:
+        'must be the name of an environment variable, in capitals, such as TRACKER_TOKEN, and never the token itself: ' +
+        'export the variable where the workers run',
     })
     .exactOptional()
     .describe('name of the environment variable that holds the grading token'),

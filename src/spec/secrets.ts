@@ -21,13 +21,17 @@ export function writings(secret: string): string[] {
     Buffer.from(secret).toString(encoding).replace(/=+$/, '');
   const all = [
     secret,
-    JSON.stringify(secret).slice(1, -1),
+    inJson(secret),
+    // Results of tools are JSON in JSON.
+    inJson(inJson(secret)),
     encodeURIComponent(secret),
     base64('base64'),
     base64('base64url'),
   ];
   return [...new Set(all)].sort((a, b) => b.length - a.length);
 }
+
+const inJson = (text: string): string => JSON.stringify(text).slice(1, -1);
 
 /** What is wrong with a URL that a person gave, where it may hold a secret; the URL itself is not repeated. */
 export function secretInUrl(text: string): 'user and password' | 'query' | null {

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { SpecProblem } from './invalid-spec.js';
 import { nearestName } from './nearest-name.js';
+import { secretInUrl } from './secrets.js';
 
 type Issue = z.core.$ZodIssue;
 
@@ -28,6 +29,10 @@ function unknownKey(
 ): SpecProblem {
   const problem = `there is no key "${key}"`;
   const near = nearestName(key, known);
+  if (secretKey.test(key) && near === null) {
+    const mend = 'a spec holds no secret: docs/security.md says by which variable or file each is given';
+    return { path: pathText(path), problem, mend };
+  }
   if (near !== null)
     return { path: pathText(path), problem, mend: `did you mean ${pathText([...path.slice(0, -1), near])}?` };
   const elsewhere = allKeyPaths(schema).filter((other) => other.split('.').at(-1) === key);
@@ -36,6 +41,9 @@ function unknownKey(
   return { path: pathText(path), problem, mend: `keys here: ${known.join(', ')}` };
 }
 
+/** Keys that people give secrets by elsewhere. */
+const secretKey = /token|secret|passw|api_?key|access_?key|credential/i;
+
 function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem {
   const path = pathText(issue.path);
   const value = valueAt(input, issue.path);
@@ -43,7 +51,8 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
     const meaning = schemaAt(schema, issue.path)?.description;
     return { path, problem: 'is missing', mend: meaning === undefined ? '' : `it says: ${meaning}` };
   }
-  const shown = JSON.stringify(value)?.slice(0, 60) ?? 'nothing';
+  const secret = typeof value === 'string' && secretInUrl(value) !== null;
+  const shown = secret ? 'a URL with a secret in it' : (JSON.stringify(value)?.slice(0, 60) ?? 'nothing');
   switch (issue.code) {
     case 'invalid_type':
       return {

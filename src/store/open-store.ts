@@ -24,7 +24,8 @@ export async function openStore(address: string): Promise<ObjectStore> {
   const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(address)?.[1];
   if (scheme !== undefined && scheme !== 'dir') {
     throw new StoreUnfit(
-      `store address "${address}" has the unknown scheme "${scheme}:"; use dir:/path or s3://bucket/prefix`,
+      // Only its scheme: people put passwords into the addresses of other stores.
+      `the store address has the unknown scheme "${scheme}:"; use dir:/path or s3://bucket/prefix`,
     );
   }
   const path = scheme === 'dir' ? address.slice('dir:'.length) : address;

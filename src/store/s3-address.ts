@@ -1,4 +1,5 @@
 // The address of a store in a bucket: `s3://bucket/prefix?endpoint=http://host:port&region=us-east-1`.
+import { secretInUrl } from '../spec/secrets.js';
 import { StoreUnfit } from './store-errors.js';
 
 export interface S3Address {
@@ -10,16 +11,18 @@ export interface S3Address {
 }
 
 export function parseS3Address(address: string): S3Address {
+  // Before anything else: what cannot be read as an address must not be repeated with a secret in it.
+  const [place = '', query = ''] = address.split('?', 2);
+  if (secretInUrl(place) || secretInUrl(new URLSearchParams(query).get('endpoint') ?? '')) {
+    throw new StoreUnfit(
+      'a store address, or the endpoint in it, never holds credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead',
+    );
+  }
   let url: URL;
   try {
     url = new URL(address);
   } catch {
     throw new StoreUnfit(`store address "${address}" is no URL; use s3://bucket/prefix?endpoint=…&region=…`);
-  }
-  if (url.username || url.password) {
-    throw new StoreUnfit(
-      'a store address never holds credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead',
-    );
   }
   for (const name of url.searchParams.keys()) {
     if (name !== 'endpoint' && name !== 'region') {

@@ -3,6 +3,7 @@ import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { NativeConnectionOptions } from '@temporalio/worker';
+import { keepSecret } from '../activities/known-secrets.js';
 import { secretInUrl } from '../spec/secrets.js';
 import { readProfile } from './temporal-profile.js';
 
@@ -87,6 +88,9 @@ function temporalOf(values: {
 /** The profile that the `temporal` CLI uses too (`temporal.toml`, TEMPORAL_*), unless told otherwise. */
 export function readTemporalConfig(given: { address?: string; namespace?: string } = {}): TemporalConfig {
   const { connectionOptions, namespace } = readProfile(process.env);
+  const { apiKey, metadata = {} } = connectionOptions;
+  for (const secret of [apiKey, ...Object.values(metadata)])
+    if (typeof secret === 'string') keepSecret(secret);
   const address = checkAddress(given.address ?? connectionOptions.address ?? defaultAddress);
   return {
     address,

@@ -1,4 +1,5 @@
 // One backend per environment server and way of asking it, shared by all episodes of this process.
+import { keepSecret } from '../activities/known-secrets.js';
 import type { EnvironmentBackend } from '../environments/environment.js';
 import { createOpenEnvBackend } from '../environments/openenv/openenv-backend.js';
 import { createSemaphore, type Semaphore } from '../environments/openenv/semaphore.js';
@@ -49,6 +50,7 @@ export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsO
           `environment ${spec.env_key} takes its grading token from ${spec.grading_token_env}, which is not set here`,
         );
       }
+      keepSecret(gradingToken);
       const { fault_rate: faultRate, tool_error_rate: toolErrorRate } = spec;
       const key = JSON.stringify([url, gradingToken ?? null, faultRate, toolErrorRate, callTimeoutMs]);
       const known = backends.get(key);

@@ -1,12 +1,11 @@
 // How a worker process logs and ends: JSON lines on standard error, one readable line for what stops it.
 import { DefaultLogger, Runtime } from '@temporalio/worker';
+import { withoutKnownSecrets } from '../activities/known-secrets.js';
 
 export function installLogger(component: string): (message: string) => void {
   const write = (level: string, message: string, meta?: Record<string, unknown>): void => {
     const { sdkComponent: _component, taskQueue: _queue, ...rest } = meta ?? {};
-    process.stderr.write(
-      `${JSON.stringify({ at: new Date().toISOString(), level, component, message, ...readable(rest) })}\n`,
-    );
+    print({ level, component, message, ...readable(rest) });
   };
   Runtime.install({
     logger: new DefaultLogger('WARN', ({ level, message, meta }) =>
@@ -32,10 +31,13 @@ export async function exitWith(component: string, serve: () => Promise<void>): P
 function fail(component: string, error: unknown): never {
   const message = error instanceof Error ? error.message : String(error);
   const stack = error instanceof Error ? error.stack : undefined;
-  process.stderr.write(
-    `${JSON.stringify({ at: new Date().toISOString(), level: 'fatal', component, message, stack })}\n`,
-  );
+  print({ level: 'fatal', component, message, stack });
   process.exit(1);
+}
+
+function print(line: Record<string, unknown>): void {
+  const text = JSON.stringify({ at: new Date().toISOString(), ...line });
+  process.stderr.write(`${withoutKnownSecrets(text)}\n`);
 }
 
 /** Errors become their messages; JSON would write them as `{}`. */
