@@ -65,11 +65,27 @@ function chainText(chain: ChainAudit): string {
     `  episodes     ${chain.episodes}: ${chain.unknown} unknown, ${chain.zeros} graded 0`,
     `  evaluations  ${chain.evaluations}`,
     `  checkpoints  ${chain.checkpoints}`,
+    ...collectedLines(chain),
     `  final state  ${chain.finalState ?? 'none yet'}`,
     `  violations   ${chain.violations.length === 0 ? 'none' : chain.violations.length}`,
     ...chain.violations.map(({ rule, key, problem }) => `    ${rule}  ${key}: ${problem}`),
   ];
   return lines.join('\n');
+}
+
+function collectedLines({ collected, violations }: ChainAudit): string[] {
+  const { records, checkpoints, folded } = collected;
+  if (records === 0) return [];
+  const gone =
+    checkpoints.length === 0 ? 'no checkpoint' : `the checkpoints of steps ${checkpoints.join(', ')}`;
+  return [
+    `  collected    in ${records} collections: ${gone}; the episodes of ${folded} steps are in one file each.`,
+    ...(violations.length > 0 || checkpoints.length === 0
+      ? []
+      : [
+          '               all steps can be replayed: from an older checkpoint or the base model, by their batches',
+        ]),
+  ];
 }
 
 function replayText({ steps, equal, from, to, seconds, restoreSeconds }: ReplayAudit): string {

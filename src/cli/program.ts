@@ -20,6 +20,7 @@ const modules: [verbs: string[], load: () => Promise<CommandModule>][] = [
   [['transcripts'], () => import('./transcripts-command.js')],
   [['show'], () => import('./show-command.js')],
   [['audit'], () => import('./audit-command.js')],
+  [['gc'], () => import('./gc-command.js')],
   [['quarantine'], () => import('./quarantine-command.js')],
   [['env'], () => import('./env-command.js')],
   [['doctor'], () => import('./doctor-command.js')],

@@ -13,11 +13,9 @@ import {
   type Transcript,
 } from '../report/transcripts.js';
 import type { EpisodeRecord } from '../spec/records.js';
-import { inParallel } from '../store/in-parallel.js';
-import { episodesFolder } from '../store/layout.js';
+import { readStepEpisodes } from '../store/episodes.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
-import { readRecord } from '../store/records.js';
 import { timelineOf } from '../store/run-records.js';
 import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput } from './output.js';
 
@@ -48,7 +46,7 @@ export function register(program: Command): void {
         const episodes =
           options.step === undefined
             ? await evaluationEpisodes(store, run)
-            : await stepEpisodes(store, run, options.step);
+            : await readStepEpisodes(store, await timelineOf(store, run, options.step), options.step);
         const wanted = episodes.filter(
           (episode) => options.verdict === undefined || verdictOf(episode) === options.verdict,
         );
@@ -72,14 +70,6 @@ export function register(program: Command): void {
 async function evaluationEpisodes(store: ObjectStore, run: string): Promise<EpisodeRecord[]> {
   const newest = newestEvaluation((await readHistory(store, run)).evaluations);
   return newest ? readEvaluationEpisodes(store, newest) : [];
-}
-
-async function stepEpisodes(store: ObjectStore, run: string, step: number): Promise<EpisodeRecord[]> {
-  const folder = episodesFolder(await timelineOf(store, run, step), step);
-  const records = await inParallel(await store.listFolder(folder), (name) =>
-    readRecord(store, `${folder}${name}`, 'episode'),
-  );
-  return records.filter((episode) => episode !== null);
 }
 
 const speakers: Record<Message['role'], string> = {

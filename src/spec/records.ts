@@ -222,6 +222,15 @@ export interface UpdateObserved {
   committed_at: string;
 }
 
+/** First line of `steps/{n}/episodes.jsonl.gz`: a committed step's episodes, folded into one file (R23). */
+export interface EpisodesHeader {
+  schema: 'longhaul.episodes/1';
+  run: string;
+  step: number;
+  /** Lines that follow, one for each episode. */
+  count: number;
+}
+
 /** `steps/{n}/update.json`, n ≥ 1 (R11). */
 export interface UpdateRecord {
   schema: 'longhaul.update/1';

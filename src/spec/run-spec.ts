@@ -123,14 +123,34 @@ export interface TrainerSpec {
   target_pass_at_1: number;
 }
 
+/** Which checkpoints `longhaul gc` leaves, beside the newest and those that another run refers to. */
+export interface RetentionSpec {
+  keep_last: number;
+  /** Steps; one checkpoint of each such stretch stays. 0: none for this reason. */
+  keep_every: number;
+  /** Steps with the best evaluations. 0: none for this reason. */
+  keep_best: number;
+}
+
+/** Where a run begins that is no first one: after a committed step of another run, or of a timeline of its own name (R22). */
+export interface ForkSpec {
+  /** Run id. */
+  run: string;
+  step: number;
+}
+
 export interface RunSpec {
   name: string;
   project: string;
   seed: number;
+  /** Absent: the base model, or wherever the name's newest timeline is. */
+  fork?: ForkSpec;
   model: ModelSpec;
   data: DataSpec;
   environments: EnvironmentSpec[];
   warm_start: SftPhaseSpec[];
   generator: GeneratorSpec;
   trainer: TrainerSpec;
+  /** Absent: every checkpoint stays. */
+  retention?: RetentionSpec;
 }

@@ -172,6 +172,26 @@ const trainer = z.strictObject({
     .describe('the run ends at the first interval evaluation that reaches this; 0 never'),
 });
 
+const retention = z.strictObject({
+  keep_last: count.default(2).describe('newest checkpoints that stay'),
+  keep_every: countOrZero
+    .default(0)
+    .describe('the first checkpoint of every stretch of this many steps stays; 0 none for this reason'),
+  keep_best: countOrZero
+    .default(0)
+    .describe('the checkpoints of this many steps with the best evaluations stay; 0 none for this reason'),
+});
+
+const fork = z.strictObject({
+  run: z
+    .string()
+    .regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}(~([2-9]|[1-9][0-9]{1,8}))?$/, {
+      error: 'must be the id of a run: a name, with "~2", "~3", … after rewinds',
+    })
+    .describe('run id; one of the same name rewinds that name'),
+  step: countOrZero.describe('committed step after which it goes on'),
+});
+
 export const runSpecSchema = z.strictObject({
   name: name.describe('name of the run, unique in its store'),
   project: name.default('longhaul').describe('name in checkpoint keys'),
@@ -185,6 +205,9 @@ export const runSpecSchema = z.strictObject({
 });
 
 /**
+  retention: retention
+    .exactOptional()
+    .describe('which checkpoints `longhaul gc` leaves in the store; absent: all of them'),
  * Checks a spec and fills in all defaults. File paths become absolute, relative to `context.file`'s folder.
  * Throws `InvalidSpec` with every problem at once.
  */

@@ -19,6 +19,7 @@ export type Rule =
   | 'R18'
   | 'R20'
   | 'R21'
+  | 'R23'
   | 'R25'
   | 'R31';
 
@@ -40,8 +41,19 @@ export interface ChainAudit {
   unknown: number;
   evaluations: number;
   checkpoints: number;
+  /** What collections took, of the run itself: states after `checkpoints` are computed from older ones; none was lost. */
+  collected: Collected;
   finalState: Digest | null;
   violations: Violation[];
+}
+
+interface Collected {
+  /** Records of collections. */
+  records: number;
+  /** Steps whose checkpoints were named by one, and are gone. */
+  checkpoints: number[];
+  /** Steps whose episodes are in one file. */
+  folded: number;
 }
 
 export class AuditReport implements ChainAudit {
@@ -52,6 +64,7 @@ export class AuditReport implements ChainAudit {
   unknown = 0;
   evaluations = 0;
   checkpoints = 0;
+  collected: Collected = { records: 0, checkpoints: [], folded: 0 };
   finalState: Digest | null = null;
   readonly violations: Violation[] = [];
 

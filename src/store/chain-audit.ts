@@ -1,26 +1,18 @@
 // Checks a run's chain from its records alone: every link by digest, every batch against what sealing gives again, every outcome
 // against its episode, no step twice or skipped, no finished episode started again (R9). Written from docs/records.md;
 // `longhaul audit` and chaos runs use it.
-import type {
-  Digest,
-  EpisodeRecord,
-  GrpoPlan,
-  PlanRecord,
-  RunRecord,
-  UpdateRecord,
-} from '../spec/records.js';
+import type { Digest, EpisodeRecord, PlanRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
 import { batchDifference, decodeBatchFile, inputsDigest } from './batch-file.js';
 import { canonicalText, recordDigest, sha256Hex, stepIdOf } from './canonical.js';
 import { auditCheckpoints } from './checkpoint-audit.js';
 import { demonstrationDigests } from './demonstration-digests.js';
+import { checkEpisodes, checkStarts } from './episode-audit.js';
 import { auditEvaluations, type IsPass } from './evaluation-audit.js';
 import { inParallel } from './in-parallel.js';
 import {
-  attemptsFolder,
   batchKey,
-  episodeKey,
-  episodesFolder,
+  foldedEpisodesKey,
   parseStepFolder,
   planKey,
   runKey,
@@ -99,7 +91,7 @@ export async function auditChain(
   report.steps = last + 1;
   report.finalState = chain.state;
   await auditEvaluations(store, chain.states, isPass, report);
-  await auditCheckpoints(store, record, chain.states, report);
+  await auditCheckpoints(store, record, chain.states, chain.sequences.collections, report);
   return report.done();
 }
 
@@ -120,6 +112,9 @@ async function stepsOf(
     if (contents[index]?.length === 0) continue;
     if (lineage && step <= lineage.step) {
       report.add('R5', stepFolder(run, step), `steps up to ${lineage.step} belong to ${lineage.run}`);
+    }
+    if (step > last && contents[index]?.includes('episodes.jsonl.gz')) {
+      report.add('R23', foldedEpisodesKey(run, step), 'its episodes were folded, but it is not committed');
     }
     if (step > last + 1) {
       report.add('R5', stepFolder(run, step), `it was begun, but step ${step - 1} is not committed`);
@@ -272,93 +267,6 @@ async function checkBatch(
   );
   if (difference)
     fault(`step ${plan.step}, sealed again from its records, gives another batch: ${difference}`);
-}
-
-/** Episodes by slot and sample; null where one is missing. */
-async function checkEpisodes(
-  chain: Chain,
-  timeline: string,
-  plan: GrpoPlan,
-  update: UpdateRecord,
-): Promise<EpisodeRecord[][] | null> {
-  const { store, report } = chain;
-  const { outcomes } = update.identity;
-  const shaped =
-    outcomes.length === plan.slots.length && outcomes.every((row) => row.length === plan.samples_per_slot);
-  if (!shaped)
-    report.add('R11', updateKey(timeline, plan.step), 'its outcomes have another shape than the plan');
-  const seats = plan.slots.flatMap(({ slot }, index) =>
-    Array.from({ length: plan.samples_per_slot }, (_, sample) => ({
-      slot: index,
-      sample,
-      key: episodeKey(timeline, plan.step, slot, sample),
-    })),
-  );
-  const episodes = await inParallel(seats, ({ key }) => report.read(store, key, 'episode'));
-  const expected = new Set(seats.map(({ key }) => key));
-  for (const [index, { slot }] of plan.slots.entries())
-    if (slot !== index) report.add('R7', planKey(timeline, plan.step), `slot ${index} is named ${slot}`);
-  const groups: EpisodeRecord[][] = plan.slots.map(() => []);
-  for (const [index, { key, ...seat }] of seats.entries()) {
-    const episode = episodes[index];
-    if (episode) {
-      groups[seat.slot]?.push(episode);
-      checkEpisode(report, key, episode, plan, update, seat);
-    } else report.add('R8', key, 'the episode is missing');
-  }
-  for await (const { key } of store.list(episodesFolder(timeline, plan.step))) {
-    if (!expected.has(key)) report.add('R8', key, 'the plan has no such seat');
-  }
-  return episodes.every((episode) => episode !== null) ? groups : null;
-}
-
-function checkEpisode(
-  report: AuditReport,
-  key: string,
-  episode: EpisodeRecord,
-  plan: GrpoPlan,
-  update: UpdateRecord,
-  seat: { slot: number; sample: number },
-): void {
-  const fault = (rule: Rule, problem: string): void => report.add(rule, key, problem);
-  const slot = plan.slots[seat.slot];
-  report.episode(episode);
-  if (episode.slot !== seat.slot || episode.sample !== seat.sample) {
-    fault('R8', `it says slot ${episode.slot}, sample ${episode.sample}`);
-  }
-  if (episode.plan !== update.identity.plan) fault('R8', 'it belongs to another plan');
-  if (episode.state !== plan.previous_state) fault('R8', `it was sampled at state ${episode.state}`);
-  if (episode.task_key !== slot?.task_key || episode.env_key !== slot.env_key) {
-    fault('R8', `it is of task ${episode.task_key}, the plan's slot of ${slot?.task_key}`);
-  }
-  if (episode.turns.some((turn) => turn.policy_step !== plan.step - 1)) {
-    fault('R8', 'a turn was sampled by the policy of another step');
-  }
-  const value = episode.outcome.status === 'graded' ? episode.outcome.value : null;
-  const recorded = update.identity.outcomes[seat.slot]?.[seat.sample];
-  if (recorded !== value) {
-    const rule = value === null || recorded === null ? 'R25' : 'R11';
-    fault(rule, `its outcome is ${value ?? 'unknown'}, update.json says ${recorded ?? 'unknown'}`);
-  }
-}
-
-/** A start that was announced after its episode already had a record (R9). */
-async function checkStarts({ store, report }: Chain, run: string, step: number): Promise<void> {
-  const announced: { key: string; modified: Date }[] = [];
-  for await (const info of store.list(attemptsFolder(run, step))) announced.push(info);
-  const attempts = await inParallel(announced, ({ key }) => report.read(store, key, 'attempt'));
-  // Episodes of the step's evaluation are among them.
-  const starts = [...new Set(attempts.flatMap((attempt) => attempt?.starts ?? []))];
-  const infos = await inParallel(starts, (start) => store.head(start));
-  const recordedAt = new Map(starts.map((start, index) => [start, infos[index]?.modified]));
-  for (const [index, { key, modified }] of announced.entries()) {
-    for (const start of attempts[index]?.starts ?? []) {
-      const recorded = recordedAt.get(start);
-      if (recorded !== undefined && modified > recorded) {
-        report.add('R9', start, `${key} says that it was started again after its record was there`);
-      }
-    }
-  }
 }
 
 async function demonstrationsOf(chain: Chain, miniBatches: number[][]): Promise<Digest[] | null> {

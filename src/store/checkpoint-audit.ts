@@ -4,15 +4,23 @@ import type { AuditReport } from './audit-report.js';
 import { homeOfStep, listCheckpoints, verifyCheckpoint } from './checkpoints.js';
 import { checkpointManifestKey, updateKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
+import { namedByCollections, type Sequences } from './sequence-audit.js';
 
-/** `states[step]` is the chain's state after `step`; null where it is not known, none for a step the audit did not find. */
+/**
+ * `states[step]` is the chain's state after `step`; null where it is not known, none for a step the audit did not find.
+ * `collections`: what collections have named, null where that is not known.
+ */
 export async function auditCheckpoints(
   store: ObjectStore,
   record: RunRecord,
   states: readonly (Digest | null)[],
+  collections: Sequences['collections'],
   report: AuditReport,
 ): Promise<void> {
-  for (const step of await listCheckpoints(store, record)) {
+  const stored = await listCheckpoints(store, record);
+  const gone = [...(collections?.checkpoints ?? [])].filter((step) => !stored.includes(step));
+  report.collected.checkpoints = gone.sort((a, b) => a - b);
+  for (const step of stored) {
     const home = await homeOfStep(store, record, step);
     const key = checkpointManifestKey(home, step);
     const state = states[step];
@@ -28,6 +36,15 @@ export async function auditCheckpoints(
         report.add('R31', key, `it holds state ${manifest.state}, the chain says ${state}`);
     } catch (error) {
       if (!(error instanceof Error) || !storedErrors.includes(error.name)) throw error;
+      // A collection that goes on deletes the manifest first.
+      const named = async (): Promise<boolean> =>
+        collections?.checkpoints.has(step) === true ||
+        (await namedByCollections(store, home.run)).checkpoints.has(step);
+      if (!(await store.head(key)) && (await named())) {
+        report.checkpoints -= 1;
+        report.collected.checkpoints.push(step);
+        continue;
+      }
       report.add('R31', key, error.message);
     }
   }

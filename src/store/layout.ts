@@ -75,6 +75,8 @@ export const updateKey = (run: string, step: number) => `${stepFolder(run, step)
 export const episodesFolder = (run: string, step: number) => `${stepFolder(run, step)}episodes/`;
 export const episodeKey = (run: string, step: number, slot: number, sample: number) =>
   `${episodesFolder(run, step)}${episodeName(slot, sample)}`;
+/** All episodes of a committed step in one file, once they are folded (R23). */
+export const foldedEpisodesKey = (run: string, step: number) => `${stepFolder(run, step)}episodes.jsonl.gz`;
 export const attemptsFolder = (run: string, step: number) => `${stepFolder(run, step)}attempts/`;
 /** Folder of one activity's attempts at a step. */
 export const activityFolder = (run: string, step: number, activity: string) =>
@@ -135,6 +137,12 @@ export const replacementKey = (key: string, r: number) => `${key}.r${whole(r, 'r
 /** Step of a folder name under `steps/` (`000120/`), or null. */
 export function parseStepFolder(name: string): number | null {
   return /^[0-9]{6,}\/$/.test(name) ? Number(name.slice(0, -1)) : null;
+}
+
+/** Run and step of an episode's key or of the folder of a step's episodes, or null. */
+export function parseEpisodeKey(key: string): { run: string; step: number } | null {
+  const match = /^runs\/([^/]+)\/steps\/([0-9]{6,})\/episodes(?:\/[^/]*)?$/.exec(key);
+  return match ? { run: match[1] as string, step: Number(match[2]) } : null;
 }
 
 function episodeName(slot: number, sample: number): string {

@@ -8,7 +8,7 @@ import { NewerSchema, UnreadableRecord } from './store-errors.js';
 const GZIP_OS_BYTE = 9;
 const OS_UNKNOWN = 255;
 /** A gzip bomb must not take the process; the longest real episode is some MiB. */
-const MAX_UNCOMPRESSED_BYTES = 1 << 30;
+export const MAX_UNCOMPRESSED_BYTES = 1 << 30;
 
 /** Compressed at once: a trip through the thread pool costs more, and it is done in well under a millisecond. */
 const SMALL_BYTES = 16 * 1024;
@@ -74,7 +74,8 @@ export async function decompress(key: string, bytes: Uint8Array): Promise<Uint8A
   }
 }
 
-async function compress(bytes: Uint8Array): Promise<Uint8Array> {
+/** The same bytes give the same result on every machine. */
+export async function compress(bytes: Uint8Array): Promise<Uint8Array> {
   const compressed =
     bytes.length <= SMALL_BYTES ? gzipSync(bytes, COMPRESSION) : await gzipAsync(bytes, COMPRESSION);
   // The only byte of the header that depends on the machine; the time in it is 0 already.
@@ -82,7 +83,8 @@ async function compress(bytes: Uint8Array): Promise<Uint8Array> {
   return compressed;
 }
 
-function parse(key: string, bytes: Uint8Array): unknown {
+/** Throws `UnreadableRecord`. */
+export function parse(key: string, bytes: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
   } catch (error) {

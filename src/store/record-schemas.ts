@@ -9,6 +9,7 @@ import type {
   ControlRecord,
   DatasetManifest,
   EpisodeRecord,
+  EpisodesHeader,
   EvaluationResult,
   NameRecord,
   OwnerRecord,
@@ -31,13 +32,17 @@ import {
   text,
   time,
 } from './schema-parts.js';
-import { attempt, base, batch, episode, plan, update } from './step-schemas.js';
+import { attempt, base, batch, episode, episodes, plan, update } from './step-schemas.js';
 
-/** Every kind of record with its type. `base` is `steps/000000/update.json`; `batch` is a batch file's identity. */
+/**
+ * Every kind of record with its type. `base` is `steps/000000/update.json`; `batch` is a batch file's identity, `episodes` the
+ * first line of a file of folded ones.
+ */
 export interface RecordTypes {
   run: RunRecord;
   plan: PlanRecord;
   episode: EpisodeRecord;
+  episodes: EpisodesHeader;
   batch: BatchIdentity;
   update: UpdateRecord;
   base: BaseRecord;
@@ -209,6 +214,7 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
   ref,
   gc,
   dataset,
+  episodes,
   checkpoint,
   suite,
   evaluation,
@@ -229,6 +235,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   ref: 1,
   gc: 1,
   dataset: 1,
+  episodes: 1,
   checkpoint: 1,
   suite: 1,
   evaluation: 1,

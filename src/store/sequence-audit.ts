@@ -1,7 +1,14 @@
-// Checks a run's sequences (R2, R20, R21): owners, control and the name's timelines, each without a gap.
-import type { RunRecord } from '../spec/records.js';
+// Checks a run's sequences (R2, R20, R21): owners, control, collections and the name's timelines, each without a gap.
+import type { CollectionRecord, RunRecord } from '../spec/records.js';
 import { type AuditReport, readable } from './audit-report.js';
-import { controlFolder, namesFolder, ownersFolder, runKey, sequenceKey } from './layout.js';
+import {
+  collectionsFolder,
+  controlFolder,
+  namesFolder,
+  ownersFolder,
+  runKey,
+  sequenceKey,
+} from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { readSequence } from './records.js';
 
@@ -9,6 +16,18 @@ import { readSequence } from './records.js';
 export interface Sequences {
   owners: number;
   control: number;
+  /** Null where their records cannot be read. */
+  collections: NamedByCollections | null;
+}
+
+/** Steps whose checkpoints, and whose episodes, the records of collections name. */
+interface NamedByCollections {
+  checkpoints: ReadonlySet<number>;
+  episodes: ReadonlySet<number>;
+}
+
+export async function namedByCollections(store: ObjectStore, run: string): Promise<NamedByCollections> {
+  return named(await readSequence(store, collectionsFolder(run), 'gc'));
 }
 
 export async function auditSequences(
@@ -17,10 +36,11 @@ export async function auditSequences(
   report: AuditReport,
 ): Promise<Sequences> {
   const { run, name } = record;
-  const [owners, control, names] = await Promise.all([
+  const [owners, control, names, collections] = await Promise.all([
     readable(report, ownersFolder(run), () => readSequence(store, ownersFolder(run), 'owner')),
     readable(report, controlFolder(run), () => readSequence(store, controlFolder(run), 'control')),
     readable(report, namesFolder(name), () => readSequence(store, namesFolder(name), 'name')),
+    readable(report, collectionsFolder(run), () => readSequence(store, collectionsFolder(run), 'gc')),
   ]);
   const asked = new Map<string, number>();
   for (const { n, update_id } of control ?? []) {
@@ -33,6 +53,18 @@ export async function auditSequences(
   if (names && !names.some((timeline) => timeline.run === run)) {
     report.add('R2', runKey(run), `no record of ${namesFolder(name)} names this run`);
   }
+  report.collected.records = collections?.length ?? 0;
   // Where a sequence cannot be read, nothing is said about who refers to it.
-  return { owners: owners?.length ?? Infinity, control: control?.length ?? Infinity };
+  return {
+    owners: owners?.length ?? Infinity,
+    control: control?.length ?? Infinity,
+    collections: collections && named(collections),
+  };
+}
+
+function named(records: readonly CollectionRecord[]): NamedByCollections {
+  return {
+    checkpoints: new Set(records.flatMap((one) => one.checkpoints)),
+    episodes: new Set(records.flatMap((one) => one.episodes)),
+  };
 }

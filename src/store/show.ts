@@ -2,6 +2,8 @@
 import type { CheckpointManifest, EpisodeRecord } from '../spec/records.js';
 import { decodeBatchFile } from './batch-file.js';
 import { recordDigest, sha256Hex } from './canonical.js';
+import { readFoldedEpisodes } from './episodes.js';
+import { foldedEpisodesKey, parseEpisodeKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { checkRecord, decompress, schemaOf } from './record-codec.js';
 import { recordSchemas, type RecordKind } from './record-schemas.js';
@@ -18,8 +20,16 @@ export async function showRecord(store: ObjectStore, key: string): Promise<strin
   const folder = key === '' || key.endsWith('/') ? key : `${key}/`;
   const bytes = key === folder ? null : await store.get(key);
   if (bytes === null && (await store.listFolder(folder)).length > 0) return showFolder(store, folder);
+  if (bytes === null) {
+    const folded = await showFolded(store, folder.slice(0, -1));
+    if (folded !== null) return folded;
+  }
   if (bytes === null) throw new Error(`there is no ${key} in ${store.address}${await nearby(store, key)}`);
   if (plain.endsWith('/batch.safetensors')) return showBatch(bytes, key);
+  if (plain.endsWith('/episodes.jsonl.gz')) {
+    const folded = await showFolded(store, plain.replace(/\.jsonl\.gz$/, ''));
+    if (folded !== null) return folded;
+  }
   const text = new TextDecoder().decode(plain.endsWith('.gz') ? await decompress(key, bytes) : bytes);
   if (!/\.json(\.gz)?$/.test(plain)) return cut(text);
   return showJson(key, text);
@@ -28,6 +38,22 @@ export async function showRecord(store: ObjectStore, key: string): Promise<strin
 async function showFolder(store: ObjectStore, folder: string): Promise<string> {
   const names = await store.listFolder(folder);
   return `${folder}\n${names.map((name) => `  ${name}\n`).join('')}`;
+}
+
+/** An episode of a folded step, or the list of all of them at the key of their folder; null where none was folded there. */
+async function showFolded(store: ObjectStore, key: string): Promise<string | null> {
+  const place = parseEpisodeKey(key);
+  const folded = place && (await readFoldedEpisodes(store, place.run, place.step));
+  if (!folded) return null;
+  const file = foldedEpisodesKey(place.run, place.step);
+  const one = folded.get(key);
+  if (one) {
+    const head = `${key}\n${one.record.schema}  digest ${recordDigest(one.record)}  in ${file}\n\n`;
+    return head + showEpisode(one.record);
+  }
+  if (!key.endsWith('/episodes')) return null;
+  const lines = [...folded].map(([name, { record }]) => `  ${name}  ${resultOf(record)}\n`);
+  return `${file}\n${folded.size} episodes\n\n${lines.join('')}`;
 }
 
 function showJson(key: string, text: string): string {
@@ -51,16 +77,12 @@ function showJson(key: string, text: string): string {
 }
 
 function showEpisode(record: EpisodeRecord): string {
-  const { outcome, tokens, prompt_length, turns, metrics, observed } = record;
-  const result =
-    outcome.status === 'graded'
-      ? `graded ${outcome.value}`
-      : `unknown (${outcome.reason}; ${outcome.failures} charged failures)`;
+  const { tokens, prompt_length, turns, metrics, observed } = record;
   const failures = Object.entries(observed.failures).map(([reason, count]) => `${reason} × ${count}`);
   return [
     `task        ${record.task_key} (${record.env_key})`,
     `seat        slot ${record.slot}, sample ${record.sample}`,
-    `outcome     ${result}; ended by ${record.stop_reason}`,
+    `outcome     ${resultOf(record)}; ended by ${record.stop_reason}`,
     `plan        ${record.plan}`,
     `state       ${record.state}`,
     `tokens      ${tokens.length}: ${prompt_length} of the prompt, ${record.logprobs.length} sampled in ${turns.length} turns`,
@@ -72,6 +94,12 @@ function showEpisode(record: EpisodeRecord): string {
     ...turnLines(record),
     '',
   ].join('\n');
+}
+
+function resultOf({ outcome }: EpisodeRecord): string {
+  return outcome.status === 'graded'
+    ? `graded ${outcome.value}`
+    : `unknown (${outcome.reason}; ${outcome.failures} charged failures)`;
 }
 
 function turnLines({ turns, logprobs }: EpisodeRecord): string[] {

@@ -120,6 +120,13 @@ export const episode = z
     if (problem) context.addIssue({ code: 'custom', message: problem });
   });
 
+export const episodes = z.strictObject({
+  schema: z.literal('longhaul.episodes/1'),
+  run: text,
+  step: positive,
+  count,
+});
+
 export const batch = z.strictObject({
   schema: z.literal('longhaul.batch/1'),
   run: text,

@@ -92,6 +92,7 @@ export function recordsOfAllKinds(): RecordTypes {
       metrics: { turns: 2, tool_calls: 1, tool_errors: 0 },
       observed: { attempt: 1, incarnation: 'ab12', failures: { reset: 1 }, started_at: at, seconds: 1.5 },
     },
+    episodes: { schema: 'longhaul.episodes/1', run: 'tiny', step: 1, count: 2 },
     batch: {
       schema: 'longhaul.batch/1',
       run: 'tiny',

@@ -1,0 +1,148 @@
+// `longhaul gc RUN`: deletes checkpoints beyond the run's retention, and folds the episodes of committed steps (R23).
+import { hostname } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Command } from 'commander';
+import { whole } from '../report/format.js';
+import { readHistory, type RunHistory } from '../report/run-history.js';
+import type { RetentionSpec, RunSpec } from '../spec/run-spec.js';
+import {
+  collect,
+  type Collected,
+  type CollectionOptions,
+  type CollectionPlan,
+  planCollection,
+} from '../store/collection.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { readRun } from '../store/run-records.js';
+import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput } from './output.js';
+
+interface GcOptions {
+  store: string;
+  dryRun?: boolean;
+  grace: number;
+  keepLast?: number;
+  keepEvery?: number;
+  keepBest?: number;
+  json?: boolean;
+}
+
+/** Of a spec that names one of its keys and not this. */
+const defaultKeepLast = 2;
+
+export function register(program: Command): void {
+  program
+    .command('gc')
+    .argument('<run>', 'run id, e.g. quickstart')
+    .description(
+      'delete the checkpoints that the retention in the run’s spec does not keep, and put the episodes of each committed step into one file',
+    )
+    .addOption(storeOption())
+    .option('--dry-run', 'say what would be deleted, and delete nothing')
+    .option(
+      '--grace <seconds>',
+      'between the record of what goes and the first deletion: what is referred to by then stays',
+      wholeNumber(),
+      60,
+    )
+    .option('--keep-last <n>', 'newest checkpoints that stay, whatever the spec says', wholeNumber(1))
+    .option('--keep-every <steps>', 'one checkpoint of every so many steps stays; 0 none', wholeNumber())
+    .option('--keep-best <n>', 'checkpoints of the steps with the best evaluations; 0 none', wholeNumber())
+    .option('--json', 'print the collection as JSON')
+    .action(
+      withOutput(async (run: string, options: GcOptions) => {
+        const store = await openExistingStore(options.store);
+        await requireRun(store, run);
+        const retention = retentionOf((await readRun(store, run)).spec, options);
+        const wanted: CollectionOptions = { retention, bestSteps: () => bestSteps(store, run, retention) };
+        const say = options.json ? () => undefined : (text: string) => console.log(text);
+        if (options.dryRun) {
+          const plan = await planCollection(store, run, wanted);
+          say(planText(run, plan));
+          if (options.json)
+            console.log(JSON.stringify({ run, ...plan, kept: Object.fromEntries(plan.kept) }));
+          return;
+        }
+        const collected = await collect(store, run, {
+          ...wanted,
+          graceMs: options.grace * 1000,
+          by: `pid ${process.pid} on ${hostname()}`,
+          wait: (ms) => delay(ms),
+          onRecorded: (n, plan) => {
+            say(planText(run, plan));
+            say(`recorded as collection ${n}; deleting after ${options.grace} s`);
+          },
+        });
+        if (options.json) console.log(JSON.stringify({ run, ...collected }));
+        else console.log(collectedText(run, collected));
+      }),
+    );
+}
+
+/** Null where neither the spec nor a flag says what stays. */
+function retentionOf({ retention }: RunSpec, flags: Partial<GcOptions>): RetentionSpec | null {
+  const { keepLast, keepEvery, keepBest } = flags;
+  if (!retention && [keepLast, keepEvery, keepBest].every((flag) => flag === undefined)) return null;
+  return {
+    keep_last: keepLast ?? retention?.keep_last ?? defaultKeepLast,
+    keep_every: keepEvery ?? retention?.keep_every ?? 0,
+    keep_best: keepBest ?? retention?.keep_best ?? 0,
+  };
+}
+
+async function bestSteps(
+  store: ObjectStore,
+  run: string,
+  retention: RetentionSpec | null,
+): Promise<number[]> {
+  return retention?.keep_best ? bestStepsOf((await readHistory(store, run)).evaluations) : [];
+}
+
+/**
+ * Evaluated steps, best first. Shares of different tasks say nothing of each other, so only the suite counts that most states were
+ * evaluated on. Of equals the newer one is first: it has learned longer.
+ */
+export function bestStepsOf(evaluations: RunHistory['evaluations']): number[] {
+  const bySuite = new Map<string, RunHistory['evaluations']>();
+  for (const one of evaluations)
+    bySuite.set(one.result.suite, [...(bySuite.get(one.result.suite) ?? []), one]);
+  const [most = []] = [...bySuite.values()].sort((a, b) => b.length - a.length);
+  return most
+    .sort((a, b) => b.result.pass_at_1 - a.result.pass_at_1 || b.step - a.step)
+    .map(({ step }) => step);
+}
+
+function planText(run: string, { checkpoints, episodes, kept }: CollectionPlan): string {
+  const stays = [...kept].map(([step, reasons]) => `step ${step} (${reasons.join(', ')})`);
+  return [
+    run,
+    `  checkpoints  ${checkpoints.length === 0 ? 'none goes' : `of steps ${checkpoints.join(', ')} go`}`,
+    ...(stays.length === 0 ? [] : [`               stays: ${stays.join('; ')}`]),
+    `  episodes     of ${episodes.length === 0 ? 'no step' : stepsText(episodes)} go into one file each`,
+  ].join('\n');
+}
+
+function collectedText(run: string, collected: Collected): string {
+  const { n, checkpoints, spared, episodes, left, freed } = collected;
+  if (n === null) return `${run}: there is nothing to collect`;
+  return [
+    `${run}: collection ${n} deleted ${checkpoints.length} checkpoints and folded the episodes of ${episodes.length} steps; ` +
+      `${whole(freed)} bytes are free`,
+    ...(spared.length === 0
+      ? []
+      : [`  spared, because they are needed by now: checkpoints of steps ${spared.join(', ')}`]),
+    ...left.map(
+      ({ step, problem }) => `  step ${step} was left as it is: ${problem}; see longhaul audit ${run}`,
+    ),
+  ].join('\n');
+}
+
+/** `steps 3–120, 130` */
+function stepsText(steps: readonly number[]): string {
+  const ranges: [number, number][] = [];
+  for (const step of steps) {
+    const range = ranges.at(-1);
+    if (range && range[1] === step - 1) range[1] = step;
+    else ranges.push([step, step]);
+  }
+  return `steps ${ranges.map(([from, to]) => (from === to ? `${from}` : `${from}–${to}`)).join(', ')}`;
+}
