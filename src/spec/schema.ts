@@ -182,16 +182,6 @@ const retention = z.strictObject({
     .describe('the checkpoints of this many steps with the best evaluations stay; 0 none for this reason'),
 });
 
-const fork = z.strictObject({
-  run: z
-    .string()
-    .regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}(~([2-9]|[1-9][0-9]{1,8}))?$/, {
-      error: 'must be the id of a run: a name, with "~2", "~3", … after rewinds',
-    })
-    .describe('run id; one of the same name rewinds that name'),
-  step: countOrZero.describe('committed step after which it goes on'),
-});
-
 export const runSpecSchema = z.strictObject({
   name: name.describe('name of the run, unique in its store'),
   project: name.default('longhaul').describe('name in checkpoint keys'),
@@ -202,12 +192,12 @@ export const runSpecSchema = z.strictObject({
   warm_start: z.array(sftPhase).default([]).describe('supervised phases before GRPO, in order'),
   generator: generator.prefault({}).describe('how episodes are sampled'),
   trainer: trainer.describe('how the policy is updated'),
-});
-
-/**
   retention: retention
     .exactOptional()
     .describe('which checkpoints `longhaul gc` leaves in the store; absent: all of them'),
+});
+
+/**
  * Checks a spec and fills in all defaults. File paths become absolute, relative to `context.file`'s folder.
  * Throws `InvalidSpec` with every problem at once.
  */
