@@ -30,6 +30,7 @@ import {
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
+import type { RecordTypes } from '../../src/store/record-schemas.js';
 import { readRecord, requireRecord } from '../../src/store/records.js';
 import { readRun, readState } from '../../src/store/run-records.js';
 import { showRecord } from '../../src/store/show.js';
@@ -187,6 +188,32 @@ describe('a collection', () => {
     });
     expect(done).toMatchObject({ checkpoints: [], episodes: grpoSteps });
     expect(await listCheckpoints(store, await readRun(store, run))).toEqual([1, 2, 3, 4, 5, 6]);
+  });
+
+  test('beside which the run goes on ends in the state in which it would have ended', async () => {
+    const other = await startHarness(environments);
+    try {
+      await other.advance(4);
+      await other.attempt('save', () => saveState(other.node, { run, step: 4, owner: 1 }));
+      await other.attempt('upload', () => uploadCheckpoint(other.node, { run, step: 4, owner: 1 }));
+      const going = collectAll(other.store, async () => void (await other.advance(5)));
+      expect(await going).toMatchObject({ checkpoints: [], episodes: [3, 4] });
+      await other.engine.restart();
+      await other.advance(last);
+      expect(await readState(other.store, run, last)).toBe(await readState(harness.store, run, last));
+      expect((await auditRun(other.store, run)).violations).toEqual([]);
+    } finally {
+      await other.close();
+    }
+  });
+
+  test('that goes on beside an audit gives it nothing to complain of', async () => {
+    for (let round = 0; round < 5; round++) {
+      const { store } = await copy();
+      const [audit] = await Promise.all([auditRun(store, run), collectAll(store)]);
+      expect(audit.violations).toEqual([]);
+      expect(audit.episodes).toBe(grpoSteps.length * slots * samples);
+    }
   });
 
   test('touches no step that is not committed', async () => {
@@ -354,6 +381,24 @@ describe('longhaul gc', () => {
     expect(stdout).toMatch(/stays: step 6 \(newest\); step 5 \(keep_last\)/);
     expect(stdout).toMatch(/episodes +of steps 3–6 go into one file each/);
     expect(await keysOf(store)).toEqual(before);
+  });
+
+  test('keeps what the spec’s retention says, where no flag says otherwise', async () => {
+    const { store, address } = await copy();
+    const retention = { keep_last: 1, keep_every: 3, keep_best: 0 };
+    await tamper(store, runKey(run), (bytes) => {
+      const record = JSON.parse(bytes.toString()) as RecordTypes['run'];
+      return canonicalText({ ...record, spec: { ...record.spec, retention } });
+    });
+    const kept = (...flags: string[]) =>
+      JSON.parse(
+        longhaul(['gc', run, '--dry-run', '--json', ...flags, '--store', address]).stdout,
+      ) as unknown;
+    expect(kept()).toMatchObject({
+      checkpoints: [1, 2, 4, 5],
+      kept: { 3: ['keep_every'], 6: ['newest', 'keep_every'] },
+    });
+    expect(kept('--keep-every', '0')).toMatchObject({ checkpoints: [1, 2, 3, 4, 5] });
   });
 
   test('says what is wrong with a run, a grace or a number', async () => {
