@@ -1,6 +1,7 @@
 // planStep (R7): fixes everything the step may depend on before its first token is sampled. The first plan wins.
 import type { PlannedStep, StepReference } from './contracts.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
+import { settingsUnder } from './live-settings.js';
 import { phaseAt } from './phases.js';
 import type { RunData } from './run-data.js';
 import { samplingOf } from './sampling.js';
@@ -17,7 +18,7 @@ import type {
   PlanRecord,
   SftPlan,
 } from '../spec/records.js';
-import type { SftPhaseSpec } from '../spec/run-spec.js';
+import type { RunSpec, SftPhaseSpec } from '../spec/run-spec.js';
 import { recordDigest } from '../store/canonical.js';
 import { controlFolder, planKey } from '../store/layout.js';
 import { adoptOrCreate, readRecord, readSequence } from '../store/records.js';
@@ -72,16 +73,28 @@ async function makePlan(
     control: control.n,
     owner,
   };
-  const sampling = samplingOf(record.spec.generator);
   const phase = phaseAt(record.spec, step);
   if (phase.kind === 'sft')
-    return { ...base, ...sftPart(data, phase.spec, phase.index), kind: 'sft', sampling };
+    return {
+      ...base,
+      ...sftPart(data, phase.spec, phase.index),
+      kind: 'sft',
+      sampling: samplingOf(record.spec.generator),
+    };
+  const settings = settingsUnder(record.spec, control);
   const curriculum = await curriculumAfter(deps, run, step - 1);
   return {
     ...base,
-    ...grpoPart(data, step, phase.index, curriculum, control, await resetIsDue(deps, run, step, phase.index)),
+    ...grpoPart(
+      data,
+      step,
+      phase.index,
+      curriculum,
+      settings,
+      await resetIsDue(deps, run, step, phase.index),
+    ),
     kind: 'grpo',
-    sampling: { ...sampling, temperature: control.temperature ?? sampling.temperature },
+    sampling: samplingOf(settings.generator),
   };
 }
 
@@ -122,10 +135,9 @@ function grpoPart(
   step: number,
   index: number,
   curriculum: CurriculumState,
-  control: ControlState,
+  { generator, trainer }: Pick<RunSpec, 'generator' | 'trainer'>,
   resetMoments: boolean,
 ): GrpoPart {
-  const { generator, trainer } = data.record.spec;
   const drawn = drawTasks({
     sizes: new Map([...data.trainTasks].map(([template, keys]) => [template, keys.length])),
     state: curriculum,
@@ -143,7 +155,7 @@ function grpoPart(
     samples_per_slot: generator.n_samples_per_prompt,
     optimizer: {
       ...optimizerOf(data),
-      learning_rates: [constantWithWarmup(control.lr ?? trainer.lr, trainer.warmup_steps, index)],
+      learning_rates: [constantWithWarmup(trainer.lr, trainer.warmup_steps, index)],
       adam_betas: trainer.adam_betas,
       reset_moments: resetMoments,
     },

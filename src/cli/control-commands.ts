@@ -1,8 +1,9 @@
 // `longhaul pause|resume|stop|set RUN`: each is one Temporal Update, as `temporal workflow update execute` sends it.
 import type { Command } from 'commander';
 import type { ControlState } from '../activities/contracts.js';
+import type { Hyperparameters } from '../spec/records.js';
+import { hyperparameterNames } from '../workflows/hyperparameters.js';
 import {
-  type Hyperparameters,
   pauseUpdate,
   resumeUpdate,
   setHyperparametersUpdate,
@@ -54,8 +55,8 @@ export function register(program: Command): void {
         );
       }),
     );
-  control(program, 'set', 'set lr or temperature from the next plan on')
-    .argument('<values...>', 'for example lr=0.0001 temperature=0.9')
+  control(program, 'set', 'set hyperparameters from the next plan on')
+    .argument('<values...>', `NAME=NUMBER, for example lr=0.0001; names: ${hyperparameterNames.join(', ')}`)
     .action(
       withOutput(async (run: string, values: string[], flags: ControlFlags) => {
         const wanted = hyperparameters(values);
@@ -73,11 +74,13 @@ export function register(program: Command): void {
 
 /** Parses `lr=1e-4 temperature=0.9`; ranges are checked by the run itself. */
 function hyperparameters(values: readonly string[]): Hyperparameters {
-  const wanted: Record<string, number> = {};
+  const wanted: Hyperparameters = {};
   for (const value of values) {
-    const [name = '', text = ''] = value.split('=', 2);
-    if (name !== 'lr' && name !== 'temperature') {
-      throw new Error(`${JSON.stringify(value)} is not understood: give lr=NUMBER or temperature=NUMBER`);
+    const [given = '', text = ''] = value.split('=', 2);
+    const name = hyperparameterNames.find((known) => known === given);
+    if (name === undefined) {
+      const known = hyperparameterNames.join(', ');
+      throw new Error(`${JSON.stringify(value)} is not understood: give NAME=NUMBER, NAME one of ${known}`);
     }
     const number = Number(text);
     if (text.trim() === '' || !Number.isFinite(number))

@@ -1,6 +1,7 @@
 // `longhaul status RUN`: where a run is and its last figures; with --watch, as it goes.
 import type { Command } from 'commander';
 import type { RunStatus } from '../activities/contracts.js';
+import { settingNotes } from '../workflows/hyperparameters.js';
 import { statusQuery } from '../workflows/messages.js';
 import { stopNote } from '../workflows/run-progress.js';
 import { followRun, progressLine } from './live-view.js';
@@ -47,8 +48,7 @@ function describe(status: RunStatus, waiting: readonly Waiting[]): string {
     `  node ${status.node ?? 'none'} · owner ${status.owner} · last checkpoint ${status.lastCheckpoint ?? 'none yet'}`,
   ];
   for (const one of waiting) lines.push(`  ${waitingLine(one)}`);
-  if (status.control.lr !== null) lines.push(`  lr set to ${status.control.lr}`);
-  if (status.control.temperature !== null) lines.push(`  temperature set to ${status.control.temperature}`);
+  lines.push(...settingNotes(status.control).map((note) => `  ${note}`));
   const stop = stopNote(status);
   if (stop) lines.push(`  ${stop}`);
   for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(-6)) {

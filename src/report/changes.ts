@@ -50,11 +50,9 @@ function inWords(change: ControlChange): string {
     case 'quarantine':
       return `set aside: ${change.key}`;
     case 'setHyperparameters':
-      return [
-        change.lr === undefined ? '' : `lr = ${change.lr}`,
-        change.temperature === undefined ? '' : `temperature = ${change.temperature}`,
-      ]
-        .filter((part) => part !== '')
+      return Object.entries(change)
+        .filter(([name]) => name !== 'kind')
+        .map(([name, value]) => `${name} = ${value}`)
         .join(', ');
   }
 }

@@ -8,6 +8,7 @@ import type {
   SuiteRecord,
   UpdateRecord,
 } from '../spec/records.js';
+import type { RunSpec } from '../spec/run-spec.js';
 import { inParallel } from '../store/in-parallel.js';
 import {
   datasetManifestKey,
@@ -64,7 +65,10 @@ export async function readEvaluations(store: ObjectStore, run: EvaluatedRun): Pr
     return figures.filter((figure) => figure !== null);
   };
 
-  const intervals = await figuresWhere('interval', (step) => suiteDue(record.spec, step) === 'interval');
+  const specs = specsInForce(record.spec, run.control);
+  const intervals = await figuresWhere('interval', (step) =>
+    specs.some((spec) => suiteDue(spec, step) === 'interval'),
+  );
   const endsAt = endOf(run, intervals);
   const finals = await figuresWhere(
     'final',
@@ -73,6 +77,14 @@ export async function readEvaluations(store: ObjectStore, run: EvaluatedRun): Pr
   return [...intervals, ...finals].sort(
     (a, b) => a.step - b.step || a.result.suite_name.localeCompare(b.result.suite_name),
   );
+}
+
+/** With each `eval_interval` that was ever asked for: the records of steps do not tell when an evaluation was decided on. */
+function specsInForce(spec: RunSpec, control: readonly ControlRecord[]): RunSpec[] {
+  const set = control.flatMap(({ change }) =>
+    change.kind === 'setHyperparameters' && change.eval_interval !== undefined ? [change.eval_interval] : [],
+  );
+  return [spec, ...set.map((eval_interval) => ({ ...spec, trainer: { ...spec.trainer, eval_interval } }))];
 }
 
 function heldStates(base: Digest, updates: readonly UpdateRecord[]): HeldState[] {

@@ -273,11 +273,27 @@ export interface OwnerRecord {
   };
 }
 
+/** What may change while a run is under way; the names are the spec's. Absent ones stay as they are. */
+export interface Hyperparameters {
+  lr?: number;
+  eps_clip_low?: number;
+  eps_clip_high?: number;
+  train_batch_size?: number;
+  ckpt_interval?: number;
+  eval_interval?: number;
+  temperature?: number;
+  n_samples_per_prompt?: number;
+  max_turns?: number;
+  max_input_length?: number;
+  max_generate_length?: number;
+  max_sequence_length?: number;
+}
+
 export type ControlChange =
   | { kind: 'pause' }
   | { kind: 'resume' }
   | { kind: 'stopAfter'; step: number }
-  | { kind: 'setHyperparameters'; lr?: number; temperature?: number }
+  | ({ kind: 'setHyperparameters' } & Hyperparameters)
   /** `also`: what was made from it. */
   | { kind: 'quarantine'; key: string; also?: string[] };
 
@@ -290,8 +306,8 @@ export interface ControlRecord {
   observed: { at: string };
 }
 
-/** All control records folded in order (R21). */
-export interface ControlState {
+/** All control records folded in order (R21). Of the hyperparameters it holds those that were set. */
+export interface ControlState extends Omit<Hyperparameters, 'lr' | 'temperature'> {
   /** Highest record folded in; 0 when none. */
   n: number;
   paused: boolean;

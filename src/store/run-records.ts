@@ -2,9 +2,11 @@
 // goes through here.
 import type {
   BaseRecord,
+  ControlChange,
   ControlRecord,
   ControlState,
   Digest,
+  Hyperparameters,
   Numerics,
   PlanRecord,
   RunRecord,
@@ -180,14 +182,20 @@ export function foldControl(records: readonly ControlRecord[]): ControlState {
         state.stopAfter = change.step;
         break;
       case 'setHyperparameters':
-        state.lr = change.lr ?? state.lr;
-        state.temperature = change.temperature ?? state.temperature;
+        Object.assign(state, hyperparametersOf(change));
         break;
       case 'quarantine':
         break;
     }
   }
   return state;
+}
+
+function hyperparametersOf({
+  kind: _kind,
+  ...values
+}: Extract<ControlChange, { kind: 'setHyperparameters' }>): Hyperparameters {
+  return values;
 }
 
 export async function foldedControl(store: ObjectStore, run: string): Promise<ControlState> {

@@ -1,7 +1,7 @@
 // Checkpoints behind the steps: saved beside a step's rollouts, uploaded while the next steps run, one at a time.
 // A checkpoint that fails fails no step: the next one is taken from the state that is held then (R16, R17).
 import { isCancellation, log, rootCause } from '@temporalio/workflow';
-import type { KeptState, RunOutline, RunStatus } from '../activities/contracts.js';
+import type { KeptState, RunStatus } from '../activities/contracts.js';
 import { localSave, maxUploadLag } from './policies.js';
 import { checkpointDue } from './step-schedule.js';
 
@@ -19,8 +19,9 @@ export class CheckpointUploads {
   /** An upload of an earlier step has ended since the last step was planned. */
   private overran = false;
 
+  /** `interval`: steps between checkpoints, as set now. */
   constructor(
-    private readonly outline: RunOutline,
+    private readonly interval: () => number,
     private readonly progress: CheckpointWatch,
     private readonly upload: (step: number) => Promise<void>,
   ) {}
@@ -43,7 +44,7 @@ export class CheckpointUploads {
     if (!this.inFlight) return this.due(step) || this.worthSaving();
     // The node keeps few states on its disk: a save now could push out the one that is being uploaded.
     const lag = step - this.inFlight.step;
-    if (this.due(step) && lag >= maxUploadLag * this.outline.ckpt_interval) await this.inFlight.done;
+    if (this.due(step) && lag >= maxUploadLag * this.interval()) await this.inFlight.done;
     return false;
   }
 
@@ -56,7 +57,7 @@ export class CheckpointUploads {
   }
 
   private due(step: number): boolean {
-    return checkpointDue(this.outline, this.inFlight?.step ?? this.progress.status.lastCheckpoint, step);
+    return checkpointDue(this.interval(), this.inFlight?.step ?? this.progress.status.lastCheckpoint, step);
   }
 
   private worthSaving(): boolean {

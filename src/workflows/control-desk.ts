@@ -9,8 +9,8 @@ import {
 } from '@temporalio/workflow';
 import type { ControlState } from '../activities/contracts.js';
 import type { ControlChange } from '../spec/records.js';
+import { hyperparameterNames, problemWith } from './hyperparameters.js';
 import {
-  type Hyperparameters,
   pauseUpdate,
   resumeUpdate,
   setHyperparametersUpdate,
@@ -30,8 +30,11 @@ export class ControlDesk {
   private writing = 0;
   private record: RecordControl | null = null;
 
-  /** Registers the handlers; call before the first await of the workflow. */
-  constructor(private readonly changed: (control: ControlState) => void) {
+  /** Registers the handlers; call before the first await of the workflow. `spec`: as the workflow was given it. */
+  constructor(
+    spec: unknown,
+    private readonly changed: (control: ControlState) => void,
+  ) {
     setHandler(pauseUpdate, () => this.write({ kind: 'pause' }), {
       description: 'Hold the run at the next step boundary',
     });
@@ -39,8 +42,11 @@ export class ControlDesk {
       description: 'Go on after a pause, or try again after the cause of a block was mended',
     });
     setHandler(setHyperparametersUpdate, (values) => this.write({ kind: 'setHyperparameters', ...values }), {
-      validator: checkHyperparameters,
-      description: 'Set lr or temperature from the next plan on: {"lr": 0.0001, "temperature": 1}',
+      validator: (values) => {
+        const problem = problemWith(values, spec);
+        if (problem !== null) throw refused(problem);
+      },
+      description: `Set from the next plan on, for example {"lr": 0.0001}: ${hyperparameterNames.join(', ')}`,
     });
     setHandler(stopAfterUpdate, ({ step }) => this.write({ kind: 'stopAfter', step }), {
       validator: checkStopAfter,
@@ -96,27 +102,6 @@ export class ControlDesk {
     if (control.n >= this.folded.n) this.folded = control;
     this.changed(this.control);
   }
-}
-
-function checkHyperparameters(values: Hyperparameters): void {
-  const example = 'for example {"lr": 0.0001, "temperature": 1}';
-  if (typeof values !== 'object' || values === null)
-    throw refused(`setHyperparameters takes an object, ${example}`);
-  const unknown = Object.keys(values).filter((key) => key !== 'lr' && key !== 'temperature');
-  if (unknown.length > 0) {
-    throw refused(`setHyperparameters knows lr and temperature, not ${unknown.join(', ')}; ${example}`);
-  }
-  if (values.lr === undefined && values.temperature === undefined) {
-    throw refused(`setHyperparameters needs lr or temperature, ${example}`);
-  }
-  checkNumber('lr', values.lr, 0, 1);
-  checkNumber('temperature', values.temperature, 0.01, 10);
-}
-
-function checkNumber(name: string, value: unknown, low: number, high: number): void {
-  if (value === undefined) return;
-  if (typeof value === 'number' && Number.isFinite(value) && value >= low && value <= high) return;
-  throw refused(`${name} must be a number from ${low} to ${high}, not ${JSON.stringify(value)}`);
 }
 
 function checkStopAfter(stop: StopAfter): void {

@@ -1,7 +1,7 @@
 // What one may say to a workflow and ask of it. Clients import these definitions; names are what `temporal` takes.
 import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { ControlState, RunStatus } from '../activities/contracts.js';
-import type { Numerics } from '../spec/records.js';
+import type { Hyperparameters, Numerics } from '../spec/records.js';
 
 /** Answers are given when the change is stored, not when it takes effect (R21). */
 export const pauseUpdate = defineUpdate<ControlState>('pause');
@@ -9,12 +9,6 @@ export const resumeUpdate = defineUpdate<ControlState>('resume');
 export const setHyperparametersUpdate = defineUpdate<ControlState, [Hyperparameters]>('setHyperparameters');
 export const stopAfterUpdate = defineUpdate<ControlState, [StopAfter]>('stopAfter');
 export const statusQuery = defineQuery<RunStatus>('status');
-
-/** Values to hold from the next plan on; absent ones stay as they are. */
-export interface Hyperparameters {
-  lr?: number;
-  temperature?: number;
-}
 
 export interface StopAfter {
   step: number;

@@ -10,6 +10,7 @@ import type {
   RunPosition,
   RunStatus,
 } from '../activities/contracts.js';
+import { settingNotes } from './hyperparameters.js';
 import { noSignal } from './policies.js';
 import { phaseOf, totalSteps } from './step-schedule.js';
 
@@ -52,6 +53,7 @@ export class RunProgress {
   constructor(run: string, control: ControlState, carried: CarriedFigures | undefined) {
     this.status = {
       run,
+      lineage: null,
       phase: 'starting',
       step: -1,
       totalSteps: 0,
@@ -72,7 +74,8 @@ export class RunProgress {
 
   opened(outline: RunOutline, owner: number, position: RunPosition): void {
     this.outline = outline;
-    Object.assign(this.status, { run: outline.run, owner, totalSteps: totalSteps(outline) });
+    const { run, lineage } = outline;
+    Object.assign(this.status, { run, lineage, owner, totalSteps: totalSteps(outline) });
     this.at(position.step, position.state);
     this.status.lastCheckpoint ??= position.lastCheckpoint;
     upsertSearchAttributes([
@@ -203,12 +206,12 @@ export class RunProgress {
     const stop = stopNote(status);
     if (stop) lines.push(`- ${stop}`);
     lines.push(
+      ...(status.lineage ? [`- goes on from ${status.lineage.run} after step ${status.lineage.step}`] : []),
       `- node: ${status.node ?? 'none yet'}`,
       `- last checkpoint: ${status.lastCheckpoint === null ? 'none yet' : `step ${status.lastCheckpoint}`}`,
     );
     if (this.checkpointTrouble) lines.push(`- ${this.checkpointTrouble}`);
-    if (status.control.lr !== null) lines.push(`- lr set to ${status.control.lr}`);
-    if (status.control.temperature !== null) lines.push(`- temperature set to ${status.control.temperature}`);
+    lines.push(...settingNotes(status.control).map((note) => `- ${note}`));
     if (status.sampleSeconds > 0) {
       const perSecond = Math.round(status.tokens / status.sampleSeconds);
       lines.push(

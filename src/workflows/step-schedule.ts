@@ -1,5 +1,11 @@
-// When a run does what, as functions of its outline alone: a retry, a new owner and continue-as-new agree on all of it.
-import type { PhaseSpan, RunOutline } from '../activities/contracts.js';
+// When a run does what, as functions of its outline and control alone: a retry, a new owner and continue-as-new agree on all of it.
+import type { ControlState, PhaseSpan, RunOutline } from '../activities/contracts.js';
+
+/** The outline with the intervals that people have set while the run was under way. */
+export function outlineUnder(outline: RunOutline, control: ControlState): RunOutline {
+  const { ckpt_interval = outline.ckpt_interval, eval_interval = outline.eval_interval } = control;
+  return { ...outline, ckpt_interval, eval_interval };
+}
 
 export function totalSteps({ phases }: RunOutline): number {
   return phases.at(-1)?.last ?? 0;
@@ -25,7 +31,7 @@ export function suiteDue(outline: RunOutline, step: number): 'interval' | 'final
   return (step - grpo.first + 1) % outline.eval_interval === 0 ? 'interval' : null;
 }
 
-/** True when a multiple of `ckpt_interval` (1 or more) lies in `(last, step]`. */
-export function checkpointDue(outline: RunOutline, last: number | null, step: number): boolean {
-  return Math.floor(step / outline.ckpt_interval) > Math.floor((last ?? 0) / outline.ckpt_interval);
+/** True when a multiple of `interval` (1 or more) lies in `(last, step]`. */
+export function checkpointDue(interval: number, last: number | null, step: number): boolean {
+  return Math.floor(step / interval) > Math.floor((last ?? 0) / interval);
 }

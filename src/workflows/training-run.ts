@@ -16,6 +16,7 @@ import type {
   CommittedStep,
   OpenedRun,
   PlannedStep,
+  RunOutline,
   RunStatus,
 } from '../activities/contracts.js';
 import { blockedUntilResumed, RecordsChanged, throwWhereRecordsChanged, untilMended } from './blocking.js';
@@ -38,7 +39,7 @@ import {
 } from './policies.js';
 import { onEngine, onTransfers, orchestrator, stepId } from './run-activities.js';
 import { type CarriedFigures, RunProgress } from './run-progress.js';
-import { phaseOf, suiteDue, totalSteps } from './step-schedule.js';
+import { outlineUnder, phaseOf, suiteDue, totalSteps } from './step-schedule.js';
 
 export interface TrainingOptions {
   /** Take the run over from an owner that cannot be asked (R20). */
@@ -70,7 +71,7 @@ export interface TrainingResult {
 /** Workflow id `train/{name}`; the input is a run spec as JSON, verbatim from a user. */
 export async function trainingRun(spec: unknown, options: TrainingOptions = {}): Promise<TrainingResult> {
   const name = workflowInfo().workflowId.replace(/^train\//, '');
-  const desk = new ControlDesk((control) => {
+  const desk = new ControlDesk(spec, (control) => {
     progress.status.control = control;
   });
   const progress = new RunProgress(name, desk.control, options.carried?.figures);
@@ -151,8 +152,10 @@ class TrainingLoop {
     this.owned = { run: outline.run, owner };
     this.last = totalSteps(outline);
     this.nodes = new NodePlacement(desk, progress);
-    this.uploads = new CheckpointUploads(outline, progress, (step) =>
-      this.nodes.onLivingNode((node) => this.upload(node, step)),
+    this.uploads = new CheckpointUploads(
+      () => this.outline.ckpt_interval,
+      progress,
+      (step) => this.nodes.onLivingNode((node) => this.upload(node, step)),
     );
     this.unapplied = options.carried?.unapplied ?? 0;
   }
@@ -164,6 +167,10 @@ class TrainingLoop {
       await this.continueAsNewWhenDue();
     }
     return this.finish();
+  }
+
+  private get outline(): RunOutline {
+    return outlineUnder(this.opened.outline, this.desk.control);
   }
 
   private get step(): number {
@@ -188,7 +195,7 @@ class TrainingLoop {
       this.nodes.release();
     }
     if (this.endsHere()) return false;
-    const suite = suiteDue(this.opened.outline, this.step);
+    const suite = suiteDue(this.outline, this.step);
     if (suite === 'final' || (suite && this.mayEndAtTarget())) await this.evaluate(suite);
     // The evaluation took its time: a pause or a stop that came meanwhile holds before the step, not after it.
     if (this.desk.control.paused && !this.endsHere()) return this.goesOn();
@@ -305,7 +312,7 @@ class TrainingLoop {
 
   /** Where no target can end the run, an interval evaluation shares the engine with the next step's rollouts (R15). */
   private async evaluateBeside(step: number): Promise<void> {
-    if (suiteDue(this.opened.outline, step) === 'interval' && !this.mayEndAtTarget())
+    if (suiteDue(this.outline, step) === 'interval' && !this.mayEndAtTarget())
       await this.evaluate('interval');
   }
 

@@ -1,5 +1,6 @@
 // A plan is a function of the records before it and of the control that it is given (R7); the first one wins (R2).
 import { describe, expect, it } from 'vitest';
+import { auditRun } from '../../src/activities/audit-run.js';
 import { recordControl } from '../../src/activities/record-control.js';
 import type { ControlChange } from '../../src/spec/records.js';
 import { planKey, updateKey } from '../../src/store/layout.js';
@@ -7,6 +8,7 @@ import { readPlan, readState } from '../../src/store/run-records.js';
 import { lastSftStep, run, startHarness, tamper } from './fixture.js';
 import {
   collect,
+  episodeAt,
   environments,
   harness,
   passed,
@@ -46,6 +48,32 @@ describe('planStep', () => {
     const { record: plan } = await readPlan(harness.store, run, step);
     expect(plan).toMatchObject({ control: 1, sampling: { temperature: 1 } });
     expect(plan.optimizer.learning_rates).toEqual([0.25]);
+  });
+
+  it('holds every value that was set, and the step is made by them alone', async () => {
+    const sampling = { temperature: 0.7, max_turns: 2, max_input_length: 440, max_generate_length: 4 };
+    const clip = { eps_clip_low: 0.1, eps_clip_high: 0.3 };
+    const change: ControlChange = {
+      ...{ kind: 'setHyperparameters', lr: 0.25, train_batch_size: 1, n_samples_per_prompt: 3 },
+      ...{ ckpt_interval: 7, eval_interval: 9, max_sequence_length: 470, ...sampling, ...clip },
+    };
+    await recordControl(harness.orchestrator, { run, owner: 1, updateId: 'a', change });
+    const answer = await harness.plan(step, 1);
+    const { record: plan } = await readPlan(harness.store, run, step);
+    expect(plan).toMatchObject({
+      ...{ control: 1, slots: [{ slot: 0 }], samples_per_slot: 3 },
+      sampling: { ...sampling, max_sequence_length: 470 },
+      optimizer: { learning_rates: [0.25] },
+      loss: clip,
+    });
+    expect(answer.slots).toBe(1);
+    await collect(answer);
+    await setOutcome(0, 2, passed);
+    expect(await update(answer)).toMatchObject({ applied: true });
+    const episodes = await Promise.all([0, 1, 2].map((sample) => episodeAt(0, sample)));
+    const lengths = episodes.flatMap(({ turns }) => turns.map(({ start, end }) => end - start));
+    expect(Math.max(...lengths)).toBeLessThanOrEqual(4);
+    expect((await auditRun(harness.store, run)).violations).toEqual([]);
   });
 
   it('gives each slot of each step, and each seed of a run, a world seed of its own', async () => {

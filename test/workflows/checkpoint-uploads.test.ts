@@ -123,7 +123,7 @@ describe('between checkpoints a state is worth saving', () => {
     const status = { step, lastCheckpoint: null as number | null };
     const uploading = { end: (): void => undefined };
     const uploads = new CheckpointUploads(
-      outlineOf('worth', { phases: grpoSteps(400), ckpt_interval: 100 }),
+      () => 100,
       {
         status,
         checkpoint: (done) => void (status.lastCheckpoint = done),

@@ -118,7 +118,10 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
           const next = { ...script.control, n: script.control.n + 1 };
           if (change.kind === 'pause' || change.kind === 'resume') next.paused = change.kind === 'pause';
           if (change.kind === 'stopAfter') next.stopAfter = change.step;
-          if (change.kind === 'setHyperparameters') Object.assign(next, { lr: change.lr ?? next.lr });
+          if (change.kind === 'setHyperparameters') {
+            const { kind: _kind, ...values } = change;
+            Object.assign(next, values);
+          }
           known.set(updateId, next);
           script.control = next;
           return next;

@@ -178,17 +178,38 @@ describe('trainingRun', { timeout: 60_000 }, () => {
   });
 
   it.each([
-    ['no field', {}, /lr or temperature/],
+    ['no field', {}, /needs one of lr, /],
     ['an unknown field', { learning_rate: 1 }, /not learning_rate/],
     ['a text', { lr: '1e-4' }, /lr must be a number/],
     ['a negative rate', { lr: -1 }, /lr must be a number from 0/],
-    ['a temperature of 0', { temperature: 0 }, /temperature must be a number from 0.01/],
+    ['a temperature of 0', { temperature: 0 }, /temperature must be a number from 0.01 to 10, not 0$/],
+    ['a clip range of 0', { eps_clip_high: 0 }, /eps_clip_high must be a number from 0.0001 to 10, not 0$/],
+    [
+      'a group of one',
+      { n_samples_per_prompt: 1 },
+      /n_samples_per_prompt must be a whole number from 2 to 1000/,
+    ],
+    ['half a group', { train_batch_size: 1.5 }, /train_batch_size must be a whole number from 1 to 100000/],
+    ['an interval of 0', { ckpt_interval: 0 }, /ckpt_interval must be a whole number from 1 to 1000000/],
+    [
+      'no turns',
+      { eval_interval: 3, max_turns: 0 },
+      /max_turns must be a whole number from 1 to 1000, not 0$/,
+    ],
+    [
+      'more tokens than the model takes',
+      { max_sequence_length: 513 },
+      /max_sequence_length must be a whole number from 1 to 512, not 513$/,
+    ],
+    ['a weight that the loss does not have', { kl_loss_coef: 0.1 }, /not kl_loss_coef/],
   ])('refuses setHyperparameters with %s and records nothing', async (_, values, message) => {
     const script = scriptRun(outlineOf(uniqueName('refuse')));
     const held = gate();
     script.before = (call) => (call === 'base' ? held.wait() : undefined);
     await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
+      const model = { architecture: { max_position_embeddings: 512 } };
+      const { name } = script.outline;
+      const run = await startRun(temporal, queue, name, { name, model });
       await held.reached;
       const update = run.executeUpdate(setHyperparametersUpdate, { args: [values as { lr?: number }] });
       const failure = await update.then(
