@@ -1,0 +1,75 @@
+// What may change while a run is under way, and within which range: a bad value is refused before it leaves a trace (R21).
+import type { ControlState, Hyperparameters } from '../spec/records.js';
+
+interface Range {
+  low: number;
+  high: number;
+  whole?: true;
+}
+
+const steps: Range = { low: 1, high: 1_000_000, whole: true };
+/** The spec's `model.architecture.max_position_embeddings`, where it is left out. */
+const defaultPositions = 32_768;
+
+/** The spec's own ranges, and what the keys of a step's records have room for: 1,000 samples of 100,000 slots. */
+function rangesFor(spec: unknown): Record<keyof Hyperparameters, Range> {
+  const tokens: Range = { low: 1, high: positionsOf(spec), whole: true };
+  return {
+    lr: { low: 0, high: 1 },
+    eps_clip_low: { low: 0, high: 1 },
+    eps_clip_high: { low: 0.0001, high: 10 },
+    train_batch_size: { low: 1, high: 100_000, whole: true },
+    ckpt_interval: steps,
+    eval_interval: steps,
+    temperature: { low: 0.01, high: 10 },
+    n_samples_per_prompt: { low: 2, high: 1000, whole: true },
+    max_turns: { low: 1, high: 1000, whole: true },
+    max_input_length: tokens,
+    max_generate_length: tokens,
+    max_sequence_length: tokens,
+  };
+}
+
+export const hyperparameterNames = Object.keys(rangesFor(null)) as (keyof Hyperparameters)[];
+
+const example = 'for example {"lr": 0.0001, "temperature": 1}';
+
+/** Why `values` cannot be set for a run of this spec, or null. `spec` is as the workflow was given it, unchecked. */
+export function problemWith(values: unknown, spec: unknown): string | null {
+  if (typeof values !== 'object' || values === null || Array.isArray(values)) {
+    return `setHyperparameters takes an object, ${example}`;
+  }
+  const ranges: Partial<Record<string, Range>> = rangesFor(spec);
+  const given = Object.entries(values);
+  const unknown = given.map(([name]) => name).filter((name) => !Object.hasOwn(ranges, name));
+  const known = hyperparameterNames.join(', ');
+  if (unknown.length > 0) return `setHyperparameters knows ${known}, not ${unknown.join(', ')}; ${example}`;
+  if (given.length === 0) return `setHyperparameters needs one of ${known}, ${example}`;
+  for (const [name, value] of given) {
+    const range = ranges[name];
+    if (range && !within(range, value)) {
+      const kind = range.whole ? 'a whole number' : 'a number';
+      return `${name} must be ${kind} from ${range.low} to ${range.high}, not ${JSON.stringify(value)}`;
+    }
+  }
+  return null;
+}
+
+/** `lr set to 0.0001`, a line for each value that somebody has set. */
+export function settingNotes(control: ControlState): string[] {
+  return hyperparameterNames.flatMap((name) => {
+    const value = control[name] ?? null;
+    return value === null ? [] : [`${name} set to ${value}`];
+  });
+}
+
+function within({ low, high, whole }: Range, value: unknown): boolean {
+  if (typeof value !== 'number' || !Number.isFinite(value)) return false;
+  return value >= low && value <= high && (!whole || Number.isInteger(value));
+}
+
+function positionsOf(spec: unknown): number {
+  const { model } = (spec ?? {}) as { model?: { architecture?: { max_position_embeddings?: unknown } } };
+  const positions = model?.architecture?.max_position_embeddings;
+  return typeof positions === 'number' ? positions : defaultPositions;
+}
