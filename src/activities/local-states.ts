@@ -38,6 +38,20 @@ export class LocalStates {
     await Promise.all(others.map((state) => rm(this.path(run, state), { force: true })));
   }
 
+  /** Keeps the states of the `keep` runs that were saved here last: what an ended run has left is in its store, or computed. */
+  async pruneRuns(keep: number): Promise<void> {
+    const runs = await readdir(this.folder).catch(() => []);
+    if (runs.length <= keep) return;
+    const saved = await Promise.all(
+      runs.map(async (run) => ({
+        run,
+        at: (await stat(this.#folderOf(run)).catch(() => null))?.mtimeMs ?? 0,
+      })),
+    );
+    const older = saved.sort((a, b) => b.at - a.at).slice(keep);
+    await Promise.all(older.map(({ run }) => rm(this.#folderOf(run), { recursive: true, force: true })));
+  }
+
   #folderOf(run: string): string {
     return join(this.folder, run);
   }

@@ -14,6 +14,8 @@ import { checkOwner, readRun, readState, readUpdate } from '../store/run-records
 
 /** States of a run that stay on the node's disk: the newest, and one before it in case the newest is damaged. */
 const statesKept = 2;
+/** Runs whose states stay there: more than a node serves at once, and not all that it ever has. */
+const runsKept = 32;
 
 export async function saveState(deps: NodeDeps, input: StepReference): Promise<{ path: string }> {
   const { run, step } = input;
@@ -25,6 +27,7 @@ export async function saveState(deps: NodeDeps, input: StepReference): Promise<{
   await holder.states.prepare(run);
   await holder.withState(run, step, (held) => holder.engine.saveState(held, path), currentScope());
   await holder.states.prune(run, { step, state }, statesKept);
+  await holder.states.pruneRuns(runsKept);
   return { path };
 }
 

@@ -155,6 +155,7 @@ describe('a wrong value', () => {
       /URL like http/,
     ],
     ['environments', (spec) => (spec.environments = []), /at least 1 entries/],
+    ['retention.keep_last', (spec) => (spec['retention'] = { keep_last: 0 }), /at least 1, not 0/],
   ])('of %s', (path, change, problem) => {
     expect(problemsOf(change)).toEqual([
       expect.objectContaining({ path, problem: expect.stringMatching(problem) as string }),
