@@ -8,7 +8,7 @@ import type { FaultSource, ServedApp } from './app-session.js';
 import { createCatalog } from './catalog.js';
 import { createEpisodeProtocol } from './episode-protocol.js';
 import { answerHttp, maxBodyBytes } from './http-routes.js';
-import { createSessionTable } from './sessions.js';
+import { createSessionTable, sweepMs } from './sessions.js';
 import { serveFrames, serveRpc, type SocketContext, type WantedSession } from './socket-session.js';
 
 export interface EnvironmentServerOptions {
@@ -68,12 +68,12 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
   const log = options.log ?? (() => undefined);
   const sessionTimeoutMs = options.sessionTimeoutMs ?? 30 * 60_000;
   const catalog = createCatalog(options.apps);
-  const resumeTimeoutMs = options.resumeTimeoutMs ?? 30_000;
-  const sessions = createSessionTable({
+  const limits = {
     maxSessions: options.maxSessions ?? 1024,
     sessionTimeoutMs,
-    resumeTimeoutMs,
-  });
+    resumeTimeoutMs: options.resumeTimeoutMs ?? 30_000,
+  };
+  const sessions = createSessionTable(limits);
   const counts = { requests: 0, defects: 0, faults: {} as Record<string, number> };
   const protocol = createEpisodeProtocol({
     catalog,
@@ -151,10 +151,7 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
       }
     }
   }, pingIntervalMs);
-  const expiring = setInterval(
-    () => sessions.expire(Date.now()),
-    Math.min(5000, sessionTimeoutMs / 4, resumeTimeoutMs / 4),
-  );
+  const expiring = setInterval(() => sessions.expire(Date.now()), sweepMs(limits));
 
   const { port } = server.address() as AddressInfo;
   return {

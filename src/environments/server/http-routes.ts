@@ -1,4 +1,4 @@
-// The HTTP half of OpenEnv 0.10, and `POST /x/grade`. Stateless routes get a session for one request.
+// The HTTP half of OpenEnv 0.10, and two routes of our own below `/x/`. Stateless routes get a session for one request.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { RepeatedKeyError } from './answered-requests.js';
 import { isSplit, splits } from './catalog.js';
@@ -84,6 +84,8 @@ function route(context: SocketContext, method: string, path: string, text: strin
     }
     case '/mcp':
       return answerMcp(context, text);
+    case '/x/sessions':
+      return context.sessions.counts(Date.now());
     case '/x/grade':
       return grade(context, text);
   }
@@ -104,6 +106,7 @@ const routes: Record<string, string> = {
   '/step': 'POST',
   '/mcp': 'POST',
   '/x/grade': 'POST',
+  '/x/sessions': 'GET',
 };
 
 function answerMcp(context: SocketContext, text: string): unknown {

@@ -56,9 +56,19 @@ export class CapacityError extends Error {
   }
 }
 
+export interface SessionCounts {
+  max_sessions: number;
+  sessions: number;
+  /** With a socket. */
+  attached: number;
+  /** Past their time and still there: never any, as long as clean-up works. */
+  leaked: number;
+}
+
 export interface SessionTable {
   readonly size: number;
-  /** Throws `CapacityError`. */
+  counts(now: number): SessionCounts;
+  /** Throws `CapacityError` when all places are taken by clients that live. */
   create(kind: SessionKind, holder?: SessionHolder, id?: string): Session;
   get(id: string): Session | undefined;
   /** Binds the one socket that a session may have, in place of another one if told; throws with the reason why not. */
@@ -78,6 +88,11 @@ export interface SessionTableOptions {
   resumeTimeoutMs: number;
 }
 
+/** How often `expire` is due. */
+export function sweepMs({ sessionTimeoutMs, resumeTimeoutMs }: SessionTableOptions): number {
+  return Math.min(5000, sessionTimeoutMs / 4, resumeTimeoutMs / 4);
+}
+
 export function createSessionTable(options: SessionTableOptions): SessionTable {
   const sessions = new Map<string, Session>();
 
@@ -94,11 +109,35 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
     return kind === 'resumable' ? Math.min(resumeTimeoutMs, sessionTimeoutMs) : sessionTimeoutMs;
   }
 
+  function isOverdue({ kind, holder, lastUsed }: Session, now: number): boolean {
+    return (kind === 'socket' || !holder) && now - lastUsed >= timeoutMs(kind);
+  }
+
+  /** Whoever is there goes before a client that may come back; the one that has been away longest is the likeliest dead. */
+  function makeRoom(): void {
+    let longestAway: Session | undefined;
+    for (const session of sessions.values()) {
+      if (session.kind !== 'resumable' || session.holder) continue;
+      if (!longestAway || session.lastUsed < longestAway.lastUsed) longestAway = session;
+    }
+    if (longestAway) end(longestAway);
+  }
+
   return {
     get size() {
       return sessions.size;
     },
+    counts(now) {
+      const all = [...sessions.values()];
+      return {
+        max_sessions: options.maxSessions,
+        sessions: all.length,
+        attached: all.filter(({ holder }) => holder).length,
+        leaked: all.filter((session) => isOverdue(session, now - sweepMs(options))).length,
+      };
+    },
     create(kind, holder, id = randomUUID()) {
+      if (sessions.size >= options.maxSessions) makeRoom();
       if (sessions.size >= options.maxSessions) throw new CapacityError(sessions.size, options.maxSessions);
       const session: Session = {
         id,
@@ -135,9 +174,8 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
     end,
     expire(now) {
       for (const session of sessions.values()) {
-        const { holder, kind } = session;
-        if (holder && kind !== 'socket') continue;
-        if (now - session.lastUsed < timeoutMs(kind)) continue;
+        if (!isOverdue(session, now)) continue;
+        const { holder } = session;
         end(session);
         holder?.expired();
       }

@@ -1,0 +1,123 @@
+// Clients that die hold no place: a server of 8 places, 50 client processes killed in the middle of their episodes.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { afterEach, describe, expect, it } from 'vitest';
+import { generateTasks } from '../../../src/environments/apps/generate.js';
+import { appNames } from '../../../src/environments/apps/registry.js';
+import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
+import type { SessionCounts } from '../../../src/environments/server/sessions.js';
+import {
+  startEnvironmentProcess,
+  testToken,
+  type EnvironmentProcess,
+} from '../../support/environment-process.js';
+import { openRawSocket } from '../../support/raw-socket.js';
+import { until } from '../../support/until.js';
+
+const places = 8;
+const kills = 50;
+/** Together they take all places. */
+const clientsAtOnce = 4;
+const resumeTimeoutS = 2;
+
+const cleanup: (() => Promise<unknown> | void)[] = [];
+afterEach(async () => {
+  for (const clean of cleanup.splice(0).reverse()) await clean();
+});
+
+const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
+
+/** A client process with its episodes open, in the middle of calls. */
+async function startClient({ url }: EnvironmentProcess): Promise<ChildProcess> {
+  const script = path('../../support/episode-client.ts');
+  const register = path('../../support/typescript-register.mjs');
+  const args = ['--import', register, script, url, testToken, String(places / clientsAtOnce)];
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  cleanup.push(() => kill(child));
+  let errors = '';
+  child.stderr.on('data', (chunk: Buffer) => (errors += chunk.toString()));
+  const exited = once(child, 'exit').then(([code]) => {
+    throw new Error(`the client exited with ${code}: ${errors}`);
+  });
+  exited.catch(() => undefined);
+  await Promise.race([once(child.stdout, 'data'), exited]);
+  return child;
+}
+
+async function kill(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exit = once(child, 'exit');
+  child.kill('SIGKILL');
+  await exit;
+}
+
+async function counts({ url }: EnvironmentProcess): Promise<SessionCounts> {
+  return (await (await fetch(`${url}/x/sessions`)).json()) as SessionCounts;
+}
+
+describe('a server of 8 places', () => {
+  it('has them all for 8 fresh sessions after 50 clients were killed, and then none that is left behind', async () => {
+    const args = ['--max-sessions', String(places), '--resume-timeout', String(resumeTimeoutS)];
+    const server = await startEnvironmentProcess(args);
+    cleanup.push(() => server.kill('SIGKILL'));
+
+    let started = 0;
+    await Promise.all(
+      Array.from({ length: clientsAtOnce }, async () => {
+        while (started < kills) {
+          const number = started++;
+          const client = await startClient(server);
+          // At another place in its calls each time.
+          await delay(number % 7);
+          await kill(client);
+        }
+      }),
+    );
+    expect(started).toBe(kills);
+    const after = await until(async () => {
+      const now = await counts(server);
+      return now.attached === 0 ? now : null;
+    }, 'the server to see the last deaths');
+    expect(after.sessions).toBeGreaterThan(0);
+
+    // At once: nobody is refused and tries again.
+    const sockets = await Promise.all(
+      Array.from({ length: places }, () => openRawSocket(server.url, '/ws?resumable=true')),
+    );
+    for (const socket of sockets) expect((await socket.ask({ type: 'state' })).type).toBe('state');
+    expect(await counts(server)).toEqual({
+      max_sessions: places,
+      sessions: places,
+      attached: places,
+      leaked: 0,
+    });
+    for (const { socket } of sockets) socket.close();
+
+    const backend = createOpenEnvBackend({ url: server.url, gradingToken: testToken, maxSessions: places });
+    const tasks = generateTasks({ apps: [...appNames], seed: 4, train_tasks: places, held_out_tasks: 0 });
+    const { signal } = new AbortController();
+    const episodes = await Promise.all(
+      tasks.map((task, seed) => backend.open(task, { seed, episodeId: `f${seed}`, tryNumber: 0 }, signal)),
+    );
+    await Promise.all(episodes.map((episode) => episode.close()));
+    await backend.close();
+    await until(async () => (await counts(server)).sessions === 0, 'every session to end', 10_000);
+    expect((await counts(server)).leaked).toBe(0);
+  }, 240_000);
+
+  it('ends the sessions of dead clients by itself when nobody needs their places', async () => {
+    const args = ['--max-sessions', String(places), '--resume-timeout', String(resumeTimeoutS)];
+    const server = await startEnvironmentProcess(args);
+    cleanup.push(() => server.kill('SIGKILL'));
+    const client = await startClient(server);
+    await kill(client);
+    expect((await counts(server)).sessions).toBe(places / clientsAtOnce);
+    await until(
+      async () => (await counts(server)).sessions === 0,
+      'the sessions to end',
+      4 * resumeTimeoutS * 1000,
+    );
+  }, 60_000);
+});

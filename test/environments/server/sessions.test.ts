@@ -1,0 +1,65 @@
+// The places of a server: who gets one when all are taken, and what is seen when clean-up does not work.
+import { describe, expect, it } from 'vitest';
+import {
+  createSessionTable,
+  type Session,
+  type SessionHolder,
+} from '../../../src/environments/server/sessions.js';
+
+const holder = (): SessionHolder => ({ expired: () => undefined, replaced: () => undefined });
+const minuteMs = 60_000;
+const table = () =>
+  createSessionTable({ maxSessions: 2, sessionTimeoutMs: 30 * minuteMs, resumeTimeoutMs: minuteMs });
+
+/** A resumable session whose socket was lost so many milliseconds ago. */
+function leftBehind(sessions: ReturnType<typeof table>, agoMs: number): Session {
+  const former = holder();
+  const session = sessions.create('resumable', former);
+  sessions.detach(session, former, false);
+  session.lastUsed -= agoMs;
+  return session;
+}
+
+describe('a full server', () => {
+  it('gives the place of the client that has been away longest to one that is there', () => {
+    const sessions = table();
+    const away = leftBehind(sessions, 100);
+    const longer = leftBehind(sessions, 200);
+    sessions.create('resumable', holder());
+    expect([away.ended, longer.ended]).toEqual([false, true]);
+    sessions.create('http');
+    expect(away.ended).toBe(true);
+    expect(() => sessions.create('socket', holder())).toThrow('Server at capacity: 2/2 sessions active');
+  });
+
+  it('takes no place from a client with a socket, nor from a session that was made over HTTP', () => {
+    const sessions = table();
+    const held = sessions.create('resumable', holder());
+    const overHttp = sessions.create('http');
+    expect(() => sessions.create('resumable', holder())).toThrow('Server at capacity');
+    expect([held.ended, overHttp.ended]).toEqual([false, false]);
+  });
+});
+
+describe('the counts', () => {
+  it('tell what nobody has cleaned up in time', () => {
+    const sessions = table();
+    leftBehind(sessions, 0);
+    sessions.create('http');
+    const now = Date.now();
+    expect(sessions.counts(now)).toEqual({ max_sessions: 2, sessions: 2, attached: 0, leaked: 0 });
+    expect(sessions.counts(now + minuteMs).leaked).toBe(0);
+    expect(sessions.counts(now + 1.5 * minuteMs).leaked).toBe(1);
+    expect(sessions.counts(now + 31 * minuteMs).leaked).toBe(2);
+    sessions.expire(now + 31 * minuteMs);
+    expect(sessions.counts(now + 31 * minuteMs)).toMatchObject({ sessions: 0, leaked: 0 });
+  });
+
+  it('take a session with a socket for one in use, however long its policy thinks', () => {
+    const sessions = table();
+    sessions.create('resumable', holder());
+    const now = Date.now() + 60 * minuteMs;
+    sessions.expire(now);
+    expect(sessions.counts(now)).toEqual({ max_sessions: 2, sessions: 1, attached: 1, leaked: 0 });
+  });
+});

@@ -1,0 +1,27 @@
+// A client of an environment server as a process of its own: opens episodes and calls tools until it is killed.
+// Arguments: url, grading token, number of episodes. Prints one line when all are open.
+import { generateTasks } from '../../src/environments/apps/generate.js';
+import { appNames } from '../../src/environments/apps/registry.js';
+import { oracle } from '../../src/environments/apps/task-key.js';
+import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
+
+const [, , url = '', gradingToken = '', count = '1'] = process.argv;
+const maxSessions = Number(count);
+const backend = createOpenEnvBackend({ url, gradingToken, maxSessions });
+const tasks = generateTasks({ apps: [...appNames], seed: 3, train_tasks: maxSessions, held_out_tasks: 0 });
+const { signal } = new AbortController();
+
+const episodes = await Promise.all(
+  tasks.map(async (task, seed) => ({
+    task,
+    environment: await backend.open(task, { seed, episodeId: `e${seed}`, tryNumber: 0 }, signal),
+  })),
+);
+process.stdout.write('open\n');
+await Promise.all(
+  episodes.map(async ({ task, environment }) => {
+    const [call] = oracle(task.task_key);
+    if (!call) throw new Error(`${task.task_key} has no call`);
+    for (let turn = 0; ; turn++) await environment.callTool(call, { turn, tryNumber: 0 });
+  }),
+);
