@@ -76,11 +76,9 @@ function chainText(chain: ChainAudit): string {
 function collectedLines({ collected, violations }: ChainAudit): string[] {
   const { records, checkpoints, folded } = collected;
   if (records === 0) return [];
-  const gone =
-    checkpoints.length === 0 ? 'no checkpoint' : `the checkpoints of steps ${checkpoints.join(', ')}`;
   return [
-    `  collected    in ${records} collections: ${gone}; the episodes of ${folded} steps are in one file each.`,
-    ...(violations.length > 0 || checkpoints.length === 0
+    `  collected    ${checkpoints.length} checkpoints; the episodes of ${folded} steps are in one file each (collections: ${records})`,
+    ...(violations.length > 0
       ? []
       : [
           '               all steps can be replayed: from an older checkpoint or the base model, by their batches',

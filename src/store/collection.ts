@@ -58,17 +58,10 @@ export interface Collected extends Omit<CollectionPlan, 'kept'> {
 export async function planCollection(
   store: ObjectStore,
   run: string,
-  { retention, bestSteps }: CollectionOptions,
+  options: CollectionOptions,
 ): Promise<CollectionPlan> {
-  const record = await readRun(store, run);
-  const first = (record.lineage?.step ?? -1) + 1;
+  const { first, stored, kept } = await checkpointsOf(store, run, options);
   const last = await lastCommittedStep(store, run);
-  const stored = (await listCheckpoints(store, record)).filter((step) => step >= first);
-  const kept = keptCheckpoints(stored, {
-    retention,
-    needed: await needsOf(store, run),
-    best: await bestSteps(),
-  });
   const halfDeleted = await halfDeletedCheckpoints(store, run, stored);
   const view = await openRunView(store, run);
   const steps = (await store.listFolder(stepsFolder(run)))
@@ -112,7 +105,7 @@ export async function collect(
   collected.n = n;
   options.onRecorded?.(n, plan);
   await options.wait(options.graceMs);
-  const { kept } = await planCollection(store, run, options);
+  const { kept } = await checkpointsOf(store, run, options);
   for (const step of plan.checkpoints) {
     if (kept.has(step)) collected.spared.push(step);
     else {
@@ -130,6 +123,19 @@ export async function collect(
     else collected.left.push({ step, problem });
   }
   return collected;
+}
+
+/** Those under the run itself, and why some of them stay; an ancestor's are for a collection of that one. */
+async function checkpointsOf(
+  store: ObjectStore,
+  run: string,
+  { retention, bestSteps }: CollectionOptions,
+): Promise<{ first: number; stored: number[]; kept: CollectionPlan['kept'] }> {
+  const record = await readRun(store, run);
+  const first = (record.lineage?.step ?? -1) + 1;
+  const stored = (await listCheckpoints(store, record)).filter((step) => step >= first);
+  const [needed, best] = [await needsOf(store, run), await bestSteps()];
+  return { first, stored, kept: keptCheckpoints(stored, { retention, needed, best }) };
 }
 
 /** A collection that was killed may have left files of checkpoints whose manifests it had deleted. */

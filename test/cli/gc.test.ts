@@ -149,7 +149,9 @@ describe('a collection', () => {
       folded: grpoSteps.length,
     });
     const { stdout } = longhaul(['audit', run, '--store', address]);
-    expect(stdout).toMatch(/collected +in 1 collections: the checkpoints of steps 1, 2, 3, 4, 5/);
+    expect(stdout).toMatch(
+      /collected +5 checkpoints; the episodes of 4 steps are in one file each \(collections: 1\)/,
+    );
     expect(stdout).toMatch(/all steps can be replayed/);
   });
 
