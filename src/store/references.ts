@@ -14,7 +14,7 @@ interface Need {
 }
 
 /** In the order of their users. Throws `UnreadableRecord` on one that cannot be read: it may be of any step. */
-async function readReferences(store: ObjectStore, run: string): Promise<RefRecord[]> {
+export async function readReferences(store: ObjectStore, run: string): Promise<RefRecord[]> {
   const users = (await store.listFolder(refsFolder(run))).flatMap(
     (name) => /^(.+)\.json$/.exec(name)?.[1] ?? [],
   );
