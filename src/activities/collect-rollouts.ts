@@ -7,7 +7,8 @@ import { saveState } from './save-state.js';
 import { currentScope } from './scope.js';
 import type { Digest, GrpoPlan } from '../spec/records.js';
 import { episodeKey, episodesFolder } from '../store/layout.js';
-import { checkOwner, readPlan, readUpdateIfAny } from '../store/run-records.js';
+import { checkOwner } from '../store/owners.js';
+import { readPlan, readUpdateIfAny } from '../store/run-records.js';
 import type { RunData } from './run-data.js';
 
 export async function collectRollouts(

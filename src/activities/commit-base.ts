@@ -3,8 +3,8 @@ import type { NodeDeps } from './node-deps.js';
 import { currentScope } from './scope.js';
 import type { BaseRecord, Digest } from '../spec/records.js';
 import { updateKey } from '../store/layout.js';
+import { checkOwner } from '../store/owners.js';
 import { readRecord, recordFunction } from '../store/records.js';
-import { checkOwner } from '../store/run-records.js';
 
 export async function commitBase(
   deps: NodeDeps,

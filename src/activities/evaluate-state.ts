@@ -20,8 +20,9 @@ import {
   evaluationResultKey,
   evaluationSuiteKey,
 } from '../store/layout.js';
+import { checkOwner } from '../store/owners.js';
 import { adoptOrCreate, readRecord } from '../store/records.js';
-import { checkOwner, readNumerics, readState } from '../store/run-records.js';
+import { readNumerics, readState } from '../store/run-records.js';
 
 export async function evaluateState(
   deps: NodeDeps,

@@ -21,15 +21,9 @@ import type {
 import type { RunSpec, SftPhaseSpec } from '../spec/run-spec.js';
 import { recordDigest } from '../store/canonical.js';
 import { controlFolder, planKey } from '../store/layout.js';
+import { checkOwner } from '../store/owners.js';
 import { adoptOrCreate, readRecord, readSequence } from '../store/records.js';
-import {
-  checkOwner,
-  foldControl,
-  readNumerics,
-  readPlan,
-  readState,
-  readUpdate,
-} from '../store/run-records.js';
+import { foldControl, readNumerics, readPlan, readState, readUpdate } from '../store/run-records.js';
 
 export async function planStep(
   deps: OrchestratorDeps,

@@ -1,8 +1,9 @@
 // recordControl: an accepted Update becomes a record before it is answered (R21). A known Update id means done.
 import type { ControlChange, ControlState } from '../spec/records.js';
 import { controlFolder } from '../store/layout.js';
+import { checkOwner } from '../store/owners.js';
 import { appendSequence, readSequence } from '../store/records.js';
-import { checkOwner, foldControl } from '../store/run-records.js';
+import { foldControl } from '../store/run-records.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 
 export async function recordControl(

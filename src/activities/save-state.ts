@@ -10,7 +10,8 @@ import { stoppingPoint } from './stopping-point.js';
 import type { Digest } from '../spec/records.js';
 import { checkpointExists, homeOfStep, writeCheckpoint } from '../store/checkpoints.js';
 import { checkpointFolder } from '../store/layout.js';
-import { checkOwner, readRun, readState, readUpdate } from '../store/run-records.js';
+import { checkOwner } from '../store/owners.js';
+import { readRun, readState, readUpdate } from '../store/run-records.js';
 
 /** States of a run that stay on the node's disk: the newest, and one before it in case the newest is damaged. */
 const statesKept = 2;

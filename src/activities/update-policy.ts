@@ -11,8 +11,9 @@ import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import type { Digest, UpdateRecord } from '../spec/records.js';
 import { stepIdOf } from '../store/canonical.js';
 import { attemptsFolder, updateKey } from '../store/layout.js';
+import { checkOwner } from '../store/owners.js';
 import { recordFunction } from '../store/records.js';
-import { checkOwner, readPlan, readUpdateIfAny } from '../store/run-records.js';
+import { readPlan, readUpdateIfAny } from '../store/run-records.js';
 import { Diverged } from '../store/store-errors.js';
 
 /** No group had two graded members that differ: there is nothing to learn from, and nothing is wrong. */
@@ -127,7 +128,7 @@ async function recordOnceAgreed(
 /** Shown of a step. With its environments a step has hundreds of metrics, and the history would carry them all. */
 const shownMetrics = ['reward/avg_raw_reward', 'policy/final_loss', 'policy/grad_norm', 'policy/policy_lr'];
 
-export function summary(record: UpdateRecord): CommittedStep {
+function summary(record: UpdateRecord): CommittedStep {
   const { step, kind, state, applied } = record.identity;
   return {
     step,

@@ -14,7 +14,6 @@ interface Node {
   exclusiveMinimum?: number;
   exclusiveMaximum?: number;
   multipleOf?: number;
-  minItems?: number;
   format?: string;
   items?: Node | false;
   prefixItems?: Node[];

@@ -52,7 +52,7 @@ export function runIdOf(name: string, n: number): string {
   return n === 1 ? name : `${name}~${whole(n, 'timeline')}`;
 }
 
-export const runFolder = (run: string) => `runs/${checkRunId(run)}/`;
+const runFolder = (run: string) => `runs/${checkRunId(run)}/`;
 export const runKey = (run: string) => `${runFolder(run)}run.json`;
 /** More may be known at one step later, evaluations above all: reports of it lie side by side, by content. */
 export const reportKey = (run: string, step: number, sha256: Digest) =>
@@ -79,7 +79,7 @@ export const episodeKey = (run: string, step: number, slot: number, sample: numb
 export const foldedEpisodesKey = (run: string, step: number) => `${stepFolder(run, step)}episodes.jsonl.gz`;
 export const attemptsFolder = (run: string, step: number) => `${stepFolder(run, step)}attempts/`;
 /** Folder of one activity's attempts at a step. */
-export const activityFolder = (run: string, step: number, activity: string) =>
+const activityFolder = (run: string, step: number, activity: string) =>
   `${attemptsFolder(run, step)}${checkName(activity, 'activity')}/`;
 /** Folder of one attempt; its records are a sequence. */
 export const attemptFolder = (run: string, step: number, activity: string, attempt: string) =>
@@ -87,7 +87,7 @@ export const attemptFolder = (run: string, step: number, activity: string, attem
 
 /** Suites that a state was evaluated on, one folder each. */
 export const evaluationsOfState = (state: Digest) => `evals/${checkDigest(state, 'state')}/`;
-export const evaluationFolder = (state: Digest, suite: Digest) =>
+const evaluationFolder = (state: Digest, suite: Digest) =>
   `evals/${checkDigest(state, 'state')}/${checkDigest(suite, 'suite')}/`;
 export const evaluationSuiteKey = (state: Digest, suite: Digest) =>
   `${evaluationFolder(state, suite)}suite.json`;
@@ -121,7 +121,7 @@ export const trajectoryKey = (run: string, step: number, envKey: string, suite?:
 export const trajectoryResultsKey = (run: string, step: number, suite?: string) =>
   `${trajectoriesFolder(run, step, suite)}aggregated_results.jsonl`;
 
-export const datasetFolder = (name: string, version: string) =>
+const datasetFolder = (name: string, version: string) =>
   `datasets/${checkName(name, 'dataset name')}/${checkName(version, 'dataset version')}/`;
 export const datasetManifestKey = (name: string, version: string) =>
   `${datasetFolder(name, version)}manifest.json`;

@@ -1,7 +1,7 @@
 // Reading and writing records by the rule of their kind (R2): choices are adopted, functions compared, sequences
 // continued. None is ever overwritten, so it does not matter who writes, how often, or whether he is late.
 import type { Digest } from '../spec/records.js';
-import { canonicalBytes, canonicalText, differences, recordDigest, sha256Hex } from './canonical.js';
+import { canonicalBytes, canonicalText, differences, sha256Hex } from './canonical.js';
 import { inParallel } from './in-parallel.js';
 import { sequenceKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
@@ -148,9 +148,6 @@ function identityOf(record: object): object {
   const { observed: _, ...rest } = record as { observed?: unknown; identity?: object };
   return rest.identity ?? rest;
 }
-
-/** Digest by which other records name this one. */
-export { recordDigest };
 
 async function readWritten<Kind extends RecordKind>(
   store: ObjectStore,

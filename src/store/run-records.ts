@@ -27,7 +27,7 @@ import type { ObjectStore } from './object-store.js';
 import { appendSequence, readRecord, readSequence, requireRecord } from './records.js';
 import { UnreadableRecord } from './store-errors.js';
 
-export { checkOwner, claimRun, readOwner } from './owners.js';
+export { claimRun } from './owners.js';
 
 /** Longest chain of forks that is followed; a cycle must not hang a reader. */
 const MAX_LINEAGE = 1000;
@@ -174,12 +174,17 @@ export function foldControl(records: readonly ControlRecord[]): ControlState {
     switch (change.kind) {
       case 'pause':
         state.paused = true;
+        if (change.now) state.pausedNow = true;
         break;
       case 'resume':
         state.paused = false;
+        delete state.pausedNow;
         break;
       case 'stopAfter':
         state.stopAfter = change.step;
+        break;
+      case 'checkpointNow':
+        state.checkpoint = change.step;
         break;
       case 'setHyperparameters':
         Object.assign(state, hyperparametersOf(change));

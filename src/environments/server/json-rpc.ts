@@ -7,7 +7,7 @@ import { CapacityError, type Session, type SessionTable } from './sessions.js';
 import { isObject, maxKeyLength } from './validation.js';
 
 export const parseError = -32700;
-export const invalidRequest = -32600;
+const invalidRequest = -32600;
 const methodNotFound = -32601;
 const invalidParams = -32602;
 const internalError = -32603;
@@ -119,7 +119,7 @@ function withSession(
     const id = typeof params.session_id === 'string' ? params.session_id : JSON.stringify(params.session_id);
     const session = sessions.get(id);
     if (!session) return failure(invalidParams, `Unknown session_id: ${id}`);
-    session.lastUsed = Date.now();
+    session.lastUsed = performance.now();
     return run(session);
   }
   let temporary: Session;
