@@ -23,7 +23,7 @@ export function counterTask(number: number): Task {
 
 const parameters = { type: 'object' as const, properties: {} };
 
-export const worlds = { open: 0 };
+export const worlds = { open: 0, opened: 0 };
 
 export const counter: ServedApp = {
   name: 'counter',
@@ -41,6 +41,7 @@ export const counter: ServedApp = {
     let count = 0;
     let open = true;
     worlds.open++;
+    worlds.opened++;
     return {
       call(name) {
         if (name === 'increment') return { text: String(++count), isError: false };

@@ -175,16 +175,16 @@ export class OpenEnvSocket {
     this.resumption = { state: 'waiting', loss };
     this.resumptions++;
     clearTimeout(this.timer);
-    const giveUpAt = Date.now() + resumeLimitMs;
+    const giveUpAt = performance.now() + resumeLimitMs;
     // The server may not have seen yet that the socket before is lost.
     const query = `session_id=${encodeURIComponent(this.sessionId ?? '')}&take_over=true`;
     for (let pauseMs = 50; !this.end; pauseMs = Math.min(1000, 2 * pauseMs)) {
       try {
-        const leftMs = Math.max(1, giveUpAt - Date.now());
+        const leftMs = Math.max(1, giveUpAt - performance.now());
         return await openWebSocket(this.url, query, (socket) => this.goOn(socket, loss), leftMs);
       } catch (error) {
         // Sessions live in the server's process: where nobody listens any more, they are gone.
-        if (isRefused(error) || Date.now() + pauseMs > giveUpAt) return this.fail(loss);
+        if (isRefused(error) || performance.now() + pauseMs > giveUpAt) return this.fail(loss);
       }
       await delay(pauseMs);
     }

@@ -151,7 +151,7 @@ export async function createEnvironmentServer(options: EnvironmentServerOptions)
       }
     }
   }, pingIntervalMs);
-  const expiring = setInterval(() => sessions.expire(Date.now()), sweepMs(limits));
+  const expiring = setInterval(() => sessions.expire(performance.now()), sweepMs(limits));
 
   const { port } = server.address() as AddressInfo;
   return {

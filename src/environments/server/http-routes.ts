@@ -85,7 +85,7 @@ function route(context: SocketContext, method: string, path: string, text: strin
     case '/mcp':
       return answerMcp(context, text);
     case '/x/sessions':
-      return context.sessions.counts(Date.now());
+      return context.sessions.counts(performance.now());
     case '/x/grade':
       return grade(context, text);
   }
@@ -130,7 +130,7 @@ function grade({ protocol, sessions }: SocketContext, text: string): unknown {
   protocol.checkToken(args.token);
   const session = sessions.get(args.sessionId ?? '');
   if (!session) throw new HttpError(404, `Unknown session_id: ${args.sessionId ?? ''}`);
-  session.lastUsed = Date.now();
+  session.lastUsed = performance.now();
   return protocol.grade(session, args);
 }
 

@@ -1,6 +1,6 @@
 // Sessions: one environment each, held by at most one socket at a time.
 // Invariant: every way out (socket gone, close, timeout, shutdown) gives the place back exactly once, and a session that nobody
-// holds is on its way out: its time is bounded.
+// holds is on its way out: its time is bounded, on a clock that nobody sets (`performance.now`, in ms).
 import { randomUUID } from 'node:crypto';
 import { createAnsweredRequests, type AnsweredRequests } from './answered-requests.js';
 import type { ServedWorld } from './app-session.js';
@@ -145,7 +145,7 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
         holder,
         closing: false,
         ended: false,
-        lastUsed: Date.now(),
+        lastUsed: performance.now(),
         episode: undefined,
         answered: createAnsweredRequests(),
       };
@@ -159,14 +159,14 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
       const former = session.holder;
       if (former && !takeOver) throw new Error(`Session ${id} already has an attached WebSocket`);
       session.holder = holder;
-      session.lastUsed = Date.now();
+      session.lastUsed = performance.now();
       former?.replaced();
       return session;
     },
     detach(session, holder, closed) {
       if (session.holder !== holder) return;
       session.holder = undefined;
-      session.lastUsed = Date.now();
+      session.lastUsed = performance.now();
       if (session.kind === 'socket' || session.closing || (session.kind === 'resumable' && closed)) {
         end(session);
       }

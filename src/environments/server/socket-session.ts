@@ -47,7 +47,7 @@ export function serveFrames(context: SocketContext, socket: WebSocket, wanted: W
     // Nor what a socket still had to say when another one took its session.
     if (silent || session.holder !== holder) return;
     context.onRequest();
-    session.lastUsed = Date.now();
+    session.lastUsed = performance.now();
     const frame = isBinary ? undefined : parse(data);
     if (frame === undefined) {
       if (isBinary) return endWithError(socket, session, 'binary frames are not understood; send JSON text');
@@ -80,7 +80,7 @@ export function serveRpc(context: SocketContext, socket: WebSocket): void {
   socket.on('message', (data) => {
     if (silent || session.ended) return;
     context.onRequest();
-    session.lastUsed = Date.now();
+    session.lastUsed = performance.now();
     const request = parse(data);
     if (!request) return socket.send(JSON.stringify(rpcError(parseError, 'Parse error')));
     try {

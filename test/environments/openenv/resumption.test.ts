@@ -1,5 +1,6 @@
 // A socket that is lost in the middle of an episode: where the server keeps its session, the episode goes on.
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -8,10 +9,21 @@ import type { Environment, EnvironmentBackend } from '../../../src/environments/
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
 import type { FaultSource } from '../../../src/environments/server/app-session.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { loadChatTemplate } from '../../../src/episode/chat-template.js';
+import { playEpisode } from '../../../src/episode/episode-loop.js';
+import { loadTokenizer } from '../../../src/episode/tokenizer.js';
+import { sampling } from '../../episode/fixtures.js';
+import { scriptedPolicy } from '../../episode/scripted-policy.js';
 import { startSeverableProxy, type SeverableProxy } from '../../support/severable-proxy.js';
 import { until } from '../../support/until.js';
 import { counterTask, noFaults, startCounterServer, token, worlds } from '../stand-in.js';
 
+const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
+const template = loadChatTemplate(
+  readFileSync('presets/tokenizers/small/chat_template.jinja', 'utf8'),
+  tokenizer,
+);
+const increment = '<tool_call>{"name":"increment","arguments":{}}</tool_call>';
 const quiet = new AbortController().signal;
 
 /** How often the server was asked for a fault: once for each request that it carried out, by turn. */
@@ -135,6 +147,40 @@ describe('an episode whose socket is lost', () => {
     await env.close();
     await direct.close();
     await dropping.close();
+  });
+});
+
+describe('the loop of an episode', () => {
+  it('goes on from call to call while each reply is lost: one playing, each turn sampled once, nothing counted', async () => {
+    const turns = [increment, increment, '<done>'];
+    const policy = scriptedPolicy(tokenizer, turns);
+    const worldsBefore = worlds.opened;
+    const play = (using: EnvironmentBackend, interrupted: boolean) =>
+      playEpisode(
+        {
+          ...{ backend: using, tokenizer, template },
+          engine: {
+            async generate(request, signal) {
+              const answer = await policy.generate(request, signal);
+              if (interrupted) void proxy.loseNextReply();
+              return answer;
+            },
+          },
+        },
+        {
+          ...{ task: counterTask(2), sampling, state: 'a'.repeat(64), policyStep: 0 },
+          key: { seed: 1, domain: 'train', step: 1, slot: 0, sample: 0 },
+          ...{ episodeSeed: 7, episodeId: 'ep', maxWaitMs: 5000 },
+        },
+        AbortSignal.timeout(15_000),
+      );
+    const undisturbed = await play(backend, false);
+    const disturbed = await play(backend, true);
+    expect(disturbed).toEqual(undisturbed);
+    expect(disturbed).toMatchObject({ outcome: { status: 'graded', value: 1 }, failures: {} });
+    expect(policy.requests).toHaveLength(2 * turns.length);
+    // The first playing resets twice, because it asks for the tools in between.
+    expect(worlds.opened - worldsBefore).toBe(3);
   });
 });
 

@@ -1,5 +1,5 @@
 // The places of a server: who gets one when all are taken, and what is seen when clean-up does not work.
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import {
   createSessionTable,
   type Session,
@@ -41,12 +41,27 @@ describe('a full server', () => {
   });
 });
 
+describe('a clock that is set', () => {
+  afterEach(() => vi.useRealTimers());
+
+  it.each([-60, 60])('by %i minutes ends nobody early and keeps nobody', (minutes) => {
+    const sessions = table();
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + minutes * minuteMs });
+    const session = leftBehind(sessions, 0);
+    vi.useRealTimers();
+    sessions.expire(performance.now() + 0.9 * minuteMs);
+    expect(session.ended).toBe(false);
+    sessions.expire(performance.now() + minuteMs);
+    expect(session.ended).toBe(true);
+  });
+});
+
 describe('the counts', () => {
   it('tell what nobody has cleaned up in time', () => {
     const sessions = table();
     leftBehind(sessions, 0);
     sessions.create('http');
-    const now = Date.now();
+    const now = performance.now();
     expect(sessions.counts(now)).toEqual({ max_sessions: 2, sessions: 2, attached: 0, leaked: 0 });
     expect(sessions.counts(now + minuteMs).leaked).toBe(0);
     expect(sessions.counts(now + 1.5 * minuteMs).leaked).toBe(1);
@@ -58,7 +73,7 @@ describe('the counts', () => {
   it('take a session with a socket for one in use, however long its policy thinks', () => {
     const sessions = table();
     sessions.create('resumable', holder());
-    const now = Date.now() + 60 * minuteMs;
+    const now = performance.now() + 60 * minuteMs;
     sessions.expire(now);
     expect(sessions.counts(now)).toEqual({ max_sessions: 2, sessions: 1, attached: 1, leaked: 0 });
   });
