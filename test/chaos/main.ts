@@ -1,7 +1,12 @@
-// `npm run chaos -- --kills N --seed S`: a run whose processes are killed at random moments must end with the same bits
-// as one that nobody touched. The last line is the verdict; exit 1 on any difference or violation.
+// `npm run chaos`: a run that is disturbed must end with the same bits as one that nobody touched. `--kills N`: processes are
+// killed at random moments. `--runs N`: runs under seeded schedules of all faults. The last line is the verdict; exit 1 on any
+// difference or violation.
 import { parseArgs } from 'node:util';
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
+import { repository } from '../support/repository.js';
+import { runCampaign } from './campaign.js';
+import { allFaults } from './faults/catalogue.js';
+import { type Kill, killAtRandom } from './kills.js';
 import { seededRandom } from './random.js';
 import { runTrial } from './trial.js';
 import { problemsOf } from './verdict.js';
@@ -10,60 +15,125 @@ import type { RunSpec } from '../../src/spec/run-spec.js';
 
 const { values } = parseArgs({
   options: {
-    kills: { type: 'string', default: '5' },
+    kills: { type: 'string' },
+    runs: { type: 'string' },
     seed: { type: 'string', default: '1' },
+    faults: { type: 'string' },
+    full: { type: 'boolean', default: false },
+    list: { type: 'boolean', default: false },
     preset: { type: 'string' },
     keep: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
   },
 });
 
-const kills = wholeNumber('kills', values.kills);
+/** Of a campaign's run: how many faults, and how long the longest of them lasts. */
+const strikes = 4;
+const outageMs = values.full ? 60_000 : 5_000;
+
 const seed = wholeNumber('seed', values.seed);
-const preset = values.preset ?? fileURLToPath(new URL('../../../../presets/tiny.yaml', import.meta.url));
+const tiny = await readSpecFile(values.preset ?? join(repository, 'presets/tiny.yaml'));
 const log = (message: string): void => {
   if (!values.json) console.log(message);
 };
 
-const tiny = await readSpecFile(preset);
-/** Longer runs for more kills: every kill must meet a run that is still open. */
-const spec: RunSpec = {
-  ...tiny,
-  name: `chaos-${seed}`,
-  seed,
-  trainer: { ...tiny.trainer, max_training_steps: tiny.trainer.max_training_steps + 4 * kills },
-};
-const shared = { spec, keep: values.keep, log };
-log(`undisturbed run, seed ${seed}`);
-const calm = await runTrial({ ...shared, kills: 0, random: seededRandom(seed), longestDelayMs: 0 });
-log(`  ${calm.chain.steps - 1} steps in ${calm.seconds.toFixed(1)} s, final state ${calm.chain.finalState}`);
-log(`the same run with ${kills} kills`);
-const troubled = await runTrial({
-  ...shared,
-  kills,
-  random: seededRandom(seed * 7919 + kills),
-  longestDelayMs: Math.max(200, (2000 * calm.seconds) / calm.chain.steps),
-});
-log(
-  `  ${troubled.chain.steps - 1} steps in ${troubled.seconds.toFixed(1)} s, final state ${troubled.chain.finalState}`,
-);
+if (values.list) for (const { name, does, undone } of allFaults) console.log(`${name}: ${does}; ${undone}`);
+else if (values.runs === undefined) await killingRun(wholeNumber('kills', values.kills ?? '5'));
+else if (values.kills === undefined) await campaign(wholeNumber('runs', values.runs));
+else refuse('--kills and --runs are two forms of chaos; give one of them');
 
-const problems = problemsOf(calm, troubled, kills);
-for (const problem of problems) log(`  ${problem}`);
-if (values.json)
-  console.log(
-    JSON.stringify({ kills: troubled.kills, calm: calm.chain, troubled: troubled.chain, problems }),
+async function killingRun(kills: number): Promise<void> {
+  const spec = longerBy(4 * kills, { ...tiny, name: `chaos-${seed}`, seed });
+  const shared = { spec, keep: values.keep, log };
+  log(`undisturbed run, seed ${seed}`);
+  const calm = await runTrial<Kill>(shared);
+  log(
+    `  ${calm.chain.steps - 1} steps in ${calm.seconds.toFixed(1)} s, final state ${calm.chain.finalState}`,
   );
-console.log(
-  problems.length === 0
-    ? `equal: ${troubled.kills.length} kills, state ${calm.chain.finalState}, 0 violations`
-    : `NOT equal or not sound: ${problems.length} problems after ${troubled.kills.length} kills`,
-);
-process.exitCode = problems.length === 0 ? 0 : 1;
+  log(`the same run with ${kills} kills`);
+  const random = seededRandom(seed * 7919 + kills);
+  const longestDelayMs = Math.max(200, (2000 * calm.seconds) / calm.chain.steps);
+  const troubled = await runTrial<Kill>({
+    ...shared,
+    disturb: (trial) => killAtRandom(trial, { kills, random, longestDelayMs, log }),
+  });
+  log(
+    `  ${troubled.chain.steps - 1} steps in ${troubled.seconds.toFixed(1)} s, final state ${troubled.chain.finalState}`,
+  );
+  const problems = problemsOf(calm, troubled, kills);
+  for (const problem of problems) log(`  ${problem}`);
+  const { disturbances } = troubled;
+  if (values.json)
+    console.log(
+      JSON.stringify({ kills: disturbances, calm: calm.chain, troubled: troubled.chain, problems }),
+    );
+  verdict(
+    problems.length === 0,
+    `equal: ${disturbances.length} kills, state ${calm.chain.finalState}, 0 violations`,
+    `NOT equal or not sound: ${problems.length} problems after ${disturbances.length} kills`,
+  );
+}
+
+async function campaign(runs: number): Promise<void> {
+  if (runs === 0) refuse('--runs takes a whole number ≥ 1');
+  const flags = ['faults', 'preset'] as const;
+  const same = [
+    ...flags.flatMap((flag) => (values[flag] === undefined ? [] : [`--${flag} ${values[flag]}`])),
+    ...(values.full ? ['--full'] : []),
+  ];
+  const {
+    finalState,
+    runs: done,
+    leftOut,
+  } = await runCampaign({
+    spec: longerBy(4 * strikes, { ...tiny, name: 'chaos' }),
+    seeds: Array.from({ length: runs }, (_, index) => seed + index),
+    faults: chosenFaults(),
+    strikes,
+    longestOutageMs: outageMs,
+    keep: values.keep,
+    repeat: (one) => ['npm run chaos -- --runs 1', `--seed ${one}`, ...same].join(' '),
+    log,
+  });
+  if (values.json) console.log(JSON.stringify({ finalState, runs: done, leftOut }));
+  const faults = done.reduce((sum, { disturbances }) => sum + disturbances.length, 0);
+  const problems = done.reduce((sum, run) => sum + run.problems.length, 0);
+  const bad = done.filter((run) => run.problems.length > 0).map((run) => run.seed);
+  const without = leftOut.length === 0 ? '' : `, ${leftOut.length} kinds of fault left out`;
+  verdict(
+    problems === 0,
+    `equal: ${done.length} runs, ${faults} faults, state ${finalState}, 0 violations${without}`,
+    `NOT equal or not sound: ${problems} problems in seeds ${bad.join(', ')} of ${done.length} runs${without}`,
+  );
+}
+
+/** Longer runs for more faults: every one must meet a run that is still open. */
+function longerBy(steps: number, spec: RunSpec): RunSpec {
+  const { trainer } = spec;
+  return { ...spec, trainer: { ...trainer, max_training_steps: trainer.max_training_steps + steps } };
+}
+
+function chosenFaults(): typeof allFaults {
+  if (values.faults === undefined) return allFaults;
+  const parts = values.faults.split(',');
+  const chosen = allFaults.filter(({ name }) => parts.some((part) => part !== '' && name.includes(part)));
+  if (chosen.length === 0)
+    refuse(`--faults: none has "${values.faults}" in its name; \`npm run chaos -- --list\` names all`);
+  return chosen;
+}
+
+function verdict(sound: boolean, well: string, ill: string): void {
+  console.log(sound ? well : ill);
+  process.exitCode = sound ? 0 : 1;
+}
 
 function wholeNumber(name: string, text: string): number {
   const value = Number(text);
   if (Number.isInteger(value) && value >= 0) return value;
-  console.error(`--${name} takes a whole number ≥ 0, not "${text}"`);
+  return refuse(`--${name} takes a whole number ≥ 0, not "${text}"`);
+}
+
+function refuse(problem: string): never {
+  console.error(problem);
   process.exit(2);
 }

@@ -1,5 +1,7 @@
-// The processes of a stack that a chaos run kills, found anew each time: a restarted one has another pid.
+// The processes of a stack that a chaos run disturbs, found anew each time: a restarted one has another pid.
 import { readFileSync, readdirSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { OpenTrial } from './trial.js';
 import type { Stack } from '../../src/workers/stack.js';
 
 export const victimNames = ['engine', 'node', 'orchestrator', 'environments', 'temporal'] as const;
@@ -12,6 +14,41 @@ export function pidOf(stack: Stack, victim: VictimName): number | null {
   return node === null
     ? null
     : (childrenOf(node).find((pid) => commandOf(pid).includes('longhaul-engine')) ?? null);
+}
+
+/** Id of the process that got the signal; null where the run ended before one could. */
+export async function signalled(
+  trial: OpenTrial,
+  victim: VictimName,
+  signal: NodeJS.Signals,
+): Promise<number | null> {
+  while (!trial.over) {
+    const pid = pidOf(trial.stack, victim);
+    if (pid !== null && sent(pid, signal)) return pid;
+    await delay(10);
+  }
+  return null;
+}
+
+/** False for a process that has ended by itself, as an engine does whose node was killed. */
+export function sent(pid: number, signal: NodeJS.Signals): boolean {
+  try {
+    return process.kill(pid, signal);
+  } catch {
+    return false;
+  }
+}
+
+/** True while one of its threads is on a processor: an engine that computes what it was asked for. */
+export function isBusy(pid: number): boolean {
+  try {
+    return readdirSync(`/proc/${pid}/task`).some((task) => {
+      const stat = readFileSync(`/proc/${pid}/task/${task}/stat`, 'utf8');
+      return stat.slice(stat.lastIndexOf(')') + 2).startsWith('R');
+    });
+  } catch {
+    return false;
+  }
 }
 
 function childrenOf(pid: number): number[] {

@@ -5,7 +5,8 @@ import { createServer, request, type IncomingMessage, type ServerResponse } from
  * `answer`: the server never sees the request and the client gets this status. `answerAfter`: the server does what was
  * asked, and the client gets this status. `loseReply`: the server does it, and the connection breaks. `hang`: the server does
  * it, and nothing comes back. `stall`: the reply's headers and half of its body come back, then nothing. `trickle`: its body
- * comes byte by byte, one every `everyMs`, so that the connection never looks idle.
+ * comes byte by byte, or `bytes` by `bytes`, every `everyMs`, so that the connection never looks idle. `reset`: the connection
+ * breaks before the server has seen anything. `delay`: all is well, `ms` later.
  */
 export type Fault =
   | { kind: 'answer'; status: number; code: string }
@@ -13,7 +14,9 @@ export type Fault =
   | { kind: 'loseReply' }
   | { kind: 'hang' }
   | { kind: 'stall' }
-  | { kind: 'trickle'; everyMs: number };
+  | { kind: 'trickle'; everyMs: number; bytes?: number }
+  | { kind: 'reset' }
+  | { kind: 'delay'; ms: number };
 
 export interface FaultProxy {
   endpoint: string;
@@ -32,11 +35,21 @@ export async function startFaultProxy(target: string): Promise<FaultProxy> {
     const { method = '', url = '' } = incoming;
     seen.push(`${method} ${url.split('?')[0]}`);
     const fault = decide({ method, url });
+    if (fault?.kind === 'reset') return void incoming.socket.destroy();
     if (fault?.kind === 'answer') {
       incoming.resume();
       incoming.on('end', () => refuse(outgoing, fault));
       return;
     }
+    if (fault?.kind === 'delay') setTimeout(() => forward(incoming, outgoing, null), fault.ms);
+    else forward(incoming, outgoing, fault);
+  });
+  const forward = (
+    incoming: IncomingMessage,
+    outgoing: ServerResponse,
+    fault: Exclude<Fault, { kind: 'answer' | 'reset' | 'delay' }> | null,
+  ): void => {
+    const { method = '', url = '' } = incoming;
     // The host header is signed, so it goes through as the client sent it.
     const forwarded = request({ hostname, port, method, path: url, headers: incoming.headers }, (reply) => {
       if (!fault) {
@@ -50,7 +63,7 @@ export async function startFaultProxy(target: string): Promise<FaultProxy> {
     });
     forwarded.on('error', () => incoming.socket.destroy());
     incoming.pipe(forwarded);
-  });
+  };
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const address = server.address();
   if (address === null || typeof address === 'string') throw new Error('the proxy has no port');
@@ -78,7 +91,7 @@ export function breakFirst(
 }
 
 function breakReply(
-  fault: Exclude<Fault, { kind: 'answer' }>,
+  fault: Exclude<Fault, { kind: 'answer' | 'reset' | 'delay' }>,
   incoming: IncomingMessage,
   outgoing: ServerResponse,
   reply: IncomingMessage,
@@ -91,8 +104,12 @@ function breakReply(
     outgoing.write(body.subarray(0, body.length >> 1));
   } else if (fault.kind === 'trickle') {
     outgoing.writeHead(reply.statusCode ?? 502, reply.headers);
+    const { bytes = 1, everyMs } = fault;
     let sent = 0;
-    const timer = setInterval(() => outgoing.write(body.subarray(sent, ++sent)), fault.everyMs);
+    const timer = setInterval(() => {
+      outgoing.write(body.subarray(sent, (sent += bytes)));
+      if (sent >= body.length) outgoing.end();
+    }, everyMs);
     outgoing.on('close', () => clearInterval(timer));
   }
 }

@@ -1,0 +1,78 @@
+// Carries a schedule out on an open run, one fault at a time: strike, wait, undo, and see the run recover.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { World } from './faults/fault.js';
+import { seededRandom } from './random.js';
+import type { Schedule, Strike } from './schedule.js';
+import type { FaultyParts } from './surroundings.js';
+import type { OpenTrial } from './trial.js';
+
+/** Of what lasts at all. */
+const shortestOutageMs = 300;
+
+export interface Disturbance {
+  fault: string;
+  atMs: number;
+  lastsMs: number;
+  /** Last step that was committed when it struck. */
+  step: number;
+  /** From its end to the next commit, or the run's end. */
+  recoveredAfterMs: number;
+}
+
+export async function disturb(
+  trial: OpenTrial,
+  parts: FaultyParts,
+  { strikes }: Schedule,
+  log: (message: string) => void,
+): Promise<Disturbance[]> {
+  const disturbances: Disturbance[] = [];
+  const started = performance.now();
+  for (const strike of strikes) {
+    while (!trial.over && (await trial.step()) < strike.afterStep) await delay(20);
+    await delay(strike.delayMs);
+    if (trial.over) break;
+    const world: World = { ...parts, trial, random: seededRandom(strike.seed) };
+    const atMs = Math.round(performance.now() - started);
+    const step = await trial.step();
+    log(`  ${seconds(atMs).padStart(6)} s  ${strike.fault.name} in step ${step + 1}${lasting(strike)}`);
+    const undo = await strike.fault.strike(world);
+    if (undo === null) break;
+    try {
+      await outage(trial, strike);
+    } finally {
+      await undo();
+    }
+    const recoveredAfterMs = await recovered(trial, strike);
+    log(`           recovered after ${seconds(recoveredAfterMs)} s`);
+    disturbances.push({ fault: strike.fault.name, atMs, lastsMs: strike.lastsMs, step, recoveredAfterMs });
+  }
+  return disturbances;
+}
+
+async function outage(trial: OpenTrial, { lastsMs, untilStep }: Strike): Promise<void> {
+  const begun = performance.now();
+  for (;;) {
+    const elapsed = performance.now() - begun;
+    if (trial.over || elapsed >= lastsMs) return;
+    if (elapsed >= shortestOutageMs && (await trial.step()) >= untilStep) return;
+    await delay(Math.min(50, lastsMs - elapsed));
+  }
+}
+
+/** Throws where neither a step was committed nor the run has ended by when the fault says. */
+async function recovered(trial: OpenTrial, { fault }: Strike): Promise<number> {
+  const begun = performance.now();
+  const before = await trial.step();
+  while (!trial.over && (await trial.step()) <= before) {
+    if (performance.now() - begun > fault.recoversWithinS * 1000) {
+      throw new Error(
+        `${fault.name}: no step was committed within ${fault.recoversWithinS} s of its end; the run stands after step ${before}`,
+      );
+    }
+    await delay(50);
+  }
+  return Math.round(performance.now() - begun);
+}
+
+const seconds = (ms: number): string => (ms / 1000).toFixed(1);
+const lasting = ({ lastsMs }: Strike): string => (lastsMs > 0 ? ` for ${seconds(lastsMs)} s` : '');

@@ -1,0 +1,19 @@
+// Every fault that a chaos run may meet.
+import { engineFaults } from './engine.js';
+import { environmentFaults } from './environments.js';
+import type { Fault } from './fault.js';
+import { machineFaults } from './machine.js';
+import { objectStoreFaults } from './object-store.js';
+import { processFaults } from './processes.js';
+import { temporalFaults } from './temporal.js';
+import { twoOwnersFaults } from './two-owners.js';
+
+export const allFaults: readonly Fault[] = [
+  ...processFaults,
+  ...engineFaults,
+  ...environmentFaults,
+  ...objectStoreFaults,
+  ...machineFaults,
+  ...temporalFaults,
+  ...twoOwnersFaults,
+];

@@ -1,0 +1,35 @@
+// An engine that ends while it works, and one that ends while it speaks.
+import { setTimeout as delay } from 'node:timers/promises';
+import { isBusy, pidOf, sent, signalled } from '../victims.js';
+import { type Fault, nothingToUndo, restartS } from './fault.js';
+
+export const engineFaults: readonly Fault[] = [
+  {
+    name: 'engine-aborts-at-work',
+    does: 'SIGABRT to an engine that is computing what a frame asked for, as a failed assertion sends it',
+    undone: 'the node starts another',
+    needs: [],
+    lasts: false,
+    recoversWithinS: restartS,
+    strike: async ({ trial }) => {
+      while (!trial.over) {
+        const pid = pidOf(trial.stack, 'engine');
+        if (pid !== null && isBusy(pid) && sent(pid, 'SIGABRT')) return nothingToUndo;
+        await delay(1);
+      }
+      return null;
+    },
+  },
+  {
+    name: 'engine-aborts-in-mid-frame',
+    does: 'an engine is killed; the next one sends up to 20 whole replies, half of another, and aborts',
+    undone: 'the node starts a third',
+    needs: [],
+    lasts: false,
+    recoversWithinS: restartS,
+    strike: async ({ trial, random, cutEngine }) => {
+      cutEngine(1 + random.below(20));
+      return (await signalled(trial, 'engine', 'SIGKILL')) === null ? null : nothingToUndo;
+    },
+  },
+];

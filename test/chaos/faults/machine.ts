@@ -1,0 +1,47 @@
+// A machine whose disks are full or whose clock jumps, as libc-shim.ts shows it to the workers.
+import { type Fault, restartS } from './fault.js';
+
+const [minute, hour, day] = [60, 3_600, 86_400];
+
+export const machineFaults: readonly Fault[] = [
+  {
+    name: 'node-disk-full',
+    does: "every write below the node's folder, its engine's too, fails with ENOSPC",
+    undone: 'there is room again',
+    needs: ['shim'],
+    lasts: true,
+    recoversWithinS: restartS,
+    strike: async ({ shim }) => {
+      shim?.setNodeFull(true);
+      return () => shim?.setNodeFull(false);
+    },
+  },
+  {
+    name: 'store-disk-full',
+    does: "every write below the store's directory fails with ENOSPC, in every worker",
+    undone: 'there is room again',
+    needs: ['shim', 'directory'],
+    lasts: true,
+    recoversWithinS: restartS,
+    strike: async ({ shim }) => {
+      shim?.setStoreFull(true);
+      return () => shim?.setStoreFull(false);
+    },
+  },
+  {
+    name: 'node-clock-jumps',
+    does: 'the wall clock of the node and its engine jumps by a minute to a day, forwards or back (by 10 minutes at most where the store is S3)',
+    undone: 'it jumps back',
+    needs: ['shim'],
+    lasts: true,
+    recoversWithinS: restartS,
+    strike: async ({ shim, s3, random }) => {
+      // S3 refuses what was signed more than 15 minutes off, as it refuses a wrong key: a person has to look.
+      const jumps = s3
+        ? [-10 * minute, -minute, minute, 10 * minute]
+        : [-day, -hour, -minute, minute, hour, day];
+      shim?.setClock(random.pick(jumps));
+      return () => shim?.setClock(0);
+    },
+  },
+];

@@ -1,0 +1,66 @@
+// A Temporal server that is away, and one that comes back with nothing. A crash and freezing are with the other processes.
+import { rmSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { startTraining } from '../../../src/cli/start-training.js';
+import { signalled } from '../victims.js';
+import type { Fault, World } from './fault.js';
+
+/** Clients of a server that was away try again with pauses that grow to half a minute. */
+const recoversWithinS = 120;
+
+async function leaves({ trial, temporal }: World): Promise<boolean> {
+  temporal.away = true;
+  if ((await signalled(trial, 'temporal', 'SIGKILL')) !== null) return true;
+  temporal.away = false;
+  return false;
+}
+
+/** As `longhaul train` does, as soon as somebody answers there. */
+async function startedAgain({ trial }: World): Promise<void> {
+  const giveUpAt = Date.now() + 60_000;
+  for (;;) {
+    try {
+      await trial.client.withDeadline(Date.now() + 5_000, () => startTraining(trial.client, trial.spec));
+      trial.workflowId = `train/${trial.spec.name}`;
+      return;
+    } catch (error) {
+      if (Date.now() > giveUpAt) throw error;
+      await delay(250);
+    }
+  }
+}
+
+export const temporalFaults: readonly Fault[] = [
+  {
+    name: 'temporal-away',
+    does: 'the Temporal server is killed, and nobody answers at its address',
+    undone: 'it is started again with its database',
+    needs: [],
+    lasts: true,
+    recoversWithinS,
+    strike: async (world) =>
+      (await leaves(world))
+        ? () => {
+            world.temporal.away = false;
+          }
+        : null,
+  },
+  {
+    name: 'temporal-emptied',
+    does: 'the Temporal server is killed, and its database is gone',
+    undone: 'it is started again empty, and the run is started again as `longhaul train` does',
+    needs: [],
+    lasts: true,
+    recoversWithinS,
+    strike: async (world) => {
+      if (!(await leaves(world))) return null;
+      const { temporal } = world;
+      for (const end of ['', '-wal', '-shm', '-journal'])
+        rmSync(`${temporal.databaseFile}${end}`, { force: true });
+      return async () => {
+        temporal.away = false;
+        await startedAgain(world);
+      };
+    },
+  },
+];

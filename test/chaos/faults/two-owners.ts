@@ -1,0 +1,87 @@
+// Two that both believe the run is theirs: two workers of one node, and two executions of the workflow.
+import { spawn } from 'node:child_process';
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { ended } from '../../support/temporal-server.js';
+import { orchestratorQueue } from '../../../src/workflows/messages.js';
+import type { trainingRun } from '../../../src/workflows/training-run.js';
+import { OpenActivities } from '../../../src/workers/open-activities.js';
+import type { OpenTrial } from '../trial.js';
+import { sent, signalled } from '../victims.js';
+import { type Fault, nothingToUndo, restartS } from './fault.js';
+
+/** The attempts that run on the node are given up in the server's eyes; a copy, because the worker lives and closes its own. */
+async function failOpenAttempts({ client, folder }: OpenTrial): Promise<void> {
+  const copy = mkdtempSync(join(folder, 'attempts-'));
+  cpSync(join(folder, 'node', 'open-activities'), copy, { recursive: true });
+  await client
+    .withDeadline(Date.now() + 5_000, () => new OpenActivities(copy).failPredecessors(client.activity))
+    // An attempt that had ended in between, or a server that is busy: its heartbeats run out instead.
+    .catch(() => undefined);
+  rmSync(copy, { recursive: true, force: true });
+}
+
+/** Another worker under the node's own id, with a folder of its own. */
+function startRival({ stack, folder, scripts }: OpenTrial) {
+  const { addresses } = stack;
+  const script =
+    scripts?.node ?? fileURLToPath(new URL('../../../src/workers/node-main.js', import.meta.url));
+  return spawn(
+    process.execPath,
+    [
+      ...[script, '--node', 'local', '--folder', join(folder, 'rival'), '--engine', join(folder, 'engine')],
+      ...['--temporal-address', addresses.temporal, '--namespace', 'default', '--store', addresses.store],
+      ...['--environments', addresses.environments, '--grading-token-file', join(folder, 'grading-token')],
+    ],
+    { stdio: 'ignore' },
+  );
+}
+
+export const twoOwnersFaults: readonly Fault[] = [
+  {
+    name: 'two-workers',
+    does: 'the node worker is frozen, its attempts are given up, and a second worker of the same node takes them over',
+    undone:
+      'the first wakes amid its attempts; both work for two seconds; then the second one is ended by SIGTERM',
+    needs: [],
+    lasts: true,
+    recoversWithinS: restartS,
+    strike: async ({ trial }) => {
+      const pid = await signalled(trial, 'node', 'SIGSTOP');
+      if (pid === null) return null;
+      const rival = startRival(trial);
+      await failOpenAttempts(trial);
+      return async () => {
+        sent(pid, 'SIGCONT');
+        await delay(2_000);
+        await ended(rival);
+        rmSync(join(trial.folder, 'rival'), { recursive: true, force: true });
+      };
+    },
+  },
+  {
+    name: 'two-executions',
+    does: 'a second execution takes the run over while the first is in the midst of a step',
+    undone: 'the first ends by itself, with OwnerChanged',
+    needs: [],
+    lasts: false,
+    recoversWithinS: restartS,
+    strike: async ({ trial, random }) => {
+      const { client, spec } = trial;
+      const workflowId = `taken-over-${random.below(1e9)}/${spec.name}`;
+      // Before it is there: the first may end as soon as it is.
+      trial.workflowId = workflowId;
+      await client.withDeadline(Date.now() + 30_000, () =>
+        client.workflow.start<typeof trainingRun>('trainingRun', {
+          taskQueue: orchestratorQueue,
+          workflowId,
+          args: [spec, { takeOver: true }],
+          workflowTaskTimeout: '5 seconds',
+        }),
+      );
+      return trial.over ? null : nothingToUndo;
+    },
+  },
+];

@@ -1,0 +1,50 @@
+// SIGKILL of processes at random moments: `--kills N`.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Random } from './random.js';
+import type { OpenTrial } from './trial.js';
+import { signalled, victimNames, type VictimName } from './victims.js';
+
+export interface Kill {
+  victim: VictimName;
+  atMs: number;
+  pid: number;
+  /** Last step that was committed then. */
+  step: number;
+}
+
+export interface KillOptions {
+  kills: number;
+  random: Random;
+  /** A kill comes up to so long after the commit of the step that was drawn for it. */
+  longestDelayMs: number;
+  log(message: string): void;
+}
+
+/**
+ * Every kill meets an open run, or is missing from the result. Moments are drawn over the run's steps, not over its time: each
+ * lies somewhere within a step of its own choice, so that they spread over warm start, rollouts, updates and evaluations
+ * however long a recovery takes.
+ */
+export async function killAtRandom(
+  trial: OpenTrial,
+  { kills: count, random, longestDelayMs, log }: KillOptions,
+): Promise<Kill[]> {
+  const moments = Array.from({ length: count }, () => ({
+    afterStep: random.below(trial.steps) - 1,
+    delayMs: random.next() * longestDelayMs,
+    victim: random.pick(victimNames),
+  })).sort((a, b) => a.afterStep - b.afterStep);
+  const kills: Kill[] = [];
+  const started = performance.now();
+  for (const { afterStep, delayMs, victim } of moments) {
+    while (!trial.over && (await trial.step()) < afterStep) await delay(20);
+    await delay(delayMs);
+    const pid = await signalled(trial, victim, 'SIGKILL');
+    if (pid === null) break;
+    const step = await trial.step();
+    const atMs = Math.round(performance.now() - started);
+    kills.push({ victim, atMs, pid, step });
+    log(`  ${(atMs / 1000).toFixed(1).padStart(6)} s  killed ${victim} (${pid}) in step ${step + 1}`);
+  }
+  return kills;
+}

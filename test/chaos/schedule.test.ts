@@ -1,0 +1,61 @@
+import { describe, expect, it } from 'vitest';
+import { allFaults } from './faults/catalogue.js';
+import { scheduleOf, type ScheduleOptions } from './schedule.js';
+
+const options: Omit<ScheduleOptions, 'seed'> = {
+  faults: allFaults,
+  steps: 32,
+  strikes: 4,
+  stores: ['directory', 's3'],
+  longestOutageMs: 5_000,
+  longestDelayMs: 1_000,
+};
+const seeds = Array.from({ length: 200 }, (_, seed) => seed);
+const schedules = seeds.map((seed) => scheduleOf({ ...options, seed }));
+
+describe('the schedule of a seed', () => {
+  it('is the same each time, and another one for another seed', () => {
+    expect(seeds.map((seed) => scheduleOf({ ...options, seed }))).toEqual(schedules);
+    expect(new Set(schedules.map((schedule) => JSON.stringify(schedule))).size).toBe(seeds.length);
+  });
+
+  it('asks no store for what only the other kind has', () => {
+    for (const { store, strikes } of schedules) {
+      const other = store === 's3' ? 'directory' : 's3';
+      expect(strikes.filter(({ fault }) => fault.needs.includes(other))).toEqual([]);
+    }
+  });
+
+  it('strikes once in each part of the run, in order, and no longer than it may', () => {
+    for (const { strikes } of schedules) {
+      expect(strikes.map(({ afterStep }) => Math.floor((afterStep + 1) / 7))).toEqual([0, 1, 2, 3]);
+      expect(strikes.map(({ untilStep }) => untilStep)).toEqual([7, 14, 21, 28]);
+      for (const { fault, lastsMs, delayMs } of strikes) {
+        expect(lastsMs > 0).toBe(fault.lasts);
+        expect(lastsMs).toBeLessThanOrEqual(5_000);
+        expect(delayMs).toBeLessThanOrEqual(1_000);
+      }
+    }
+  });
+
+  it('leaves no fault out: as many seeds as a deck has hands bring all but those of the wrong store', () => {
+    const hands = Math.ceil(allFaults.length / options.strikes);
+    const dealt = (from: number): Set<string> =>
+      new Set(
+        schedules.slice(from, from + hands).flatMap(({ strikes }) => strikes.map(({ fault }) => fault.name)),
+      );
+    for (const name of allFaults.map((fault) => fault.name)) {
+      const brings = seeds.slice(0, -hands).filter((from) => dealt(from).has(name));
+      expect(brings.length / (seeds.length - hands), name).toBeGreaterThan(0.5);
+    }
+  });
+});
+
+it('every fault has a name of its own, and says what it does and how it ends', () => {
+  expect(new Set(allFaults.map(({ name }) => name)).size).toBe(allFaults.length);
+  for (const { does, undone, recoversWithinS } of allFaults) {
+    expect(does).not.toBe('');
+    expect(undone).not.toBe('');
+    expect(recoversWithinS).toBeGreaterThan(0);
+  }
+});

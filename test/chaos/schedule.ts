@@ -1,0 +1,78 @@
+// Which faults a seed brings upon its run, when, and for how long. Seeds that follow one another deal from one shuffled deck, so
+// that every fault comes once before one comes again.
+import type { Fault, Need } from './faults/fault.js';
+import { seededRandom } from './random.js';
+import type { StoreKind } from './surroundings.js';
+
+export interface Strike {
+  fault: Fault;
+  /** It comes after the commit of this step, −1 for before the base model's, and so much later. */
+  afterStep: number;
+  delayMs: number;
+  /** One that does not hold the run up ends when the run has come so far: the next one is due. */
+  untilStep: number;
+  /** 0 for what happens in a moment. */
+  lastsMs: number;
+  seed: number;
+}
+
+export interface Schedule {
+  store: StoreKind;
+  strikes: Strike[];
+}
+
+export interface ScheduleOptions {
+  seed: number;
+  faults: readonly Fault[];
+  /** Of the run. */
+  steps: number;
+  strikes: number;
+  /** The store of a run whose faults ask for none is drawn from these. */
+  stores: readonly StoreKind[];
+  longestOutageMs: number;
+  longestDelayMs: number;
+}
+
+export function scheduleOf(options: ScheduleOptions): Schedule {
+  const { seed, steps, longestDelayMs, longestOutageMs } = options;
+  const random = seededRandom(seed * 7919 + 17);
+  const drawn = Array.from({ length: options.strikes }, (_, index) => dealt(options, index));
+  const wants = (store: Need & StoreKind): boolean => drawn.some(({ needs }) => needs.includes(store));
+  const store = wants('s3') ? 's3' : wants('directory') ? 'directory' : random.pick(options.stores);
+  // Each in its own part of the run, so that it meets one that is open; the last steps are for the last one's recovery.
+  const part = Math.max(1, steps - 4) / drawn.length;
+  const strikes = drawn.map((fault, index) => ({
+    fault: fits(fault, store) ? fault : replacement(options, store, random.below(1e6)),
+    afterStep: Math.floor((index + random.next()) * part) - 1,
+    untilStep: Math.floor((index + 1) * part),
+    delayMs: Math.round(random.next() * longestDelayMs),
+    lastsMs: Math.round((0.2 + 0.8 * random.next()) * longestOutageMs),
+    seed: random.below(2 ** 31),
+  }));
+  return {
+    store,
+    strikes: strikes.map((strike) => (strike.fault.lasts ? strike : { ...strike, lastsMs: 0 })),
+  };
+}
+
+/** The card at this seed's place in the deck; every deck has each fault once, in another order. */
+function dealt({ seed, faults, strikes }: ScheduleOptions, index: number): Fault {
+  const place = seed * strikes + index;
+  const deck = [...faults];
+  const random = seededRandom(Math.floor(place / faults.length) * 104_729 + 5);
+  for (let last = deck.length - 1; last > 0; last--) {
+    const other = random.below(last + 1);
+    [deck[last], deck[other]] = [deck[other] as Fault, deck[last] as Fault];
+  }
+  return deck[place % faults.length] as Fault;
+}
+
+/** One run has one store: a fault that needs the other kind gives way. */
+function fits({ needs }: Fault, store: StoreKind): boolean {
+  return !needs.includes(store === 's3' ? 'directory' : 's3');
+}
+
+function replacement({ faults }: ScheduleOptions, store: StoreKind, draw: number): Fault {
+  const fitting = faults.filter((fault) => fits(fault, store));
+  return fitting[draw % fitting.length] as Fault;
+}

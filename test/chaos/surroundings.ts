@@ -1,0 +1,124 @@
+// What stands between the processes of a run that faults are to meet: proxies before the environment server and the bucket,
+// wrappers around the engine and the Temporal server, and the preloaded library.
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type BreakableProxy, startBreakableProxy } from '../support/breakable-proxy.js';
+import { type FaultProxy, startFaultProxy } from '../support/fault-proxy.js';
+import { findEngine } from '../support/find-tools.js';
+import { buildLibcShim, type LibcShim } from '../support/libc-shim.js';
+import { repository } from '../support/repository.js';
+import { startS3Server } from '../support/s3-server.js';
+import { findTemporalBinary } from '../../src/workers/temporal-binary.js';
+import type { World } from './faults/fault.js';
+import type { Surroundings } from './trial.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
+
+export type StoreKind = 'directory' | 's3';
+export type FaultyParts = Omit<World, 'trial' | 'random'>;
+
+export interface FaultySurroundings extends Surroundings {
+  parts: FaultyParts;
+}
+
+const gradingToken = 'a-token-for-chaos';
+const tokenVariable = 'LONGHAUL_CHAOS_GRADING_TOKEN';
+
+/** `noShim`: why this machine has none, or null. */
+export async function faultySurroundings(
+  folder: string,
+  spec: RunSpec,
+  { store, noShim }: { store: StoreKind; noShim: string | null },
+): Promise<FaultySurroundings> {
+  const undo: (() => Promise<void> | void)[] = [];
+  const stop = async (): Promise<void> => {
+    for (const one of undo.splice(0).reverse()) await one();
+  };
+  try {
+    const environments = await startBreakableProxy();
+    undo.push(() => environments.stop());
+    const bucket = store === 's3' ? await startBucket(undo) : null;
+    const shim = noShim === null ? await startShim(folder, undo) : null;
+    const away = join(folder, 'temporal-away');
+    const cut = join(folder, 'engine-cut');
+    const temporal = wrapper(join(folder, 'temporal'), [
+      `while [ -e '${away}' ]; do sleep 0.05; done`,
+      `exec '${findTemporalBinary()}' "$@"`,
+    ]);
+    const cutter = join(repository, 'test/support/engine-cutter.mjs');
+    const engine = wrapper(join(folder, 'engine'), [
+      `if [ -e '${cut}' ]; then`,
+      `  replies=$(cat '${cut}'); rm '${cut}'`,
+      `  exec '${process.execPath}' '${cutter}' "$replies" '${findEngine()}' "$@"`,
+      'fi',
+      `exec '${findEngine()}' "$@"`,
+    ]);
+    // The stack keeps the token that it finds, and its children inherit what is set here.
+    writeFileSync(join(folder, 'grading-token'), `${gradingToken}\n`, { mode: 0o600 });
+    setVariables({ ...shim?.environment, LONGHAUL_TEMPORAL: temporal, [tokenVariable]: gradingToken }, undo);
+    return {
+      spec: throughProxy(spec, environments),
+      engine,
+      ...(bucket ? { store: { address: bucket.address, direct: bucket.direct } } : {}),
+      opened: ({ addresses }) => {
+        environments.target = new URL(addresses.environments).host;
+      },
+      stop,
+      parts: {
+        environments,
+        s3: bucket?.proxy ?? null,
+        shim,
+        temporal: {
+          databaseFile: join(folder, 'temporal.db'),
+          get away() {
+            return existsSync(away);
+          },
+          set away(gone) {
+            if (gone) writeFileSync(away, '');
+            else rmSync(away, { force: true });
+          },
+        },
+        cutEngine: (replies) => writeFileSync(cut, String(replies)),
+      },
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+function throughProxy(spec: RunSpec, { url }: BreakableProxy): RunSpec {
+  const environments = spec.environments.map((one) => ({ ...one, url, grading_token_env: tokenVariable }));
+  return { ...spec, environments };
+}
+
+type Undos = (() => Promise<void> | void)[];
+
+async function startBucket(undo: Undos): Promise<{ address: string; direct: string; proxy: FaultProxy }> {
+  const server = await startS3Server();
+  undo.push(() => server.stop());
+  const proxy = await startFaultProxy(server.endpoint);
+  undo.push(() => proxy.stop());
+  return { address: server.address('chaos', proxy.endpoint), direct: server.address('chaos'), proxy };
+}
+
+async function startShim(folder: string, undo: Undos): Promise<LibcShim> {
+  const shim = await buildLibcShim(folder, { node: join(folder, 'node'), store: join(folder, 'store') });
+  undo.push(() => shim.close());
+  return shim;
+}
+
+function wrapper(path: string, lines: readonly string[]): string {
+  writeFileSync(path, `${['#!/bin/sh', ...lines].join('\n')}\n`, { mode: 0o755 });
+  return path;
+}
+
+function setVariables(variables: Record<string, string>, undo: Undos): void {
+  for (const [name, value] of Object.entries(variables)) {
+    const before = process.env[name];
+    process.env[name] = value;
+    undo.push(() => {
+      if (before === undefined) delete process.env[name];
+      else process.env[name] = before;
+    });
+  }
+}
