@@ -310,6 +310,24 @@ describe('what no retry can mend', () => {
   });
 });
 
+it('an upload that the service has dropped amid its parts is no object, and the next try is one', async () => {
+  const store = throughProxy();
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-dropped-'));
+  const path = join(folder, 'file');
+  await writeFile(path, randomBytes(PART_BYTES + 1000));
+  let dropped: string | null = null;
+  proxy.plan((request) => {
+    const upload = new URLSearchParams(request.url.split('?')[1]).get('uploadId');
+    if (request.url.includes('partNumber=2')) dropped ??= upload;
+    return upload && upload === dropped ? { kind: 'answer', status: 404, code: 'NoSuchUpload' } : null;
+  });
+  await expect(store.createFromFile('large', path)).rejects.toMatchObject({ name: 'StoreUnavailable' });
+  expect(await store.head('large')).toBeNull();
+  expect(await store.createFromFile('large', path)).toBe('created');
+  expect(await store.head('large')).toMatchObject({ size: PART_BYTES + 1000 });
+  await rm(folder, { recursive: true });
+});
+
 it('unfinished uploads are swept once they are old', async () => {
   const store = openAt('swept');
   const client = new S3Client({ endpoint: server.endpoint, region: 'us-east-1', forcePathStyle: true });
