@@ -24,6 +24,8 @@ export interface ClusterOptions {
   /** Address; by default a directory in the cluster's folder. */
   store?: string;
   temporal?: TestTemporalOptions;
+  /** From the server's address to the one that workers are given. */
+  gateway?: (temporal: string) => Promise<string>;
 }
 
 const script = (path: string): string => fileURLToPath(new URL(`../../dist/${path}`, import.meta.url));
@@ -54,6 +56,7 @@ export class Cluster {
       startTemporal(options.temporal),
       startEnvironmentProcess(),
     ]);
+    const address = options.gateway ? await options.gateway(temporal.address) : temporal.address;
     writeFileSync(join(folder, 'grading-token'), testToken);
     const several = (count: number, name: string, path: string, args: readonly string[]) =>
       Promise.all(
@@ -63,7 +66,7 @@ export class Cluster {
             script: script(path),
             args: ['--namespace', 'default', '--store', storeAddress, ...args],
             folder: join(folder, `${name}-${index + 1}`),
-            temporal: temporal.address,
+            temporal: address,
           }),
         ),
       );

@@ -26,8 +26,11 @@ export function spawnEnvironmentServer(
   });
 }
 
-export async function startEnvironmentProcess(args: readonly string[] = []): Promise<EnvironmentProcess> {
-  const child = spawnEnvironmentServer(args, { LONGHAUL_GRADING_TOKEN: testToken });
+export async function startEnvironmentProcess(
+  args: readonly string[] = [],
+  token = testToken,
+): Promise<EnvironmentProcess> {
+  const child = spawnEnvironmentServer(args, { LONGHAUL_GRADING_TOKEN: token });
   let errors = '';
   child.stderr?.on('data', (chunk: Buffer) => (errors += chunk.toString()));
   const url = await new Promise<string>((resolve, reject) => {

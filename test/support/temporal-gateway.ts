@@ -21,7 +21,7 @@ export interface TemporalGateway {
   address: string;
   /** Calls that were passed on. */
   passed(): number;
-  /** From now on calls need this key. */
+  /** From now on calls need this key; those that wait for an answer are broken off. */
   setApiKey(key: string): void;
   stop(): Promise<void>;
 }
@@ -73,6 +73,7 @@ export async function startTemporalGateway(options: GatewayOptions): Promise<Tem
     passed: () => passed,
     setApiKey: (key) => {
       apiKey = key;
+      for (const session of open) session.destroy();
     },
     stop: async () => {
       for (const session of open) session.destroy();
