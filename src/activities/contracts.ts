@@ -27,6 +27,8 @@ export interface RunOutline {
   model: string;
   /** In order; the last one is GRPO. */
   phases: PhaseSpan[];
+  /** The run and step that this one goes on from; absent where it began with the base model. */
+  lineage?: { run: string; step: number };
   ckpt_interval: number;
   eval_interval: number;
   /** 0: no early end. */
@@ -168,6 +170,8 @@ export type RunPhase =
 /** Answer of the query `status`. */
 export interface RunStatus {
   run: string;
+  /** As in the outline. */
+  lineage?: { run: string; step: number };
   phase: RunPhase;
   /** Last committed step and the last one planned for. */
   step: number;

@@ -3,6 +3,8 @@ import { readFile } from 'node:fs/promises';
 import { refuseChangedFiles } from './changed-files.js';
 import type { OpenedRun, RunOutline, WorkflowIdentity } from './contracts.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
+import { openFork } from './fork-run.js';
+import { refuseImpossibleData } from './impossible-data.js';
 import { phasesOf } from './phases.js';
 import { prepareDataset } from './prepare-dataset.js';
 import { loadChatTemplate } from '../episode/chat-template.js';
@@ -23,20 +25,20 @@ export async function openRun(
   signal?: AbortSignal,
 ): Promise<OpenedRun> {
   const spec = parseRunSpec(input.spec);
-  const run = await claimName(deps.store, spec.name);
-  const record = await findOrCreate(deps, run, spec, signal);
-  const owner = await claimRun(
-    deps.store,
-    run,
-    {
-      address: deps.temporalAddress,
-      clusterId: await deps.clusterId(),
-      ...input.workflow,
-      environmentUrls: urlsOf(spec),
-    },
-    (holder) => deps.ownerState(holder),
-    { takeOver: input.takeOver ?? false },
-  );
+  const claimant = {
+    address: deps.temporalAddress,
+    clusterId: await deps.clusterId(),
+    ...input.workflow,
+    environmentUrls: urlsOf(spec),
+  };
+  const claim = (run: string): Promise<number> =>
+    claimRun(deps.store, run, claimant, (holder) => deps.ownerState(holder), {
+      takeOver: input.takeOver ?? false,
+    });
+  const { fork, ...rest } = spec;
+  const run = fork ? await openFork(deps, rest, fork, claim) : await claimName(deps.store, spec.name);
+  const record = await findOrCreate(deps, run, rest, signal);
+  const owner = await claim(run);
   const step = await lastCommittedStep(deps.store, run);
   const state = step >= 0 ? await readState(deps.store, run, step) : null;
   const lastCheckpoint = (await listCheckpoints(deps.store, record)).at(-1) ?? null;
@@ -84,7 +86,7 @@ async function findOrCreate(
     lineage: null,
     observed: { started_at: new Date().toISOString() },
   };
-  await refuseImpossibleData(deps, record);
+  await refuseImpossibleData(deps.datasets, record);
   const { record: stored } = await adoptOrCreate(deps.store, runKey(run), 'run', record);
   refuseOtherSpec(stored, spec);
   return stored;
@@ -120,7 +122,9 @@ function comparable(spec: RunSpec): unknown {
   const { tokenizer: _tokenizer, chat_template: _template, ...model } = spec.model;
   const { tasks: _tasks, demonstrations: _demonstrations, ...data } = spec.data;
   const environments = spec.environments.map(({ url: _url, ...environment }) => environment);
-  return { ...spec, model, data, environments };
+  // Where a run began is in its lineage: what is started later goes on with it, whether its spec says so or not.
+  const { fork: _fork, ...rest } = spec;
+  return { ...rest, model, data, environments };
 }
 
 async function readAsset(path: string, key: string): Promise<string> {
@@ -157,47 +161,6 @@ function baseModelDigest(spec: RunSpec): Digest {
   return sha256Hex(canonicalText({ init, architecture, initializer_range, seed: spec.seed }));
 }
 
-async function refuseImpossibleData(deps: OrchestratorDeps, record: RunRecord): Promise<void> {
-  const { spec } = record;
-  const data = await deps.datasets.load(record.dataset);
-  const problems = [];
-  const heldOut = data.tasks.filter((task) => task.split === 'held_out').length;
-  const train = data.tasks.length - heldOut;
-  const wanted = Math.max(spec.data.eval_tasks, spec.data.final_eval_tasks);
-  if (heldOut < wanted) {
-    problems.push({
-      path: 'data',
-      problem: `${wanted} evaluation tasks are asked for, the data holds ${heldOut} held-out ones`,
-      mend: 'lower eval_tasks and final_eval_tasks, or bring more tasks with "split": "held_out"',
-    });
-  }
-  if (train === 0)
-    problems.push({
-      path: 'data',
-      problem: 'the data holds no task to train on',
-      mend: 'bring tasks with "split": "train"',
-    });
-  const known = new Set(spec.environments.map((environment) => environment.env_key));
-  for (const envKey of new Set(data.tasks.map((task) => task.env_key))) {
-    if (!known.has(envKey))
-      problems.push({
-        path: 'environments',
-        problem: `tasks name the environment "${envKey}", which is not listed`,
-        mend: `add an entry with env_key: ${envKey}`,
-      });
-  }
-  for (const [index, phase] of spec.warm_start.entries()) {
-    if ((data.demonstrationsByKind.get(phase.demonstrations)?.length ?? 0) === 0) {
-      problems.push({
-        path: `warm_start[${index}].demonstrations`,
-        problem: `the data holds no demonstration of kind "${phase.demonstrations}"`,
-        mend: `kinds there: ${[...data.demonstrationsByKind.keys()].join(', ') || 'none'}`,
-      });
-    }
-  }
-  if (problems.length > 0) throw new InvalidSpec(problems);
-}
-
 function outlineOf(record: RunRecord): RunOutline {
   const { spec } = record;
   return {
@@ -206,6 +169,7 @@ function outlineOf(record: RunRecord): RunOutline {
     project: spec.project,
     model: spec.model.name,
     phases: phasesOf(spec),
+    ...(record.lineage ? { lineage: { run: record.lineage.run, step: record.lineage.step } } : {}),
     ckpt_interval: spec.trainer.ckpt_interval,
     eval_interval: spec.trainer.eval_interval,
     target_pass_at_1: spec.trainer.target_pass_at_1,

@@ -5,6 +5,9 @@ import { join } from 'node:path';
 import { currentScope } from './scope.js';
 
 export type StoppingPoint =
+  | 'fork-referred'
+  | 'fork-recorded'
+  | 'fork-named'
   | 'plan-built'
   | 'plan-written'
   | 'episode-written'

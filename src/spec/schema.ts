@@ -182,10 +182,23 @@ const retention = z.strictObject({
     .describe('the checkpoints of this many steps with the best evaluations stay; 0 none for this reason'),
 });
 
+const fork = z.strictObject({
+  run: z
+    .string()
+    .regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}(~([2-9]|[1-9][0-9]{1,8}))?$/, {
+      error: 'must be the id of a run: a name, with "~2", "~3", … after rewinds',
+    })
+    .describe('run id; one of the same name rewinds that name'),
+  step: countOrZero.describe('committed step after which it goes on'),
+});
+
 export const runSpecSchema = z.strictObject({
   name: name.describe('name of the run, unique in its store'),
   project: name.default('longhaul').describe('name in checkpoint keys'),
   seed: seed.default(1).describe('seed of weights, sampling and data order'),
+  fork: fork
+    .exactOptional()
+    .describe('where the run begins, in place of the base model; absent: it does not fork'),
   model: model.describe('where the policy comes from'),
   data: data.describe('what it is trained and evaluated on'),
   environments: z.array(environment).min(1).describe('where episodes are played'),

@@ -4,6 +4,7 @@ import type { ControlRecord } from '../spec/records.js';
 import { controlFolder, replacementKey } from './layout.js';
 import type { ObjectInfo, ObjectStore } from './object-store.js';
 import { readSequence } from './records.js';
+import { timelinesOf } from './run-records.js';
 import { BadKey } from './store-errors.js';
 
 /** What a run makes anew where it is missing: a step's records up to its update, and evaluations. */
@@ -54,9 +55,12 @@ export function quarantinedKeys(records: readonly ControlRecord[]): Set<string> 
   return keys;
 }
 
-/** The store as a run sees it. The same object where nothing is quarantined. */
+/** The store as a run sees it, with what its ancestors have set aside (R5). The same object where nothing is quarantined. */
 export async function openRunView(store: ObjectStore, run: string): Promise<ObjectStore> {
-  return quarantineView(store, quarantinedKeys(await readSequence(store, controlFolder(run), 'control')));
+  const control: ControlRecord[] = [];
+  for await (const timeline of timelinesOf(store, run))
+    control.push(...(await readSequence(store, controlFolder(timeline.run), 'control')));
+  return quarantineView(store, quarantinedKeys(control));
 }
 
 /** A view in which `KEY.r1` stands for each quarantined KEY (`KEY.r2` where KEY.r1 is quarantined too). */

@@ -53,7 +53,6 @@ export class RunProgress {
   constructor(run: string, control: ControlState, carried: CarriedFigures | undefined) {
     this.status = {
       run,
-      lineage: null,
       phase: 'starting',
       step: -1,
       totalSteps: 0,
@@ -74,8 +73,8 @@ export class RunProgress {
 
   opened(outline: RunOutline, owner: number, position: RunPosition): void {
     this.outline = outline;
-    const { run, lineage } = outline;
-    Object.assign(this.status, { run, lineage, owner, totalSteps: totalSteps(outline) });
+    Object.assign(this.status, { run: outline.run, owner, totalSteps: totalSteps(outline) });
+    if (outline.lineage) this.status.lineage = outline.lineage;
     this.at(position.step, position.state);
     this.status.lastCheckpoint ??= position.lastCheckpoint;
     upsertSearchAttributes([
