@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up whatever is not current, then kills a training run's processes at random moments and compares the final digests.
+# Sets up whatever is not current, then brings faults upon training runs and compares them with one that nobody touched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 node tools/setup.mjs --development >&2

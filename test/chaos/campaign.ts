@@ -68,6 +68,7 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
     log(`seed ${seed}, store: ${schedule.store}`);
     let around: FaultySurroundings | null = null;
     const outcome = await runTrial<Disturbance>({
+      deadlineMs: 10 * 60_000 + options.strikes * options.longestOutageMs,
       ...shared,
       spec,
       surround: async (folder, own) =>
