@@ -3,6 +3,7 @@ import { mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { removeLeftovers } from './leftovers.js';
 import type { Digest } from '../spec/records.js';
+import { checkRunId } from '../store/layout.js';
 
 export interface LocalState {
   step: number;
@@ -14,7 +15,9 @@ export class LocalStates {
 
   /** The digest is part of the path: a folder may outlive its store, and another store's step is another state. */
   path(run: string, { step, state }: LocalState): string {
-    return join(this.#folderOf(run), `${String(step).padStart(6, '0')}.${state}.safetensors`);
+    const name = `${String(step).padStart(6, '0')}.${state}.safetensors`;
+    if (!parseName(name)) throw new TypeError(`${name.slice(0, 120)} is no name of a state's file`);
+    return join(this.#folderOf(run), name);
   }
 
   /** Newest first; of any store that this folder has served. */
@@ -45,15 +48,15 @@ export class LocalStates {
     const saved = await Promise.all(
       runs.map(async (run) => ({
         run,
-        at: (await stat(this.#folderOf(run)).catch(() => null))?.mtimeMs ?? 0,
+        at: (await stat(join(this.folder, run)).catch(() => null))?.mtimeMs ?? 0,
       })),
     );
     const older = saved.sort((a, b) => b.at - a.at).slice(keep);
-    await Promise.all(older.map(({ run }) => rm(this.#folderOf(run), { recursive: true, force: true })));
+    await Promise.all(older.map(({ run }) => rm(join(this.folder, run), { recursive: true, force: true })));
   }
 
   #folderOf(run: string): string {
-    return join(this.folder, run);
+    return join(this.folder, checkRunId(run));
   }
 }
 

@@ -1,6 +1,7 @@
 // The address of a store in a bucket: `s3://bucket/prefix?endpoint=http://host:port&region=us-east-1`.
 import { secretInUrl } from '../spec/secrets.js';
-import { StoreUnfit } from './store-errors.js';
+import { checkPrefix } from './layout.js';
+import { BadKey, StoreUnfit } from './store-errors.js';
 
 export interface S3Address {
   bucket: string;
@@ -34,8 +35,13 @@ export function parseS3Address(address: string): S3Address {
   const prefix = decodeURIComponent(url.pathname).replace(/^\/+|\/+$/g, '');
   if (url.hostname === '')
     throw new StoreUnfit(`store address "${address}" names no bucket; use s3://bucket/prefix`);
-  if (!/^[A-Za-z0-9._~/=-]*$/.test(prefix)) {
-    throw new StoreUnfit(`the prefix "${prefix}" may hold only letters, digits and . _ ~ / = -`);
+  try {
+    checkPrefix(prefix);
+  } catch (error) {
+    if (!(error instanceof BadKey)) throw error;
+    throw new StoreUnfit(
+      `the prefix of the store address is not one that keys can begin with: ${error.message}`,
+    );
   }
   return {
     bucket: url.hostname,
