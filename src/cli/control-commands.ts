@@ -1,9 +1,11 @@
-// `longhaul pause|resume|stop|set RUN`: each is one Temporal Update, as `temporal workflow update execute` sends it.
+// `longhaul pause|resume|checkpoint|stop|set RUN`: each is one Temporal Update, as `temporal workflow update execute` sends it.
 import type { Command } from 'commander';
 import type { ControlState } from '../activities/contracts.js';
 import type { Hyperparameters } from '../spec/records.js';
 import { hyperparameterNames } from '../workflows/hyperparameters.js';
 import {
+  checkpointNowUpdate,
+  pauseNowUpdate,
   pauseUpdate,
   resumeUpdate,
   setHyperparametersUpdate,
@@ -28,16 +30,39 @@ interface ControlFlags extends TemporalFlags {
 const answerWithinMs = 30_000;
 
 export function register(program: Command): void {
-  control(program, 'pause', 'hold a run at its next step boundary').action(
-    withOutput(async (run: string, flags: ControlFlags) => {
-      const control = await send(run, flags, (handle) => handle.executeUpdate(pauseUpdate));
-      say(flags, control, `${run} holds at its next step boundary; go on with: longhaul resume ${run}`);
-    }),
-  );
+  control(program, 'pause', 'hold a run at its next step boundary')
+    .option('--now', 'do not wait for the end of the step: cut off its episodes in flight')
+    .action(
+      withOutput(async (run: string, flags: ControlFlags & { now?: boolean }) => {
+        const now = flags.now === true;
+        let already = false;
+        const control = await send(run, flags, async (handle) => {
+          already = (await handle.query(statusQuery)).phase === 'paused';
+          return handle.executeUpdate(now ? pauseNowUpdate : pauseUpdate);
+        });
+        const holds = now ? 'holds as soon as its episodes are cut off' : 'holds at its next step boundary';
+        say(
+          flags,
+          control,
+          `${run} ${already ? 'is paused already' : holds}; go on with: longhaul resume ${run}`,
+        );
+      }),
+    );
   control(program, 'resume', 'let a paused or blocked run go on').action(
     withOutput(async (run: string, flags: ControlFlags) => {
       const control = await send(run, flags, (handle) => handle.executeUpdate(resumeUpdate));
       say(flags, control, `${run} goes on`);
+    }),
+  );
+  control(program, 'checkpoint', 'upload the state of the next step boundary').action(
+    withOutput(async (run: string, flags: ControlFlags) => {
+      const control = await send(run, flags, (handle) => handle.executeUpdate(checkpointNowUpdate));
+      const { checkpoint } = control;
+      say(
+        flags,
+        control,
+        `${run} uploads its state after step ${checkpoint}, or after the next where that is late`,
+      );
     }),
   );
   control(program, 'stop', 'end a run after a step, with evaluation, checkpoint and report')

@@ -42,11 +42,13 @@ async function firstStepCovering(
 function inWords(change: ControlChange): string {
   switch (change.kind) {
     case 'pause':
-      return 'paused';
+      return change.now ? 'paused in the middle of a step' : 'paused';
     case 'resume':
       return 'resumed';
     case 'stopAfter':
       return `to stop after step ${change.step}`;
+    case 'checkpointNow':
+      return `a checkpoint of step ${change.step} or the next`;
     case 'quarantine':
       return `set aside: ${change.key}`;
     case 'setHyperparameters':

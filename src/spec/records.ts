@@ -290,9 +290,12 @@ export interface Hyperparameters {
 }
 
 export type ControlChange =
-  | { kind: 'pause' }
+  /** `now`: the step's episodes in flight are cut off. */
+  | { kind: 'pause'; now?: true }
   | { kind: 'resume' }
   | { kind: 'stopAfter'; step: number }
+  /** The store is to hold a checkpoint of this step, or of one after it. */
+  | { kind: 'checkpointNow'; step: number }
   | ({ kind: 'setHyperparameters' } & Hyperparameters)
   /** `also`: what was made from it. */
   | { kind: 'quarantine'; key: string; also?: string[] };
@@ -311,7 +314,11 @@ export interface ControlState extends Omit<Hyperparameters, 'lr' | 'temperature'
   /** Highest record folded in; 0 when none. */
   n: number;
   paused: boolean;
+  /** Present while a pause `now` holds. */
+  pausedNow?: true;
   stopAfter: number | null;
+  /** Step of the last `checkpointNow`. */
+  checkpoint?: number;
   lr: number | null;
   temperature: number | null;
 }

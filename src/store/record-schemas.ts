@@ -98,9 +98,10 @@ const control = z.strictObject({
   n: positive,
   update_id: text.min(1),
   change: z.discriminatedUnion('kind', [
-    z.strictObject({ kind: z.literal('pause') }),
+    z.strictObject({ kind: z.literal('pause'), now: z.literal(true).exactOptional() }),
     z.strictObject({ kind: z.literal('resume') }),
     z.strictObject({ kind: z.literal('stopAfter'), step: count }),
+    z.strictObject({ kind: z.literal('checkpointNow'), step: count }),
     z.strictObject({
       kind: z.literal('setHyperparameters'),
       lr: z.number().nonnegative().exactOptional(),

@@ -174,12 +174,17 @@ export function foldControl(records: readonly ControlRecord[]): ControlState {
     switch (change.kind) {
       case 'pause':
         state.paused = true;
+        if (change.now) state.pausedNow = true;
         break;
       case 'resume':
         state.paused = false;
+        delete state.pausedNow;
         break;
       case 'stopAfter':
         state.stopAfter = change.step;
+        break;
+      case 'checkpointNow':
+        state.checkpoint = change.step;
         break;
       case 'setHyperparameters':
         Object.assign(state, hyperparametersOf(change));

@@ -12,6 +12,14 @@ export interface CheckpointWatch {
   checkpointFailed(step: number, message: string): void;
 }
 
+/** As it is set now. */
+export interface CheckpointSchedule {
+  /** Steps. */
+  interval: number;
+  /** Somebody wants a checkpoint of this step, or of one after it. */
+  asked: number | null;
+}
+
 export class CheckpointUploads {
   private inFlight: { step: number; done: Promise<void> } | null = null;
   private unsavedSeconds = 0;
@@ -19,9 +27,8 @@ export class CheckpointUploads {
   /** An upload of an earlier step has ended since the last step was planned. */
   private overran = false;
 
-  /** `interval`: steps between checkpoints, as set now. */
   constructor(
-    private readonly interval: () => number,
+    private readonly schedule: () => CheckpointSchedule,
     private readonly progress: CheckpointWatch,
     private readonly upload: (step: number) => Promise<void>,
   ) {}
@@ -44,7 +51,7 @@ export class CheckpointUploads {
     if (!this.inFlight) return this.due(step) || this.worthSaving();
     // The node keeps few states on its disk: a save now could push out the one that is being uploaded.
     const lag = step - this.inFlight.step;
-    if (this.due(step) && lag >= maxUploadLag * this.interval()) await this.inFlight.done;
+    if (this.due(step) && lag >= maxUploadLag * this.schedule().interval) await this.inFlight.done;
     return false;
   }
 
@@ -57,7 +64,17 @@ export class CheckpointUploads {
   }
 
   private due(step: number): boolean {
-    return checkpointDue(this.interval(), this.inFlight?.step ?? this.progress.status.lastCheckpoint, step);
+    return this.asked(step) || checkpointDue(this.schedule().interval, this.newest, step);
+  }
+
+  /** True while somebody waits for a checkpoint of this step. */
+  asked(step: number): boolean {
+    const { asked } = this.schedule();
+    return asked !== null && step >= asked && asked > (this.newest ?? 0);
+  }
+
+  private get newest(): number | null {
+    return this.inFlight?.step ?? this.progress.status.lastCheckpoint;
   }
 
   private worthSaving(): boolean {

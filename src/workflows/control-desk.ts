@@ -11,6 +11,8 @@ import type { ControlState } from '../activities/contracts.js';
 import type { ControlChange } from '../spec/records.js';
 import { hyperparameterNames, problemWith } from './hyperparameters.js';
 import {
+  checkpointNowUpdate,
+  pauseNowUpdate,
   pauseUpdate,
   resumeUpdate,
   setHyperparametersUpdate,
@@ -29,26 +31,41 @@ export class ControlDesk {
   resumes = 0;
   private writing = 0;
   private record: RecordControl | null = null;
+  private nextBoundary = (): number => 0;
+  /** Called when a pause `now` is recorded. */
+  cutOff = (): void => undefined;
 
   /** Registers the handlers; call before the first await of the workflow. `spec`: as the workflow was given it. */
   constructor(
     spec: unknown,
     private readonly changed: (control: ControlState) => void,
   ) {
-    setHandler(pauseUpdate, () => this.write({ kind: 'pause' }), {
+    setHandler(pauseUpdate, () => this.pause(false), {
       description: 'Hold the run at the next step boundary',
     });
-    setHandler(resumeUpdate, () => this.write({ kind: 'resume' }), {
+    setHandler(pauseNowUpdate, () => this.pause(true), {
+      description: 'Cut off the episodes in flight, and hold the run in the middle of its step',
+    });
+    setHandler(resumeUpdate, () => this.write('resume', () => ({ kind: 'resume' })), {
       description: 'Go on after a pause, or try again after the cause of a block was mended',
     });
-    setHandler(setHyperparametersUpdate, (values) => this.write({ kind: 'setHyperparameters', ...values }), {
-      validator: (values) => {
-        const problem = problemWith(values, spec);
-        if (problem !== null) throw refused(problem);
+    setHandler(
+      setHyperparametersUpdate,
+      (values) => this.write('setHyperparameters', () => ({ kind: 'setHyperparameters', ...values })),
+      {
+        validator: (values) => {
+          const problem = problemWith(values, spec);
+          if (problem !== null) throw refused(problem);
+        },
+        description: `Set from the next plan on, for example {"lr": 0.0001}: ${hyperparameterNames.join(', ')}`,
       },
-      description: `Set from the next plan on, for example {"lr": 0.0001}: ${hyperparameterNames.join(', ')}`,
-    });
-    setHandler(stopAfterUpdate, ({ step }) => this.write({ kind: 'stopAfter', step }), {
+    );
+    setHandler(
+      checkpointNowUpdate,
+      () => this.write('checkpointNow', () => ({ kind: 'checkpointNow', step: this.nextBoundary() })),
+      { description: 'Upload the state of the next step boundary' },
+    );
+    setHandler(stopAfterUpdate, ({ step }) => this.write('stopAfter', () => ({ kind: 'stopAfter', step })), {
       validator: checkStopAfter,
       description: 'End the run after a step: {"step": 120}; a step in the past ends it at the next boundary',
     });
@@ -66,8 +83,14 @@ export class ControlDesk {
   }
 
   /** Changes that came before the run was opened wait for this. `passedStop`: see `control`. */
-  open(control: ControlState, passedStop: number | null, record: RecordControl): void {
+  open(
+    control: ControlState,
+    passedStop: number | null,
+    record: RecordControl,
+    nextBoundary: () => number,
+  ): void {
     this.record = record;
+    this.nextBoundary = nextBoundary;
     this.stopPassed = passedStop;
     this.adopt(control);
   }
@@ -77,20 +100,28 @@ export class ControlDesk {
     await condition(() => this.writing === 0);
   }
 
-  private async write(change: ControlChange): Promise<ControlState> {
+  /** One that holds already is answered, and leaves no second record. */
+  private async pause(now: boolean): Promise<ControlState> {
+    const { paused, pausedNow = false } = this.folded;
+    if (paused && (pausedNow || !now)) return this.control;
+    return this.write('pause', () => ({ kind: 'pause', ...(now ? { now } : {}) }));
+  }
+
+  /** `change` is asked when the run is open. */
+  private async write(kind: ControlChange['kind'], change: () => ControlChange): Promise<ControlState> {
     this.writing += 1;
     try {
       // The id is unique within the workflow only; a run may have several workflows after another.
       const updateId = `${workflowInfo().firstExecutionRunId}/${currentUpdateInfo()?.id ?? 'unknown'}`;
       // A run that is blocked before it is open has nowhere to record this; it must hear of it to open at all.
-      const early = change.kind === 'resume' && this.record === null;
+      const early = kind === 'resume' && this.record === null;
       if (early) this.resumes += 1;
       await condition(() => this.record !== null);
       if (!this.record) throw ApplicationFailure.nonRetryable('The run was never opened', 'InvalidSpec');
-      const control = await this.record(updateId, change);
-      if (change.kind === 'stopAfter') this.stopPassed = null;
+      const control = await this.record(updateId, change());
+      if (kind === 'stopAfter') this.stopPassed = null;
       this.adopt(control);
-      if (change.kind === 'resume' && !early) this.resumes += 1;
+      if (kind === 'resume' && !early) this.resumes += 1;
       return control;
     } finally {
       this.writing -= 1;
@@ -101,6 +132,7 @@ export class ControlDesk {
   private adopt(control: ControlState): void {
     if (control.n >= this.folded.n) this.folded = control;
     this.changed(this.control);
+    if (this.folded.pausedNow) this.cutOff();
   }
 }
 

@@ -5,9 +5,12 @@ import type { Hyperparameters, Numerics } from '../spec/records.js';
 
 /** Answers are given when the change is stored, not when it takes effect (R21). */
 export const pauseUpdate = defineUpdate<ControlState>('pause');
+/** Cuts off the episodes in flight in place of waiting for the step's end. */
+export const pauseNowUpdate = defineUpdate<ControlState>('pauseNow');
 export const resumeUpdate = defineUpdate<ControlState>('resume');
 export const setHyperparametersUpdate = defineUpdate<ControlState, [Hyperparameters]>('setHyperparameters');
 export const stopAfterUpdate = defineUpdate<ControlState, [StopAfter]>('stopAfter');
+export const checkpointNowUpdate = defineUpdate<ControlState>('checkpointNow');
 export const statusQuery = defineQuery<RunStatus>('status');
 
 export interface StopAfter {

@@ -22,6 +22,7 @@ import type {
 import { blockedUntilResumed, RecordsChanged, throwWhereRecordsChanged, untilMended } from './blocking.js';
 import { CheckpointUploads } from './checkpoint-uploads.js';
 import { ControlDesk } from './control-desk.js';
+import { InterruptibleWork, StepLeft } from './interruptible-work.js';
 import { statusQuery } from './messages.js';
 import { NodePlacement } from './node-placement.js';
 import {
@@ -31,13 +32,13 @@ import {
   lastCheckpointPolicy,
   maxUnappliedSteps,
   noSignal,
-  openRunPolicy,
   orchestratorPolicy,
   remedies,
   reportPolicy,
   stepsPerExecution,
 } from './policies.js';
 import { onEngine, onTransfers, orchestrator, stepId } from './run-activities.js';
+import { openRun } from './run-opening.js';
 import { type CarriedFigures, RunProgress } from './run-progress.js';
 import { outlineUnder, phaseOf, suiteDue, totalSteps } from './step-schedule.js';
 
@@ -93,39 +94,6 @@ export async function trainingRun(spec: unknown, options: TrainingOptions = {}):
   }
 }
 
-async function openRun(
-  spec: unknown,
-  options: TrainingOptions,
-  desk: ControlDesk,
-  progress: RunProgress,
-): Promise<OpenedRun> {
-  const { workflowId, runId, firstExecutionRunId, namespace } = workflowInfo();
-  const workflow = { workflowId, runId, firstExecutionRunId, namespace };
-  const takeOver = options.takeOver === true;
-  const opened = await untilMended(desk, progress, () =>
-    orchestrator('open', 'check the spec, open the records, claim the run', openRunPolicy).openRun({
-      spec,
-      workflow,
-      ...(takeOver ? { takeOver } : {}),
-    }),
-  );
-  const { outline, owner, position, control } = opened;
-  progress.opened(outline, owner, position);
-  let written = 0;
-  // Starting a stopped run again goes past its stop; continue-as-new is no such start.
-  const reached = control.stopAfter !== null && control.stopAfter <= position.step;
-  const passedStop = options.carried ? options.carried.passedStop : reached ? control.stopAfter : null;
-  desk.open(control, passedStop, (updateId, change) =>
-    orchestrator(`control/${++written}`, `record ${change.kind}`, orchestratorPolicy).recordControl({
-      run: outline.run,
-      owner,
-      updateId,
-      change,
-    }),
-  );
-  return opened;
-}
-
 async function writeReport(progress: RunProgress, policy: typeof reportPolicy): Promise<void> {
   const { run } = progress.status;
   const { key } = await orchestrator('report', `report of ${run}`, policy).writeReport({ run });
@@ -136,6 +104,7 @@ class TrainingLoop {
   private readonly owned: { run: string; owner: number };
   private readonly nodes: NodePlacement;
   private readonly uploads: CheckpointUploads;
+  private readonly interruptible: InterruptibleWork;
   private readonly last: number;
   private stepsHere = 0;
   private unapplied = 0;
@@ -153,10 +122,15 @@ class TrainingLoop {
     this.last = totalSteps(outline);
     this.nodes = new NodePlacement(desk, progress);
     this.uploads = new CheckpointUploads(
-      () => this.outline.ckpt_interval,
+      () => ({ interval: this.outline.ckpt_interval, asked: desk.control.checkpoint ?? null }),
       progress,
       (step) => this.nodes.onLivingNode((node) => this.upload(node, step)),
     );
+    this.interruptible = new InterruptibleWork(desk, this.nodes, async () => {
+      const { phase } = progress.status;
+      await this.rest();
+      progress.phase(phase === 'evaluating' ? phase : 'collecting');
+    });
     this.unapplied = options.carried?.unapplied ?? 0;
   }
 
@@ -189,17 +163,42 @@ class TrainingLoop {
   private async goesOn(): Promise<boolean> {
     await this.desk.quiet();
     if (this.desk.control.paused && !this.endsHere()) {
-      this.progress.phase('paused');
-      await condition(() => !this.desk.control.paused || this.stopReached());
-      // The node may be gone or busy with others after a long pause.
-      this.nodes.release();
+      await this.rest();
     }
     if (this.endsHere()) return false;
     const suite = suiteDue(this.outline, this.step);
-    if (suite === 'final' || (suite && this.mayEndAtTarget())) await this.evaluate(suite);
+    if (suite === 'final' || (suite && this.mayEndAtTarget())) await this.unlessLeft(this.evaluate(suite));
     // The evaluation took its time: a pause or a stop that came meanwhile holds before the step, not after it.
     if (this.desk.control.paused && !this.endsHere()) return this.goesOn();
     return !this.endsHere();
+  }
+
+  /** Until `resume`, or until a stop is reached. A checkpoint that is asked for meanwhile is of the state that is held. */
+  private async rest(): Promise<void> {
+    const { desk } = this;
+    const over = (): boolean => !desk.control.paused || this.stopReached();
+    this.progress.phase('paused');
+    while (!over()) {
+      // The node may be gone or busy with others after a long pause.
+      this.nodes.release();
+      const { n } = desk.control;
+      await this.uploadAsked();
+      await condition(() => over() || desk.control.n > n);
+    }
+    this.nodes.release();
+  }
+
+  private async uploadAsked(): Promise<void> {
+    if (!this.uploads.asked(this.step)) return;
+    await this.uploads.drained();
+    await this.saveAlone(this.step, this.uploads.asked(this.step));
+    await this.uploads.drained();
+  }
+
+  private async unlessLeft(work: Promise<void>): Promise<void> {
+    await work.catch((error: unknown) => {
+      if (!(error instanceof StepLeft)) throw error;
+    });
   }
 
   private endsHere(): boolean {
@@ -223,7 +222,7 @@ class TrainingLoop {
     const evaluateOnce = (): Promise<void> => (evaluation ??= this.evaluateBeside(step - 1));
     for (;;) {
       try {
-        return await this.stepFromPlan(step, startedAt, evaluateOnce);
+        return await this.unlessLeft(this.stepFromPlan(step, startedAt, evaluateOnce));
       } catch (error) {
         if (!(error instanceof RecordsChanged)) throw error;
       }
@@ -276,7 +275,7 @@ class TrainingLoop {
   /** With `keep`, the same activity saves the state that samples: an activity of its own would cost the history six events. */
   private async collect({ step, plan, slots }: PlannedStep, keep: boolean): Promise<CollectedRollouts> {
     this.progress.phase('collecting');
-    const sampled = await this.nodes.onNode(
+    const sampled = await this.interruptible.onNode(
       (node) =>
         onEngine(
           node,
@@ -320,7 +319,9 @@ class TrainingLoop {
     const { step, progress } = this;
     if (progress.status.evaluations.some((known) => known.step === step && known.suite === suite)) return;
     progress.evaluating();
-    const evaluated = await this.nodes.onNode((node) =>
+    // Where the run ends there is nothing to hold it for.
+    const work = this.endsHere() ? this.nodes : this.interruptible;
+    const evaluated = await work.onNode((node) =>
       onEngine(
         node,
         stepId(step, `evaluate-${suite}`),

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster } from '../support/cluster.js';
+import { startEnvironmentProcess, testToken } from '../support/environment-process.js';
 import { findEngine } from '../support/find-tools.js';
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
@@ -13,13 +14,22 @@ import type { RunSpec } from '../../src/spec/run-spec.js';
 import { controlFolder, episodesFolder } from '../../src/store/layout.js';
 import { readSequence } from '../../src/store/records.js';
 import { readPlan } from '../../src/store/run-records.js';
-import { setHyperparametersUpdate } from '../../src/workflows/messages.js';
+import {
+  pauseNowUpdate,
+  resumeUpdate,
+  setHyperparametersUpdate,
+  statusQuery,
+} from '../../src/workflows/messages.js';
+
+/** Workers find there the grading token of a server with a url of its own. */
+const tokenVariable = 'LONGHAUL_TEST_GRADING_TOKEN';
 
 describe('a run with one node and one orchestrator', { timeout: 120_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
 
   beforeAll(async () => {
+    process.env[tokenVariable] = testToken;
     cluster = await Cluster.start();
     spec = await smallRun(join(cluster.folder, 'data'));
   }, 60_000);
@@ -71,6 +81,35 @@ describe('a run with one node and one orchestrator', { timeout: 120_000 }, () =>
     } finally {
       await engine.close();
     }
+  });
+
+  it('is paused in the middle of a step, keeps what was finished, and ends in the state of a run that was not', async () => {
+    await cluster.ended(await cluster.run(spec.named('unpaused')));
+    const server = await startEnvironmentProcess();
+    const paused = spec.named('paused');
+    const environments = paused.environments.map((environment) =>
+      environment.env_key === 'booking'
+        ? { ...environment, url: server.url, grading_token_env: tokenVariable }
+        : environment,
+    );
+    const point = 'plan-written.step-000002.plan';
+    orchestrator().hold(point);
+    const run = await cluster.run({ ...paused, environments });
+    await cluster.firstAt(point, cluster.orchestrators);
+    // One group finishes; the other is in flight for as long as its server stands still.
+    server.child.kill('SIGSTOP');
+    orchestrator().letGo(point);
+    const finished = (): Promise<string[]> => cluster.store.listFolder(episodesFolder('paused', 2));
+    await until(async () => (await finished()).length === 4, 'the group of one app to finish');
+    expect(await run.executeUpdate(pauseNowUpdate)).toMatchObject({ n: 1, paused: true });
+    await until(async () => (await run.query(statusQuery)).phase === 'paused', 'the run to be paused');
+    server.child.kill('SIGCONT');
+    expect(await run.query(statusQuery)).toMatchObject({ step: 1, node: null });
+    expect(await finished()).toHaveLength(4);
+    await run.executeUpdate(resumeUpdate);
+    expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
+    await server.kill();
+    await expectEqual(cluster.store, 'paused', await verdictOf(cluster.store, 'unpaused'));
   });
 
   it('samples a task that a step holds twice independently in each slot, and each sample once though the node dies in between', async () => {

@@ -155,6 +155,17 @@ describe('control', () => {
     ).toEqual({ n: 6, paused: true, stopAfter: 9, lr: 2, temperature: 0.5 });
   });
 
+  it('keeps a pause in the middle of a step until resume, whatever is paused after it', () => {
+    expect(folded({ kind: 'pause', now: true }, { kind: 'pause' })).toMatchObject({
+      paused: true,
+      pausedNow: true,
+    });
+    const resumed = folded({ kind: 'pause', now: true }, { kind: 'resume' }, { kind: 'pause' });
+    expect(resumed).toMatchObject({ paused: true });
+    expect(resumed).not.toHaveProperty('pausedNow');
+    expect(folded({ kind: 'checkpointNow', step: 3 }, { kind: 'checkpointNow', step: 7 }).checkpoint).toBe(7);
+  });
+
   it('that quarantines a key makes the run’s readers and writers use KEY.r1, and keeps the bytes (R24)', async () => {
     const [key, other] = [episodeKey('tiny', 1, 0, 0), episodeKey('tiny', 1, 0, 1)];
     await store.create(key, bytesOf('broken'));

@@ -123,7 +123,7 @@ describe('between checkpoints a state is worth saving', () => {
     const status = { step, lastCheckpoint: null as number | null };
     const uploading = { end: (): void => undefined };
     const uploads = new CheckpointUploads(
-      () => 100,
+      () => ({ interval: 100, asked: null }),
       {
         status,
         checkpoint: (done) => void (status.lastCheckpoint = done),

@@ -1,7 +1,8 @@
 // What a run keeps when it starts anew: here it does so after every step.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunStatus } from '../../src/activities/contracts.js';
-import { resumeUpdate } from '../../src/workflows/messages.js';
+import { resumeUpdate, setHyperparametersUpdate, statusQuery } from '../../src/workflows/messages.js';
+import type { trainingRun } from '../../src/workflows/training-run.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import {
   gate,
@@ -70,6 +71,30 @@ describe.concurrent('a run that starts anew after every step', { timeout: 60_000
       expect(opens(script)).toBeGreaterThan(2);
       await run.executeUpdate(resumeUpdate);
       expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+    });
+  });
+
+  it('answers every update, whether it comes before, in or after a new beginning, and records each once', async () => {
+    const script = unappliedRun('no_signal', 0, 0);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const handle = temporal.client.workflow.getHandle<typeof trainingRun>(run.workflowId);
+      const over = { value: false };
+      const ended = run.result().finally(() => (over.value = true));
+      let sent = 0;
+      // The last ones meet a run that has ended; until it is at its last step, none is lost.
+      while (!over.value && (await handle.query(statusQuery)).step < 5) {
+        sent += 1;
+        const answer = await handle.executeUpdate(setHyperparametersUpdate, {
+          args: [{ lr: sent / 1e4 }],
+          updateId: `change-${sent}`,
+        });
+        expect(answer).toMatchObject({ n: sent, lr: sent / 1e4 });
+      }
+      expect(await ended).toMatchObject({ ended: 'completed', step: 6 });
+      expect(opens(script)).toBeGreaterThan(3);
+      expect(sent).toBeGreaterThan(opens(script));
+      expect(script.control.n).toBe(sent);
     });
   });
 

@@ -117,6 +117,9 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
           if (done) return done;
           const next = { ...script.control, n: script.control.n + 1 };
           if (change.kind === 'pause' || change.kind === 'resume') next.paused = change.kind === 'pause';
+          if (change.kind === 'pause' && change.now) next.pausedNow = true;
+          if (change.kind === 'resume') delete next.pausedNow;
+          if (change.kind === 'checkpointNow') next.checkpoint = change.step;
           if (change.kind === 'stopAfter') next.stopAfter = change.step;
           if (change.kind === 'setHyperparameters') {
             const { kind: _kind, ...values } = change;

@@ -1,0 +1,50 @@
+// A pause `now` cuts off what a step is sampling: episodes in flight leave no record, finished ones stay (R8), and after
+// `resume` the same plan is filled (R9).
+import { CancellationScope, isCancellation } from '@temporalio/workflow';
+import type { ControlDesk } from './control-desk.js';
+import type { NodePlacement } from './node-placement.js';
+
+/** The run ends in the middle of a step, where it was paused: what was sampled of it stays for whoever goes on. */
+export class StepLeft extends Error {}
+
+export class InterruptibleWork {
+  private readonly scopes = new Set<CancellationScope>();
+  private resting: Promise<void> | null = null;
+
+  /** `rest` returns when the run goes on, or is to end where it stands. */
+  constructor(
+    private readonly desk: ControlDesk,
+    private readonly nodes: NodePlacement,
+    private readonly rest: () => Promise<void>,
+  ) {
+    desk.cutOff = () => {
+      for (const scope of this.scopes) scope.cancel();
+    };
+  }
+
+  /** As `NodePlacement.onNode`, again and again until no pause has cut `work` off. Throws `StepLeft`. */
+  async onNode<T>(work: (node: string) => Promise<T>, resumed?: (failure: string) => void): Promise<T> {
+    const outer = CancellationScope.current();
+    for (;;) {
+      if (this.desk.control.pausedNow) await this.restTogether();
+      const scope = new CancellationScope();
+      this.scopes.add(scope);
+      try {
+        return await this.nodes.onNode((node) => scope.run(() => work(node)), resumed);
+      } catch (error) {
+        if (!isCancellation(error) || !scope.consideredCancelled || outer.consideredCancelled) throw error;
+      } finally {
+        this.scopes.delete(scope);
+      }
+    }
+  }
+
+  /** Parts of a step that run side by side rest as one. */
+  private async restTogether(): Promise<void> {
+    this.resting ??= this.rest().finally(() => {
+      this.resting = null;
+    });
+    await this.resting;
+    if (this.desk.control.pausedNow) throw new StepLeft();
+  }
+}
