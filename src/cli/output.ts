@@ -5,6 +5,7 @@ import { censored } from '../activities/known-secrets.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openStore } from '../store/open-store.js';
 import { listRuns, readRunIfAny } from '../store/run-records.js';
+import { printable } from './printable.js';
 
 export const defaultStore = './.longhaul/store';
 
@@ -67,7 +68,7 @@ export function withOutput<Arguments extends unknown[]>(
 function printError(error: unknown, json: boolean): void {
   const { name, message } = error instanceof Error ? error : { name: 'Error', message: String(error) };
   if (json) console.log(JSON.stringify({ error: { name, message } }));
-  else console.error(`error: ${message}`);
+  else console.error(`error: ${printable(message)}`);
   if (process.env['LONGHAUL_DEBUG'] && error instanceof Error) console.error(error.stack);
 }
 

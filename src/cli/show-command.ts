@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import { showRecord } from '../store/show.js';
 import { openExistingStore, storeOption, withOutput } from './output.js';
+import { printable } from './printable.js';
 
 export function register(program: Command): void {
   program
@@ -15,7 +16,7 @@ export function register(program: Command): void {
     .action(
       withOutput(async (key: string, options: { store: string; json?: boolean }) => {
         const text = await showRecord(await openExistingStore(options.store), key);
-        console.log(options.json ? JSON.stringify({ key, text }) : text);
+        console.log(options.json ? JSON.stringify({ key, text }) : printable(text));
       }),
     );
 }

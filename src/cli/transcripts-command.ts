@@ -18,6 +18,7 @@ import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
 import { timelineOf } from '../store/run-records.js';
 import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput } from './output.js';
+import { printable } from './printable.js';
 
 interface TranscriptsOptions {
   store: string;
@@ -54,7 +55,7 @@ export function register(program: Command): void {
           toTranscript(episode, (tokens) => tokenizer.decode(tokens)),
         );
         for (const transcript of transcripts)
-          console.log(options.json ? JSON.stringify(transcript) : asText(transcript));
+          console.log(options.json ? JSON.stringify(transcript) : printable(asText(transcript)));
         if (episodes.length === 0)
           throw new Error(
             options.step === undefined

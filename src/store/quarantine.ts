@@ -1,7 +1,7 @@
 // Quarantine (R24): an unreadable record keeps its bytes, and readers of the run use `KEY.r1` in its place.
 // A view of the store does it once for all readers, so that no reader can forget it.
 import type { ControlRecord } from '../spec/records.js';
-import { controlFolder, replacementKey } from './layout.js';
+import { checkKey, controlFolder, replacementKey } from './layout.js';
 import type { ObjectInfo, ObjectStore } from './object-store.js';
 import { readSequence } from './records.js';
 import { timelinesOf } from './run-records.js';
@@ -19,6 +19,7 @@ const madeFrom: readonly [record: RegExp, made: RegExp][] = [
 
 /** Throws `BadKey` on a key that cannot be quarantined: all but what a run makes anew. */
 export function checkQuarantinable(key: string): { folder: string; name: string } {
+  checkKey(key);
   if (/(^|\/)update\.json(\.r[0-9]+)?$/.test(key)) {
     throw new BadKey(
       `${key} cannot be quarantined: an update says what the weights are, and nothing can replace it`,
