@@ -1,6 +1,6 @@
 // Ports that a stack keeps for its lifetime. A port is free until its server listens, which is seconds after it was chosen, and again
 // while a server is restarted: so a claim on disk, which a dead process loses, keeps other stacks from choosing it.
-import { mkdirSync } from 'node:fs';
+import { lstatSync, mkdirSync } from 'node:fs';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { type FolderLock, lockFile } from './folder-lock.js';
@@ -15,6 +15,13 @@ export class ClaimedPorts {
 
   constructor(private readonly log: (message: string) => void) {
     mkdirSync(this.folder, { recursive: true, mode: 0o700 });
+    // Whoever guessed the name made it first, and would have us write where he likes.
+    const info = lstatSync(this.folder);
+    if (!info.isDirectory() || info.uid !== userInfo().uid || (info.mode & 0o077) !== 0) {
+      throw new Error(
+        `${this.folder} is not a folder of this user alone; remove it, or set TMPDIR to another folder`,
+      );
+    }
   }
 
   /** Port `given`, or an error that names it. */

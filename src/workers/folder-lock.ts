@@ -27,7 +27,8 @@ export interface FolderLock {
 
 /** Throws `FolderLocked` when a living process holds the folder. */
 export function lockFolder(folder: string, address: string): FolderLock {
-  mkdirSync(folder, { recursive: true });
+  // Logs, states and databases are nobody else's business.
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
   const locked = lockFile(join(folder, 'lock.json'), address);
   if ('holder' in locked) throw new FolderLocked(folder, locked.holder);
   return locked;

@@ -67,7 +67,6 @@ const script = (path: string): string => fileURLToPath(new URL(path, import.meta
 /** Resolves when everything serves. A failed start stops what it had started. */
 export async function startStack(options: StackOptions): Promise<Stack> {
   const folder = resolve(options.folder);
-  mkdirSync(folder, { recursive: true });
   const lock = lockFolder(folder, `longhaul up in ${folder}`);
   const ports = new ClaimedPorts((message) => options.log(message));
   const release = (): void => {
