@@ -2,7 +2,8 @@
 // A projection: the records are the truth, and a folder that exists is left as it is. The layout knows one evaluation of a step:
 // where a step has two, the later one's files lie below the first one's, under its suite's name.
 import type { RunData } from './run-data.js';
-import type { EpisodeRecord, EvaluationResult, SuiteRecord } from '../spec/records.js';
+import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
+import type { EpisodeRecord } from '../spec/records.js';
 import { trajectoryKey, trajectoryResultsKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 

@@ -1,13 +1,7 @@
 // The evaluations of a run. They are filed by state, so beside the run's own there may be those of other runs that had the
 // same state: the run takes them over where it asks for the same suite, and has nothing to do with the others.
-import type {
-  ControlRecord,
-  Digest,
-  EvaluationResult,
-  RunRecord,
-  SuiteRecord,
-  UpdateRecord,
-} from '../spec/records.js';
+import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
+import type { ControlRecord, Digest, RunRecord, UpdateRecord } from '../spec/records.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { inParallel } from '../store/in-parallel.js';
 import {

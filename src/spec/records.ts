@@ -1,4 +1,4 @@
-// Every record of the store (docs/records.md). Types only.
+// Every record of the store (docs/records.md) but those of evaluations, which are beside. Types only.
 // A record's digest is the sha256 of its canonical JSON without the member `observed`: clocks, hosts, attempts live there.
 import type { RunSpec } from './run-spec.js';
 
@@ -364,44 +364,4 @@ export interface CheckpointManifest {
   state: Digest;
   numerics: Numerics;
   files: FileEntry[];
-}
-
-/** What an evaluation measures; its digest names `evals/{state}/{suite}/`. */
-export interface SuiteRecord {
-  schema: 'longhaul.suite/1';
-  name: string;
-  tasks: { task_key: string; env_key: string; template: string; seed: number }[];
-  samples_per_task: number;
-  sampling: SamplingPlan;
-  seed: number;
-  digests: { tokenizer: Digest; chat_template: Digest; tool_parser: string; dataset: Digest };
-  numerics: Numerics;
-}
-
-export interface EvaluationResult {
-  schema: 'longhaul.evaluation/1';
-  state: Digest;
-  suite: Digest;
-  suite_name: string;
-  pass_at_1: number;
-  graded: number;
-  unknown: number;
-  environments: Record<string, EnvironmentResult>;
-  templates: Record<string, { passed: number; graded: number }>;
-  observed: {
-    run: string;
-    step: number;
-    seconds: number;
-    committed_at: string;
-    metrics: Record<string, number>;
-  };
-}
-
-export interface EnvironmentResult {
-  pass_at_1: number;
-  graded: number;
-  unknown: number;
-  mean_turns: number;
-  mean_tool_calls: number;
-  tool_errors: number;
 }

@@ -1,5 +1,6 @@
 // Checks the evaluations of a run's states: each result is recomputed from its episodes, which stand for its suite's tasks.
-import type { Digest, EpisodeRecord, EvaluationResult, SuiteRecord } from '../spec/records.js';
+import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
+import type { Digest, EpisodeRecord } from '../spec/records.js';
 import type { AuditReport } from './audit-report.js';
 import { recordDigest } from './canonical.js';
 import { inParallel } from './in-parallel.js';

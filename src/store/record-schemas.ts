@@ -1,5 +1,6 @@
 // One strict schema for every kind of record. A member that is not known is refused: a record means what it says, whole.
 import { z } from 'zod';
+import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
 import type {
   AttemptRecord,
   BaseRecord,
@@ -10,13 +11,11 @@ import type {
   DatasetManifest,
   EpisodeRecord,
   EpisodesHeader,
-  EvaluationResult,
   NameRecord,
   OwnerRecord,
   PlanRecord,
   RefRecord,
   RunRecord,
-  SuiteRecord,
   UpdateRecord,
 } from '../spec/records.js';
 import {

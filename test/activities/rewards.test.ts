@@ -4,7 +4,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { auditRun } from '../../src/activities/audit-run.js';
 import { evaluateState, summarise } from '../../src/activities/evaluate-state.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import type { EpisodeRecord, Outcome, SuiteRecord } from '../../src/spec/records.js';
+import type { SuiteRecord } from '../../src/spec/evaluation-records.js';
+import type { EpisodeRecord, Outcome } from '../../src/spec/records.js';
 import { episodeKey } from '../../src/store/layout.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
 import { requireRecord } from '../../src/store/records.js';
