@@ -10,6 +10,9 @@ import {
 import { createNativeEngine } from '../engine/native/native-engine.js';
 import type { ChainAudit } from '../store/chain-audit.js';
 import type { ObjectStore } from '../store/object-store.js';
+import { needsOf } from '../store/references.js';
+import { readRun } from '../store/run-records.js';
+import { NewerSchema, UnreadableRecord } from '../store/store-errors.js';
 import { findEngineBinary } from '../workers/engine-binary.js';
 import { openExistingStore, requireRun, storeOption, withOutput } from './output.js';
 
@@ -36,13 +39,40 @@ export function register(program: Command): void {
         const store = await openExistingStore(options.store);
         await requireRun(store, run);
         const chain = await auditRun(store, run);
-        if (!options.json) console.log(chainText(chain));
+        const family = await familyOf(store, run);
+        if (!options.json) console.log([chainText(chain), ...familyLines(family)].join('\n'));
         const replay = range && (await replayOnFreshEngine(store, run, range));
         if (replay && !options.json) console.log(replayText(replay));
-        if (options.json) console.log(JSON.stringify({ ...chain, ...(replay ? { replay } : {}) }));
+        if (options.json) console.log(JSON.stringify({ ...chain, ...family, ...(replay ? { replay } : {}) }));
         if (chain.violations.length > 0 || replay?.equal === false) process.exitCode = 1;
       }),
     );
+}
+
+/** Where the run goes on from, and who goes on from it. Null where damage hides it: the audit names that. */
+interface Family {
+  lineage: { run: string; step: number } | null;
+  needed: { step: number; by: string }[] | null;
+}
+
+async function familyOf(store: ObjectStore, run: string): Promise<Family> {
+  const { lineage } = await readRun(store, run);
+  const needed = await needsOf(store, run).catch((error: unknown) => {
+    if (error instanceof UnreadableRecord || error instanceof NewerSchema) return null;
+    throw error;
+  });
+  return { lineage: lineage && { run: lineage.run, step: lineage.step }, needed };
+}
+
+function familyLines({ lineage, needed }: Family): string[] {
+  const users = (needed ?? []).map(({ step, by }) => `${by} after step ${step}`);
+  return [
+    ...(lineage ? [`  goes on from ${lineage.run} after step ${lineage.step}`] : []),
+    ...(users.length > 0 ? [`  needed by    ${users.join(', ')}`] : []),
+    ...(needed === null
+      ? ['  needed by    nobody knows: a record of a run or a reference cannot be read']
+      : []),
+  ];
 }
 
 async function replayOnFreshEngine(

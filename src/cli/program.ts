@@ -16,6 +16,7 @@ const modules: [verbs: string[], load: () => Promise<CommandModule>][] = [
   [['runs'], () => import('./runs-command.js')],
   [['status'], () => import('./status-command.js')],
   [['pause', 'resume', 'stop', 'set'], () => import('./control-commands.js')],
+  [['fork', 'rewind'], () => import('./fork-command.js')],
   [['report'], () => import('./report-command.js')],
   [['transcripts'], () => import('./transcripts-command.js')],
   [['show'], () => import('./show-command.js')],

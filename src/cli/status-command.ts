@@ -47,6 +47,7 @@ function describe(status: RunStatus, waiting: readonly Waiting[]): string {
     `${status.run} · ${progressLine(status)}`,
     `  node ${status.node ?? 'none'} · owner ${status.owner} · last checkpoint ${status.lastCheckpoint ?? 'none yet'}`,
   ];
+  if (status.lineage) lines.push(`  goes on from ${status.lineage.run} after step ${status.lineage.step}`);
   for (const one of waiting) lines.push(`  ${waitingLine(one)}`);
   lines.push(...settingNotes(status.control).map((note) => `  ${note}`));
   const stop = stopNote(status);

@@ -63,9 +63,10 @@ export function runHandle(client: Client, run: string): RunHandle {
   return client.workflow.getHandle<typeof trainingRun>(workflowIdOf(run));
 }
 
-/** Both the run's name and its workflow id are understood. */
+/** A run's name, its id (of any timeline: one workflow drives the name's newest) and its workflow id are understood. */
 export function workflowIdOf(run: string): string {
-  return run.startsWith('train/') ? run : `train/${run}`;
+  const id = run.startsWith('train/') ? run : `train/${run}`;
+  return id.replace(/~[0-9]+$/, '');
 }
 
 /** Says in one sentence what Temporal answered to a control verb. */

@@ -67,7 +67,9 @@ function header(history: RunHistory, restarts: readonly Restart[]): string {
     tile('restarts on record', whole(restarts.filter((one) => one.process !== 'workflow').length)),
   ];
   const newest = updates.at(-1)?.observed.committed_at;
+  const { lineage } = record;
   const origin = [
+    ...(lineage ? [`goes on from ${lineage.run} after step ${lineage.step}`] : []),
     record.spec.project,
     record.spec.model.name,
     `seed ${record.seed}`,
@@ -104,7 +106,9 @@ function tile(name: string, value: string, style = ''): string {
 
 function secondsOf({ updates, record }: RunHistory): number {
   const last = updates.at(-1)?.observed.committed_at;
-  return last === undefined ? 0 : (Date.parse(last) - Date.parse(record.observed.started_at)) / 1000;
+  if (last === undefined) return 0;
+  // The newest step of a fork may be its parent's.
+  return Math.max(0, (Date.parse(last) - Date.parse(record.observed.started_at)) / 1000);
 }
 
 const rewardOf = ({ observed }: UpdateRecord): number => observed.metrics['reward/avg_raw_reward'] ?? 0;
@@ -143,7 +147,8 @@ function learningCurve(history: RunHistory): string {
       bands: phaseBands(history),
       legend: true,
     }) +
-    '</div><p class="quiet">Shaded: warm start. The curriculum prefers tasks that are neither solved nor hopeless, so the reward of training ' +
+    `</div><p class="quiet">${bandsInWords(history)} ` +
+    'The curriculum prefers tasks that are neither solved nor hopeless, so the reward of training ' +
     'steps may stay below pass@1 on held-out tasks.</p>'
   );
 }
@@ -172,14 +177,26 @@ function tasksInWords(figures: readonly EvaluationFigure[]): string {
 }
 
 /** Runs of steps of one kind; supervised phases carry no name in their records, so they count as warm start. */
-function phaseBands({ updates }: RunHistory): ChartBand[] {
+function phaseBands({ record, updates }: RunHistory): ChartBand[] {
   const firstGrpo = updates.find((update) => update.identity.kind === 'grpo')?.identity.step;
   const last = updates.at(-1)?.identity.step ?? 0;
-  if (firstGrpo === undefined) return [{ from: 0, to: last, label: 'warm start' }];
-  return [
-    { from: 0, to: firstGrpo - 1, label: 'warm start' },
-    { from: firstGrpo - 1, to: last, label: 'GRPO' },
-  ].filter((band) => band.to > band.from);
+  const own = record.lineage?.step ?? 0;
+  const phases =
+    firstGrpo === undefined
+      ? [{ from: 0, to: last, label: 'warm start' }]
+      : [
+          { from: 0, to: firstGrpo - 1, label: 'warm start' },
+          { from: firstGrpo - 1, to: last, label: 'GRPO' },
+        ];
+  const parent = record.lineage ? [{ from: 0, to: own, label: `steps of ${record.lineage.run}` }] : [];
+  return [...parent, ...phases.map((band) => ({ ...band, from: Math.max(band.from, own) }))].filter(
+    (band) => band.to > band.from,
+  );
+}
+
+function bandsInWords({ record: { lineage } }: RunHistory): string {
+  if (!lineage) return 'Shaded: warm start.';
+  return `Up to step ${lineage.step}: the steps of ${escapeHtml(lineage.run)}, which this run goes on from.`;
 }
 
 function environments(history: RunHistory): string {
@@ -228,7 +245,11 @@ function stepTable(history: RunHistory): string {
     value === undefined ? '–' : value.toFixed(digits);
   const rows = table(history.updates, [
     { title: 'step', cell: ({ identity }) => String(identity.step), figure: true },
-    { title: 'kind', cell: ({ identity }) => identity.kind },
+    {
+      title: 'kind',
+      cell: ({ identity: { kind, run } }) =>
+        run === history.record.run ? kind : `${kind} <span class="quiet">of ${escapeHtml(run)}</span>`,
+    },
     {
       title: 'reward',
       cell: ({ observed }) => figure(observed.metrics['reward/avg_raw_reward'], 3),

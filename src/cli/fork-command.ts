@@ -1,0 +1,158 @@
+// `longhaul fork RUN@STEP --name NEW` and `longhaul rewind NAME@STEP`: both make a spec with `fork` and start its workflow, which
+// writes the records (R22). `--print` gives the same to `temporal workflow start`.
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Client, WorkflowNotFoundError } from '@temporalio/client';
+import type { Command } from 'commander';
+import { forkSpec } from '../activities/fork-spec.js';
+import { planFork, timelinesNamed } from '../activities/fork-run.js';
+import type { ForkSpec, RunSpec } from '../spec/run-spec.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { lastCommittedStep, readRun } from '../store/run-records.js';
+import { type FollowFlags, trainAndFollow } from './follow-training.js';
+import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput } from './output.js';
+import { changedSpec } from './spec-changes.js';
+import { storeOfCommand } from './stack-store.js';
+import { runHandle, withClient, withTemporalFlags } from './temporal-access.js';
+
+interface ForkFlags extends FollowFlags {
+  store: string;
+  set: string[];
+  print?: boolean;
+}
+
+const answerWithinMs = 10_000;
+const pollMs = 250;
+
+export function register(program: Command): void {
+  shared(
+    program
+      .command('fork')
+      .argument('<run@step>', 'run id and committed step, e.g. quickstart@20; without @STEP the last one')
+      .description('start a run that goes on after a step of another one; nothing is copied')
+      .requiredOption('--name <name>', 'name of the new run'),
+  ).action(
+    withOutput(async (from: string, flags: ForkFlags & { name: string }, command: Command) => {
+      const store = await storeFor(command, flags);
+      const fork = await forkFrom(store, from);
+      const spec = changedSpec(await forkSpec(store, flags.name, fork), flags.set);
+      await planFork(store, spec, fork);
+      if (flags.print) return print(spec);
+      await withClient(flags, (client) =>
+        trainAndFollow(client, spec, flags, {
+          begun: `${spec.name} goes on after step ${fork.step} of ${fork.run}`,
+        }),
+      );
+    }),
+  );
+  shared(
+    program
+      .command('rewind')
+      .argument('<name@step>', 'name of a run, and the step of its newest timeline to go back to')
+      .description(
+        'end a run’s workflow and go on after an earlier step, in a new timeline of the same name',
+      ),
+  )
+    .option('--wait <seconds>', 'for the end of the workflow that is cancelled', wholeNumber(1), 120)
+    .action(
+      withOutput(async (at: string, flags: ForkFlags & { wait: number }, command: Command) => {
+        const store = await storeFor(command, flags);
+        const { name, step } = parsePlace(at);
+        if (step === null) throw new Error(`which step? longhaul rewind ${name}@STEP`);
+        const run = await newestTimeline(store, name);
+        const spec = await rewound(store, { run, step }, name, flags.set);
+        if (flags.print) return print(spec);
+        await withClient(flags, async (client) => {
+          if (spec.fork) await endWorkflow(client, name, flags.wait);
+          await trainAndFollow(client, spec, flags, {
+            begun: `${name} goes on after step ${step} of ${run}`,
+          });
+        });
+      }),
+    );
+}
+
+function shared(command: Command): Command {
+  return withTemporalFlags(command)
+    .addOption(storeOption())
+    .option(
+      '--set <name=value>',
+      'change a setting, e.g. lr=1e-4 or trainer.max_training_steps=80; may be given again',
+      (value: string, before: string[]) => [...before, value],
+      [],
+    )
+    .option('--print', 'print the spec for `temporal workflow start`, and start nothing')
+    .option('--detach', 'start it and return')
+    .option('--json', 'print the result as JSON');
+}
+
+async function storeFor(command: Command, flags: ForkFlags): Promise<ObjectStore> {
+  return (await storeOfCommand(command, flags)) ?? openExistingStore(flags.store);
+}
+
+async function forkFrom(store: ObjectStore, from: string): Promise<ForkSpec> {
+  const { name: run, step } = parsePlace(from);
+  await requireRun(store, run);
+  return { run, step: step ?? Math.max(0, await lastCommittedStep(store, run)) };
+}
+
+function parsePlace(text: string): { name: string; step: number | null } {
+  const [, name, step] = /^([^@]+)(?:@(.*))?$/s.exec(text) ?? [];
+  if (name === undefined) throw new Error(`${JSON.stringify(text)} is not understood: give RUN@STEP`);
+  if (step === undefined) return { name, step: null };
+  if (!/^[0-9]{1,9}$/.test(step))
+    throw new Error(`${JSON.stringify(step)} is no step: give a whole number from 0 up, as in ${name}@20`);
+  return { name, step: Number(step) };
+}
+
+async function newestTimeline(store: ObjectStore, name: string): Promise<string> {
+  const newest = (await timelinesNamed(store, name)).at(-1);
+  if (newest === undefined) await requireRun(store, name);
+  return newest ?? name;
+}
+
+/** Where the newest timeline is this rewind and stands where it began, it was made before, and its workflow is all that is missing. */
+async function rewound(
+  store: ObjectStore,
+  fork: ForkSpec,
+  name: string,
+  changes: string[],
+): Promise<RunSpec> {
+  const { run, step } = fork;
+  const { spec, lineage } = await readRun(store, run);
+  const made = run !== name && lineage?.step === step && (await lastCommittedStep(store, run)) === step;
+  if (made) return changedSpec(spec, changes);
+  const next = changedSpec(await forkSpec(store, name, fork), changes);
+  await planFork(store, next, fork);
+  return next;
+}
+
+/** Cancels the name's workflow where one is open, and returns when it has ended. */
+async function endWorkflow(client: Client, name: string, seconds: number): Promise<void> {
+  const handle = runHandle(client, name);
+  const deadline = Date.now() + seconds * 1000;
+  const within = <T>(call: () => Promise<T>): Promise<T> =>
+    client.withDeadline(Date.now() + answerWithinMs, call);
+  let cancelled: string | null = null;
+  while (Date.now() < deadline) {
+    const described = await within(() => handle.describe()).catch((error: unknown) => {
+      if (error instanceof WorkflowNotFoundError) return null;
+      throw error;
+    });
+    if (!described || !['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW'].includes(described.status.name)) return;
+    // One that has continued as new since then has not heard of it.
+    if (cancelled !== described.runId) {
+      process.stderr.write(`cancelling the workflow of ${name}: it writes its report and ends\n`);
+      await within(() => handle.cancel());
+      cancelled = described.runId;
+    }
+    await delay(pollMs);
+  }
+  throw new Error(
+    `the workflow of ${name} was cancelled and has not ended within ${seconds} s: a worker must be up (longhaul doctor). ` +
+      'Nothing was rewound; give the same command again',
+  );
+}
+
+function print(spec: RunSpec): void {
+  console.log(JSON.stringify(spec, null, 2));
+}

@@ -1,0 +1,17 @@
+// The store of a command that also asks Temporal: where none is named, the running stack's.
+import { existsSync } from 'node:fs';
+import type { Command } from 'commander';
+import type { ObjectStore } from '../store/object-store.js';
+import { defaultStore, openExistingStore } from './output.js';
+import { type TemporalFlags, temporalConfig } from './temporal-access.js';
+
+/** The named store, the running stack's, or the one in this folder; null where nothing was named and none is there. */
+export async function storeOfCommand(
+  command: Command,
+  flags: TemporalFlags & { store: string },
+): Promise<ObjectStore | null> {
+  if (command.getOptionValueSource('store') !== 'default') return openExistingStore(flags.store);
+  const { stack } = temporalConfig(flags);
+  if (stack) return openExistingStore(stack.store);
+  return existsSync(defaultStore) ? openExistingStore(flags.store) : null;
+}

@@ -1,0 +1,152 @@
+// Forks and rewinds from the command line, over real processes: the new timeline takes the same steps as the old one did, and an
+// orchestrator that dies in the middle leaves no half of one.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { auditRun } from '../../src/activities/audit-run.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
+import { stepsFolder } from '../../src/store/layout.js';
+import { readState } from '../../src/store/run-records.js';
+import { statusQuery } from '../../src/workflows/messages.js';
+import { Cluster, type RunHandle } from '../support/cluster.js';
+import { smallRun } from '../support/small-run.js';
+import { until } from '../support/until.js';
+
+const steps = [0, 1, 2, 3, 4];
+
+describe('forks and rewinds', { timeout: 120_000 }, () => {
+  let cluster: Cluster;
+  let small: { named(name: string): RunSpec };
+  let states: string[];
+  beforeAll(async () => {
+    cluster = await Cluster.start();
+    small = await smallRun(join(cluster.folder, 'data'));
+    await cluster.ended(await cluster.run(small.named('done')));
+    states = await statesOf('done');
+    expect(new Set(states).size).toBe(steps.length);
+  }, 120_000);
+  afterAll(() => cluster?.stop());
+
+  const statesOf = (run: string) => Promise.all(steps.map((step) => readState(cluster.store, run, step)));
+  const handleOf = (name: string): RunHandle =>
+    Object.assign(cluster.temporal.client.workflow.getHandle(`train/${name}`), {
+      firstExecutionRunId: '',
+    }) as RunHandle;
+
+  async function longhaul(
+    ...args: string[]
+  ): Promise<{ code: number | null; output: string; errors: string }> {
+    const child = spawn(resolve('bin/longhaul'), args, {
+      cwd: cluster.folder,
+      env: {
+        ...process.env,
+        TEMPORAL_ADDRESS: cluster.temporal.address,
+        LONGHAUL_STORE: cluster.storeAddress,
+      },
+    });
+    let [output, errors] = ['', ''];
+    child.stdout.on('data', (piece: Buffer) => (output += piece.toString()));
+    child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
+    const [code] = (await once(child, 'close')) as [number | null];
+    return { code, output, errors };
+  }
+
+  /** As `longhaul` gives it, without what it says beside. */
+  async function answer(...args: string[]): Promise<string> {
+    const { code, output, errors } = await longhaul(...args);
+    expect({ code, errors }).toMatchObject({ code: 0 });
+    return output;
+  }
+
+  it('a rewind whose orchestrator is killed between its records is finished by the next one', async () => {
+    const [orchestrator] = cluster.orchestrators;
+    if (!orchestrator) throw new Error('there is no orchestrator');
+    orchestrator.hold('fork-recorded');
+    await answer('rewind', 'done@2', '--detach');
+    await until(() => orchestrator.hasReached('fork-recorded'), 'the rewind to be half done');
+    await orchestrator.kill();
+    orchestrator.letGo('fork-recorded');
+    orchestrator.start();
+    expect(await cluster.ended(handleOf('done'))).toMatchObject({
+      run: 'done~2',
+      ended: 'completed',
+      step: 4,
+    });
+    expect(await statesOf('done~2')).toEqual(states);
+    expect(await cluster.store.listFolder(stepsFolder('done~2'))).toEqual(['000003/', '000004/']);
+    for (const run of ['done', 'done~2']) expect((await auditRun(cluster.store, run)).violations).toEqual([]);
+  });
+
+  it('is shown by all that shows a run, and what starts the name goes on with it', async () => {
+    expect(await answer('status', 'done')).toContain('goes on from done after step 2');
+    expect(await answer('audit', 'done')).toMatch(/needed by +done~2 after step 2/);
+    expect(await answer('audit', 'done~2')).toContain('goes on from done after step 2');
+    const runs = await answer('runs');
+    expect(runs).toMatch(/^done +completed .* done@2$/m);
+    expect(runs).toMatch(/^done +rewound /m);
+    await answer('report', 'done~2', '-o', 'report.html');
+    const report = readFileSync(join(cluster.folder, 'report.html'), 'utf8');
+    expect(report).toContain('goes on from done after step 2');
+    expect(report).toContain('grpo <span class="quiet">of done</span>');
+    expect(await cluster.ended(await cluster.run(small.named('done')))).toMatchObject({
+      run: 'done~2',
+      step: 4,
+    });
+  });
+
+  it('a running run is cancelled, awaited and rewound; what had been finished stays with the old timeline', async () => {
+    const [node] = cluster.nodes;
+    if (!node) throw new Error('there is no node');
+    const point = 'update-recorded.step-000003.update';
+    node.hold(point);
+    const run = await cluster.run(small.named('live'));
+    await cluster.firstAt(point, [node]);
+    const rewinding = longhaul('rewind', 'live@1', '--detach');
+    await until(
+      async () => (await run.describe()).status.name !== 'RUNNING',
+      'the workflow to end by its cancellation',
+    );
+    node.letGo(point);
+    expect(await rewinding).toMatchObject({ code: 0 });
+    expect(await cluster.ended(handleOf('live'))).toMatchObject({ run: 'live~2', step: 4 });
+    expect(await statesOf('live~2')).toEqual(states);
+    expect((await handleOf('live').query(statusQuery)).lineage).toEqual({ run: 'live', step: 1 });
+    for (const name of ['live', 'live~2'])
+      expect((await auditRun(cluster.store, name)).violations).toEqual([]);
+  });
+
+  it('a fork’s printed spec starts it by Temporal alone, and takes it further than its parent went', async () => {
+    const args = ['fork', 'done@3', '--name', 'branch', '--print', '--set'];
+    const printed = JSON.parse(await answer(...args, 'max_training_steps=4')) as RunSpec;
+    expect(printed).toMatchObject({ name: 'branch', fork: { run: 'done', step: 3 } });
+    expect(await cluster.ended(await cluster.run(printed))).toMatchObject({ run: 'branch', step: 5 });
+    expect(await statesOf('branch')).toEqual(states);
+    expect((await auditRun(cluster.store, 'branch')).violations).toEqual([]);
+  });
+
+  it.each([
+    { args: ['fork', 'nobody@1', '--name', 'x'], says: 'there is no run "nobody"' },
+    { args: ['fork', 'done@9', '--name', 'x'], says: 'the nearest committed ones are 2, 3, 4' },
+    { args: ['fork', 'done@-1', '--name', 'x'], says: '"-1" is no step: give a whole number from 0 up' },
+    { args: ['fork', 'done@3', '--name', 'live'], says: 'run "live" exists and is no fork' },
+    {
+      args: ['fork', 'done@3', '--name', 'x', '--set', 'seed=9'],
+      says: 'seed: a fork of done has its parent',
+    },
+    { args: ['fork', 'done@3', '--name', 'x', '--set', 'lrr=9'], says: 'did you mean' },
+    {
+      args: ['fork', 'done@3', '--name', 'x', '--set', 'max_training_steps=2'],
+      says: 'nothing is left to train',
+    },
+    { args: ['rewind', 'done@4'], says: 'done~2 is at step 4: there is nothing to rewind' },
+    { args: ['rewind', 'done'], says: 'which step?' },
+    { args: ['rewind', 'nobody@1'], says: 'there is no run "nobody"' },
+  ])('$args is refused: $says', async ({ args, says }) => {
+    expect(await longhaul(...args)).toMatchObject({
+      code: 1,
+      errors: expect.stringContaining(says) as string,
+    });
+  });
+});
