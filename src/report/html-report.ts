@@ -23,6 +23,9 @@ export interface ReportInput {
   transcriptsOf: EvaluationFigure | null;
 }
 
+/** The page runs nothing and asks for nothing; a browser holds it to that, whatever a text in it may be. */
+const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
 export function renderReport({
   history,
   restarts,
@@ -34,6 +37,7 @@ export function renderReport({
   return [
     '<!doctype html>',
     '<html lang="en"><head><meta charset="utf-8">',
+    `<meta http-equiv="Content-Security-Policy" content="${contentPolicy}">`,
     '<meta name="viewport" content="width=device-width, initial-scale=1">',
     `<title>${escapeHtml(record.run)} · Longhaul report</title>`,
     `<style>${styleSheet}</style></head><body><main>`,
