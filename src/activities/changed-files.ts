@@ -4,7 +4,7 @@ import { lines } from './prepare-dataset.js';
 import { BadDataFile, parseDemonstrations, parseTasks } from './task-file.js';
 import type { Digest, RunRecord } from '../spec/records.js';
 import type { RunSpec } from '../spec/run-spec.js';
-import { InvalidSpec } from '../spec/schema.js';
+import { InvalidSpec } from '../spec/invalid-spec.js';
 import { sha256Hex } from '../store/canonical.js';
 import { datasetManifestKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';

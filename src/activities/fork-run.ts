@@ -7,7 +7,7 @@ import { phasesOf } from './phases.js';
 import { stoppingPoint } from './stopping-point.js';
 import type { RefRecord, RunRecord } from '../spec/records.js';
 import type { ForkSpec, RunSpec } from '../spec/run-spec.js';
-import { InvalidSpec } from '../spec/schema.js';
+import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { SpecProblem } from '../spec/invalid-spec.js';
 import { differences } from '../store/canonical.js';
 import { namesFolder, refKey, runIdOf, runKey } from '../store/layout.js';

@@ -1,7 +1,7 @@
 // What a run asks of its data, and its data does not hold.
 import type { DatasetCache } from './dataset-cache.js';
 import type { RunRecord } from '../spec/records.js';
-import { InvalidSpec } from '../spec/schema.js';
+import { InvalidSpec } from '../spec/invalid-spec.js';
 
 /** Throws `InvalidSpec` with every problem at once. */
 export async function refuseImpossibleData(datasets: DatasetCache, record: RunRecord): Promise<void> {

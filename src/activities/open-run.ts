@@ -10,14 +10,16 @@ import { prepareDataset } from './prepare-dataset.js';
 import { loadChatTemplate } from '../episode/chat-template.js';
 import { loadTokenizer } from '../episode/tokenizer.js';
 import { toolParserId } from '../episode/tool-call-parser.js';
+import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { Digest, RunRecord } from '../spec/records.js';
 import type { RunSpec } from '../spec/run-spec.js';
-import { InvalidSpec, parseRunSpec } from '../spec/schema.js';
+import { parseRunSpec } from '../spec/schema.js';
 import { canonicalText, differences, sha256Hex } from '../store/canonical.js';
 import { listCheckpoints } from '../store/checkpoints.js';
 import { assetKey, runKey } from '../store/layout.js';
+import { claimRun } from '../store/owners.js';
 import { adoptOrCreate, createFile, readRecord } from '../store/records.js';
-import { claimName, claimRun, foldedControl, lastCommittedStep, readState } from '../store/run-records.js';
+import { claimName, foldedControl, lastCommittedStep, readState } from '../store/run-records.js';
 
 export async function openRun(
   deps: OrchestratorDeps,

@@ -11,8 +11,6 @@ import type { RunSpec } from './run-spec.js';
 import { secretInUrl } from './secrets.js';
 import { issueProblems } from './spec-issues.js';
 
-export { InvalidSpec } from './invalid-spec.js';
-
 const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {
   error: 'must have 1 to 64 letters, digits, ".", "_" or "-", and not start with a dot',
 });

@@ -27,8 +27,6 @@ import type { ObjectStore } from './object-store.js';
 import { appendSequence, readRecord, readSequence, requireRecord } from './records.js';
 import { UnreadableRecord } from './store-errors.js';
 
-export { claimRun } from './owners.js';
-
 /** Longest chain of forks that is followed; a cycle must not hang a reader. */
 const MAX_LINEAGE = 1000;
 
