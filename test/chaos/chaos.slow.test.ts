@@ -40,7 +40,7 @@ test(
   'runs under 12 faults end with the same bits as one that nobody touched',
   { timeout: 300_000 },
   async () => {
-    const { runs, leftOut, said } = await campaign(10, {
+    const { runs, leftOut, said } = await campaign(12, {
       seeds: [1, 2, 3, 4],
       faults: allFaults.filter(({ name }) => !tooLong.includes(name)),
       strikes: 3,

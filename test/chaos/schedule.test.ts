@@ -38,15 +38,21 @@ describe('the schedule of a seed', () => {
     }
   });
 
-  it('leaves no fault out: as many seeds as a deck has hands bring all but those of the wrong store', () => {
+  it('leaves no fault out: the seeds of a deck bring them all', () => {
     const hands = Math.ceil(allFaults.length / options.strikes);
-    const dealt = (from: number): Set<string> =>
-      new Set(
-        schedules.slice(from, from + hands).flatMap(({ strikes }) => strikes.map(({ fault }) => fault.name)),
-      );
-    for (const name of allFaults.map((fault) => fault.name)) {
-      const brings = seeds.slice(0, -hands).filter((from) => dealt(from).has(name));
-      expect(brings.length / (seeds.length - hands), name).toBeGreaterThan(0.5);
+    for (let first = 0; first + hands <= seeds.length; first += hands) {
+      const dealt = schedules.slice(first, first + hands).flatMap(({ strikes }) => strikes);
+      expect(new Set(dealt.map(({ fault }) => fault.name)).size).toBe(allFaults.length);
+    }
+  });
+
+  it('gives way where only faults of two kinds of store were asked for', () => {
+    const faults = allFaults.filter(({ needs }) => needs.includes('s3') || needs.includes('directory'));
+    for (const seed of seeds.slice(0, 20)) {
+      const { store, strikes } = scheduleOf({ ...options, faults, seed });
+      const other = store === 's3' ? 'directory' : 's3';
+      expect(strikes).toHaveLength(4);
+      expect(strikes.filter(({ fault }) => fault.needs.includes(other))).toEqual([]);
     }
   });
 });

@@ -1,7 +1,7 @@
-// Which faults a seed brings upon its run, when, and for how long. Seeds that follow one another deal from one shuffled deck, so
-// that every fault comes once before one comes again.
+// Which faults a seed brings upon its run, when, and for how long. Seeds that follow one another share a shuffled deck that
+// holds every fault.
 import type { Fault, Need } from './faults/fault.js';
-import { seededRandom } from './random.js';
+import { type Random, seededRandom } from './random.js';
 import type { StoreKind } from './surroundings.js';
 
 export interface Strike {
@@ -36,7 +36,7 @@ export interface ScheduleOptions {
 export function scheduleOf(options: ScheduleOptions): Schedule {
   const { seed, steps, longestDelayMs, longestOutageMs } = options;
   const random = seededRandom(seed * 7919 + 17);
-  const drawn = Array.from({ length: options.strikes }, (_, index) => dealt(options, index));
+  const drawn = handOf(options);
   const wants = (store: Need & StoreKind): boolean => drawn.some(({ needs }) => needs.includes(store));
   const store = wants('s3') ? 's3' : wants('directory') ? 'directory' : random.pick(options.stores);
   // Each in its own part of the run, so that it meets one that is open; the last steps are for the last one's recovery.
@@ -55,16 +55,32 @@ export function scheduleOf(options: ScheduleOptions): Schedule {
   };
 }
 
-/** The card at this seed's place in the deck; every deck has each fault once, in another order. */
-function dealt({ seed, faults, strikes }: ScheduleOptions, index: number): Fault {
-  const place = seed * strikes + index;
-  const deck = [...faults];
-  const random = seededRandom(Math.floor(place / faults.length) * 104_729 + 5);
+/**
+ * As many hands as hold all faults make a deck, each seed takes one. Faults that ask for different stores lie at different ends
+ * of it, so that no hand mixes them where there are enough of the others in between.
+ */
+function handOf({ seed, faults, strikes }: ScheduleOptions): Fault[] {
+  const hands = Math.ceil(faults.length / strikes);
+  const random = seededRandom(Math.floor(seed / hands) * 104_729 + 5);
+  const asking = (need: Need): Fault[] => faults.filter(({ needs }) => needs.includes(need));
+  const [ofDirectories, ofS3] = [asking('directory'), asking('s3')];
+  const others = faults.filter((fault) => !ofDirectories.includes(fault) && !ofS3.includes(fault));
+  const more = Array.from({ length: hands * strikes - faults.length }, () =>
+    random.pick(others.length > 0 ? others : faults),
+  );
+  const deck = [ofDirectories, [...others, ...more], ofS3].flatMap((part) => shuffled(part, random));
+  const order = shuffled([...Array(hands).keys()], random);
+  const hand = order[seed % hands] ?? 0;
+  return shuffled(deck.slice(hand * strikes, (hand + 1) * strikes), random);
+}
+
+function shuffled<T>(items: readonly T[], random: Random): T[] {
+  const deck = [...items];
   for (let last = deck.length - 1; last > 0; last--) {
     const other = random.below(last + 1);
-    [deck[last], deck[other]] = [deck[other] as Fault, deck[last] as Fault];
+    [deck[last], deck[other]] = [deck[other] as T, deck[last] as T];
   }
-  return deck[place % faults.length] as Fault;
+  return deck;
 }
 
 /** One run has one store: a fault that needs the other kind gives way. */

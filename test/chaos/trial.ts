@@ -29,6 +29,8 @@ export interface OpenTrial {
   /** Execution that must end well; whoever starts another one names it here. */
   workflowId: string;
   over: boolean;
+  /** Processes of those who disturb it, on their way to their ends. */
+  readonly leaving: Promise<void>[];
   steps: number;
   /** Last committed step. */
   step(): Promise<number>;
@@ -90,6 +92,7 @@ async function trialIn<Disturbance>(
   around: Surroundings,
 ): Promise<TrialResult<Disturbance>> {
   const failures: Error[] = [];
+  const leaving: Promise<void>[] = [];
   const stack = await startStack({
     folder,
     engine: around.engine ?? findEngine(),
@@ -110,6 +113,7 @@ async function trialIn<Disturbance>(
       scripts: options.scripts ?? null,
       workflowId: `train/${spec.name}`,
       over: false,
+      leaving,
       steps: phasesOf(spec).at(-1)?.last ?? 0,
       step: () => lastCommittedStep(store, spec.name),
     };
@@ -129,6 +133,7 @@ async function trialIn<Disturbance>(
     const disturbances = await disturbing;
     return { chain: await auditRun(store, spec.name), disturbances, seconds };
   } finally {
+    await Promise.all(leaving);
     await connection.close();
     await stack.stop();
   }
