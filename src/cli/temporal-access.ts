@@ -9,6 +9,7 @@ import {
 import { plainTemporalConfig, readTemporalConfig, type TemporalConfig } from '../workers/config.js';
 import { runningStack, type StackAddresses } from '../workers/stack.js';
 import { connectClient } from '../workers/temporal-connection.js';
+import { refusalOf } from '../workers/temporal-refusal.js';
 import type { trainingRun } from '../workflows/training-run.js';
 
 export const defaultStackFolder = '.longhaul';
@@ -49,9 +50,13 @@ export function temporalConfig(flags: TemporalFlags): {
 
 /** Closes the connection whatever `use` does. */
 export async function withClient<T>(flags: TemporalFlags, use: (client: Client) => Promise<T>): Promise<T> {
-  const { client, close } = await connectClient(temporalConfig(flags).config);
+  const { config } = temporalConfig(flags);
+  const { client, close } = await connectClient(config);
   try {
     return await use(client);
+  } catch (error) {
+    // A server may greet everybody, and ask for a key where its namespaces are used.
+    throw refusalOf(error, config) ?? error;
   } finally {
     await close();
   }
