@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { auditRun } from '../../src/activities/audit-run.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { stepsFolder } from '../../src/store/layout.js';
+import { namesFolder, stepsFolder } from '../../src/store/layout.js';
 import { readState } from '../../src/store/run-records.js';
 import { statusQuery } from '../../src/workflows/messages.js';
 import { Cluster, type RunHandle } from '../support/cluster.js';
@@ -115,6 +115,22 @@ describe('forks and rewinds', { timeout: 120_000 }, () => {
     expect((await handleOf('live').query(statusQuery)).lineage).toEqual({ run: 'live', step: 1 });
     for (const name of ['live', 'live~2'])
       expect((await auditRun(cluster.store, name)).violations).toEqual([]);
+  });
+
+  it('a rewind that has its name and has lost its workflow is no other one when it is asked for again', async () => {
+    const [orchestrator] = cluster.orchestrators;
+    if (!orchestrator) throw new Error('there is no orchestrator');
+    orchestrator.hold('fork-named');
+    await answer('rewind', 'live@2', '--detach');
+    await until(() => orchestrator.hasReached('fork-named'), 'the rewind to have its name');
+    await orchestrator.kill();
+    await handleOf('live').terminate('the test loses it');
+    orchestrator.letGo('fork-named');
+    orchestrator.start();
+    await answer('rewind', 'live@2', '--detach');
+    expect(await cluster.ended(handleOf('live'))).toMatchObject({ run: 'live~3', step: 4 });
+    expect(await cluster.store.listFolder(namesFolder('live'))).toEqual(['1.json', '2.json', '3.json']);
+    expect(await statesOf('live~3')).toEqual(states);
   });
 
   it('a fork’s printed spec starts it by Temporal alone, and takes it further than its parent went', async () => {
