@@ -1,5 +1,6 @@
 // What the workflows and the activities say to each other. Types only: workflows import them as types.
 // All payloads are small (< 10 KB): digests and figures, never data.
+import type { BudgetLimit, Spent } from '../spec/budget.js';
 import type { ControlChange, ControlState, Digest } from '../spec/records.js';
 
 export type { ControlState } from '../spec/records.js';
@@ -43,11 +44,27 @@ export interface RunPosition {
   lastCheckpoint: number | null;
 }
 
+/** A run's limits, what it had used when it was opened, and when it was first started. */
+export interface OpenedBudget {
+  limits: BudgetLimit[];
+  spent: Omit<Spent, 'wall_seconds'>;
+  /** ISO 8601. */
+  startedAt: string;
+}
+
+export interface BudgetLine {
+  name: BudgetLimit['name'];
+  limit: number;
+  spent: number;
+}
+
 export interface OpenedRun {
   outline: RunOutline;
   owner: number;
   position: RunPosition;
   control: ControlState;
+  /** Absent where nothing is limited. */
+  budget?: OpenedBudget;
 }
 
 export interface StepReference {
@@ -86,6 +103,8 @@ export interface CommittedStep {
   state: Digest;
   applied: boolean;
   reason: string | null;
+  /** What it has used. */
+  spent?: Omit<Spent, 'wall_seconds'>;
   /** The few that `status` shows; the record has all of them, and of many environments. */
   metrics: Record<string, number>;
 }
@@ -182,6 +201,8 @@ export interface RunStatus {
   /** Digest after `step`. */
   state: Digest | null;
   control: ControlState;
+  /** Present where the run has a budget: as of the last step boundary. */
+  budget?: BudgetLine[];
   /** Present while `blocked`: why, and the way out. */
   blocked: { reason: string; remedy: string } | null;
   evaluations: { step: number; suite: string; pass_at_1: number; graded: number }[];

@@ -1,7 +1,7 @@
 // openRun: spec → run. Creates the run's records or finds them, claims ownership (R20), folds control (R21).
 import { readFile } from 'node:fs/promises';
 import { refuseChangedFiles } from './changed-files.js';
-import type { OpenedRun, RunOutline, WorkflowIdentity } from './contracts.js';
+import type { OpenedBudget, OpenedRun, RunOutline, WorkflowIdentity } from './contracts.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 import { openFork } from './fork-run.js';
 import { refuseImpossibleData } from './impossible-data.js';
@@ -11,15 +11,18 @@ import { loadChatTemplate } from '../episode/chat-template.js';
 import { loadTokenizer } from '../episode/tokenizer.js';
 import { toolParserId } from '../episode/tool-call-parser.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
+import { limitsOf } from '../spec/budget.js';
 import type { Digest, RunRecord } from '../spec/records.js';
-import type { RunSpec } from '../spec/run-spec.js';
+import type { BudgetSpec, RunSpec } from '../spec/run-spec.js';
 import { parseRunSpec } from '../spec/schema.js';
 import { canonicalText, differences, sha256Hex } from '../store/canonical.js';
+import { inParallel } from '../store/in-parallel.js';
 import { listCheckpoints } from '../store/checkpoints.js';
 import { assetKey, runKey } from '../store/layout.js';
 import { claimRun } from '../store/owners.js';
 import { adoptOrCreate, createFile, readRecord } from '../store/records.js';
-import { claimName, foldedControl, lastCommittedStep, readState } from '../store/run-records.js';
+import { claimName, foldedControl, lastCommittedStep, readState, readUpdate } from '../store/run-records.js';
+import { spentInAll } from '../store/spending.js';
 
 export async function openRun(
   deps: OrchestratorDeps,
@@ -32,6 +35,7 @@ export async function openRun(
     clusterId: await deps.clusterId(),
     ...input.workflow,
     environmentUrls: urlsOf(spec),
+    ...(spec.budget ? { budget: spec.budget } : {}),
   };
   const claim = (run: string): Promise<number> =>
     claimRun(deps.store, run, claimant, (holder) => deps.ownerState(holder), {
@@ -49,7 +53,20 @@ export async function openRun(
     owner,
     position: { step, state, lastCheckpoint },
     control: await foldedControl(deps.store, run),
+    ...(spec.budget ? { budget: await openBudget(deps, record, spec.budget, step) } : {}),
   };
+}
+
+async function openBudget(
+  { store }: OrchestratorDeps,
+  { run, lineage, observed }: RunRecord,
+  budget: BudgetSpec,
+  last: number,
+): Promise<OpenedBudget> {
+  const first = (lineage?.step ?? 0) + 1;
+  const own = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+  const updates = await inParallel(own, (step) => readUpdate(store, run, step));
+  return { limits: limitsOf(budget), spent: spentInAll(run, updates), startedAt: observed.started_at };
 }
 
 async function findOrCreate(
@@ -99,8 +116,8 @@ function refuseOtherSpec(stored: RunRecord, spec: RunSpec): void {
 }
 
 /**
- * Paths may differ from machine to machine: what they name is held by digest (`refuseChangedFiles`). A server may move:
- * the newest owner's record says where it is.
+ * Paths may differ from machine to machine: what they name is held by digest (`refuseChangedFiles`). A server may move,
+ * and a budget may be raised: the newest owner's record has both.
  */
 export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): void {
   const found = differences(comparable(stored), comparable(spec));
@@ -125,7 +142,7 @@ function comparable(spec: RunSpec): unknown {
   const { tasks: _tasks, demonstrations: _demonstrations, ...data } = spec.data;
   const environments = spec.environments.map(({ url: _url, ...environment }) => environment);
   // Where a run began is in its lineage: what is started later goes on with it, whether its spec says so or not.
-  const { fork: _fork, ...rest } = spec;
+  const { fork: _fork, budget: _budget, ...rest } = spec;
   return { ...rest, model, data, environments };
 }
 

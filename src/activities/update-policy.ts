@@ -14,6 +14,7 @@ import { attemptsFolder, updateKey } from '../store/layout.js';
 import { checkOwner } from '../store/owners.js';
 import { recordFunction } from '../store/records.js';
 import { readPlan, readUpdateIfAny } from '../store/run-records.js';
+import { spentBy } from '../store/spending.js';
 import { Diverged } from '../store/store-errors.js';
 
 /** No group had two graded members that differ: there is nothing to learn from, and nothing is wrong. */
@@ -136,6 +137,7 @@ function summary(record: UpdateRecord): CommittedStep {
     state,
     applied: applied === true,
     reason: applied === true ? null : applied.reason,
+    spent: spentBy(record),
     metrics: Object.fromEntries(
       Object.entries(record.observed.metrics).filter(([name]) => shownMetrics.includes(name)),
     ),

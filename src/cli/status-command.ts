@@ -1,6 +1,7 @@
 // `longhaul status RUN`: where a run is and its last figures; with --watch, as it goes.
 import type { Command } from 'commander';
 import type { RunStatus } from '../activities/contracts.js';
+import { budgetNotes } from '../workflows/budget.js';
 import { settingNotes } from '../workflows/hyperparameters.js';
 import { statusQuery } from '../workflows/messages.js';
 import { stopNote } from '../workflows/run-progress.js';
@@ -49,6 +50,7 @@ function describe(status: RunStatus, waiting: readonly Waiting[]): string {
   ];
   if (status.lineage) lines.push(`  goes on from ${status.lineage.run} after step ${status.lineage.step}`);
   for (const one of waiting) lines.push(`  ${waitingLine(one)}`);
+  lines.push(...budgetNotes(status.budget ?? []).map((note) => `  ${note}`));
   lines.push(...settingNotes(status.control).map((note) => `  ${note}`));
   const stop = stopNote(status);
   if (stop) lines.push(`  ${stop}`);

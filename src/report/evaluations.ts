@@ -1,7 +1,7 @@
 // The evaluations of a run. They are filed by state, so beside the run's own there may be those of other runs that had the
 // same state: the run takes them over where it asks for the same suite, and has nothing to do with the others.
 import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
-import type { ControlRecord, Digest, RunRecord, UpdateRecord } from '../spec/records.js';
+import type { ControlRecord, Digest, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { inParallel } from '../store/in-parallel.js';
 import {
@@ -13,6 +13,7 @@ import {
 import type { ObjectStore } from '../store/object-store.js';
 import { readRecord, requireRecord } from '../store/records.js';
 import { foldControl, readState, timelinesOf } from '../store/run-records.js';
+import { budgetIsSpent } from './budget.js';
 import { plannedSteps, reachesTarget, suiteDue } from './schedule.js';
 
 export interface EvaluationFigure {
@@ -25,6 +26,7 @@ interface EvaluatedRun {
   /** Steps 1…n in order. */
   updates: readonly UpdateRecord[];
   control: readonly ControlRecord[];
+  owners: readonly OwnerRecord[];
 }
 
 /** A state and the steps it is the state after: more than one where a step was not applied. */
@@ -103,18 +105,18 @@ async function readResults(store: ObjectStore, held: readonly HeldState[]): Prom
 }
 
 /** Where the run ends, or was ended once: there it plays `final`. A stop that came late held at the step of that moment. */
-function endOf(
-  { record: { spec }, updates, control }: EvaluatedRun,
-  intervals: readonly EvaluationFigure[],
-): (step: number) => boolean {
+function endOf(run: EvaluatedRun, intervals: readonly EvaluationFigure[]): (step: number) => boolean {
+  const { spec } = run.record;
+  const { updates, control } = run;
   const { total } = plannedSteps(spec);
   const last = updates.at(-1)?.identity.step ?? 0;
   const stops = control.flatMap(({ change }) => (change.kind === 'stopAfter' ? [change.step] : []));
   const { stopAfter } = foldControl(control);
+  const spent = budgetIsSpent(run);
   return (step) =>
     step >= total ||
     stops.includes(step) ||
-    (step === last && stopAfter !== null && stopAfter <= step) ||
+    (step === last && (spent || (stopAfter !== null && stopAfter <= step))) ||
     intervals.some((one) => one.step === step && reachesTarget(spec, step, one.result.pass_at_1));
 }
 

@@ -1,4 +1,5 @@
 // The run's report: one self-contained HTML page.
+import { budgetTable } from './budget.js';
 import { lineChart, smoothed, smoothingWidth, type ChartBand, type ChartSeries } from './chart.js';
 import { environmentRows, statusRule, templateRows, type EnvironmentRow } from './environment-table.js';
 import { tasksOf, type EvaluationFigure } from './evaluations.js';
@@ -34,6 +35,7 @@ export function renderReport({
   transcriptsOf,
 }: ReportInput): string {
   const { record } = history;
+  const budget = budgetTable(history);
   return [
     '<!doctype html>',
     '<html lang="en"><head><meta charset="utf-8">',
@@ -48,6 +50,7 @@ export function renderReport({
     section('Training', trends(history.updates) + stepTable(history)),
     section('What it outlived', restartTable(restarts)),
     section('What was changed while it ran', changeTable(changes)),
+    ...(budget === null ? [] : [section('Budget', budget)]),
     section('Run', facts(history)),
     '</main></body></html>',
   ].join('\n');

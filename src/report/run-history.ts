@@ -27,7 +27,7 @@ export async function readHistory(store: ObjectStore, run: string): Promise<RunH
     readSequence(store, ownersFolder(run), 'owner'),
     readSequence(store, controlFolder(run), 'control'),
   ]);
-  const evaluations = last < 0 ? [] : await readEvaluations(store, { record, updates, control });
+  const evaluations = last < 0 ? [] : await readEvaluations(store, { record, updates, control, owners });
   return { record, updates, evaluations, owners, control };
 }
 

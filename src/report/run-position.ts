@@ -1,6 +1,7 @@
 // How far a run has come, as its records tell it. They do not tell a run that is under way from one that was cancelled, is
 // blocked or lost its server: all of these are unfinished.
 import { foldControl } from '../store/run-records.js';
+import { budgetIsSpent } from './budget.js';
 import type { RunHistory } from './run-history.js';
 import { plannedSteps, reachesTarget } from './schedule.js';
 
@@ -10,7 +11,8 @@ export type RunPosition =
   | { kind: 'paused' | 'unfinished'; step: number; atMost: number };
 
 /** A run ends with the evaluation of its last state: before that, it has not ended. */
-export function positionOf({ record, updates, evaluations, control }: RunHistory): RunPosition {
+export function positionOf(history: RunHistory): RunPosition {
+  const { record, updates, evaluations, control } = history;
   const step = updates.at(-1)?.identity.step ?? 0;
   const { total } = plannedSteps(record.spec);
   const here = evaluations.filter((figure) => figure.step === step);
@@ -21,6 +23,8 @@ export function positionOf({ record, updates, evaluations, control }: RunHistory
     );
     if (targetReached || step >= total) return { kind: 'completed', step, targetReached };
     if (stopAfter !== null && step >= stopAfter) return { kind: 'stopped', step };
+    const final = here.find(({ result }) => result.suite_name === 'final');
+    if (budgetIsSpent(history, final?.result.observed.committed_at)) return { kind: 'stopped', step };
   }
   return { kind: paused ? 'paused' : 'unfinished', step, atMost: total };
 }

@@ -10,6 +10,7 @@ export function combinationProblems(spec: RunSpec): SpecProblem[] {
     ...warmStartProblems(spec),
     ...lengthProblems(spec),
     ...trainerProblems(spec),
+    ...budgetProblems(spec),
   ];
 }
 
@@ -165,6 +166,17 @@ function trainerProblems({ trainer }: RunSpec): SpecProblem[] {
       path: 'trainer.warmup_steps',
       problem: `${trainer.warmup_steps} is more than max_training_steps ${trainer.max_training_steps}`,
       mend: 'lower it',
+    },
+  ];
+}
+
+function budgetProblems({ budget }: RunSpec): SpecProblem[] {
+  if (budget?.max_usd === undefined || budget.usd_per_gpu_hour !== undefined) return [];
+  return [
+    {
+      path: 'budget.max_usd',
+      problem: 'usd_per_gpu_hour is not given',
+      mend: 'give the price of an hour, or limit max_gpu_hours',
     },
   ];
 }

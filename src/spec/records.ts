@@ -1,6 +1,6 @@
 // Every record of the store (docs/records.md) but those of evaluations, which are beside. Types only.
 // A record's digest is the sha256 of its canonical JSON without the member `observed`: clocks, hosts, attempts live there.
-import type { RunSpec } from './run-spec.js';
+import type { BudgetSpec, RunSpec } from './run-spec.js';
 
 /** Lower-case hex sha256, 64 characters. */
 export type Digest = string;
@@ -270,6 +270,8 @@ export interface OwnerRecord {
     by: string;
     /** Where this start found its environments, by `env_key`; null: at the node's own server. */
     environment_urls?: Record<string, string | null>;
+    /** What this start may use; absent: no limit. */
+    budget?: BudgetSpec;
   };
 }
 

@@ -139,6 +139,18 @@ export interface ForkSpec {
   step: number;
 }
 
+/** What a run may use; it ends at the step boundary after it has. Absent ones are not limited. */
+export interface BudgetSpec {
+  /** Sampled in training. */
+  max_tokens?: number;
+  /** Seconds since the run's first start, pauses and outages included. */
+  max_wall_s?: number;
+  /** Hours in which a node worked for the run. */
+  max_gpu_hours?: number;
+  max_usd?: number;
+  usd_per_gpu_hour?: number;
+}
+
 export interface RunSpec {
   name: string;
   project: string;
@@ -153,4 +165,6 @@ export interface RunSpec {
   trainer: TrainerSpec;
   /** Absent: every checkpoint stays. */
   retention?: RetentionSpec;
+  /** Absent: no limit. */
+  budget?: BudgetSpec;
 }

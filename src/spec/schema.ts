@@ -190,6 +190,16 @@ const fork = z.strictObject({
   step: countOrZero.describe('committed step after which it goes on'),
 });
 
+const budget = z.strictObject({
+  max_tokens: count.exactOptional().describe('tokens sampled in training'),
+  max_wall_s: positive
+    .exactOptional()
+    .describe('seconds since the run’s first start, pauses and outages included'),
+  max_gpu_hours: positive.exactOptional().describe('hours in which a node worked for the run'),
+  max_usd: positive.exactOptional().describe('GPU hours times `usd_per_gpu_hour`'),
+  usd_per_gpu_hour: positive.exactOptional().describe('price of a node’s hour'),
+});
+
 export const runSpecSchema = z.strictObject({
   name: name.describe('name of the run, unique in its store'),
   project: name.default('longhaul').describe('name in checkpoint keys'),
@@ -206,6 +216,9 @@ export const runSpecSchema = z.strictObject({
   retention: retention
     .exactOptional()
     .describe('which checkpoints `longhaul gc` leaves in the store; absent: all of them'),
+  budget: budget
+    .exactOptional()
+    .describe('what the run may use before it ends; may be raised for a new start; absent: no limit'),
 });
 
 /**

@@ -1,5 +1,6 @@
 // Who drives a run (R20): exactly one workflow execution, the author of the newest owner record.
 import type { OwnerRecord } from '../spec/records.js';
+import type { BudgetSpec } from '../spec/run-spec.js';
 import { ownersFolder, sequenceKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { appendSequence, requireRecord, sequenceNumbers } from './records.js';
@@ -24,11 +25,16 @@ export interface OwnerIdentity {
 export async function claimRun(
   store: ObjectStore,
   run: string,
-  claimant: OwnerIdentity & { by?: string; environmentUrls?: Record<string, string | null> },
+  claimant: OwnerIdentity & {
+    by?: string;
+    environmentUrls?: Record<string, string | null>;
+    budget?: BudgetSpec;
+  },
   ownerState: (owner: OwnerRecord) => Promise<OwnerState>,
   options: { takeOver?: boolean } = {},
 ): Promise<number> {
-  const { address, clusterId, namespace, workflowId, firstExecutionRunId, by, environmentUrls } = claimant;
+  const { address, clusterId, namespace, workflowId, firstExecutionRunId, by, environmentUrls, budget } =
+    claimant;
   const record = await appendSequence(store, ownersFolder(run), 'owner', async (n, existing) => {
     const newest = existing.at(-1);
     if (newest && !options.takeOver && !sameExecution(newest, claimant)) {
@@ -47,6 +53,7 @@ export async function claimRun(
         at: new Date().toISOString(),
         by: by ?? `pid ${process.pid}`,
         ...(environmentUrls ? { environment_urls: environmentUrls } : {}),
+        ...(budget ? { budget } : {}),
       },
     };
   });

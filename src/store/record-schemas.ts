@@ -89,6 +89,15 @@ const owner = z.strictObject({
     at: time,
     by: text,
     environment_urls: z.record(text, text.nullable()).exactOptional(),
+    budget: z
+      .strictObject({
+        max_tokens: z.number().exactOptional(),
+        max_wall_s: z.number().exactOptional(),
+        max_gpu_hours: z.number().exactOptional(),
+        max_usd: z.number().exactOptional(),
+        usd_per_gpu_hour: z.number().exactOptional(),
+      })
+      .exactOptional(),
   }),
 });
 

@@ -2,6 +2,7 @@
 import { defineSearchAttributeKey } from '@temporalio/common';
 import { setCurrentDetails, upsertSearchAttributes } from '@temporalio/workflow';
 import type {
+  BudgetLine,
   CommittedStep,
   ControlState,
   EvaluatedState,
@@ -10,6 +11,7 @@ import type {
   RunPosition,
   RunStatus,
 } from '../activities/contracts.js';
+import { budgetNotes, isSpent } from './budget.js';
 import { settingNotes } from './hyperparameters.js';
 import { noSignal } from './policies.js';
 import { phaseOf, totalSteps } from './step-schedule.js';
@@ -99,6 +101,18 @@ export class RunProgress {
   /** An evaluation beside a step's rollouts is part of collecting. */
   evaluating(): void {
     if (this.doing !== 'collecting') this.phase('evaluating');
+  }
+
+  /** What is used of each limit, at a step boundary. */
+  budget(lines: BudgetLine[] | null): void {
+    if (!lines) return;
+    this.status.budget = lines;
+    this.show();
+  }
+
+  /** Why the run ends at this step boundary; null while something is left of each limit. */
+  get spentBudget(): string | null {
+    return budgetNotes((this.status.budget ?? []).filter(isSpent))[0] ?? null;
   }
 
   /** True while no node is alive that the run could use. */
@@ -210,6 +224,7 @@ export class RunProgress {
       `- last checkpoint: ${status.lastCheckpoint === null ? 'none yet' : `step ${status.lastCheckpoint}`}`,
     );
     if (this.checkpointTrouble) lines.push(`- ${this.checkpointTrouble}`);
+    lines.push(...budgetNotes(status.budget ?? []).map((note) => `- ${note}`));
     lines.push(...settingNotes(status.control).map((note) => `- ${note}`));
     if (status.sampleSeconds > 0) {
       const perSecond = Math.round(status.tokens / status.sampleSeconds);

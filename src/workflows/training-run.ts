@@ -20,16 +20,15 @@ import type {
   RunStatus,
 } from '../activities/contracts.js';
 import { blockedUntilResumed, RecordsChanged, throwWhereRecordsChanged, untilMended } from './blocking.js';
+import { Budget } from './budget.js';
 import { CheckpointUploads } from './checkpoint-uploads.js';
 import { ControlDesk } from './control-desk.js';
 import { InterruptibleWork, StepLeft } from './interruptible-work.js';
 import { statusQuery } from './messages.js';
 import { NodePlacement } from './node-placement.js';
 import {
-  checkpointPolicy,
   enginePolicy,
   farewellReportPolicy,
-  lastCheckpointPolicy,
   maxUnappliedSteps,
   noSignal,
   orchestratorPolicy,
@@ -37,7 +36,7 @@ import {
   reportPolicy,
   stepsPerExecution,
 } from './policies.js';
-import { onEngine, onTransfers, orchestrator, stepId } from './run-activities.js';
+import { onEngine, orchestrator, saveOn, stepId, uploadFrom } from './run-activities.js';
 import { openRun } from './run-opening.js';
 import { type CarriedFigures, RunProgress } from './run-progress.js';
 import { outlineUnder, phaseOf, suiteDue, totalSteps } from './step-schedule.js';
@@ -59,12 +58,14 @@ interface CarriedRun {
 
 export interface TrainingResult {
   run: string;
-  /** `completed`: all steps, or the target was reached; `stopped`: by `stopAfter`. */
+  /** `completed`: all steps, or the target was reached; `stopped`: by `stopAfter`, or because a budget is spent. */
   ended: 'completed' | 'stopped';
   step: number;
   state: string | null;
   evaluations: RunStatus['evaluations'];
   report: string | null;
+  /** Which budget ended it; null where none did. */
+  budget: string | null;
   tokens: number;
   sampleSeconds: number;
 }
@@ -105,6 +106,7 @@ class TrainingLoop {
   private readonly nodes: NodePlacement;
   private readonly uploads: CheckpointUploads;
   private readonly interruptible: InterruptibleWork;
+  private readonly budget: Budget;
   private readonly last: number;
   private stepsHere = 0;
   private unapplied = 0;
@@ -131,6 +133,7 @@ class TrainingLoop {
       await this.rest();
       progress.phase(phase === 'evaluating' ? phase : 'collecting');
     });
+    this.budget = new Budget(opened.budget);
     this.unapplied = options.carried?.unapplied ?? 0;
   }
 
@@ -162,6 +165,7 @@ class TrainingLoop {
   /** Holds a paused run at this step boundary; false when the run ends here. */
   private async goesOn(): Promise<boolean> {
     await this.desk.quiet();
+    this.progress.budget(this.budget.lines());
     if (this.desk.control.paused && !this.endsHere()) {
       await this.rest();
     }
@@ -202,7 +206,9 @@ class TrainingLoop {
   }
 
   private endsHere(): boolean {
-    return this.step >= this.last || this.targetReached || this.stopReached();
+    return (
+      this.step >= this.last || this.targetReached || this.stopReached() || this.progress.spentBudget !== null
+    );
   }
 
   private stopReached(): boolean {
@@ -255,6 +261,7 @@ class TrainingLoop {
     );
     const seconds = (Date.now() - startedAt) / 1000;
     this.progress.committed(committed, seconds, sampled);
+    this.budget.add(committed);
     this.uploads.stepTook(seconds);
     this.stepsHere += 1;
     await this.watchApplied(committed);
@@ -299,8 +306,9 @@ class TrainingLoop {
   private async saveAlone(step: number, keep: boolean): Promise<null> {
     if (!keep) return null;
     const begun = Date.now();
+    const summary = this.progress.summary(step, 'save');
     try {
-      await this.nodes.onLivingNode((node) => this.save(node, step));
+      await this.nodes.onLivingNode((node) => saveOn(node, { ...this.owned, step }, summary));
       this.uploads.saved(step, { seconds: (Date.now() - begun) / 1000 });
     } catch (error) {
       if (isCancellation(error)) throw error;
@@ -347,19 +355,8 @@ class TrainingLoop {
     await blockedUntilResumed(this.desk, this.progress, reason, remedy);
   }
 
-  private save(node: string, step: number): Promise<void> {
-    const summary = this.progress.summary(step, 'save');
-    return onEngine(node, stepId(step, 'save'), summary, checkpointPolicy)
-      .saveState({ ...this.owned, step })
-      .then(() => undefined);
-  }
-
   private upload(node: string, step: number, last: { restore?: true } = {}): Promise<void> {
-    const summary = this.progress.summary(step, 'upload');
-    const policy = last.restore ? lastCheckpointPolicy : checkpointPolicy;
-    return onTransfers(node, stepId(step, 'upload'), summary, policy)
-      .uploadCheckpoint({ ...this.owned, step, ...last })
-      .then(() => undefined);
+    return uploadFrom(node, { ...this.owned, step }, this.progress.summary(step, 'upload'), last);
   }
 
   /** Only at a step boundary, with no handler and no upload left behind; the records hold all the rest. */
@@ -382,10 +379,11 @@ class TrainingLoop {
     this.progress.phase('reporting');
     await untilMended(this.desk, this.progress, () => writeReport(this.progress, reportPolicy));
     const ended = this.step >= this.last || this.targetReached ? 'completed' : 'stopped';
+    const budget = ended === 'stopped' && !this.stopReached() ? this.progress.spentBudget : null;
     this.progress.phase(ended);
     await condition(allHandlersFinished);
     const { run, step, state, evaluations, report, tokens, sampleSeconds } = this.progress.status;
-    return { run, ended, step, state, evaluations, report, tokens, sampleSeconds };
+    return { run, ended, step, state, evaluations, report, budget, tokens, sampleSeconds };
   }
 
   /** The last state is always uploaded, from whichever node; here a failure waits for a person. */

@@ -12,8 +12,10 @@ import { appByName } from '../../src/environments/apps/registry.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { parseRunSpec } from '../../src/spec/schema.js';
 import type { Demonstration } from '../../src/spec/task.js';
-import { assetKey, datasetFileKey, runKey } from '../../src/store/layout.js';
-import { lastCommittedStep, readRun } from '../../src/store/run-records.js';
+import { assetKey, datasetFileKey, episodeKey, runKey } from '../../src/store/layout.js';
+import { readOwner } from '../../src/store/owners.js';
+import { requireRecord } from '../../src/store/records.js';
+import { lastCommittedStep, readPlan, readRun } from '../../src/store/run-records.js';
 import { startForeignServer } from '../environments/foreign-server.js';
 import {
   type Harness,
@@ -114,6 +116,30 @@ describe('a later start', () => {
     expect(message).toContain(`longhaul show ${runKey(run)}`);
     expect(message).toContain(`longhaul set ${run} lr=…`);
     expect(message).toContain('choose a new name');
+  });
+
+  it('counts what its steps have used from their records, and may be given more than the start before', async () => {
+    const limited = (max_tokens: number) => harness.open({ ...harness.spec, budget: { max_tokens } });
+    expect((await limited(10)).budget?.spent).toEqual({ tokens: 0, gpu_seconds: 0 });
+    await harness.advance(lastSftStep + 1);
+    const used = async (step: number) => {
+      const answer = await harness.plan(step);
+      const { record } = await readPlan(harness.store, run, step, answer.plan);
+      if (record.kind !== 'grpo') throw new Error('it is a step of GRPO');
+      const keys = record.slots.flatMap(({ slot }) => [0, 1].map((at) => episodeKey(run, step, slot, at)));
+      const episodes = await Promise.all(keys.map((key) => requireRecord(harness.store, key, 'episode')));
+      return episodes.reduce((sum, { logprobs }) => sum + logprobs.length, 0);
+    };
+    const opened = await limited(20);
+    expect(opened.position.step).toBe(lastSftStep + 1);
+    expect(opened.budget).toMatchObject({
+      limits: [{ name: 'max_tokens', limit: 20 }],
+      spent: { tokens: await used(lastSftStep + 1) },
+      startedAt: (await readRun(harness.store, run)).observed.started_at,
+    });
+    expect(opened.budget?.spent.gpu_seconds).toBeGreaterThan(0);
+    expect((await readOwner(harness.store, run))?.observed.budget).toEqual({ max_tokens: 20 });
+    expect(await harness.open()).not.toHaveProperty('budget');
   });
 
   it('plays where its spec says now: a server may have moved', async () => {

@@ -2,11 +2,13 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { RunOutline } from '../../src/activities/contracts.js';
 import { phasesOf } from '../../src/activities/phases.js';
+import { budgetTable } from '../../src/report/budget.js';
+import { readEvaluations } from '../../src/report/evaluations.js';
 import { hasEnded, inWords, positionOf } from '../../src/report/run-position.js';
 import { readHistory } from '../../src/report/run-history.js';
 import { plannedSteps, suiteDue } from '../../src/report/schedule.js';
 import type { ControlChange } from '../../src/spec/records.js';
-import type { RunSpec } from '../../src/spec/run-spec.js';
+import type { BudgetSpec, RunSpec } from '../../src/spec/run-spec.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { suiteDue as suiteDueOfWorkflow, totalSteps } from '../../src/workflows/step-schedule.js';
 import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
@@ -99,6 +101,29 @@ describe('how far a run has come', () => {
     await addEvaluation(store, { step: 20, name: 'final' });
     expect(await at(20, { kind: 'stopAfter', step: 20 })).toBe('stopped at step 20 (ended)');
     expect(await at(25, { kind: 'stopAfter', step: 20 })).toMatch(/^unfinished/);
+  });
+
+  test('is stopped where a budget is spent, and the report says of which little is left', async () => {
+    await addEvaluation(store, { step: 20, name: 'final', by: 'other' });
+    const spent = async (budget: BudgetSpec) => {
+      const history = until(await readHistory(store, 'tiny'), 20);
+      const { owner } = recordsOfAllKinds();
+      const owners = [{ ...owner, observed: { ...owner.observed, budget } }];
+      const evaluations = await readEvaluations(store, { ...history, owners });
+      const limited = { ...history, owners, evaluations };
+      return { position: inWords(positionOf(limited)), table: budgetTable(limited) };
+    };
+    const history = until(await readHistory(store, 'tiny'), 20);
+    expect(budgetTable(history)).toBeNull();
+    const newest = history.updates.at(-1)?.observed.committed_at ?? '';
+    const seconds = (Date.parse(newest) - Date.parse(history.record.observed.started_at)) / 1000;
+    expect((await spent({ max_wall_s: 2 * seconds })).position).toMatch(/^unfinished/);
+    expect((await spent({ max_wall_s: 2 * seconds })).table).not.toContain('strong');
+    expect((await spent({ max_wall_s: seconds / 0.9 })).table).toContain('is nearly spent');
+    expect(await spent({ max_wall_s: seconds })).toEqual({
+      position: 'stopped at step 20',
+      table: expect.stringContaining('<strong><code>max_wall_s</code> is spent.') as string,
+    });
   });
 
   test('is complete where the target was reached', async () => {

@@ -156,6 +156,15 @@ describe('a wrong value', () => {
     ],
     ['environments', (spec) => (spec.environments = []), /at least 1 entries/],
     ['retention.keep_last', (spec) => (spec['retention'] = { keep_last: 0 }), /at least 1, not 0/],
+    ['budget.max_tokens', (spec) => (spec['budget'] = { max_tokens: 0 }), /at least 1, not 0/],
+    ['budget.max_wall_s', (spec) => (spec['budget'] = { max_wall_s: 0 }), /more than 0, not 0/],
+    ['budget.max_gpu_hours', (spec) => (spec['budget'] = { max_gpu_hours: 0 }), /more than 0, not 0/],
+    [
+      'budget.max_usd',
+      (spec) => (spec['budget'] = { max_usd: 0, usd_per_gpu_hour: 2 }),
+      /more than 0, not 0/,
+    ],
+    ['budget.max_usd', (spec) => (spec['budget'] = { max_usd: 9 }), /usd_per_gpu_hour is not given/],
   ])('of %s', (path, change, problem) => {
     expect(problemsOf(change)).toEqual([
       expect.objectContaining({ path, problem: expect.stringMatching(problem) as string }),

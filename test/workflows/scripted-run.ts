@@ -11,6 +11,7 @@ import type {
   ControlState,
   KeptState,
   NodeActivities,
+  OpenedRun,
   OrchestratorActivities,
   PhaseSpan,
   RunOutline,
@@ -67,6 +68,8 @@ export interface ScriptedRun {
   /** Throws or waits before an activity does its work. */
   before: (call: string) => Promise<void> | void;
   passAt1: (step: number) => number;
+  /** As a start finds it, with 100 tokens and a GPU hour spent by every step. */
+  budget: () => Pick<OpenedRun, 'budget'>;
   activities: AllActivities;
 }
 
@@ -95,6 +98,7 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
     uploaded: [],
     before: () => undefined,
     passAt1: (step) => step / 100,
+    budget: () => ({}),
     activities: {
       openRun: () =>
         did('open', () => {
@@ -108,6 +112,7 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
               lastCheckpoint: script.uploaded.at(-1) ?? null,
             },
             control: script.control,
+            ...script.budget(),
           };
         }),
       findNode: () => did('find', () => ({ node: script.node })),
@@ -166,7 +171,16 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
             kindOf(step) === 'sft'
               ? { 'policy/final_loss': 1 / step }
               : { 'reward/avg_raw_reward': step / 10 };
-          return { step, kind: kindOf(step), state: state(step), applied: true, reason: null, metrics };
+          const spent = { tokens: 100, gpu_seconds: 3600 };
+          return {
+            step,
+            kind: kindOf(step),
+            state: state(step),
+            applied: true,
+            reason: null,
+            spent,
+            metrics,
+          };
         }),
       evaluateState: ({ step, suite }) =>
         did(`evaluate ${suite} ${step}`, () => ({

@@ -1,0 +1,55 @@
+// What a run has used of its budget, as its newest start was given one.
+import { limitsOf, type BudgetLimit } from '../spec/budget.js';
+import type { OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
+import { spentInAll } from '../store/spending.js';
+import { percent } from './format.js';
+import { table } from './html.js';
+
+export interface UsedLimit extends Pick<BudgetLimit, 'name' | 'limit'> {
+  spent: number;
+}
+
+interface Spender {
+  record: RunRecord;
+  /** Steps 1…n in order. */
+  updates: readonly UpdateRecord[];
+  owners: readonly OwnerRecord[];
+}
+
+/** Up to the newest step, or up to `until` (ISO 8601) where that is later. Empty where nothing is limited. */
+export function usedLimits({ record, updates, owners }: Spender, until?: string): UsedLimit[] {
+  const budget = owners.at(-1)?.observed.budget;
+  if (!budget) return [];
+  const newest = updates.filter(({ identity }) => identity.run === record.run).at(-1)?.observed.committed_at;
+  const { started_at } = record.observed;
+  const wall = [newest, until].map((time) => Date.parse(time ?? started_at) - Date.parse(started_at));
+  const spent = { ...spentInAll(record.run, updates), wall_seconds: Math.max(0, ...wall) / 1000 };
+  return limitsOf(budget).map(({ name, limit, counts, each }) => ({
+    name,
+    limit,
+    spent: spent[counts] * each,
+  }));
+}
+
+export function budgetIsSpent(spender: Spender, until?: string): boolean {
+  return usedLimits(spender, until).some(({ spent, limit }) => spent >= limit);
+}
+
+/** Share of a limit from which on the report warns, as `status` does. */
+const warnFrom = 0.8;
+
+/** HTML; null where nothing is limited. */
+export function budgetTable(spender: Spender): string | null {
+  const limits = usedLimits(spender);
+  if (limits.length === 0) return null;
+  const rows = table(limits, [
+    { title: 'limit', cell: ({ name }) => `<code>${name}</code>` },
+    { title: 'used', cell: ({ spent }) => String(Number(spent.toPrecision(4))), figure: true },
+    { title: 'of', cell: ({ limit }) => String(limit), figure: true },
+    { title: 'share', cell: ({ spent, limit }) => percent(spent / limit), figure: true },
+  ]);
+  const warnings = limits
+    .filter(({ spent, limit }) => spent >= warnFrom * limit)
+    .map(({ name, spent, limit }) => `<code>${name}</code> is ${spent >= limit ? '' : 'nearly '}spent.`);
+  return warnings.length === 0 ? rows : `${rows}<p><strong>${warnings.join(' ')}</strong></p>`;
+}

@@ -1,0 +1,30 @@
+// A budget as limits, each of one thing that is counted from the records.
+import type { BudgetSpec } from './run-spec.js';
+
+/** Since the run's first start; of a fork, since it left its parent. */
+export interface Spent {
+  tokens: number;
+  gpu_seconds: number;
+  wall_seconds: number;
+}
+
+export interface BudgetLimit {
+  name: 'max_tokens' | 'max_wall_s' | 'max_gpu_hours' | 'max_usd';
+  limit: number;
+  /** What counts against it, and how much one of it is in the limit's unit. */
+  counts: keyof Spent;
+  each: number;
+}
+
+export function limitsOf({ max_tokens, max_wall_s, max_gpu_hours, ...usd }: BudgetSpec): BudgetLimit[] {
+  const limits: (Omit<BudgetLimit, 'limit'> & { limit: number | undefined })[] = [
+    { name: 'max_tokens', limit: max_tokens, counts: 'tokens', each: 1 },
+    { name: 'max_wall_s', limit: max_wall_s, counts: 'wall_seconds', each: 1 },
+    { name: 'max_gpu_hours', limit: max_gpu_hours, counts: 'gpu_seconds', each: 1 / 3600 },
+    {
+      ...{ name: 'max_usd', limit: usd.max_usd, counts: 'gpu_seconds' },
+      each: (usd.usd_per_gpu_hour ?? 0) / 3600,
+    },
+  ];
+  return limits.flatMap(({ limit, ...one }) => (limit === undefined ? [] : [{ ...one, limit }]));
+}

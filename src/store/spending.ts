@@ -1,0 +1,24 @@
+// What a run has used, counted from its steps' records: no restart forgets it.
+import type { Spent } from '../spec/budget.js';
+import type { UpdateRecord } from '../spec/records.js';
+
+/**
+ * Of one step. A node's time is that with an engine verb or an environment call in flight, evaluations included; a step whose
+ * worker was restarted tells that of its update alone.
+ */
+export function spentBy({ identity, observed }: UpdateRecord): Omit<Spent, 'wall_seconds'> {
+  const { metrics, timings_ms } = observed;
+  return {
+    tokens: Math.round((metrics['generate/avg_num_tokens'] ?? 0) * identity.outcomes.flat().length),
+    gpu_seconds: (timings_ms['in_flight'] ?? timings_ms['policy_train'] ?? 0) / 1000,
+  };
+}
+
+/** Of all steps of the run's own, not of those that a fork has from its parent. */
+export function spentInAll(run: string, updates: readonly UpdateRecord[]): Omit<Spent, 'wall_seconds'> {
+  const own = updates.filter(({ identity }) => identity.run === run).map(spentBy);
+  return {
+    tokens: own.reduce((sum, { tokens }) => sum + tokens, 0),
+    gpu_seconds: own.reduce((sum, { gpu_seconds }) => sum + gpu_seconds, 0),
+  };
+}
