@@ -18,7 +18,7 @@ import { lastCommittedStep, readRunIfAny, readState, timelineOf } from '../store
 /** Committed steps that are named in place of one that is not. */
 const nearestShown = 3;
 
-export interface PlannedFork {
+interface PlannedFork {
   run: string;
   /** Its number among the timelines of its name. */
   n: number;
