@@ -1,5 +1,5 @@
 // How a worker process logs and ends: JSON lines on standard error, one readable line for what stops it.
-import { DefaultLogger, Runtime } from '@temporalio/worker';
+import { DefaultLogger, makeTelemetryFilterString, Runtime } from '@temporalio/worker';
 import { withoutKnownSecrets } from '../activities/known-secrets.js';
 
 export function installLogger(component: string): (message: string) => void {
@@ -11,6 +11,10 @@ export function installLogger(component: string): (message: string) => void {
     logger: new DefaultLogger('WARN', ({ level, message, meta }) =>
       write(level.toLowerCase(), message, meta),
     ),
+    // Without it the native part writes to standard error by itself, whatever a server has said to it.
+    telemetryOptions: {
+      logging: { forward: {}, filter: makeTelemetryFilterString({ core: 'WARN', other: 'ERROR' }) },
+    },
   });
   return (message) => write('info', message);
 }

@@ -86,7 +86,8 @@ describe.skipIf(!hasOpenssl())('a secret', { timeout: 120_000 }, () => {
       { env_key: 'booking', url: booking.url, grading_token_env: 'BOOKING_TOKEN' },
     ].map((environment) => ({ ...environment, fault_rate: 0, tool_error_rate: 0 }));
     const node = cluster.nodes[0]!;
-    node.hold('episode-written.step-000002.collect');
+    const planned = 'plan-written.step-000002.plan';
+    cluster.orchestrators[0]!.hold(planned);
     bucket.refuseNext(/steps\/000001\/plan\.json/);
     run = await cluster.run({ ...spec, environments });
 
@@ -97,13 +98,14 @@ describe.skipIf(!hasOpenssl())('a secret', { timeout: 120_000 }, () => {
     }, 'the refused signature to block the run');
     expect(blocked!.reason).toContain('SignatureDoesNotMatch');
     await run.executeUpdate(resumeUpdate);
-    // The engine dies in mid-collect.
-    await until(
-      async () => (await watched(run), node.hasReached('episode-written.step-000002.collect')),
-      'step 2',
-    );
-    process.kill(node.enginePid()!, 'SIGKILL');
-    node.letGo('episode-written.step-000002.collect');
+    // The engine dies in mid-collect: it is stopped first, so that what it was asked is in flight when it does.
+    const orchestrator = cluster.orchestrators[0]!;
+    await until(async () => (await watched(run), orchestrator.hasReached(planned)), 'the plan of step 2');
+    const engine = node.enginePid()!;
+    process.kill(engine, 'SIGSTOP');
+    orchestrator.letGo(planned);
+    await until(async () => (await watched(run)).heartbeat, 'a heartbeat of the collect', 20_000);
+    process.kill(engine, 'SIGKILL');
     await until(async () => (await watched(run), await ended(run)), 'the run to end', 45_000).catch(
       (error: Error) => {
         throw new Error(`${error.message}
@@ -133,7 +135,8 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
     seen.push(textsIn(raw).join('\n'));
     const status = await handle.query(statusQuery);
     seen.push(JSON.stringify(status));
-    return status;
+    const collect = raw.pendingActivities?.find(({ activityId }) => activityId === 'step-000002/collect');
+    return { ...status, heartbeat: Boolean(collect?.lastHeartbeatTime) };
   }
 
   function expectNone(place: string, texts: readonly string[]): void {
