@@ -37,6 +37,7 @@ export async function trainAndFollow(
         ? JSON.stringify(result)
         : `${result.run} ${result.ended} at step ${result.step}` +
             (last ? `, held-out pass@1 ${percent(last.pass_at_1)}` : '') +
+            (result.budget ? `; ${result.budget}` : '') +
             (result.report ? `; for its report: longhaul report ${result.run}` : ''),
     );
   } catch (error) {

@@ -223,7 +223,11 @@ export async function withWorkers<T>(
   const queue = `longhaul-${randomUUID()}`;
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-workers-'));
   const interceptors = { activity: [guardActivities({ open: new OpenActivities(folder) })] };
-  const common = { connection: temporal.connection, interceptors, activities: script.activities };
+  const common = {
+    ...{ connection: temporal.connection, interceptors, activities: script.activities },
+    // As our workers: an activity hears of its cancellation by a heartbeat.
+    maxHeartbeatThrottleInterval: '2 seconds' as const,
+  };
   const workers = [
     await Worker.create({ ...common, taskQueue: queue, workflowBundle: await workflowBundle() }),
     await Worker.create({ ...common, taskQueue: engineQueue(script.node) }),
