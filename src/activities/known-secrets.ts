@@ -23,7 +23,11 @@ export function withoutKnownSecrets(text: string): string {
 
 /** The same error, without secrets in its message, its stack, and those of its causes. */
 export function censored(error: Error): Error {
-  for (let inner: unknown = error, depth = 0; inner instanceof Error && depth < 20; inner = inner.cause, depth++) {
+  for (
+    let inner: unknown = error, depth = 0;
+    inner instanceof Error && depth < 20;
+    inner = inner.cause, depth++
+  ) {
     const message = withoutKnownSecrets(inner.message);
     const stack = inner.stack === undefined ? undefined : withoutKnownSecrets(inner.stack);
     if (message !== inner.message) inner.message = message;
