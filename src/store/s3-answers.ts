@@ -45,8 +45,10 @@ export function answerOf(thrown: unknown, address: string): S3Answer<never> {
   }
   if (status === 412) return { kind: 'taken', reason };
   if (status === 404) return { kind: 'missing', reason };
+  // A 403 that ends with the cause: the machine's clock is set right again.
+  if (error.name === 'RequestTimeTooSkewed') return { kind: 'unsettled', reason };
   if (status === 401 || status === 403) {
-    // A skewed clock and an expired token answer 403 as well; the reason in brackets tells.
+    // An expired token answers 403 as well; the reason in brackets tells.
     return refused(
       `${address}: access was refused; check the credentials and the bucket's policy (${reason})`,
       thrown,

@@ -26,7 +26,10 @@ export class S3Settler {
       unsettled = true;
       const mine = await isMine();
       if (mine !== null) return { value: mine ? ('created' as const) : ('exists' as const) };
-      return { retry: this.#unavailable(`create ${key}`, attempt, answer) };
+      const unavailable = this.#unavailable(`create ${key}`, attempt, answer);
+      // What the service has dropped (an upload's parts) is never found by asking for it again.
+      if (answer.kind === 'missing') throw unavailable;
+      return { retry: unavailable };
     });
   }
 

@@ -26,14 +26,14 @@ describe('a run whose node is lost with its disk', { timeout: 120_000 }, () => {
     first.hold(point);
     const run = await cluster.run(spec.named('moved'));
     await cluster.firstAt(point, [first]);
-    // A paused run asks for a node anew when it goes on.
+    // A paused run gives its node back, and asks for one anew when it goes on.
     await run.executeUpdate(pauseUpdate);
     first.letGo(point);
     await until(async () => {
       const { phase, lastCheckpoint } = await run.query(statusQuery);
       return phase === 'paused' && lastCheckpoint === 2;
     }, 'the run to be paused, with its checkpoint in the store');
-    expect(await run.query(statusQuery)).toMatchObject({ step: 3, node: 'shared' });
+    expect(await run.query(statusQuery)).toMatchObject({ step: 3, node: null });
     await first.kill();
     rmSync(join(cluster.folder, 'node-1', 'worker'), { recursive: true });
 

@@ -99,6 +99,12 @@ describe('an answer that settles nothing is settled by reading (R3)', () => {
     await rm(folder, { recursive: true });
   });
 
+  it('a refusal for a clock that is off is tried again: it is set right, and the key is still the right one', async () => {
+    const store = throughProxy();
+    proxy.plan(breakFirst(1, () => true, { kind: 'answer', status: 403, code: 'RequestTimeTooSkewed' }));
+    expect(await store.create('key', bytesOf('x'))).toBe('created');
+  });
+
   it('reads are tried again', async () => {
     const store = throughProxy();
     await store.create('a/key', bytesOf('x'));
@@ -325,6 +331,20 @@ it('an upload that the service has dropped amid its parts is no object, and the 
   expect(await store.head('large')).toBeNull();
   expect(await store.createFromFile('large', path)).toBe('created');
   expect(await store.head('large')).toMatchObject({ size: PART_BYTES + 1000 });
+  await rm(folder, { recursive: true });
+});
+
+it('an upload that the service has dropped by its end is given up at once: asking for it again would not bring it back', async () => {
+  const store = throughProxy();
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-dropped-'));
+  const path = join(folder, 'file');
+  await writeFile(path, randomBytes(PART_BYTES + 1000));
+  proxy.plan((request) =>
+    isCompletion(request) ? { kind: 'answer', status: 404, code: 'NoSuchUpload' } : null,
+  );
+  const begun = performance.now();
+  await expect(store.createFromFile('large', path)).rejects.toMatchObject({ name: 'StoreUnavailable' });
+  expect(performance.now() - begun).toBeLessThan(10_000);
   await rm(folder, { recursive: true });
 });
 
