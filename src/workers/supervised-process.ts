@@ -15,6 +15,8 @@ export interface ProcessPlan {
   startDeadlineMs: number;
   /** SIGTERM to SIGKILL. */
   stopGraceMs: number;
+  /** Between a death and the next start: doubled from the first one to the longest. */
+  restartPauseMs?: { first: number; longest: number };
 }
 
 export interface ProcessEvents {
@@ -24,8 +26,10 @@ export interface ProcessEvents {
   gaveUp(error: Error): void;
 }
 
-const firstPauseMs = 100;
-const longestPauseMs = 5_000;
+/** How a process ends that could not start for want of what somebody else has to give: room, a store, a server (EX_TEMPFAIL). */
+export const waitsForOthers = 75;
+
+const defaultPauseMs = { first: 100, longest: 5_000 };
 /** A process that lived this long was well: the next restart is quick again. */
 const wellAfterMs = 20_000;
 /** Deaths one after another, each before the process was healthy, after which a person has to look. */
@@ -36,6 +40,7 @@ export class SupervisedProcess {
   private child: ChildProcess | null = null;
   private stopping = false;
   private failedStarts = 0;
+  private waiting = false;
 
   constructor(
     private readonly plan: ProcessPlan,
@@ -96,31 +101,42 @@ export class SupervisedProcess {
     this.child = child;
     if (child.pid !== undefined) this.events.registry.add(this.plan.name, child.pid);
     let over = false;
-    const end = (how: string): void => {
+    const end = (how: string, waits = false): void => {
       if (over) return;
       over = true;
       if (child.pid !== undefined) this.events.registry.remove(child.pid);
-      if (!this.stopping) void this.restart(how, Date.now() - startedAt);
+      if (!this.stopping) void this.restart(how, Date.now() - startedAt, waits);
     };
     child.once('error', (error) => end(error.message));
-    child.once('exit', (code, signal) => end(signal ? `was killed by ${signal}` : `exited with ${code}`));
+    child.once('exit', (code, signal) =>
+      end(signal ? `was killed by ${signal}` : `exited with ${code}`, code === waitsForOthers),
+    );
     return child;
   }
 
-  private async restart(how: string, livedMs: number): Promise<void> {
+  private async restart(how: string, livedMs: number, waits: boolean): Promise<void> {
     this.failedStarts = livedMs > wellAfterMs ? 1 : this.failedStarts + 1;
+    // What others have to give is waited for as long as it takes.
+    if (waits) this.failedStarts = Math.min(this.failedStarts, maxFailedStarts);
     if (this.failedStarts > maxFailedStarts) {
       this.events.gaveUp(
         new Error(`${this.name} ${how}, ${this.failedStarts} times in a row.\n${this.tail()}`),
       );
       return;
     }
-    const pause = Math.min(firstPauseMs * 2 ** (this.failedStarts - 1), longestPauseMs);
-    await delay(pause);
+    if (waits && !this.waiting) this.events.log(`${this.name} waits:\n${this.tail()}`);
+    this.waiting = waits;
+    const { first, longest } = this.plan.restartPauseMs ?? defaultPauseMs;
+    await delay(Math.min(first * 2 ** (this.failedStarts - 1), longest));
     if (this.stopping) return;
     this.restarts += 1;
-    this.events.log(`${this.name} ${how}; started again`);
-    await this.start().catch((error: unknown) => this.events.log((error as Error).message));
+    if (!waits) this.events.log(`${this.name} ${how}; started again`);
+    await this.start().then(
+      () => (this.waiting = false),
+      (error: unknown) => {
+        if (!waits) this.events.log((error as Error).message);
+      },
+    );
   }
 
   private whyNot(child: ChildProcess): string {

@@ -1,0 +1,72 @@
+// A process that cannot start: what others have to give is waited for; what only a person can mend is given up.
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { ProcessRegistry } from '../../src/workers/process-registry.js';
+import { SupervisedProcess, waitsForOthers } from '../../src/workers/supervised-process.js';
+import { until } from '../support/until.js';
+
+let folder: string;
+let said: string[];
+let gaveUp: Error | null;
+let supervised: SupervisedProcess;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'longhaul-supervised-'));
+  said = [];
+  gaveUp = null;
+});
+afterEach(async () => {
+  await supervised.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const serving = (): number | null => {
+  const path = join(folder, 'serving');
+  return existsSync(path) ? Number(readFileSync(path, 'utf8')) : null;
+};
+
+/** Ends with `code` and a line until the file `room` is in the folder, then serves. */
+async function startsWithoutRoom(code: number): Promise<void> {
+  const program = `
+    const fs = require('node:fs');
+    if (fs.existsSync('${join(folder, 'room')}')) {
+      fs.writeFileSync('${join(folder, 'serving')}', String(process.pid));
+      setInterval(() => {}, 1000);
+    } else { console.error(JSON.stringify({ message: 'no space is left' })); process.exit(${code}); }`;
+  supervised = new SupervisedProcess(
+    {
+      name: 'node',
+      command: process.execPath,
+      args: ['-e', program],
+      logFile: join(folder, 'node.log'),
+      healthy: (pid) => Promise.resolve(serving() === pid),
+      startDeadlineMs: 10_000,
+      stopGraceMs: 1_000,
+      restartPauseMs: { first: 1, longest: 5 },
+    },
+    {
+      registry: new ProcessRegistry(join(folder, 'processes.json')),
+      log: (message) => said.push(message),
+      gaveUp: (error) => (gaveUp = error),
+    },
+  );
+  await expect(supervised.start()).rejects.toThrow(/node ended before it served .*\n {2}no space is left/s);
+}
+
+it('that waits for others is tried until it serves, however long that takes, and says so once', async () => {
+  await startsWithoutRoom(waitsForOthers);
+  await until(() => supervised.restarts > 12, 'more starts than a broken process gets');
+  expect(gaveUp).toBeNull();
+  expect(said).toEqual(['node waits:\n  no space is left']);
+  writeFileSync(join(folder, 'room'), '');
+  await until(() => supervised.pid !== null && serving() === supervised.pid, 'the process to serve');
+});
+
+it('that is broken is given up after a few starts, with the end of its log', async () => {
+  await startsWithoutRoom(1);
+  await until(() => gaveUp !== null, 'the supervisor to give up');
+  expect(gaveUp).toMatchObject({
+    message: expect.stringMatching(/node exited with 1, 9 times in a row\.\n.*no space is left$/s) as string,
+  });
+});
