@@ -6,7 +6,8 @@ import type { PlannedStep } from '../../src/activities/contracts.js';
 import type { Outcome } from '../../src/spec/records.js';
 import { decodeBatchFile } from '../../src/store/batch-file.js';
 import { sha256Hex } from '../../src/store/canonical.js';
-import { batchKey, episodeKey, updateKey } from '../../src/store/layout.js';
+import { attemptsFolder, batchKey, episodeKey, updateKey } from '../../src/store/layout.js';
+import { requireRecord } from '../../src/store/records.js';
 import { readState, readUpdate } from '../../src/store/run-records.js';
 import { counting, run, tamper } from './fixture.js';
 import {
@@ -155,14 +156,23 @@ describe('updatePolicy', () => {
 
   it('refuses a batch that was tampered with, naming it: both are kept, and nothing is committed', async () => {
     const answer = await played([[0, 0, passed]]);
-    await seal(answer);
+    const { batch } = await seal(answer);
+    let tampered = '';
     await tamper(harness.store, batchKey(run, step), (bytes) => {
       bytes[bytes.length - 1] = (bytes[bytes.length - 1] ?? 0) ^ 1;
+      tampered = sha256Hex(bytes);
       return bytes;
     });
     await expect(update(answer)).rejects.toMatchObject({
-      message: expect.stringContaining(batchKey(run, step)) as string,
+      name: 'Diverged',
+      message: expect.stringContaining(`longhaul quarantine ${batchKey(run, step)}`) as string,
     });
+    const kept: unknown[] = [];
+    for await (const { key } of harness.store.list(attemptsFolder(run, step))) {
+      const record = await requireRecord(harness.store, key, 'attempt');
+      for (const { verb, message } of record.failures ?? []) kept.push({ verb, ...JSON.parse(message) });
+    }
+    expect(kept).toMatchObject([{ verb: 'seal', stored: tampered, computed: batch }]);
     expect(await harness.store.get(updateKey(run, step))).toBeNull();
     expect((await harness.engine.held())?.state).toBe(await readState(harness.store, run, step - 1));
   });
