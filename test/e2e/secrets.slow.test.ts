@@ -104,7 +104,17 @@ describe.skipIf(!hasOpenssl())('a secret', { timeout: 120_000 }, () => {
     const engine = node.enginePid()!;
     process.kill(engine, 'SIGSTOP');
     orchestrator.letGo(planned);
-    await until(async () => (await watched(run)).heartbeat, 'a heartbeat of the collect', 20_000);
+    // The first heartbeat tells of sessions that are opened; two beats later they are, and the engine has been asked.
+    const first = await until(
+      async () => (await watched(run)).heartbeat,
+      'a heartbeat of the collect',
+      20_000,
+    );
+    await until(
+      async () => (await watched(run)).heartbeat >= first + 4,
+      'the collect to wait for the engine',
+      20_000,
+    );
     process.kill(engine, 'SIGKILL');
     await until(async () => (await watched(run), await ended(run)), 'the run to end', 45_000).catch(
       (error: Error) => {
@@ -136,7 +146,7 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
     const status = await handle.query(statusQuery);
     seen.push(JSON.stringify(status));
     const collect = raw.pendingActivities?.find(({ activityId }) => activityId === 'step-000002/collect');
-    return { ...status, heartbeat: Boolean(collect?.lastHeartbeatTime) };
+    return { ...status, heartbeat: Number(collect?.lastHeartbeatTime?.seconds ?? 0) };
   }
 
   function expectNone(place: string, texts: readonly string[]): void {
