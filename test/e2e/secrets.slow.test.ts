@@ -39,7 +39,7 @@ const secrets = {
   'a password in another variable': 'database+password/of=20fe',
 };
 
-describe.skipIf(!hasOpenssl())('a secret', { timeout: 120_000 }, () => {
+describe.skipIf(!hasOpenssl())('a secret (certificates by openssl)', { timeout: 120_000 }, () => {
   const certificates = mkdtempSync(join(tmpdir(), 'longhaul-certificates-'));
   let s3: S3Server;
   let bucket: S3Parrot;

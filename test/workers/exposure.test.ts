@@ -47,18 +47,21 @@ describe('the embedded stack', { timeout: 120_000 }, () => {
   }, 120_000);
   afterAll(() => stack?.stop());
 
-  it.skipIf(process.platform !== 'linux')('listens on loopback alone, its engine included', async () => {
-    const pids = (): number[] => withDescendants(stack.processes.flatMap(({ pid }) => pid ?? []));
-    await until(() => pids().length > stack.processes.length, 'the engine to be started');
-    const listeners = listenersOf(pids());
-    for (const address of [
-      stack.addresses.temporal,
-      new URL(stack.addresses.ui).host,
-      new URL(stack.addresses.environments).host,
-    ])
-      expect(listeners.map((listener) => listener.address)).toContain(address);
-    expect(listeners.filter(({ loopback }) => !loopback)).toEqual([]);
-  });
+  it.skipIf(process.platform !== 'linux')(
+    'listens on loopback alone, its engine included (read from /proc of Linux)',
+    async () => {
+      const pids = (): number[] => withDescendants(stack.processes.flatMap(({ pid }) => pid ?? []));
+      await until(() => pids().length > stack.processes.length, 'the engine to be started');
+      const listeners = listenersOf(pids());
+      for (const address of [
+        stack.addresses.temporal,
+        new URL(stack.addresses.ui).host,
+        new URL(stack.addresses.environments).host,
+      ])
+        expect(listeners.map((listener) => listener.address)).toContain(address);
+      expect(listeners.filter(({ loopback }) => !loopback)).toEqual([]);
+    },
+  );
 
   it('keeps everything in a folder that is closed to others', () => {
     expect(readdirSync(folder)).toContain('temporal.db');

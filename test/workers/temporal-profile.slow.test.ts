@@ -22,7 +22,7 @@ import { until } from '../support/until.js';
 const apiKey = 'key-of-the-team+/=7f3a';
 const wrongKey = 'key-of-somebody-else+/=41c9';
 
-describe.skipIf(!hasOpenssl())('a Temporal server behind TLS', () => {
+describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates by openssl)', () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-tls-'));
   const own = makeAuthority(folder, 'own');
   const foreign = makeAuthority(folder, 'foreign');
