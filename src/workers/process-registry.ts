@@ -9,10 +9,22 @@ export interface RegisteredProcess extends ProcessIdentity {
   name: string;
 }
 
+export interface ProcessRegistryOptions {
+  log(message: string): void;
+  /** Between two tries to write the list down, where the disk does not take it. */
+  retryMs?: number;
+}
+
+const defaultRetryMs = 5_000;
+
 export class ProcessRegistry {
   private processes: RegisteredProcess[];
+  private unwritten: NodeJS.Timeout | null = null;
 
-  constructor(private readonly path: string) {
+  constructor(
+    private readonly path: string,
+    private readonly options: ProcessRegistryOptions,
+  ) {
     mkdirSync(dirname(path), { recursive: true });
     this.processes = read(path);
   }
@@ -42,10 +54,24 @@ export class ProcessRegistry {
     return leftovers;
   }
 
+  /**
+   * A full disk must not end the supervisor, whose processes wait for room by themselves. Where it is killed meanwhile, what it
+   * leaves still holds the locks of its folders, and the next supervisor is told the pid.
+   */
   private write(): void {
-    const draft = `${this.path}.draft`;
-    writeFileSync(draft, `${JSON.stringify(this.processes, null, 1)}\n`);
-    renameSync(draft, this.path);
+    const waited = this.unwritten !== null;
+    if (this.unwritten) clearTimeout(this.unwritten);
+    this.unwritten = null;
+    try {
+      const draft = `${this.path}.draft`;
+      writeFileSync(draft, `${JSON.stringify(this.processes, null, 1)}\n`);
+      renameSync(draft, this.path);
+    } catch (error) {
+      const { log, retryMs = defaultRetryMs } = this.options;
+      if (!waited) log(`${this.path} cannot be written, which is tried again: ${(error as Error).message}`);
+      this.unwritten = setTimeout(() => this.write(), retryMs);
+      this.unwritten.unref();
+    }
   }
 }
 

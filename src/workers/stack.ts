@@ -77,7 +77,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   try {
     checkDisk(folder);
     checkEngine(options.engine);
-    const registry = new ProcessRegistry(join(folder, 'processes.json'));
+    const registry = new ProcessRegistry(join(folder, 'processes.json'), options);
     for (const { name, pid } of await registry.endLeftovers(5_000)) {
       options.log(`ended ${name} (process ${pid}), which an earlier stack had left`);
     }

@@ -58,7 +58,10 @@ export class SupervisedProcess {
 
   /** Resolves when the process serves; rejects with the end of its log when it does not. */
   async start(): Promise<void> {
-    const child = this.spawn();
+    await this.untilServing(this.spawn());
+  }
+
+  private async untilServing(child: ChildProcess): Promise<void> {
     const deadline = Date.now() + this.plan.startDeadlineMs;
     let pause = 25;
     while (child.pid !== undefined && Date.now() < deadline) {
@@ -129,9 +132,19 @@ export class SupervisedProcess {
     const { first, longest } = this.plan.restartPauseMs ?? defaultPauseMs;
     await delay(Math.min(first * 2 ** (this.failedStarts - 1), longest));
     if (this.stopping) return;
+    let child: ChildProcess;
+    try {
+      child = this.spawn();
+    } catch (error) {
+      // No exit event leads to the next start; what is missing (room for a log, a free descriptor) is no fault of the process.
+      if (!this.waiting) this.events.log(`${this.name} cannot be started yet: ${(error as Error).message}`);
+      this.waiting = true;
+      void this.restart(how, 0, true);
+      return;
+    }
     this.restarts += 1;
     if (!waits) this.events.log(`${this.name} ${how}; started again`);
-    await this.start().then(
+    await this.untilServing(child).then(
       () => (this.waiting = false),
       (error: unknown) => {
         if (!waits) this.events.log((error as Error).message);

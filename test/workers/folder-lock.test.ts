@@ -9,6 +9,9 @@ import { ProcessRegistry } from '../../src/workers/process-registry.js';
 import { ended } from '../support/temporal-server.js';
 
 const newFolder = (): string => mkdtempSync(join(tmpdir(), 'longhaul-lock-'));
+const log = (message: string): void => {
+  throw new Error(message);
+};
 const sleeper = () => spawn(process.execPath, ['-e', 'setTimeout(() => {}, 60_000)'], { stdio: 'ignore' });
 const children: ReturnType<typeof sleeper>[] = [];
 const spawned = async (): Promise<{ child: ReturnType<typeof sleeper>; pid: number }> => {
@@ -62,16 +65,16 @@ describe('the process registry (R29)', () => {
   it('ends what a killed supervisor left, and only that', async () => {
     const path = join(newFolder(), 'processes.json');
     const [mine, reused] = [await spawned(), await spawned()];
-    const before = new ProcessRegistry(path);
+    const before = new ProcessRegistry(path, { log });
     before.add('engine', mine.pid);
     const stranger = { name: 'engine', pid: reused.pid, startTime: '1' };
     writeFileSync(path, JSON.stringify([{ name: 'engine', ...identityOf(mine.pid) }, stranger]));
 
-    const ended = await new ProcessRegistry(path).endLeftovers(2_000);
+    const ended = await new ProcessRegistry(path, { log }).endLeftovers(2_000);
     expect(ended.map(({ pid }) => pid)).toEqual([mine.pid]);
     expect(identityOf(mine.pid)).toBeNull();
     expect(identityOf(reused.pid)).not.toBeNull();
-    expect(await new ProcessRegistry(path).endLeftovers(0)).toEqual([]);
+    expect(await new ProcessRegistry(path, { log }).endLeftovers(0)).toEqual([]);
   });
 
   it('kills a leftover that ignores SIGTERM', async () => {
@@ -82,7 +85,7 @@ describe('the process registry (R29)', () => {
     ]);
     children.push(child);
     await new Promise((resolve) => child.stdout.once('data', resolve));
-    const registry = new ProcessRegistry(path);
+    const registry = new ProcessRegistry(path, { log });
     registry.add('stubborn', child.pid as number);
     const identity = identityOf(child.pid as number);
     await registry.endLeftovers(200);
