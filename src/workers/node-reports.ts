@@ -4,12 +4,11 @@ import {
   defaultPoolId,
   nodeDownSignal,
   type NodeReport,
+  nodeReportIntervalMs as intervalMs,
   nodeUpSignal,
   orchestratorQueue,
 } from '../workflows/messages.js';
 import type { nodePool } from '../workflows/node-pool.js';
-
-const intervalMs = 10_000;
 
 export interface NodeReports {
   /** Stops reporting and takes the node out of the pool. */
@@ -46,10 +45,10 @@ export function reportNode(
   return {
     leave: async () => {
       clearInterval(timer);
-      const { id } = report();
+      const { id, instance } = report();
       await client
         .withDeadline(Date.now() + 2_000, () =>
-          client.workflow.getHandle(defaultPoolId).signal(nodeDownSignal, { id }),
+          client.workflow.getHandle(defaultPoolId).signal(nodeDownSignal, { id, instance }),
         )
         .catch(() => undefined);
     },

@@ -1,5 +1,6 @@
 // The worker of a node: one process, two queues, so that an hour's collect never blocks a checkpoint's upload.
-import { hostname } from 'node:os';
+import { randomUUID } from 'node:crypto';
+import { hostname, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { Worker, type WorkerOptions } from '@temporalio/worker';
 import type { NodeActivities, TransferActivities } from '../activities/contracts.js';
@@ -65,9 +66,13 @@ export async function serveNode(
         maxConcurrentActivityTaskExecutions: transferActivities,
       }),
     ]);
+    const offer = {
+      ...{ id: config.node, instance: randomUUID(), host: hostname() },
+      ...{ gpu: null, memory_bytes: totalmem(), places: 1 },
+    };
     const report = () => {
       const numerics = parts.numerics();
-      return { id: config.node, host: hostname(), ...(numerics ? { numerics } : {}) };
+      return { ...offer, ...(numerics ? { numerics } : {}) };
     };
     const reports = reportNode(client, report, log);
     let asked = false;

@@ -17,21 +17,109 @@ export interface StopAfter {
   step: number;
 }
 
-/** Sent by a node worker every few seconds. */
+/** Between two reports of a node. */
+export const nodeReportIntervalMs = 5_000;
+/** A node that has been silent for so long is lost. */
+export const nodeLostAfterMs = 2 * nodeReportIntervalMs;
+
+/** Sent by a node worker when it starts to serve, and then every `nodeReportIntervalMs`. */
 export interface NodeReport {
   id: string;
+  /** Random id of the worker process. */
+  instance: string;
+  host: string;
   /** Absent until the engine has told it. */
   numerics?: Numerics;
+  gpu: { name: string; memory_bytes: number } | null;
+  memory_bytes: number;
+  /** Leases that it may hold at once. */
+  places: number;
 }
 
+/** The worker ends soon: it is given no new lease, and those that it holds move. `until`: milliseconds since the epoch. */
+export interface DrainingNode {
+  id: string;
+  instance: string;
+  until: number;
+}
+
+/** The worker has left. One of an older instance says nothing of a newer one. */
+export interface LeftNode {
+  id: string;
+  instance: string;
+}
+
+/**
+ * A run asks for one node. Asked again under the same `lease`, a request changes nothing; with `holding` it tells of a lease that
+ * the pool may have forgotten.
+ */
+export interface LeaseRequest {
+  /** `{run}/{first execution's run id, its beginning}/{n}` */
+  lease: string;
+  run: string;
+  workflowId: string;
+  firstExecutionRunId: string;
+  project: string;
+  /** The greater goes first. */
+  priority: number;
+  /** Of the run's records; null before it has any: the first node decides (R18). */
+  numerics: Numerics | null;
+  /** Nodes that will not do. */
+  besides: string[];
+  /** No wait: where no node is free for it at once, the answer is `refused`. */
+  atOnce?: true;
+  holding?: string;
+}
+
+export interface GrantedLease {
+  lease: string;
+  node: string;
+}
+
+/** `released`: the pool ended it for another reason, for example because its node offers other numerics now. */
+export interface RevokedLease extends GrantedLease {
+  reason: 'lost' | 'draining' | 'released';
+}
+
+/** Why a request is not granted yet. `unfit`: nodes are alive, and none has the run's numerics (R18). */
+export interface WaitingLease {
+  lease: string;
+  why: string;
+  unfit: boolean;
+}
+
+/** Answer of the query `pool`: all in the order of their ids, the queue in the order in which it is served. */
+export interface PoolView {
+  nodes: (NodeReport & {
+    /** Milliseconds since the epoch, by the Temporal server's clock; so are all times here. */
+    lastSeen: number;
+    state: 'up' | 'draining' | 'lost';
+  })[];
+  leases: { lease: string; run: string; project: string; node: string; since: number }[];
+  queue: { lease: string; run: string; project: string; priority: number; since: number; why: string }[];
+}
+
+/** To the pool, by nodes; all of them may come twice and in any order. */
+export const nodeUpSignal = defineSignal<[NodeReport]>('nodeUp');
+export const nodeDrainingSignal = defineSignal<[DrainingNode]>('nodeDraining');
+export const nodeDownSignal = defineSignal<[LeftNode]>('nodeDown');
+/** To the pool, by runs. */
+export const requestSignal = defineSignal<[LeaseRequest]>('request');
+export const releaseSignal = defineSignal<[{ lease: string }]>('release');
+/** A run saw its work time out on the node; the lease ends, another one has to be asked for. */
+export const suspectSignal = defineSignal<[GrantedLease]>('suspect');
+/** To a run, by the pool. */
+export const grantedSignal = defineSignal<[GrantedLease]>('granted');
+export const revokedSignal = defineSignal<[RevokedLease]>('revoked');
+export const waitingSignal = defineSignal<[WaitingLease]>('waiting');
+/** To a run that asked `atOnce`. */
+export const refusedSignal = defineSignal<[{ lease: string }]>('refused');
+export const poolQuery = defineQuery<PoolView>('pool');
+
+/** Superseded by `PoolView`. */
 export interface KnownNode extends NodeReport {
-  /** Milliseconds since the epoch, by the Temporal server's clock. */
   lastSeen: number;
 }
-
-export const nodeUpSignal = defineSignal<[NodeReport]>('nodeUp');
-export const nodeDownSignal = defineSignal<[{ id: string }]>('nodeDown');
-/** In order of their ids. */
 export const nodesQuery = defineQuery<KnownNode[]>('nodes');
 
 export const orchestratorQueue = 'longhaul';

@@ -119,7 +119,10 @@ describe('a node', { timeout: 60_000 }, () => {
     const running = worker.run();
     const reports = reportNode(
       temporal.client,
-      () => ({ id: node, numerics }),
+      () => ({
+        ...{ id: node, instance: 'first', host: 'box', numerics },
+        ...{ gpu: null, memory_bytes: 0, places: 1 },
+      }),
       () => undefined,
     );
     try {
