@@ -2,6 +2,7 @@
 // All payloads are small (< 10 KB): digests and figures, never data.
 import type { BudgetLimit, Spent } from '../spec/budget.js';
 import type { ControlChange, ControlState, Digest } from '../spec/records.js';
+import type { PlacementSpec } from '../spec/run-spec.js';
 
 export type { ControlState } from '../spec/records.js';
 
@@ -65,6 +66,8 @@ export interface OpenedRun {
   control: ControlState;
   /** Absent where nothing is limited. */
   budget?: OpenedBudget;
+  /** As this start asks for; absent: one node, priority 0. */
+  placement?: PlacementSpec;
 }
 
 export interface StepReference {

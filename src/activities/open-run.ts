@@ -54,6 +54,7 @@ export async function openRun(
     position: { step, state, lastCheckpoint },
     control: await foldedControl(deps.store, run),
     ...(spec.budget ? { budget: await openBudget(deps, record, spec.budget, step) } : {}),
+    ...(spec.placement ? { placement: spec.placement } : {}),
   };
 }
 
@@ -117,7 +118,7 @@ function refuseOtherSpec(stored: RunRecord, spec: RunSpec): void {
 
 /**
  * Paths may differ from machine to machine: what they name is held by digest (`refuseChangedFiles`). A server may move,
- * and a budget may be raised: the newest owner's record has both.
+ * and a budget may be raised: the newest owner's record has both. Placement is never truth.
  */
 export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): void {
   const found = differences(comparable(stored), comparable(spec));
@@ -142,7 +143,7 @@ function comparable(spec: RunSpec): unknown {
   const { tasks: _tasks, demonstrations: _demonstrations, ...data } = spec.data;
   const environments = spec.environments.map(({ url: _url, ...environment }) => environment);
   // Where a run began is in its lineage: what is started later goes on with it, whether its spec says so or not.
-  const { fork: _fork, budget: _budget, ...rest } = spec;
+  const { fork: _fork, budget: _budget, placement: _placement, ...rest } = spec;
   return { ...rest, model, data, environments };
 }
 

@@ -151,6 +151,14 @@ export interface BudgetSpec {
   usd_per_gpu_hour?: number;
 }
 
+/** Where a run works. Never truth: no record of a step depends on it. */
+export interface PlacementSpec {
+  /** Runs of a higher one get a free node first. */
+  priority: number;
+  /** That may share the rollouts of one step. */
+  nodes: number;
+}
+
 export interface RunSpec {
   name: string;
   project: string;
@@ -167,4 +175,6 @@ export interface RunSpec {
   retention?: RetentionSpec;
   /** Absent: no limit. */
   budget?: BudgetSpec;
+  /** Absent: one node, of no special urgency. */
+  placement?: PlacementSpec;
 }

@@ -200,6 +200,21 @@ const budget = z.strictObject({
   usd_per_gpu_hour: positive.exactOptional().describe('price of a node’s hour'),
 });
 
+const placement = z.strictObject({
+  priority: z
+    .int()
+    .min(-100)
+    .max(100)
+    .default(0)
+    .describe('where nodes are few, runs with a higher one get them first'),
+  nodes: count
+    .max(64)
+    .default(1)
+    .describe(
+      'nodes that may share the rollouts of a step; it goes on with as many as are free, at least one',
+    ),
+});
+
 export const runSpecSchema = z.strictObject({
   name: name.describe('name of the run, unique in its store'),
   project: name.default('longhaul').describe('name in checkpoint keys'),
@@ -219,6 +234,11 @@ export const runSpecSchema = z.strictObject({
   budget: budget
     .exactOptional()
     .describe('what the run may use before it ends; may be raised for a new start; absent: no limit'),
+  placement: placement
+    .exactOptional()
+    .describe(
+      'how urgent the run is, and how many nodes it may use; may be another for a new start; absent: one node',
+    ),
 });
 
 /**

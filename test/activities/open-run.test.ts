@@ -118,6 +118,16 @@ describe('a later start', () => {
     expect(message).toContain('choose a new name');
   });
 
+  it('may ask for other nodes than the start before: placement is never truth', async () => {
+    expect(await harness.open()).not.toHaveProperty('placement');
+    const plain = (await readRun(harness.store, run)).spec;
+    expect(plain).not.toHaveProperty('placement');
+    const placed = (placement: object) => harness.open({ ...harness.spec, placement });
+    expect((await placed({ nodes: 2 })).placement).toEqual({ nodes: 2, priority: 0 });
+    expect((await placed({ priority: 7 })).placement).toEqual({ nodes: 1, priority: 7 });
+    expect((await readRun(harness.store, run)).spec).toEqual(plain);
+  });
+
   it('counts what its steps have used from their records, and may be given more than the start before', async () => {
     const limited = (max_tokens: number) => harness.open({ ...harness.spec, budget: { max_tokens } });
     expect((await limited(10)).budget?.spent).toEqual({ tokens: 0, gpu_seconds: 0 });

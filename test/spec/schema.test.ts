@@ -165,6 +165,10 @@ describe('a wrong value', () => {
       /more than 0, not 0/,
     ],
     ['budget.max_usd', (spec) => (spec['budget'] = { max_usd: 9 }), /usd_per_gpu_hour is not given/],
+    ['placement.nodes', (spec) => (spec['placement'] = { nodes: 0 }), /at least 1, not 0/],
+    ['placement.nodes', (spec) => (spec['placement'] = { nodes: 65 }), /at most 64, not 65/],
+    ['placement.priority', (spec) => (spec['placement'] = { priority: -101 }), /at least -100, not -101/],
+    ['placement.priority', (spec) => (spec['placement'] = { priority: 0.5 }), /whole number/],
   ])('of %s', (path, change, problem) => {
     expect(problemsOf(change)).toEqual([
       expect.objectContaining({ path, problem: expect.stringMatching(problem) as string }),
