@@ -3,6 +3,7 @@
 import { CancellationScope, isCancellation } from '@temporalio/workflow';
 import type { ControlDesk } from './control-desk.js';
 import type { NodePlacement } from './node-placement.js';
+import type { Place } from './run-activities.js';
 
 /** The run ends in the middle of a step, where it was paused: what was sampled of it stays for whoever goes on. */
 export class StepLeft extends Error {}
@@ -23,14 +24,18 @@ export class InterruptibleWork {
   }
 
   /** As `NodePlacement.onNode`, again and again until no pause has cut `work` off. Throws `StepLeft`. */
-  async onNode<T>(work: (node: string) => Promise<T>, resumed?: (failure: string) => void): Promise<T> {
+  async onNode<T>(
+    work: (place: Place) => Promise<T>,
+    resumed?: (failure: string) => void,
+    preferred?: string,
+  ): Promise<T> {
     const outer = CancellationScope.current();
     for (;;) {
       if (this.desk.control.pausedNow) await this.restTogether();
       const scope = new CancellationScope();
       this.scopes.add(scope);
       try {
-        return await this.nodes.onNode((node) => scope.run(() => work(node)), resumed);
+        return await this.nodes.onNode((place) => scope.run(() => work(place)), resumed, preferred);
       } catch (error) {
         if (!isCancellation(error) || !scope.consideredCancelled || outer.consideredCancelled) throw error;
       } finally {

@@ -3,7 +3,7 @@ import { log, sleep } from '@temporalio/workflow';
 import { blockedUntilResumed, hasDiverged, nodeIsGone, untilMended } from './blocking.js';
 import type { ControlDesk } from './control-desk.js';
 import { orchestratorPolicy, placing } from './policies.js';
-import { orchestrator } from './run-activities.js';
+import { orchestrator, type Place } from './run-activities.js';
 import type { RunProgress } from './run-progress.js';
 
 export class NodePlacement {
@@ -15,16 +15,37 @@ export class NodePlacement {
     private readonly progress: RunProgress,
   ) {}
 
+  /** Returns when at least one lease is held. */
+  async ready(): Promise<void> {
+    await this.node();
+  }
+
   /**
-   * Runs `work` on the run's node, and on another one where that node is gone; waits for a person where `work` cannot go on,
-   * then does as `untilMended`.
+   * The nodes whose leases are held now; updates and evaluations use the first. There may be fewer than the run has asked for,
+   * and other ones with each step.
    */
-  onNode<T>(work: (node: string) => Promise<T>, resumed?: (failure: string) => void): Promise<T> {
+  granted(): string[] {
+    const { node } = this.progress.status;
+    return node === null ? [] : [node];
+  }
+
+  /**
+   * Runs `work` on the run's first node, and on another one where that node is gone; on `preferred` as long as its lease is
+   * held. Waits for a person where `work` cannot go on, then does as `untilMended`.
+   */
+  onNode<T>(
+    work: (place: Place) => Promise<T>,
+    resumed?: (failure: string) => void,
+    preferred?: string,
+  ): Promise<T> {
     const attempt = async (): Promise<T> => {
       let used = '';
-      const noted = (node: string): Promise<T> => work((used = node));
+      const noted = (place: Place): Promise<T> => {
+        used = place.node;
+        return work(place);
+      };
       try {
-        return await this.onLivingNode(noted);
+        return await this.onLivingNode(noted, preferred);
       } catch (error) {
         if (!hasDiverged(error) || !(await this.moveFrom(used))) throw error;
         return this.onLivingNode(work);
@@ -34,11 +55,12 @@ export class NodePlacement {
   }
 
   /** As `onNode`, but failures other than a lost node are the caller's. */
-  async onLivingNode<T>(work: (node: string) => Promise<T>): Promise<T> {
+  async onLivingNode<T>(work: (place: Place) => Promise<T>, preferred?: string): Promise<T> {
     for (;;) {
-      const node = await this.node();
+      const first = await this.node();
+      const node = preferred !== undefined && this.granted().includes(preferred) ? preferred : first;
       try {
-        return await work(node);
+        return await work({ node, tries: 0 });
       } catch (error) {
         if (!nodeIsGone(error)) throw error;
         if (this.progress.status.node === node) this.release();

@@ -14,41 +14,52 @@ export function stepId(step: number, name: string): string {
   return `step-${String(step).padStart(6, '0')}/${name}`;
 }
 
+/** A node as work is given to it. */
+export interface Place {
+  node: string;
+  /** Above 0 while an earlier try of the same work was left behind on a lost node: its activity's id is taken until it ends. */
+  tries: number;
+}
+
 /** On the workflow's own task queue. */
 export function orchestrator(id: string, summary: string, policy: ActivityOptions) {
   return proxyActivities<OrchestratorActivities>({ ...policy, activityId: id, summary });
 }
 
-export function onEngine(node: string, id: string, summary: string, policy: ActivityOptions) {
+export function onEngine(place: Place, id: string, summary: string, policy: ActivityOptions) {
   return proxyActivities<NodeActivities>({
     ...policy,
-    taskQueue: engineQueue(node),
-    activityId: id,
+    taskQueue: engineQueue(place.node),
+    activityId: idAt(place, id),
     summary,
   });
 }
 
-function onTransfers(node: string, id: string, summary: string, policy: ActivityOptions) {
+function onTransfers(place: Place, id: string, summary: string, policy: ActivityOptions) {
   return proxyActivities<TransferActivities>({
     ...policy,
-    taskQueue: transferQueue(node),
-    activityId: id,
+    taskQueue: transferQueue(place.node),
+    activityId: idAt(place, id),
     summary,
   });
+}
+
+function idAt({ tries }: Place, id: string): string {
+  return tries === 0 ? id : `${id}~${tries}`;
 }
 
 /** Puts the state after the step on the node's disk. */
-export async function saveOn(node: string, at: StepReference, summary: string): Promise<void> {
-  await onEngine(node, stepId(at.step, 'save'), summary, checkpointPolicy).saveState(at);
+export async function saveOn(place: Place, at: StepReference, summary: string): Promise<void> {
+  await onEngine(place, stepId(at.step, 'save'), summary, checkpointPolicy).saveState(at);
 }
 
 /** Carries it to the store; `restore`: after the run's last step, as long as it takes. */
 export async function uploadFrom(
-  node: string,
+  place: Place,
   at: StepReference,
   summary: string,
   last: { restore?: true },
 ): Promise<void> {
   const policy = last.restore ? lastCheckpointPolicy : checkpointPolicy;
-  await onTransfers(node, stepId(at.step, 'upload'), summary, policy).uploadCheckpoint({ ...at, ...last });
+  await onTransfers(place, stepId(at.step, 'upload'), summary, policy).uploadCheckpoint({ ...at, ...last });
 }

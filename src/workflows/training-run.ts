@@ -36,7 +36,7 @@ import {
   reportPolicy,
   stepsPerExecution,
 } from './policies.js';
-import { onEngine, orchestrator, saveOn, stepId, uploadFrom } from './run-activities.js';
+import { onEngine, orchestrator, type Place, saveOn, stepId, uploadFrom } from './run-activities.js';
 import { openRun } from './run-opening.js';
 import { type CarriedFigures, RunProgress } from './run-progress.js';
 import { outlineUnder, phaseOf, suiteDue, totalSteps } from './step-schedule.js';
@@ -126,7 +126,7 @@ class TrainingLoop {
     this.uploads = new CheckpointUploads(
       () => ({ interval: this.outline.ckpt_interval, asked: desk.control.checkpoint ?? null }),
       progress,
-      (step) => this.nodes.onLivingNode((node) => this.upload(node, step)),
+      (step) => this.nodes.onLivingNode((place) => this.upload(place, step)),
     );
     this.interruptible = new InterruptibleWork(desk, this.nodes, async () => {
       const { phase } = progress.status;
@@ -156,8 +156,8 @@ class TrainingLoop {
 
   private async commitBase(): Promise<void> {
     this.progress.phase('starting');
-    const { state } = await this.nodes.onNode((node) =>
-      onEngine(node, stepId(0, 'base'), 'step 0 · base model', enginePolicy).commitBase(this.owned),
+    const { state } = await this.nodes.onNode((place) =>
+      onEngine(place, stepId(0, 'base'), 'step 0 · base model', enginePolicy).commitBase(this.owned),
     );
     this.progress.at(0, state);
   }
@@ -251,8 +251,8 @@ class TrainingLoop {
     this.progress.phase('updating');
     const summary = this.progress.summary(step, 'update');
     const committed = await this.nodes.onNode(
-      (node) =>
-        onEngine(node, stepId(step, 'update'), summary, enginePolicy).updatePolicy({
+      (place) =>
+        onEngine(place, stepId(step, 'update'), summary, enginePolicy).updatePolicy({
           ...this.owned,
           step,
           plan: planned.plan,
@@ -283,9 +283,9 @@ class TrainingLoop {
   private async collect({ step, plan, slots }: PlannedStep, keep: boolean): Promise<CollectedRollouts> {
     this.progress.phase('collecting');
     const sampled = await this.interruptible.onNode(
-      (node) =>
+      (place) =>
         onEngine(
-          node,
+          place,
           stepId(step, 'collect'),
           this.progress.summary(step, 'collect'),
           enginePolicy,
@@ -308,7 +308,7 @@ class TrainingLoop {
     const begun = Date.now();
     const summary = this.progress.summary(step, 'save');
     try {
-      await this.nodes.onLivingNode((node) => saveOn(node, { ...this.owned, step }, summary));
+      await this.nodes.onLivingNode((place) => saveOn(place, { ...this.owned, step }, summary));
       this.uploads.saved(step, { seconds: (Date.now() - begun) / 1000 });
     } catch (error) {
       if (isCancellation(error)) throw error;
@@ -329,9 +329,9 @@ class TrainingLoop {
     progress.evaluating();
     // Where the run ends there is nothing to hold it for.
     const work = this.endsHere() ? this.nodes : this.interruptible;
-    const evaluated = await work.onNode((node) =>
+    const evaluated = await work.onNode((place) =>
       onEngine(
-        node,
+        place,
         stepId(step, `evaluate-${suite}`),
         progress.summary(step, `evaluate ${suite}`),
         enginePolicy,
@@ -355,8 +355,8 @@ class TrainingLoop {
     await blockedUntilResumed(this.desk, this.progress, reason, remedy);
   }
 
-  private upload(node: string, step: number, last: { restore?: true } = {}): Promise<void> {
-    return uploadFrom(node, { ...this.owned, step }, this.progress.summary(step, 'upload'), last);
+  private upload(place: Place, step: number, last: { restore?: true } = {}): Promise<void> {
+    return uploadFrom(place, { ...this.owned, step }, this.progress.summary(step, 'upload'), last);
   }
 
   /** Only at a step boundary, with no handler and no upload left behind; the records hold all the rest. */
@@ -390,7 +390,7 @@ class TrainingLoop {
   private async keepLastState(): Promise<void> {
     const { step } = this;
     if (step < 1 || this.progress.status.lastCheckpoint === step) return;
-    await this.nodes.onNode((node) => this.upload(node, step, { restore: true }));
+    await this.nodes.onNode((place) => this.upload(place, step, { restore: true }));
     this.progress.checkpoint(step);
   }
 }
