@@ -1,8 +1,9 @@
 // recordControl: an accepted Update becomes a record before it is answered (R21). A known Update id means done.
-import type { ControlChange, ControlState } from '../spec/records.js';
+import type { ControlChange, ControlRecord, ControlState } from '../spec/records.js';
 import { controlFolder } from '../store/layout.js';
 import { checkOwner } from '../store/owners.js';
-import { appendSequence, readSequence } from '../store/records.js';
+import { readControl } from '../store/control-records.js';
+import { appendSequence } from '../store/records.js';
 import { foldControl } from '../store/run-records.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 
@@ -11,11 +12,10 @@ export async function recordControl(
   input: { run: string; owner: number; updateId: string; change: ControlChange },
 ): Promise<ControlState> {
   const { store } = deps;
-  const folder = controlFolder(input.run);
   await checkOwner(store, input.run, input.owner);
   // `make` sees what others wrote meanwhile: two attempts of one Update leave one record.
   let already = false;
-  const { n } = await appendSequence(store, folder, 'control', (next, existing) => {
+  const make = (next: number, existing: readonly ControlRecord[]): ControlRecord => {
     const found = existing.find((record) => record.update_id === input.updateId);
     already = found !== undefined;
     return (
@@ -27,7 +27,9 @@ export async function recordControl(
         observed: { at: new Date().toISOString() },
       }
     );
-  });
+  };
+  const known = await readControl(store, input.run);
+  const { n } = await appendSequence(store, controlFolder(input.run), 'control', make, known);
   if (!already) deps.log(`${input.run}: control ${n} ${JSON.stringify(input.change)}`);
-  return foldControl(await readSequence(store, folder, 'control'));
+  return foldControl(await readControl(store, input.run));
 }

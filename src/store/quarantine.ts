@@ -1,9 +1,9 @@
 // Quarantine (R24): an unreadable record keeps its bytes, and readers of the run use `KEY.r1` in its place.
 // A view of the store does it once for all readers, so that no reader can forget it.
 import type { ControlRecord } from '../spec/records.js';
-import { checkKey, controlFolder, replacementKey } from './layout.js';
+import { readControl } from './control-records.js';
+import { checkKey, replacementKey } from './layout.js';
 import type { ObjectInfo, ObjectStore } from './object-store.js';
-import { readSequence } from './records.js';
 import { timelinesOf } from './run-records.js';
 import { BadKey } from './store-errors.js';
 
@@ -60,7 +60,7 @@ export function quarantinedKeys(records: readonly ControlRecord[]): Set<string> 
 export async function openRunView(store: ObjectStore, run: string): Promise<ObjectStore> {
   const control: ControlRecord[] = [];
   for await (const timeline of timelinesOf(store, run))
-    control.push(...(await readSequence(store, controlFolder(timeline.run), 'control')));
+    control.push(...(await readControl(store, timeline.run)));
   return quarantineView(store, quarantinedKeys(control));
 }
 

@@ -94,15 +94,17 @@ export async function createFile(
 /**
  * For sequences (owners, control, names, attempts): writes `{folder}{n}.json` at the first free n ≥ 1. Where another
  * author's record takes n, `make` is asked again for the next one, with all records that are there by then. `make` may
- * answer one of `existing` to say that nothing is left to write, or throw to refuse.
+ * answer one of `existing` to say that nothing is left to write, or throw to refuse. `known`: the sequence's first records,
+ * where the caller has just read them.
  */
 export async function appendSequence<Kind extends SequenceKind>(
   store: ObjectStore,
   folder: string,
   kind: Kind,
   make: (n: number, existing: readonly RecordTypes[Kind][]) => RecordTypes[Kind] | Promise<RecordTypes[Kind]>,
+  known?: readonly RecordTypes[Kind][],
 ): Promise<RecordTypes[Kind]> {
-  const existing = await readSequence(store, folder, kind);
+  const existing = [...(known ?? (await readSequence(store, folder, kind)))];
   for (;;) {
     const n = existing.length + 1;
     const record = await make(n, existing);
@@ -119,14 +121,18 @@ export async function appendSequence<Kind extends SequenceKind>(
 
 export type SequenceKind = 'owner' | 'control' | 'name' | 'attempt' | 'gc';
 
-/** All records of a sequence, in order: n = 1, 2, … without a gap. */
+/** All records of a sequence, in order: n = 1, 2, … without a gap. `known`, its first ones, are not read again. */
 export async function readSequence<Kind extends SequenceKind>(
   store: ObjectStore,
   folder: string,
   kind: Kind,
+  known: readonly RecordTypes[Kind][] = [],
 ): Promise<RecordTypes[Kind][]> {
   const numbers = await sequenceNumbers(store, folder);
-  const records = await inParallel(numbers, (n) => requireRecord(store, sequenceKey(folder, n), kind));
+  const records = await inParallel(
+    numbers,
+    async (n) => known[n - 1] ?? requireRecord(store, sequenceKey(folder, n), kind),
+  );
   for (const [i, record] of records.entries()) {
     const key = sequenceKey(folder, i + 1);
     if (numbers[i] !== i + 1) throw new UnreadableRecord(key, `it is missing, but ${numbers[i]}.json exists`);
