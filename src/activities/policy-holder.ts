@@ -1,5 +1,5 @@
 // ensurePolicy (R14, R15): the engine holds exactly the state that a caller names, whatever died before.
-// Weights are a function of the records: the newest checkpoint that agrees with them, plus the logged batches after it.
+// Weights are a function of the records: the newest state that agrees with them, held or saved, plus the logged batches after it.
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
@@ -163,17 +163,36 @@ export class PolicyHolder {
   ): Promise<void> {
     let newest = newestCheckpoint;
     for (const next of ['on a fresh engine', 'from an older checkpoint', null]) {
-      const start = await this.#loadNewest(run, newest, attempt);
+      const held = await this.#heldStep(run, newest);
+      const start = held ?? (await this.#loadNewest(run, newest, attempt));
       try {
         await this.#replay(run, start, step, wanted, attempt);
+        const from = held === null ? 'checkpoint' : 'the held state of step';
+        const how = start < step ? `${from} ${start} and ${step - start} logged updates` : 'its saved state';
+        this.options.log(`restored ${run} step ${step}: ${how}`);
         return;
       } catch (error) {
         if (!(error instanceof Diverged) || next === null) throw error;
         this.options.log(`${error.message}; trying once more ${next}`);
+        // It holds nothing then: the next try begins with a checkpoint.
         await this.engine.restart();
         if (next === 'from an older checkpoint') newest = Math.max(start - 1, 0);
       }
     }
+  }
+
+  /**
+   * The step ≤ `newest` whose state the engine holds, where no checkpoint is newer; null where there is none. A node that
+   * helps with the rollouts of each step is one update behind: a load would take longer than that.
+   */
+  async #heldStep(run: string, newest: number): Promise<number | null> {
+    const held = await this.engine.held();
+    if (!held) return null;
+    const [checkpoint] = await this.#checkpoints(run, newest);
+    for (let step = newest; step >= (checkpoint?.step ?? 0); step--) {
+      if ((await readState(this.options.store, run, step)) === held.state) return step;
+    }
+    return null;
   }
 
   /** Applies the logged batches after `start`, comparing each state with its record. */
@@ -205,8 +224,6 @@ export class PolicyHolder {
     if (held?.state !== wanted) {
       throw new EngineError('WrongState', `restored ${held?.state ?? 'nothing'}, wanted ${wanted}`);
     }
-    const how = start < step ? `checkpoint ${start} and ${step - start} logged updates` : 'its saved state';
-    this.options.log(`restored ${run} step ${step}: ${how}`);
   }
 
   /** Loads the newest usable state ≤ `step`; answers its step. Falls back to older ones, and says so. */
