@@ -7,6 +7,8 @@ export interface StackFlags {
   temporalPort?: number;
   uiPort?: number;
   store?: string;
+  nodes?: number;
+  places?: number;
 }
 
 /** Why a session ended before its work was done. */
@@ -42,6 +44,8 @@ export async function withStack<T>(
       log,
       gaveUp: (error) => ending.abort(new StackStopped(null, error.message)),
       ...(flags.store ? { store: flags.store } : {}),
+      nodes: flags.nodes ?? 1,
+      places: flags.places ?? 1,
       temporalPort: flags.temporalPort ?? null,
       uiPort: flags.uiPort ?? null,
     });

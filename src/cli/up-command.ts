@@ -8,7 +8,7 @@ import { findTemporalBinary } from '../workers/temporal-binary.js';
 export function register(program: Command): void {
   program
     .command('up')
-    .description('run Temporal, the built-in environments and both workers on this machine, until Ctrl-C')
+    .description('run Temporal, the built-in environments and the workers on this machine, until Ctrl-C')
     .option('--folder <folder>', 'where everything is kept', defaultStackFolder)
     .option(
       '--temporal-port <port>',
@@ -17,6 +17,8 @@ export function register(program: Command): void {
     )
     .option('--ui-port <port>', 'port of the Temporal UI (default: 8233 or a free one)', wholeNumber(1))
     .option('--store <address>', 'dir:/path or s3://bucket/prefix (default: a directory in the folder)')
+    .option('--nodes <n>', 'node workers, each with an engine of its own', wholeNumber(1), 1)
+    .option('--places <n>', 'runs that a node may serve at once', wholeNumber(1), 1)
     .option('--json', 'print the addresses as one JSON object')
     .action(
       withOutput(async (flags: StackFlags & { json?: boolean }) => {

@@ -27,7 +27,14 @@ export interface WorkerConfig {
   /** Server of environments that name no `url` in the spec. */
   environments: string | null;
   gradingTokenFile: string | null;
+  /** Runs that may hold this node at once. */
+  places: number;
+  /** From SIGTERM or SIGINT to this process's end. */
+  graceMs: number;
 }
+
+/** Below the 30 s that Kubernetes gives, and the shortest of spot notices. */
+const defaultGraceSeconds = '25';
 
 const defaultAddress = 'localhost:7233';
 
@@ -38,6 +45,8 @@ const options = {
   engine: { type: 'string' },
   environments: { type: 'string' },
   'grading-token-file': { type: 'string' },
+  places: { type: 'string' },
+  grace: { type: 'string' },
   'temporal-address': { type: 'string' },
   // Of an embedded stack's workers: whoever starts one may have a profile for another server.
   'no-temporal-profile': { type: 'boolean' },
@@ -57,6 +66,19 @@ export function readWorkerConfig(
     if (value) return value;
     throw new Error(`this worker needs --${flag} or ${variable}, for example ${example}`);
   };
+  const number = (
+    flag: Flag,
+    variable: string,
+    otherwise: string,
+    [least, most]: [number, number],
+  ): number => {
+    const text = read(flag, variable) ?? otherwise;
+    const value = Number(text);
+    if (/^\d+$/.test(text) && value >= least && value <= most) return value;
+    throw new Error(
+      `--${flag} or ${variable} takes a whole number from ${least} to ${most}; ${JSON.stringify(text.slice(0, 40))} is none`,
+    );
+  };
   const node = read('node', 'LONGHAUL_NODE') ?? hostname().toLowerCase();
   if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$/.test(node)) {
     throw new Error(
@@ -72,6 +94,8 @@ export function readWorkerConfig(
     engine: read('engine', 'LONGHAUL_ENGINE'),
     environments: withoutCredentials(read('environments', 'LONGHAUL_ENVIRONMENTS')),
     gradingTokenFile: read('grading-token-file', 'LONGHAUL_GRADING_TOKEN_FILE'),
+    places: number('places', 'LONGHAUL_PLACES', '1', [1, 100]),
+    graceMs: number('grace', 'LONGHAUL_GRACE', defaultGraceSeconds, [1, 3_600]) * 1000,
   };
 }
 

@@ -21,9 +21,14 @@ export interface NodeParts {
   close(): Promise<void>;
 }
 
-/** Collect, evaluation and save run beside one another; the engine decides what really shares it. */
+/** Of each run: collect, evaluation and save are beside one another; the engine decides what really shares it. */
 const engineActivities = 4;
 const transferActivities = 2;
+
+/** Bytes: of the machine, or of the container where that has less. */
+function usableMemory(): number {
+  return Math.min(totalmem(), process.constrainedMemory() || Infinity);
+}
 
 /** Serves until SIGTERM or SIGINT; resolves when everything that ran has ended or was handed back. */
 export async function serveNode(
@@ -57,18 +62,18 @@ export async function serveNode(
         ...common,
         taskQueue: engineQueue(config.node),
         activities: { ...parts.node },
-        maxConcurrentActivityTaskExecutions: engineActivities,
+        maxConcurrentActivityTaskExecutions: engineActivities * config.places,
       }),
       Worker.create({
         ...common,
         taskQueue: transferQueue(config.node),
         activities: { ...parts.transfers },
-        maxConcurrentActivityTaskExecutions: transferActivities,
+        maxConcurrentActivityTaskExecutions: transferActivities * config.places,
       }),
     ]);
     const offer = {
       ...{ id: config.node, instance: randomUUID(), host: hostname() },
-      ...{ gpu: null, memory_bytes: totalmem(), places: 1 },
+      ...{ gpu: null, memory_bytes: usableMemory(), places: config.places },
     };
     const report = () => {
       const numerics = parts.numerics();

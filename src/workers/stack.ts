@@ -30,6 +30,10 @@ export interface StackOptions {
   /** `dir:…` or `s3://…`; by default a directory in the folder. */
   store?: string;
   engine: string;
+  /** Node workers, each with an engine and a folder of its own: `local`, `local-2` and so on; by default one. */
+  nodes?: number;
+  /** Runs that each of them may serve at once; by default one. */
+  places?: number;
   log(message: string): void;
   /** Called when a process cannot be kept alive. */
   gaveUp(error: Error): void;
@@ -61,6 +65,8 @@ export interface Stack {
 
 /** temporal.api.enums.v1.TaskQueueType */
 const activityTasks = 2;
+/** What the environment server takes by itself is enough for two nodes. */
+const sessionsOfNode = 512;
 const neededDiskBytes = 512 * 1024 * 1024;
 const script = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
@@ -144,7 +150,7 @@ async function startProcesses(
     ...['--temporal-address', addresses.temporal, '--no-temporal-profile', '--namespace', 'default'],
     ...['--store', store],
   ];
-  const nodeFolder = join(folder, 'node');
+  const nodes = options.nodes ?? 1;
   const orchestratorFolder = join(folder, 'orchestrator');
 
   await Promise.all([
@@ -167,6 +173,7 @@ async function startProcesses(
         name: 'environments',
         ...node(options.scripts?.environments ?? script('../environments/server/main.js'), [
           ...['--port', String(environmentPort)],
+          ...(nodes > 2 ? ['--max-sessions', String(sessionsOfNode * nodes)] : []),
         ]),
         // By the environment, so that a server that is started again knows the same token.
         env: { LONGHAUL_GRADING_TOKEN: readFileSync(tokenFile, 'utf8').trim() },
@@ -189,17 +196,20 @@ async function startProcesses(
       },
       15_000,
     ),
-    launch(
-      {
-        name: 'node',
-        ...node(options.scripts?.node ?? script('node-main.js'), [
-          ...[...shared, '--folder', nodeFolder, '--node', 'local', '--engine', options.engine],
-          ...['--environments', addresses.environments, '--grading-token-file', tokenFile],
-        ]),
-        healthy: (pid) => polls(connection, engineQueue('local'), pid),
-        startDeadlineMs: 60_000,
-      },
-      15_000,
+    ...Array.from({ length: nodes }, (_, index) => (index === 0 ? '' : `-${index + 1}`)).map((suffix) =>
+      launch(
+        {
+          name: `node${suffix}`,
+          ...node(options.scripts?.node ?? script('node-main.js'), [
+            ...[...shared, '--folder', join(folder, `node${suffix}`), '--node', `local${suffix}`],
+            ...['--engine', options.engine, '--places', String(options.places ?? 1)],
+            ...['--environments', addresses.environments, '--grading-token-file', tokenFile],
+          ]),
+          healthy: (pid) => polls(connection, engineQueue(`local${suffix}`), pid),
+          startDeadlineMs: 60_000,
+        },
+        15_000,
+      ),
     ),
   ]);
   writeJson(join(folder, 'stack.json'), addresses);

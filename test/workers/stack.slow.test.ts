@@ -1,9 +1,10 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
 import { afterEach, describe, expect, it } from 'vitest';
+import { holderOf } from '../../src/workers/folder-lock.js';
 import { freePort } from '../../src/workers/free-port.js';
 import { runningStack, type Stack, startStack } from '../../src/workers/stack.js';
 import { statusQuery } from '../../src/workflows/messages.js';
@@ -18,17 +19,19 @@ const scripts = {
 };
 
 describe('the embedded stack', { timeout: 120_000 }, () => {
-  const folder = mkdtempSync(join(tmpdir(), 'longhaul-stack-'));
+  let folder: string;
   const said: string[] = [];
   let stack: Stack | null = null;
 
-  const start = async (options: { temporalPort?: number } = {}): Promise<Stack> => {
+  const start = async (options: { nodes?: number } = {}): Promise<Stack> => {
+    folder = mkdtempSync(join(tmpdir(), 'longhaul-stack-'));
     process.env['COUNTING_RECORDS'] = join(folder, 'records');
     stack = await startStack({
       ...{ folder, scripts, engine: process.execPath, log: (message) => said.push(message) },
       gaveUp: (error) => said.push(`gave up: ${error.message}`),
-      temporalPort: options.temporalPort ?? (await freePort()),
+      temporalPort: await freePort(),
       uiPort: await freePort(),
+      ...options,
     });
     return stack;
   };
@@ -65,6 +68,22 @@ describe('the embedded stack', { timeout: 120_000 }, () => {
     expect(records).toEqual(Array.from({ length: 31 }, (_, step) => step));
     expect((await run.query(statusQuery)).lastCheckpoint).toBe(30);
     await connection.close();
+  });
+
+  it('serves with as many nodes as are asked for, each with a queue, a folder and a log of its own', async () => {
+    const { processes } = await start({ nodes: 3 });
+    const names = ['node', 'node-2', 'node-3'];
+    const pids = names.map((name) => processes.find((one) => one.name === name)?.pid);
+    // That it is up says that each one polls its queue.
+    expect(names.map((name) => holderOf(join(folder, name)))).toMatchObject(
+      ['local', 'local-2', 'local-3'].map((id, index) => ({
+        pid: pids[index],
+        address: expect.stringContaining(`node worker ${id} of`) as string,
+      })),
+    );
+    expect(readdirSync(join(folder, 'logs'))).toEqual(
+      expect.arrayContaining(names.map((name) => `${name}.log`)),
+    );
   });
 });
 

@@ -1,0 +1,28 @@
+// What a worker process is told: flags win over variables, and what is wrong is said in one line.
+import { describe, expect, it } from 'vitest';
+import { readWorkerConfig } from '../../src/workers/config.js';
+
+const needed = ['--store', 'dir:/x', '--folder', '/x', '--temporal-address', 'h:1'];
+const read = (flags: string[], env: NodeJS.ProcessEnv = {}) => readWorkerConfig([...needed, ...flags], env);
+
+describe('a node worker', () => {
+  it('holds one run at a time, and leaves within 25 s, unless told otherwise', () => {
+    expect(read([])).toMatchObject({ places: 1, graceMs: 25_000 });
+  });
+
+  it('is told by flags or variables, and flags win', () => {
+    const env = { LONGHAUL_PLACES: '3', LONGHAUL_GRACE: '110' };
+    expect(read([], env)).toMatchObject({ places: 3, graceMs: 110_000 });
+    expect(read(['--places', '20', '--grace', '8'], env)).toMatchObject({ places: 20, graceMs: 8_000 });
+  });
+
+  it.each([
+    ['--places', '0', /--places or LONGHAUL_PLACES takes a whole number from 1 to 100; "0" is none/],
+    ['--places', 'many', /from 1 to 100; "many" is none/],
+    ['--grace', '0', /--grace or LONGHAUL_GRACE takes a whole number from 1 to 3600; "0" is none/],
+    ['--grace', '25s', /from 1 to 3600; "25s" is none/],
+    ['--grace', '1.5', /from 1 to 3600; "1.5" is none/],
+  ])('refuses %s %s, with the range', (flag, value, message) => {
+    expect(() => read([flag, value])).toThrow(message);
+  });
+});
