@@ -2,6 +2,7 @@
 // they are made.
 import { buildBatch } from './build-batch.js';
 import { DatasetCache } from './dataset-cache.js';
+import { rebasedBatch } from './rebased-step.js';
 import { RunDataCache } from './run-data.js';
 import { isPass } from '../rl/pass.js';
 import { auditChain, type ChainAudit } from '../store/chain-audit.js';
@@ -13,8 +14,12 @@ export async function auditRun(store: ObjectStore, run: string): Promise<ChainAu
     isPass,
     rebuilder: (view) => {
       const runs = new RunDataCache(view, new DatasetCache(view));
-      return async (plan, episodes) =>
-        (await buildBatch(plan, { episodes, data: () => runs.get(plan.run) })).bytes;
+      return async (plan, episodes) => {
+        const built = plan.rebased
+          ? await rebasedBatch(view, plan, plan.rebased)
+          : await buildBatch(plan, { episodes, data: () => runs.get(plan.run) });
+        return built.bytes;
+      };
     },
   });
 }

@@ -43,9 +43,11 @@ export async function collectRollouts(
     scope,
     attemptEvidence(store, run, step, scope, deps.node),
   );
+  const [filledAt, keptAt] = [endOf(filling), endOf(keeping)];
   // A save that is left behind would meet the one of the next try.
-  await Promise.allSettled([filling, keeping]);
+  await Promise.allSettled([filledAt, keptAt]);
   const [records, kept] = await Promise.all([filling, keeping]);
+  if (keeping) deps.checkpointStall = { run, step, ms: Math.max(0, (await keptAt) - (await filledAt)) };
   const values = records.map((record) => (record.outcome.status === 'graded' ? record.outcome.value : null));
   return figures(
     values,
@@ -53,6 +55,12 @@ export async function collectRollouts(
     seconds(),
     kept,
   );
+}
+
+/** By `performance.now()`. */
+async function endOf(work: Promise<unknown> | null): Promise<number> {
+  await work;
+  return performance.now();
 }
 
 /** Where it fails, the next checkpoint is taken from the state that is held then. */

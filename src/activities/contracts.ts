@@ -78,7 +78,8 @@ export interface StepReference {
 
 export interface PlannedStep {
   step: number;
-  kind: 'sft' | 'grpo';
+  /** `rebased`: a logged batch is applied anew; nothing is sampled. */
+  kind: 'sft' | 'grpo' | 'rebased';
   plan: Digest;
   slots: number;
 }

@@ -34,7 +34,7 @@ export async function evaluateState(
   await checkOwner(store, run, input.owner);
   const started = performance.now();
   const data = await deps.runs.get(run);
-  const suite = suiteOf(data, input.suite, await readNumerics(store, run, step));
+  const suite = suiteOf(data, input.suite, await readNumerics(store, run));
   const suiteDigest = recordDigest(suite);
   const state = await readState(store, run, step);
   const resultKey = evaluationResultKey(state, suiteDigest);

@@ -9,7 +9,7 @@ import type { RefRecord, RunRecord } from '../spec/records.js';
 import type { ForkSpec, RunSpec } from '../spec/run-spec.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { SpecProblem } from '../spec/invalid-spec.js';
-import { differences } from '../store/canonical.js';
+import { canonicalText, differences } from '../store/canonical.js';
 import { namesFolder, refKey, runIdOf, runKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { adoptOrCreate, appendSequence, readSequence } from '../store/records.js';
@@ -89,9 +89,13 @@ export async function planFork(store: ObjectStore, spec: RunSpec, fork: ForkSpec
     throw new InvalidSpec([{ path: 'fork.run', problem, mend: 'name one that `longhaul runs` lists' }]);
   }
   const last = await lastCommittedStep(store, fork.run);
-  const problems = [...stepProblems(fork, last), ...changeProblems(parent, spec, fork.step)];
+  const problems = [
+    ...stepProblems(fork, last),
+    ...rebaseProblems(fork, last),
+    ...changeProblems(parent, spec, fork.rebase?.to ?? fork.step),
+  ];
   const replaces = timelines.includes(fork.run) ? (timelines.at(-1) ?? null) : null;
-  if (replaces === fork.run && fork.step === last) {
+  if (replaces === fork.run && fork.step === last && !fork.rebase) {
     const problem = `${fork.run} is at step ${last}: there is nothing to rewind`;
     problems.push({ path: 'fork.step', problem, mend: 'name an earlier step' });
   }
@@ -128,8 +132,9 @@ async function refer(store: ObjectStore, user: string, fork: ForkSpec): Promise<
   ]);
 }
 
-function isForkAt({ lineage }: RunRecord, fork: ForkSpec): boolean {
-  return lineage?.run === fork.run && lineage.step === fork.step;
+function isForkAt({ lineage }: RunRecord, { run, step, rebase }: ForkSpec): boolean {
+  if (lineage?.run !== run || lineage.step !== step) return false;
+  return canonicalText(lineage.rebase ?? null) === canonicalText(rebase ?? null);
 }
 
 function taken({ run, lineage }: RunRecord, fork: ForkSpec): SpecProblem {
@@ -152,6 +157,17 @@ function stepProblems({ run, step }: ForkSpec, last: number): SpecProblem[] {
         nearest.length === 0
           ? 'none is yet: wait for its base model'
           : `the nearest committed ones are ${nearest.reverse().join(', ')}`,
+    },
+  ];
+}
+
+function rebaseProblems({ run, step, rebase }: ForkSpec, last: number): SpecProblem[] {
+  if (!rebase || (rebase.to >= step && rebase.to <= last)) return [];
+  return [
+    {
+      path: 'fork.rebase.to',
+      problem: `step ${rebase.to} is not one of the committed steps ${step} to ${last} of ${run}`,
+      mend: `${last} rebases all of them`,
     },
   ];
 }

@@ -11,7 +11,8 @@ import { foldControl, readPlan, readRun, readUpdateIfAny, timelineOf } from '../
 /** Control records are a run's own: without this a fork would begin with the settings of its parent's first step. */
 export async function forkSpec(store: ObjectStore, name: string, fork: ForkSpec): Promise<RunSpec> {
   const { spec } = await readRun(store, fork.run);
-  return { ...spec, ...settingsUnder(spec, await controlAt(store, fork)), name, fork };
+  const goesOnAfter = { run: fork.run, step: fork.rebase?.to ?? fork.step };
+  return { ...spec, ...settingsUnder(spec, await controlAt(store, goesOnAfter)), name, fork };
 }
 
 /** What the step's plan has folded in; nothing where the step is an ancestor's, whose settings the run's own spec has taken over. */

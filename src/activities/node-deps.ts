@@ -13,6 +13,8 @@ export interface NodeDeps {
   meter: BusyMeter;
   /** When this process committed its last step, and what the meter said then. */
   lastCommit: { run: string; step: number; at: number; busyMs: number } | null;
+  /** How long the update of `step` waited for the state before it to reach the disk. */
+  checkpointStall?: { run: string; step: number; ms: number };
   /** Stable id of this node. */
   node: string;
   /** One backend per server and call time-out, shared by all episodes of this process. */

@@ -12,8 +12,13 @@ export function otherNumerics(run: string, recorded: Numerics, who: string, foun
     'OtherNumerics',
     `${who} computes with numerics ${nameOf(found)}, but run ${run} was computed with ${nameOf(recorded)}: its steps would come out ` +
       `otherwise. Start a node worker of the Longhaul version whose engine has ${nameOf(recorded)} ` +
-      '(`longhaul doctor` tells an engine’s), or begin a run under a new name',
+      `(\`longhaul doctor\` tells an engine’s), or apply its logged batches anew: longhaul rebase ${nameOfRun(run)} --numerics ${nameOf(found)}`,
   );
+}
+
+/** A rebase is asked for by name, whatever the timeline. */
+function nameOfRun(run: string): string {
+  return run.replace(/~[0-9]+$/, '');
 }
 
 function nameOf({ backend, version }: Numerics): string {

@@ -2,6 +2,7 @@
 import type { PlannedStep, StepReference } from './contracts.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 import { settingsUnder } from './live-settings.js';
+import { rebasedPlan } from './rebased-step.js';
 import { phaseAt } from './phases.js';
 import type { RunData } from './run-data.js';
 import { samplingOf } from './sampling.js';
@@ -52,20 +53,28 @@ async function makePlan(
   control: ControlState,
 ): Promise<PlanRecord> {
   const { record } = data;
+  const own = {
+    run,
+    previous_state: await readState(deps.store, run, step - 1),
+    numerics: await readNumerics(deps.store, run),
+    control: control.n,
+    owner,
+  };
+  const { lineage } = record;
+  if (lineage?.rebase && step <= lineage.rebase.to) {
+    const source = await rebasedPlan(deps.store, lineage.run, step);
+    return { ...source, ...own };
+  }
   const base = {
     schema: 'longhaul.plan/1' as const,
-    run,
     step,
-    previous_state: await readState(deps.store, run, step - 1),
+    ...own,
     digests: {
       tokenizer: record.tokenizer,
       chat_template: record.chat_template,
       tool_parser: record.tool_parser,
       dataset: record.dataset.digest,
     },
-    numerics: await readNumerics(deps.store, run, step - 1),
-    control: control.n,
-    owner,
   };
   const phase = phaseAt(record.spec, step);
   if (phase.kind === 'sft')
@@ -202,7 +211,7 @@ async function curriculumAfter(deps: OrchestratorDeps, run: string, step: number
 function answer(plan: PlanRecord): PlannedStep {
   return {
     step: plan.step,
-    kind: plan.kind,
+    kind: plan.rebased ? 'rebased' : plan.kind,
     plan: recordDigest(plan),
     slots: plan.kind === 'sft' ? 0 : plan.slots.length,
   };

@@ -14,7 +14,15 @@ import { fetchCheckpoint, listCheckpoints } from '../store/checkpoints.js';
 import { batchKey, updateKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
-import { readBase, readPlan, readRun, readState, readUpdate, timelineOf } from '../store/run-records.js';
+import {
+  readBase,
+  readPlan,
+  readRun,
+  readState,
+  readUpdate,
+  rebasedTo,
+  timelineOf,
+} from '../store/run-records.js';
 import { CorruptCheckpoint, Diverged, UnreadableRecord } from '../store/store-errors.js';
 
 export interface PolicyHolderOptions {
@@ -93,7 +101,8 @@ export class PolicyHolder {
 
   async #recorded(run: string, step: number): Promise<{ state: Digest; numerics: Numerics }> {
     const { store } = this.options;
-    return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity;
+    const { identity } = step === 0 ? await readBase(store, run) : await readUpdate(store, run, step);
+    return { state: identity.state, numerics: (await rebasedTo(store, run)) ?? identity.numerics };
   }
 
   /** Also what an engine holds already may be another run's, which began with other numerics (R18). */

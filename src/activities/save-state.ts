@@ -18,6 +18,7 @@ const statesKept = 2;
 /** Runs whose states stay there: more than a node serves at once, and not all that it ever has. */
 const runsKept = 32;
 
+/** Puts the state on the node's disk; the next step's update waits for it, and so far for nothing else. */
 export async function saveState(deps: NodeDeps, input: StepReference): Promise<{ path: string }> {
   const { run, step } = input;
   const { holder } = deps;
@@ -25,10 +26,12 @@ export async function saveState(deps: NodeDeps, input: StepReference): Promise<{
   const state = await readState(deps.store, run, step);
   const path = holder.states.path(run, { step, state });
   if (await fileExists(path)) return { path };
+  const began = performance.now();
   await holder.states.prepare(run);
   await holder.withState(run, step, (held) => holder.engine.saveState(held, path), currentScope());
   await holder.states.prune(run, { step, state }, statesKept);
   await holder.states.pruneRuns(runsKept);
+  deps.checkpointStall = { run, step: step + 1, ms: performance.now() - began };
   return { path };
 }
 

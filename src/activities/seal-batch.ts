@@ -2,6 +2,7 @@
 import { buildBatch } from './build-batch.js';
 import type { StepReference } from './contracts.js';
 import type { NodeDeps } from './node-deps.js';
+import { rebasedBatch } from './rebased-step.js';
 import { requireEpisode } from './rollouts.js';
 import { currentScope } from './scope.js';
 import { stoppingPoint } from './stopping-point.js';
@@ -33,10 +34,12 @@ export async function sealBatch(
 ): Promise<SealedBatch> {
   const { store } = deps;
   const key = batchKey(run, step);
-  const { bytes, identity } = await buildBatch(plan, {
-    episodes: plan.kind === 'grpo' ? await readEpisodes(store, plan) : [],
-    data: () => deps.runs.get(run),
-  });
+  const { bytes, identity } = plan.rebased
+    ? await rebasedBatch(store, plan, plan.rebased)
+    : await buildBatch(plan, {
+        episodes: plan.kind === 'grpo' ? await readEpisodes(store, plan) : [],
+        data: () => deps.runs.get(run),
+      });
   await stoppingPoint('batch-built');
   currentScope().signal.throwIfAborted();
   const { sha256, adopted } = await createFile(store, key, bytes).catch(async (error: unknown) => {

@@ -72,11 +72,15 @@ export async function updatePolicy(
       },
       observed: {
         metrics: {
-          ...identity.metrics,
+          ...(plan.rebased ? withoutSampling(identity.metrics) : identity.metrics),
           ...policyMetrics(result.metrics),
           'policy/policy_lr': plan.optimizer.learning_rates.at(-1) ?? 0,
         },
-        timings_ms: { policy_train: round(computedMs), ...stepTimings(deps, run, step) },
+        timings_ms: {
+          policy_train: round(computedMs),
+          ...stepTimings(deps, run, step),
+          ...stallOf(deps, run, step),
+        },
         engine: { build: engine.build, incarnation: engine.incarnation },
         committed_at: new Date().toISOString(),
       },
@@ -153,8 +157,19 @@ function stepTimings({ lastCommit, meter }: NodeDeps, run: string, step: number)
   };
 }
 
+/** Of the step, with nothing under way but the save of the state before. */
+function stallOf({ checkpointStall }: NodeDeps, run: string, step: number): Record<string, number> {
+  if (checkpointStall?.run !== run || checkpointStall.step !== step) return {};
+  return { checkpoint_stall: round(checkpointStall.ms) };
+}
+
 function round(milliseconds: number): number {
   return Math.round(milliseconds * 10) / 10;
+}
+
+/** A rebased step has sampled nothing, and a budget counts what was. */
+function withoutSampling(metrics: Record<string, number>): Record<string, number> {
+  return Object.fromEntries(Object.entries(metrics).filter(([name]) => !name.startsWith('generate/')));
 }
 
 /** The engine's figures under SkyRL's names. */

@@ -9,6 +9,7 @@ import {
 } from '../activities/replay-audit.js';
 import { createNativeEngine } from '../engine/native/native-engine.js';
 import type { ChainAudit } from '../store/chain-audit.js';
+import type { ForkSpec, RebaseSpec } from '../spec/run-spec.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { needsOf } from '../store/references.js';
 import { readRun } from '../store/run-records.js';
@@ -51,7 +52,7 @@ export function register(program: Command): void {
 
 /** Where the run goes on from, and who goes on from it. Null where damage hides it: the audit names that. */
 interface Family {
-  lineage: { run: string; step: number } | null;
+  lineage: ForkSpec | null;
   needed: { step: number; by: string }[] | null;
 }
 
@@ -61,18 +62,25 @@ async function familyOf(store: ObjectStore, run: string): Promise<Family> {
     if (error instanceof UnreadableRecord || error instanceof NewerSchema) return null;
     throw error;
   });
-  return { lineage: lineage && { run: lineage.run, step: lineage.step }, needed };
+  if (!lineage) return { lineage, needed };
+  const { state: _state, ...fork } = lineage;
+  return { lineage: fork, needed };
 }
 
 function familyLines({ lineage, needed }: Family): string[] {
   const users = (needed ?? []).map(({ step, by }) => `${by} after step ${step}`);
   return [
     ...(lineage ? [`  goes on from ${lineage.run} after step ${lineage.step}`] : []),
+    ...(lineage?.rebase ? [`  rebased      ${rebaseText(lineage.rebase)}`] : []),
     ...(users.length > 0 ? [`  needed by    ${users.join(', ')}`] : []),
     ...(needed === null
       ? ['  needed by    nobody knows: a record of a run or a reference cannot be read']
       : []),
   ];
+}
+
+function rebaseText({ to, numerics: { backend, version } }: RebaseSpec): string {
+  return `to numerics ${backend}/${version}; up to step ${to} it applied its parent's batches anew`;
 }
 
 async function replayOnFreshEngine(

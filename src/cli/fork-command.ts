@@ -1,11 +1,13 @@
-// `longhaul fork RUN@STEP --name NEW` and `longhaul rewind NAME@STEP`: both make a spec with `fork` and start its workflow, which
-// writes the records (R22). `--print` gives the same to `temporal workflow start`.
+// `longhaul fork RUN@STEP --name NEW`, `longhaul rewind NAME@STEP`, `longhaul rebase NAME`: each makes a spec with `fork` and starts
+// its workflow, which writes the records (R18, R22). `--print` gives the same to `temporal workflow start`.
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client, WorkflowNotFoundError } from '@temporalio/client';
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { forkSpec } from '../activities/fork-spec.js';
 import { planFork, timelinesNamed } from '../activities/fork-run.js';
-import type { ForkSpec, RunSpec } from '../spec/run-spec.js';
+import { sameNumerics } from '../activities/numerics.js';
+import type { ForkSpec, RebaseSpec, RunSpec } from '../spec/run-spec.js';
+import { listCheckpoints } from '../store/checkpoints.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { lastCommittedStep, readRun } from '../store/run-records.js';
 import { type FollowFlags, trainAndFollow } from './follow-training.js';
@@ -19,6 +21,8 @@ interface ForkFlags extends FollowFlags {
   set: string[];
   print?: boolean;
 }
+
+type RewindFlags = ForkFlags & { wait: number };
 
 const answerWithinMs = 10_000;
 const pollMs = 250;
@@ -54,7 +58,7 @@ export function register(program: Command): void {
   )
     .option('--wait <seconds>', 'for the end of the workflow that is cancelled', wholeNumber(1), 120)
     .action(
-      withOutput(async (at: string, flags: ForkFlags & { wait: number }, command: Command) => {
+      withOutput(async (at: string, flags: RewindFlags, command: Command) => {
         const store = await storeFor(command, flags);
         const { name, step } = parsePlace(at);
         if (step === null) throw new Error(`which step? longhaul rewind ${name}@STEP`);
@@ -69,6 +73,63 @@ export function register(program: Command): void {
         });
       }),
     );
+  shared(
+    program
+      .command('rebase')
+      .argument('<name>', 'name of a run whose numerics no node has any more')
+      .description(
+        'end a run’s workflow and apply its logged batches with other numerics, in a new timeline of the same name',
+      )
+      .requiredOption(
+        '--numerics <backend/version>',
+        'of the engines to go on with, e.g. cpu/2 (longhaul nodes tells each node’s)',
+        parseNumerics,
+      ),
+  )
+    .option('--wait <seconds>', 'for the end of the workflow that is cancelled', wholeNumber(1), 120)
+    .action(
+      withOutput(
+        async (name: string, flags: RewindFlags & Pick<RebaseSpec, 'numerics'>, command: Command) => {
+          const store = await storeFor(command, flags);
+          const run = await newestTimeline(store, name);
+          const { spec, begun } = await rebased(store, run, name, flags);
+          if (flags.print) return print(spec);
+          await withClient(flags, async (client) => {
+            if (spec.fork) await endWorkflow(client, name, flags.wait);
+            await trainAndFollow(client, spec, flags, { begun });
+          });
+        },
+      ),
+    );
+}
+
+function parseNumerics(text: string): RebaseSpec['numerics'] {
+  const version = /^cpu\/([1-9][0-9]{0,8})$/.exec(text)?.[1];
+  if (version !== undefined) return { backend: 'cpu', version: Number(version) };
+  throw new InvalidArgumentError('It takes a backend and its version, as in cpu/2.');
+}
+
+/** From the newest stored checkpoint of the timeline on. Where the newest timeline is this rebase, its workflow is all that is missing. */
+async function rebased(
+  store: ObjectStore,
+  run: string,
+  name: string,
+  { numerics, set }: RewindFlags & Pick<RebaseSpec, 'numerics'>,
+): Promise<{ spec: RunSpec; begun: string }> {
+  const record = await readRun(store, run);
+  const target = `${numerics.backend}/${numerics.version}`;
+  const inWords = (from: number, to: number): string =>
+    `${name} goes on with numerics ${target}: the logged batches of steps ${from + 1} to ${to} are applied anew`;
+  const { spec, lineage } = record;
+  if (lineage?.rebase && sameNumerics(lineage.rebase.numerics, numerics))
+    return { spec: changedSpec(spec, set), begun: inWords(lineage.step, lineage.rebase.to) };
+  const [to, checkpoints] = [await lastCommittedStep(store, run), await listCheckpoints(store, record)];
+  if (to < 1) throw new Error(`${run} has no committed step yet: start it under a new name instead`);
+  const step = checkpoints.filter((one) => one <= to).at(-1) ?? 0;
+  const fork: ForkSpec = { run, step, rebase: { to, numerics } };
+  const next = changedSpec(await forkSpec(store, name, fork), set);
+  await planFork(store, next, fork);
+  return { spec: next, begun: inWords(step, to) };
 }
 
 function shared(command: Command): Command {

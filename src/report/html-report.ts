@@ -14,6 +14,7 @@ import { trends } from './trends.js';
 import { transcriptViewer } from './transcript-viewer.js';
 import type { Transcript } from './transcripts.js';
 import type { UpdateRecord } from '../spec/records.js';
+import type { RebaseSpec } from '../spec/run-spec.js';
 
 export interface ReportInput {
   history: RunHistory;
@@ -77,6 +78,7 @@ function header(history: RunHistory, restarts: readonly Restart[]): string {
   const { lineage } = record;
   const origin = [
     ...(lineage ? [`goes on from ${lineage.run} after step ${lineage.step}`] : []),
+    ...(lineage?.rebase ? [rebaseInWords(lineage.rebase)] : []),
     record.spec.project,
     record.spec.model.name,
     `seed ${record.seed}`,
@@ -89,6 +91,11 @@ function header(history: RunHistory, restarts: readonly Restart[]): string {
     `<p class="quiet">${origin.map((part) => `<span class="whole">${escapeHtml(part)}</span>`).join(' · ')}</p>` +
     `<div class="tiles">${tiles.join('')}</div></header>`
   );
+}
+
+/** The states are not the parent's from there on, although the batches are (R18). */
+function rebaseInWords({ to, numerics: { backend, version } }: RebaseSpec): string {
+  return `rebased to numerics ${backend}/${version}: up to step ${to} its parent's batches were applied anew`;
 }
 
 function passRateTile(history: RunHistory): string {

@@ -37,6 +37,7 @@ export interface Lineage {
   run: string;
   step: number;
   state: Digest;
+  rebase?: RebaseSpec;
 }
 
 export interface DatasetManifest {
@@ -108,6 +109,8 @@ interface PlanBase {
   run: string;
   step: number;
   previous_state: Digest;
+  /** Present in a step that applies a logged batch anew: whose plan and batch it is (R18). */
+  rebased?: { run: string; plan: Digest };
   optimizer: OptimizerPlan;
   loss: LossPlan;
   curriculum: CurriculumState;

@@ -137,6 +137,13 @@ export interface ForkSpec {
   /** Run id. */
   run: string;
   step: number;
+  rebase?: RebaseSpec;
+}
+
+/** The parent's logged batches after the fork's step, up to `to`, are applied anew with these numerics, which stay the run's (R18). */
+export interface RebaseSpec {
+  to: number;
+  numerics: { backend: 'cpu'; version: number };
 }
 
 /** What a run may use; it ends at the step boundary after it has. Absent ones are not limited. */

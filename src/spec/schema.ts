@@ -188,6 +188,18 @@ const fork = z.strictObject({
     })
     .describe('run id; one of the same name rewinds that name'),
   step: countOrZero.describe('committed step after which it goes on'),
+  rebase: z
+    .strictObject({
+      to: countOrZero.describe('last step whose logged batch is applied anew'),
+      numerics: z
+        .strictObject({
+          backend: z.literal('cpu').describe('what computes'),
+          version: count.describe('as `longhaul doctor` tells an engine’s'),
+        })
+        .describe('of the engines that compute them, and all further steps'),
+    })
+    .exactOptional()
+    .describe('goes on with engines of other numerics: see `longhaul rebase`'),
 });
 
 const budget = z.strictObject({

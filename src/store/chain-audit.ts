@@ -22,7 +22,7 @@ import {
 } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { openRunView } from './quarantine.js';
-import { readRun, timelineOf } from './run-records.js';
+import { readNumerics, readRun, timelineOf } from './run-records.js';
 import { auditSequences, type Sequences } from './sequence-audit.js';
 
 export type { ChainAudit, Violation } from './audit-report.js';
@@ -154,7 +154,12 @@ async function checkStep(chain: Chain, step: number): Promise<void> {
   checkUpdate(chain, key, update, timeline, step);
   if (!plan) report.add('R7', planKey(timeline, step), 'the plan is missing');
   else checkPlan(chain, planKey(timeline, step), plan, update, timeline, step);
-  const inputs = plan?.kind === 'grpo' ? await checkEpisodes(chain, timeline, plan, update) : null;
+  const numerics = await readable(report, key, () => readNumerics(store, timeline));
+  if (numerics && canonicalText(numerics) !== canonicalText(update.identity.numerics))
+    report.add('R18', key, 'it was computed with other numerics than its run’s');
+  if (plan?.rebased) await checkRebased(chain, planKey(timeline, step), plan, plan.rebased);
+  const played = plan?.kind === 'grpo' && !plan.rebased;
+  const inputs = played ? await checkEpisodes(chain, timeline, plan, update) : null;
   await checkBatch(chain, timeline, update, plan, inputs);
   const { lineage } = chain.record;
   if (lineage?.step === step && lineage.state !== update.identity.state) {
@@ -222,6 +227,30 @@ function checkPlan(
   [chain.control, chain.owner] = [plan.control, plan.owner];
 }
 
+/** All that a rebased plan may have of its own; the rest is its source's (R18). */
+async function checkRebased(
+  { store, report }: Chain,
+  key: string,
+  plan: PlanRecord,
+  rebased: NonNullable<PlanRecord['rebased']>,
+): Promise<void> {
+  const fault = (problem: string): void => report.add('R18', key, problem);
+  const { lineage } = await readRun(store, plan.run);
+  if (plan.step > (lineage?.rebase?.to ?? 0)) fault('it is rebased, and the run is not, or not so far');
+  const sourceKey = planKey(rebased.run, plan.step);
+  const [source, update] = await Promise.all([
+    report.read(store, sourceKey, 'plan'),
+    report.read(store, updateKey(rebased.run, plan.step), 'update'),
+  ]);
+  if (!source || !update)
+    return fault(`${sourceKey}, which it was rebased from, is missing or not committed`);
+  if (recordDigest(source) !== rebased.plan) fault(`${sourceKey} has another digest than it names`);
+  if (update.identity.plan !== rebased.plan) fault(`its source was committed from another plan`);
+  const { run, previous_state, numerics, control, owner } = plan;
+  const expected = { ...source, rebased, run, previous_state, numerics, control, owner };
+  if (canonicalText(plan) !== canonicalText(expected)) fault(`it is not the plan of ${sourceKey}`);
+}
+
 async function checkBatch(
   chain: Chain,
   timeline: string,
@@ -254,6 +283,7 @@ async function checkBatch(
   }
   if (!plan) return;
   if (batch.mini_batches !== plan.optimizer.learning_rates.length) fault('its plan has other mini-batches');
+  if (plan.rebased) return checkRebuilt(chain, key, bytes, plan, []);
   const inputs =
     plan.kind === 'sft' ? await demonstrationsOf(chain, plan.mini_batches) : episodes && digestsOf(episodes);
   const sameInputs = inputs !== null && batch.inputs === inputsDigest(inputs);
@@ -262,11 +292,25 @@ async function checkBatch(
     report.add('R25', key, 'its targets are not the tokens of graded samples in groups with a signal');
   }
   if (!sameInputs || recordDigest(plan) !== batch.plan) return;
+  await checkRebuilt(chain, key, bytes, plan, episodes ?? []);
+}
+
+async function checkRebuilt(
+  { report, rebuild }: Chain,
+  key: string,
+  bytes: Uint8Array,
+  plan: PlanRecord,
+  episodes: EpisodeRecord[][],
+): Promise<void> {
   const difference = await readable(report, key, async () =>
-    batchDifference(bytes, await chain.rebuild(plan, episodes ?? []), key),
+    batchDifference(bytes, await rebuild(plan, episodes), key),
   );
-  if (difference)
-    fault(`step ${plan.step}, sealed again from its records, gives another batch: ${difference}`);
+  if (!difference) return;
+  report.add(
+    'R10',
+    key,
+    `step ${plan.step}, sealed again from its records, gives another batch: ${difference}`,
+  );
 }
 
 async function demonstrationsOf(chain: Chain, miniBatches: number[][]): Promise<Digest[] | null> {

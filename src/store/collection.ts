@@ -219,7 +219,8 @@ async function problemOf(
 ): Promise<string | null> {
   const plan = await requireRecord(view, planKey(run, step), 'plan');
   const { identity } = await readUpdate(view, run, step);
-  const seats = plan.kind === 'grpo' ? plan.slots.length * plan.samples_per_slot : 0;
+  const played = plan.kind === 'grpo' && !plan.rebased;
+  const seats = played ? plan.slots.length * plan.samples_per_slot : 0;
   if (singles.size !== seats) return `it has ${singles.size} episodes, its plan has ${seats}`;
   for (const [key, { record }] of singles) {
     const { slot, sample, outcome } = record;

@@ -73,7 +73,14 @@ const run = z.strictObject({
   chat_template: digest,
   tool_parser: text,
   dataset: z.strictObject({ name: text, version: text, digest }),
-  lineage: z.strictObject({ run: text, step: count, state: digest }).nullable(),
+  lineage: z
+    .strictObject({
+      run: text,
+      step: count,
+      state: digest,
+      rebase: z.strictObject({ to: count, numerics }).exactOptional(),
+    })
+    .nullable(),
   observed: z.strictObject({ started_at: time }),
 });
 

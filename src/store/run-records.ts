@@ -138,9 +138,18 @@ export async function readState(store: ObjectStore, run: string, step: number): 
   return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity.state;
 }
 
-/** Numerics with which the state after `step` was computed. */
-export async function readNumerics(store: ObjectStore, run: string, step: number): Promise<Numerics> {
-  return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity.numerics;
+/** Numerics that the run, or its nearest rebased ancestor, was rebased to; null where there was no rebase (R18). */
+export async function rebasedTo(store: ObjectStore, run: string): Promise<Numerics | null> {
+  for await (const timeline of timelinesOf(store, run)) {
+    const rebase = (await readRunIfAny(store, timeline.run))?.lineage?.rebase;
+    if (rebase) return rebase.numerics;
+  }
+  return null;
+}
+
+/** Numerics that the run's next step is computed with (R18). Throws `UnreadableRecord` where it has no base. */
+export async function readNumerics(store: ObjectStore, run: string): Promise<Numerics> {
+  return (await rebasedTo(store, run)) ?? (await readBase(store, run)).identity.numerics;
 }
 
 /** The plan of a step with its digest; `expected` is what another record calls it. Throws `UnreadableRecord`. */

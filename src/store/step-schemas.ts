@@ -34,6 +34,7 @@ const planBase = {
   run: text,
   step: positive,
   previous_state: digest,
+  rebased: z.strictObject({ run: text, plan: digest }).exactOptional(),
   optimizer: z.strictObject({
     learning_rates: z.array(z.number().nonnegative()).min(1),
     adam_betas: z.tuple([share, share]),

@@ -3,13 +3,21 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { collectRollouts } from '../../src/activities/collect-rollouts.js';
+import { saveState } from '../../src/activities/save-state.js';
 import type { AttemptRecord } from '../../src/spec/records.js';
 import { attemptsFolder, episodeKey, planKey } from '../../src/store/layout.js';
 import { readRecord } from '../../src/store/records.js';
+import { readUpdate } from '../../src/store/run-records.js';
 import { counting, run, tamper } from './fixture.js';
 import { collect, episodeAt, harness, planned, step, update, useGrpoStep } from './grpo-step.js';
 
 useGrpoStep();
+
+function gate(): { open: Promise<void>; release: () => void } {
+  let release = (): void => undefined;
+  const open = new Promise<void>((resolve) => (release = resolve));
+  return { open, release: () => release() };
+}
 
 async function starts(activity: string): Promise<string[]> {
   const found: string[] = [];
@@ -49,6 +57,75 @@ describe('collectRollouts', () => {
       );
     expect((await keep()).kept).toEqual({ seconds: expect.any(Number) as number });
     expect(await holder.states.list(run)).toEqual([{ step: step - 1, state: plan.previous_state }]);
+  });
+
+  describe('tells the update how long it waited for the save alone (R16)', () => {
+    const updated = async () => {
+      const { answer } = await planned();
+      await harness.attempt('collect', () =>
+        collectRollouts(harness.node, { ...harness.reference(answer), slots: [0, 2], keep: true }),
+      );
+      await update(answer);
+      return (await readUpdate(harness.store, run, step)).observed.timings_ms;
+    };
+
+    it('not at all where the save ends before the rollouts do', async () => {
+      const { engine } = harness.node.holder;
+      const { generate, saveState } = engine;
+      const saved = gate();
+      engine.saveState = async (...args) => saveState(...args).finally(saved.release);
+      engine.generate = async (...args) => {
+        await saved.open;
+        return generate(...args);
+      };
+      expect(await updated()).toMatchObject({ checkpoint_stall: 0 });
+    });
+
+    it('from the last episode’s record to the end of the save', async () => {
+      const { engine } = harness.node.holder;
+      const { saveState } = engine;
+      const filled = gate();
+      const { create } = harness.store;
+      let [episodes, filledAt, stalled] = [0, 0, 0];
+      harness.store.create = async (key, ...rest) => {
+        const created = await create.call(harness.store, key, ...rest);
+        if (key.includes('/episodes/') && ++episodes === 4) {
+          filledAt = performance.now();
+          filled.release();
+        }
+        return created;
+      };
+      engine.saveState = async (...args) => {
+        await filled.open;
+        const saved = await saveState(...args);
+        stalled = performance.now() - filledAt;
+        return saved;
+      };
+      const { checkpoint_stall } = await updated();
+      expect(checkpoint_stall).toBeGreaterThan(0);
+      // The node's own part of a save, such as removing older ones, comes after the engine's.
+      expect(checkpoint_stall).toBeLessThan(stalled + 1_000);
+    });
+
+    it('the whole save, where nothing is sampled beside it', async () => {
+      const { answer } = await planned();
+      await harness.attempt('save', () =>
+        saveState(harness.node, { ...harness.reference(answer), step: step - 1 }),
+      );
+      await collect(answer);
+      await update(answer);
+      const { timings_ms } = (await readUpdate(harness.store, run, step)).observed;
+      expect(timings_ms['checkpoint_stall']).toBeGreaterThan(0);
+    });
+
+    it('and says nothing where nothing is saved', async () => {
+      const { answer } = await planned();
+      await collect(answer);
+      await update(answer);
+      expect((await readUpdate(harness.store, run, step)).observed.timings_ms).not.toHaveProperty(
+        'checkpoint_stall',
+      );
+    });
   });
 
   it('is none the worse for a state that cannot be saved, and says why', async () => {

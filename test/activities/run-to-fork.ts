@@ -15,7 +15,7 @@ import { RunDataCache } from '../../src/activities/run-data.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import type { RunSpec } from '../../src/spec/run-spec.js';
+import type { ForkSpec, RunSpec } from '../../src/spec/run-spec.js';
 import { episodeKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
@@ -100,7 +100,7 @@ export function open(
 
 export async function fork(
   name: string,
-  from: { run: string; step: number },
+  from: ForkSpec,
   change: (spec: RunSpec) => void = () => undefined,
 ) {
   const spec = await forkSpec(harness.store, name, from);
