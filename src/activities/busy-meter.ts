@@ -44,6 +44,10 @@ export function meteredBackend(backend: EnvironmentBackend, meter: BusyMeter): E
   return {
     open: async (task, options, signal) =>
       meteredEnvironment(await meter.during(() => backend.open(task, options, signal)), meter),
+    attach: async (...args) => {
+      const attached = await meter.during(() => backend.attach?.(...args) ?? Promise.resolve(null));
+      return attached && meteredEnvironment(attached, meter);
+    },
     healthy: () => backend.healthy(),
     close: () => backend.close(),
   };
@@ -52,6 +56,7 @@ export function meteredBackend(backend: EnvironmentBackend, meter: BusyMeter): E
 function meteredEnvironment(environment: Environment, meter: BusyMeter): Environment {
   return {
     tools: environment.tools,
+    ...(environment.session ? { session: environment.session } : {}),
     callTool: (call, options) => meter.during(() => environment.callTool(call, options)),
     grade: (options) => meter.during(() => environment.grade(options)),
     close: () => environment.close(),

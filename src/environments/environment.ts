@@ -24,10 +24,21 @@ export interface Grade {
   explanation: string;
 }
 
+/** A world on a server that keeps it while nobody is connected: what another process needs to go on in it. */
+export interface SessionReference {
+  url: string;
+  id: string;
+  /** Names the world among all that the session has held. */
+  world: string;
+}
+
 /** One episode's session. Calls are made one at a time. After an `EnvironmentError` only `close` may follow. */
 export interface Environment {
   /** The tools on offer; known after `open`. */
   readonly tools: readonly ToolSpec[];
+  /** Absent where the world ends with this process. */
+  readonly session?: SessionReference;
+  /** Where the session can be attached to, the newest call may come again under its turn and try: it is done once. */
   callTool(call: ToolCall, options: { turn: number; tryNumber: number }): Promise<ToolResult>;
   grade(options: { finalAnswer: string; tryNumber: number }): Promise<Grade>;
   /** Gives the session back for another episode, or ends it. Never throws. */
@@ -37,6 +48,16 @@ export interface Environment {
 export interface EnvironmentBackend {
   /** Opens a session on this task's world. Waits for a free place while the signal is quiet. */
   open(task: Task, options: OpenOptions, signal: AbortSignal): Promise<Environment>;
+  /**
+   * Goes on in a world that another process has opened and sent `calls` calls to, the last of them answered or not. Null
+   * where it is gone, is held by somebody else, or does not stand there.
+   */
+  attach?(
+    task: Task,
+    session: SessionReference,
+    calls: number,
+    signal: AbortSignal,
+  ): Promise<Environment | null>;
   /** True when the server answers. */
   healthy(): Promise<boolean>;
   close(): Promise<void>;

@@ -1,6 +1,6 @@
 // Episodes on an OpenEnv server over plain `/ws`, the common denominator of all its generations.
 // Sockets are pooled: a closed episode's socket serves the next one by `reset`. A lost socket ends its episode, save where the
-// server keeps the session for another one (`openenv-socket.ts`).
+// server keeps the session for another one (`openenv-socket.ts`), in this process or the next (`attach`).
 import { setMaxListeners } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { withoutSecrets } from '../../spec/secrets.js';
@@ -11,11 +11,13 @@ import {
   type EnvironmentBackend,
   type Grade,
   type OpenOptions,
+  type SessionReference,
   type ToolResult,
 } from '../environment.js';
 import { createCircuitBreaker } from './circuit-breaker.js';
 import { ErrorFrame, OpenEnvSocket, type ReplyFrame } from './openenv-socket.js';
 import { createSemaphore, type Semaphore } from './semaphore.js';
+import { createSocketPool } from './socket-pool.js';
 import { isObject, readToolAnswer, readTools, textOf } from './tool-results.js';
 
 export interface OpenEnvOptions {
@@ -33,7 +35,6 @@ export interface OpenEnvOptions {
 }
 
 const probeTimeoutMs = 2000;
-const idleSocketMs = 30_000;
 /** The mean and the variance of a group must be finite numbers too. */
 const maxReward = 1e100;
 
@@ -54,10 +55,10 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     socket: OpenEnvSocket,
     frame: Record<string, unknown>,
     phase: Phase,
-    wasIdle = false,
+    { key, wasIdle = false }: { key?: string; wasIdle?: boolean } = {},
   ): Promise<ReplyFrame> {
     try {
-      const reply = await socket.request(frame, callTimeoutMs);
+      const reply = await socket.request(frame, callTimeoutMs, key);
       breaker.succeeded();
       return reply;
     } catch (error) {
@@ -102,20 +103,20 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     return { type: 'reset', data };
   }
 
-  /** A socket whose session stands at the start of the task. */
+  /** A socket whose session stands at the start of the task, in the world that its server knows by the name. */
   async function start(
     frame: Record<string, unknown>,
     signal: AbortSignal,
-  ): Promise<{ socket: OpenEnvSocket; reply: ReplyFrame }> {
+  ): Promise<{ socket: OpenEnvSocket; reply: ReplyFrame; world: string }> {
     const giveUpAt = Date.now() + callTimeoutMs;
     for (let backoffMs = 50; ; backoffMs = Math.min(2000, backoffMs * 2)) {
       const pooled = pool.take();
       const socket = pooled ?? (await connect(signal));
+      const world = socket.newKey();
       try {
-        return {
-          socket,
-          reply: await untilAborted(socket, signal, request(socket, frame, 'open', pooled !== undefined)),
-        };
+        const wasIdle = pooled !== undefined;
+        const opening = request(socket, frame, 'open', { key: world, wasIdle });
+        return { socket, reply: await untilAborted(socket, signal, opening), world };
       } catch (error) {
         const { kind, reason } = error instanceof EnvironmentError ? error : { kind: '', reason: '' };
         const lost = kind === 'unavailable' && reason === 'socket_lost';
@@ -131,9 +132,9 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     }
   }
 
-  async function connect(signal: AbortSignal): Promise<OpenEnvSocket> {
+  async function connect(signal: AbortSignal, session?: string): Promise<OpenEnvSocket> {
     try {
-      const socket = await OpenEnvSocket.connect(url, Math.min(callTimeoutMs, 10_000), signal);
+      const socket = await OpenEnvSocket.connect(url, Math.min(callTimeoutMs, 10_000), signal, session);
       // Transcripts, outcomes and failures are made of what the server says, and it knows the token.
       if (gradingToken !== undefined) socket.censor = (text) => withoutSecrets(text, [gradingToken]);
       return socket;
@@ -184,11 +185,13 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       const frame = resetFrame(task, openOptions);
       const started = await start(frame, signal);
       socket = started.socket;
+      let { reply, world } = started;
       const { tools, asked } = await untilAborted(socket, signal, toolsOf(task.env_key, socket));
-      const reply = asked
-        ? await untilAborted(socket, signal, request(socket, frame, 'open'))
-        : started.reply;
-      return episode(socket, tools, reply, release);
+      if (asked) {
+        world = socket.newKey();
+        reply = await untilAborted(socket, signal, request(socket, frame, 'open', { key: world }));
+      }
+      return episode(socket, tools, world, release, reply.data.reward);
     } catch (error) {
       socket?.terminate();
       release();
@@ -196,13 +199,48 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     }
   }
 
+  /** Whatever stands in the way, a world that is opened anew will do: only the signal ends it with an error. */
+  async function attach(
+    task: Task,
+    session: SessionReference,
+    calls: number,
+    signal: AbortSignal,
+  ): Promise<Environment | null> {
+    if (closed || !breaker.allowsCalls || session.url !== url) return null;
+    setMaxListeners(0, signal);
+    const release = await places.acquire(signal);
+    let socket: OpenEnvSocket | undefined;
+    try {
+      // Not in place of another socket: whoever has one lives.
+      socket = await connect(signal, session.id);
+      const { data } = await untilAborted(socket, signal, request(socket, { type: 'state' }, 'open'));
+      if (data.reset_key === session.world) {
+        const { step_count: done } = data;
+        if (done === calls || done === calls - 1) {
+          const { tools } = await untilAborted(socket, signal, toolsOf(task.env_key, socket));
+          return episode(socket, tools, session.world, release);
+        }
+        socket.close();
+      } else socket.leave();
+    } catch (error) {
+      socket?.terminate();
+      if (signal.aborted || !(error instanceof EnvironmentError)) {
+        release();
+        throw error;
+      }
+    }
+    release();
+    return null;
+  }
+
+  /** `reward`: with the newest observation. */
   function episode(
     socket: OpenEnvSocket,
     tools: readonly ToolSpec[],
-    opened: ReplyFrame,
+    world: string,
     release: () => void,
+    reward?: unknown,
   ): Environment {
-    let reward = opened.data.reward;
     let inFlight = false;
     let over = false;
     let broken = false;
@@ -228,7 +266,8 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
         arguments: call.arguments,
         metadata: { turn, try: tryNumber },
       };
-      const { data } = await request(socket, { type: 'step', data: action }, 'call');
+      const key = `call-${turn}-${tryNumber}`;
+      const { data } = await request(socket, { type: 'step', data: action }, 'call', { key });
       reward = data.reward;
       const answer = readToolAnswer(isObject(data.observation) ? data.observation : {});
       if (answer.kind === 'result') return answer.result;
@@ -238,7 +277,8 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     async function gradeByFrame(finalAnswer: string, tryNumber: number): Promise<Grade | undefined> {
       const data = { token: gradingToken, final_answer: finalAnswer, try: tryNumber };
       try {
-        const reply = await request(socket, { type: 'grade', data }, 'grade');
+        const key = `grade-${tryNumber}`;
+        const reply = await request(socket, { type: 'grade', data }, 'grade', { key });
         const { value, explanation } = reply.data;
         if (typeof value === 'number') return graded(value, textOf(explanation, ''));
         throw new EnvironmentError('failed', 'grade', `${url} graded without a number`);
@@ -270,8 +310,10 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       throw new EnvironmentError('failed', 'grade', `${url} gave no reward and no grade; ${mend}`);
     }
 
+    const { sessionId } = socket;
     return {
       tools,
+      ...(sessionId === undefined ? {} : { session: { url, id: sessionId, world } }),
       callTool: (call, { turn, tryNumber }) => exclusive(() => callTool(call, turn, tryNumber)),
       grade: ({ finalAnswer, tryNumber }) =>
         exclusive(
@@ -299,54 +341,12 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
 
   return {
     open,
+    attach,
     healthy,
     async close() {
       closed = true;
       breaker.close();
       await pool.close();
-    },
-  };
-}
-
-interface SocketPool {
-  take(): OpenEnvSocket | undefined;
-  give(socket: OpenEnvSocket): void;
-  close(): Promise<void>;
-}
-
-function createSocketPool(): SocketPool {
-  const idle = new Map<OpenEnvSocket, NodeJS.Timeout>();
-  return {
-    take() {
-      const [socket] = idle.keys();
-      if (!socket) return undefined;
-      clearTimeout(idle.get(socket));
-      idle.delete(socket);
-      socket.onIdleEnd = undefined;
-      return socket;
-    },
-    give(socket) {
-      if (!socket.usable) return;
-      const timer = setTimeout(() => {
-        idle.delete(socket);
-        socket.close();
-      }, idleSocketMs);
-      timer.unref();
-      socket.onIdleEnd = () => {
-        clearTimeout(timer);
-        idle.delete(socket);
-      };
-      idle.set(socket, timer);
-    },
-    async close() {
-      await Promise.all(
-        [...idle].map(([socket, timer]) => {
-          clearTimeout(timer);
-          socket.onIdleEnd = undefined;
-          return socket.closed();
-        }),
-      );
-      idle.clear();
     },
   };
 }

@@ -2,6 +2,7 @@
 // flight at a time, and a reply that does not come in time leaves the stream unaligned: the socket is dropped, never reused.
 // Where the server keeps the session of a lost socket, the stream goes on over another one: the frame in flight is sent
 // again under its idempotency key. Otherwise a lost socket ends the stream, because the next one would have another world.
+import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RawData, WebSocket } from 'ws';
 import { EnvironmentError } from '../environment.js';
@@ -45,6 +46,8 @@ export class OpenEnvSocket {
   censor = (text: string): string => text;
   private readonly waiting: Request[] = [];
   private inFlight: Request | undefined;
+  /** Of this stream: a session may meet several, and no two requests may have the same key. */
+  private readonly keys = randomBytes(6).toString('hex');
   private requests = 0;
   /** Since the last frame that came. */
   private resumptions = 0;
@@ -59,22 +62,27 @@ export class OpenEnvSocket {
     private socket: WebSocket,
     private readonly url: string,
     /** Of a session that outlives a lost socket. */
-    private readonly sessionId: string | undefined,
+    readonly sessionId: string | undefined,
   ) {
     this.listenTo(socket);
   }
 
-  /** Rejects with `unavailable/connect`, or with the signal's reason when aborted. */
-  static async connect(url: string, timeoutMs: number, signal?: AbortSignal): Promise<OpenEnvSocket> {
+  /**
+   * On a session of its own, or on the one named. Rejects with `unavailable/connect`, or with the signal's reason when
+   * aborted; a server that refuses the named one says so in answer to the first request.
+   */
+  static async connect(
+    url: string,
+    timeoutMs: number,
+    signal?: AbortSignal,
+    named?: string,
+  ): Promise<OpenEnvSocket> {
+    // A server without the extension does not look at the query, and names no session in its handshake.
+    const query = named === undefined ? 'resumable=true' : `session_id=${encodeURIComponent(named)}`;
+    const opened = (socket: WebSocket, sessionId: string | undefined): OpenEnvSocket =>
+      new OpenEnvSocket(socket, url, named ?? sessionId);
     try {
-      // A server without the extension does not look at the query, and names no session in its handshake.
-      return await openWebSocket(
-        url,
-        'resumable=true',
-        (socket, sessionId) => new OpenEnvSocket(socket, url, sessionId),
-        timeoutMs,
-        signal,
-      );
+      return await openWebSocket(url, query, opened, timeoutMs, signal);
     } catch (error) {
       if (signal?.aborted) throw signal.reason;
       const cause = error as Error;
@@ -98,14 +106,19 @@ export class OpenEnvSocket {
     this.onEnd = callback;
   }
 
+  /** An idempotency key that no request of the session has had. */
+  newKey(): string {
+    return `${this.keys}-${++this.requests}`;
+  }
+
   /**
    * Sends a frame and resolves with its reply. Rejects with `ErrorFrame`, or with `EnvironmentError` `socket_lost` or
-   * `timeout` when the stream is over.
+   * `timeout` when the stream is over. `key`: under which the server does it once, where it keeps sessions.
    */
-  request(frame: Record<string, unknown>, timeoutMs: number): Promise<ReplyFrame> {
+  request(frame: Record<string, unknown>, timeoutMs: number, key = this.newKey()): Promise<ReplyFrame> {
     if (this.end) return Promise.reject(this.end);
     return new Promise((resolve, reject) => {
-      const sent = this.sessionId === undefined ? frame : withKey(frame, String(++this.requests));
+      const sent = this.sessionId === undefined ? frame : withKey(frame, key);
       this.waiting.push({ frame: JSON.stringify(sent), timeoutMs, resolve, reject });
       if (!this.inFlight) this.sendNext();
     });
@@ -141,6 +154,13 @@ export class OpenEnvSocket {
     this.ours ||= this.end === undefined;
     this.fail(this.lost('was dropped by us'));
     this.drop();
+  }
+
+  /** Drops the socket alone: a session that the server keeps stays for whoever it belongs to. */
+  leave(): void {
+    this.ours ||= this.end === undefined;
+    this.fail(this.lost('was dropped by us'));
+    this.socket.terminate();
   }
 
   /** Without a close frame the server would keep the session, and its place, for a client that does not come back. */
@@ -269,6 +289,8 @@ export class OpenEnvSocket {
 
 /** Where the built-in server looks for it. */
 function withKey(frame: Record<string, unknown>, key: string): Record<string, unknown> {
+  // It has no data, and changes nothing.
+  if (frame.type === 'state') return frame;
   const data = isObject(frame.data) ? frame.data : {};
   if (frame.type !== 'step') return { ...frame, data: { ...data, idempotency_key: key } };
   const metadata = isObject(data.metadata) ? data.metadata : {};

@@ -81,6 +81,7 @@ export function createEpisodeProtocol(options: ProtocolOptions): EpisodeProtocol
     const selected = catalog.select(args);
     const episode: Episode = {
       episodeId: args.episodeId ?? randomUUID(),
+      resetKey: args.idempotencyKey,
       seed,
       selected,
       world: selected.app.open(selected.task, { seed }),
@@ -165,6 +166,8 @@ export function createEpisodeProtocol(options: ProtocolOptions): EpisodeProtocol
       step_count: episode?.turns ?? 0,
       task_key: episode?.selected.task.task_key ?? null,
       env_key: episode?.selected.app.name ?? null,
+      // Whoever attaches learns which of the worlds that the session has held this is.
+      ...(episode?.resetKey === undefined ? {} : { reset_key: episode.resetKey }),
     }),
   };
 }

@@ -34,6 +34,8 @@ export interface Session {
 
 export interface Episode {
   episodeId: string;
+  /** Idempotency key of the reset that opened it, where it had one. */
+  resetKey: string | undefined;
   seed: number;
   selected: SelectedTask;
   world: ServedWorld;

@@ -36,8 +36,12 @@ function connect(url: string, options: Partial<OpenEnvOptions> = {}): Environmen
 
 const open = (backend: EnvironmentBackend, number = 2, tryNumber = 0, signal = quiet) =>
   backend.open(counterTask(number), { seed: 7, episodeId: 'ep', tryNumber }, signal);
-const call = (env: Environment, name = 'increment', turn = 0, tryNumber = 0) =>
-  env.callTool({ name, arguments: {} }, { turn, tryNumber });
+/** Turns are counted: a call that comes again under its turn and try is the same call. */
+const turns = new WeakMap<Environment, number>();
+function call(env: Environment, name = 'increment', turn = turns.get(env) ?? 0, tryNumber = 0) {
+  turns.set(env, turn + 1);
+  return env.callTool({ name, arguments: {} }, { turn, tryNumber });
+}
 const grade = (env: Environment) => env.grade({ finalAnswer: 'two', tryNumber: 0 });
 
 async function until(condition: () => boolean): Promise<void> {

@@ -253,7 +253,7 @@ describe('a call under which each socket is lost', () => {
     const direct = connect(breaking.url);
     const env = await direct.open(counterTask(2), { seed: 7, episodeId: 'ep', tryNumber: 0 }, quiet);
     await expect(call(env, 0)).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
-    const metadata = keepsSessions ? { turn: 0, try: 0, idempotency_key: '4' } : { turn: 0, try: 0 };
+    const metadata = keepsSessions ? { turn: 0, try: 0, idempotency_key: 'call-0-0' } : { turn: 0, try: 0 };
     expect(breaking.seen.calls).toEqual(Array.from({ length: sockets }, () => metadata));
     expect(breaking.seen.queries).toEqual([
       '/ws?resumable=true',

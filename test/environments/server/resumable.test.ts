@@ -54,6 +54,19 @@ describe('a resumable session', () => {
     }
   });
 
+  it('names its world by the key of the reset that opened it, and no other', async () => {
+    const { socket } = await handshake(server.url, '/ws?resumable=true');
+    const world = async () => (await ask(socket, { type: 'state' })).data.reset_key as unknown;
+    expect(await world()).toBeUndefined();
+    for (const key of ['one', 'two']) {
+      await ask(socket, { type: 'reset', data: { ...reset.data, idempotency_key: key } });
+      await ask(socket, increment);
+      expect(await world()).toBe(key);
+    }
+    await ask(socket, reset);
+    expect(await world()).toBeUndefined();
+  });
+
   it('goes on over another socket when its own is lost', async () => {
     const { id, socket } = await startSession();
     socket.terminate();

@@ -1,0 +1,47 @@
+// Idle sockets of one server: each serves the next episode by a reset, until it has been idle for long.
+import type { OpenEnvSocket } from './openenv-socket.js';
+
+const idleSocketMs = 30_000;
+
+export interface SocketPool {
+  take(): OpenEnvSocket | undefined;
+  give(socket: OpenEnvSocket): void;
+  close(): Promise<void>;
+}
+
+export function createSocketPool(): SocketPool {
+  const idle = new Map<OpenEnvSocket, NodeJS.Timeout>();
+  return {
+    take() {
+      const [socket] = idle.keys();
+      if (!socket) return undefined;
+      clearTimeout(idle.get(socket));
+      idle.delete(socket);
+      socket.onIdleEnd = undefined;
+      return socket;
+    },
+    give(socket) {
+      if (!socket.usable) return;
+      const timer = setTimeout(() => {
+        idle.delete(socket);
+        socket.close();
+      }, idleSocketMs);
+      timer.unref();
+      socket.onIdleEnd = () => {
+        clearTimeout(timer);
+        idle.delete(socket);
+      };
+      idle.set(socket, timer);
+    },
+    async close() {
+      await Promise.all(
+        [...idle].map(([socket, timer]) => {
+          clearTimeout(timer);
+          socket.onIdleEnd = undefined;
+          return socket.closed();
+        }),
+      );
+      idle.clear();
+    },
+  };
+}
