@@ -1,5 +1,6 @@
 // What stands between the processes of a run that faults are to meet: proxies before the environment server and the bucket,
 // wrappers around the engine and the Temporal server, and the preloaded library.
+import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type BreakableProxy, startBreakableProxy } from '../support/breakable-proxy.js';
@@ -20,7 +21,6 @@ export interface FaultySurroundings extends Surroundings {
   parts: FaultyParts;
 }
 
-const gradingToken = 'a-token-for-chaos';
 const tokenVariable = 'LONGHAUL_CHAOS_GRADING_TOKEN';
 
 /** `noShim`: why this machine has none, or null. */
@@ -30,6 +30,7 @@ export async function faultySurroundings(
   { store, noShim }: { store: StoreKind; noShim: string | null },
 ): Promise<FaultySurroundings> {
   const undo: (() => Promise<void> | void)[] = [];
+  const gradingToken = randomBytes(24).toString('base64');
   const stop = async (): Promise<void> => {
     for (const one of undo.splice(0).reverse()) await one();
   };
@@ -59,6 +60,10 @@ export async function faultySurroundings(
       spec: throughProxy(spec, environments),
       engine,
       ...(bucket ? { store: { address: bucket.address, direct: bucket.direct } } : {}),
+      secrets: {
+        texts: [gradingToken, ...(bucket ? [process.env['AWS_SECRET_ACCESS_KEY'] ?? ''] : [])],
+        givenIn: ['grading-token'],
+      },
       opened: ({ addresses }) => {
         environments.target = new URL(addresses.environments).host;
       },

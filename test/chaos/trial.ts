@@ -1,4 +1,4 @@
-// One training run on a stack of its own, disturbed or not; its verdict comes from the store alone.
+// One training run on a stack of its own, disturbed or not; its verdict comes from its records and its histories alone.
 import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,6 +15,9 @@ import { openStore } from '../../src/store/open-store.js';
 import { lastCommittedStep } from '../../src/store/run-records.js';
 import { startStack, type Stack, type StackScripts } from '../../src/workers/stack.js';
 import { openConnection } from '../../src/workers/temporal-connection.js';
+import { fetchExecutions } from './history/execution.js';
+import { auditHistories, type HistoryAudit } from './history/history-audit.js';
+import { leakedSessions, placesWithSecrets } from './leftovers.js';
 
 /** What those who disturb a run see of it. */
 export interface OpenTrial {
@@ -42,6 +45,8 @@ export interface Surroundings {
   /** As the workers are told, and as the harness reaches it. */
   store?: { address: string; direct: string };
   engine?: string;
+  /** That the run was given, and must be nowhere but in the files named here, below the stack's folder. */
+  secrets?: { texts: readonly string[]; givenIn: readonly string[] };
   /** Called when the stack serves. */
   opened?(stack: Stack): void;
   stop(): Promise<void>;
@@ -49,6 +54,10 @@ export interface Surroundings {
 
 export interface TrialResult<Disturbance> {
   chain: ChainAudit;
+  history: HistoryAudit;
+  /** Where a secret was found: files, keys. */
+  secretsIn: string[];
+  leakedSessions: number;
   disturbances: Disturbance[];
   /** From the run's start to its end. */
   seconds: number;
@@ -131,7 +140,15 @@ async function trialIn<Disturbance>(
     trial.over = true;
     const seconds = (performance.now() - began) / 1000;
     const disturbances = await disturbing;
-    return { chain: await auditRun(store, spec.name), disturbances, seconds };
+    const { texts, givenIn } = around.secrets ?? { texts: [], givenIn: [] };
+    const executions = await answered(() => fetchExecutions(client, spec.name));
+    return {
+      chain: await auditRun(store, spec.name),
+      history: await auditHistories(store, spec.name, executions, texts),
+      secretsIn: await placesWithSecrets({ folder, store, givenIn }, texts),
+      leakedSessions: await answered(() => leakedSessions(stack.addresses.environments)),
+      ...{ disturbances, seconds },
+    };
   } finally {
     await Promise.all(leaving);
     await connection.close();
@@ -165,6 +182,19 @@ async function untilClosed(trial: OpenTrial, failures: Error[], deadlineMs: numb
       .catch(() => null);
     if (state?.blocked) throw new Error(`${workflowId} is blocked: ${state.blocked.reason}`);
     await delay(250);
+  }
+}
+
+/** A server that the last fault took away may be on its way back. */
+async function answered<T>(ask: () => Promise<T>): Promise<T> {
+  const giveUpAt = Date.now() + 60_000;
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (Date.now() > giveUpAt) throw error;
+      await delay(500);
+    }
   }
 }
 

@@ -1,18 +1,16 @@
-// What must be equal and sound after a chaos run, from the audits of both stores.
-import type { ChainAudit } from '../../src/store/chain-audit.js';
+// What must be equal and sound after a chaos run, from the audits of both stores and of both histories.
 import type { TrialResult } from './trial.js';
+
+type Trial = Pick<TrialResult<unknown>, 'chain' | 'history' | 'secretsIn' | 'leakedSessions'>;
 
 /** Every problem in a sentence; none where the disturbed run became what the undisturbed one did. `what`: of `planned` ones. */
 export function problemsOf(
-  calm: Pick<TrialResult<unknown>, 'chain'>,
-  disturbed: Pick<TrialResult<unknown>, 'chain' | 'disturbances'>,
+  calm: Trial,
+  disturbed: Trial & Pick<TrialResult<unknown>, 'disturbances'>,
   planned: number,
   what = 'kills',
 ): string[] {
-  const problems = [
-    ...violations('undisturbed run', calm.chain),
-    ...violations('disturbed run', disturbed.chain),
-  ];
+  const problems = [...violations('undisturbed run', calm), ...violations('disturbed run', disturbed)];
   const met = disturbed.disturbances.length;
   if (met < planned) problems.push(`only ${met} of ${planned} ${what} met an open run`);
   if (calm.chain.finalState === null || calm.chain.finalState !== disturbed.chain.finalState) {
@@ -25,6 +23,12 @@ export function problemsOf(
   return problems;
 }
 
-function violations(name: string, { violations }: ChainAudit): string[] {
-  return violations.map(({ rule, key, problem }) => `${name}: ${rule} ${key}: ${problem}`);
+function violations(name: string, { chain, history, secretsIn, leakedSessions }: Trial): string[] {
+  return [
+    ...chain.violations.map(({ rule, key, problem }) => `${rule} ${key}: ${problem}`),
+    ...history.violations.map(({ rule, at, problem }) => `${rule} ${at}: ${problem}`),
+    ...(history.events === 0 ? ['the server knows no history of it'] : []),
+    ...secretsIn.map((place) => `a secret is in ${place}`),
+    ...(leakedSessions > 0 ? [`${leakedSessions} sessions of the environment server were leaked`] : []),
+  ].map((problem) => `${name}: ${problem}`);
 }

@@ -1,0 +1,180 @@
+// Executions of a run as the Temporal server keeps them, in the JSON of its protocol, and what a checker reads in them.
+import type { Client } from '@temporalio/client';
+import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
+
+export interface Payload {
+  metadata?: Record<string, string>;
+  /** Base64. */
+  data?: string;
+}
+
+interface Payloads {
+  payloads?: Payload[];
+}
+
+interface EndOfActivity {
+  scheduledEventId: string;
+}
+
+/** Of the many members that events have, those that are read. */
+export interface HistoryEvent {
+  eventId: string;
+  eventType: string;
+  workflowExecutionStartedEventAttributes?: { firstExecutionRunId: string };
+  workflowExecutionCompletedEventAttributes?: { result?: Payloads };
+  workflowExecutionContinuedAsNewEventAttributes?: { newExecutionRunId: string };
+  activityTaskScheduledEventAttributes?: {
+    activityId: string;
+    activityType: { name: string };
+    input?: Payloads;
+    workflowTaskCompletedEventId: string;
+  };
+  activityTaskCompletedEventAttributes?: EndOfActivity & { result?: Payloads };
+  activityTaskFailedEventAttributes?: EndOfActivity;
+  activityTaskTimedOutEventAttributes?: EndOfActivity;
+  activityTaskCanceledEventAttributes?: EndOfActivity;
+  workflowExecutionUpdateAcceptedEventAttributes?: {
+    acceptedRequest: { meta: { updateId: string }; input: { name: string; args?: Payloads } };
+  };
+  workflowExecutionUpdateCompletedEventAttributes?: {
+    meta: { updateId: string };
+    outcome?: { success?: Payloads; failure?: { message?: string } };
+  };
+}
+
+export interface Execution {
+  workflowId: string;
+  runId: string;
+  events: HistoryEvent[];
+}
+
+/** One activity, whatever number of attempts it took: only its end is in the history. */
+export interface Activity {
+  /** Position of the event that scheduled it. */
+  at: number;
+  eventId: string;
+  id: string;
+  type: string;
+  input: unknown;
+  end: { at: number; eventId: string; completed: boolean; result: unknown } | null;
+}
+
+export interface AcceptedUpdate {
+  at: number;
+  eventId: string;
+  id: string;
+  name: string;
+  /** `answer`: null where it failed. */
+  end: { at: number; answer: unknown } | null;
+}
+
+/** How an execution ended: the last part of its last event's type; `RUNNING` before that. */
+export type ExecutionEnd = 'COMPLETED' | 'CONTINUED_AS_NEW' | 'RUNNING' | 'OTHER';
+
+/** Every execution of the run that this server knows, each chain of executions in order. */
+export async function fetchExecutions(client: Client, run: string): Promise<Execution[]> {
+  const executions = new Map<string, Execution>();
+  const fetch = async (workflowId: string, runId: string): Promise<void> => {
+    if (executions.has(runId)) return;
+    const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
+    const { events } = JSON.parse(historyToJSON(history)) as { events: HistoryEvent[] };
+    executions.set(runId, { workflowId, runId, events });
+    // The list of executions may not have the newest ones yet.
+    const next = events.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId;
+    if (next) await fetch(workflowId, next);
+  };
+  const known: { workflowId: string; runId: string; startTime: Date }[] = [];
+  for await (const { workflowId, runId, startTime, type } of client.workflow.list()) {
+    if (type === 'trainingRun' && workflowId.endsWith(`/${run}`))
+      known.push({ workflowId, runId, startTime });
+  }
+  known.sort((a, b) => a.startTime.getTime() - b.startTime.getTime());
+  for (const { workflowId, runId } of known) await fetch(workflowId, runId);
+  return [...executions.values()];
+}
+
+/** Executions that continue one another, by the id of the first one. */
+export function chainsOf(executions: readonly Execution[]): Map<string, Execution[]> {
+  const chains = new Map<string, Execution[]>();
+  for (const execution of executions) {
+    const first = execution.events[0]?.workflowExecutionStartedEventAttributes?.firstExecutionRunId;
+    const id = first ?? execution.runId;
+    chains.set(id, [...(chains.get(id) ?? []), execution]);
+  }
+  return chains;
+}
+
+export function endOf({ events }: Execution): ExecutionEnd {
+  const last = events.at(-1)?.eventType.replace('EVENT_TYPE_WORKFLOW_EXECUTION_', '');
+  if (last === 'COMPLETED' || last === 'CONTINUED_AS_NEW') return last;
+  return last === 'FAILED' || last === 'CANCELED' || last === 'TERMINATED' || last === 'TIMED_OUT'
+    ? 'OTHER'
+    : 'RUNNING';
+}
+
+/** In the order in which they were scheduled. */
+export function activitiesOf({ events }: Execution): Activity[] {
+  const byEvent = new Map<string, Activity>();
+  for (const [at, event] of events.entries()) {
+    const scheduled = event.activityTaskScheduledEventAttributes;
+    if (scheduled) {
+      const { activityId, activityType, input } = scheduled;
+      byEvent.set(event.eventId, {
+        ...{ at, eventId: event.eventId, id: activityId, type: activityType.name },
+        ...{ input: firstOf(input), end: null },
+      });
+    }
+    const completed = event.activityTaskCompletedEventAttributes;
+    const ended =
+      completed ??
+      event.activityTaskFailedEventAttributes ??
+      event.activityTaskTimedOutEventAttributes ??
+      event.activityTaskCanceledEventAttributes;
+    const activity = ended && byEvent.get(ended.scheduledEventId);
+    if (!activity) continue;
+    const result = firstOf(completed?.result);
+    activity.end = { at, eventId: event.eventId, completed: completed !== undefined, result };
+  }
+  return [...byEvent.values()];
+}
+
+export function updatesOf({ events }: Execution): AcceptedUpdate[] {
+  const byId = new Map<string, AcceptedUpdate>();
+  for (const [at, event] of events.entries()) {
+    const accepted = event.workflowExecutionUpdateAcceptedEventAttributes?.acceptedRequest;
+    if (accepted) {
+      const id = accepted.meta.updateId;
+      byId.set(id, { at, eventId: event.eventId, id, name: accepted.input.name, end: null });
+    }
+    const completed = event.workflowExecutionUpdateCompletedEventAttributes;
+    const update = completed && byId.get(completed.meta.updateId);
+    if (update) update.end = { at, answer: firstOf(completed.outcome?.success) ?? null };
+  }
+  return [...byId.values()];
+}
+
+/** What the workflow returned. */
+export function resultOf({ events }: Execution): unknown {
+  return firstOf(events.at(-1)?.workflowExecutionCompletedEventAttributes?.result);
+}
+
+/** Every payload anywhere in an event: inputs, results, details, headers, memos, summaries. */
+export function payloadsOf(value: unknown): Buffer[] {
+  if (typeof value !== 'object' || value === null) return [];
+  const { metadata, data } = value as Payload;
+  if (typeof data === 'string' && metadata !== undefined) return [Buffer.from(data, 'base64')];
+  return Object.values(value).flatMap(payloadsOf);
+}
+
+/** Every text anywhere in an event, and every payload as text. */
+export function textsOf(value: unknown): string[] {
+  if (typeof value === 'string') return [value];
+  if (typeof value !== 'object' || value === null) return [];
+  const payloads = 'data' in value ? payloadsOf(value).map((bytes) => bytes.toString('utf8')) : [];
+  return [...payloads, ...Object.values(value).flatMap(textsOf)];
+}
+
+function firstOf(payloads: Payloads | undefined): unknown {
+  const data = payloads?.payloads?.[0]?.data;
+  return data === undefined ? undefined : JSON.parse(Buffer.from(data, 'base64').toString('utf8'));
+}

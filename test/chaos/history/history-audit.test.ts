@@ -1,0 +1,200 @@
+// The audit of doctored histories: a real run's, with one thing broken at a time. What it does not catch here, a chaos run would
+// not notice.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type {
+  CollectedRollouts,
+  CommittedStep,
+  ControlState,
+  EvaluatedState,
+  OpenedRun,
+  PlannedStep,
+} from '../../../src/activities/contracts.js';
+import {
+  DoctoredHistory,
+  forgetHistory,
+  recordedExecutions,
+  recordHistory,
+  secret,
+} from './doctored-history.js';
+import type { HistoryViolation } from './history-audit.js';
+
+beforeAll(recordHistory, 120_000);
+afterAll(forgetHistory);
+
+const otherDigest = '0'.repeat(64);
+const doctorings: {
+  what: string;
+  rule: HistoryViolation['rule'];
+  doctor: (history: DoctoredHistory) => void;
+}[] = [
+  {
+    what: 'a payload is as large as data',
+    rule: 'size',
+    doctor: (history) =>
+      history.editResult<{ padding?: string }>('writeReport', (result) => {
+        result.padding = 'x'.repeat(10 * 1024);
+      }),
+  },
+  {
+    what: 'a payload holds a secret',
+    rule: 'secrets',
+    doctor: (history) =>
+      history.editInput<{ hint?: string }>('openRun', (input) => {
+        input.hint = `the key is ${secret}`;
+      }),
+  },
+  {
+    what: 'a text beside the payloads holds a secret in base64',
+    rule: 'secrets',
+    doctor: ({ events }) => Object.assign(events[3]!, { identity: Buffer.from(secret).toString('base64') }),
+  },
+  {
+    what: 'an activity never ended',
+    rule: 'ends',
+    doctor: (history) => history.remove(history.completed('uploadCheckpoint')),
+  },
+  {
+    what: 'an update was never answered',
+    rule: 'ends',
+    doctor: (history) => history.remove(history.answered('resume')),
+  },
+  {
+    what: 'a step is left out',
+    rule: 'R5',
+    doctor: (history) =>
+      history.remove(history.scheduled('updatePolicy', 2), history.completed('updatePolicy', 2)),
+  },
+  {
+    what: 'a step is committed again',
+    rule: 'R5',
+    doctor: (history) => history.editResult<CommittedStep>('updatePolicy', (result) => (result.step = 1), 2),
+  },
+  {
+    what: 'the run opens where its records do not stand',
+    rule: 'R5',
+    doctor: (history) => history.editResult<OpenedRun>('openRun', ({ position }) => (position.step = 1)),
+  },
+  {
+    what: 'the run ended before its last committed step',
+    rule: 'R5',
+    doctor: (history) => history.editOutcome<{ step: number }>((result) => (result.step -= 1)),
+  },
+  {
+    what: 'the run ended with another state',
+    rule: 'R4',
+    doctor: (history) => history.editOutcome<{ state: string }>((result) => (result.state = otherDigest)),
+  },
+  {
+    what: 'a step is updated by another plan than the one that was made',
+    rule: 'R7',
+    doctor: (history) =>
+      history.editInput<{ plan: string }>('updatePolicy', (input) => (input.plan = otherDigest), 2),
+  },
+  {
+    what: 'a step is updated before it was planned',
+    rule: 'R7',
+    doctor: (history) => history.move(history.completed('planStep', 3), history.events.at(-1)!),
+  },
+  {
+    what: 'a step is updated before a slot was played',
+    rule: 'R8',
+    doctor: (history) =>
+      history.editInput<{ slots: number[] }>('collectRollouts', (input) => (input.slots = [0, 1]), 3),
+  },
+  {
+    what: 'a step is updated before its rollouts are over',
+    rule: 'R8',
+    doctor: (history) => history.move(history.completed('collectRollouts', 3), history.events.at(-1)!),
+  },
+  ...(
+    [
+      ['planStep', 'another plan', (result: PlannedStep) => (result.plan = otherDigest)],
+      ['planStep', 'another number of slots', (result: PlannedStep) => (result.slots += 1)],
+      ['collectRollouts', 'another mean reward', (result: CollectedRollouts) => (result.mean_reward += 0.25)],
+      [
+        'collectRollouts',
+        'a grade for an unknown outcome',
+        (result: CollectedRollouts) => (result.graded -= 1),
+      ],
+      ['updatePolicy', 'another state', (result: CommittedStep) => (result.state = otherDigest)],
+      ['updatePolicy', 'that nothing was applied', (result: CommittedStep) => (result.applied = false)],
+      ['updatePolicy', 'another loss', ({ metrics }: CommittedStep) => (metrics['policy/final_loss'] = -1)],
+      ['evaluateState', 'another score', (result: EvaluatedState) => (result.pass_at_1 += 0.5)],
+      ['evaluateState', 'another suite', (result: EvaluatedState) => (result.suite = otherDigest)],
+      ['commitBase', 'another base', (result: { state: string }) => (result.state = otherDigest)],
+      ['openRun', 'another owner', (result: OpenedRun) => (result.owner = 7)],
+      [
+        'uploadCheckpoint',
+        'a checkpoint that is not there',
+        (result: { key: string }) => (result.key += 'x/'),
+      ],
+      ['writeReport', 'a report that is not there', (result: { key: string }) => (result.key += '.x')],
+      ['recordControl', 'an older control', (result: ControlState) => (result.n = 0)],
+    ] as const
+  ).map(([type, what, change]) => ({
+    what: `${type} returned ${what}`,
+    rule: 'R4' as const,
+    doctor: (history: DoctoredHistory) =>
+      history.editResult(
+        type,
+        change as (result: unknown) => void,
+        type === 'planStep' || type === 'updatePolicy' ? 3 : undefined,
+      ),
+  })),
+  {
+    what: 'a control record holds another change than was asked for',
+    rule: 'R4',
+    doctor: (history) =>
+      history.editInput<{ change: object }>('recordControl', (input) => (input.change = { kind: 'resume' })),
+  },
+  {
+    what: 'an update is answered without a record',
+    rule: 'R21',
+    doctor: (history) => {
+      const { acceptedRequest } =
+        history.accepted('checkpointNow').workflowExecutionUpdateAcceptedEventAttributes!;
+      history.answered('checkpointNow').workflowExecutionUpdateCompletedEventAttributes!.meta.updateId =
+        'other';
+      acceptedRequest.meta.updateId = 'other';
+    },
+  },
+  {
+    what: 'a record says an update that nobody asked for',
+    rule: 'R21',
+    doctor: (history) => history.remove(history.accepted('checkpointNow'), history.answered('checkpointNow')),
+  },
+  {
+    what: 'a step is planned while an update is being written',
+    rule: 'R21',
+    doctor: (history) => {
+      const { activityId } = history.scheduled('planStep', 2).activityTaskScheduledEventAttributes!;
+      history.move(history.scheduled('planStep', 2), history.answered('pause'));
+      expect(activityId).toContain('000002');
+    },
+  },
+  {
+    what: 'a step is planned without the control that was answered before',
+    rule: 'R21',
+    doctor: (history) =>
+      history.editInput<{ control: number }>('planStep', (input) => (input.control = 0), 3),
+  },
+];
+
+test('a history as it is has no violation, and its figures are those of the run', async () => {
+  const audit = await new DoctoredHistory().audit();
+  expect(audit.violations).toEqual([]);
+  // Pause twice, a checkpoint, and resume; a supervised step and three others.
+  expect(audit).toMatchObject({ executions: 1, updates: 4, steps: 4 });
+  expect(audit.events).toBe(recordedExecutions()[0]!.events.length);
+  expect(audit.largestPayloadBytes).toBeGreaterThan(500);
+  expect(audit.largestPayloadBytes).toBeLessThan(10 * 1024);
+});
+
+describe('a doctored history is found out', () => {
+  test.each(doctorings)('$what: $rule', async ({ rule, doctor }) => {
+    const history = new DoctoredHistory();
+    doctor(history);
+    const { violations } = await history.audit();
+    expect(violations.map((violation) => violation.rule)).toContain(rule);
+  });
+});
