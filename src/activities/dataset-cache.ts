@@ -1,4 +1,5 @@
 // Datasets never change once written: each is read and parsed once per process.
+import { RecentlyUsed } from './recently-used.js';
 import { parseDemonstrations, parseTasks } from './task-file.js';
 import type { DatasetManifest, DatasetReference } from '../spec/records.js';
 import type { Demonstration, Task, ToolSpec } from '../spec/task.js';
@@ -20,23 +21,16 @@ export interface Dataset {
   demonstrationsByKind: Map<string, number[]>;
 }
 
-export class DatasetCache {
-  readonly #datasets = new Map<string, Promise<Dataset>>();
+/** As many as there may be runs at once. */
+const datasetsKept = 64;
 
-  constructor(
-    private readonly store: ObjectStore,
-    private readonly capacity = 4,
-  ) {}
+export class DatasetCache {
+  readonly #datasets = new RecentlyUsed<Dataset>(datasetsKept);
+
+  constructor(private readonly store: ObjectStore) {}
 
   load(reference: DatasetReference): Promise<Dataset> {
-    const held = this.#datasets.get(reference.digest);
-    if (held) return held;
-    const loading = loadDataset(this.store, reference);
-    this.#datasets.set(reference.digest, loading);
-    loading.catch(() => this.#datasets.delete(reference.digest));
-    const oldest = this.#datasets.keys().next().value;
-    if (this.#datasets.size > this.capacity && oldest !== undefined) this.#datasets.delete(oldest);
-    return loading;
+    return this.#datasets.get(reference.digest, () => loadDataset(this.store, reference));
   }
 }
 

@@ -1,5 +1,6 @@
 // A run's fixed inputs, read from the store once per process: run record, tokenizer, template, dataset.
 import type { Dataset, DatasetCache } from './dataset-cache.js';
+import { RecentlyUsed } from './recently-used.js';
 import { loadChatTemplate, type ChatTemplate } from '../episode/chat-template.js';
 import { loadTokenizer, type Tokenizer } from '../episode/tokenizer.js';
 import type { Digest, RunRecord } from '../spec/records.js';
@@ -15,35 +16,30 @@ export interface RunData extends Dataset {
   template: ChatTemplate;
 }
 
-/** Keeps the last few runs; what it holds never changes (R1). */
+/** More runs than one worker serves at once: with fewer, each of them would be read anew at every step. */
+const runsKept = 64;
+
+/** What it holds never changes (R1). Runs with the same tokenizer share it. */
 export class RunDataCache {
-  readonly #runs = new Map<string, Promise<RunData>>();
+  readonly #runs = new RecentlyUsed<RunData>(runsKept);
+  readonly #tokenizers = new RecentlyUsed<Tokenizer>(runsKept);
 
   constructor(
     private readonly store: ObjectStore,
     private readonly datasets: DatasetCache,
-    private readonly capacity = 4,
   ) {}
 
   get(run: string): Promise<RunData> {
-    const held = this.#runs.get(run);
-    if (held) return held;
-    const loading = this.#load(run);
-    this.#runs.set(run, loading);
-    loading.catch(() => this.#runs.delete(run));
-    const oldest = this.#runs.keys().next().value;
-    if (this.#runs.size > this.capacity && oldest !== undefined) this.#runs.delete(oldest);
-    return loading;
+    return this.#runs.get(run, () => this.#load(run));
   }
 
   async #load(run: string): Promise<RunData> {
     const record = await readRun(this.store, run);
-    const [tokenizerText, templateText, dataset] = await Promise.all([
-      this.#asset(record.tokenizer),
+    const [tokenizer, templateText, dataset] = await Promise.all([
+      this.#tokenizers.get(record.tokenizer, async () => loadTokenizer(await this.#asset(record.tokenizer))),
       this.#asset(record.chat_template),
       this.datasets.load(record.dataset),
     ]);
-    const tokenizer = loadTokenizer(tokenizerText);
     return { record, tokenizer, template: loadChatTemplate(templateText, tokenizer), ...dataset };
   }
 
