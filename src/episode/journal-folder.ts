@@ -1,0 +1,210 @@
+// The journals of a node: a folder for each collect or evaluation, a file for each episode that is in flight.
+// Invariants: nothing here fails an episode, whatever the disk does; a file has one writer; a finished episode has no file.
+// Nothing is synced: what a process has written outlives it. After the death of a machine a file may end anywhere.
+import { createHash } from 'node:crypto';
+import { mkdir, open, readdir, readFile, rm, rmdir, stat, truncate, type FileHandle } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import {
+  encodeLine,
+  type JournalEntry,
+  type JournalHeader,
+  type JournaledPast,
+  nothingPast,
+  pastOf,
+  readJournal,
+  type TurnJournal,
+  unkeptJournal,
+} from './turn-journal.js';
+
+/** A journal with an end: `close` leaves it for the next attempt, `remove` follows the episode's record. Neither rejects. */
+export interface OpenJournal extends TurnJournal {
+  close(): Promise<void>;
+  remove(): Promise<void>;
+}
+
+/** Beside those in use: what ended runs, or steps that went on elsewhere, have left. */
+const foldersKept = 8;
+
+export class JournalFolder {
+  readonly #inUse = new Set<string>();
+
+  constructor(
+    private readonly folder: string,
+    private readonly log: (message: string) => void,
+  ) {}
+
+  /**
+   * The journals of all episodes below a key that ends with a slash. Journals of earlier steps of the same run are swept:
+   * those steps are committed.
+   */
+  async below(key: string): Promise<EpisodeJournals> {
+    const name = encodeURIComponent(key);
+    const names: string[] = await readdir(this.folder).catch(() => []);
+    const isOver = (other: string): boolean => isEarlierStep(decoded(other), key);
+    await Promise.all(names.filter(isOver).map((other) => this.#sweep(other)));
+    const others = names.filter((other) => other !== name && !isOver(other));
+    if (others.length > foldersKept) await this.#sweepOldest(others);
+    const folder = join(this.folder, name);
+    const left: string[] = names.includes(name) ? await readdir(folder).catch(() => []) : [];
+    return new EpisodeJournals(folder, new Set(left), this.#inUse, this.log);
+  }
+
+  async #sweepOldest(names: readonly string[]): Promise<void> {
+    const dated = await Promise.all(
+      names.map(async (name) => ({
+        name,
+        at: (await stat(join(this.folder, name)).catch(() => null))?.mtimeMs ?? 0,
+      })),
+    );
+    const oldest = dated.sort((a, b) => b.at - a.at).slice(foldersKept);
+    await Promise.all(oldest.map(({ name }) => this.#sweep(name)));
+  }
+
+  async #sweep(name: string): Promise<void> {
+    const folder = join(this.folder, name);
+    if ([...this.#inUse].some((path) => dirname(path) === folder)) return;
+    await rm(folder, { recursive: true, force: true }).catch(() => undefined);
+  }
+}
+
+export class EpisodeJournals {
+  constructor(
+    private readonly folder: string,
+    /** Names of the files that earlier attempts have left. */
+    private readonly left: ReadonlySet<string>,
+    private readonly inUse: Set<string>,
+    private readonly log: (message: string) => void,
+  ) {}
+
+  /** Goes on in what an earlier attempt has left under the same header. */
+  async open(header: JournalHeader): Promise<OpenJournal> {
+    const name = `${createHash('sha256').update(header.episode).digest('hex')}.journal`;
+    const path = join(this.folder, name);
+    // Two runs may evaluate the same state at once: the second one has no journal.
+    if (this.inUse.has(path)) {
+      const ends = { close: () => Promise.resolve(), remove: () => Promise.resolve() };
+      return { ...unkeptJournal(), ...ends };
+    }
+    this.inUse.add(path);
+    const file = new JournalFile(path, () => this.inUse.delete(path), this.log);
+    await file.begin(header, this.left.has(name));
+    return file;
+  }
+
+  /** Called when all episodes are over: the folder goes with its last file. */
+  async close(): Promise<void> {
+    await rmdir(this.folder).catch(() => undefined);
+  }
+}
+
+class JournalFile implements OpenJournal {
+  past: JournaledPast = nothingPast();
+  #lines = '';
+  #check = 0;
+  #file: FileHandle | null = null;
+  #writing: Promise<void> = Promise.resolve();
+  #broken = false;
+
+  constructor(
+    private readonly path: string,
+    private readonly ended: () => void,
+    private readonly log: (message: string) => void,
+  ) {}
+
+  /** `exists`: an earlier attempt has left the file. */
+  async begin(header: JournalHeader, exists: boolean): Promise<void> {
+    const bytes = exists ? await readFile(this.path).catch(() => null) : null;
+    const read = bytes && readJournal(bytes, header);
+    try {
+      if (read) this.past = pastOf(read.entries);
+      // Behind what is torn or another plan's nothing could be read.
+      const length = read?.length ?? 0;
+      if (bytes && length < bytes.length) await truncate(this.path, length);
+    } catch (error) {
+      await this.#giveUp(error as Error);
+    }
+    if (read) this.#check = read.check;
+    else this.#add(header);
+  }
+
+  note(entry: JournalEntry): void {
+    this.#add(entry);
+  }
+
+  write(): Promise<void> {
+    const lines = this.#lines;
+    this.#lines = '';
+    if (lines !== '' && !this.#broken)
+      this.#writing = this.#writing
+        .then(() => this.#append(lines))
+        .catch((error: Error) => this.#giveUp(error));
+    return this.#writing;
+  }
+
+  async close(): Promise<void> {
+    await this.write();
+    await this.#closeFile();
+    this.ended();
+  }
+
+  async remove(): Promise<void> {
+    await this.#writing;
+    await this.#closeFile();
+    await rm(this.path, { force: true }).catch(() => undefined);
+    this.ended();
+  }
+
+  #add(value: JournalHeader | JournalEntry): void {
+    const { line, check } = encodeLine(value, this.#check);
+    this.#lines += line;
+    this.#check = check;
+  }
+
+  async #append(lines: string): Promise<void> {
+    if (this.#broken) return;
+    this.#file ??= await this.#openFile();
+    const bytes = Buffer.from(lines);
+    const { bytesWritten } = await this.#file.write(bytes);
+    if (bytesWritten < bytes.length) throw new Error('the disk is full');
+  }
+
+  async #openFile(): Promise<FileHandle> {
+    try {
+      return await open(this.path, 'a');
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      await mkdir(dirname(this.path), { recursive: true });
+      return open(this.path, 'a');
+    }
+  }
+
+  /** Half a journal would tell the next attempt less than has been done: better none. */
+  async #giveUp({ message }: Error): Promise<void> {
+    this.#broken = true;
+    this.past = nothingPast();
+    this.log(`an episode goes on without its journal: ${message}`);
+    await this.#closeFile();
+    await rm(this.path, { force: true }).catch(() => undefined);
+  }
+
+  async #closeFile(): Promise<void> {
+    const file = this.#file;
+    this.#file = null;
+    await file?.close().catch(() => undefined);
+  }
+}
+
+/** Whether a key lies below an earlier step of the run that `current` lies in. */
+function isEarlierStep(key: string, current: string): boolean {
+  const steps = /^runs\/[^/]+\/steps\//.exec(current)?.[0];
+  return steps !== undefined && key.startsWith(steps) && key < current;
+}
+
+/** Empty for what is no name of ours. */
+function decoded(name: string): string {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,177 @@
+// What an episode notes on its node's disk, turn by turn, so that the next attempt goes on after its last finished turn.
+// An optimisation: what is torn, damaged or another plan's is sampled and called again, to the same record.
+// A file is lines of `{checksum} {JSON}`. Each checksum (CRC-32) covers all lines so far, so an entry counts only where every
+// one before it does.
+import { createHash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import type { SamplingKey } from '../engine/policy-engine.js';
+import type { SessionReference } from '../environments/environment.js';
+import type { Digest } from '../spec/records.js';
+import type { ToolCall } from '../spec/task.js';
+
+/** The first line. What was noted is used under the very same one only. */
+export interface JournalHeader {
+  schema: 'longhaul.journal/1';
+  /** Key of the episode's record. */
+  episode: string;
+  plan: Digest;
+  state: Digest;
+  sampling: Digest;
+  /** Of the environment's world and faults. */
+  seed: number;
+  random: SamplingKey;
+}
+
+export interface SampledTurn {
+  tokens: number[];
+  logprobs: number[];
+}
+
+/** Where a playing stands; a failure is charged to, and tried again at, this place. A number is a turn. */
+export type Place = 'open' | 'grade' | number;
+
+export interface JournaledFailure {
+  place: Place;
+  kind: 'unavailable' | 'failed';
+  reason: string;
+}
+
+export type JournalEntry =
+  /** A playing begins, in a session that can be attached to or, null, in one that cannot. */
+  | { type: 'session'; session: SessionReference | null }
+  /** What was sampled after a transcript (`transcriptDigest`). */
+  | ({ type: 'tokens'; after: string } & SampledTurn)
+  /** On the disk before the call is sent. Turn and try make its idempotency key. */
+  | { type: 'intent'; turn: number; try: number; call: ToolCall }
+  /** As the model is shown it. */
+  | { type: 'result'; turn: number; observation: string; isError: boolean }
+  /** The playing has ended; another one follows. */
+  | ({ type: 'failure' } & JournaledFailure);
+
+export interface JournaledCall {
+  call: ToolCall;
+  result?: { observation: string; isError: boolean };
+}
+
+/** What an earlier attempt has left. */
+export interface JournaledPast {
+  /** By the transcript before. */
+  sampled: Map<string, SampledTurn>;
+  failures: JournaledFailure[];
+  /** The world that it stood in, and the calls that were sent there, by turn. */
+  world: { session: SessionReference; calls: Map<number, JournaledCall> } | null;
+}
+
+/** Where an episode notes its turns. */
+export interface TurnJournal {
+  readonly past: JournaledPast;
+  /** In memory until the next `write`. */
+  note(entry: JournalEntry): void;
+  /** Resolves when all that was noted is in the file, or will never be. Never rejects. */
+  write(): Promise<void>;
+}
+
+export const nothingPast = (): JournaledPast => ({ sampled: new Map(), failures: [], world: null });
+
+/** Of an episode that no attempt after this one shall take up. */
+export const unkeptJournal = (): TurnJournal => ({
+  past: nothingPast(),
+  note: () => undefined,
+  write: () => Promise.resolve(),
+});
+
+/** Identifies a transcript. */
+export function transcriptDigest(tokens: readonly number[]): string {
+  return createHash('sha256').update(Uint32Array.from(tokens)).digest('base64');
+}
+
+/** A line, and the checksum that the next one goes on from; 0 before the first. */
+export function encodeLine(
+  value: JournalHeader | JournalEntry,
+  before: number,
+): { line: string; check: number } {
+  const json = JSON.stringify(value);
+  const check = crc32(json, before);
+  return { line: `${hex(check)} ${json}\n`, check };
+}
+
+export interface ReadJournal {
+  entries: JournalEntry[];
+  /** Bytes up to the end of the last whole entry. */
+  length: number;
+  check: number;
+}
+
+/** The entries of a file up to the first that is not whole; null where it is not of this header. Never throws. */
+export function readJournal(bytes: Uint8Array, header: JournalHeader): ReadJournal | null {
+  const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const read: ReadJournal = { entries: [], length: 0, check: 0 };
+  let expected: string | null = encodeLine(header, 0).line;
+  for (;;) {
+    const end = file.indexOf('\n', read.length);
+    if (end < 0) break;
+    const json = file.subarray(read.length + checksumLength + 1, end);
+    const check = crc32(json, read.check);
+    if (file.toString('latin1', read.length, read.length + checksumLength + 1) !== `${hex(check)} `) break;
+    if (expected === null) {
+      const entry = parseEntry(json.toString('utf8'));
+      if (!entry) break;
+      read.entries.push(entry);
+    } else if (file.toString('utf8', 0, end + 1) !== expected) return null;
+    expected = null;
+    read.length = end + 1;
+    read.check = check;
+  }
+  return expected === null ? read : null;
+}
+
+/** What the entries come to. */
+export function pastOf(entries: readonly JournalEntry[]): JournaledPast {
+  const past = nothingPast();
+  for (const entry of entries) {
+    switch (entry.type) {
+      case 'session':
+        past.world = entry.session && { session: entry.session, calls: new Map() };
+        break;
+      case 'tokens':
+        past.sampled.set(entry.after, { tokens: entry.tokens, logprobs: entry.logprobs });
+        break;
+      case 'intent':
+        past.world?.calls.set(entry.turn, { call: entry.call });
+        break;
+      case 'result': {
+        const called = past.world?.calls.get(entry.turn);
+        if (called) called.result = { observation: entry.observation, isError: entry.isError };
+        break;
+      }
+      case 'failure':
+        past.failures.push({ place: entry.place, kind: entry.kind, reason: entry.reason });
+        past.world = null;
+    }
+  }
+  return past;
+}
+
+const checksumLength = 8;
+
+function hex(check: number): string {
+  return check.toString(16).padStart(checksumLength, '0');
+}
+
+const entryTypes: readonly unknown[] = ['session', 'tokens', 'intent', 'result', 'failure'];
+
+/** Of a line whose checksum holds: what remains to be caught is a writer's mistake. */
+function parseEntry(json: string): JournalEntry | null {
+  let entry: JournalEntry;
+  try {
+    entry = JSON.parse(json) as JournalEntry;
+  } catch {
+    return null;
+  }
+  if (!entryTypes.includes((entry as { type?: unknown } | null)?.type)) return null;
+  if (entry.type !== 'tokens') return entry;
+  // JSON has no infinities: they come back as null.
+  const { tokens, logprobs } = entry;
+  const whole = tokens.length === logprobs.length && [...tokens, ...logprobs].every(Number.isFinite);
+  return whole ? entry : null;
+}

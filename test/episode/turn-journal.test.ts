@@ -1,0 +1,290 @@
+// The file of an episode's turns: whatever happens to its bytes, what is read was written, in that order, from the start on.
+import { createHash } from 'node:crypto';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { JournalFolder, type OpenJournal } from '../../src/episode/journal-folder.js';
+import {
+  encodeLine,
+  type JournalEntry,
+  type JournalHeader,
+  nothingPast,
+  pastOf,
+  readJournal,
+  transcriptDigest,
+} from '../../src/episode/turn-journal.js';
+import { seededRandom } from '../chaos/random.js';
+
+const header: JournalHeader = {
+  schema: 'longhaul.journal/1',
+  episode: 'runs/r/steps/000003/episodes/00001.002.json.gz',
+  plan: 'a'.repeat(64),
+  state: 'b'.repeat(64),
+  sampling: 'c'.repeat(64),
+  seed: 7,
+  random: { seed: 1, domain: 'train', step: 3, slot: 1, sample: 2 },
+};
+const session = { url: 'http://127.0.0.1:1', id: 's', world: 'w' };
+const call = { name: 'search', arguments: { query: 'größer\n\u2028"' } };
+const float32 = (value: number): number => new Float32Array([value])[0]!;
+const entries: JournalEntry[] = [
+  { type: 'session', session },
+  ...[0, 1, 2].flatMap((turn): JournalEntry[] => [
+    {
+      ...{ type: 'tokens', after: transcriptDigest([turn, 5]), tokens: [turn, 1023, 0] },
+      logprobs: [float32(-0.1), float32(-1e-30), float32(-88.72)],
+    },
+    { type: 'intent', turn, try: 0, call },
+    { type: 'result', turn, observation: `Tool result:\n${turn}\n`, isError: turn === 1 },
+  ]),
+  { type: 'failure', place: 3, kind: 'unavailable', reason: 'socket_lost' },
+  { type: 'session', session: null },
+];
+
+function fileOf(values: readonly (JournalHeader | JournalEntry)[]): Buffer {
+  let check = 0;
+  const lines = values.map((value) => {
+    const encoded = encodeLine(value, check);
+    check = encoded.check;
+    return encoded.line;
+  });
+  return Buffer.from(lines.join(''));
+}
+const whole = fileOf([header, ...entries]);
+
+describe('a journal', () => {
+  it('gives what was noted, floats bit for bit', () => {
+    expect(readJournal(whole, header)).toEqual({
+      entries,
+      length: whole.length,
+      check: expect.any(Number) as number,
+    });
+  });
+
+  it('that ends anywhere, as after a death of its writer, gives the entries that are whole', () => {
+    const ends = [...whole.toString('latin1').matchAll(/\n/g)].map(({ index }) => index + 1);
+    for (let length = 0; length <= whole.length; length++) {
+      const read = readJournal(whole.subarray(0, length), header);
+      const lines = ends.filter((end) => end <= length).length;
+      if (lines === 0) expect(read).toBeNull();
+      else expect(read).toMatchObject({ entries: entries.slice(0, lines - 1), length: ends[lines - 1] });
+    }
+  });
+
+  it('with any bit turned gives no entry that was not written, and none after the damage', () => {
+    for (let bit = 0; bit < 8 * whole.length; bit++) {
+      const damaged = Buffer.from(whole);
+      damaged[bit >> 3]! ^= 1 << (bit & 7);
+      const read = readJournal(damaged, header);
+      expect(read?.length ?? 0).toBeLessThanOrEqual(bit >> 3);
+      if (read) expect(entries.slice(0, read.entries.length)).toEqual(read.entries);
+    }
+  });
+
+  it('after 20,000 random damages, of bits, runs, holes and ends, never throws and never invents', () => {
+    const random = seededRandom(1);
+    for (let i = 0; i < 20_000; i++) {
+      let damaged = Buffer.from(whole);
+      for (let times = 1 + random.below(4); times > 0; times--) {
+        const at = random.below(damaged.length + 1);
+        const run = random.below(64);
+        switch (random.below(5)) {
+          case 0:
+            damaged = damaged.subarray(0, at);
+            break;
+          case 1:
+            for (let j = at; j < Math.min(damaged.length, at + run); j++) damaged[j] = random.below(256);
+            break;
+          case 2:
+            damaged.fill(0, at, Math.min(damaged.length, at + run));
+            break;
+          case 3:
+            damaged = Buffer.concat([damaged.subarray(0, at), damaged.subarray(at + run)]);
+            break;
+          case 4:
+            damaged = Buffer.concat([damaged.subarray(0, at), whole.subarray(random.below(whole.length))]);
+        }
+      }
+      const read = readJournal(damaged, header);
+      // A tail of the same file may be the right one.
+      if (read) expect(entries.slice(0, read.entries.length)).toEqual(read.entries);
+    }
+  });
+
+  it.each<[string, Partial<JournalHeader>]>([
+    ['plan', { plan: 'd'.repeat(64) }],
+    ['state', { state: 'd'.repeat(64) }],
+    ['sampling', { sampling: 'd'.repeat(64) }],
+    ['world', { seed: 8 }],
+    ['random numbers', { random: { ...header.random, slot: 2 } }],
+  ])('of another %s is not read', (_, other) => {
+    expect(readJournal(whole, { ...header, ...other })).toBeNull();
+  });
+
+  it('whose lines were moved, or are of an unknown kind, ends there', () => {
+    const lines = whole.toString().split('\n');
+    const swapped = [...lines.slice(0, 2), lines[3], lines[2], ...lines.slice(4)].join('\n');
+    expect(readJournal(Buffer.from(swapped), header)?.entries).toEqual(entries.slice(0, 1));
+    const unknown = fileOf([header, { type: 'later' } as unknown as JournalEntry, ...entries]);
+    expect(readJournal(unknown, header)?.entries).toEqual([]);
+    const infinite: JournalEntry = { type: 'tokens', after: '', tokens: [1], logprobs: [-Infinity] };
+    expect(readJournal(fileOf([header, infinite]), header)?.entries).toEqual([]);
+  });
+});
+
+describe('what its entries come to', () => {
+  it('is the sampled turns, the failures, and the world that the last playing stood in', () => {
+    const past = pastOf([
+      ...entries,
+      { type: 'session', session },
+      { type: 'intent', turn: 0, try: 0, call },
+    ]);
+    expect([...past.sampled.keys()]).toEqual([0, 1, 2].map((turn) => transcriptDigest([turn, 5])));
+    expect(past.failures).toEqual([{ place: 3, kind: 'unavailable', reason: 'socket_lost' }]);
+    expect(past.world).toEqual({ session, calls: new Map([[0, { call }]]) });
+  });
+
+  it('is no world after a failure, nor where it cannot be attached to', () => {
+    expect(pastOf(entries).world).toBeNull();
+    expect(pastOf(entries.slice(0, -1)).world).toBeNull();
+  });
+
+  it('is a call with its result, or one whose result is not known', () => {
+    const { world } = pastOf(entries.slice(0, 6));
+    expect([...world!.calls]).toEqual([
+      [0, { call, result: { observation: 'Tool result:\n0\n', isError: false } }],
+      [1, { call }],
+    ]);
+  });
+});
+
+describe("a node's folder of journals", () => {
+  let folder: string;
+  let said: string[];
+  let journals: JournalFolder;
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'longhaul-journals-'));
+    said = [];
+    journals = new JournalFolder(join(folder, 'journal'), (message) => said.push(message));
+  });
+  afterEach(() => rmSync(folder, { recursive: true }));
+
+  const fileName = `${createHash('sha256').update(header.episode).digest('hex')}.journal`;
+  const step3 = 'runs/r/steps/000003/episodes/';
+  const names = (): string[] => readdirSync(join(folder, 'journal')).map(decodeURIComponent).sort();
+  const files = (key = step3): string[] =>
+    readdirSync(join(folder, 'journal', encodeURIComponent(key))).map((name) =>
+      join(folder, 'journal', encodeURIComponent(key), name),
+    );
+  async function begin(key = step3, episode = header.episode): Promise<OpenJournal> {
+    const opened = await (await journals.below(key)).open({ ...header, episode });
+    opened.note(entries[0]!);
+    await opened.write();
+    return opened;
+  }
+
+  it('gives the next attempt what the last one wrote, and takes up where that was torn', async () => {
+    const first = await begin();
+    for (const entry of entries.slice(1, 3)) first.note(entry);
+    await first.close();
+    writeFileSync(files()[0]!, readFileSync(files()[0]!).subarray(0, -5));
+    const second = await begin();
+    expect(second.past).toEqual(pastOf(entries.slice(0, 2)));
+    await second.close();
+    const [third] = [await (await journals.below(step3)).open(header)];
+    expect(third.past).toEqual(pastOf([...entries.slice(0, 2), entries[0]!]));
+    await third.close();
+  });
+
+  it('writes nothing before it is told to, and leaves nothing of what has ended', async () => {
+    const below = await journals.below(step3);
+    const quick = await below.open(header);
+    quick.note(entries[0]!);
+    await quick.remove();
+    expect(() => names()).toThrow('ENOENT');
+    const slow = await below.open(header);
+    slow.note(entries[0]!);
+    await slow.write();
+    expect(files()).toHaveLength(1);
+    await slow.remove();
+    await below.close();
+    expect(names()).toEqual([]);
+  });
+
+  it('keeps one writer to a file: a second one plays without', async () => {
+    const first = await begin();
+    const second = await begin();
+    await second.remove();
+    expect(files()).toHaveLength(1);
+    await first.close();
+    const third = await begin();
+    expect(third.past.world).not.toBeNull();
+    await third.close();
+  });
+
+  it('starts over where the file is of another plan', async () => {
+    await (await begin()).close();
+    const other = await (await journals.below(step3)).open({ ...header, plan: 'e'.repeat(64) });
+    expect(other.past).toEqual(nothingPast());
+    other.note(entries[1]!);
+    await other.close();
+    const [file] = files();
+    expect(readJournal(readFileSync(file!), header)).toBeNull();
+    expect(readJournal(readFileSync(file!), { ...header, plan: 'e'.repeat(64) })?.entries).toEqual([
+      entries[1],
+    ]);
+  });
+
+  it('sweeps earlier steps of the run, which are committed, and of others what is not among the newest', async () => {
+    const others = Array.from({ length: 12 }, (_, i) => `evals/${i}/s/episodes/`);
+    const kept = ['runs/r/steps/000004/episodes/', 'runs/r~2/steps/000001/episodes/'];
+    const dead = ['runs/r/steps/000001/episodes/', 'runs/r/steps/000002/episodes/'];
+    for (const [age, key] of [...others, ...kept, ...dead].entries()) {
+      const path = join(folder, 'journal', encodeURIComponent(key));
+      mkdirSync(path, { recursive: true });
+      utimesSync(path, 1000 + age, 1000 + age);
+    }
+    await (await begin()).close();
+    expect(names()).toEqual([step3, ...kept, ...others.slice(-6)].sort());
+    expect(statSync(files()[0]!).size).toBeLessThan(1000);
+  });
+
+  it('on a full disk gives up the journal, not the episode, and says so once', async () => {
+    await (await begin()).remove();
+    const journal = await (await journals.below(step3)).open(header);
+    const path = join(folder, 'journal', encodeURIComponent(step3), fileName);
+    mkdirSync(dirname(path), { recursive: true });
+    symlinkSync('/dev/full', path);
+    for (const entry of entries) {
+      journal.note(entry);
+      await journal.write();
+    }
+    expect(said).toEqual([expect.stringMatching(/^an episode goes on without its journal: ENOSPC/)]);
+    expect(files()).toEqual([]);
+    await journal.close();
+    expect((await begin()).past).toEqual(nothingPast());
+  });
+
+  it('is none the worse for a file in its place, nor for a folder in the place of a file', async () => {
+    writeFileSync(join(folder, 'journal'), '');
+    const first = await begin();
+    await first.close();
+    rmSync(join(folder, 'journal'));
+    mkdirSync(join(folder, 'journal', encodeURIComponent(step3), fileName), { recursive: true });
+    const second = await begin();
+    expect(second.past).toEqual(nothingPast());
+    await second.close();
+    expect(said).toHaveLength(2);
+  });
+});
