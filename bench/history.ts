@@ -30,13 +30,22 @@ export async function fetchRunHistory(
   firstExecutionRunId: string,
 ): Promise<HistoryEvent[][]> {
   const executions: HistoryEvent[][] = [];
+  for await (const events of executionsOf(client, workflowId, firstExecutionRunId)) executions.push(events);
+  return executions;
+}
+
+/** The same one by one: a long run has more of them than fit into memory. */
+export async function* executionsOf(
+  client: Client,
+  workflowId: string,
+  firstExecutionRunId: string,
+): AsyncGenerator<HistoryEvent[]> {
   let runId: string | null | undefined = firstExecutionRunId;
   while (runId) {
     const { events } = await client.workflow.getHandle(workflowId, runId).fetchHistory();
-    executions.push(events ?? []);
+    yield events ?? [];
     runId = events?.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId;
   }
-  return executions;
 }
 
 export function historyFigures(executions: readonly HistoryEvent[][]): HistoryFigures {

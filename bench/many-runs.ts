@@ -1,0 +1,112 @@
+// Many runs at once on one orchestrator: the real orchestrator worker, Temporal server and store; the node answers at once
+// (instant-node.ts), so that the machine's cores are the orchestrator's and the server's.
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Client } from '@temporalio/client';
+import { startTraining } from '../src/cli/start-training.js';
+import type { ObjectStore } from '../src/store/object-store.js';
+import { openStore } from '../src/store/open-store.js';
+import { readState, readUpdate } from '../src/store/run-records.js';
+import { findEngineBinary } from '../src/workers/engine-binary.js';
+import { freePort } from '../src/workers/free-port.js';
+import { type StackScripts, startStack } from '../src/workers/stack.js';
+import { openConnection } from '../src/workers/temporal-connection.js';
+import { median } from './figure.js';
+import { cpuMs } from './process-memory.js';
+import { steadyRun } from './steady-run.js';
+
+export interface ManyRunsPlan {
+  runs: number;
+  /** Of each run. */
+  steps: number;
+  /** What the node takes for a step: its work, which is no orchestration. */
+  workMs: number;
+  /** Compiled code of a node that answers at once, and of the orchestrator. */
+  scripts: Pick<StackScripts, 'node'> & Partial<StackScripts>;
+  deadlineMs: number;
+}
+
+export interface ManyRunsFigures {
+  runs: number;
+  finished: number;
+  steps: number;
+  /** Steps whose update does not follow from the one before. */
+  broken_links: number;
+  seconds: number;
+  orchestration_ms_p50: number;
+  orchestration_ms_p95: number;
+  /** CPU time of the processes that orchestrate, for each step. */
+  orchestrator_cpu_ms: number;
+  temporal_cpu_ms: number;
+}
+
+export async function measureManyRuns(plan: ManyRunsPlan): Promise<ManyRunsFigures> {
+  const folder = await mkdtemp(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'longhaul-bench-many-'));
+  process.env['LONGHAUL_BENCH_WORK_MS'] = String(plan.workMs);
+  const stack = await startStack({
+    folder,
+    engine: findEngineBinary(),
+    places: plan.runs,
+    log: () => undefined,
+    gaveUp: (error) => process.stderr.write(`${error.message}\n`),
+    temporalPort: await freePort(),
+    uiPort: await freePort(),
+    scripts: plan.scripts,
+  });
+  const connection = openConnection({ address: stack.addresses.temporal });
+  try {
+    const client = new Client({ connection });
+    const names = Array.from({ length: plan.runs }, (_, index) => `many-${index + 1}`);
+    const begun = performance.now();
+    const ended = await Promise.all(
+      names.map(async (name) => {
+        // Data of its own for each: runs of one project seldom share a file.
+        const spec = await steadyRun(join(folder, name), { name, steps: plan.steps });
+        const { handle } = await startTraining(client, spec);
+        const late = new Promise<null>((resolve) => setTimeout(resolve, plan.deadlineMs, null).unref());
+        return Promise.race([handle.result(), late]);
+      }),
+    );
+    const seconds = (performance.now() - begun) / 1_000;
+    const cpu = (name: string): number =>
+      cpuMs(stack.processes.find((one) => one.name === name)?.pid ?? null);
+    const [orchestratorCpu, temporalCpu] = [cpu('orchestrator'), cpu('temporal')];
+    const store = await openStore(stack.addresses.store);
+    const steps = (await Promise.all(names.map((name) => stepsOf(store, name, plan.steps)))).flat();
+    const orchestration = steps.flatMap(({ ms }) => ms ?? []).sort((a, b) => a - b);
+    return {
+      ...{ runs: plan.runs, seconds, steps: steps.length },
+      finished: ended.filter((result) => result?.ended === 'completed' && result.step === plan.steps).length,
+      broken_links: steps.filter(({ follows }) => !follows).length,
+      orchestration_ms_p50: median(orchestration),
+      orchestration_ms_p95: orchestration[Math.ceil(orchestration.length * 0.95) - 1] ?? Number.NaN,
+      orchestrator_cpu_ms: orchestratorCpu / steps.length,
+      temporal_cpu_ms: temporalCpu / steps.length,
+    };
+  } finally {
+    await connection.close();
+    await stack.stop();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function stepsOf(
+  store: ObjectStore,
+  run: string,
+  count: number,
+): Promise<{ follows: boolean; ms: number | null }[]> {
+  const steps = [];
+  let state = await readState(store, run, 0);
+  for (let step = 1; step <= count; step += 1) {
+    const { identity, observed } = await readUpdate(store, run, step);
+    const { step: wall, in_flight: work } = observed.timings_ms;
+    steps.push({
+      follows: identity.previous_state === state && identity.step === step,
+      ms: wall === undefined || work === undefined ? null : wall - work,
+    });
+    state = identity.state;
+  }
+  return steps;
+}
