@@ -9,6 +9,8 @@ import type { PartValues } from './figure.js';
 import { chaosKills, quickstartSeeds } from './figures.js';
 import { firstExecution, historyOfStoppedStack } from './history.js';
 import { measureLogprobs } from './logprobs.js';
+import { measureLongRun } from './long-run.js';
+import { measureManyRuns } from './many-runs.js';
 import { quickstartModel } from './quickstart-model.js';
 import { outputOf, type QuickstartRun, runCommand, runQuickstart } from './quickstart.js';
 import { repository } from './repository.js';
@@ -24,10 +26,12 @@ export interface Part {
   name: string;
   measurement: string;
   long: boolean;
-  measure(session: BenchSession): Promise<Measured>;
+  /** Null where another command measures it: its last result is shown. */
+  measure: ((session: BenchSession) => Promise<Measured>) | null;
 }
 
 const chaosDeadlineMs = 25 * 60_000;
+const longRunDeadlineMs = 90 * 60_000;
 const testsDeadlineMs = 40 * 60_000;
 
 /** What parts share: one quickstart a seed, made when the first of them asks for it. */
@@ -101,6 +105,20 @@ export const parts: readonly Part[] = [
     long: true,
     measure: () => measureChaos(kills),
   })),
+  // Hours: `npm run chaos -- --full --runs 100 --record`, in batches.
+  { name: 'campaign', measurement: 'campaign', long: true, measure: null },
+  { name: 'long_run', measurement: 'long_run', long: true, measure: measureLong },
+  {
+    name: 'many_runs',
+    measurement: 'many_runs',
+    long: true,
+    measure: async () => {
+      const scripts = { node: join(repository, 'dist/dev/bench/instant-node.js') };
+      const plan = { runs: 20, steps: 40, workMs: 2_000, deadlineMs: 10 * 60_000, scripts };
+      const note = 'on a node that answers at once: it takes 2 s for a step, and computes nothing';
+      return { values: { ...(await measureManyRuns(plan)) }, notes: [note] };
+    },
+  },
   { name: 'tests', measurement: 'tests', long: true, measure: measureTests },
 ];
 
@@ -163,6 +181,17 @@ async function measureChaos(kills: number): Promise<Measured> {
     values: { equal: code === 0 ? 1 : 0, seconds: (performance.now() - begun) / 1_000 },
     notes: [verdict],
   };
+}
+
+async function measureLong(): Promise<Measured> {
+  const values = await measureLongRun({
+    steps: 10_000,
+    early: [1_000, 2_000],
+    late: [9_000, 10_000],
+    deadlineMs: longRunDeadlineMs,
+    log: (message) => process.stderr.write(`${message}\n`),
+  });
+  return { values: { ...values } };
 }
 
 async function measureTests(): Promise<Measured> {

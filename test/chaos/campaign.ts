@@ -16,7 +16,6 @@ import { problemsOf } from './verdict.js';
 export interface CampaignOptions {
   /** Long enough that every fault meets an open run. */
   spec: RunSpec;
-  seeds: readonly number[];
   faults: readonly Fault[];
   strikes: number;
   longestOutageMs: number;
@@ -31,65 +30,107 @@ export interface CampaignRun {
   seed: number;
   disturbances: Disturbance[];
   problems: string[];
+  seconds: number;
+}
+
+export interface CampaignSeeds {
+  seeds: readonly number[];
+  /** How a seed is run; by default here, with `runSeed`. */
+  run?(seed: number, calm: Calm): Promise<CampaignRun>;
+  /** Runs that go on at the same time; more than one only where `run` gives each a process of its own. */
+  atOnce?: number;
+  /** Told of each run as it ends. */
+  ended?(run: CampaignRun): void;
 }
 
 export interface Campaign {
   finalState: string | null;
+  /** In order of their seeds. */
   runs: CampaignRun[];
-  /** Faults that this machine does not allow, with the reason. */
-  leftOut: { fault: string; why: string }[];
+  leftOut: LeftOut[];
 }
 
-/** A run that fails is a problem of its seed, and the next one follows; an undisturbed run that fails ends it. */
-export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
-  const { spec, log } = options;
-  const missing = await missingHere();
-  const [faults, leftOut] = allowed(options.faults, missing);
-  for (const { fault, why } of leftOut) log(`left out: ${fault} (${why})`);
-  const stores: StoreKind[] = missing.has('s3') ? ['directory'] : ['directory', 's3'];
-  const noShim = missing.get('shim') ?? null;
-  const shared = { keep: options.keep, log, ...(options.scripts ? { scripts: options.scripts } : {}) };
+/** A fault that this machine does not allow, with the reason. */
+export interface LeftOut {
+  fault: string;
+  why: string;
+}
 
+/** What an undisturbed run became; JSON. */
+export type Calm = Omit<TrialResult<unknown>, 'disturbances'>;
+
+/** A run that fails is a problem of its seed, and the next one follows; an undisturbed run that fails ends it. */
+export async function runCampaign(options: CampaignOptions & CampaignSeeds): Promise<Campaign> {
+  const { log, seeds, atOnce = 1, run = (seed, calm) => runSeed(options, calm, seed) } = options;
+  const { leftOut } = await allowedHere(options.faults);
+  for (const { fault, why } of leftOut) log(`left out: ${fault} (${why})`);
+  const calm = await runUndisturbed(options);
+  const runs: CampaignRun[] = [];
+  const left = [...seeds];
+  const next = async (): Promise<void> => {
+    for (let seed = left.shift(); seed !== undefined; seed = left.shift()) {
+      const one = await run(seed, calm);
+      runs.push(one);
+      options.ended?.(one);
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, next));
+  runs.sort((a, b) => a.seed - b.seed);
+  return { finalState: calm.chain.finalState, runs, leftOut };
+}
+
+async function runUndisturbed(options: CampaignOptions): Promise<Calm> {
+  const { spec, log } = options;
+  const { noShim } = await allowedHere(options.faults);
   log('undisturbed run');
   const calm = await runTrial({
-    ...shared,
+    ...shared(options),
     spec,
     surround: (folder, own) => faultySurroundings(folder, own, { store: 'directory', noShim }),
   });
   log(`  ${summary(calm)}`);
-  const runs: CampaignRun[] = [];
-  for (const seed of options.seeds) {
-    const schedule = scheduleOf({
-      ...{ seed, faults, stores, strikes: options.strikes, longestOutageMs: options.longestOutageMs },
-      steps: calm.chain.steps - 1,
-      // Within the step that was drawn.
-      longestDelayMs: Math.max(200, (500 * calm.seconds) / calm.chain.steps),
-    });
-    log(`seed ${seed}, store: ${schedule.store}`);
-    let around: FaultySurroundings | null = null;
-    const outcome = await runTrial<Disturbance>({
-      deadlineMs: 10 * 60_000 + options.strikes * options.longestOutageMs,
-      ...shared,
-      spec,
-      surround: async (folder, own) =>
-        (around = await faultySurroundings(folder, own, { store: schedule.store, noShim })),
-      disturb: (trial) => {
-        if (around === null) throw new Error('the surroundings come first');
-        return disturb(trial, around.parts, schedule, log);
-      },
-    }).catch((error: unknown) => error as Error);
-    const problems =
-      outcome instanceof Error ? [outcome.message] : problemsOf(calm, outcome, options.strikes, 'faults');
-    if (!(outcome instanceof Error)) log(`  ${summary(outcome)}`);
-    for (const problem of problems) log(`  PROBLEM ${problem}`);
-    if (problems.length > 0) log(`  again: ${options.repeat(seed)}`);
-    runs.push({ seed, problems, disturbances: outcome instanceof Error ? [] : outcome.disturbances });
-  }
-  return { finalState: calm.chain.finalState, runs, leftOut };
+  return calm;
 }
 
-const summary = ({ chain, seconds }: TrialResult<unknown>): string =>
+/** The run of one seed under its own schedule. */
+export async function runSeed(options: CampaignOptions, calm: Calm, seed: number): Promise<CampaignRun> {
+  const { spec, log, strikes, longestOutageMs } = options;
+  const { faults, stores, noShim } = await allowedHere(options.faults);
+  const schedule = scheduleOf({
+    ...{ seed, faults, stores, strikes, longestOutageMs },
+    steps: calm.chain.steps - 1,
+    // Within the step that was drawn.
+    longestDelayMs: Math.max(200, (500 * calm.seconds) / calm.chain.steps),
+  });
+  log(`seed ${seed}, store: ${schedule.store}`);
+  let around: FaultySurroundings | null = null;
+  const begun = performance.now();
+  const outcome = await runTrial<Disturbance>({
+    deadlineMs: 10 * 60_000 + strikes * longestOutageMs,
+    ...shared(options),
+    spec,
+    surround: async (folder, own) =>
+      (around = await faultySurroundings(folder, own, { store: schedule.store, noShim })),
+    disturb: (trial) => {
+      if (around === null) throw new Error('the surroundings come first');
+      return disturb(trial, around.parts, schedule, log);
+    },
+  }).catch((error: unknown) => error as Error);
+  const problems =
+    outcome instanceof Error ? [outcome.message] : problemsOf(calm, outcome, strikes, 'faults');
+  if (!(outcome instanceof Error)) log(`  ${summary(outcome)}`);
+  for (const problem of problems) log(`  PROBLEM ${problem}`);
+  if (problems.length > 0) log(`  again: ${options.repeat(seed)}`);
+  const disturbances = outcome instanceof Error ? [] : outcome.disturbances;
+  return { seed, problems, disturbances, seconds: (performance.now() - begun) / 1000 };
+}
+
+const shared = ({ keep, log, scripts }: CampaignOptions) => ({ keep, log, ...(scripts ? { scripts } : {}) });
+
+const summary = ({ chain, seconds }: Calm): string =>
   `${chain.steps - 1} steps in ${seconds.toFixed(1)} s, final state ${chain.finalState}`;
+
+let knownMissing: Promise<Map<Need, string>> | null = null;
 
 /** What this machine lacks, with the reason. */
 async function missingHere(): Promise<Map<Need, string>> {
@@ -110,15 +151,22 @@ async function missingHere(): Promise<Map<Need, string>> {
   return missing;
 }
 
-function allowed(
-  faults: readonly Fault[],
-  missing: ReadonlyMap<Need, string>,
-): [Fault[], Campaign['leftOut']] {
-  const leftOut: Campaign['leftOut'] = [];
-  const kept = faults.filter(({ name, needs }) => {
+interface AllowedHere {
+  faults: Fault[];
+  leftOut: LeftOut[];
+  stores: StoreKind[];
+  /** Why nothing can be preloaded here, or null. */
+  noShim: string | null;
+}
+
+async function allowedHere(all: readonly Fault[]): Promise<AllowedHere> {
+  const missing = await (knownMissing ??= missingHere());
+  const leftOut: LeftOut[] = [];
+  const faults = all.filter(({ name, needs }) => {
     const need = needs.find((one) => missing.has(one));
     if (need !== undefined) leftOut.push({ fault: name, why: missing.get(need) ?? '' });
     return need === undefined;
   });
-  return [kept, leftOut];
+  const stores: StoreKind[] = missing.has('s3') ? ['directory'] : ['directory', 's3'];
+  return { faults, leftOut, stores, noShim: missing.get('shim') ?? null };
 }

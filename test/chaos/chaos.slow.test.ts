@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
-import { type CampaignOptions, runCampaign } from './campaign.js';
+import { type CampaignOptions, type CampaignSeeds, runCampaign } from './campaign.js';
 import { allFaults } from './faults/catalogue.js';
 import { type Fault, nothingToUndo } from './faults/fault.js';
 import { planKey } from '../../src/store/layout.js';
@@ -14,7 +14,7 @@ const folder = mkdtempSync(join(tmpdir(), 'longhaul-chaos-data-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const built = (path: string): string => new URL(`../../dist/${path}`, import.meta.url).pathname;
 
-async function campaign(steps: number, of: Pick<CampaignOptions, 'seeds' | 'faults' | 'strikes'>) {
+async function campaign(steps: number, of: Pick<CampaignOptions, 'faults' | 'strikes'> & CampaignSeeds) {
   const small = (await smallRun(folder)).named('chaos');
   const said: string[] = [];
   const { runs, leftOut } = await runCampaign({

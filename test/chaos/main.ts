@@ -1,13 +1,16 @@
 // `npm run chaos`: a run that is disturbed must end with the same bits as one that nobody touched. `--kills N`: processes are
-// killed at random moments. `--runs N`: runs under seeded schedules of all faults. The last line is the verdict; exit 1 on any
-// difference or violation.
+// killed at random moments. `--runs N`: runs under seeded schedules of all faults, a few at once. The last line is the verdict;
+// exit 1 on any difference or violation.
+import { readFileSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { join } from 'node:path';
 import { repository } from '../support/repository.js';
-import { runCampaign } from './campaign.js';
+import { type Calm, type CampaignOptions, runCampaign, runSeed } from './campaign.js';
+import { CampaignRecord } from './campaign-record.js';
 import { allFaults } from './faults/catalogue.js';
 import { type Kill, killAtRandom } from './kills.js';
 import { seededRandom } from './random.js';
+import { runInProcess } from './seed-process.js';
 import { runTrial } from './trial.js';
 import { problemsOf } from './verdict.js';
 import { readSpecFile } from '../../src/spec/schema.js';
@@ -17,9 +20,14 @@ const { values } = parseArgs({
   options: {
     kills: { type: 'string' },
     runs: { type: 'string' },
-    seed: { type: 'string', default: '1' },
+    seed: { type: 'string' },
     faults: { type: 'string' },
     full: { type: 'boolean', default: false },
+    'at-once': { type: 'string' },
+    record: { type: 'boolean', default: false },
+    /** Of a process for one seed: the undisturbed run, and where to tell what became of this one. */
+    against: { type: 'string' },
+    outcome: { type: 'string' },
     list: { type: 'boolean', default: false },
     preset: { type: 'string' },
     keep: { type: 'boolean', default: false },
@@ -30,8 +38,10 @@ const { values } = parseArgs({
 /** Of a campaign's run: how many faults, and how long the longest of them lasts. */
 const strikes = 4;
 const outageMs = values.full ? 60_000 : 5_000;
+/** A run that waits out an outage, or a restart, leaves the processors to others: so many keep two cores busy. */
+const runsAtOnce = values.full ? 5 : 3;
 
-const seed = wholeNumber('seed', values.seed);
+const seed = wholeNumber('seed', values.seed ?? '1');
 const tiny = await readSpecFile(values.preset ?? join(repository, 'presets/tiny.yaml'));
 const log = (message: string): void => {
   if (!values.json) console.log(message);
@@ -76,35 +86,59 @@ async function killingRun(kills: number): Promise<void> {
 
 async function campaign(runs: number): Promise<void> {
   if (runs === 0) refuse('--runs takes a whole number ≥ 1');
-  const flags = ['faults', 'preset'] as const;
-  const same = [
-    ...flags.flatMap((flag) => (values[flag] === undefined ? [] : [`--${flag} ${values[flag]}`])),
-    ...(values.full ? ['--full'] : []),
-  ];
-  const {
-    finalState,
-    runs: done,
-    leftOut,
-  } = await runCampaign({
+  const same = (['faults', 'preset'] as const)
+    .flatMap((flag) => (values[flag] === undefined ? [] : [`--${flag}`, values[flag]]))
+    .concat(values.full ? ['--full'] : []);
+  const options: CampaignOptions = {
     spec: longerBy(4 * strikes, { ...tiny, name: 'chaos' }),
-    seeds: Array.from({ length: runs }, (_, index) => seed + index),
     faults: chosenFaults(),
     strikes,
     longestOutageMs: outageMs,
     keep: values.keep,
     repeat: (one) => ['npm run chaos -- --runs 1', `--seed ${one}`, ...same].join(' '),
     log,
+  };
+  if (values.against !== undefined && values.outcome !== undefined) {
+    const calm = JSON.parse(readFileSync(values.against, 'utf8')) as Calm;
+    writeFileSync(values.outcome, JSON.stringify(await runSeed(options, calm, seed)));
+    return;
+  }
+  const record = values.record ? openRecord() : null;
+  const first = values.seed === undefined ? (record?.next ?? seed) : seed;
+  const {
+    finalState,
+    runs: done,
+    leftOut,
+  } = await runCampaign({
+    ...options,
+    seeds: Array.from({ length: runs }, (_, index) => first + index),
+    atOnce: atOnce(),
+    run: (one, calm) => runInProcess(one, calm, [...same, ...(values.keep ? ['--keep'] : [])], log),
+    ended: (run) => record?.add(run),
   });
   if (values.json) console.log(JSON.stringify({ finalState, runs: done, leftOut }));
   const faults = done.reduce((sum, { disturbances }) => sum + disturbances.length, 0);
   const problems = done.reduce((sum, run) => sum + run.problems.length, 0);
   const bad = done.filter((run) => run.problems.length > 0).map((run) => run.seed);
   const without = leftOut.length === 0 ? '' : `, ${leftOut.length} kinds of fault left out`;
+  const summed = record === null ? '' : `; recorded: ${record.summary()}`;
   verdict(
     problems === 0,
-    `equal: ${done.length} runs, ${faults} faults, state ${finalState}, 0 violations${without}`,
-    `NOT equal or not sound: ${problems} problems in seeds ${bad.join(', ')} of ${done.length} runs${without}`,
+    `equal: ${done.length} runs, ${faults} faults, state ${finalState}, 0 violations${without}${summed}`,
+    `NOT equal or not sound: ${problems} problems in seeds ${bad.join(', ')} of ${done.length} runs${without}${summed}`,
   );
+}
+
+/** The campaign of which this is a batch. */
+function openRecord(): CampaignRecord {
+  if (!values.full || values.faults !== undefined || values.preset !== undefined)
+    refuse('--record is for --full runs over all faults on presets/tiny.yaml');
+  return CampaignRecord.open(values.seed === undefined ? null : seed);
+}
+
+function atOnce(): number {
+  const count = values['at-once'] === undefined ? runsAtOnce : wholeNumber('at-once', values['at-once']);
+  return count > 0 ? count : refuse('--at-once takes a whole number ≥ 1');
 }
 
 /** Longer runs for more faults: every one must meet a run that is still open. */

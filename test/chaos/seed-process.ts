@@ -1,0 +1,43 @@
+// The run of one seed in a process of its own: what its faults stand behind is told to its processes by the environment.
+import { spawn } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Calm, CampaignRun } from './campaign.js';
+
+/** `flags`: as the campaign was given them. What the process says is logged as a whole when it has ended. */
+export async function runInProcess(
+  seed: number,
+  calm: Calm,
+  flags: readonly string[],
+  log: (message: string) => void,
+): Promise<CampaignRun> {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-chaos-seed-'));
+  const [against, outcome] = [join(folder, 'calm.json'), join(folder, 'outcome.json')];
+  const begun = performance.now();
+  try {
+    await writeFile(against, JSON.stringify(calm));
+    const main = fileURLToPath(new URL('./main.js', import.meta.url));
+    const own = ['--runs', '1', '--seed', String(seed), '--against', against, '--outcome', outcome];
+    const said = await outputOf([main, ...own, ...flags]);
+    log(said.trimEnd());
+    return JSON.parse(await readFile(outcome, 'utf8')) as CampaignRun;
+  } catch (error) {
+    const problem = `the run of seed ${seed} gave no outcome: ${(error as Error).message}`;
+    return { seed, problems: [problem], disturbances: [], seconds: (performance.now() - begun) / 1000 };
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function outputOf(args: readonly string[]): Promise<string> {
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  let said = '';
+  child.stdout.setEncoding('utf8').on('data', (piece: string) => (said += piece));
+  await new Promise<void>((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', () => resolve());
+  });
+  return said;
+}
