@@ -21,7 +21,7 @@ export async function collectRollouts(
   const seconds = (): number => (performance.now() - started) / 1000;
   await checkOwner(store, run, input.owner);
   const committed = await readUpdateIfAny(store, run, step);
-  if (committed) return figures(committed.identity.outcomes.flat(), 0, seconds(), null);
+  if (committed) return figures(committed.identity.outcomes.slice(...input.slots).flat(), 0, seconds(), null);
   const { record: plan } = await readPlan(store, run, step, input.plan);
   if (plan.kind !== 'grpo')
     throw new Error(`step ${step} of ${run} is a ${plan.kind} step: it has no rollouts`);

@@ -23,6 +23,12 @@ export class InterruptibleWork {
     };
   }
 
+  /** As `NodePlacement.ready`, once no pause holds the step. Throws `StepLeft`. */
+  async ready(): Promise<void> {
+    if (this.desk.control.pausedNow) await this.restTogether();
+    await this.nodes.ready();
+  }
+
   /** As `NodePlacement.onNode`, again and again until no pause has cut `work` off. Throws `StepLeft`. */
   async onNode<T>(
     work: (place: Place) => Promise<T>,

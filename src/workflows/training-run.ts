@@ -39,6 +39,7 @@ import {
 import { onEngine, orchestrator, type Place, saveOn, stepId, uploadFrom } from './run-activities.js';
 import { openRun } from './run-opening.js';
 import { type CarriedFigures, RunProgress } from './run-progress.js';
+import { collectShares, type Share, sharesOf } from './shared-rollouts.js';
 import { outlineUnder, phaseOf, suiteDue, totalSteps } from './step-schedule.js';
 
 export interface TrainingOptions {
@@ -111,6 +112,8 @@ class TrainingLoop {
   private stepsHere = 0;
   private unapplied = 0;
   private targetReached = false;
+  /** Whose disk has the newest state that was saved. */
+  private savedOn: string | undefined;
 
   constructor(
     private readonly spec: unknown,
@@ -126,7 +129,7 @@ class TrainingLoop {
     this.uploads = new CheckpointUploads(
       () => ({ interval: this.outline.ckpt_interval, asked: desk.control.checkpoint ?? null }),
       progress,
-      (step) => this.nodes.onLivingNode((place) => this.upload(place, step)),
+      (step) => this.nodes.onLivingNode((place) => this.upload(place, step), this.savedOn),
     );
     this.interruptible = new InterruptibleWork(desk, this.nodes, async () => {
       const { phase } = progress.status;
@@ -244,6 +247,7 @@ class TrainingLoop {
     this.progress.phase('planning');
     const planned = await this.plan(step);
     const keep = await this.uploads.wants(step - 1);
+    if (planned.kind === 'grpo') await this.interruptible.ready();
     const [sampled] = await Promise.all([
       planned.kind === 'grpo' ? this.collect(planned, keep) : this.saveAlone(step - 1, keep),
       evaluateBeside(),
@@ -279,27 +283,38 @@ class TrainingLoop {
     });
   }
 
-  /** With `keep`, the same activity saves the state that samples: an activity of its own would cost the history six events. */
-  private async collect({ step, plan, slots }: PlannedStep, keep: boolean): Promise<CollectedRollouts> {
+  /** On all nodes that are granted now; one that comes later helps with the next step. */
+  private async collect(planned: PlannedStep, keep: boolean): Promise<CollectedRollouts> {
     this.progress.phase('collecting');
-    const sampled = await this.interruptible.onNode(
-      (place) =>
-        onEngine(
-          place,
-          stepId(step, 'collect'),
-          this.progress.summary(step, 'collect'),
-          enginePolicy,
-        ).collectRollouts({
+    const shares = sharesOf(planned.slots, this.nodes.granted());
+    const sampled = await collectShares(shares, (share) =>
+      this.collectShare(planned, share, keep && share === shares[0]),
+    );
+    if (sampled.kept) this.uploads.saved(planned.step - 1, sampled.kept);
+    return sampled;
+  }
+
+  /** With `keep`, the same activity saves the state that samples: an activity of its own would cost the history six events. */
+  private collectShare(
+    { step, plan }: PlannedStep,
+    { name, slots, node }: Share,
+    keep: boolean,
+  ): Promise<CollectedRollouts> {
+    return this.interruptible.onNode(
+      (place) => {
+        if (keep) this.savedOn = place.node;
+        const summary = this.progress.summary(step, name);
+        return onEngine(place, stepId(step, name), summary, enginePolicy).collectRollouts({
           ...this.owned,
           step,
           plan,
-          slots: [0, slots],
+          slots,
           ...(keep ? { keep } : {}),
-        }),
+        });
+      },
       throwWhereRecordsChanged,
+      node,
     );
-    if (sampled.kept) this.uploads.saved(step - 1, sampled.kept);
-    return sampled;
   }
 
   /** A supervised step has no rollouts to save the state beside. */
@@ -308,7 +323,10 @@ class TrainingLoop {
     const begun = Date.now();
     const summary = this.progress.summary(step, 'save');
     try {
-      await this.nodes.onLivingNode((place) => saveOn(place, { ...this.owned, step }, summary));
+      await this.nodes.onLivingNode((place) => {
+        this.savedOn = place.node;
+        return saveOn(place, { ...this.owned, step }, summary);
+      });
       this.uploads.saved(step, { seconds: (Date.now() - begun) / 1000 });
     } catch (error) {
       if (isCancellation(error)) throw error;

@@ -190,6 +190,7 @@ describe('collectRollouts', () => {
     await tamper(harness.store, episodeKey(run, step, 0, 0), () => null);
     const { deps, calls } = counting(harness.node);
     expect(await collect(answer, [0, 2], deps, 2)).toMatchObject({ graded: 4 });
+    expect(await collect(answer, [1, 2], deps, 2)).toMatchObject({ graded: 2 });
     expect(calls.generate).toBe(0);
   });
 

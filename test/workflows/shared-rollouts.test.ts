@@ -1,0 +1,83 @@
+// Several nodes share the rollouts of one step by ranges of slots.
+import { describe, expect, it } from 'vitest';
+import { joined, sharesOf } from '../../src/workflows/shared-rollouts.js';
+
+const nodes = (count: number): string[] => Array.from({ length: count }, (_, node) => `node-${node}`);
+
+describe('the slots of a step', () => {
+  it('are one range for one node, in the activity that has always been there', () => {
+    expect(sharesOf(8, ['node-0'])).toEqual([{ name: 'collect', slots: [0, 8], node: 'node-0' }]);
+  });
+
+  it('are one range where every lease has just ended: the next one takes it', () => {
+    expect(sharesOf(8, [])).toEqual([{ name: 'collect', slots: [0, 8], node: undefined }]);
+  });
+
+  it.each([
+    [
+      8,
+      2,
+      [
+        [0, 4],
+        [4, 8],
+      ],
+    ],
+    [
+      8,
+      3,
+      [
+        [0, 3],
+        [3, 6],
+        [6, 8],
+      ],
+    ],
+    [
+      5,
+      4,
+      [
+        [0, 2],
+        [2, 3],
+        [3, 4],
+        [4, 5],
+      ],
+    ],
+  ])('%i of them, for %i nodes, are ranges that follow each other', (slots, count, ranges) => {
+    expect(sharesOf(slots, nodes(count)).map((share) => share.slots)).toEqual(ranges);
+  });
+
+  it('are all there once, in sizes that differ by at most one, for any number of nodes', () => {
+    for (let slots = 1; slots <= 70; slots++) {
+      for (let count = 1; count <= 64; count++) {
+        const shares = sharesOf(slots, nodes(count));
+        const all = shares.flatMap(({ slots: [from, to] }) =>
+          Array.from({ length: to - from }, (_, slot) => from + slot),
+        );
+        expect(all).toEqual(Array.from({ length: slots }, (_, slot) => slot));
+        const sizes = shares.map(({ slots: [from, to] }) => to - from);
+        expect(Math.max(...sizes) - Math.min(...sizes)).toBeLessThanOrEqual(1);
+        expect(sizes).toHaveLength(Math.min(slots, count));
+      }
+    }
+  });
+
+  it('make an activity for each node: their attempt records never share a key', () => {
+    expect(sharesOf(3, nodes(3)).map(({ name }) => name)).toEqual(['collect', 'collect-2', 'collect-3']);
+  });
+});
+
+describe('what the nodes have collected', () => {
+  const part = { graded: 0, unknown: 0, mean_reward: 0, tokens: 10, seconds: 1, kept: null };
+
+  it('is one step: its mean is that of all episodes, its time that of the slowest node', () => {
+    const kept = { seconds: 0.2 };
+    const first = { ...part, graded: 1, unknown: 1, mean_reward: 1, kept };
+    const second = { ...part, graded: 3, mean_reward: 0, tokens: 5, seconds: 4 };
+    expect(joined([first, second])).toEqual({
+      ...{ graded: 4, unknown: 1, mean_reward: 0.25, tokens: 15, seconds: 4, kept },
+    });
+  });
+
+  it('has a mean of 0 where nothing was graded', () => {
+    expect(joined([part, part]).mean_reward).toBe(0);
+  });
+});
