@@ -85,7 +85,11 @@ export async function measureLongRun(plan: LongRunPlan): Promise<LongRunFigures>
     traffic.start();
     const watched = await watch(plan, stack, async () => {
       if (gaveUp) throw gaveUp;
-      const status = await client.workflow.getHandle(handle.workflowId).query(statusQuery);
+      const status = await client.workflow
+        .getHandle(handle.workflowId)
+        .query(statusQuery)
+        .catch(() => null);
+      if (status === null) return null;
       if (status.blocked) throw new Error(`the run is blocked: ${status.blocked.reason}`);
       return status.step;
     });
@@ -122,8 +126,8 @@ type Watched = Pick<
   | 'step_ms_late'
 >;
 
-/** Until the last step but one is committed: what follows is the report. */
-async function watch(plan: LongRunPlan, stack: Stack, step: () => Promise<number>): Promise<Watched> {
+/** Until the last step but one is committed: what follows is the report. `step`: null where nobody answers just now. */
+async function watch(plan: LongRunPlan, stack: Stack, step: () => Promise<number | null>): Promise<Watched> {
   const { early, late } = plan;
   const memory = new MemorySamples();
   const seen: { step: number; at: number }[] = [];
@@ -131,7 +135,7 @@ async function watch(plan: LongRunPlan, stack: Stack, step: () => Promise<number
     stack.processes.find((one) => one.name === name)?.pid ?? null;
   const begun = performance.now();
   for (;;) {
-    const at = await step();
+    const at = (await step()) ?? seen.at(-1)?.step ?? 0;
     seen.push({ step: at, at: performance.now() });
     memory.take(at, {
       ...{ orchestrator: pidOf('orchestrator'), node: pidOf('node') },

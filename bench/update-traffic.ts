@@ -78,7 +78,11 @@ export class UpdateTraffic {
   }
 
   async #isNear(handle: WorkflowHandle<typeof trainingRun>): Promise<boolean> {
-    const { historyLength } = await handle.describe();
+    // The next execution may not be there yet.
+    const historyLength = await handle.describe().then(
+      (found) => found.historyLength,
+      () => 0,
+    );
     return historyLength >= this.plan.nearEvents || historyLength <= 60;
   }
 
@@ -88,8 +92,11 @@ export class UpdateTraffic {
       const { n } = await this.#execute(handle, kind, i, id);
       this.#sent.push({ id, kind, n });
     } catch (error) {
-      const { status } = await handle.describe();
-      if (status.name === 'RUNNING') this.#refusals.push(`${kind}: ${(error as Error).message}`);
+      const open = await handle.describe().then(
+        ({ status }) => status.name === 'RUNNING',
+        () => true,
+      );
+      if (open) this.#refusals.push(`${kind}: ${(error as Error).message}`);
     }
   }
 
