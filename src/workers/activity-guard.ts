@@ -9,6 +9,8 @@ import type { OpenActivities } from './open-activities.js';
 
 export interface GuardOptions {
   open: OpenActivities;
+  /** Rises when this worker leaves, with what its attempts are to fail with then. */
+  cutOff?: AbortSignal;
   /** Seconds without progress after which the heartbeat stops. */
   progressLimitMs?: number;
 }
@@ -18,13 +20,14 @@ const heartbeatIntervalMs = 2_000;
 /** Longer than the longest engine verb, and than the longest part of a store transfer: they report nothing while they run. */
 const defaultProgressLimitMs = 20 * 60_000;
 
-/** One gate for all workers of a process. */
+/** One gate for all workers that may be given the same activity. */
 export function guardActivities({
   open,
+  cutOff,
   progressLimitMs = defaultProgressLimitMs,
 }: GuardOptions): ActivityInterceptorsFactory {
   const gate = new AttemptGate();
-  return (context) => ({ inbound: guard(context, gate, open, progressLimitMs) });
+  return (context) => ({ inbound: guard(context, gate, open, progressLimitMs, cutOff ? [cutOff] : []) });
 }
 
 function guard(
@@ -32,6 +35,7 @@ function guard(
   gate: AttemptGate,
   open: OpenActivities,
   limitMs: number,
+  endings: AbortSignal[],
 ): ActivityInboundCallsInterceptor {
   const { workflowExecution, activityId, base64TaskToken } = context.info;
   const activity = `${workflowExecution?.workflowId ?? 'standalone'}/${activityId}`;
@@ -46,7 +50,7 @@ function guard(
       try {
         return await gate.enter(activity, (superseded, progress) =>
           asyncLocalStorage.run(
-            guardedContext(context, superseded, (details) => {
+            guardedContext(context, [superseded, ...endings], (details) => {
               progress();
               heartbeat.progress(details);
               context.heartbeat(details);
@@ -62,13 +66,13 @@ function guard(
   };
 }
 
-/** The SDK's context with a signal that also rises for a newer attempt, and a `heartbeat` that counts as progress. */
+/** The SDK's context with a signal that also rises with `endings`, and a `heartbeat` that counts as progress. */
 function guardedContext(
   context: Context,
-  superseded: AbortSignal,
+  endings: AbortSignal[],
   heartbeat: (details?: unknown) => void,
 ): Context {
-  const cancellationSignal = AbortSignal.any([context.cancellationSignal, superseded]);
+  const cancellationSignal = AbortSignal.any([context.cancellationSignal, ...endings]);
   const cancelled = new Promise<never>((_, reject) => {
     cancellationSignal.addEventListener('abort', () => reject(cancellationSignal.reason as Error), {
       once: true,

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BusyMeter, meteredBackend, meteredEngine } from '../activities/busy-meter.js';
 import { DatasetCache } from '../activities/dataset-cache.js';
+import { keepLastCommit } from '../activities/held-state.js';
 import { createNodeActivities, createTransferActivities } from '../activities/node-activities.js';
 import { PolicyHolder } from '../activities/policy-holder.js';
 import { RunDataCache } from '../activities/run-data.js';
@@ -65,6 +66,12 @@ async function createParts(config: WorkerConfig, store: ObjectStore): Promise<No
     node: createNodeActivities(deps),
     transfers: createTransferActivities(deps),
     numerics: () => numerics,
+    keep: async (signal) => {
+      const kept = await keepLastCommit(deps, signal);
+      return kept
+        ? `the state after step ${kept.step} of ${kept.run} is in the store`
+        : 'no state to be kept';
+    },
     close: async () => {
       await Promise.all([engine.close(), environments.close()]);
     },

@@ -1,8 +1,10 @@
 // A node worker tells the pool that it is there, at once and then every few seconds, and that it leaves.
-import type { Client } from '@temporalio/client';
+import type { Client, WorkflowHandle } from '@temporalio/client';
 import {
   defaultPoolId,
+  type LeftNode,
   nodeDownSignal,
+  nodeDrainingSignal,
   type NodeReport,
   nodeReportIntervalMs as intervalMs,
   nodeUpSignal,
@@ -10,8 +12,13 @@ import {
 } from '../workflows/messages.js';
 import type { nodePool } from '../workflows/node-pool.js';
 
+/** A pool that cannot be told finds out by itself. */
+const farewellMs = 1_000;
+
 export interface NodeReports {
-  /** Stops reporting and takes the node out of the pool. */
+  /** Ends the reports: this node leaves, and takes no more work. `until`: milliseconds since the epoch. */
+  drain(until: number): Promise<void>;
+  /** Ends the reports and takes the node out of the pool. */
   leave(): Promise<void>;
 }
 
@@ -42,15 +49,18 @@ export function reportNode(
   };
   void send();
   const timer = setInterval(() => void send(), intervalMs);
+  const tell = (signal: (pool: WorkflowHandle, instance: LeftNode) => Promise<void>): Promise<void> => {
+    clearInterval(timer);
+    const { id, instance } = report();
+    const pool = client.workflow.getHandle(defaultPoolId);
+    return client
+      .withDeadline(Date.now() + farewellMs, () => signal(pool, { id, instance }))
+      .catch((error: unknown) =>
+        log(`the pool does not hear that this node leaves: ${(error as Error).message}`),
+      );
+  };
   return {
-    leave: async () => {
-      clearInterval(timer);
-      const { id, instance } = report();
-      await client
-        .withDeadline(Date.now() + 2_000, () =>
-          client.workflow.getHandle(defaultPoolId).signal(nodeDownSignal, { id, instance }),
-        )
-        .catch(() => undefined);
-    },
+    drain: (until) => tell((pool, instance) => pool.signal(nodeDrainingSignal, { ...instance, until })),
+    leave: () => tell((pool, instance) => pool.signal(nodeDownSignal, instance)),
   };
 }

@@ -8,6 +8,7 @@ import type { Numerics } from '../spec/records.js';
 import { engineQueue, transferQueue } from '../workflows/messages.js';
 import { guardActivities } from './activity-guard.js';
 import type { WorkerConfig } from './config.js';
+import { Departure } from './node-departure.js';
 import { lockFolder } from './folder-lock.js';
 import { reportNode } from './node-reports.js';
 import { OpenActivities } from './open-activities.js';
@@ -18,6 +19,8 @@ export interface NodeParts {
   transfers: TransferActivities;
   /** Undefined until the engine has told it. */
   numerics(): Numerics | undefined;
+  /** Brings what only this node may have to the store; says what. Called when nothing runs on the engine any more. */
+  keep?(signal: AbortSignal): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -30,12 +33,13 @@ function usableMemory(): number {
   return Math.min(totalmem(), process.constrainedMemory() || Infinity);
 }
 
-/** Serves until SIGTERM or SIGINT; resolves when everything that ran has ended or was handed back. */
+/** Serves until SIGTERM or SIGINT; resolves within `config.graceMs` of it, when everything that ran has ended or was handed back. */
 export async function serveNode(
   config: WorkerConfig,
   createParts: () => NodeParts | Promise<NodeParts>,
   log: (message: string) => void,
 ): Promise<void> {
+  const departure = new Departure({ node: config.node, graceMs: config.graceMs, log });
   const lock = lockFolder(config.folder, `node worker ${config.node} of ${config.temporal.address}`);
   const [{ client, close }, connection] = await Promise.all([
     connectClient(config.temporal, 60_000),
@@ -51,22 +55,23 @@ export async function serveNode(
       connection,
       namespace: config.temporal.namespace,
       identity: `node ${config.node} ${process.pid}`,
-      interceptors: { activity: [guardActivities({ open })] },
       maxHeartbeatThrottleInterval: '2 seconds',
-      // Records guard every activity: what is cut off here is tried again elsewhere, so there is no reason to wait long.
-      shutdownGraceTime: '3 seconds',
-      shutdownForceTime: '8 seconds',
+      // What is cut off, and when, is the departure's to say.
+      shutdownGraceTime: config.graceMs,
     } satisfies Partial<WorkerOptions>;
-    const workers = await Promise.all([
+    const [engine, transfers] = await Promise.all([
       Worker.create({
         ...common,
         taskQueue: engineQueue(config.node),
+        interceptors: { activity: [guardActivities({ open, cutOff: departure.cutOff })] },
         activities: { ...parts.node },
         maxConcurrentActivityTaskExecutions: engineActivities * config.places,
       }),
       Worker.create({
         ...common,
         taskQueue: transferQueue(config.node),
+        // An upload under way may come to its end.
+        interceptors: { activity: [guardActivities({ open, cutOff: departure.lastCall })] },
         activities: { ...parts.transfers },
         maxConcurrentActivityTaskExecutions: transferActivities * config.places,
       }),
@@ -80,17 +85,30 @@ export async function serveNode(
       return { ...offer, ...(numerics ? { numerics } : {}) };
     };
     const reports = reportNode(client, report, log);
-    let asked = false;
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => (asked = true));
-    try {
-      await Promise.all(workers.map((worker) => worker.run())).then(
-        () => open.handedOver(),
-        (error: unknown) => {
-          // A long engine verb outlives the force time; the process ends with it all the same.
-          if (!asked) throw error;
-          log(`ended before all of its work had: ${(error as Error).message}`);
-        },
+    const workers = [engine, transfers];
+    departure.serving((until) => {
+      void reports.drain(until);
+      // The SDK hears the signal, too, and may have been quicker.
+      for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
+    });
+    // Work that cannot be ended outlives the grace; nobody needs to wait for a node that has said good-bye.
+    departure.lastCall.addEventListener('abort', () => void reports.leave());
+    const keep = async (): Promise<void> => {
+      if (!departure.begun || !parts.keep) return;
+      const problem = (error: Error): string =>
+        departure.lastCall.aborted ? 'the grace was too short' : error.message;
+      log(
+        await parts
+          .keep(departure.lastCall)
+          .catch((error: Error) => `the last state is not in the store: ${problem(error)}`),
       );
+    };
+    try {
+      await Promise.all([engine.run().then(keep), transfers.run()]);
+      open.handedOver();
+    } catch (error) {
+      if (!departure.begun) throw error;
+      log(`ended before all of its work had: ${(error as Error).message}`);
     } finally {
       await reports.leave();
     }

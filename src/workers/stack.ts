@@ -67,6 +67,8 @@ export interface Stack {
 const activityTasks = 2;
 /** What the environment server takes by itself is enough for two nodes. */
 const sessionsOfNode = 512;
+/** The machine stays: what is not in the store by then is on its disk. */
+const nodeGraceSeconds = '8';
 const neededDiskBytes = 512 * 1024 * 1024;
 const script = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
@@ -202,7 +204,14 @@ async function startProcesses(
           name: `node${suffix}`,
           ...node(options.scripts?.node ?? script('node-main.js'), [
             ...[...shared, '--folder', join(folder, `node${suffix}`), '--node', `local${suffix}`],
-            ...['--engine', options.engine, '--places', String(options.places ?? 1)],
+            ...[
+              '--engine',
+              options.engine,
+              '--places',
+              String(options.places ?? 1),
+              '--grace',
+              nodeGraceSeconds,
+            ],
             ...['--environments', addresses.environments, '--grading-token-file', tokenFile],
           ]),
           healthy: (pid) => polls(connection, engineQueue(`local${suffix}`), pid),

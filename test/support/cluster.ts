@@ -44,7 +44,7 @@ export class Cluster {
     readonly store: ObjectStore,
     /** Replaced by `startTemporal`. */
     public temporal: TestTemporal,
-    private readonly environments: EnvironmentProcess,
+    readonly environments: EnvironmentProcess,
     readonly orchestrators: readonly WorkerProcess[],
     readonly nodes: WorkerProcess[],
   ) {}
@@ -91,7 +91,7 @@ export class Cluster {
   }
 
   /** A node of its own: another id than those that share one, another folder. */
-  async startNode(id: string): Promise<WorkerProcess> {
+  async startNode(id: string, args: readonly string[] = []): Promise<WorkerProcess> {
     const { folder, storeAddress, environments, temporal } = this;
     const node = await WorkerProcess.start({
       name: `node ${id}`,
@@ -99,6 +99,7 @@ export class Cluster {
       args: [
         ...['--namespace', 'default', '--store', storeAddress],
         ...nodeArguments(id, folder, environments),
+        ...args,
       ],
       folder: join(folder, `node-${id}`),
       temporal: temporal.address,

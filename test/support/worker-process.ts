@@ -14,6 +14,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { AsyncCompletionClient } from '@temporalio/client';
 import { startSeverableProxy, type SeverableProxy } from './severable-proxy.js';
 import { ended } from './temporal-server.js';
@@ -29,6 +30,13 @@ export interface WorkerPlan {
   folder: string;
   /** `host:port`; the worker reaches it through a proxy of its own. */
   temporal: string;
+}
+
+export interface Ending {
+  /** Null where a signal ended it. */
+  code: number | null;
+  /** Since the first signal. */
+  seconds: number;
 }
 
 export class WorkerProcess {
@@ -129,6 +137,24 @@ export class WorkerProcess {
   /** Pid of the engine, while this process has one. */
   enginePid(): number | null {
     return childrenOf(this.pid).find((pid) => proc(`${pid}/cmdline`).includes('longhaul-engine')) ?? null;
+  }
+
+  /** How the process ends by itself after the signals: SIGTERM, unless others are named. */
+  async leave(signals: NodeJS.Signals[] = ['SIGTERM'], deadlineMs = 60_000): Promise<Ending> {
+    const { child } = this;
+    if (!child) throw new Error(`${this.name} is not running`);
+    const began = performance.now();
+    for (const signal of signals) {
+      child.kill(signal);
+      // Two that come at once are one to the operating system.
+      await delay(100);
+    }
+    await until(
+      () => child.exitCode !== null || child.signalCode !== null,
+      `${this.name} to end`,
+      deadlineMs,
+    );
+    return { code: child.exitCode, seconds: (performance.now() - began) / 1000 };
   }
 
   async kill(): Promise<void> {

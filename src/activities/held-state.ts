@@ -1,0 +1,36 @@
+// What a node that leaves can do for the next one: the state after the last step that it committed, which it alone may have, goes to
+// the store, so that nobody has to compute it again (R17).
+import type { NodeDeps } from './node-deps.js';
+import { fileExists } from './local-states.js';
+import { checkpointExists, writeCheckpoint } from '../store/checkpoints.js';
+import { readRun, readUpdate } from '../store/run-records.js';
+
+export interface CommittedState {
+  run: string;
+  step: number;
+}
+
+/**
+ * The committed state that is in the store now, by this call or before it; null where the engine holds another one by now and none
+ * was saved. Rejects when `signal` rises: what was uploaded by then is no checkpoint, because its manifest comes last.
+ */
+export async function keepLastCommit(deps: NodeDeps, signal: AbortSignal): Promise<CommittedState | null> {
+  const { store, holder, lastCommit } = deps;
+  if (!lastCommit) return null;
+  const { run, step } = lastCommit;
+  const record = await readRun(store, run);
+  if (await checkpointExists(store, record, step)) return { run, step };
+  const { state, numerics } = (await readUpdate(store, run, step)).identity;
+  const statePath = holder.states.path(run, { step, state });
+  if (!(await fileExists(statePath))) {
+    if ((await holder.engine.held())?.state !== state) return null;
+    await holder.states.prepare(run);
+    signal.throwIfAborted();
+    await holder.withState(run, step, (held) => holder.engine.saveState(held, statePath), {
+      signal,
+      progress: () => undefined,
+    });
+  }
+  await writeCheckpoint(store, record, { step, state, numerics, statePath, signal });
+  return { run, step };
+}
