@@ -31,6 +31,14 @@ export interface WorkerConfig {
   places: number;
   /** From SIGTERM or SIGINT to this process's end. */
   graceMs: number;
+  /** Of an orchestrator: the worker deployment that it belongs to; null where its workflows are not versioned. */
+  deployment: Deployment | null;
+}
+
+export interface Deployment {
+  name: string;
+  /** The same for all workers of one build, and for no other build. */
+  buildId: string;
 }
 
 /** Below the 30 s that Kubernetes gives, and the shortest of spot notices. */
@@ -47,6 +55,8 @@ const options = {
   'grading-token-file': { type: 'string' },
   places: { type: 'string' },
   grace: { type: 'string' },
+  deployment: { type: 'string' },
+  'build-id': { type: 'string' },
   'temporal-address': { type: 'string' },
   // Of an embedded stack's workers: whoever starts one may have a profile for another server.
   'no-temporal-profile': { type: 'boolean' },
@@ -96,7 +106,30 @@ export function readWorkerConfig(
     gradingTokenFile: read('grading-token-file', 'LONGHAUL_GRADING_TOKEN_FILE'),
     places: number('places', 'LONGHAUL_PLACES', '1', [1, 100]),
     graceMs: number('grace', 'LONGHAUL_GRACE', defaultGraceSeconds, [1, 3_600]) * 1000,
+    deployment: deploymentOf(
+      read('deployment', 'LONGHAUL_DEPLOYMENT'),
+      read('build-id', 'LONGHAUL_BUILD_ID'),
+    ),
   };
+}
+
+/** A name without a build, or a build without a name, is no version: a worker that ignored it would take any workflow. */
+function deploymentOf(name: string | null, buildId: string | null): Deployment | null {
+  if (name === null && buildId === null) return null;
+  const missing = name ? '--build-id or LONGHAUL_BUILD_ID' : '--deployment or LONGHAUL_DEPLOYMENT';
+  if (!name || !buildId)
+    throw new Error(
+      `a versioned worker needs both a deployment and a build: ${missing} is missing, for example ` +
+        '--deployment longhaul --build-id 2026-05-01',
+    );
+  for (const value of [name, buildId]) {
+    if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$/.test(value) || (value === name && name.includes('.')))
+      throw new Error(
+        'a deployment and a build id have 1 to 100 of the characters A-Z a-z 0-9 _ -, and a build id dots as well; ' +
+          `${JSON.stringify(value.slice(0, 120))} is none`,
+      );
+  }
+  return { name, buildId };
 }
 
 function temporalOf(values: {

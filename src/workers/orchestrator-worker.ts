@@ -1,12 +1,12 @@
 // The worker of the queue `longhaul`: workflows, planning, control records, reports.
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Worker } from '@temporalio/worker';
+import { Worker, type WorkerOptions } from '@temporalio/worker';
 import type { Client } from '@temporalio/client';
 import type { OrchestratorActivities } from '../activities/contracts.js';
 import { orchestratorQueue } from '../workflows/messages.js';
 import { guardActivities } from './activity-guard.js';
-import type { WorkerConfig } from './config.js';
+import type { Deployment, WorkerConfig } from './config.js';
 import { lockFolder } from './folder-lock.js';
 import { OpenActivities } from './open-activities.js';
 import { registerSearchAttributes } from './temporal-cluster.js';
@@ -14,6 +14,21 @@ import { connectClient, connectWorker } from './temporal-connection.js';
 import { cachedWorkflowBundle } from './workflow-bundle.js';
 
 const workflowsFolder = fileURLToPath(new URL('../workflows', import.meta.url));
+
+/**
+ * A workflow stays with the build that began its execution, so that no change of the code meets a history that it cannot follow;
+ * where it begins anew it goes to the current one (workflows/new-beginning.ts).
+ */
+export function versioned(deployment: Deployment | null): Pick<WorkerOptions, 'workerDeploymentOptions'> {
+  if (!deployment) return {};
+  const version = { deploymentName: deployment.name, buildId: deployment.buildId };
+  const workerDeploymentOptions = {
+    version,
+    useWorkerVersioning: true,
+    defaultVersioningBehavior: 'PINNED',
+  } as const;
+  return { workerDeploymentOptions };
+}
 
 /** Serves until SIGTERM or SIGINT; resolves when everything that ran has ended or was handed back. */
 export async function serveOrchestrator(
@@ -38,6 +53,7 @@ export async function serveOrchestrator(
       workflowBundle: { codePath },
       activities: { ...(await createActivities(client)) },
       interceptors: { activity: [guardActivities({ open })] },
+      ...versioned(config.deployment),
       maxConcurrentActivityTaskExecutions: 20,
       // A task waits so long for a worker that has died before any other may take it.
       stickyQueueScheduleToStartTimeout: '2 seconds',

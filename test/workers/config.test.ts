@@ -26,3 +26,24 @@ describe('a node worker', () => {
     expect(() => read([flag, value])).toThrow(message);
   });
 });
+
+describe('an orchestrator worker', () => {
+  it('belongs to no deployment unless told otherwise', () => {
+    expect(read([]).deployment).toBeNull();
+  });
+
+  it('is told its deployment and its build by flags or variables, and flags win', () => {
+    const env = { LONGHAUL_DEPLOYMENT: 'longhaul', LONGHAUL_BUILD_ID: '1.2.3' };
+    expect(read([], env).deployment).toEqual({ name: 'longhaul', buildId: '1.2.3' });
+    expect(read(['--build-id', '1.2.4'], env).deployment).toEqual({ name: 'longhaul', buildId: '1.2.4' });
+  });
+
+  it.each([
+    [['--deployment', 'longhaul'], /--build-id or LONGHAUL_BUILD_ID is missing/],
+    [['--build-id', '1.2.3'], /--deployment or LONGHAUL_DEPLOYMENT is missing/],
+    [['--deployment', 'long.haul', '--build-id', '1'], /"long.haul" is none/],
+    [['--deployment', 'longhaul', '--build-id', '1 2'], /"1 2" is none/],
+  ])('refuses %j, because half a version would take any workflow', (flags, message) => {
+    expect(() => read(flags)).toThrow(message);
+  });
+});
