@@ -1,8 +1,11 @@
 // One episode: prompt, turns, grade.
 // Invariants: generated ids are kept verbatim; an infrastructure failure is never a reward; what the signal cuts off
 // leaves nothing open behind it. Nothing here depends on a clock, save how long an environment that is down is waited for.
+// What is sampled is remembered by the transcript before it, in this process and in the journal: another playing of the same
+// transcript does not sample it again.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { GenerateResult, PolicyEngine, SamplingKey } from '../engine/policy-engine.js';
+import { isDeepStrictEqual } from 'node:util';
+import type { PolicyEngine, SamplingKey } from '../engine/policy-engine.js';
 import {
   type Environment,
   type EnvironmentBackend,
@@ -10,10 +13,20 @@ import {
   type Grade,
 } from '../environments/environment.js';
 import type { Digest, EpisodeRecord, SamplingPlan, StopReason, TurnRecord } from '../spec/records.js';
-import type { Task } from '../spec/task.js';
+import type { Task, ToolCall } from '../spec/task.js';
 import { observationTokens, promptTokens, stopTokens, type TextCoder } from './conversation.js';
+import { FailureLedger, failureOf } from './failure-ledger.js';
 import { malformedCallObservation, noCallObservation, resultObservation } from './observation.js';
 import { finalAnswerOf, parseToolCall, saysDone } from './tool-call-parser.js';
+import {
+  type JournaledCall,
+  type JournaledPast,
+  type Place,
+  type SampledTurn,
+  transcriptDigest,
+  type TurnJournal,
+  unkeptJournal,
+} from './turn-journal.js';
 
 export interface EpisodeDeps extends TextCoder {
   engine: Pick<PolicyEngine, 'generate'>;
@@ -36,6 +49,8 @@ export interface EpisodeRequest {
   onWait?: () => void;
   /** Awaited before the first token is sampled; what it throws ends the episode. */
   beforeSampling?: () => Promise<void>;
+  /** Without one, an attempt after this one begins at the start. */
+  journal?: TurnJournal;
 }
 
 /** The fields of `EpisodeRecord` that playing decides. A transcript ends with a sampled token. */
@@ -61,14 +76,21 @@ export const promptTooLong = 'prompt_too_long';
 /** The task's prompt leaves no room for a turn: it can be neither played nor graded. */
 class PromptTooLong extends Error {}
 
-/** Deaths of the server under the same call that are not charged. After them the episode is played alone: then the next
- * one is its doing (R25). */
-const unchargedDeaths = 2;
+/** The world that was attached to has met other calls than this playing makes. */
+class OtherWorld extends Error {}
+
 const minPauseMs = 100;
 const maxPauseMs = 2000;
 
-/** Where a playing stands; a failure is charged to, and tried again at, this place. */
-type Place = 'open' | 'grade' | number;
+/** What outlives a playing. */
+interface Course {
+  journal: TurnJournal;
+  ledger: FailureLedger;
+  sampled: Map<string, SampledTurn>;
+  /** Left by an earlier attempt, until this one has tried it. */
+  world: JournaledPast['world'];
+  hasSampled: boolean;
+}
 
 interface Playing {
   tokens: number[];
@@ -77,6 +99,8 @@ interface Playing {
   logprobs: number[];
   metrics: EpisodeRecord['metrics'];
   place: Place;
+  /** Sent by the attempt that opened the world, by turn. */
+  sent: ReadonlyMap<number, JournaledCall>;
 }
 
 /**
@@ -89,11 +113,11 @@ export async function playEpisode(
   signal: AbortSignal,
 ): Promise<EpisodePlay> {
   const { max_episode_failures: maxFailures } = request.sampling;
-  const failures: Record<string, number> = {};
-  const tries = new Map<Place, number>();
-  const deaths = new Map<Place, number>();
-  let charged = 0;
-  let earlier: Playing | null = null;
+  const journal = request.journal ?? unkeptJournal();
+  const { sampled, failures: past, world } = journal.past;
+  const ledger = new FailureLedger(past);
+  const course: Course = { journal, ledger, sampled, world, hasSampled: false };
+  const { failures } = ledger;
   const outage = outageClock(deps.backend, request);
   for (;;) {
     signal.throwIfAborted();
@@ -103,60 +127,43 @@ export async function playEpisode(
         deps,
         request,
         playing,
-        earlier,
-        tries,
-        [...deaths.values()].some((count) => count >= unchargedDeaths),
+        course,
         outage.answered,
         signal,
       );
       return { ...transcriptOf(playing), outcome: grade.outcome, stop_reason, failures };
     } catch (error) {
       signal.throwIfAborted();
+      if (error instanceof OtherWorld) continue;
       if (error instanceof PromptTooLong) {
-        const outcome = { status: 'unknown' as const, reason: promptTooLong, failures: charged };
+        const outcome = { status: 'unknown' as const, reason: promptTooLong, failures: ledger.charged };
         return { ...transcriptOf(playing), outcome, stop_reason: 'unknown', failures };
       }
       if (!(error instanceof EnvironmentError)) throw error;
-      failures[error.reason] = (failures[error.reason] ?? 0) + 1;
-      tries.set(playing.place, tryAt(tries, playing.place) + 1);
-      if (playing.turns.length >= (earlier?.turns.length ?? 0)) earlier = playing;
-      if (isCharged(error, playing.place, deaths)) {
-        charged += 1;
-        if (charged >= maxFailures) {
-          const outcome = { status: 'unknown' as const, reason: error.reason, failures: charged };
-          return { ...transcriptOf(playing), outcome, stop_reason: 'unknown', failures };
-        }
-      } else {
-        await outage.waitUntilHealthy(error, signal);
+      const failure = failureOf(error, playing.place);
+      const isCharged = ledger.add(failure);
+      if (isCharged && ledger.charged >= maxFailures) {
+        const outcome = { status: 'unknown' as const, reason: error.reason, failures: ledger.charged };
+        return { ...transcriptOf(playing), outcome, stop_reason: 'unknown', failures };
       }
+      journal.note({ type: 'failure', ...failure });
+      void journal.write();
+      if (!isCharged) await outage.waitUntilHealthy(error, signal);
     }
   }
 }
 
-function isCharged(error: EnvironmentError, place: Place, deaths: Map<Place, number>): boolean {
-  if (error.kind === 'failed') return true;
-  // Not being able to connect says nothing about this episode; a server that dies on its call may.
-  if (error.reason === 'connect' || error.reason === 'capacity') return false;
-  const count = (deaths.get(place) ?? 0) + 1;
-  deaths.set(place, count);
-  return count > unchargedDeaths;
-}
-
-/** One playing, from a fresh session to its grade. Fills `playing` as it goes. */
+/** One playing, from its world to its grade. Fills `playing` as it goes. */
 async function playThrough(
   deps: EpisodeDeps,
   request: EpisodeRequest,
   playing: Playing,
-  earlier: Playing | null,
-  tries: ReadonlyMap<Place, number>,
-  alone: boolean,
+  course: Course,
   answered: () => void,
   signal: AbortSignal,
 ): Promise<{ grade: Grade; stop_reason: StopReason }> {
   const { task, sampling } = request;
-  const { episodeSeed: seed, episodeId } = request;
-  const tryNumber = tryAt(tries, 'open');
-  const environment = await deps.backend.open(task, { seed, episodeId, tryNumber, alone }, signal);
+  const environment = await enterWorld(deps, request, playing, course, signal);
   try {
     answered();
     const prompt = await promptTokens(deps, { ...task, tools: environment.tools, sampling });
@@ -164,20 +171,46 @@ async function playThrough(
     if (prompt.length > max_input_length || prompt.length >= max_sequence_length) throw new PromptTooLong();
     playing.tokens = [...prompt];
     playing.prompt_length = prompt.length;
-    if (!earlier?.turns.length) await request.beforeSampling?.();
+    if (!course.hasSampled) await request.beforeSampling?.();
     for (;;) {
-      const turn = await takeTurn(deps, request, playing, earlier, environment, tries, signal);
+      const turn = await takeTurn(deps, request, playing, course, environment, signal);
       answered();
       const stop_reason = turn.done ? 'done' : await continueOrStop(deps, request, playing, turn.observation);
       if (stop_reason === null) continue;
       playing.place = 'grade';
+      // A call whose result is noted is not repeated; after a grade that would be refused.
+      await abortable(course.journal.write(), signal);
       const finalAnswer = finalAnswerOf(turn.text);
-      const grading = environment.grade({ finalAnswer, tryNumber: tryAt(tries, 'grade') });
+      const grading = environment.grade({ finalAnswer, tryNumber: course.ledger.tryAt('grade') });
       return { grade: await abortable(grading, signal), stop_reason };
     }
   } finally {
     await environment.close();
   }
+}
+
+/** The world that an earlier attempt has left where it still stands, else a fresh one, in which its calls are made again. */
+async function enterWorld(
+  { backend }: EpisodeDeps,
+  { task, episodeSeed: seed, episodeId }: EpisodeRequest,
+  playing: Playing,
+  course: Course,
+  signal: AbortSignal,
+): Promise<Environment> {
+  const { world, ledger, journal } = course;
+  course.world = null;
+  const left = world && (await backend.attach?.(task, world.session, world.calls.size, signal));
+  if (world && left && !ledger.suspect) {
+    playing.sent = world.calls;
+    return left;
+  }
+  await left?.close();
+  const options = { seed, episodeId, tryNumber: ledger.tryAt('open'), alone: ledger.suspect };
+  const environment = await backend.open(task, options, signal);
+  // A place on the server is taken from now on: whoever takes the episode up has to know it.
+  journal.note({ type: 'session', session: environment.session ?? null });
+  void journal.write();
+  return environment;
 }
 
 interface Turn {
@@ -190,14 +223,12 @@ async function takeTurn(
   deps: EpisodeDeps,
   request: EpisodeRequest,
   playing: Playing,
-  earlier: Playing | null,
+  course: Course,
   environment: Environment,
-  tries: ReadonlyMap<Place, number>,
   signal: AbortSignal,
 ): Promise<Turn> {
-  const { sampling } = request;
   const index = playing.turns.length;
-  const sampled = sampledEarlier(playing, earlier) ?? (await sample(deps, request, playing.tokens, signal));
+  const sampled = await sampledTurn(deps, request, playing.tokens, course, signal);
   const start = playing.tokens.length;
   playing.tokens.push(...sampled.tokens);
   playing.logprobs.push(...sampled.logprobs);
@@ -208,22 +239,42 @@ async function takeTurn(
   const text = deps.tokenizer.decode(sampled.tokens);
   const done = saysDone(text);
   const parsed = parseToolCall(text);
-  switch (parsed.kind) {
-    case 'call': {
-      record.tool = parsed.call.name;
-      playing.place = index;
-      playing.metrics.tool_calls += 1;
-      const calling = environment.callTool(parsed.call, { turn: index, tryNumber: tryAt(tries, index) });
-      const result = await abortable(calling, signal);
-      if (result.isError) markError(playing, record);
-      return { text, done, observation: resultObservation(result, sampling.max_output_chars) };
-    }
-    case 'malformed':
-      markError(playing, record);
-      return { text, done, observation: malformedCallObservation(parsed.problem) };
-    case 'none':
-      return { text, done, observation: noCallObservation() };
+  if (parsed.kind === 'call') {
+    record.tool = parsed.call.name;
+    playing.place = index;
+    playing.metrics.tool_calls += 1;
+    const result = await resultOf(parsed.call, index, request, playing, course, environment, signal);
+    if (result.isError) markError(playing, record);
+    return { text, done, observation: result.observation };
   }
+  void course.journal.write();
+  if (parsed.kind === 'none') return { text, done, observation: noCallObservation() };
+  markError(playing, record);
+  return { text, done, observation: malformedCallObservation(parsed.problem) };
+}
+
+/** As the model is shown it; the call is made unless its result is known of this very world. */
+async function resultOf(
+  call: ToolCall,
+  turn: number,
+  { sampling }: EpisodeRequest,
+  playing: Playing,
+  { journal, ledger }: Course,
+  environment: Environment,
+  signal: AbortSignal,
+): Promise<{ observation: string; isError: boolean }> {
+  const sent = playing.sent.get(turn);
+  if (sent && !isDeepStrictEqual(sent.call, call)) throw new OtherWorld();
+  if (sent?.result) return sent.result;
+  const tryNumber = ledger.tryAt(turn);
+  if (!sent) journal.note({ type: 'intent', turn, try: tryNumber, call });
+  await abortable(journal.write(), signal);
+  const result = await abortable(environment.callTool(call, { turn, tryNumber }), signal);
+  const { isError } = result;
+  const observation = resultObservation(result, sampling.max_output_chars);
+  // Written with the next turn: until then the server has the answer to this call.
+  journal.note({ type: 'result', turn, observation, isError });
+  return { observation, isError };
 }
 
 function markError(playing: Playing, record: TurnRecord): void {
@@ -246,36 +297,33 @@ async function continueOrStop(
   return null;
 }
 
-function sample(
+async function sampledTurn(
   deps: EpisodeDeps,
   { key, state, sampling }: EpisodeRequest,
   tokens: readonly number[],
+  course: Course,
   signal: AbortSignal,
-): Promise<GenerateResult> {
+): Promise<SampledTurn> {
+  const after = transcriptDigest(tokens);
+  const known = course.sampled.get(after);
+  if (known) return known;
+  course.hasSampled = true;
   const max_new_tokens = Math.min(sampling.max_generate_length, sampling.max_sequence_length - tokens.length);
   const stop_tokens = stopTokens(deps);
-  return deps.engine.generate(
-    { state, tokens, key, temperature: sampling.temperature, max_new_tokens, stop_tokens },
+  const { temperature } = sampling;
+  const sampled = await deps.engine.generate(
+    { state, tokens, key, temperature, max_new_tokens, stop_tokens },
     signal,
   );
-}
-
-/** What an earlier playing sampled after the very same tokens: the same keys would give it again. */
-function sampledEarlier(playing: Playing, earlier: Playing | null): GenerateResult | null {
-  const turn = earlier?.turns[playing.turns.length];
-  if (!earlier || !turn || turn.start !== playing.tokens.length) return null;
-  if (!playing.tokens.every((token, index) => token === earlier.tokens[index])) return null;
-  const first = playing.logprobs.length;
-  return {
-    tokens: earlier.tokens.slice(turn.start, turn.end),
-    logprobs: earlier.logprobs.slice(first, first + turn.end - turn.start),
-    finish: 'stop',
-  };
+  const turn: SampledTurn = { tokens: sampled.tokens, logprobs: sampled.logprobs };
+  course.sampled.set(after, turn);
+  course.journal.note({ type: 'tokens', after, ...turn });
+  return turn;
 }
 
 function emptyPlaying(): Playing {
   const metrics = { turns: 0, tool_calls: 0, tool_errors: 0 };
-  return { tokens: [], prompt_length: 0, turns: [], logprobs: [], metrics, place: 'open' };
+  return { tokens: [], prompt_length: 0, turns: [], logprobs: [], metrics, place: 'open', sent: new Map() };
 }
 
 /** Without what followed the last sampled token. */
@@ -287,10 +335,6 @@ function transcriptOf({ tokens, prompt_length, turns, logprobs, metrics }: Playi
     logprobs,
     metrics,
   };
-}
-
-function tryAt(tries: ReadonlyMap<Place, number>, place: Place): number {
-  return tries.get(place) ?? 0;
 }
 
 /** How long the environment has been down, from its first failure since it last answered. */

@@ -1,0 +1,305 @@
+// An attempt dies, and the next one takes its episode up from the journal: to the record of an episode that nothing disturbed.
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { EnvironmentBackend } from '../../src/environments/environment.js';
+import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
+import type { FaultSource, ServedApp } from '../../src/environments/server/app-session.js';
+import type {
+  EnvironmentServer,
+  EnvironmentServerOptions,
+} from '../../src/environments/server/environment-server.js';
+import { loadChatTemplate } from '../../src/episode/chat-template.js';
+import { type EpisodePlay, playEpisode } from '../../src/episode/episode-loop.js';
+import { JournalFolder, type OpenJournal } from '../../src/episode/journal-folder.js';
+import { loadTokenizer } from '../../src/episode/tokenizer.js';
+import type { JournalHeader } from '../../src/episode/turn-journal.js';
+import type { SamplingPlan } from '../../src/spec/records.js';
+import {
+  counter,
+  counterTask,
+  noFaults,
+  startCounterServer,
+  token,
+  worlds,
+} from '../environments/stand-in.js';
+import { startSeverableProxy, type SeverableProxy } from '../support/severable-proxy.js';
+import { until } from '../support/until.js';
+import { sampling } from './fixtures.js';
+import { scriptedPolicy } from './scripted-policy.js';
+
+const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json'));
+const template = loadChatTemplate(
+  readFileSync('presets/tokenizers/small/chat_template.jinja', 'utf8'),
+  tokenizer,
+);
+const increment = '<tool_call>{"name":"increment","arguments":{}}</tool_call>';
+/** A call, a turn without one, one that is malformed, and a second call. */
+const turns = [increment, 'Let me think.<|im_end|>', '<tool_call>{"name":</tool_call>', increment, '<done>'];
+const seed = 7;
+const key = { seed: 1, domain: 'train' as const, step: 1, slot: 0, sample: 0 };
+const header: JournalHeader = {
+  schema: 'longhaul.journal/1',
+  ...{ episode: 'e', plan: 'p', state: 'a'.repeat(64), sampling: 's', seed, random: key },
+};
+
+/** Where an attempt dies. `before` a call: it is written down, not sent; `after` it: carried out, its reply not seen. */
+type Death =
+  | { in: 'turn'; index: number }
+  | { in: 'call'; index: number; when: 'before' | 'after' }
+  | { in: 'grade'; when: 'before' | 'after' };
+
+let folder: string;
+/** Calls that servers carried out, by turn; -1 for a reset, -2 for a grade. */
+let carriedOut: number[];
+let faultAt: FaultSource['infrastructure'];
+let server: EnvironmentServer;
+let proxy: SeverableProxy;
+const cleanup: (() => Promise<unknown>)[] = [];
+const faults: FaultSource = {
+  ...noFaults,
+  infrastructure: (asked) => (carriedOut.push(asked.turn), faultAt(asked)),
+};
+const serve = (options: Partial<EnvironmentServerOptions> = {}) =>
+  startCounterServer({ faults, faultRate: 0.5, ...options });
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'longhaul-resumed-'));
+  carriedOut = [];
+  faultAt = () => undefined;
+  server = await serve();
+  proxy = await startSeverableProxy(new URL(server.url).host);
+});
+afterEach(async () => {
+  for (const clean of cleanup.splice(0).reverse()) await clean();
+  await proxy.stop();
+  await server.close();
+  rmSync(folder, { recursive: true });
+});
+
+const restartServer = async (options: Partial<EnvironmentServerOptions> = {}): Promise<void> => {
+  await server.close();
+  server = await serve({ port: Number(new URL(server.url).port), ...options });
+};
+
+interface Attempt {
+  play: EpisodePlay | null;
+  /** Turns that the engine was asked for. */
+  sampled: number;
+  looks: number;
+}
+
+/** An attempt of its own process: its sockets, its view of the journals, its engine. Null where it dies. */
+async function attempt(death: Death | null, limits: Partial<SamplingPlan> = {}): Promise<Attempt> {
+  const backend = createOpenEnvBackend({
+    ...{ url: `http://${proxy.address}`, gradingToken: token, maxSessions: 4, callTimeoutMs: 5000 },
+  });
+  const below = await new JournalFolder(join(folder, 'journal'), () => undefined).below('runs/r/');
+  const journal: OpenJournal = await below.open(header);
+  cleanup.push(() => journal.close());
+  const policy = scriptedPolicy(tokenizer, turns);
+  const abort = new AbortController();
+  let die = (): void => undefined;
+  const dead = new Promise<void>((resolve) => (die = resolve));
+  const forEver = (): Promise<never> => {
+    die();
+    return new Promise((_, reject) =>
+      abort.signal.addEventListener('abort', () => reject(abort.signal.reason as Error)),
+    );
+  };
+  const engine: typeof policy = {
+    requests: policy.requests,
+    generate: (request, signal) =>
+      death?.in === 'turn' && policy.requests.length === death.index
+        ? forEver()
+        : policy.generate(request, signal),
+  };
+  async function dying<T>(fatal: boolean, when: 'before' | 'after', call: () => Promise<T>): Promise<T> {
+    if (!fatal) return call();
+    if (when === 'after') await call();
+    return forEver();
+  }
+  const environments: EnvironmentBackend = {
+    ...backend,
+    async open(...args) {
+      const environment = await backend.open(...args);
+      return {
+        ...environment,
+        callTool: (call, options) =>
+          death?.in === 'call'
+            ? dying(death.index === options.turn, death.when, () => environment.callTool(call, options))
+            : environment.callTool(call, options),
+        grade: (options) =>
+          death?.in === 'grade'
+            ? dying(true, death.when, () => environment.grade(options))
+            : environment.grade(options),
+      };
+    },
+  };
+  let looks = 0;
+  const playing = playEpisode(
+    { engine, backend: environments, tokenizer, template },
+    {
+      ...{ task: counterTask(2), sampling: { ...sampling, ...limits }, state: header.state, policyStep: 0 },
+      ...{ key, episodeSeed: seed, episodeId: 'e', maxWaitMs: 5000, journal },
+      beforeSampling: () => Promise.resolve(void (looks += 1)),
+    },
+    abort.signal,
+  );
+  const ended = await Promise.race([playing, dead.then(() => null)]);
+  if (ended) await journal.remove();
+  else {
+    // As the kernel does it for a process that was killed: no close frame, and not one byte more into the file.
+    proxy.sever();
+    abort.abort(new Error('killed'));
+    await playing.catch(() => undefined);
+    await backend.close();
+    await until(async () => (await sessions()).attached === 0, 'the server to see the death');
+    proxy.restore();
+  }
+  if (ended) await backend.close();
+  return { play: ended, sampled: policy.requests.length, looks };
+}
+
+async function sessions(): Promise<{ attached: number; sessions: number }> {
+  return (await (await fetch(`${server.url}/x/sessions`)).json()) as { attached: number; sessions: number };
+}
+
+const deaths: [string, Death][] = [
+  ...[0, 1, 2, 3, 4].map((index): [string, Death] => [
+    `while turn ${index} is sampled`,
+    { in: 'turn', index },
+  ]),
+  ...[0, 3].flatMap((index) =>
+    (['before', 'after'] as const).map((when): [string, Death] => [
+      `${when} the call of turn ${index}`,
+      { in: 'call', index, when },
+    ]),
+  ),
+  ['before the grade', { in: 'grade', when: 'before' }],
+  ['after the grade', { in: 'grade', when: 'after' }],
+];
+/** Of the turns, those that had been sampled when it died. */
+const finished = (death: Death): number =>
+  death.in === 'turn' ? death.index : death.in === 'call' ? death.index + 1 : turns.length;
+
+describe('an episode whose attempt dies', () => {
+  let undisturbed: EpisodePlay;
+  beforeEach(async () => {
+    undisturbed = (await attempt(null)).play!;
+    expect(undisturbed).toMatchObject({ outcome: { status: 'graded', value: 1 }, failures: {} });
+    carriedOut = [];
+  });
+
+  it.each(deaths)('%s goes on in its world: no turn and no call again', async (_, death) => {
+    const opened = worlds.opened;
+    expect((await attempt(death)).play).toBeNull();
+    const again = await attempt(null);
+    expect(again.play).toEqual(undisturbed);
+    expect(again.sampled).toBe(turns.length - finished(death));
+    expect(again.looks).toBe(1);
+    expect(carriedOut.filter((turn) => turn !== -1)).toEqual([0, 3, -2]);
+    // The first one of a client resets twice, because it asks for the tools in between.
+    expect(worlds.opened - opened).toBe(2);
+    await until(async () => (await sessions()).sessions === 0, 'its session to end');
+  });
+
+  it.each(deaths)('%s and whose server dies too makes its calls again, and no turn', async (_, death) => {
+    await attempt(death);
+    await restartServer();
+    const again = await attempt(null);
+    expect(again.play).toEqual(undisturbed);
+    expect(again.sampled).toBe(turns.length - finished(death));
+  });
+
+  it('at every turn anew loses no more than these turns', async () => {
+    let sampled = 0;
+    for (let index = 0; index < turns.length; index++) {
+      // Each attempt finishes one turn.
+      const { play, sampled: more } = await attempt({ in: 'turn', index: index === 0 ? 0 : 1 });
+      expect(play).toBeNull();
+      sampled += more;
+    }
+    const last = await attempt(null);
+    expect(last.play).toEqual(undisturbed);
+    expect(sampled + last.sampled).toBe(turns.length);
+  });
+
+  it.each<[string, (bytes: Buffer) => Buffer]>([
+    ['gone', () => Buffer.alloc(0)],
+    ['damaged in its first line', (bytes) => (bytes.writeUInt8(bytes[20]! ^ 1, 20), bytes)],
+    ['cut off after a session', (bytes) => bytes.subarray(0, nth(bytes, '\n', 2))],
+  ])('and whose journal is %s is played from its start, to the same record', async (_, spoil) => {
+    await attempt({ in: 'turn', index: 3 });
+    const path = journalFile();
+    writeFileSync(path, spoil(readFileSync(path)));
+    const again = await attempt(null);
+    expect(again.play).toEqual(undisturbed);
+    expect(again.sampled).toBe(turns.length);
+  });
+
+  it('and whose new world answers otherwise goes on from there as if it had begun there', async () => {
+    await attempt({ in: 'turn', index: 4 });
+    // Counts from 100 on.
+    const other: ServedApp = {
+      ...counter,
+      open(task, options) {
+        const world = counter.open(task, options);
+        const call: typeof world.call = (name, args) => {
+          const { text, isError } = world.call(name, args);
+          return { text: /^\d+$/.test(text) ? String(100 + Number(text)) : text, isError };
+        };
+        return { ...world, call };
+      },
+    };
+    await restartServer({ apps: [other] });
+    const again = await attempt(null);
+    // The first turn came before the first answer.
+    expect(again.sampled).toBe(turns.length - 1);
+    expect((await attempt(null)).play).toEqual(again.play);
+    expect(again.play?.tokens).not.toEqual(undisturbed.tokens);
+  });
+});
+
+describe('failures before a death', () => {
+  it('keep their try numbers and their charge: the record is that of one attempt', async () => {
+    // Two tries fail at turn 0, one at turn 3.
+    faultAt = ({ turn, try: number }) =>
+      number < (turn === 0 ? 2 : turn === 3 ? 1 : 0) ? 'error' : undefined;
+    const limits = { max_episode_failures: 4 };
+    const undisturbed = await attempt(null, limits);
+    expect(undisturbed.play).toMatchObject({
+      outcome: { status: 'graded', value: 1 },
+      failures: { call: 3 },
+    });
+    for (const death of [
+      { in: 'turn', index: 1 },
+      { in: 'turn', index: 3 },
+    ] satisfies Death[]) {
+      await attempt(death, limits);
+      expect((await attempt(null, limits)).play).toEqual(undisturbed.play);
+    }
+  });
+
+  it('are not forgotten: the limit is reached over all attempts', async () => {
+    faultAt = ({ turn, try: number }) => (turn === 3 || (turn === 0 && number < 2) ? 'error' : undefined);
+    const undisturbed = await attempt(null);
+    expect(undisturbed.play?.outcome).toEqual({ status: 'unknown', reason: 'call', failures: 3 });
+    await attempt({ in: 'turn', index: 3 });
+    expect((await attempt(null)).play).toEqual(undisturbed.play);
+  });
+});
+
+/** The one file there is. */
+function journalFile(): string {
+  const below = join(folder, 'journal', encodeURIComponent('runs/r/'));
+  const [name] = readdirSync(below);
+  return join(below, name!);
+}
+
+function nth(bytes: Buffer, text: string, count: number): number {
+  let at = 0;
+  for (let i = 0; i < count; i++) at = bytes.indexOf(text, at) + 1;
+  return at;
+}
