@@ -16,9 +16,12 @@ import type { RunProgress } from './run-progress.js';
 /** A record that a part of a step was made from may be another one now: the step begins again from its plan. */
 export class RecordsChanged extends Error {}
 
-/** After a resume: what the caller was given may name records that were set aside meanwhile (R24). */
+/** A person who mends them may set records aside (R24). */
+const failuresOfRecords: readonly string[] = ['UnreadableRecord', 'Diverged'] satisfies FatalFailure[];
+
+/** After a resume: what the caller was given may name records that were set aside meanwhile. */
 export function throwWhereRecordsChanged(failure: string): void {
-  if (failure === ('UnreadableRecord' satisfies FatalFailure)) throw new RecordsChanged();
+  if (failuresOfRecords.includes(failure)) throw new RecordsChanged();
 }
 
 /**
@@ -39,8 +42,9 @@ export async function untilMended<T>(
       const cause = error instanceof ActivityFailure ? error.cause : undefined;
       const type = cause instanceof ApplicationFailure ? (cause.type ?? 'Error') : 'Error';
       // Our own failures say all in their message; what caused them (a parser's words, say) is for the log.
-      const reason =
-        cause instanceof ApplicationFailure ? cause.message : (rootCause(error) ?? String(error));
+      const told = cause instanceof ApplicationFailure ? cause.message : (rootCause(error) ?? String(error));
+      // `temporal activity fail` takes no reason but the one that it is given.
+      const reason = told === '' ? `${activityOf(error)} was failed by hand, and no reason was given` : told;
       if (endingFailures.includes(type)) {
         const details = cause instanceof ApplicationFailure ? (cause.details ?? []) : [];
         throw ApplicationFailure.create({ message: reason, type, nonRetryable: true, details });
@@ -56,17 +60,25 @@ export async function untilMended<T>(
   }
 }
 
-/** Waits for `resume`. Several parts of a step may be blocked at once; one `resume` lets all of them try again. */
+function activityOf(error: unknown): string {
+  return (error instanceof ActivityFailure ? error.activityId : undefined) ?? 'An activity';
+}
+
+/**
+ * Waits for `resume`, or until it is `over` by itself. Several parts of a step may be blocked at once; one `resume` lets all of
+ * them try again.
+ */
 export async function blockedUntilResumed(
   desk: ControlDesk,
   progress: RunProgress,
   reason: string,
   remedy: string,
+  over: () => boolean = () => false,
 ): Promise<void> {
   const before = desk.resumes;
   const blocked = { reason, remedy: `${remedy}. Then: longhaul resume ${progress.status.run}` };
   log.warn('The run is blocked', blocked);
-  await progress.whileBlocked(blocked, () => condition(() => desk.resumes > before));
+  await progress.whileBlocked(blocked, () => condition(() => desk.resumes > before || over()));
 }
 
 /** True when the node computed otherwise than a record says: it may be the node that is wrong (R19). */

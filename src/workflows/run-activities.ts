@@ -7,6 +7,7 @@ import type {
   StepReference,
   TransferActivities,
 } from '../activities/contracts.js';
+import { withCheckedAnswers } from './answers.js';
 import { engineQueue, transferQueue } from './messages.js';
 import { checkpointPolicy, lastCheckpointPolicy } from './policies.js';
 
@@ -23,16 +24,15 @@ export interface Place {
 
 /** On the workflow's own task queue. */
 export function orchestrator(id: string, summary: string, policy: ActivityOptions) {
-  return proxyActivities<OrchestratorActivities>({ ...policy, activityId: id, summary });
+  const activities = proxyActivities<OrchestratorActivities>({ ...policy, activityId: id, summary });
+  return withCheckedAnswers(activities, id);
 }
 
 export function onEngine(place: Place, id: string, summary: string, policy: ActivityOptions) {
-  return proxyActivities<NodeActivities>({
-    ...policy,
-    taskQueue: engineQueue(place.node),
-    activityId: idAt(place, id),
-    summary,
-  });
+  const activityId = idAt(place, id);
+  const taskQueue = engineQueue(place.node);
+  const activities = proxyActivities<NodeActivities>({ ...policy, taskQueue, activityId, summary });
+  return withCheckedAnswers(activities, activityId);
 }
 
 function onTransfers(place: Place, id: string, summary: string, policy: ActivityOptions) {

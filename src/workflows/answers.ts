@@ -1,0 +1,48 @@
+// What the workflows rely on in an activity's answer. Anybody may give one in its place (`temporal activity complete`), and a
+// workflow that trips over an answer stands still: it cannot even be asked where it is.
+import { ActivityFailure, ApplicationFailure, RetryState } from '@temporalio/common';
+
+type Kind = 'boolean' | 'number' | 'object' | 'string';
+
+const required: Record<string, Record<string, Kind>> = {
+  openRun: { outline: 'object', owner: 'number', position: 'object', control: 'object' },
+  recordControl: { n: 'number', paused: 'boolean' },
+  planStep: { step: 'number', kind: 'string', plan: 'string', slots: 'number' },
+  writeReport: { key: 'string' },
+  commitBase: { state: 'string' },
+  collectRollouts: { graded: 'number', tokens: 'number', seconds: 'number' },
+  updatePolicy: { step: 'number', state: 'string', applied: 'boolean', metrics: 'object' },
+  evaluateState: { state: 'string', suite_name: 'string', pass_at_1: 'number', graded: 'number' },
+};
+
+/** The activities themselves; an answer that none of them gives fails as an activity does. */
+export function withCheckedAnswers<T extends object>(activities: T, id: string): T {
+  return new Proxy(activities, {
+    get: (target, name) => {
+      const activity = Reflect.get(target, name) as (input: unknown) => Promise<unknown>;
+      const wanted = Object.entries(required[String(name)] ?? {});
+      if (wanted.length === 0) return activity;
+      return async (input: unknown): Promise<unknown> => {
+        const answer = await activity(input);
+        const missing = wanted.filter(([member, kind]) => !has(answer, member, kind));
+        if (missing.length === 0) return answer;
+        throw notOurs(id, String(name), answer, missing[0]);
+      };
+    },
+  });
+}
+
+function has(answer: unknown, member: string, kind: Kind): boolean {
+  if (typeof answer !== 'object' || answer === null) return false;
+  const value: unknown = Reflect.get(answer, member);
+  return typeof value === kind && value !== null;
+}
+
+function notOurs(id: string, name: string, answer: unknown, missing: [string, Kind] | undefined): Error {
+  const [member, kind] = missing ?? [];
+  const message =
+    `${id} was completed by hand with ${JSON.stringify(answer)?.slice(0, 200) ?? 'nothing'}, ` +
+    `which has no ${member} (${kind}); what it was to do is not done`;
+  const cause = ApplicationFailure.nonRetryable(message, 'NotItsAnswer');
+  return new ActivityFailure(message, name, id, RetryState.NON_RETRYABLE_FAILURE, undefined, cause);
+}
