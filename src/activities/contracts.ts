@@ -1,7 +1,7 @@
 // What the workflows and the activities say to each other. Types only: workflows import them as types.
 // All payloads are small (< 10 KB): digests and figures, never data.
 import type { BudgetLimit, Spent } from '../spec/budget.js';
-import type { ControlChange, ControlState, Digest } from '../spec/records.js';
+import type { ControlChange, ControlState, Digest, Numerics } from '../spec/records.js';
 import type { PlacementSpec } from '../spec/run-spec.js';
 
 export type { ControlState } from '../spec/records.js';
@@ -122,12 +122,40 @@ export interface EvaluatedState {
   unknown: number;
 }
 
+/** A chain of executions of one workflow: starting a run again under the same id begins another chain. */
+export interface RunWorkflow {
+  workflowId: string;
+  firstExecutionRunId: string;
+}
+
+/**
+ * A run asks for one node. Asked again under the same `lease`, a request changes nothing; with `holding` it tells of a lease that
+ * the pool may have forgotten.
+ */
+export interface LeaseRequest extends RunWorkflow {
+  /** `{run}/{first execution's run id, its beginning}/{n}` */
+  lease: string;
+  run: string;
+  project: string;
+  /** The greater goes first. */
+  priority: number;
+  /** Of the run's records; null before it has any: the first node decides (R18). */
+  numerics: Numerics | null;
+  /** Nodes that will not do. */
+  besides: string[];
+  /** No wait: where no node is free for it at once, the answer is `refused`. */
+  atOnce?: true;
+  holding?: string;
+}
+
 /** On the orchestrator's queue `longhaul`. */
 export interface OrchestratorActivities {
   /** Checks the spec, creates or resumes the run's records, claims ownership (R20). Fails with every problem at once. */
   openRun(input: { spec: unknown; workflow: WorkflowIdentity; takeOver?: boolean }): Promise<OpenedRun>;
-  /** The registered node to use, another than `besides`; null when none is alive. */
-  findNode(input: { run: string; besides?: string }): Promise<{ node: string } | null>;
+  /** Asks the pool for a node, or tells it of one that is held; the answer comes as a signal. */
+  requestLease(input: Omit<LeaseRequest, 'numerics'>): Promise<void>;
+  /** Which of these runs are over (R30); one whose server does not answer is not. */
+  closedRuns(input: { runs: RunWorkflow[] }): Promise<RunWorkflow[]>;
   /** Writes the next control record, or finds the one of this Update (R21). */
   recordControl(input: {
     run: string;
@@ -201,7 +229,12 @@ export interface RunStatus {
   totalSteps: number;
   trainingPhase: string;
   owner: number;
+  /** Of updates and evaluations; null while the run has none. */
   node: string | null;
+  /** Others that share its rollouts. */
+  sharingNodes: string[];
+  /** Why it has no node yet; null where it waits for none. */
+  waitsFor: string | null;
   /** Digest after `step`. */
   state: Digest | null;
   control: ControlState;

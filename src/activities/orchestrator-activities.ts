@@ -1,19 +1,20 @@
 // The activities of the queue `longhaul`.
 import type { OrchestratorActivities } from './contracts.js';
 import { withFailures } from './failure-mapping.js';
-import { findNode } from './find-node.js';
 import { withRunView } from './run-view.js';
 import { openRun } from './open-run.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 import { planStep } from './plan-step.js';
 import { recordControl } from './record-control.js';
 import { publishReport } from './publish-report.js';
+import { closedRuns, requestLease } from './request-lease.js';
 import { currentScope } from './scope.js';
 
 export function createOrchestratorActivities(deps: OrchestratorDeps): OrchestratorActivities {
   return {
     openRun: withFailures((input) => openRun(deps, input, currentScope().signal)),
-    findNode: withFailures(withRunView(deps, findNode)),
+    requestLease: withFailures(withRunView(deps, requestLease)),
+    closedRuns: withFailures((input) => closedRuns(deps, input)),
     recordControl: withFailures((input) => recordControl(deps, input)),
     planStep: withFailures(withRunView(deps, planStep)),
     writeReport: withFailures(withRunView(deps, publishReport)),

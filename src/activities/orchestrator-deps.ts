@@ -1,15 +1,10 @@
 // What the orchestrator's activities are made of.
+import type { LeaseRequest, RunWorkflow } from './contracts.js';
 import type { DatasetCache } from './dataset-cache.js';
-import type { Numerics, OwnerRecord } from '../spec/records.js';
+import type { OwnerRecord } from '../spec/records.js';
 import type { ObjectStore } from '../store/object-store.js';
 import type { OwnerState } from '../store/owners.js';
 import type { RunDataCache } from './run-data.js';
-
-export interface AliveNode {
-  id: string;
-  /** Absent until its engine has told them. */
-  numerics?: Numerics;
-}
 
 export interface OrchestratorDeps {
   store: ObjectStore;
@@ -20,7 +15,9 @@ export interface OrchestratorDeps {
   clusterId(): Promise<string>;
   /** Asks the recorded server whether the owner's workflow is still open (R20). */
   ownerState(owner: OwnerRecord): Promise<OwnerState>;
-  /** Nodes that reported lately, newest first. */
-  aliveNodes(): Promise<AliveNode[]>;
+  /** Tells the pool; starts it where there is none. */
+  requestLease(request: LeaseRequest): Promise<void>;
+  /** True where our server knows that the run's workflow is closed, or knows none. */
+  isOver(run: RunWorkflow): Promise<boolean>;
   log(message: string): void;
 }

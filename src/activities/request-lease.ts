@@ -1,28 +1,26 @@
-// findNode: which living node may take a run. A node with other numerics than the run's is passed over (R18).
-import { otherNumerics, sameNumerics } from './numerics.js';
+// requestLease: asks the pool for a node with the run's numerics (R18). closedRuns: who holds a node no longer (R30).
+import type { LeaseRequest, RunWorkflow } from './contracts.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 import type { Numerics } from '../spec/records.js';
+import { inParallel } from '../store/in-parallel.js';
 import { updateKey } from '../store/layout.js';
 import { readRecord } from '../store/records.js';
 import { timelineOf } from '../store/run-records.js';
 import type { ObjectStore } from '../store/object-store.js';
 
-export async function findNode(
+export async function requestLease(
   deps: OrchestratorDeps,
-  { run, besides }: { run: string; besides?: string },
-): Promise<{ node: string } | null> {
-  const alive = (await deps.aliveNodes()).filter(({ id }) => id !== besides);
-  const recorded = await numericsOf(deps.store, run);
-  if (recorded === null) return alive[0] ? { node: alive[0].id } : null;
-  const fitting = alive.find(({ numerics }) => numerics && sameNumerics(numerics, recorded));
-  // Its engine may be starting; where it turns out to have others, its activities refuse the run.
-  const silent = alive.find(({ numerics }) => !numerics);
-  const node = fitting ?? silent;
-  if (node) return { node: node.id };
-  const [unfit] = alive;
-  if (unfit?.numerics && besides === undefined)
-    throw otherNumerics(run, recorded, `Node ${unfit.id}`, unfit.numerics);
-  return null;
+  request: Omit<LeaseRequest, 'numerics'>,
+): Promise<void> {
+  await deps.requestLease({ ...request, numerics: await numericsOf(deps.store, request.run) });
+}
+
+export async function closedRuns(
+  deps: OrchestratorDeps,
+  { runs }: { runs: RunWorkflow[] },
+): Promise<RunWorkflow[]> {
+  const over = await inParallel(runs, (run) => deps.isOver(run));
+  return runs.filter((_, index) => over[index]);
 }
 
 /** Null before the run has a base: the first node decides. */

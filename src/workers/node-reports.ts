@@ -35,7 +35,7 @@ export function reportNode(
         client.workflow.signalWithStart<typeof nodePool, [NodeReport]>('nodePool', {
           workflowId: defaultPoolId,
           taskQueue: orchestratorQueue,
-          args: [[]],
+          args: [],
           signal: nodeUpSignal,
           signalArgs: [report()],
         }),

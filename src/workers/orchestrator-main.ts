@@ -1,13 +1,12 @@
 // Process entry of the orchestrator worker. Flags and variables: config.ts.
 import { hostname } from 'node:os';
-import { activityInfo } from '@temporalio/activity';
 import { DatasetCache } from '../activities/dataset-cache.js';
 import { createOrchestratorActivities } from '../activities/orchestrator-activities.js';
 import { RunDataCache } from '../activities/run-data.js';
 import { openStore, probeStore } from '../store/open-store.js';
 import { readWorkerConfig } from './config.js';
 import { serveOrchestrator } from './orchestrator-worker.js';
-import { aliveNodes, clusterId, ownerState, recordedAddress } from './temporal-cluster.js';
+import { clusterId, isOver, ownerState, recordedAddress, requestLease } from './temporal-cluster.js';
 import { exitWith, installLogger } from './worker-log.js';
 
 const log = installLogger('orchestrator');
@@ -25,7 +24,8 @@ await exitWith('orchestrator', async () => {
       temporalAddress: recordedAddress(config.temporal.address, hostname()),
       clusterId: () => clusterId(client),
       ownerState: (owner) => ownerState(owner, config.temporal, client, hostname()),
-      aliveNodes: () => aliveNodes(client, activityInfo().currentAttemptScheduledTimestampMs),
+      requestLease: (request) => requestLease(client, request),
+      isOver: (run) => isOver(client, run),
       log,
     }),
   );

@@ -1,15 +1,15 @@
-// What the orchestrator asks of Temporal itself: who a cluster is, whether an owner's workflow is open, which nodes are alive.
+// What the orchestrator asks of Temporal itself: who a cluster is, whether an owner's workflow is open, a node for a run.
 import { Client, WorkflowNotFoundError } from '@temporalio/client';
 import { IndexedValueType } from './search-attribute-types.js';
 import { plainTemporalConfig, type TemporalConfig } from './config.js';
 import { connectClient } from './temporal-connection.js';
 import { searchAttributes } from './temporal-server.js';
+import type { LeaseRequest, RunWorkflow } from '../activities/contracts.js';
 import type { OwnerRecord } from '../spec/records.js';
 import type { OwnerState } from '../store/owners.js';
-import { defaultPoolId, type KnownNode } from '../workflows/messages.js';
+import { defaultPoolId, orchestratorQueue, requestSignal } from '../workflows/messages.js';
+import type { nodePool } from '../workflows/node-pool.js';
 
-/** Node workers report every 10 s; three lost reports and a node is taken for dead. */
-const aliveWithinMs = 35_000;
 const grpcAlreadyExists = 6;
 
 export async function clusterId(client: Client): Promise<string> {
@@ -61,7 +61,7 @@ function isLoopback(address: string): boolean {
   return /^(localhost|127\.[\d.]+|0\.0\.0\.0|\[::1?\]|::1?)$/.test(host);
 }
 
-async function workflowState(client: Client, owner: OwnerRecord): Promise<OwnerState> {
+async function workflowState(client: Client, owner: RunWorkflow): Promise<OwnerState> {
   try {
     // Without a run id: the newest execution, because continue-as-new closes the one before.
     const { status, raw } = await client.workflow.getHandle(owner.workflowId).describe();
@@ -74,20 +74,21 @@ async function workflowState(client: Client, owner: OwnerRecord): Promise<OwnerS
   }
 }
 
-/**
- * The nodes that reported lately, newest report first. `now`: milliseconds since the epoch by the server's clock, which
- * also stamped the reports; a machine's own may be minutes off.
- */
-export async function aliveNodes(client: Client, now: number): Promise<KnownNode[]> {
-  let nodes: KnownNode[];
-  try {
-    nodes = await client.workflow.getHandle(defaultPoolId).query<KnownNode[]>('nodes');
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) return [];
-    throw error;
-  }
-  const alive = nodes.filter((node) => now - node.lastSeen < aliveWithinMs);
-  return alive.sort((a, b) => b.lastSeen - a.lastSeen);
+/** Tells the pool what a run wants of it. */
+export async function requestLease(client: Client, request: LeaseRequest): Promise<void> {
+  await client.workflow.signalWithStart<typeof nodePool, [LeaseRequest]>('nodePool', {
+    workflowId: defaultPoolId,
+    taskQueue: orchestratorQueue,
+    args: [],
+    signal: requestSignal,
+    signalArgs: [request],
+  });
+}
+
+/** A server that does not answer says nothing of its runs. */
+export async function isOver(client: Client, run: RunWorkflow): Promise<boolean> {
+  const state = await workflowState(client, run);
+  return state === 'closed' || state === 'unknown';
 }
 
 /** A run that sets an unregistered attribute would fail its workflow tasks for ever; registering twice is no error. */

@@ -9,7 +9,7 @@ import type { Place } from './run-activities.js';
 export class StepLeft extends Error {}
 
 export class InterruptibleWork {
-  private readonly scopes = new Set<CancellationScope>();
+  private readonly cuts = new Set<() => void>();
   private resting: Promise<void> | null = null;
 
   /** `rest` returns when the run goes on, or is to end where it stands. */
@@ -19,7 +19,7 @@ export class InterruptibleWork {
     private readonly rest: () => Promise<void>,
   ) {
     desk.cutOff = () => {
-      for (const scope of this.scopes) scope.cancel();
+      for (const cut of this.cuts) cut();
     };
   }
 
@@ -38,14 +38,26 @@ export class InterruptibleWork {
     const outer = CancellationScope.current();
     for (;;) {
       if (this.desk.control.pausedNow) await this.restTogether();
-      const scope = new CancellationScope();
-      this.scopes.add(scope);
+      let isCut = false;
+      // Within the scope of the lease: where that ends, this work does.
+      const uncut = async (place: Place): Promise<T> => {
+        const scope = new CancellationScope();
+        const cut = (): void => {
+          isCut = true;
+          scope.cancel();
+        };
+        this.cuts.add(cut);
+        if (this.desk.control.pausedNow) cut();
+        try {
+          return await scope.run(() => work(place));
+        } finally {
+          this.cuts.delete(cut);
+        }
+      };
       try {
-        return await this.nodes.onNode((place) => scope.run(() => work(place)), resumed, preferred);
+        return await this.nodes.onNode(uncut, resumed, preferred);
       } catch (error) {
-        if (!isCancellation(error) || !scope.consideredCancelled || outer.consideredCancelled) throw error;
-      } finally {
-        this.scopes.delete(scope);
+        if (!isCancellation(error) || !isCut || outer.consideredCancelled) throw error;
       }
     }
   }

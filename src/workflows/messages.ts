@@ -1,6 +1,6 @@
 // What one may say to a workflow and ask of it. Clients import these definitions; names are what `temporal` takes.
 import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
-import type { ControlState, RunStatus } from '../activities/contracts.js';
+import type { ControlState, LeaseRequest, RunStatus } from '../activities/contracts.js';
 import type { Hyperparameters, Numerics } from '../spec/records.js';
 
 /** Answers are given when the change is stored, not when it takes effect (R21). */
@@ -49,28 +49,6 @@ export interface LeftNode {
   instance: string;
 }
 
-/**
- * A run asks for one node. Asked again under the same `lease`, a request changes nothing; with `holding` it tells of a lease that
- * the pool may have forgotten.
- */
-export interface LeaseRequest {
-  /** `{run}/{first execution's run id, its beginning}/{n}` */
-  lease: string;
-  run: string;
-  workflowId: string;
-  firstExecutionRunId: string;
-  project: string;
-  /** The greater goes first. */
-  priority: number;
-  /** Of the run's records; null before it has any: the first node decides (R18). */
-  numerics: Numerics | null;
-  /** Nodes that will not do. */
-  besides: string[];
-  /** No wait: where no node is free for it at once, the answer is `refused`. */
-  atOnce?: true;
-  holding?: string;
-}
-
 export interface GrantedLease {
   lease: string;
   node: string;
@@ -81,11 +59,12 @@ export interface RevokedLease extends GrantedLease {
   reason: 'lost' | 'draining' | 'released';
 }
 
-/** Why a request is not granted yet. `unfit`: nodes are alive, and none has the run's numerics (R18). */
+/** Why a request is not granted yet. */
 export interface WaitingLease {
   lease: string;
+  /** `unfit`: nodes are alive, and none has the run's numerics (R18). */
+  cause: 'none' | 'busy' | 'unfit';
   why: string;
-  unfit: boolean;
 }
 
 /** Answer of the query `pool`: all in the order of their ids, the queue in the order in which it is served. */
@@ -115,12 +94,6 @@ export const waitingSignal = defineSignal<[WaitingLease]>('waiting');
 /** To a run that asked `atOnce`. */
 export const refusedSignal = defineSignal<[{ lease: string }]>('refused');
 export const poolQuery = defineQuery<PoolView>('pool');
-
-/** Superseded by `PoolView`. */
-export interface KnownNode extends NodeReport {
-  lastSeen: number;
-}
-export const nodesQuery = defineQuery<KnownNode[]>('nodes');
 
 export const orchestratorQueue = 'longhaul';
 

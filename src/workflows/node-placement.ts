@@ -1,23 +1,46 @@
-// Which node a run works on. Placement is never truth: where the node is gone, any other one takes over from the records.
-import { log, sleep } from '@temporalio/workflow';
+// Which nodes a run works on. Placement is never truth: where a node is gone, any other one takes over from the records.
+import { CancellationScope, condition, log } from '@temporalio/workflow';
 import { blockedUntilResumed, hasDiverged, nodeIsGone, untilMended } from './blocking.js';
 import type { ControlDesk } from './control-desk.js';
-import { orchestratorPolicy, placing } from './policies.js';
-import { orchestrator, type Place } from './run-activities.js';
+import { placing, remedies } from './policies.js';
+import type { Place } from './run-activities.js';
+import {
+  type AskedLease,
+  type CarriedLeases,
+  type HeldLease,
+  type LeaseHolder,
+  RunLeases,
+} from './run-leases.js';
 import type { RunProgress } from './run-progress.js';
 
 export class NodePlacement {
-  private placed: Promise<string> | null = null;
-  private moving: Promise<boolean> | null = null;
+  private readonly leases: RunLeases;
+  private search: { asked: AskedLease; over: Promise<void> } | null = null;
+  private readonly moving = new Map<string, Promise<boolean>>();
+  /** Work under way. */
+  private working = 0;
+  /** Work on ended leases that the server has not closed yet; `tries` is new to each of them. */
+  private leftBehind = 0;
+  private tries = 0;
 
+  /** Hears the pool from now on. */
   constructor(
     private readonly desk: ControlDesk,
     private readonly progress: RunProgress,
-  ) {}
+    holder: LeaseHolder,
+    carried: CarriedLeases | undefined,
+  ) {
+    this.leases = new RunLeases(holder, carried, () => this.show());
+    this.show();
+    // It ends with the workflow.
+    this.giveBackWhileIdle().catch(() => undefined);
+  }
 
-  /** Returns when at least one lease is held. */
+  /** Returns when at least one lease is held; asks for the others that the run may use, and waits for none of them. */
   async ready(): Promise<void> {
-    await this.node();
+    await this.lease();
+    // Before the base is recorded the first node decides about numerics (R18).
+    if (this.progress.status.step >= 0) this.leases.askForMore();
   }
 
   /**
@@ -25,8 +48,7 @@ export class NodePlacement {
    * and other ones with each step.
    */
   granted(): string[] {
-    const { node } = this.progress.status;
-    return node === null ? [] : [node];
+    return this.leases.held.map(({ node }) => node);
   }
 
   /**
@@ -57,94 +79,158 @@ export class NodePlacement {
   /** As `onNode`, but failures other than a lost node are the caller's. */
   async onLivingNode<T>(work: (place: Place) => Promise<T>, preferred?: string): Promise<T> {
     for (;;) {
-      const first = await this.node();
-      const node = preferred !== undefined && this.granted().includes(preferred) ? preferred : first;
-      try {
-        return await work({ node, tries: 0 });
-      } catch (error) {
-        if (!nodeIsGone(error)) throw error;
-        if (this.progress.status.node === node) this.release();
-      }
+      const outcome = await this.onLease(await this.lease(preferred), work);
+      if (outcome) return outcome.value;
     }
+  }
+
+  /** Gives all nodes back: at the run's end. */
+  async released(): Promise<void> {
+    this.leases.releaseAll();
+    await CancellationScope.nonCancellable(() => condition(() => this.hasToldAll));
+  }
+
+  /** What has not been said to the pool would be lost with this execution. */
+  get hasToldAll(): boolean {
+    return this.leases.telling === 0;
+  }
+
+  carried(): CarriedLeases {
+    return this.leases.carried();
+  }
+
+  /** A run that waits for a person keeps its nodes for a while only; the next use asks for one again. */
+  private async giveBackWhileIdle(): Promise<void> {
+    const isIdle = (): boolean =>
+      this.working === 0 &&
+      this.leases.held.length > 0 &&
+      ['paused', 'blocked'].includes(this.progress.status.phase);
+    for (;;) {
+      await condition(isIdle);
+      if (!(await condition(() => !isIdle(), placing.idleRunHoldsMs))) this.leases.releaseAll();
+    }
+  }
+
+  /** Null where the lease ended before the work did. */
+  private async onLease<T>(
+    held: HeldLease,
+    work: (place: Place) => Promise<T>,
+  ): Promise<{ value: T } | null> {
+    const scope = new CancellationScope();
+    const working = scope.run(() => work({ node: held.node, tries: this.tries }));
+    this.working += 1;
+    try {
+      const done = working.then((value) => ({ value }));
+      const outcome = await Promise.race([done, held.ended.then(() => null)]);
+      if (!outcome) this.leave(scope, working);
+      return outcome;
+    } catch (error) {
+      if (!nodeIsGone(error)) throw error;
+      this.leases.suspect(held);
+      return null;
+    } finally {
+      this.working -= 1;
+    }
+  }
+
+  /** A node that is lost may never answer: its work is called off, and nobody waits for it. */
+  private leave(scope: CancellationScope, working: Promise<unknown>): void {
+    this.leftBehind += 1;
+    this.tries += 1;
+    const closed = (): void => {
+      this.leftBehind -= 1;
+      if (this.leftBehind === 0) this.tries = 0;
+    };
+    working.then(closed, closed);
+    scope.cancel();
   }
 
   /** To another node, where there is one; parts of a step that run side by side move together. */
   private moveFrom(node: string): Promise<boolean> {
-    if (this.progress.status.node !== node) return Promise.resolve(true);
-    this.moving ??= this.findElsewhere(node).finally(() => {
-      this.moving = null;
-    });
-    return this.moving;
+    const left = this.leases.held.find((held) => held.node === node);
+    if (!left) return Promise.resolve(true);
+    const moving = this.moving.get(node) ?? this.moveLease(left).finally(() => this.moving.delete(node));
+    this.moving.set(node, moving);
+    return moving;
   }
 
-  private async findElsewhere(node: string): Promise<boolean> {
-    const { status } = this.progress;
-    const summary = `find another node than ${node}, which disagrees with a record`;
-    const found = await orchestrator('place/elsewhere', summary, orchestratorPolicy).findNode({
-      run: status.run,
-      besides: node,
-    });
+  private async moveLease(left: HeldLease): Promise<boolean> {
+    const isLeft = (): boolean => !this.leases.held.includes(left);
+    let other = this.leases.held.find((held) => held !== left);
+    if (!other) {
+      const asked = this.leases.ask([left.node], true);
+      const summary = `find another node than ${left.node}, which disagrees with a record`;
+      await this.leases.request(asked, summary);
+      const found = (): HeldLease | undefined => this.leases.held.find(({ lease }) => lease === asked.lease);
+      await condition(() => found() !== undefined || asked.refused || isLeft(), placing.firstAskAgainMs);
+      other = found();
+      if (!other && !asked.refused) this.leases.release(asked);
+    }
     // It was lost meanwhile: the search for a living one has the say.
-    if (status.node !== node) return true;
-    if (!found) return false;
+    if (!other) return isLeft();
     log.warn('A computation disagrees with its record; it is made once more on another node', {
-      node,
-      other: found.node,
+      node: left.node,
+      other: other.node,
     });
-    this.placed = Promise.resolve(found.node);
-    status.node = found.node;
+    this.leases.prefer(other);
+    this.leases.shun(left);
     return true;
   }
 
-  /** After a pause or a lost node: the next use asks again. A search that is under way is asking already. */
-  release(): void {
-    if (this.progress.status.node === null) return;
-    this.placed = null;
-    this.progress.status.node = null;
-  }
-
   /** Parts of a step that run side by side share one search. */
-  private node(): Promise<string> {
-    if (!this.placed) {
-      this.placed = this.find().finally(() => this.progress.placing(false));
-      this.placed.catch(() => {
-        this.placed = null;
-      });
+  private async lease(preferred?: string): Promise<HeldLease> {
+    for (;;) {
+      const { held } = this.leases;
+      const lease = held.find(({ node }) => node === preferred) ?? held[0];
+      if (lease) return lease;
+      if (!this.search) {
+        const asked = this.leases.ask();
+        const over = this.find(asked).finally(() => {
+          this.search = null;
+          this.show();
+        });
+        this.search = { asked, over };
+      }
+      await this.search.over;
     }
-    return this.placed;
   }
 
-  private async find(): Promise<string> {
-    const { status } = this.progress;
-    let pause: number = placing.firstPauseMs;
-    let waited = 0;
-    for (let attempt = 1; ; attempt++) {
-      const id = `place/${attempt}`;
-      const found = await untilMended(this.desk, this.progress, () =>
-        orchestrator(id, `find a node for step ${status.step + 1}`, orchestratorPolicy).findNode({
-          run: status.run,
-        }),
-      );
-      if (found) {
-        status.node = found.node;
-        return found.node;
+  /** Returns when a lease is held. What it waits for is shown, and a person is asked where waiting alone mends nothing. */
+  private async find(asked: AskedLease): Promise<void> {
+    const found = (): boolean => this.leases.held.length > 0;
+    const summary = `find a node for step ${this.progress.status.step + 1}`;
+    let askAgainMs: number = placing.firstAskAgainMs;
+    for (;;) {
+      await untilMended(this.desk, this.progress, () => this.leases.request(asked, summary));
+      const askAgainAt = Date.now() + askAgainMs;
+      while (!found() && Date.now() < askAgainAt) {
+        const block = this.blocked(asked);
+        if (block) {
+          const { cause } = asked.waiting ?? {};
+          const mended = (): boolean => found() || asked.waiting?.cause !== cause;
+          await blockedUntilResumed(this.desk, this.progress, block.reason, block.remedy, mended);
+          if (asked.noneSince !== null) asked.noneSince = Date.now();
+          break;
+        }
+        const deadline = Math.min(askAgainAt, (asked.noneSince ?? Infinity) + placing.deadlineMs);
+        await condition(() => found() || asked.waiting?.cause === 'unfit', deadline - Date.now());
       }
-      this.progress.placing(true);
-      if (waited >= placing.deadlineMs) {
-        const minutes = Math.round(waited / 60_000);
-        const remedy = 'Start a node worker (`longhaul up` starts one on this machine)';
-        await blockedUntilResumed(
-          this.desk,
-          this.progress,
-          `No node has been alive for ${minutes} minutes`,
-          remedy,
-        );
-        [pause, waited] = [placing.firstPauseMs, 0];
-        continue;
-      }
-      await sleep(pause, { summary: 'no node is alive; ask again' });
-      waited += pause;
-      pause = Math.min(pause * placing.backoff, placing.longestPauseMs);
+      if (found()) return this.leases.settle(asked);
+      askAgainMs = Math.min(askAgainMs * placing.backoff, placing.longestAskAgainMs);
     }
+  }
+
+  private blocked({ waiting, noneSince }: AskedLease): { reason: string; remedy: string } | null {
+    if (waiting?.cause === 'unfit') return { reason: waiting.why, remedy: remedies.EngineUnfit };
+    if (noneSince === null || Date.now() - noneSince < placing.deadlineMs) return null;
+    const minutes = Math.round((Date.now() - noneSince) / 60_000);
+    return {
+      reason: `No node has been alive for ${minutes} minutes`,
+      remedy: 'Start a node worker (`longhaul up` starts one on this machine)',
+    };
+  }
+
+  private show(): void {
+    this.progress.placed(this.granted(), this.search?.asked.waiting?.why ?? null);
   }
 }

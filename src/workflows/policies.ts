@@ -46,6 +46,12 @@ export const orchestratorPolicy = {
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
+/** Asked again within a minute in any case. */
+export const closedRunsPolicy = {
+  ...orchestratorPolicy,
+  scheduleToCloseTimeout: '30 seconds',
+} satisfies ActivityOptions;
+
 /** A first opening may generate the built-in tasks. */
 export const openRunPolicy = {
   startToCloseTimeout: '15 minutes',
@@ -90,12 +96,15 @@ export const lastCheckpointPolicy = {
   retry: recordGuardedRetry,
 } satisfies ActivityOptions;
 
-/** While no node is alive: how often to ask, and when to wait for a person instead. */
+/** While a run waits for a node. The pool speaks by itself; asking again is for the case that the pool was lost. */
 export const placing = {
-  firstPauseMs: 250,
-  backoff: 1.6,
-  longestPauseMs: 30_000,
+  firstAskAgainMs: 60_000,
+  backoff: 2,
+  longestAskAgainMs: 3_600_000,
+  /** Without any living node, before a person is asked. */
   deadlineMs: 3_600_000,
+  /** That a paused or blocked run keeps its nodes. */
+  idleRunHoldsMs: 60_000,
 } as const;
 
 /** Steps of one execution: the server suggests continue-as-new earlier where steps write more history. */

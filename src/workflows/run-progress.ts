@@ -45,7 +45,6 @@ export class RunProgress {
   private outline: RunOutline | null = null;
   /** What the run itself is doing; `status.phase` shows above it what holds it up. */
   private doing: RunPhase = 'starting';
-  private searching = false;
   private readonly blocks: NonNullable<RunStatus['blocked']>[] = [];
   /** The last phase worth searching for, and the one that searches find now: another one only while the run is blocked. */
   private coarse = 'starting';
@@ -61,6 +60,8 @@ export class RunProgress {
       trainingPhase: '',
       owner: 0,
       node: null,
+      sharingNodes: [],
+      waitsFor: null,
       state: null,
       control,
       blocked: null,
@@ -115,9 +116,12 @@ export class RunProgress {
     return budgetNotes((this.status.budget ?? []).filter(isSpent))[0] ?? null;
   }
 
-  /** True while no node is alive that the run could use. */
-  placing(now: boolean): void {
-    this.searching = now;
+  /** Where it works, and what it waits for where it has to wait for a node. */
+  placed(nodes: readonly string[], waitsFor: string | null): void {
+    const [node = null, ...others] = nodes;
+    this.status.node = node;
+    this.status.sharingNodes = others;
+    this.status.waitsFor = waitsFor;
     this.showPhase();
   }
 
@@ -190,7 +194,11 @@ export class RunProgress {
 
   private showPhase(): void {
     this.status.blocked = this.blocks.at(-1) ?? null;
-    this.status.phase = this.status.blocked ? 'blocked' : this.searching ? 'placing' : this.doing;
+    this.status.phase = this.status.blocked
+      ? 'blocked'
+      : this.status.waitsFor !== null
+        ? 'placing'
+        : this.doing;
     this.publish(this.status.blocked ? 'blocked' : this.coarse);
     this.show();
   }
@@ -220,7 +228,8 @@ export class RunProgress {
     if (stop) lines.push(`- ${stop}`);
     lines.push(
       ...(status.lineage ? [`- goes on from ${status.lineage.run} after step ${status.lineage.step}`] : []),
-      `- node: ${status.node ?? 'none yet'}`,
+      `- node: ${[status.node ?? 'none', ...status.sharingNodes].join(', ')}`,
+      ...(status.waitsFor === null ? [] : [`- waits: ${status.waitsFor}`]),
       `- last checkpoint: ${status.lastCheckpoint === null ? 'none yet' : `step ${status.lastCheckpoint}`}`,
     );
     if (this.checkpointTrouble) lines.push(`- ${this.checkpointTrouble}`);

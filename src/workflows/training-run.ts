@@ -4,6 +4,7 @@ import {
   allHandlersFinished,
   CancellationScope,
   condition,
+  ContinueAsNew,
   continueAsNew,
   isCancellation,
   log,
@@ -37,6 +38,7 @@ import {
   stepsPerExecution,
 } from './policies.js';
 import { onEngine, orchestrator, type Place, saveOn, stepId, uploadFrom } from './run-activities.js';
+import type { CarriedLeases } from './run-leases.js';
 import { openRun } from './run-opening.js';
 import { type CarriedFigures, RunProgress } from './run-progress.js';
 import { collectShares, type Share, sharesOf } from './shared-rollouts.js';
@@ -55,6 +57,7 @@ interface CarriedRun {
   passedStop: number | null;
   /** Steps in a row that were not applied. */
   unapplied: number;
+  leases: CarriedLeases;
 }
 
 export interface TrainingResult {
@@ -125,7 +128,9 @@ class TrainingLoop {
     const { outline, owner } = opened;
     this.owned = { run: outline.run, owner };
     this.last = totalSteps(outline);
-    this.nodes = new NodePlacement(desk, progress);
+    const placement = opened.placement ?? { priority: 0, nodes: 1 };
+    const holder = { run: outline.run, project: outline.project, placement };
+    this.nodes = new NodePlacement(desk, progress, holder, options.carried?.leases);
     this.uploads = new CheckpointUploads(
       () => ({ interval: this.outline.ckpt_interval, asked: desk.control.checkpoint ?? null }),
       progress,
@@ -141,12 +146,17 @@ class TrainingLoop {
   }
 
   async run(): Promise<TrainingResult> {
-    if (this.step < 0) await this.commitBase();
-    while (await this.goesOn()) {
-      await this.takeStep();
-      await this.continueAsNewWhenDue();
+    try {
+      if (this.step < 0) await this.commitBase();
+      while (await this.goesOn()) {
+        await this.takeStep();
+        await this.continueAsNewWhenDue();
+      }
+      return await this.finish();
+    } catch (error) {
+      if (!(error instanceof ContinueAsNew)) await this.nodes.released();
+      throw error;
     }
-    return this.finish();
   }
 
   private get outline(): RunOutline {
@@ -186,13 +196,10 @@ class TrainingLoop {
     const over = (): boolean => !desk.control.paused || this.stopReached();
     this.progress.phase('paused');
     while (!over()) {
-      // The node may be gone or busy with others after a long pause.
-      this.nodes.release();
       const { n } = desk.control;
       await this.uploadAsked();
       await condition(() => over() || desk.control.n > n);
     }
-    this.nodes.release();
   }
 
   private async uploadAsked(): Promise<void> {
@@ -381,11 +388,12 @@ class TrainingLoop {
   private async continueAsNewWhenDue(): Promise<void> {
     if (!workflowInfo().continueAsNewSuggested && this.stepsHere < stepsPerExecution) return;
     await this.uploads.drained();
-    await condition(allHandlersFinished);
+    await condition(() => allHandlersFinished() && this.nodes.hasToldAll);
     const carried: CarriedRun = {
       figures: this.progress.carried(),
       passedStop: this.desk.passedStop,
       unapplied: this.unapplied,
+      leases: this.nodes.carried(),
     };
     await continueAsNew<typeof trainingRun>(this.spec, { carried });
   }
@@ -394,6 +402,7 @@ class TrainingLoop {
     await this.uploads.drained();
     await this.keepLastState();
     await this.evaluate('final');
+    await this.nodes.released();
     this.progress.phase('reporting');
     await untilMended(this.desk, this.progress, () => writeReport(this.progress, reportPolicy));
     const ended = this.step >= this.last || this.targetReached ? 'completed' : 'stopped';

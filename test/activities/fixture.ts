@@ -202,7 +202,8 @@ export async function startHarness(environments: { url: string }, disk?: string)
     temporalAddress: '127.0.0.1:7233',
     clusterId: () => Promise.resolve('cluster'),
     ownerState: () => Promise.resolve('closed'),
-    aliveNodes: () => Promise.resolve([{ id: 'node-a' }]),
+    requestLease: () => Promise.resolve(),
+    isOver: () => Promise.resolve(false),
     log,
   };
   let owner = 0;

@@ -1,9 +1,9 @@
 // A node whose engine computes other bits than the run's records is not given the run (R18).
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { LeaseRequest } from '../../src/activities/contracts.js';
 import { createNodeActivities } from '../../src/activities/node-activities.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { createOrchestratorActivities } from '../../src/activities/orchestrator-activities.js';
-import type { AliveNode } from '../../src/activities/orchestrator-deps.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import type { Numerics } from '../../src/spec/records.js';
 import { updateKey } from '../../src/store/layout.js';
@@ -71,40 +71,29 @@ describe('a node whose engine was upgraded to other numerics', () => {
   });
 });
 
-describe('the search for a node', () => {
-  const fits: Numerics = { backend: 'cpu', version: 1 };
-  const others: Numerics = { backend: 'cpu', version: 2 };
-
-  const find = (alive: AliveNode[], besides?: string): Promise<{ node: string } | null> => {
-    const { findNode } = createOrchestratorActivities({
-      ...harness.orchestrator,
-      aliveNodes: () => Promise.resolve(alive),
-    });
-    return harness.attempt('place', () => findNode({ run, ...(besides !== undefined && { besides }) }));
+describe('the request for a node', () => {
+  const request = {
+    ...{ lease: `${run}/first/1`, run, workflowId: `train/${run}`, firstExecutionRunId: 'first' },
+    ...{ project: 'tests', priority: 0, besides: [] },
   };
 
-  it('passes over nodes with other numerics than the run’s, and asks those that have not told theirs last', async () => {
-    await harness.advance(0);
-    expect((await harness.engine.info()).numerics).toEqual(fits);
-    const silent = { id: 'silent' };
-    const upgraded = { id: 'upgraded', numerics: others };
-    expect(await find([upgraded, silent, { id: 'old', numerics: fits }])).toEqual({ node: 'old' });
-    expect(await find([upgraded, silent])).toEqual({ node: 'silent' });
-    expect(await find([upgraded, { id: 'old', numerics: fits }], 'old')).toBeNull();
-    expect(await find([])).toBeNull();
-  });
-
-  it('says so where every living node has others: no wait would mend it', async () => {
-    await harness.advance(0);
-    await expect(find([{ id: 'upgraded', numerics: others }])).rejects.toMatchObject({
-      type: 'EngineUnfit',
-      nonRetryable: true,
-      message: expect.stringMatching(/upgraded .*cpu\/2.*unit .*cpu\/1/) as string,
+  const asked = async (): Promise<unknown> => {
+    const heard: LeaseRequest[] = [];
+    const { requestLease } = createOrchestratorActivities({
+      ...harness.orchestrator,
+      requestLease: async (said) => {
+        heard.push(said);
+      },
     });
-  });
+    await harness.attempt('place/1', () => requestLease(request));
+    return heard;
+  };
 
-  it('takes any node for a run that has no base yet', async () => {
+  it('names the numerics of the run’s records, and none before there are records: the first node decides', async () => {
     await harness.open();
-    expect(await find([{ id: 'upgraded', numerics: others }])).toEqual({ node: 'upgraded' });
+    expect(await asked()).toEqual([{ ...request, numerics: null }]);
+    await harness.advance(0);
+    const { numerics } = await harness.engine.info();
+    expect(await asked()).toEqual([{ ...request, numerics }]);
   });
 });

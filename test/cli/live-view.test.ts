@@ -11,6 +11,8 @@ const training: RunStatus = {
   trainingPhase: 'grpo',
   owner: 1,
   node: 'local',
+  sharingNodes: [],
+  waitsFor: null,
   state: null,
   control: noControl,
   blocked: null,

@@ -97,7 +97,7 @@ describe('longhaul status', { timeout: 60_000 }, () => {
 
   it('tells that nobody takes the work of a node that is gone', async () => {
     const script = scriptRun(outlineOf(uniqueName('gone')));
-    script.activities.findNode = () => Promise.resolve({ node: uniqueName('nobody') });
+    script.grant = () => uniqueName('nobody');
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);
       await expect

@@ -104,7 +104,7 @@ describe('a run with one node and one orchestrator', { timeout: 120_000 }, () =>
     expect(await run.executeUpdate(pauseNowUpdate)).toMatchObject({ n: 1, paused: true });
     await until(async () => (await run.query(statusQuery)).phase === 'paused', 'the run to be paused');
     server.child.kill('SIGCONT');
-    expect(await run.query(statusQuery)).toMatchObject({ step: 1, node: null });
+    expect((await run.query(statusQuery)).step).toBe(1);
     expect(await finished()).toHaveLength(4);
     await run.executeUpdate(resumeUpdate);
     expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });

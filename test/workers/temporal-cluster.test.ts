@@ -1,27 +1,15 @@
-// Whom the orchestrator asks about an owner, and by whose clock a node is alive.
-import { randomUUID } from 'node:crypto';
-import { Worker } from '@temporalio/worker';
-import { activityInfo } from '@temporalio/activity';
+// Whom the orchestrator asks about an owner.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freePort } from '../../src/workers/free-port.js';
-import { reportNode } from '../../src/workers/node-reports.js';
-import { aliveNodes, clusterId, ownerState, recordedAddress } from '../../src/workers/temporal-cluster.js';
-import { defaultPoolId, type KnownNode, orchestratorQueue } from '../../src/workflows/messages.js';
+import { clusterId, ownerState, recordedAddress } from '../../src/workers/temporal-cluster.js';
 import type { OwnerRecord } from '../../src/spec/records.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
-import {
-  outlineOf,
-  scriptRun,
-  startRun,
-  uniqueName,
-  until,
-  workflowBundle,
-} from '../workflows/scripted-run.js';
+import { uniqueName } from '../workflows/scripted-run.js';
 
 let temporal: TestTemporal;
 let other: TestTemporal;
 beforeAll(async () => {
-  [temporal, other] = await Promise.all([startTemporal(), startTemporal(), workflowBundle()]);
+  [temporal, other] = await Promise.all([startTemporal(), startTemporal()]);
 }, 60_000);
 afterAll(() => Promise.all([temporal?.stop(), other?.stop()]));
 
@@ -93,51 +81,5 @@ describe('the owner of a run (R20)', () => {
 
   it.each(['temporal.example:7233', '10.0.0.7:7233', '128.0.0.1:7233'])('is recorded as %s', (address) => {
     expect(recordedAddress(address, 'box')).toBe(address);
-  });
-});
-
-describe('a node', { timeout: 60_000 }, () => {
-  it('is alive by the clock of the server, however far off the clock of the orchestrator is', async () => {
-    const node = `node-${randomUUID().slice(0, 8)}`;
-    const numerics = { backend: 'cpu', version: 1 } as const;
-    const script = scriptRun(outlineOf(uniqueName('clocks')), node);
-    const asked: { byServer: KnownNode[]; byMachine: KnownNode[] }[] = [];
-    script.activities.findNode = async () => {
-      const serverNow = activityInfo().currentAttemptScheduledTimestampMs;
-      asked.push({
-        byServer: await aliveNodes(temporal.client, serverNow),
-        byMachine: await aliveNodes(temporal.client, serverNow + 3_600_000),
-      });
-      return null;
-    };
-    const worker = await Worker.create({
-      connection: temporal.connection,
-      taskQueue: orchestratorQueue,
-      activities: { ...script.activities },
-      workflowBundle: await workflowBundle(),
-    });
-    const running = worker.run();
-    const reports = reportNode(
-      temporal.client,
-      () => ({
-        ...{ id: node, instance: 'first', host: 'box', numerics },
-        ...{ gpu: null, memory_bytes: 0, places: 1 },
-      }),
-      () => undefined,
-    );
-    try {
-      const pool = temporal.client.workflow.getHandle(defaultPoolId);
-      await expect
-        .poll(() => pool.query('nodes').catch(() => []), { timeout: 15_000 })
-        .toMatchObject([{ id: node }]);
-      const run = await startRun(temporal, orchestratorQueue, script.outline.name);
-      await until(run, ({ phase }) => phase === 'placing');
-      expect(asked[0]).toMatchObject({ byServer: [{ id: node, numerics }], byMachine: [] });
-      await run.terminate();
-    } finally {
-      await reports.leave();
-      worker.shutdown();
-      await running;
-    }
   });
 });

@@ -3,7 +3,7 @@ import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { withFailures } from '../../src/activities/failure-mapping.js';
 import { maxSameFailures } from '../../src/activities/repeated-failures.js';
-import { pauseUpdate, resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
+import { grantedSignal, resumeUpdate, revokedSignal, statusQuery } from '../../src/workflows/messages.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import {
   gate,
@@ -121,14 +121,13 @@ describe('trainingRun, where it cannot go on', { timeout: 60_000 }, () => {
       };
     script.activities.collectRollouts = collectOn('first', true);
     other.activities.collectRollouts = collectOn('other', bothDisagree);
-    script.activities.findNode = ({ besides }) =>
-      Promise.resolve({ node: besides === script.node ? other.node : script.node });
+    script.grant = ({ besides }) => (besides.includes(script.node) ? other.node : script.node);
     await withWorkers(temporal, script, (queue) =>
       withWorkers(temporal, other, async () => {
         const run = await startRun(temporal, queue, script.outline.name);
         const status = await until(run, (found) => found.phase === phase);
         expect(tried).toEqual(['first', 'other']);
-        expect(status.node).toBe(other.node);
+        expect(status.node).toBe(phase === 'blocked' ? other.node : null);
         await run.terminate().catch(() => undefined);
       }),
     );
@@ -140,7 +139,12 @@ describe('trainingRun, where it cannot go on', { timeout: 60_000 }, () => {
     const disagree = (): never => {
       throw ApplicationFailure.nonRetryable('step 4 was recomputed as another state', 'Diverged');
     };
-    const { collectRollouts, evaluateState } = script.activities;
+    const { collectRollouts, evaluateState, updatePolicy } = script.activities;
+    const updated: string[] = [];
+    other.activities.updatePolicy = (input) => {
+      updated.push(other.node);
+      return updatePolicy(input);
+    };
     const [evaluating, moving] = [gate(), gate()];
     script.activities.collectRollouts = (input) => (input.step === 5 ? disagree() : collectRollouts(input));
     script.activities.evaluateState = async (input) => {
@@ -149,11 +153,11 @@ describe('trainingRun, where it cannot go on', { timeout: 60_000 }, () => {
       return disagree();
     };
     let moves = 0;
-    script.activities.findNode = async ({ besides }) => {
-      if (besides === undefined) return { node: script.node };
+    script.grant = async ({ besides }) => {
+      if (besides.length === 0) return script.node;
       moves += 1;
       await moving.wait();
-      return { node: other.node };
+      return other.node;
     };
     await withWorkers(temporal, script, (queue) =>
       withWorkers(temporal, other, async () => {
@@ -163,7 +167,7 @@ describe('trainingRun, where it cannot go on', { timeout: 60_000 }, () => {
         await untilItWaitsFor(run, ['place/elsewhere']);
         moving.release();
         expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
-        expect((await run.query(statusQuery)).node).toBe(other.node);
+        expect(updated.at(-1)).toBe(other.node);
       }),
     );
     expect(moves).toBe(1);
@@ -173,33 +177,28 @@ describe('trainingRun, where it cannot go on', { timeout: 60_000 }, () => {
     const script = scriptRun(outlineOf(uniqueName('nodes')));
     const held = gate();
     script.before = (call) => (call === 'collect 4' ? held.wait() : undefined);
-    // The search after the pause finds a node with its second question.
-    let asked = 0;
-    const searching = gate();
-    script.activities.findNode = async () => {
-      asked += 1;
-      if (asked === 2) return null;
-      if (asked === 3) await searching.wait();
-      return { node: script.node };
+    const leases: string[] = [];
+    script.grant = ({ lease }) => {
+      leases.push(lease);
+      return leases.length === 2 ? null : script.node;
     };
-    const paused = gate();
+    const planned = gate();
     const { planStep } = script.activities;
     script.activities.planStep = async (input) => {
-      if (input.step === 3) await paused.wait();
+      if (input.step === 4) await planned.wait();
       return planStep(input);
     };
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);
-      await paused.reached;
-      await run.executeUpdate(pauseUpdate);
-      paused.release();
-      await until(run, ({ phase }) => phase === 'paused');
-      await run.executeUpdate(resumeUpdate);
-      await searching.reached;
-      expect(await run.query(statusQuery)).toMatchObject({ phase: 'placing', step: 3 });
-      searching.release();
+      await planned.reached;
+      const { node } = script;
+      await run.signal(revokedSignal, { lease: leases[0] ?? '', node, reason: 'lost' });
+      planned.release();
+      const waiting = await until(run, ({ phase }) => phase === 'placing');
+      expect(waiting).toMatchObject({ step: 3, node: null, waitsFor: 'no node is alive' });
+      await run.signal(grantedSignal, { lease: leases[1] ?? '', node });
       await held.reached;
-      expect(await run.query(statusQuery)).toMatchObject({ phase: 'collecting', step: 3 });
+      expect(await run.query(statusQuery)).toMatchObject({ phase: 'collecting', node, waitsFor: null });
       held.release();
       await run.result();
     });
@@ -229,16 +228,5 @@ describe('trainingRun, where it cannot go on', { timeout: 60_000 }, () => {
       held.evaluate.release();
       await run.result();
     });
-  });
-
-  it('waits while no node is alive, and begins when one reports', async () => {
-    const script = scriptRun(outlineOf(uniqueName('nodes')));
-    let asked = 0;
-    script.activities.findNode = () => Promise.resolve(++asked < 3 ? null : { node: script.node });
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, script.outline.name);
-      expect((await run.result()).step).toBe(6);
-    });
-    expect(asked).toBe(3);
   });
 });

@@ -93,7 +93,7 @@ describe.concurrent('a run that starts anew after every step', { timeout: 60_000
       }
       expect(await ended).toMatchObject({ ended: 'completed', step: 6 });
       expect(opens(script)).toBeGreaterThan(3);
-      expect(sent).toBeGreaterThan(opens(script));
+      expect(sent).toBeGreaterThan(3);
       expect(script.control.n).toBe(sent);
     });
   });

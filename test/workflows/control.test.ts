@@ -71,7 +71,7 @@ describe('control of a run', { timeout: 60_000 }, () => {
         await Promise.all([held.collect.reached, held.evaluate.reached]);
         expect(await run.executeUpdate(pauseNowUpdate)).toMatchObject({ n: 1, paused: true });
         const paused = await until(run, ({ phase }) => phase === 'paused');
-        expect(paused).toMatchObject({ step: 4, node: null });
+        expect(paused.step).toBe(4);
         await quiet(script);
         await untilItWaitsFor(run, []);
         script.before = () => undefined;

@@ -8,7 +8,7 @@ import { quarantine } from '../../src/cli/quarantine-command.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { batchKey, episodeKey, planKey } from '../../src/store/layout.js';
 import { readState } from '../../src/store/run-records.js';
-import { resumeUpdate } from '../../src/workflows/messages.js';
+import { grantedSignal, resumeUpdate } from '../../src/workflows/messages.js';
 import {
   type Harness,
   lastSftStep,
@@ -66,6 +66,10 @@ describe('a record that cannot be read', { timeout: 60_000 }, () => {
     const { collectRollouts, updatePolicy } = whole;
     return {
       ...whole,
+      requestLease: ({ lease, workflowId }) =>
+        temporal.client.workflow
+          .getHandle(workflowId)
+          .signal(grantedSignal, { lease, node: harness.node.node }),
       collectRollouts: (input) => breaking('collectRollouts', input.step).then(() => collectRollouts(input)),
       updatePolicy: (input) => breaking('updatePolicy', input.step).then(() => updatePolicy(input)),
     };

@@ -10,6 +10,7 @@ import { bundleWorkflowCode, Worker, type WorkflowBundleWithSourceMap } from '@t
 import type {
   ControlState,
   KeptState,
+  LeaseRequest,
   NodeActivities,
   OpenedRun,
   OrchestratorActivities,
@@ -20,7 +21,14 @@ import type {
 } from '../../src/activities/contracts.js';
 import { guardActivities } from '../../src/workers/activity-guard.js';
 import { OpenActivities } from '../../src/workers/open-activities.js';
-import { engineQueue, statusQuery, transferQueue } from '../../src/workflows/messages.js';
+import {
+  engineQueue,
+  grantedSignal,
+  refusedSignal,
+  statusQuery,
+  transferQueue,
+  waitingSignal,
+} from '../../src/workflows/messages.js';
 import type { trainingRun, TrainingOptions } from '../../src/workflows/training-run.js';
 import type { TestTemporal } from '../support/temporal-server.js';
 
@@ -57,6 +65,8 @@ export function outlineOf(
 export interface ScriptedRun {
   outline: RunOutline;
   node: string;
+  /** In the place of the pool: which node a request is granted at once; null: none. */
+  grant: (request: Omit<LeaseRequest, 'numerics'>) => Promise<string | null> | string | null;
   /** Names of the activities in the order in which they ended, `update 3`. */
   calls: string[];
   /** Activities that have begun and not ended. */
@@ -91,6 +101,7 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
   const script: ScriptedRun = {
     outline,
     node,
+    grant: () => script.node,
     calls: [],
     underWay: 0,
     control: { n: 0, paused: false, stopAfter: null, lr: null, temperature: null },
@@ -115,7 +126,17 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
             ...script.budget(),
           };
         }),
-      findNode: () => did('find', () => ({ node: script.node })),
+      requestLease: async (request) => {
+        const { lease, workflowId, holding, atOnce } = request;
+        if (holding !== undefined) return;
+        await did('find', () => undefined);
+        const run = Context.current().client.workflow.getHandle(workflowId);
+        const granted = await script.grant(request);
+        if (granted !== null) await run.signal(grantedSignal, { lease, node: granted });
+        else if (atOnce) await run.signal(refusedSignal, { lease });
+        else await run.signal(waitingSignal, { lease, cause: 'none', why: 'no node is alive' });
+      },
+      closedRuns: () => Promise.resolve([]),
       recordControl: ({ updateId, change }) =>
         did(`control ${change.kind}`, () => {
           const done = known.get(updateId);

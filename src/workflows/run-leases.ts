@@ -1,0 +1,204 @@
+// The leases of one run, as the pool grants and revokes them. Each is known by a name that this run alone makes, so that
+// whatever is said twice, late, or to a later execution of the run is understood.
+import {
+  CancellationScope,
+  getExternalWorkflowHandle,
+  log,
+  setHandler,
+  type SignalDefinition,
+  Trigger,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { PlacementSpec } from '../spec/run-spec.js';
+import {
+  defaultPoolId,
+  type GrantedLease,
+  grantedSignal,
+  refusedSignal,
+  releaseSignal,
+  revokedSignal,
+  suspectSignal,
+  type WaitingLease,
+  waitingSignal,
+} from './messages.js';
+import { orchestratorPolicy } from './policies.js';
+import { orchestrator } from './run-activities.js';
+
+export interface HeldLease extends GrantedLease {
+  /** Resolves when the lease has ended, whoever ended it. */
+  ended: Trigger<void>;
+}
+
+export interface AskedLease {
+  lease: string;
+  besides: string[];
+  atOnce: boolean;
+  waiting: WaitingLease | null;
+  /** Since when it is not known that a node is alive, in milliseconds since the epoch; null where one is. */
+  noneSince: number | null;
+  refused: boolean;
+}
+
+export interface LeaseHolder {
+  run: string;
+  project: string;
+  placement: PlacementSpec;
+}
+
+/** Over continue-as-new. */
+export interface CarriedLeases {
+  named: number;
+  held: GrantedLease[];
+  asked: string[];
+}
+
+export class RunLeases {
+  /** The first is that of updates and evaluations. */
+  held: HeldLease[];
+  private readonly asked: Map<string, AskedLease>;
+  private named: number;
+  /** Nodes that disagreed with a record: others share the steps. */
+  private readonly shunned: string[] = [];
+  /** Messages to the pool that are under way. */
+  telling = 0;
+
+  /** Hears the pool from now on; `changed` is called whenever there is something new to show. */
+  constructor(
+    private readonly holder: LeaseHolder,
+    carried: CarriedLeases | undefined,
+    private readonly changed: () => void,
+  ) {
+    this.named = carried?.named ?? 0;
+    this.held = (carried?.held ?? []).map(heldLease);
+    this.asked = new Map((carried?.asked ?? []).map((lease) => [lease, askedLease(lease, [], false)]));
+    setHandler(grantedSignal, (granted) => this.granted(granted));
+    setHandler(revokedSignal, ({ lease, reason }) => {
+      if (this.drop(lease)) log.warn('A node is taken from the run', { lease, reason });
+    });
+    setHandler(waitingSignal, (waiting) => {
+      const asked = this.asked.get(waiting.lease);
+      if (!asked) return;
+      asked.waiting = waiting;
+      asked.noneSince = waiting.cause === 'none' ? (asked.noneSince ?? Date.now()) : null;
+      this.changed();
+    });
+    setHandler(refusedSignal, ({ lease }) => {
+      const asked = this.asked.get(lease);
+      if (asked) asked.refused = true;
+      this.asked.delete(lease);
+    });
+    for (const { lease, node } of this.held) this.retell(lease, node);
+  }
+
+  /** A new name, for `request` to ask with. */
+  ask(besides: string[] = [], atOnce = false): AskedLease {
+    const beginning = workflowInfo().firstExecutionRunId.slice(0, 8);
+    const asked = askedLease(`${this.holder.run}/${beginning}/${++this.named}`, besides, atOnce);
+    this.asked.set(asked.lease, asked);
+    return asked;
+  }
+
+  async request({ lease, besides, atOnce }: AskedLease, summary: string): Promise<void> {
+    const id = atOnce ? 'place/elsewhere' : `place/${lease.split('/').at(-1) ?? ''}`;
+    await orchestrator(id, summary, orchestratorPolicy).requestLease({
+      ...this.identity(lease),
+      besides,
+      ...(atOnce ? { atOnce } : {}),
+    });
+  }
+
+  /** Asks for what the run may use beyond its first node, and waits for none of it. */
+  askForMore(): void {
+    while (this.held.length + this.asked.size < this.holder.placement.nodes) {
+      const asked = this.ask(this.shunned);
+      const summary = `find node ${this.held.length + this.asked.size} to share the steps`;
+      this.request(asked, summary).catch(() => this.asked.delete(asked.lease));
+    }
+  }
+
+  /** Also of one that was asked for and is not wanted any more. */
+  release({ lease }: { lease: string }): void {
+    this.asked.delete(lease);
+    this.drop(lease);
+    this.tell(releaseSignal, { lease });
+  }
+
+  releaseAll(): void {
+    for (const lease of [...this.held, ...this.asked.values()]) this.release(lease);
+  }
+
+  /** It is not asked for again to share the steps. */
+  shun(held: HeldLease): void {
+    this.shunned.push(held.node);
+    this.release(held);
+  }
+
+  /** Another one was granted first: the request is kept only where the run may use more. */
+  settle({ lease }: AskedLease): void {
+    if (this.asked.has(lease) && this.held.length >= this.holder.placement.nodes) this.release({ lease });
+  }
+
+  /** Work on it has timed out. */
+  suspect({ lease, node }: GrantedLease): void {
+    if (this.drop(lease)) this.tell(suspectSignal, { lease, node });
+  }
+
+  /** The lease of updates and evaluations from now on. */
+  prefer({ lease }: GrantedLease): void {
+    const rank = (held: HeldLease): number => (held.lease === lease ? 0 : 1);
+    this.held.sort((a, b) => rank(a) - rank(b));
+    this.changed();
+  }
+
+  carried(): CarriedLeases {
+    const held = this.held.map(({ lease, node }) => ({ lease, node }));
+    return { named: this.named, held, asked: [...this.asked.keys()] };
+  }
+
+  private granted({ lease, node }: GrantedLease): void {
+    if (this.held.some((held) => held.lease === lease)) return;
+    // What nobody waits for any more would keep others from the node.
+    if (!this.asked.delete(lease)) return this.tell(releaseSignal, { lease });
+    this.held.push(heldLease({ lease, node }));
+    this.changed();
+  }
+
+  private drop(lease: string): boolean {
+    const held = this.held.find((one) => one.lease === lease);
+    if (!held) return false;
+    this.held = this.held.filter((one) => one !== held);
+    held.ended.resolve();
+    this.changed();
+    return true;
+  }
+
+  /** A pool that was lost and began anew knows nothing of it. */
+  private retell(lease: string, node: string): void {
+    const id = `place/${lease.split('/').at(-1) ?? ''}`;
+    orchestrator(id, `tell the pool that ${node} is in use`, orchestratorPolicy)
+      .requestLease({ ...this.identity(lease), besides: [], holding: node })
+      .catch(() => undefined);
+  }
+
+  private identity(lease: string) {
+    const { workflowId, firstExecutionRunId } = workflowInfo();
+    const { run, project, placement } = this.holder;
+    return { lease, run, project, priority: placement.priority, workflowId, firstExecutionRunId };
+  }
+
+  /** Where there is no pool nothing is held of it. */
+  private tell<T>(signal: SignalDefinition<[T]>, say: T): void {
+    this.telling += 1;
+    CancellationScope.nonCancellable(() => getExternalWorkflowHandle(defaultPoolId).signal(signal, say))
+      .catch((error: unknown) => log.info('There is no pool of nodes', { error: String(error) }))
+      .finally(() => (this.telling -= 1));
+  }
+}
+
+function heldLease({ lease, node }: GrantedLease): HeldLease {
+  return { lease, node, ended: new Trigger() };
+}
+
+function askedLease(lease: string, besides: string[], atOnce: boolean): AskedLease {
+  return { lease, besides, atOnce, waiting: null, noneSince: Date.now(), refused: false };
+}
