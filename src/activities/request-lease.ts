@@ -5,7 +5,7 @@ import type { Numerics } from '../spec/records.js';
 import { inParallel } from '../store/in-parallel.js';
 import { updateKey } from '../store/layout.js';
 import { readRecord } from '../store/records.js';
-import { timelineOf } from '../store/run-records.js';
+import { rebasedTo, timelineOf } from '../store/run-records.js';
 import type { ObjectStore } from '../store/object-store.js';
 
 export async function requestLease(
@@ -25,6 +25,8 @@ export async function closedRuns(
 
 /** Null before the run has a base: the first node decides. */
 async function numericsOf(store: ObjectStore, run: string): Promise<Numerics | null> {
+  const rebased = await rebasedTo(store, run);
+  if (rebased) return rebased;
   const base = await readRecord(store, updateKey(await timelineOf(store, run, 0), 0), 'base');
   return base?.identity.numerics ?? null;
 }

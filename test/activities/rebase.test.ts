@@ -5,6 +5,8 @@ import { createNodeActivities } from '../../src/activities/node-activities.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { forkSpec } from '../../src/activities/fork-spec.js';
 import { planStep } from '../../src/activities/plan-step.js';
+import { requestLease } from '../../src/activities/request-lease.js';
+import type { LeaseRequest } from '../../src/activities/contracts.js';
 import { replayUpdates } from '../../src/activities/replay-audit.js';
 import type { PolicyEngine } from '../../src/engine/policy-engine.js';
 import type { Numerics, PlanRecord } from '../../src/spec/records.js';
@@ -17,7 +19,7 @@ import { encodeRecord } from '../../src/store/record-codec.js';
 import { requireRecord } from '../../src/store/records.js';
 import { readUpdate } from '../../src/store/run-records.js';
 import { spentInAll } from '../../src/store/spending.js';
-import { run, tamper } from './fixture.js';
+import { run, tamper, workflow } from './fixture.js';
 import {
   advance,
   copy,
@@ -134,6 +136,20 @@ describe('a rebase', () => {
     expect(planned.kind).toBe('rebased');
     const update = harness.attempt('update', () => updatePolicy({ ...reference, plan: planned.plan }));
     await expect(update).rejects.toMatchObject({ type: 'EngineUnfit' });
+  });
+
+  test('asks the pool for a node with its own numerics', async () => {
+    const { opened } = await fork('asking', await rebase());
+    const asked: LeaseRequest[] = [];
+    const deps = {
+      ...harness.orchestrator,
+      requestLease: (request: LeaseRequest) => Promise.resolve(void asked.push(request)),
+    };
+    const { workflowId, firstExecutionRunId } = workflow;
+    const place = { lease: 'l', besides: [], project: 'tests', priority: 0, workflowId, firstExecutionRunId };
+    for (const name of [opened.outline.run, run]) await requestLease(deps, { ...place, run: name });
+    const { numerics } = await harness.engine.info();
+    expect(asked.map((request) => request.numerics)).toEqual([await raised(), numerics]);
   });
 
   test('that names a step beyond the last, or before its own first, is refused', async () => {
