@@ -22,7 +22,9 @@ export const remedies: Record<FatalFailure, string> = {
   UnreadableRecord: 'Restore the named record, or set it aside with `longhaul quarantine KEY`',
   NewerSchema: 'Start workers of the version that wrote the record',
   StoreUnfit: 'Use a store with create-only puts (`longhaul doctor` probes it)',
-  EngineUnfit: 'Give the node worker the engine that is asked for, and start it again',
+  EngineUnfit:
+    'Give the node worker the engine that is asked for, and start it again (or, where there is none any more, leave its ' +
+    'numerics: longhaul rebase NAME --numerics …)',
 };
 
 /** Activities look at the records before they act, so trying again is always safe and soon is best (R28). */
