@@ -2,7 +2,6 @@
 // signals; what it decides is in lease-table.ts, and nothing that must last depends on it.
 import {
   condition,
-  continueAsNew,
   getExternalWorkflowHandle,
   log,
   setHandler,
@@ -24,6 +23,7 @@ import {
   suspectSignal,
   waitingSignal,
 } from './messages.js';
+import { beginAnew, newBuildWaits } from './new-beginning.js';
 import { closedRunsPolicy } from './policies.js';
 import { orchestrator } from './run-activities.js';
 
@@ -39,7 +39,7 @@ export async function nodePool(carried?: LeaseTableState): Promise<void> {
   const pool = new Pool(new LeaseTable(carried));
   pool.listen();
   await pool.serve();
-  await continueAsNew<typeof nodePool>(pool.state());
+  await beginAnew<typeof nodePool>(pool.state());
 }
 
 class Pool {
@@ -92,7 +92,8 @@ class Pool {
   }
 
   private due(): boolean {
-    return this.signals >= signalsPerExecution || workflowInfo().continueAsNewSuggested;
+    const due = workflowInfo().continueAsNewSuggested || newBuildWaits();
+    return due || this.signals >= signalsPerExecution;
   }
 
   /** What nobody can read changes nothing: an error would fail the workflow's task, and with it the whole pool. */

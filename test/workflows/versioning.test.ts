@@ -1,0 +1,223 @@
+// Builds of the orchestrator beside one another, as worker deployments: an execution stays with the build that began it, and the
+// next one is begun by the build that is current then.
+import { randomUUID } from 'node:crypto';
+import { Worker } from '@temporalio/worker';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { versioned } from '../../src/workers/orchestrator-worker.js';
+import {
+  engineQueue,
+  type NodeReport,
+  nodeUpSignal,
+  poolQuery,
+  setHyperparametersUpdate,
+  transferQueue,
+} from '../../src/workflows/messages.js';
+import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import { until as untilTrue } from '../support/until.js';
+import {
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  startRun,
+  uniqueName,
+  workflowBundle,
+} from './scripted-run.js';
+
+describe('a run of versioned workers', { timeout: 60_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  it('stays with its build to the next step boundary, and goes on with the current one there', async () => {
+    await withBuilds(temporal, grpo(6), async ({ queue, script, ran, makeCurrent, start }) => {
+      await start('A');
+      await makeCurrent('A');
+      const held = gate();
+      script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      await start('B');
+      await makeCurrent('B');
+      // Within the step the old build has the say, also for what comes meanwhile.
+      await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
+      held.release();
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+      expect(ran).toEqual([
+        ...['A open', 'A plan 1', 'A plan 2', 'A plan 3', 'A control setHyperparameters'],
+        ...['B open', 'B plan 4', 'B plan 5', 'B plan 6', 'B report'],
+      ]);
+      expect(updates(script)).toEqual([1, 2, 3, 4, 5, 6].map((step) => `update ${step}`));
+      expect(script.committed.get(4)).toMatchObject({ control: 1, lr: 0.05 });
+    });
+  });
+
+  it('goes back in the same way: what was current before is made current again', async () => {
+    await withBuilds(temporal, grpo(6), async ({ queue, script, ran, makeCurrent, start }) => {
+      await Promise.all([start('A'), start('B')]);
+      await makeCurrent('B');
+      const held = gate();
+      script.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      await makeCurrent('A');
+      held.release();
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+      expect(ran.filter((call) => call.includes('plan'))).toEqual([
+        'B plan 1',
+        'B plan 2',
+        'A plan 3',
+        'A plan 4',
+        'A plan 5',
+        'A plan 6',
+      ]);
+      expect(updates(script)).toHaveLength(6);
+    });
+  });
+
+  it('stays with the build that it is held on by hand, and begins anew for no other', async () => {
+    await withBuilds(temporal, grpo(6), async ({ queue, script, ran, makeCurrent, start }) => {
+      await Promise.all([start('A'), start('B')]);
+      await makeCurrent('A');
+      const held = gate();
+      script.before = (call) => (call === 'collect 1' ? held.wait() : undefined);
+      const run = await temporal.client.workflow.start('trainingRun', {
+        ...{ taskQueue: queue, workflowId: `train/${script.outline.name}`, args: [{}] },
+        // As `temporal workflow update-options` holds a workflow on a build by hand.
+        versioningOverride: { pinnedTo: { deploymentName: `longhaul-${queue}`, buildId: 'A' } },
+      });
+      await held.reached;
+      await makeCurrent('B');
+      held.release();
+      await run.result();
+      expect(ran.filter((call) => call.startsWith('B'))).toEqual([]);
+      expect(ran.filter((call) => call === 'A open')).toHaveLength(1);
+    });
+  });
+
+  it('finds its nodes where the pool has gone to the current build too', async () => {
+    await withBuilds(temporal, grpo(1), async ({ queue, makeCurrent, start }) => {
+      await start('A');
+      await makeCurrent('A');
+      const workflowId = uniqueName('nodes');
+      const report = (id: string): NodeReport => ({
+        ...{ id, instance: id, host: 'here', gpu: null, memory_bytes: 1, places: 1 },
+      });
+      const pool = temporal.client.workflow.getHandle(workflowId);
+      await temporal.client.workflow.signalWithStart('nodePool', {
+        ...{ workflowId, taskQueue: queue, args: [], signal: nodeUpSignal, signalArgs: [report('first')] },
+      });
+      expect((await pool.query(poolQuery)).nodes).toHaveLength(1);
+      await start('B');
+      await makeCurrent('B');
+      await pool.signal(nodeUpSignal, report('second'));
+      await untilTrue(async () => {
+        const { raw } = await pool.describe();
+        return raw.workflowExecutionInfo?.versioningInfo?.deploymentVersion?.buildId === 'B';
+      }, 'the pool to be on build B');
+      expect((await pool.query(poolQuery)).nodes.map(({ id }) => id)).toEqual(['first', 'second']);
+      await pool.terminate();
+    });
+  });
+});
+
+/** temporal.api.enums.v1.TaskQueueType */
+const workflowTasks = 1;
+
+function grpo(steps: number): ScriptedRun {
+  const phases = [{ name: 'grpo', kind: 'grpo' as const, steps }];
+  return scriptRun(outlineOf(uniqueName('versioned'), { phases, ckpt_interval: 100, eval_interval: 100 }));
+}
+
+const updates = (script: ScriptedRun): string[] => script.calls.filter((call) => call.startsWith('update '));
+
+interface Builds {
+  queue: string;
+  script: ScriptedRun;
+  /** What the orchestrators' activities did, each with the build that did it. */
+  ran: string[];
+  start(build: string): Promise<void>;
+  makeCurrent(build: string): Promise<void>;
+}
+
+async function withBuilds(
+  temporal: TestTemporal,
+  script: ScriptedRun,
+  use: (builds: Builds) => Promise<void>,
+): Promise<void> {
+  const queue = `longhaul-${randomUUID()}`;
+  const deployment = `longhaul-${queue}`;
+  const ran: string[] = [];
+  const workers: Worker[] = [];
+  const runs: Promise<void>[] = [];
+  const serve = (worker: Worker): void => {
+    workers.push(worker);
+    runs.push(worker.run());
+  };
+  const { connection } = temporal;
+  const { workflowService } = temporal.client;
+  const version = (buildId: string) => ({ deploymentName: deployment, buildId });
+  try {
+    for (const taskQueue of [engineQueue(script.node), transferQueue(script.node)])
+      serve(await Worker.create({ connection, taskQueue, activities: script.activities }));
+    await use({
+      ...{ queue, script, ran },
+      start: async (build) => {
+        const activities = activitiesOf(script, build, ran);
+        serve(
+          await Worker.create({
+            ...{ connection, taskQueue: queue, activities, workflowBundle: await workflowBundle() },
+            ...versioned({ name: deployment, buildId: build }),
+          }),
+        );
+        await untilTrue(
+          () =>
+            workflowService
+              .describeWorkerDeploymentVersion({ namespace: 'default', deploymentVersion: version(build) })
+              .then(
+                ({ workerDeploymentVersionInfo: info }) =>
+                  (info?.taskQueueInfos ?? []).filter(({ name }) => name === queue).length === 2,
+                () => false,
+              ),
+          `build ${build} to be known`,
+        );
+      },
+      makeCurrent: async (build) => {
+        await workflowService.setWorkerDeploymentCurrentVersion({
+          ...{ namespace: 'default', deploymentName: deployment, buildId: build },
+          ignoreMissingTaskQueues: true,
+        });
+        // The queue hears of it a moment later.
+        await untilTrue(async () => {
+          const { versioningInfo } = await workflowService.describeTaskQueue({
+            ...{ namespace: 'default', taskQueue: { name: queue }, taskQueueType: workflowTasks },
+          });
+          return versioningInfo?.currentDeploymentVersion?.buildId === build;
+        }, `build ${build} to be current`);
+      },
+    });
+  } finally {
+    for (const worker of workers) worker.shutdown();
+    await Promise.all(runs);
+  }
+}
+
+/** Those of the orchestrator; each call is noted with the name that the script gives it. */
+function activitiesOf(script: ScriptedRun, build: string, ran: string[]): object {
+  const names = ['openRun', 'planStep', 'recordControl', 'writeReport'] as const;
+  const noting = names.map((name) => {
+    const activity = script.activities[name] as (input: never) => Promise<unknown>;
+    return [
+      name,
+      async (input: never) => {
+        const before = script.calls.length;
+        const answer = await activity(input);
+        ran.push(`${build} ${script.calls[before] ?? name}`);
+        return answer;
+      },
+    ];
+  });
+  return { ...script.activities, ...(Object.fromEntries(noting) as object) };
+}
