@@ -1,5 +1,6 @@
 // Attempt records: evidence for checkers, never truth (R9, R19).
 import { hostname } from 'node:os';
+import { currentAccount } from './attempt-account.js';
 import type { NodeDeps } from './node-deps.js';
 import { type AttemptScope, currentScope } from './scope.js';
 import type { AttemptRecord, Digest } from '../spec/records.js';
@@ -9,9 +10,14 @@ import type { ObjectStore } from '../store/object-store.js';
 import { appendSequence } from '../store/records.js';
 import { Diverged } from '../store/store-errors.js';
 
+/** Seconds; a shorter wait is the pace of a busy server. */
+const shortestWait = 0.1;
+
 export interface EvidenceWriter {
   /** Before the first token of these episodes is sampled. */
   starts(keys: string[]): Promise<void>;
+  /** What had broken before this attempt, where no record tells it yet. */
+  recovered(): Promise<void>;
   /** A computation that disagrees with the stored record: both results are kept (R19). */
   diverged(verb: string, input: Digest, error: Diverged): Promise<void>;
 }
@@ -24,16 +30,25 @@ export function attemptEvidence(
   node: string,
 ): EvidenceWriter {
   const activity = nameWithoutStep(scope).replaceAll('/', '-');
-  const write = (part: Pick<AttemptRecord, 'starts' | 'failures'>): Promise<unknown> =>
-    appendSequence(store, attemptFolder(run, step, activity, scope.attempt), 'attempt', (n) => ({
+  const account = currentAccount();
+  const write = async (part: Pick<AttemptRecord, 'starts' | 'failures'>): Promise<void> => {
+    const news = account.hasNews(shortestWait)
+      ? { recoveries: await account.recoveries(), waited_seconds: account.unrecordedWait }
+      : {};
+    await appendSequence(store, attemptFolder(run, step, activity, scope.attempt), 'attempt', (n) => ({
       schema: 'longhaul.attempt/1',
       activity: scope.activity,
       attempt: scope.attempt,
       n,
       ...part,
-      observed: { node: `${node}@${hostname()}`, pid: process.pid, at: new Date().toISOString() },
+      observed: { node: `${node}@${hostname()}`, pid: process.pid, at: new Date().toISOString(), ...news },
     }));
+    if ('recoveries' in news) account.recorded();
+  };
   return {
+    recovered: async () => {
+      if (account.hasNews(shortestWait)) await write({ starts: [] });
+    },
     starts: async (keys) => {
       if (keys.length > 0) await write({ starts: keys });
     },

@@ -66,6 +66,9 @@ export interface OpenedRun {
   control: ControlState;
   /** Absent where nothing is limited. */
   budget?: OpenedBudget;
+  /** The run's figures `ft/…` up to its position, and the seconds for which nobody has driven it before this start. */
+  faults?: Record<string, number>;
+  unownedSeconds?: number;
   /** As this start asks for; absent: one node, priority 0. */
   placement?: PlacementSpec;
 }
@@ -76,7 +79,22 @@ export interface StepReference {
   owner: number;
 }
 
-export interface PlannedStep {
+/** What the workflow learns of an attempt beside its answer. */
+export interface Observation {
+  /** Milliseconds since 1970 of the server's clock: when the attempt was asked for, plus what it took. */
+  ended_at?: number;
+  /** Something had broken; the step's attempt records tell what. */
+  troubled?: true;
+}
+
+/** For an update's figures `ft/…`: what the workflow alone knows since the step before, by name. Absent where nothing happened. */
+export interface StepFaults {
+  /** An activity of the step was `troubled`. */
+  recorded: boolean;
+  figures: Record<string, number>;
+}
+
+export interface PlannedStep extends Observation {
   step: number;
   /** `rebased`: a logged batch is applied anew; nothing is sampled. */
   kind: 'sft' | 'grpo' | 'rebased';
@@ -84,7 +102,7 @@ export interface PlannedStep {
   slots: number;
 }
 
-export interface CollectedRollouts {
+export interface CollectedRollouts extends Observation {
   graded: number;
   unknown: number;
   mean_reward: number;
@@ -101,7 +119,7 @@ export type KeptState = { seconds: number } | { problem: string };
 /** `reason` of a step whose groups had nothing to learn from: not applied, and nothing is wrong. */
 export type NoSignal = 'no_signal';
 
-export interface CommittedStep {
+export interface CommittedStep extends Observation {
   step: number;
   kind: 'sft' | 'grpo';
   state: Digest;
@@ -109,11 +127,13 @@ export interface CommittedStep {
   reason: string | null;
   /** What it has used. */
   spent?: Omit<Spent, 'wall_seconds'>;
+  /** The run's figures `ft/…` up to this step. */
+  faults?: Record<string, number>;
   /** The few that `status` shows; the record has all of them, and of many environments. */
   metrics: Record<string, number>;
 }
 
-export interface EvaluatedState {
+export interface EvaluatedState extends Observation {
   state: Digest;
   suite: Digest;
   suite_name: string;
@@ -177,7 +197,7 @@ export interface NodeActivities {
     input: StepReference & { plan: Digest; slots: [number, number]; keep?: boolean },
   ): Promise<CollectedRollouts>;
   /** Seals the batch of the plan's episodes, applies it, and commits the step. */
-  updatePolicy(input: StepReference & { plan: Digest }): Promise<CommittedStep>;
+  updatePolicy(input: StepReference & { plan: Digest; faults?: StepFaults }): Promise<CommittedStep>;
   /** Evaluates the state after `step` on a suite of held-out tasks; each (state, suite, task, sample) once ever. */
   evaluateState(input: StepReference & { suite: 'interval' | 'final' }): Promise<EvaluatedState>;
   /** Saves the state after `step` to the node's disk. */
@@ -242,6 +262,8 @@ export interface RunStatus {
   budget?: BudgetLine[];
   /** Present while `blocked`: why, and the way out. */
   blocked: { reason: string; remedy: string } | null;
+  /** Figures `ft/…` since the run began, as of `step`: what faults have cost it. One that is not there is 0. */
+  faults?: Record<string, number>;
   evaluations: { step: number; suite: string; pass_at_1: number; graded: number }[];
   /** The last steps, newest last; at most 20. */
   recent: { step: number; kind: string; seconds: number; metrics: Record<string, number> }[];

@@ -7,16 +7,17 @@ import { evaluateState } from './evaluate-state.js';
 import { withFailures } from './failure-mapping.js';
 import { withRunView } from './run-view.js';
 import type { NodeDeps } from './node-deps.js';
+import { recovering } from './recovery.js';
 import { saveState, uploadCheckpoint } from './save-state.js';
 import { updatePolicy } from './update-policy.js';
 
 export function createNodeActivities(deps: NodeDeps): NodeActivities {
   return {
-    commitBase: withFailures(withRunView(deps, keepingDivergence(commitBase))),
-    collectRollouts: withFailures(withRunView(deps, keepingDivergence(collectRollouts))),
+    commitBase: withFailures(withRunView(deps, recovering(keepingDivergence(commitBase)))),
+    collectRollouts: withFailures(withRunView(deps, recovering(keepingDivergence(collectRollouts)))),
     // Keeps the result of each of its tries by itself.
-    updatePolicy: withFailures(withRunView(deps, updatePolicy)),
-    evaluateState: withFailures(withRunView(deps, keepingDivergence(evaluateState))),
+    updatePolicy: withFailures(withRunView(deps, recovering(updatePolicy))),
+    evaluateState: withFailures(withRunView(deps, recovering(keepingDivergence(evaluateState)))),
     saveState: withFailures(withRunView(deps, keepingDivergence(saveState))),
   };
 }

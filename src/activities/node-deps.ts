@@ -1,9 +1,12 @@
 // What a node's activities are made of.
 import type { EnvironmentBackend } from '../environments/environment.js';
+import type { JournalFolder } from '../episode/journal-folder.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
+import type { FaultFigures } from '../store/fault-figures.js';
 import type { ObjectStore } from '../store/object-store.js';
 import type { BusyMeter } from './busy-meter.js';
 import type { PolicyHolder } from './policy-holder.js';
+import type { ProcessLife } from './process-life.js';
 import type { RunDataCache } from './run-data.js';
 
 export interface NodeDeps {
@@ -11,10 +14,13 @@ export interface NodeDeps {
   holder: PolicyHolder;
   runs: RunDataCache;
   meter: BusyMeter;
-  /** When this process committed its last step, and what the meter said then. */
-  lastCommit: { run: string; step: number; at: number; busyMs: number } | null;
+  life: ProcessLife;
+  /** When this process committed its last step, what the meter said then, and what faults had cost the run. */
+  lastCommit: { run: string; step: number; at: number; busyMs: number; faults: FaultFigures } | null;
   /** How long the update of `step` waited for the state before it to reach the disk. */
   checkpointStall?: { run: string; step: number; ms: number };
+  /** Where episodes in flight note their turns. */
+  journals: JournalFolder;
   /** Stable id of this node. */
   node: string;
   /** One backend per server and call time-out, shared by all episodes of this process. */

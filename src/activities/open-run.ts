@@ -12,15 +12,17 @@ import { loadTokenizer } from '../episode/tokenizer.js';
 import { toolParserId } from '../episode/tool-call-parser.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import { limitsOf } from '../spec/budget.js';
-import type { Digest, RunRecord } from '../spec/records.js';
+import type { Digest, RunRecord, UpdateRecord } from '../spec/records.js';
 import type { BudgetSpec, RunSpec } from '../spec/run-spec.js';
 import { parseRunSpec } from '../spec/schema.js';
 import { canonicalText, differences, sha256Hex } from '../store/canonical.js';
 import { inParallel } from '../store/in-parallel.js';
 import { listCheckpoints } from '../store/checkpoints.js';
-import { assetKey, runKey } from '../store/layout.js';
+import { figuresOf } from '../store/fault-figures.js';
+import { assetKey, ownersFolder, runKey } from '../store/layout.js';
+import type { ObjectStore } from '../store/object-store.js';
 import { claimRun } from '../store/owners.js';
-import { adoptOrCreate, createFile, readRecord } from '../store/records.js';
+import { adoptOrCreate, createFile, readRecord, readSequence } from '../store/records.js';
 import { claimName, foldedControl, lastCommittedStep, readState, readUpdate } from '../store/run-records.js';
 import { spentInAll } from '../store/spending.js';
 
@@ -46,16 +48,35 @@ export async function openRun(
   const record = await findOrCreate(deps, run, rest, signal);
   const owner = await claim(run);
   const step = await lastCommittedStep(deps.store, run);
-  const state = step >= 0 ? await readState(deps.store, run, step) : null;
+  const newest = step > 0 ? await readUpdate(deps.store, run, step) : null;
+  const state = newest?.identity.state ?? (step === 0 ? await readState(deps.store, run, 0) : null);
   const lastCheckpoint = (await listCheckpoints(deps.store, record)).at(-1) ?? null;
   return {
     outline: outlineOf(record),
     owner,
     position: { step, state, lastCheckpoint },
     control: await foldedControl(deps.store, run),
+    faults: figuresOf(run, newest),
+    unownedSeconds: owner === 1 ? 0 : await unownedSeconds(deps.store, record, newest),
     ...(spec.budget ? { budget: await openBudget(deps, record, spec.budget, step) } : {}),
     ...(spec.placement ? { placement: spec.placement } : {}),
   };
+}
+
+/** From the last sign of the workflow before to the claim of this one; 0 where this one has taken steps since. */
+async function unownedSeconds(
+  store: ObjectStore,
+  { run, observed }: RunRecord,
+  newest: UpdateRecord | null,
+): Promise<number> {
+  const owners = await readSequence(store, ownersFolder(run), 'owner');
+  const now = owners.at(-1)?.firstExecutionRunId;
+  const first = owners.findIndex(({ firstExecutionRunId }) => firstExecutionRunId === now);
+  const [before, claim] = [owners[first - 1], owners[first]];
+  if (!before || !claim) return 0;
+  const committedAt = newest?.identity.run === run ? newest.observed.committed_at : observed.started_at;
+  const lastSign = Math.max(Date.parse(committedAt), Date.parse(before.observed.at));
+  return Math.max(0, (Date.parse(claim.observed.at) - lastSign) / 1000);
 }
 
 async function openBudget(

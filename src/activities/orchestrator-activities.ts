@@ -5,6 +5,7 @@ import { withRunView } from './run-view.js';
 import { openRun } from './open-run.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 import { planStep } from './plan-step.js';
+import { recovering } from './recovery.js';
 import { recordControl } from './record-control.js';
 import { publishReport } from './publish-report.js';
 import { closedRuns, requestLease } from './request-lease.js';
@@ -16,7 +17,7 @@ export function createOrchestratorActivities(deps: OrchestratorDeps): Orchestrat
     requestLease: withFailures(withRunView(deps, requestLease)),
     closedRuns: withFailures((input) => closedRuns(deps, input)),
     recordControl: withFailures((input) => recordControl(deps, input)),
-    planStep: withFailures(withRunView(deps, planStep)),
+    planStep: withFailures(withRunView(deps, recovering(planStep))),
     writeReport: withFailures(withRunView(deps, publishReport)),
   };
 }

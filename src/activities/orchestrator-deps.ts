@@ -4,12 +4,14 @@ import type { DatasetCache } from './dataset-cache.js';
 import type { OwnerRecord } from '../spec/records.js';
 import type { ObjectStore } from '../store/object-store.js';
 import type { OwnerState } from '../store/owners.js';
+import type { ProcessLife } from './process-life.js';
 import type { RunDataCache } from './run-data.js';
 
 export interface OrchestratorDeps {
   store: ObjectStore;
   runs: RunDataCache;
   datasets: DatasetCache;
+  life: ProcessLife;
   /** `host:port` of the Temporal server that this worker serves. */
   temporalAddress: string;
   clusterId(): Promise<string>;

@@ -1,9 +1,10 @@
 // ensurePolicy (R14, R15): the engine holds exactly the state that a caller names, whatever died before.
 // Weights are a function of the records: the newest state that agrees with them, held or saved, plus the logged batches after it.
-import { mkdir, rm } from 'node:fs/promises';
+import { mkdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
+import { type Restored, rounded } from './attempt-account.js';
 import { fileExists, LocalStates } from './local-states.js';
 import { otherNumerics, sameNumerics } from './numerics.js';
 import type { AttemptScope } from './scope.js';
@@ -35,9 +36,12 @@ export interface PolicyHolderOptions {
 }
 
 /** What an attempt lends to work that may take long: when to stop, and whom to tell that it goes on. */
-export type Attended = Pick<AttemptScope, 'signal' | 'progress'>;
+export type Attended = Pick<AttemptScope, 'signal' | 'progress'> &
+  Partial<Pick<AttemptScope, 'uses' | 'restored'>>;
 
 const unattended: Attended = { signal: new AbortController().signal, progress: () => undefined };
+
+type LoadedState = Omit<Restored['restore'], 'seconds'>;
 
 /** How a state is come by before it is changed: as the engine holds it, or computed anew after a divergence (R19). */
 export type Provenance = 'held' | 'on a fresh engine' | 'from an older checkpoint';
@@ -64,7 +68,7 @@ export class PolicyHolder {
     const { state, numerics } = await this.#recorded(run, step);
     for (;;) {
       const done = await lock.shared(async () => {
-        await this.#refuseOtherNumerics(run, numerics);
+        await this.#refuseOtherNumerics(run, numerics, attempt);
         const held = await this.engine.held();
         return held?.state === state ? { value: await use(state) } : null;
       }, attempt.signal);
@@ -88,7 +92,7 @@ export class PolicyHolder {
     const { state, numerics } = await this.#recorded(run, step);
     return this.options.lock.exclusive(async () => {
       if (provenance !== 'held') await this.engine.restart();
-      await this.#refuseOtherNumerics(run, numerics);
+      await this.#refuseOtherNumerics(run, numerics, attempt);
       const held = await this.engine.held();
       if (held?.state !== state && held?.lastStepId !== stepId) {
         const newest =
@@ -106,8 +110,9 @@ export class PolicyHolder {
   }
 
   /** Also what an engine holds already may be another run's, which began with other numerics (R18). */
-  async #refuseOtherNumerics(run: string, recorded: Numerics): Promise<void> {
-    const { numerics } = await this.engine.info();
+  async #refuseOtherNumerics(run: string, recorded: Numerics, attempt: Attended): Promise<void> {
+    const { numerics, incarnation } = await this.engine.info();
+    attempt.uses?.(incarnation);
     if (!sameNumerics(numerics, recorded))
       throw otherNumerics(run, recorded, 'The engine of this node', numerics);
   }
@@ -172,10 +177,18 @@ export class PolicyHolder {
   ): Promise<void> {
     let newest = newestCheckpoint;
     for (const next of ['on a fresh engine', 'from an older checkpoint', null]) {
+      const begunAt = performance.now();
       const held = await this.#heldStep(run, newest);
-      const start = held ?? (await this.#loadNewest(run, newest, attempt));
+      const loaded: LoadedState =
+        held === null ? await this.#loadNewest(run, newest, attempt) : { step: held, from: 'held', bytes: 0 };
+      const { step: start } = loaded;
+      const loadedAt = performance.now();
       try {
         await this.#replay(run, start, step, wanted, attempt);
+        attempt.restored?.({
+          restore: { ...loaded, seconds: rounded((loadedAt - begunAt) / 1000) },
+          replay: { steps: step - start, seconds: rounded((performance.now() - loadedAt) / 1000) },
+        });
         const from = held === null ? 'checkpoint' : 'the held state of step';
         const how = start < step ? `${from} ${start} and ${step - start} logged updates` : 'its saved state';
         this.options.log(`restored ${run} step ${step}: ${how}`);
@@ -235,8 +248,8 @@ export class PolicyHolder {
     }
   }
 
-  /** Loads the newest usable state ≤ `step`; answers its step. Falls back to older ones, and says so. */
-  async #loadNewest(run: string, step: number, { signal, progress }: Attended): Promise<number> {
+  /** Loads the newest usable state ≤ `step`. Falls back to older ones, and says so. */
+  async #loadNewest(run: string, step: number, { signal, progress }: Attended): Promise<LoadedState> {
     const { store, log } = this.options;
     const record = await readRun(store, run);
     for (const { step: candidate, sources } of await this.#checkpoints(run, step)) {
@@ -253,7 +266,7 @@ export class PolicyHolder {
             await fetchCheckpoint(store, record, candidate, path, { signal, onProgress });
           }
           const held = await this.engine.loadState(path);
-          if (held.state === wanted) return candidate;
+          if (held.state === wanted) return { step: candidate, from: source, bytes: (await stat(path)).size };
           log(
             `the state of step ${candidate} on ${source} is ${held.state}, its record says ${wanted}: using an older one`,
           );
@@ -281,7 +294,7 @@ export class PolicyHolder {
         },
       );
     }
-    return 0;
+    return { step: 0, from: 'base', bytes: 0 };
   }
 
   /** Steps ≤ `step` of which there is a checkpoint, newest first, and where it may be. */

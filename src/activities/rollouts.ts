@@ -8,6 +8,7 @@ import type { ObjectStore } from '../store/object-store.js';
 import { readOwner } from '../store/owners.js';
 import { adoptOrCreate, requireRecord } from '../store/records.js';
 import { UnreadableRecord } from '../store/store-errors.js';
+import { currentAccount, type WorkUnit } from './attempt-account.js';
 import type { EvidenceWriter } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
 import type { RunData } from './run-data.js';
@@ -137,18 +138,32 @@ async function playSeat(
   scope: AttemptScope,
   signal: AbortSignal,
 ): Promise<EpisodeRecord> {
+  const work = currentAccount().begin('episode');
+  const waits = (what: string): void => {
+    work.waits();
+    scope.progress({ waiting: what });
+  };
   // One slow answer of the store must not end the episodes that are in flight beside this one.
-  const patience = { signal, onWait: () => scope.progress({ waiting: 'store' }) };
-  const record = await playUnlessFinished(deps, order, seat, scope, patience).catch((error: unknown) => {
-    if (error instanceof FinishedElsewhere) return null;
-    throw error;
-  });
+  const patience = { signal, onWait: () => waits('store') };
+  const record = await playUnlessFinished(deps, order, seat, scope, { work, waits, patience }).catch(
+    (error: unknown) => {
+      if (error instanceof FinishedElsewhere) return null;
+      throw error;
+    },
+  );
   const stored = await waitOutStore(async () => {
     const written = record && (await adoptOrCreate(deps.store, seat.key, 'episode', record));
     return written && !written.adopted ? written.record : requireEpisode(deps.store, seat.key, order);
   }, patience);
+  work.end();
   await stoppingPoint('episode-written');
   return stored;
+}
+
+interface Playing {
+  work: WorkUnit;
+  waits: (what: string) => void;
+  patience: Patience;
 }
 
 /** Throws `FinishedElsewhere` where a record has come up since the seats were looked at. */
@@ -157,7 +172,7 @@ async function playUnlessFinished(
   order: PlayOrder,
   seat: Seat,
   scope: AttemptScope,
-  patience: Patience,
+  { work, waits, patience }: Playing,
 ): Promise<EpisodeRecord> {
   const { data, random } = order;
   const spec = data.record.spec;
@@ -168,7 +183,13 @@ async function playUnlessFinished(
   const engine = await deps.holder.engine.info();
   const play: EpisodePlay = await playEpisode(
     {
-      engine: deps.holder.engine,
+      engine: {
+        generate: async (...args) => {
+          const sampled = await deps.holder.engine.generate(...args);
+          work.sampled(sampled.tokens.length);
+          return sampled;
+        },
+      },
       backend: deps.backendFor(environment, spec.generator.call_timeout_s * 1000),
       tokenizer: data.tokenizer,
       template: data.template,
@@ -182,7 +203,7 @@ async function playUnlessFinished(
       episodeSeed: seat.seed,
       episodeId: seat.key,
       maxWaitMs: spec.generator.max_wait_s * 1000,
-      onWait: () => scope.progress({ waiting: seat.task.env_key }),
+      onWait: () => waits(seat.task.env_key),
       // A place on the server may have been waited for; meanwhile another worker may have finished the episode (R9).
       beforeSampling: async () => {
         if (await waitOutStore(() => deps.store.head(seat.key), patience)) throw new FinishedElsewhere();

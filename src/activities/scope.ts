@@ -1,5 +1,6 @@
 // What every activity needs of the Temporal attempt that runs it.
 import { Context } from '@temporalio/activity';
+import { currentAccount, type Restored } from './attempt-account.js';
 import { RepeatedFailures } from './repeated-failures.js';
 
 /** Of all activities in this process. */
@@ -18,10 +19,15 @@ export interface AttemptScope {
   progress(details?: unknown): void;
   /** A record was written: the failures before it were no standstill (R27). */
   recorded(): void;
+  /** The engine process that works for it. */
+  uses(incarnation: string): void;
+  /** The engine was made to hold a state. */
+  restored(restored: Restored): void;
 }
 
 export function currentScope(): AttemptScope {
   const context = Context.current();
+  const account = currentAccount();
   const { activityId, attempt, scheduledTimestampMs, workflowExecution } = context.info;
   const runId = workflowExecution?.runId ?? 'standalone';
   const execution = `${runId}/${activityId}/${scheduledTimestampMs}`;
@@ -32,5 +38,7 @@ export function currentScope(): AttemptScope {
     signal: context.cancellationSignal,
     progress: (details) => context.heartbeat(details),
     recorded: () => repeatedFailures.forget(execution),
+    uses: (incarnation) => account.uses(incarnation),
+    restored: (restored) => account.restored(restored),
   };
 }

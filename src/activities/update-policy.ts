@@ -1,6 +1,7 @@
 // updatePolicy (R10–R12): plan and episodes → batch → state n. The record is first; the engine's memory is second;
 // recomputing is last.
-import type { CommittedStep, NoSignal, StepReference } from './contracts.js';
+import { currentAccount, type WorkUnit } from './attempt-account.js';
+import type { CommittedStep, NoSignal, StepFaults, StepReference } from './contracts.js';
 import { attemptEvidence } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
 import type { Provenance } from './policy-holder.js';
@@ -11,6 +12,14 @@ import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import type { Digest, UpdateRecord } from '../spec/records.js';
 import { stepIdOf } from '../store/canonical.js';
 import { attemptsFolder, updateKey } from '../store/layout.js';
+import {
+  asOf,
+  type FaultFigures,
+  faultsIn,
+  figuresOf,
+  plusFigures,
+  readStepAttempts,
+} from '../store/fault-figures.js';
 import { checkOwner } from '../store/owners.js';
 import { recordFunction } from '../store/records.js';
 import { readPlan, readUpdateIfAny } from '../store/run-records.js';
@@ -22,7 +31,7 @@ const noSignal: NoSignal = 'no_signal';
 
 export async function updatePolicy(
   deps: NodeDeps,
-  input: StepReference & { plan: Digest },
+  input: StepReference & { plan: Digest; faults?: StepFaults },
 ): Promise<CommittedStep> {
   const { store, holder } = deps;
   const { run, step } = input;
@@ -42,7 +51,10 @@ export async function updatePolicy(
   const started = performance.now();
   const stepId = stepIdOf(plan.previous_state, batch, input.plan);
   const learns = identity.loss_tokens.every((tokens) => tokens > 0);
+  const account = currentAccount();
+  const works: WorkUnit[] = [];
   const apply = (): Promise<UpdateResult> => {
+    works.push(account.begin('update'));
     scope.progress({ verb: 'update' });
     const onShards = (shards: UpdateProgress): void => scope.progress({ verb: 'update', shards });
     return holder.apply(run, step, plan, batch, stepId, onShards, scope.signal);
@@ -54,6 +66,8 @@ export async function updatePolicy(
     const computedMs = performance.now() - started;
     await stoppingPoint('update-computed');
     const engine = await holder.engine.info();
+    await evidence.recovered();
+    const faults = await faultFigures(deps, input, account.troubled);
     return {
       schema: 'longhaul.update/1',
       identity: {
@@ -75,6 +89,7 @@ export async function updatePolicy(
           ...(plan.rebased ? withoutSampling(identity.metrics) : identity.metrics),
           ...policyMetrics(result.metrics),
           'policy/policy_lr': plan.optimizer.learning_rates.at(-1) ?? 0,
+          ...faults,
         },
         timings_ms: {
           policy_train: round(computedMs),
@@ -83,12 +98,18 @@ export async function updatePolicy(
         },
         engine: { build: engine.build, incarnation: engine.incarnation },
         committed_at: new Date().toISOString(),
+        worker: deps.life.identity,
       },
     };
   };
-  const keep = (error: Diverged): Promise<void> => evidence.diverged('update', stepId, error);
+  const keep = async (error: Diverged): Promise<void> => {
+    account.fails('diverged', stepId);
+    await evidence.diverged('update', stepId, error);
+  };
   const stored = await recordOnceAgreed(deps, run, step, compute, keep);
-  deps.lastCommit = { run, step, at: performance.now(), busyMs: deps.meter.totalMs };
+  for (const work of works) work.end();
+  const { totalMs: busyMs } = deps.meter;
+  deps.lastCommit = { run, step, at: performance.now(), busyMs, faults: figuresOf(run, stored) };
   await stoppingPoint('update-recorded');
   return summary(stored);
 }
@@ -142,10 +163,26 @@ function summary(record: UpdateRecord): CommittedStep {
     applied: applied === true,
     reason: applied === true ? null : applied.reason,
     spent: spentBy(record),
+    faults: figuresOf(record.identity.run, record),
     metrics: Object.fromEntries(
       Object.entries(record.observed.metrics).filter(([name]) => shownMetrics.includes(name)),
     ),
   };
+}
+
+/** Totals since the run began. Attempt records are looked at only where something went wrong. */
+async function faultFigures(
+  { store, runs, lastCommit }: NodeDeps,
+  { run, step, faults }: StepReference & { faults?: StepFaults },
+  troubled: boolean,
+): Promise<FaultFigures> {
+  const { record } = await runs.get(run);
+  const isFirst = step === (record.lineage?.step ?? 0) + 1;
+  const known = lastCommit?.run === run && lastCommit.step === step - 1 ? lastCommit.faults : null;
+  const before = isFirst ? {} : (known ?? figuresOf(run, await readUpdateIfAny(store, run, step - 1)));
+  const recorded = troubled || faults?.recorded ? faultsIn(await readStepAttempts(store, run, step)) : {};
+  const figures = plusFigures(plusFigures(before, recorded), faults?.figures ?? {});
+  return asOf((Date.now() - Date.parse(record.observed.started_at)) / 1000, figures);
 }
 
 /** `step`: since the commit before; `in_flight`: of it, with an engine verb or an environment call under way. */

@@ -148,3 +148,15 @@ export class EngineError extends Error {
     this.name = 'EngineError';
   }
 }
+
+/** The engine's process has ended; whatever was asked of it is undone. */
+export class EngineExited extends EngineError {
+  constructor(
+    message: string,
+    readonly pid: number,
+    /** Since its end, or since it last answered where it was ended for its silence. */
+    readonly noticedAfterMs: number,
+  ) {
+    super('EngineExited', message);
+  }
+}

@@ -156,7 +156,13 @@ export const update = z.strictObject({
     applied: z.union([z.literal(true), z.strictObject({ reason: text })]),
     outcomes,
   }),
-  observed: z.strictObject({ metrics: figures, timings_ms: figures, engine, committed_at: time }),
+  observed: z.strictObject({
+    metrics: figures,
+    timings_ms: figures,
+    engine,
+    committed_at: time,
+    worker: text.exactOptional(),
+  }),
 });
 
 export const base = z.strictObject({
@@ -165,6 +171,32 @@ export const base = z.strictObject({
   observed: z.strictObject({ engine, committed_at: time }),
 });
 
+const seconds = z.number().nonnegative();
+const recovery = z.strictObject({
+  cause: z.enum([
+    'engine_exit',
+    'worker_restart',
+    'orchestrator_restart',
+    'node_lost',
+    'node_drained',
+    'timeout',
+    'store',
+    'environment',
+    'temporal',
+    'diverged',
+    'error',
+    'placed',
+    'engine_shared',
+  ]),
+  event: text,
+  lost: z.strictObject({ seconds, tokens: count, episodes: count }),
+  detection_seconds: seconds,
+  down_seconds: seconds,
+  restore: z
+    .strictObject({ from: z.enum(['disk', 'store', 'base', 'held']), step: count, bytes: count, seconds })
+    .exactOptional(),
+  replay: z.strictObject({ steps: count, seconds }).exactOptional(),
+});
 export const attempt = z.strictObject({
   schema: z.literal('longhaul.attempt/1'),
   activity: text,
@@ -172,7 +204,13 @@ export const attempt = z.strictObject({
   n: positive,
   starts: z.array(text),
   failures: z.array(z.strictObject({ verb: text, input: digest, message: text })).exactOptional(),
-  observed: z.strictObject({ node: text, pid: count, at: time }),
+  observed: z.strictObject({
+    node: text,
+    pid: count,
+    at: time,
+    recoveries: z.array(recovery).exactOptional(),
+    waited_seconds: seconds.exactOptional(),
+  }),
 });
 
 /** What is wrong with an episode's token ranges, or null. */

@@ -3,6 +3,7 @@
 import { asyncLocalStorage, type Context } from '@temporalio/activity';
 import type { ActivityExecuteInput, ActivityInterceptorsFactory, Next } from '@temporalio/worker';
 import type { ActivityInboundCallsInterceptor } from '@temporalio/worker';
+import { type AttemptAccount, accountOf } from '../activities/attempt-account.js';
 import { AttemptGate } from './attempt-gate.js';
 import { startHeartbeat } from './heartbeat.js';
 import type { OpenActivities } from './open-activities.js';
@@ -42,28 +43,37 @@ function guard(
   return {
     async execute(input: ActivityExecuteInput, next: Next<ActivityInboundCallsInterceptor, 'execute'>) {
       const close = open.open({ activity, taskToken: base64TaskToken });
+      let account: AttemptAccount | null = null;
+      // Until the attempt has an account of its own, the server keeps what the one before has said.
+      const send = (details: unknown): void => context.heartbeat(withAccount(details, account, context));
       const heartbeat = startHeartbeat({
-        send: (details) => context.heartbeat(details),
+        send,
         intervalMs: heartbeatIntervalMs,
         limitMs,
       });
       try {
-        return await gate.enter(activity, (superseded, progress) =>
-          asyncLocalStorage.run(
-            guardedContext(context, [superseded, ...endings], (details) => {
-              progress();
-              heartbeat.progress(details);
-              context.heartbeat(details);
-            }),
-            () => next(input),
-          ),
-        );
+        return await gate.enter(activity, (superseded, progress) => {
+          const guarded = guardedContext(context, [superseded, ...endings], (details) => {
+            progress();
+            heartbeat.progress(details);
+            send(details);
+          });
+          account = accountOf(guarded);
+          return asyncLocalStorage.run(guarded, () => next(input));
+        });
       } finally {
         heartbeat.stop();
         close();
       }
     },
   };
+}
+
+/** The account is for the next attempt, should this process die; the rest is for people. */
+function withAccount(details: unknown, account: AttemptAccount | null, { info }: Context): unknown {
+  const ft = account?.told ?? (info.heartbeatDetails as { ft?: unknown } | undefined)?.ft;
+  if (ft === undefined) return details;
+  return typeof details === 'object' ? { ...details, ft } : { details, ft };
 }
 
 /** The SDK's context with a signal that also rises with `endings`, and a `heartbeat` that counts as progress. */

@@ -9,12 +9,14 @@ import { PolicyHolder } from '../activities/policy-holder.js';
 import { RunDataCache } from '../activities/run-data.js';
 import { createNativeEngine } from '../engine/native/native-engine.js';
 import { createStateLock } from '../engine/native/state-lock.js';
+import { JournalFolder } from '../episode/journal-folder.js';
 import type { Numerics } from '../spec/records.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openStore, probeStore } from '../store/open-store.js';
 import { readWorkerConfig, type WorkerConfig } from './config.js';
 import { environmentBackends } from './environment-backends.js';
+import { keepLife } from './life-file.js';
 import { type NodeParts, serveNode } from './node-worker.js';
 import { exitWith, installLogger } from './worker-log.js';
 
@@ -34,6 +36,7 @@ async function createParts(config: WorkerConfig, store: ObjectStore): Promise<No
   const token = config.gradingTokenFile
     ? (await readFile(config.gradingTokenFile, 'utf8')).trim()
     : undefined;
+  const { life, leave } = keepLife(join(config.folder, 'life.json'), config.node, 'worker_restart');
   const meter = new BusyMeter();
   const engine = meteredEngine(createNativeEngine({ binary: config.engine, log }), meter);
   const environments = environmentBackends({ url: config.environments, ...(token ? { token } : {}) });
@@ -48,9 +51,11 @@ async function createParts(config: WorkerConfig, store: ObjectStore): Promise<No
       folder: join(config.folder, 'policy'),
       log,
     }),
+    journals: new JournalFolder(join(config.folder, 'journal'), log),
     backendFor: (spec: EnvironmentSpec, callTimeoutMs: number) =>
       meteredBackend(environments.backendFor(spec, callTimeoutMs), meter),
     meter,
+    life,
     lastCommit: null,
     log,
   };
@@ -74,6 +79,7 @@ async function createParts(config: WorkerConfig, store: ObjectStore): Promise<No
     },
     close: async () => {
       await Promise.all([engine.close(), environments.close()]);
+      leave();
     },
   };
 }

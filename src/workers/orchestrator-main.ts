@@ -1,10 +1,12 @@
 // Process entry of the orchestrator worker. Flags and variables: config.ts.
 import { hostname } from 'node:os';
+import { join } from 'node:path';
 import { DatasetCache } from '../activities/dataset-cache.js';
 import { createOrchestratorActivities } from '../activities/orchestrator-activities.js';
 import { RunDataCache } from '../activities/run-data.js';
 import { openStore, probeStore } from '../store/open-store.js';
 import { readWorkerConfig } from './config.js';
+import { keepLife } from './life-file.js';
 import { serveOrchestrator } from './orchestrator-worker.js';
 import { clusterId, isOver, ownerState, recordedAddress, requestLease } from './temporal-cluster.js';
 import { exitWith, installLogger } from './worker-log.js';
@@ -16,9 +18,18 @@ await exitWith('orchestrator', async () => {
   const store = await openStore(config.store);
   await probeStore(store);
   const datasets = new DatasetCache(store);
-  await serveOrchestrator(config, (client) =>
-    createOrchestratorActivities({
+  let left = (): void => undefined;
+  await serveOrchestrator(config, (client) => {
+    // The folder is locked by now.
+    const { life, leave } = keepLife(
+      join(config.folder, 'life.json'),
+      'orchestrator',
+      'orchestrator_restart',
+    );
+    left = leave;
+    return createOrchestratorActivities({
       store,
+      life,
       datasets,
       runs: new RunDataCache(store, datasets),
       temporalAddress: recordedAddress(config.temporal.address, hostname()),
@@ -27,6 +38,7 @@ await exitWith('orchestrator', async () => {
       requestLease: (request) => requestLease(client, request),
       isOver: (run) => isOver(client, run),
       log,
-    }),
-  );
+    });
+  });
+  left();
 });

@@ -10,9 +10,12 @@ import type {
   RunPhase,
   RunPosition,
   RunStatus,
+  StepFaults,
 } from '../activities/contracts.js';
 import { budgetNotes, isSpent } from './budget.js';
+import { faultNote } from './fault-note.js';
 import { settingNotes } from './hyperparameters.js';
+import { IdleClock } from './idle-clock.js';
 import { noSignal } from './policies.js';
 import { phaseOf, totalSteps } from './step-schedule.js';
 
@@ -38,10 +41,13 @@ export interface CarriedFigures {
   lastCheckpoint: number | null;
   tokens: number;
   sampleSeconds: number;
+  /** What no update has taken over yet. */
+  faults?: StepFaults;
 }
 
 export class RunProgress {
   readonly status: RunStatus;
+  readonly idle: IdleClock;
   private outline: RunOutline | null = null;
   /** What the run itself is doing; `status.phase` shows above it what holds it up. */
   private doing: RunPhase = 'starting';
@@ -52,6 +58,7 @@ export class RunProgress {
   private checkpointTrouble: string | null = null;
 
   constructor(run: string, control: ControlState, carried: CarriedFigures | undefined) {
+    this.idle = new IdleClock(carried?.faults);
     this.status = {
       run,
       phase: 'starting',
@@ -145,6 +152,7 @@ export class RunProgress {
     this.at(committed.step, committed.state);
     this.status.tokens += sampled?.tokens ?? 0;
     this.status.sampleSeconds += sampled?.seconds ?? 0;
+    if (committed.faults) this.status.faults = committed.faults;
     const { step, kind, applied, reason } = committed;
     const metrics =
       applied || reason === noSignal ? committed.metrics : { ...committed.metrics, unapplied: 1 };
@@ -178,7 +186,11 @@ export class RunProgress {
 
   carried(): CarriedFigures {
     const { evaluations, recent, lastCheckpoint, tokens, sampleSeconds } = this.status;
-    return { evaluations, recent: recent.slice(-3), lastCheckpoint, tokens, sampleSeconds };
+    const faults = this.idle.open;
+    return {
+      ...{ evaluations, recent: recent.slice(-3), lastCheckpoint, tokens, sampleSeconds },
+      ...(faults ? { faults } : {}),
+    };
   }
 
   /** `step 121 · update · reward 0.41 at 120`: fixed when the activity is scheduled, so it carries the last known figures. */
@@ -199,6 +211,7 @@ export class RunProgress {
       : this.status.waitsFor !== null
         ? 'placing'
         : this.doing;
+    this.idle.phase(this.status.phase);
     this.publish(this.status.blocked ? 'blocked' : this.coarse);
     this.show();
   }
@@ -241,6 +254,8 @@ export class RunProgress {
         `- ${status.tokens.toLocaleString('en')} tokens sampled, ${perSecond.toLocaleString('en')} a second`,
       );
     }
+    const faults = faultNote(status.faults ?? {});
+    if (faults) lines.push(`- ${faults}`);
     if (status.report) lines.push(`- report: \`${status.report}\``);
     if (status.evaluations.length > 0) lines.push('', '**Evaluations on held-out tasks**', '');
     for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(-8)) {

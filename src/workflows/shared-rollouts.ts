@@ -48,6 +48,7 @@ export function joined(parts: readonly CollectedRollouts[]): CollectedRollouts {
   const total = (figure: (part: CollectedRollouts) => number): number =>
     parts.reduce((sum, part) => sum + figure(part), 0);
   const graded = total((part) => part.graded);
+  const ended = parts.flatMap(({ ended_at }) => ended_at ?? []);
   return {
     graded,
     unknown: total((part) => part.unknown),
@@ -55,5 +56,7 @@ export function joined(parts: readonly CollectedRollouts[]): CollectedRollouts {
     tokens: total((part) => part.tokens),
     seconds: Math.max(...parts.map((part) => part.seconds)),
     kept: parts[0]?.kept ?? null,
+    ...(ended.length === parts.length ? { ended_at: Math.max(...ended) } : {}),
+    ...(parts.some(({ troubled }) => troubled) ? { troubled: true } : {}),
   };
 }

@@ -19,6 +19,7 @@ import type {
   PlannedStep,
   RunOutline,
   RunStatus,
+  StepFaults,
 } from '../activities/contracts.js';
 import { blockedUntilResumed, RecordsChanged, throwWhereRecordsChanged, untilMended } from './blocking.js';
 import { Budget } from './budget.js';
@@ -253,6 +254,7 @@ class TrainingLoop {
   ): Promise<void> {
     this.progress.phase('planning');
     const planned = await this.plan(step);
+    this.progress.idle.answered(planned);
     const keep = await this.uploads.wants(step - 1);
     if (planned.kind === 'grpo') await this.interruptible.ready();
     const [sampled] = await Promise.all([
@@ -261,15 +263,18 @@ class TrainingLoop {
     ]);
     this.progress.phase('updating');
     const summary = this.progress.summary(step, 'update');
-    const committed = await this.nodes.onNode(
-      (place) =>
-        onEngine(place, stepId(step, 'update'), summary, enginePolicy).updatePolicy({
-          ...this.owned,
-          step,
-          plan: planned.plan,
-        }),
-      throwWhereRecordsChanged,
-    );
+    let faults: StepFaults | undefined;
+    const committed = await this.nodes.onNode((place) => {
+      faults = this.progress.idle.open;
+      return onEngine(place, stepId(step, 'update'), summary, enginePolicy).updatePolicy({
+        ...this.owned,
+        step,
+        plan: planned.plan,
+        ...(faults ? { faults } : {}),
+      });
+    }, throwWhereRecordsChanged);
+    this.progress.idle.settled(faults);
+    this.progress.idle.answered(committed);
     const seconds = (Date.now() - startedAt) / 1000;
     this.progress.committed(committed, seconds, sampled);
     this.budget.add(committed);
@@ -297,6 +302,7 @@ class TrainingLoop {
     const sampled = await collectShares(shares, (share) =>
       this.collectShare(planned, share, keep && share === shares[0]),
     );
+    this.progress.idle.answered(sampled);
     if (sampled.kept) this.uploads.saved(planned.step - 1, sampled.kept);
     return sampled;
   }
@@ -363,6 +369,7 @@ class TrainingLoop {
       ).evaluateState({ ...this.owned, step, suite }),
     );
     progress.evaluated(step, evaluated);
+    progress.idle.answered(evaluated);
     const phase = phaseOf(this.opened.outline, step);
     const target = this.opened.outline.target_pass_at_1;
     if (suite === 'interval' && phase?.kind === 'grpo' && target > 0 && evaluated.pass_at_1 >= target) {

@@ -15,11 +15,13 @@ import { openRun } from '../../src/activities/open-run.js';
 import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js';
 import { planStep } from '../../src/activities/plan-step.js';
 import { PolicyHolder } from '../../src/activities/policy-holder.js';
+import { ProcessLife } from '../../src/activities/process-life.js';
 import { RunDataCache } from '../../src/activities/run-data.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { PolicyEngine } from '../../src/engine/policy-engine.js';
 import { createNativeEngine, type NativeEngine } from '../../src/engine/native/native-engine.js';
 import { createStateLock } from '../../src/engine/native/state-lock.js';
+import { JournalFolder } from '../../src/episode/journal-folder.js';
 import { generateDemonstrations, generateTasks } from '../../src/environments/apps/generate.js';
 import { builtInApps, builtInFaults } from '../../src/environments/server/built-in-apps.js';
 import {
@@ -185,10 +187,12 @@ export async function startHarness(environments: { url: string }, disk?: string)
         folder: disk,
         log,
       }),
+      journals: new JournalFolder(join(disk, 'journal'), log),
       backendFor: (wanted: EnvironmentSpec, callTimeoutMs: number) =>
         meteredBackend(backends.backendFor(wanted, callTimeoutMs), meter),
       meter,
       lastCommit: null,
+      life: new ProcessLife(`${name}@test pid ${process.pid}`),
       log,
     };
     return { deps, engine };
@@ -200,6 +204,7 @@ export async function startHarness(environments: { url: string }, disk?: string)
     datasets,
     runs: new RunDataCache(store, datasets),
     temporalAddress: '127.0.0.1:7233',
+    life: new ProcessLife('orchestrator@test', null, 'orchestrator_restart'),
     clusterId: () => Promise.resolve('cluster'),
     ownerState: () => Promise.resolve('closed'),
     requestLease: () => Promise.resolve(),

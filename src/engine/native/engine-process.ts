@@ -3,7 +3,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Duplex } from 'node:stream';
-import { EngineError } from '../policy-engine.js';
+import { EngineError, EngineExited } from '../policy-engine.js';
 import { encodeFrame, type Frame, type FrameArray, FrameDecoder, FrameError, isObject } from './frames.js';
 
 export interface EngineProcessOptions {
@@ -51,6 +51,7 @@ export class EngineProcess {
   #nextId = 1;
   #death: EngineError | null = null;
   #killReason: string | null = null;
+  #heardAt = performance.now();
 
   constructor(options: EngineProcessOptions) {
     this.#options = { livenessMs: 30_000, stallMs: 600_000, ...options };
@@ -73,9 +74,11 @@ export class EngineProcess {
         resolve();
       };
       this.#child.once('error', (error: NodeJS.ErrnoException) => end(startError(options.binary, error)));
-      this.#child.once('exit', (code, signal) =>
-        setTimeout(() => end(this.#exitError(code, signal)), drainMs).unref(),
-      );
+      this.#child.once('exit', (code, signal) => {
+        // What it said last counts where its silence was its end.
+        if (this.#killReason === null) this.#heardAt = performance.now();
+        setTimeout(() => end(this.#exitError(code, signal)), drainMs).unref();
+      });
       this.#child.once('close', (code, signal) => end(this.#exitError(code, signal)));
     });
   }
@@ -159,6 +162,7 @@ export class EngineProcess {
   }
 
   #receive(chunk: Buffer): void {
+    this.#heardAt = performance.now();
     let frames: Frame[];
     try {
       frames = this.#decoder.push(chunk);
@@ -214,9 +218,10 @@ export class EngineProcess {
     const why = this.#killReason ? `: ${this.#killReason}` : '';
     const tail = this.#logTail.length > 0 ? `\nIts last log lines:\n${this.#logTail.join('\n')}` : '';
     const half = this.#decoder.partial ? ' in the middle of a frame' : '';
-    return new EngineError(
-      'EngineExited',
+    return new EngineExited(
       `The engine (process ${this.#child.pid}) ${how}${half}${why}.${tail}`,
+      this.#child.pid ?? 0,
+      performance.now() - this.#heardAt,
     );
   }
 

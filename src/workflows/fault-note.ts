@@ -1,0 +1,18 @@
+// What faults have cost a run, in a line.
+
+/** Null where nothing has failed. */
+export function faultNote(faults: Readonly<Record<string, number>>): string | null {
+  const of = (name: string): number => faults[`ft/${name}`] ?? 0;
+  const restarts = Object.entries(faults)
+    .filter(([name]) => name.startsWith('ft/restarts/'))
+    .map(([name, count]) => ({ cause: name.slice('ft/restarts/'.length).replaceAll('_', ' '), count }));
+  const lost = of('lost_seconds') + of('waiting_seconds');
+  if (restarts.length === 0 && lost === 0) return null;
+  const causes = restarts.map(({ cause, count }) => (count > 1 ? `${cause} ×${count}` : cause)).join(', ');
+  const cost = [
+    `${lost.toFixed(1)} s`,
+    ...(of('lost_tokens') > 0 ? [`${of('lost_tokens').toLocaleString('en')} tokens`] : []),
+  ].join(' and ');
+  const share = of('ettr') > 0 ? ` · ETTR ${(100 * of('ettr')).toFixed(1)} %` : '';
+  return `outlived ${causes === '' ? 'waits for others' : causes} · lost ${cost}${share}`;
+}

@@ -1,0 +1,137 @@
+// The figures ft/* of a run whose engine is killed: what its records say of it, and that nothing is told where nothing happened.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { createNodeActivities } from '../../src/activities/node-activities.js';
+import { lastCommittedStep, readUpdate } from '../../src/store/run-records.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import type { AttemptRecord } from '../../src/spec/records.js';
+import { type FaultFigures, figuresOf, readAttemptsIn } from '../../src/store/fault-figures.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness } from './fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+});
+afterEach(() => harness.close());
+
+const step = lastSftStep + 1;
+const name = (part: string, at = step): string => `step-${String(at).padStart(6, '0')}/${part}`;
+const figures = async (at = step): Promise<FaultFigures> =>
+  figuresOf(run, await readUpdate(harness.store, run, at));
+const faults = (all: FaultFigures): FaultFigures =>
+  Object.fromEntries(Object.entries(all).filter(([key]) => !['ft/ettr', 'ft/wall_seconds'].includes(key)));
+const recoveriesOf = (records: readonly AttemptRecord[]) =>
+  records.flatMap(({ observed }) => observed.recoveries ?? []);
+
+async function killEngine(): Promise<void> {
+  process.kill(harness.engine.pid() ?? NaN, 'SIGKILL');
+  await vi.waitFor(() => expect(harness.engine.pid()).toBeNull(), 10_000);
+}
+
+/** Kills the engine when `verb` is asked for the n-th time, while that is in flight. */
+function killAt(verb: 'generate' | 'update', nth: number): void {
+  const { engine } = harness.node.holder;
+  const call = engine[verb] as (...args: unknown[]) => Promise<unknown>;
+  let calls = 0;
+  Object.assign(engine, {
+    [verb]: async (...args: unknown[]) => {
+      if (++calls !== nth) return call(...args);
+      const answer = call(...args);
+      answer.catch(() => undefined);
+      process.kill(harness.engine.pid() ?? NaN, 'SIGSTOP');
+      await killEngine();
+      return answer;
+    },
+  });
+}
+
+it('a run that meets no fault has none, and has got on all the time', async () => {
+  await harness.advance(step);
+  expect(faults(await figures())).toEqual({});
+  expect((await figures())['ft/ettr']).toBe(1);
+  const records = await readAttemptsIn(harness.store, run, step);
+  expect(records).toHaveLength(1);
+  expect(recoveriesOf(records)).toEqual([]);
+});
+
+describe('an engine that is killed', () => {
+  it('in a collect costs what its episodes had sampled, and a restore by checkpoint or replay', async () => {
+    await harness.advance(lastSftStep);
+    const planned = await harness.plan(step);
+    const activities = createNodeActivities(harness.node);
+    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    const collect = (attempt: number) =>
+      harness.attempt(name('collect'), () => activities.collectRollouts(input), attempt);
+    killAt('generate', 2);
+    const begun = performance.now();
+    await expect(collect(1)).rejects.toMatchObject({ code: 'EngineExited' });
+    const answer = await collect(2);
+    const seconds = (performance.now() - begun) / 1000;
+    expect(answer.troubled).toBe(true);
+    const [recovery, ...more] = recoveriesOf(await readAttemptsIn(harness.store, run, step));
+    expect(more).toEqual([]);
+    expect(recovery).toMatchObject({
+      cause: 'engine_exit',
+      restore: { from: 'base', step: 0, bytes: 0 },
+      replay: { steps: lastSftStep },
+    });
+    const { down_seconds, detection_seconds, restore, replay, lost } = recovery!;
+    expect(detection_seconds).toBeLessThan(1);
+    expect(restore!.seconds + replay!.seconds).toBeLessThanOrEqual(down_seconds);
+    expect(down_seconds + lost.seconds).toBeLessThan(seconds);
+    expect(lost.episodes).toBeGreaterThan(0);
+    const { faults: told } = await harness.attempt(name('update'), () =>
+      activities.updatePolicy({ ...input, faults: { recorded: true, figures: {} } }),
+    );
+    expect(told).toEqual(await figures());
+    expect(told).toMatchObject({
+      'ft/restarts/engine_exit': 1,
+      'ft/replayed_steps': lastSftStep,
+      'ft/lost_episodes': lost.episodes,
+    });
+    expect(told!['ft/lost_seconds']).toBeCloseTo(lost.seconds + down_seconds, 2);
+    expect(told!['ft/ettr']).toBeLessThan(1);
+  });
+
+  it('in an update costs that update alone, and the next step adds nothing', async () => {
+    await harness.advance(lastSftStep - 1);
+    const input = harness.reference(await harness.plan(lastSftStep));
+    const activities = createNodeActivities(harness.node);
+    killAt('update', 1);
+    const update = (attempt: number) =>
+      harness.attempt(name('update', lastSftStep), () => activities.updatePolicy(input), attempt);
+    await expect(update(1)).rejects.toMatchObject({ code: 'EngineExited' });
+    const { faults: told } = await update(2);
+    expect(told).toMatchObject({
+      'ft/restarts/engine_exit': 1,
+      'ft/replayed_steps': lastSftStep - 1,
+    });
+    expect(told).not.toHaveProperty('ft/lost_tokens');
+    expect(told).not.toHaveProperty('ft/lost_episodes');
+    await harness.advance(step);
+    expect(await lastCommittedStep(harness.store, run)).toBe(step);
+    expect(faults(await figures())).toEqual(faults(told!));
+  });
+
+  it('while nothing is under way is counted by whoever needs the next one', async () => {
+    await harness.advance(lastSftStep - 1);
+    const activities = createNodeActivities(harness.node);
+    const update = async (at: number) => {
+      const input = harness.reference(await harness.plan(at));
+      return harness.attempt(name('update', at), () => activities.updatePolicy(input));
+    };
+    await update(lastSftStep);
+    await killEngine();
+    const planned = await harness.plan(step);
+    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    await harness.attempt(name('collect'), () => activities.collectRollouts(input));
+    const recoveries = recoveriesOf(await readAttemptsIn(harness.store, run, step));
+    expect(recoveries).toMatchObject([
+      { cause: 'engine_exit', lost: { tokens: 0, episodes: 0 }, replay: { steps: lastSftStep } },
+    ]);
+  });
+});
