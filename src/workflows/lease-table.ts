@@ -101,6 +101,7 @@ export class LeaseTable {
   up(report: NodeReport, now: number): void {
     if (this.farewell(report.instance)?.left) return;
     this.nodes.set(report.id, { ...report, lastSeen: now, lost: false, suspected: false });
+    if (this.farewell(report.instance)) this.revokeAllOn(report.id, 'draining');
     // An engine that was exchanged computes other bits: its runs would be refused there.
     for (const lease of this.leasesOn(report.id))
       if (lease.numerics && report.numerics && !fits(lease.numerics, report.numerics))

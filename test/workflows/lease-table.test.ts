@@ -1,0 +1,409 @@
+// The pool's decisions: who gets which node, in which order, and what happens to leases when nodes come and go.
+import { describe, expect, it } from 'vitest';
+import type { LeaseRequest } from '../../src/activities/contracts.js';
+import { LeaseTable, type LeaseTableState, type PoolMessage } from '../../src/workflows/lease-table.js';
+import { nodeLostAfterMs, type NodeReport } from '../../src/workflows/messages.js';
+import { seededRandom } from '../chaos/random.js';
+
+const cpu1 = { backend: 'cpu', version: 1 } as const;
+const cpu2 = { backend: 'cpu', version: 2 } as const;
+
+function node(id: string, changes: Partial<NodeReport> = {}): NodeReport {
+  return {
+    ...{ id, instance: `${id}-1`, host: 'box', numerics: cpu1, gpu: null, memory_bytes: 1, places: 1 },
+    ...changes,
+  };
+}
+
+function request(run: string, changes: Partial<LeaseRequest> = {}): LeaseRequest {
+  return {
+    ...{ lease: `${run}/1`, run, workflowId: `train/${run}`, firstExecutionRunId: `first-${run}` },
+    ...{ project: 'tests', priority: 0, numerics: cpu1, besides: [] },
+    ...changes,
+  };
+}
+
+const runOf = ({ workflowId, firstExecutionRunId }: LeaseRequest) => ({ workflowId, firstExecutionRunId });
+
+/** `a granted local`, `b waiting: node local is held by train/a`. */
+function told(table: LeaseTable): string[] {
+  return table.messages().map(({ to, signal, say }) => {
+    const run = to.workflowId.replace('train/', '');
+    const about =
+      'why' in say
+        ? `: ${say.why}`
+        : 'node' in say
+          ? ` ${say.node}${'reason' in say ? ` ${say.reason}` : ''}`
+          : '';
+    return `${run} ${signal}${about}`;
+  });
+}
+
+function tableOf(...nodes: NodeReport[]): LeaseTable {
+  const table = new LeaseTable();
+  for (const report of nodes) table.up(report, 0);
+  return table;
+}
+
+describe('a request', () => {
+  it('is granted a free node, and otherwise told what it waits for, until the node is given back', () => {
+    const table = tableOf(node('local'));
+    table.request(request('a'), 1);
+    expect(table.request(request('b'), 2)).toBe(true);
+    expect(told(table)).toEqual(['a granted local', 'b waiting: node local is held by train/a']);
+    table.release({ lease: 'a/1' }, 3);
+    expect(told(table)).toEqual(['b granted local']);
+  });
+
+  it('may be made before there is any node', () => {
+    const table = new LeaseTable();
+    table.request(request('a'), 0);
+    expect(told(table)).toEqual(['a waiting: no node is alive']);
+    table.up(node('local'), 1);
+    expect(told(table)).toEqual(['a granted local']);
+  });
+
+  it('shares a node that has places with as many', () => {
+    const table = tableOf(node('local', { places: 2 }));
+    for (const run of ['a', 'b', 'c']) table.request(request(run), 1);
+    expect(told(table)).toEqual([
+      ...['a granted local', 'b granted local'],
+      'c waiting: node local is held by train/a, train/b',
+    ]);
+  });
+
+  it('goes to the node that has most left, and never twice to the same one for one run', () => {
+    const table = tableOf(node('n1', { places: 2 }), node('n2', { places: 2 }));
+    table.request(request('a'), 1);
+    table.request(request('b'), 2);
+    table.request(request('b', { lease: 'b/2' }), 3);
+    table.request(request('b', { lease: 'b/3' }), 4);
+    expect(told(table)).toEqual([
+      ...['a granted n1', 'b granted n2', 'b granted n1'],
+      'b waiting: no other node than n1, n2 is alive',
+    ]);
+  });
+
+  it('is served by priority, then to the project that holds the fewest leases, then in the order of arrival', () => {
+    const table = tableOf(node('n1'), node('n2'));
+    table.request(request('first', { project: 'big' }), 1);
+    table.request(request('second', { project: 'big' }), 2);
+    table.request(request('third', { project: 'big' }), 3);
+    table.request(request('fourth', { project: 'big' }), 4);
+    table.request(request('small', { project: 'small' }), 5);
+    table.request(request('urgent', { project: 'big', priority: 1 }), 6);
+    told(table);
+    expect(table.view().queue.map(({ run }) => run)).toEqual(['urgent', 'small', 'third', 'fourth']);
+    const granted: string[] = [];
+    for (const lease of ['first/1', 'second/1', 'urgent/1', 'small/1']) {
+      table.release({ lease }, 7);
+      granted.push(...told(table).filter((line) => line.includes('granted')));
+    }
+    expect(granted).toEqual([
+      ...['urgent granted n1', 'small granted n2', 'third granted n1', 'fourth granted n2'],
+    ]);
+  });
+
+  it('passes over nodes with other numerics, and takes one that has not told its own last (R18)', () => {
+    const { numerics: _, ...silent } = node('silent');
+    const table = tableOf(node('other', { numerics: cpu2 }), silent, node('fits', { places: 1 }));
+    for (const run of ['a', 'b', 'c']) table.request(request(run), 1);
+    table.request(request('fresh', { numerics: null }), 2);
+    expect(told(table)).toEqual([
+      ...['a granted fits', 'b granted silent'],
+      'c waiting: node fits is held by train/a, node silent is held by train/b',
+      'fresh granted other',
+    ]);
+  });
+
+  it('is told which node has what where none has its numerics, and is granted one that comes (R18)', () => {
+    const table = tableOf(node('other', { numerics: cpu2 }));
+    table.request(request('a'), 1);
+    expect(table.messages()).toMatchObject([
+      {
+        signal: 'waiting',
+        say: {
+          cause: 'unfit',
+          why: expect.stringMatching(
+            /no living node has numerics cpu\/1, .* a .*other computes with cpu\/2/,
+          ) as string,
+        },
+      },
+    ]);
+    table.up(node('fits'), 2);
+    expect(told(table)).toEqual(['a granted fits']);
+  });
+
+  it('that cannot wait is refused where no other node is free', () => {
+    const table = tableOf(node('n1'));
+    table.request(request('a'), 1);
+    const elsewhere = request('a', { lease: 'a/2', besides: ['n1'], atOnce: true });
+    expect(table.request(elsewhere, 2)).toBe(false);
+    expect(told(table)).toEqual(['a granted n1', 'a refused']);
+    expect(table.view().queue).toEqual([]);
+    table.up(node('n2'), 3);
+    table.request({ ...elsewhere, lease: 'a/3' }, 4);
+    expect(told(table)).toEqual(['a granted n2']);
+  });
+
+  it('that comes after its own release is none', () => {
+    const table = tableOf(node('n1'));
+    table.release({ lease: 'a/1' }, 1);
+    table.request(request('a'), 2);
+    expect(told(table)).toEqual([]);
+    expect(table.view()).toMatchObject({ leases: [], queue: [] });
+  });
+});
+
+describe('a node', () => {
+  it('that is silent for two reports is lost: its runs are told, and served again when it is back', () => {
+    const table = tableOf(node('local'));
+    table.request(request('a'), 0);
+    told(table);
+    expect(table.deadline).toBe(nodeLostAfterMs);
+    table.passed(nodeLostAfterMs - 1);
+    expect(told(table)).toEqual([]);
+    table.passed(nodeLostAfterMs);
+    expect(told(table)).toEqual(['a revoked local lost']);
+    expect(table.view().nodes).toMatchObject([{ id: 'local', state: 'lost' }]);
+    table.request(request('a', { lease: 'a/2' }), nodeLostAfterMs + 1);
+    expect(told(table)).toEqual(['a waiting: no node is alive']);
+    table.up(node('local'), nodeLostAfterMs + 2);
+    expect(told(table)).toEqual(['a granted local']);
+  });
+
+  it('is not lost while nobody could have heard it', () => {
+    const table = tableOf(node('local'));
+    const back = 60_000;
+    table.away(back);
+    table.passed(back);
+    expect(table.view().nodes).toMatchObject([{ state: 'up' }]);
+    table.passed(back + nodeLostAfterMs);
+    expect(table.view().nodes).toMatchObject([{ state: 'lost' }]);
+  });
+
+  it('that is draining is given nothing, and its runs move to others', () => {
+    const table = tableOf(node('n1'));
+    table.request(request('a'), 0);
+    table.up(node('n2'), 1);
+    told(table);
+    table.draining({ id: 'n1', instance: 'n1-1', until: 30_000 }, 2);
+    expect(told(table)).toEqual(['a revoked n1 draining']);
+    table.request(request('a', { lease: 'a/2' }), 3);
+    table.request(request('b'), 4);
+    expect(told(table)).toEqual(['a granted n2', 'b waiting: node n2 is held by train/a']);
+    expect(table.view().nodes.map(({ state }) => state)).toEqual(['draining', 'up']);
+    // The process that comes after it is not draining.
+    table.up(node('n1', { instance: 'n1-2' }), 5);
+    expect(told(table)).toEqual(['b granted n1']);
+  });
+
+  it('leaves with its instance: what an older one says late changes nothing', () => {
+    const table = tableOf(node('n1', { instance: 'old' }));
+    table.request(request('a'), 0);
+    table.up(node('n1', { instance: 'new' }), 1);
+    told(table);
+    table.draining({ id: 'n1', instance: 'old', until: 9 }, 2);
+    table.down({ id: 'n1', instance: 'old' }, 3);
+    table.up(node('n1', { instance: 'old' }), 4);
+    expect(told(table)).toEqual([]);
+    expect(table.view().nodes).toMatchObject([{ instance: 'new', lastSeen: 1, state: 'up' }]);
+    table.down({ id: 'n1', instance: 'new' }, 5);
+    expect(told(table)).toEqual(['a revoked n1 lost']);
+    expect(table.view().nodes).toEqual([]);
+  });
+
+  it('with another engine than before loses the runs that it does not fit any more (R18)', () => {
+    const table = tableOf(node('n1', { places: 2 }));
+    table.request(request('a'), 0);
+    table.request(request('fresh', { numerics: null }), 1);
+    told(table);
+    table.up(node('n1', { places: 2, instance: 'n1-2', numerics: cpu2 }), 2);
+    expect(told(table)).toEqual(['a revoked n1 released']);
+  });
+
+  it('that let work time out is given nothing before it reports again', () => {
+    const table = tableOf(node('n1'));
+    table.request(request('a'), 0);
+    told(table);
+    table.suspect({ lease: 'a/1', node: 'n1' }, 1);
+    table.request(request('a', { lease: 'a/2' }), 2);
+    expect(told(table)).toEqual([
+      'a revoked n1 lost',
+      'a waiting: node n1 has let work time out, and has to report again',
+    ]);
+    table.up(node('n1'), 3);
+    expect(told(table)).toEqual(['a granted n1']);
+  });
+});
+
+describe('a lease', () => {
+  it('of a run that is over is free, and so is its place in the queue (R30)', () => {
+    const table = tableOf(node('n1'));
+    for (const run of ['a', 'b', 'c']) table.request(request(run), 0);
+    told(table);
+    expect(table.runs()).toEqual([request('a'), request('b'), request('c')].map(runOf));
+    table.closed(runOf(request('b')), 1);
+    // The workflow's name is another run's by now.
+    table.closed({ ...runOf(request('a')), firstExecutionRunId: 'another' }, 1);
+    expect(told(table)).toEqual([]);
+    table.closed(runOf(request('a')), 1);
+    expect(told(table)).toEqual(['c granted n1']);
+  });
+
+  it('that a run tells of is taken over by a pool that has forgotten it, where the node is free or not known yet', () => {
+    const table = tableOf(node('n1'));
+    table.request(request('a', { holding: 'n1' }), 0);
+    table.request(request('b', { holding: 'n1' }), 0);
+    table.request(request('c', { holding: 'n2' }), 0);
+    table.request(request('d', { holding: 'n3' }), 0);
+    expect(told(table)).toEqual(['b revoked n1 released']);
+    expect(table.view().leases).toMatchObject([{ node: 'n1' }, { node: 'n2' }, { node: 'n3' }]);
+    table.up(node('n1'), 5);
+    table.up(node('n2'), 5);
+    table.passed(nodeLostAfterMs);
+    expect(told(table)).toEqual(['d revoked n3 lost']);
+  });
+
+  it('that has ended is not brought back by a run that tells of it: it is told once more', () => {
+    const table = tableOf(node('n1'));
+    table.request(request('a'), 0);
+    table.passed(nodeLostAfterMs);
+    table.up(node('n1'), nodeLostAfterMs + 1);
+    told(table);
+    table.request(request('a', { holding: 'n1' }), nodeLostAfterMs + 2);
+    expect(told(table)).toEqual(['a revoked n1 lost']);
+    expect(table.view().leases).toEqual([]);
+  });
+});
+
+/** Runs as they behave, nodes as they fail, and messages that come late, twice and in any order. */
+class World {
+  table = new LeaseTable();
+  now = 0;
+  readonly held = new Map<string, string>();
+  readonly wanted = new Map<string, LeaseRequest>();
+  private readonly late: (() => void)[] = [];
+  private readonly instances = new Map<string, number>();
+  private readonly silent = new Set<string>();
+  private names = 0;
+
+  constructor(
+    private readonly pick: (below: number) => number,
+    private readonly nodes: readonly NodeReport[],
+  ) {}
+
+  step(): void {
+    this.now += this.pick(3_000);
+    const at = this.nodes[this.pick(this.nodes.length)]!;
+    const instance = `${at.id}/${this.instances.get(at.id) ?? 0}`;
+    const run = `run-${this.pick(5)}`;
+    const acts: (() => void)[] = [
+      () => this.ask(run),
+      () => this.ask(run),
+      () => this.giveBack(run),
+      () => this.silent.has(at.id) || this.deliver(() => this.table.up({ ...at, instance }, this.now)),
+      () => void (this.silent.has(at.id) ? this.silent.delete(at.id) : this.silent.add(at.id)),
+      () => {
+        this.instances.set(at.id, (this.instances.get(at.id) ?? 0) + 1);
+        this.deliver(() => this.table.down({ id: at.id, instance }, this.now));
+      },
+      () => this.deliver(() => this.table.draining({ id: at.id, instance, until: this.now }, this.now)),
+      () => this.late.splice(this.pick(this.late.length + 1), 1).forEach((deliver) => deliver()),
+      () => this.beginAnew(),
+    ];
+    acts[this.pick(acts.length)]!();
+    this.table.passed(this.now);
+    this.hear();
+  }
+
+  /** Everybody who still wants a node gets one in the end, where nodes report and holders give back. */
+  settle(): void {
+    for (let round = 0; round < 40 && this.wanted.size > 0; round++) {
+      for (const deliver of this.late.splice(0)) deliver();
+      this.now += 1_000;
+      for (const at of this.nodes) {
+        const instance = `${at.id}/after`;
+        this.table.up({ ...at, instance }, this.now);
+      }
+      this.hear();
+      const [held] = this.held.keys();
+      if (held !== undefined && this.wanted.size > 0) this.end(held);
+      this.hear();
+    }
+  }
+
+  /** On time, late, or both. */
+  private deliver(what: () => void): void {
+    const how = this.pick(4);
+    if (how !== 0) what();
+    if (how <= 1) this.late.push(what);
+  }
+
+  private ask(run: string): void {
+    if ([...this.wanted.values()].some((wanted) => wanted.run === run)) return;
+    const lease = `${run}/${++this.names}`;
+    const asked = request(run, { lease, project: `project-${run.at(-1)}`, priority: this.pick(2) });
+    this.wanted.set(lease, asked);
+    this.deliver(() => void this.table.request(asked, this.now));
+  }
+
+  private giveBack(run: string): void {
+    const [lease] = [...this.held.keys()].filter((held) => held.startsWith(`${run}/`));
+    if (lease !== undefined) this.end(lease);
+  }
+
+  private end(lease: string): void {
+    this.held.delete(lease);
+    this.deliver(() => this.table.release({ lease }, this.now));
+  }
+
+  private beginAnew(): void {
+    const carried = JSON.parse(JSON.stringify(this.table.state())) as LeaseTableState;
+    const next = new LeaseTable(carried);
+    expect(next.state()).toEqual(this.table.state());
+    expect(next.view()).toEqual(this.table.view());
+    this.table = next;
+  }
+
+  private hear(): void {
+    for (const message of this.table.messages()) this.heard(message);
+  }
+
+  private heard({ signal, say }: PoolMessage): void {
+    if (signal === 'granted' && this.wanted.delete(say.lease)) this.held.set(say.lease, say.node);
+    if (signal === 'revoked' && this.held.delete(say.lease)) {
+      const again = request(say.lease.split('/')[0]!, {
+        lease: `${say.lease.split('/')[0]}/${++this.names}`,
+      });
+      this.wanted.set(again.lease, again);
+      this.table.request(again, this.now);
+    }
+  }
+}
+
+describe('whatever comes, late, twice and in any order', () => {
+  it.each(Array.from({ length: 30 }, (_, seed) => seed))(
+    'no node holds more than its places, no request is lost, and the state can be carried over: seed %i',
+    (seed) => {
+      const { below } = seededRandom(seed);
+      const nodes = [node('n1'), node('n2', { places: 2 }), node('n3')];
+      const world = new World(below, nodes);
+      for (let step = 0; step < 300; step++) {
+        world.step();
+        const { leases, nodes: known, queue } = world.table.view();
+        for (const { id, places } of nodes)
+          expect(leases.filter((lease) => lease.node === id).length).toBeLessThanOrEqual(places);
+        for (const { id, state } of known)
+          if (state !== 'up') expect(leases.filter((lease) => lease.node === id)).toEqual([]);
+        const names = [...leases, ...queue].map(({ lease }) => lease);
+        expect(new Set(names).size).toBe(names.length);
+        // What a run believes to hold is what the pool has given it.
+        for (const [lease, at] of world.held)
+          expect(leases.find((one) => one.lease === lease)?.node ?? at).toBe(at);
+      }
+      world.settle();
+      expect([...world.wanted.keys()]).toEqual([]);
+    },
+  );
+});
