@@ -6,6 +6,7 @@ import type { ActivityInboundCallsInterceptor } from '@temporalio/worker';
 import { type AttemptAccount, accountOf } from '../activities/attempt-account.js';
 import { AttemptGate } from './attempt-gate.js';
 import { startHeartbeat } from './heartbeat.js';
+import { joinSignals } from './joined-signal.js';
 import type { OpenActivities } from './open-activities.js';
 
 export interface GuardOptions {
@@ -52,14 +53,19 @@ function guard(
         limitMs,
       });
       try {
-        return await gate.enter(activity, (superseded, progress) => {
-          const guarded = guardedContext(context, [superseded, ...endings], (details) => {
+        return await gate.enter(activity, async (superseded, progress) => {
+          const { signal, release } = joinSignals([context.cancellationSignal, superseded, ...endings]);
+          const guarded = guardedContext(context, signal, (details) => {
             progress();
             heartbeat.progress(details);
             send(details);
           });
           account = accountOf(guarded);
-          return asyncLocalStorage.run(guarded, () => next(input));
+          try {
+            return await asyncLocalStorage.run(guarded, () => next(input));
+          } finally {
+            release();
+          }
         });
       } finally {
         heartbeat.stop();
@@ -76,17 +82,16 @@ function withAccount(details: unknown, account: AttemptAccount | null, { info }:
   return typeof details === 'object' ? { ...details, ft } : { details, ft };
 }
 
-/** The SDK's context with a signal that also rises with `endings`, and a `heartbeat` that counts as progress. */
+/** The SDK's context with another signal, and a `heartbeat` that counts as progress. */
 function guardedContext(
   context: Context,
-  endings: AbortSignal[],
+  cancellationSignal: AbortSignal,
   heartbeat: (details?: unknown) => void,
 ): Context {
-  const cancellationSignal = AbortSignal.any([context.cancellationSignal, ...endings]);
   const cancelled = new Promise<never>((_, reject) => {
-    cancellationSignal.addEventListener('abort', () => reject(cancellationSignal.reason as Error), {
-      once: true,
-    });
+    const cancel = (): void => reject(cancellationSignal.reason as Error);
+    if (cancellationSignal.aborted) cancel();
+    else cancellationSignal.addEventListener('abort', cancel, { once: true });
   });
   // Nobody may be listening: then the rejection is not an error.
   cancelled.catch(() => undefined);
