@@ -10,6 +10,7 @@ export type StoppingPoint =
   | 'fork-named'
   | 'plan-built'
   | 'plan-written'
+  | 'episode-begun'
   | 'episode-written'
   | 'batch-built'
   | 'batch-written'
@@ -19,14 +20,15 @@ export type StoppingPoint =
 
 /**
  * Waits while the file `{folder}/{name}` exists, or `{folder}/{name}.{activity}` with dots for the slashes of the activity's id,
- * after writing `{that file}.reached.{pid}` beside it. A test that holds a point owns the wait: it removes the file or kills
+ * or that one with `.{part}` of the activity's work behind it, after writing `{that file}.reached.{pid}` beside it. A test that holds a point owns the wait: it removes the file or kills
  * this process.
  */
-export async function stoppingPoint(name: StoppingPoint): Promise<void> {
+export async function stoppingPoint(name: StoppingPoint, part?: string): Promise<void> {
   const folder = process.env['LONGHAUL_STOPPING_POINTS'];
   if (folder === undefined) return;
   const ofActivity = `${name}.${currentScope().activity.replaceAll('/', '.')}`;
-  for (const held of [name, ofActivity]) await whileHeld(folder, held);
+  const ofPart = part === undefined ? [] : [`${ofActivity}.${part}`];
+  for (const held of [name, ofActivity, ...ofPart]) await whileHeld(folder, held);
 }
 
 async function whileHeld(folder: string, held: string): Promise<void> {

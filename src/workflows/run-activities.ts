@@ -44,8 +44,9 @@ function onTransfers(place: Place, id: string, summary: string, policy: Activity
   });
 }
 
+/** Attempt records lie under it: it has only what a key may have. */
 function idAt({ tries }: Place, id: string): string {
-  return tries === 0 ? id : `${id}~${tries}`;
+  return tries === 0 ? id : `${id}.${tries}`;
 }
 
 /** Puts the state after the step on the node's disk. */
