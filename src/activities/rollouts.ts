@@ -1,8 +1,11 @@
 // Plays the episodes of a plan or a suite that have no record yet, each once, and writes their records (R8, R9).
 import { playEpisode, type EpisodePlay } from '../episode/episode-loop.js';
+import type { EpisodeJournals, OpenJournal } from '../episode/journal-folder.js';
+import type { TurnJournal } from '../episode/turn-journal.js';
 import type { Digest, EpisodeRecord, RunRecord, SamplingPlan } from '../spec/records.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { Task } from '../spec/task.js';
+import { recordDigest } from '../store/canonical.js';
 import { inParallel } from '../store/in-parallel.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readOwner } from '../store/owners.js';
@@ -53,7 +56,9 @@ export async function fillSeats(
     // The engine may have been waited for; meanwhile another worker may have finished what was missing (R9).
     const { present, missing } = await look(deps, order);
     const environments = await environmentsNow(deps.store, data.record);
-    const played = await playSeats(deps, { ...order, seats: missing, environments }, scope, evidence);
+    const journals = await deps.journals.below(order.folder);
+    const toPlay = { ...order, seats: missing, environments, journals };
+    const played = await playSeats(deps, toPlay, scope, evidence);
     return [...(await readAll(deps, order, present)), ...played];
   };
   return deps.holder.withState(data.record.run, policyStep, fill, scope);
@@ -90,7 +95,14 @@ export async function requireEpisode(
   return episode;
 }
 
-type PlayOrder = RolloutOrder & { environments: readonly EnvironmentSpec[] };
+interface PlayOrder extends RolloutOrder {
+  environments: readonly EnvironmentSpec[];
+  journals: EpisodeJournals;
+}
+
+interface OpenSeat extends Seat {
+  journal: OpenJournal;
+}
 
 /** The run's environments where its newest start found them: a server may have moved since the first. */
 async function environmentsNow(store: ObjectStore, { run, spec }: RunRecord): Promise<EnvironmentSpec[]> {
@@ -112,12 +124,27 @@ async function playSeats(
   const stop = new AbortController();
   const signal = AbortSignal.any([scope.signal, stop.signal]);
   let finished = 0;
+  const sampling = recordDigest(order.sampling);
   const plays = order.seats.map(async (seat) => {
-    const record = await playSeat(deps, order, seat, scope, signal);
-    finished += 1;
-    scope.recorded();
-    scope.progress({ finished, of: order.seats.length });
-    return record;
+    const journal = await order.journals.open({
+      schema: 'longhaul.journal/1',
+      episode: seat.key,
+      plan: order.plan,
+      state: order.state,
+      sampling,
+      seed: seat.seed,
+      random: { ...order.random, slot: seat.slot, sample: seat.sample },
+    });
+    try {
+      const record = await playSeat(deps, order, { ...seat, journal }, scope, signal);
+      await journal.remove();
+      finished += 1;
+      scope.recorded();
+      scope.progress({ finished, of: order.seats.length });
+      return record;
+    } finally {
+      await journal.close();
+    }
   });
   try {
     return await Promise.all(plays);
@@ -126,6 +153,8 @@ async function playSeats(
     await Promise.allSettled(plays);
     scope.signal.throwIfAborted();
     throw error;
+  } finally {
+    await order.journals.close();
   }
 }
 
@@ -134,7 +163,7 @@ class FinishedElsewhere extends Error {}
 async function playSeat(
   deps: NodeDeps,
   order: PlayOrder,
-  seat: Seat,
+  seat: OpenSeat,
   scope: AttemptScope,
   signal: AbortSignal,
 ): Promise<EpisodeRecord> {
@@ -170,7 +199,7 @@ interface Playing {
 async function playUnlessFinished(
   deps: NodeDeps,
   order: PlayOrder,
-  seat: Seat,
+  seat: OpenSeat,
   scope: AttemptScope,
   { work, waits, patience }: Playing,
 ): Promise<EpisodeRecord> {
@@ -202,12 +231,12 @@ async function playUnlessFinished(
       policyStep: order.policyStep,
       episodeSeed: seat.seed,
       episodeId: seat.key,
+      journal: keeping(seat.journal, work),
       maxWaitMs: spec.generator.max_wait_s * 1000,
       onWait: () => waits(seat.task.env_key),
       // A place on the server may have been waited for; meanwhile another worker may have finished the episode (R9).
       beforeSampling: async () => {
         if (await waitOutStore(() => deps.store.head(seat.key), patience)) throw new FinishedElsewhere();
-        await stoppingPoint('episode-begun', `${seat.slot}.${seat.sample}`);
       },
     },
     patience.signal,
@@ -233,6 +262,18 @@ async function playUnlessFinished(
       failures: play.failures,
       started_at: new Date(started).toISOString(),
       seconds: (Date.now() - started) / 1000,
+    },
+  };
+}
+
+/** What is in the file does not go with the attempt. */
+function keeping(journal: OpenJournal, work: WorkUnit): TurnJournal {
+  return {
+    past: journal.past,
+    note: (entry) => journal.note(entry),
+    write: async () => {
+      await journal.write();
+      if (journal.isKept) work.kept();
     },
   };
 }

@@ -16,8 +16,13 @@ import {
   unkeptJournal,
 } from './turn-journal.js';
 
-/** A journal with an end: `close` leaves it for the next attempt, `remove` follows the episode's record. Neither rejects. */
+/**
+ * A journal with an end: `close` leaves it for the next attempt, `remove` follows the episode's record, and `close` after it
+ * does nothing. Neither rejects.
+ */
 export interface OpenJournal extends TurnJournal {
+  /** Whether the next attempt will find what has been written. */
+  readonly isKept: boolean;
   close(): Promise<void>;
   remove(): Promise<void>;
 }
@@ -68,6 +73,8 @@ export class JournalFolder {
 }
 
 export class EpisodeJournals {
+  readonly #resumed = { episodes: 0, turns: 0, tokens: 0 };
+
   constructor(
     private readonly folder: string,
     /** Names of the files that earlier attempts have left. */
@@ -83,16 +90,23 @@ export class EpisodeJournals {
     // Two runs may evaluate the same state at once: the second one has no journal.
     if (this.inUse.has(path)) {
       const ends = { close: () => Promise.resolve(), remove: () => Promise.resolve() };
-      return { ...unkeptJournal(), ...ends };
+      return { ...unkeptJournal(), ...ends, isKept: false };
     }
     this.inUse.add(path);
     const file = new JournalFile(path, () => this.inUse.delete(path), this.log);
     await file.begin(header, this.left.has(name));
+    const { sampled } = file.past;
+    if (sampled.size > 0) this.#resumed.episodes += 1;
+    this.#resumed.turns += sampled.size;
+    for (const { tokens } of sampled.values()) this.#resumed.tokens += tokens.length;
     return file;
   }
 
-  /** Called when all episodes are over: the folder goes with its last file. */
+  /** Called when no episode is played any more: the folder goes with its last file. */
   async close(): Promise<void> {
+    const { episodes, turns, tokens } = this.#resumed;
+    if (episodes > 0)
+      this.log(`${episodes} episodes went on from their journals: ${turns} turns of ${tokens} tokens`);
     await rmdir(this.folder).catch(() => undefined);
   }
 }
@@ -103,7 +117,9 @@ class JournalFile implements OpenJournal {
   #check = 0;
   #file: FileHandle | null = null;
   #writing: Promise<void> = Promise.resolve();
+  /** Nothing more is written. */
   #broken = false;
+  #over = false;
 
   constructor(
     private readonly path: string,
@@ -127,6 +143,10 @@ class JournalFile implements OpenJournal {
     else this.#add(header);
   }
 
+  get isKept(): boolean {
+    return !this.#broken;
+  }
+
   note(entry: JournalEntry): void {
     this.#add(entry);
   }
@@ -142,15 +162,22 @@ class JournalFile implements OpenJournal {
   }
 
   async close(): Promise<void> {
+    if (this.#over) return;
     await this.write();
     await this.#closeFile();
-    this.ended();
+    this.#end();
   }
 
   async remove(): Promise<void> {
+    this.#broken = true;
     await this.#writing;
     await this.#closeFile();
     await rm(this.path, { force: true }).catch(() => undefined);
+    this.#end();
+  }
+
+  #end(): void {
+    this.#over = true;
     this.ended();
   }
 

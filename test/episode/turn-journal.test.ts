@@ -217,7 +217,9 @@ describe("a node's folder of journals", () => {
     slow.note(entries[0]!);
     await slow.write();
     expect(files()).toHaveLength(1);
+    slow.note(entries[1]!);
     await slow.remove();
+    await slow.close();
     await below.close();
     expect(names()).toEqual([]);
   });
@@ -271,6 +273,7 @@ describe("a node's folder of journals", () => {
       await journal.write();
     }
     expect(said).toEqual([expect.stringMatching(/^an episode goes on without its journal: ENOSPC/)]);
+    expect(journal.isKept).toBe(false);
     expect(files()).toEqual([]);
     await journal.close();
     expect((await begin()).past).toEqual(nothingPast());
