@@ -94,6 +94,9 @@ export interface StepFaults {
   figures: Record<string, number>;
 }
 
+/** Failure of `planStep` where the workflow does not know all control records; its first detail is the folded `ControlState`. */
+export type ControlIsBehind = 'ControlIsBehind';
+
 export interface PlannedStep extends Observation {
   step: number;
   /** `rebased`: a logged batch is applied anew; nothing is sampled. */
@@ -184,8 +187,8 @@ export interface OrchestratorActivities {
     change: ControlChange;
   }): Promise<ControlState>;
   planStep(input: StepReference & { control: number }): Promise<PlannedStep>;
-  /** Writes the HTML report beside the run's records; answers where. */
-  writeReport(input: { run: string }): Promise<{ key: string }>;
+  /** Writes the HTML report beside the run's records; answers where, and the figures `ft/…` that are in it. */
+  writeReport(input: { run: string }): Promise<{ key: string; faults?: Record<string, number> }>;
 }
 
 /** On a node's queue `longhaul-node.<id>.gpu`. */

@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import type { RunStatus } from '../activities/contracts.js';
 import { budgetNotes } from '../workflows/budget.js';
+import { faultNote } from '../workflows/fault-note.js';
 import { settingNotes } from '../workflows/hyperparameters.js';
 import { statusQuery } from '../workflows/messages.js';
 import { stopNote } from '../workflows/run-progress.js';
@@ -50,6 +51,8 @@ function describe(status: RunStatus, waiting: readonly Waiting[]): string {
   ];
   if (status.lineage) lines.push(`  goes on from ${status.lineage.run} after step ${status.lineage.step}`);
   for (const one of waiting) lines.push(`  ${waitingLine(one)}`);
+  const faults = faultNote(status.faults ?? {});
+  if (faults) lines.push(`  ${faults}`);
   lines.push(...budgetNotes(status.budget ?? []).map((note) => `  ${note}`));
   lines.push(...settingNotes(status.control).map((note) => `  ${note}`));
   const stop = stopNote(status);

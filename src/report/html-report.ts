@@ -3,6 +3,7 @@ import { budgetTable } from './budget.js';
 import { lineChart, smoothed, smoothingWidth, type ChartBand, type ChartSeries } from './chart.js';
 import { environmentRows, statusRule, templateRows, type EnvironmentRow } from './environment-table.js';
 import { tasksOf, type EvaluationFigure } from './evaluations.js';
+import { type Faults, faultTable } from './faults.js';
 import { percent, points, timeSpan, whole } from './format.js';
 import { escapeHtml, table } from './html.js';
 import { styleSheet } from './report-style.js';
@@ -19,6 +20,7 @@ import type { RebaseSpec } from '../spec/run-spec.js';
 export interface ReportInput {
   history: RunHistory;
   restarts: Restart[];
+  faults: Faults;
   changes: AcceptedChange[];
   transcripts: Transcript[];
   /** The evaluation that the transcripts are from. */
@@ -31,6 +33,7 @@ const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri '
 export function renderReport({
   history,
   restarts,
+  faults,
   changes,
   transcripts,
   transcriptsOf,
@@ -49,7 +52,7 @@ export function renderReport({
     section('Environments', environments(history)),
     section('Transcripts', transcriptsSource(transcriptsOf) + transcriptViewer(transcripts)),
     section('Training', trends(history.updates) + stepTable(history)),
-    section('What it outlived', restartTable(restarts)),
+    section('What it outlived', faultTable(faults) + restartTable(restarts)),
     section('What was changed while it ran', changeTable(changes)),
     ...(budget === null ? [] : [section('Budget', budget)]),
     section('Run', facts(history)),

@@ -1,9 +1,8 @@
 // Which processes a run has outlived, read from what they left in its records.
 import type { AttemptRecord, OwnerRecord } from '../spec/records.js';
+import { readAttemptsIn } from '../store/fault-figures.js';
 import { inParallel } from '../store/in-parallel.js';
-import { attemptsFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { requireRecord } from '../store/records.js';
 import { timelineOf } from '../store/run-records.js';
 import type { RunHistory } from './run-history.js';
 
@@ -22,25 +21,24 @@ export interface StepAttempt {
   record: AttemptRecord;
 }
 
-/** One attempt record of each attempt of each step, in the order in which they were written. */
+/** Of all steps, in the order in which they were written. */
 export async function readAttempts(
   store: ObjectStore,
   { record, updates }: RunHistory,
 ): Promise<StepAttempt[]> {
-  const steps = updates
-    .filter(({ identity }) => identity.kind === 'grpo')
-    .map(({ identity }) => identity.step);
-  const listed = await inParallel(steps, async (step) => {
-    const folder = attemptsFolder(await timelineOf(store, record.run, step), step);
-    const keys: string[] = [];
-    for await (const { key } of store.list(folder)) if (key.endsWith('/1.json')) keys.push(key);
-    return keys.map((key) => ({ step, key }));
-  });
-  const attempts = await inParallel(listed.flat(), async ({ step, key }) => ({
+  const first = record.lineage?.step ?? 0;
+  // What a fork did at the state that it left from is its own.
+  const places = [0, ...updates.map(({ identity }) => identity.step)].map(async (step) => ({
     step,
-    record: await requireRecord(store, key, 'attempt'),
+    runs: [...new Set([await timelineOf(store, record.run, step), ...(step === first ? [record.run] : [])])],
   }));
-  return attempts.sort((a, b) => a.step - b.step || a.record.observed.at.localeCompare(b.record.observed.at));
+  const listed = await inParallel(await Promise.all(places), async ({ step, runs }) => {
+    const found = await Promise.all(runs.map((run) => readAttemptsIn(store, run, step)));
+    return found.flat().map((attempt) => ({ step, record: attempt }));
+  });
+  return listed
+    .flat()
+    .sort((a, b) => a.step - b.step || a.record.observed.at.localeCompare(b.record.observed.at));
 }
 
 /** Every change of a process' name from one record to the next. A process that died between two records counts once. */
@@ -49,15 +47,18 @@ export function restartsOf(history: RunHistory, attempts: readonly StepAttempt[]
     step: identity.step,
     name: observed.engine.incarnation,
   }));
-  const workers = attempts.map(({ step, record }) => ({
-    step,
-    name: `${record.observed.node} pid ${record.observed.pid}`,
-  }));
+  const workers = new Map<string, { step: number; name: string }[]>();
+  for (const { step, record } of attempts) {
+    const { node, pid } = record.observed;
+    // The orchestrator's are told by the owners; several nodes may work on one step.
+    if (record.activity.endsWith('/plan')) continue;
+    workers.set(node, [...(workers.get(node) ?? []), { step, name: `${node} pid ${pid}` }]);
+  }
   const owner = (name: (one: OwnerRecord) => string) =>
     history.owners.map((one) => ({ step: null, name: name(one) }));
   return [
     ...changes('engine', engines),
-    ...changes('node worker', workers),
+    ...[...workers.values()].flatMap((of) => changes('node worker', of)),
     ...changes(
       'orchestrator',
       owner((one) => one.observed.by),

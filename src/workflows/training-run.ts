@@ -102,8 +102,9 @@ export async function trainingRun(spec: unknown, options: TrainingOptions = {}):
 
 async function writeReport(progress: RunProgress, policy: typeof reportPolicy): Promise<void> {
   const { run } = progress.status;
-  const { key } = await orchestrator('report', `report of ${run}`, policy).writeReport({ run });
+  const { key, faults } = await orchestrator('report', `report of ${run}`, policy).writeReport({ run });
   progress.status.report = key;
+  if (faults) progress.status.faults = faults;
 }
 
 class TrainingLoop {

@@ -6,6 +6,7 @@ import { pathToFileURL } from 'node:url';
 import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readChanges } from '../../src/report/changes.js';
+import { faultsOf } from '../../src/report/faults.js';
 import { renderReport } from '../../src/report/html-report.js';
 import { readAttempts, restartsOf } from '../../src/report/restarts.js';
 import { readHistory, type RunHistory } from '../../src/report/run-history.js';
@@ -40,11 +41,13 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
         decodeWith('Close it.', call, 'Tool result:\n{"ok":true}'),
       ),
     ];
-    const restarts = restartsOf(history, await readAttempts(store, history));
+    const attempts = await readAttempts(store, history);
+    const restarts = restartsOf(history, attempts);
+    const faults = faultsOf(history, attempts);
     const changes = await readChanges(store, history);
     const write = (report: keyof typeof files, of: RunHistory): void => {
       const transcriptsOf = of.evaluations.at(-1) ?? null;
-      const html = renderReport({ history: of, restarts, changes, transcripts, transcriptsOf });
+      const html = renderReport({ history: of, restarts, faults, changes, transcripts, transcriptsOf });
       expect(html.length).toBeLessThan(1_000_000);
       writeFileSync(files[report], html);
     };

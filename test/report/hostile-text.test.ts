@@ -1,6 +1,7 @@
 // Whatever a model, an environment or a person wrote is text in the report: it makes no element, no attribute and no link.
 import { beforeAll, describe, expect, it } from 'vitest';
 import { readChanges } from '../../src/report/changes.js';
+import { faultsOf } from '../../src/report/faults.js';
 import { renderReport } from '../../src/report/html-report.js';
 import { readAttempts, restartsOf } from '../../src/report/restarts.js';
 import { readHistory, type RunHistory } from '../../src/report/run-history.js';
@@ -41,8 +42,10 @@ describe('a report', () => {
   beforeAll(async () => {
     const store = await recordedRun();
     history = await readHistory(store, 'tiny');
+    const attempts = await readAttempts(store, history);
     common = {
-      restarts: restartsOf(history, await readAttempts(store, history)),
+      restarts: restartsOf(history, attempts),
+      faults: faultsOf(history, attempts),
       changes: await readChanges(store, history),
       transcriptsOf: history.evaluations.at(-1) ?? null,
     };
