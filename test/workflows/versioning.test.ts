@@ -1,6 +1,8 @@
 // Builds of the orchestrator beside one another, as worker deployments: an execution stays with the build that began it, and the
 // next one is begun by the build that is current then.
+import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { promisify } from 'node:util';
 import { Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { versioned } from '../../src/workers/orchestrator-worker.js';
@@ -12,6 +14,7 @@ import {
   setHyperparametersUpdate,
   transferQueue,
 } from '../../src/workflows/messages.js';
+import { findTemporal } from '../support/find-tools.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import { until as untilTrue } from '../support/until.js';
 import {
@@ -23,6 +26,8 @@ import {
   uniqueName,
   workflowBundle,
 } from './scripted-run.js';
+
+const run = promisify(execFile);
 
 describe('a run of versioned workers', { timeout: 60_000 }, () => {
   let temporal: TestTemporal;
@@ -37,14 +42,14 @@ describe('a run of versioned workers', { timeout: 60_000 }, () => {
       await makeCurrent('A');
       const held = gate();
       script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
-      const run = await startRun(temporal, queue, script.outline.name);
+      const training = await startRun(temporal, queue, script.outline.name);
       await held.reached;
       await start('B');
       await makeCurrent('B');
       // Within the step the old build has the say, also for what comes meanwhile.
-      await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
+      await training.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
       held.release();
-      expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+      expect(await training.result()).toMatchObject({ ended: 'completed', step: 6 });
       expect(ran).toEqual([
         ...['A open', 'A plan 1', 'A plan 2', 'A plan 3', 'A control setHyperparameters'],
         ...['B open', 'B plan 4', 'B plan 5', 'B plan 6', 'B report'],
@@ -60,11 +65,11 @@ describe('a run of versioned workers', { timeout: 60_000 }, () => {
       await makeCurrent('B');
       const held = gate();
       script.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
-      const run = await startRun(temporal, queue, script.outline.name);
+      const training = await startRun(temporal, queue, script.outline.name);
       await held.reached;
       await makeCurrent('A');
       held.release();
-      expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+      expect(await training.result()).toMatchObject({ ended: 'completed', step: 6 });
       expect(ran.filter((call) => call.includes('plan'))).toEqual([
         'B plan 1',
         'B plan 2',
@@ -83,7 +88,7 @@ describe('a run of versioned workers', { timeout: 60_000 }, () => {
       await makeCurrent('A');
       const held = gate();
       script.before = (call) => (call === 'collect 1' ? held.wait() : undefined);
-      const run = await temporal.client.workflow.start('trainingRun', {
+      const training = await temporal.client.workflow.start('trainingRun', {
         ...{ taskQueue: queue, workflowId: `train/${script.outline.name}`, args: [{}] },
         // As `temporal workflow update-options` holds a workflow on a build by hand.
         versioningOverride: { pinnedTo: { deploymentName: `longhaul-${queue}`, buildId: 'A' } },
@@ -91,9 +96,51 @@ describe('a run of versioned workers', { timeout: 60_000 }, () => {
       await held.reached;
       await makeCurrent('B');
       held.release();
-      await run.result();
+      await training.result();
       expect(ran.filter((call) => call.startsWith('B'))).toEqual([]);
       expect(ran.filter((call) => call === 'A open')).toHaveLength(1);
+    });
+  });
+
+  it('is rolled out, watched and held by the commands of the guide', async () => {
+    await withBuilds(temporal, grpo(4), async ({ queue, script, ran, deployment, start }) => {
+      const temporalCli = async (...args: string[]): Promise<string> => {
+        const { stdout } = await run(findTemporal(), [...args, '--address', temporal.address]);
+        return stdout;
+      };
+      const makeCurrent = (build: string): Promise<string> =>
+        temporalCli(
+          ...['worker', 'deployment', 'set-current-version', '--yes'],
+          ...['--deployment-name', deployment, '--build-id', build],
+        );
+      await start('A');
+      await makeCurrent('A');
+      const held = gate();
+      script.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
+      const { name } = script.outline;
+      const training = await startRun(temporal, queue, name);
+      await held.reached;
+      await start('B');
+      expect(await temporalCli('worker', 'deployment', 'describe', '--name', deployment)).toMatch(/\bB\b/);
+      await makeCurrent('B');
+      const hold = ['workflow', 'update-options', '-w', `train/${name}`, '--versioning-override-behavior'];
+      await temporalCli(
+        ...[...hold, 'pinned', '--versioning-override-deployment-name', deployment],
+        ...['--versioning-override-build-id', 'A'],
+      );
+      const open = `TemporalWorkerDeploymentVersion = "${deployment}:A" AND ExecutionStatus = "Running"`;
+      await untilTrue(
+        async () => (await temporalCli('workflow', 'list', '-q', open)).includes(`train/${name}`),
+        'the list of what runs on build A',
+      );
+      await temporalCli(...hold, 'unspecified');
+      held.release();
+      expect(await training.result()).toMatchObject({ ended: 'completed', step: 4 });
+      expect(ran.at(-1)).toBe('B report');
+      const version = ['--deployment-name', deployment, '--build-id', 'A'];
+      expect(await temporalCli('worker', 'deployment', 'describe-version', ...version)).toMatch(
+        /DrainageStatus +drain/i,
+      );
     });
   });
 
@@ -135,6 +182,7 @@ const updates = (script: ScriptedRun): string[] => script.calls.filter((call) =>
 
 interface Builds {
   queue: string;
+  deployment: string;
   script: ScriptedRun;
   /** What the orchestrators' activities did, each with the build that did it. */
   ran: string[];
@@ -163,7 +211,7 @@ async function withBuilds(
     for (const taskQueue of [engineQueue(script.node), transferQueue(script.node)])
       serve(await Worker.create({ connection, taskQueue, activities: script.activities }));
     await use({
-      ...{ queue, script, ran },
+      ...{ queue, deployment, script, ran },
       start: async (build) => {
         const activities = activitiesOf(script, build, ran);
         serve(
