@@ -1,7 +1,9 @@
 // How each part is measured. Long parts are measured by `--full` alone; the others each time.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readSpecFile } from '../src/spec/schema.js';
 import { openStore } from '../src/store/open-store.js';
+import { eachVictimOnce, measureDisturbedRun, tenSeconds } from './disturbed-run.js';
 import { measureEngine } from './engine-client.js';
 import { measureEnvironment, startEnvironmentServer } from './environment.js';
 import { replayWithFaults } from './false-zeros.js';
@@ -11,9 +13,11 @@ import { firstExecution, historyOfStoppedStack } from './history.js';
 import { measureLogprobs } from './logprobs.js';
 import { measureLongRun } from './long-run.js';
 import { measureManyRuns } from './many-runs.js';
+import { measureNodeLoss } from './node-loss.js';
 import { quickstartModel } from './quickstart-model.js';
 import { outputOf, type QuickstartRun, runCommand, runQuickstart } from './quickstart.js';
 import { repository } from './repository.js';
+import { measureReplay, measureRestore } from './restore.js';
 import { recordFigures } from './run-records.js';
 import { measureStore } from './store.js';
 
@@ -119,6 +123,15 @@ export const parts: readonly Part[] = [
       return { values: { ...(await measureManyRuns(plan)) }, notes: [note] };
     },
   },
+  { name: 'disturbed', measurement: 'durability', long: true, measure: measureDisturbed },
+  { name: 'node_loss', measurement: 'durability', long: true, measure: measureLoss },
+  {
+    name: 'restore',
+    measurement: 'restore',
+    long: false,
+    measure: async () => ({ values: { ...(await measureRestore()) } }),
+  },
+  { name: 'replay', measurement: 'restore', long: false, measure: measureReplayed },
   { name: 'tests', measurement: 'tests', long: true, measure: measureTests },
 ];
 
@@ -192,6 +205,32 @@ async function measureLong(): Promise<Measured> {
     log: (message) => process.stderr.write(`${message}\n`),
   });
   return { values: { ...values } };
+}
+
+/** The second GRPO step is the first that is counted. */
+async function measureDisturbed(): Promise<Measured> {
+  const values = await measureDisturbedRun(
+    { ...{ steps: 51, struck: [6, 16, 26, 36, 46], seed: 1 }, victims: eachVictimOnce(1), shape: tenSeconds },
+    (message) => process.stderr.write(`  ${message}\n`),
+  );
+  return { values: { ...values } };
+}
+
+async function measureLoss(): Promise<Measured> {
+  const tiny = await readSpecFile(join(repository, 'presets/tiny.yaml'));
+  const spec = {
+    ...tiny,
+    name: 'node-loss',
+    trainer: { ...tiny.trainer, max_training_steps: 20, ckpt_interval: 4 },
+  };
+  return { values: { ...(await measureNodeLoss(spec, 20)) } };
+}
+
+async function measureReplayed(session: BenchSession): Promise<Measured> {
+  const { folder, result } = await session.quickstart(mainSeed);
+  return {
+    values: { ...(await measureReplay(await openStore(`dir:${join(folder, 'store')}`), result.run, 40)) },
+  };
 }
 
 async function measureTests(): Promise<Measured> {

@@ -86,7 +86,8 @@ async function runUndisturbed(options: CampaignOptions): Promise<Calm> {
   const calm = await runTrial({
     ...shared(options),
     spec,
-    surround: (folder, own) => faultySurroundings(folder, own, { store: 'directory', noShim }),
+    surround: (folder, own) =>
+      faultySurroundings(folder, own, { store: 'directory', nodes: 1, noShim, scripts: options.scripts }),
   });
   log(`  ${summary(calm)}`);
   return calm;
@@ -102,7 +103,7 @@ export async function runSeed(options: CampaignOptions, calm: Calm, seed: number
     // Within the step that was drawn.
     longestDelayMs: Math.max(200, (500 * calm.seconds) / calm.chain.steps),
   });
-  log(`seed ${seed}, store: ${schedule.store}`);
+  log(`seed ${seed}, store: ${schedule.store}, nodes: ${schedule.nodes}`);
   let around: FaultySurroundings | null = null;
   const begun = performance.now();
   const outcome = await runTrial<Disturbance>({
@@ -110,7 +111,10 @@ export async function runSeed(options: CampaignOptions, calm: Calm, seed: number
     ...shared(options),
     spec,
     surround: async (folder, own) =>
-      (around = await faultySurroundings(folder, own, { store: schedule.store, noShim })),
+      (around = await faultySurroundings(folder, own, {
+        ...{ store: schedule.store, nodes: schedule.nodes, noShim },
+        scripts: options.scripts,
+      })),
     disturb: (trial) => {
       if (around === null) throw new Error('the surroundings come first');
       return disturb(trial, around.parts, schedule, log);

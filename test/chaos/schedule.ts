@@ -18,6 +18,8 @@ export interface Strike {
 
 export interface Schedule {
   store: StoreKind;
+  /** Of the stack. */
+  nodes: number;
   strikes: Strike[];
 }
 
@@ -41,8 +43,9 @@ export function scheduleOf(options: ScheduleOptions): Schedule {
   const store = wants('s3') ? 's3' : wants('directory') ? 'directory' : random.pick(options.stores);
   // Each in its own part of the run, so that it meets one that is open; the last steps are for the last one's recovery.
   const part = Math.max(1, steps - 4) / drawn.length;
+  const nodes = drawn.some(({ needs }) => needs.includes('second-node')) ? 2 : 1;
   const strikes = drawn.map((fault, index) => ({
-    fault: fits(fault, store) ? fault : replacement(options, store, random.below(1e6)),
+    fault: fits(fault, store) ? fault : replacement(options, store, nodes, random.below(1e6)),
     afterStep: Math.floor((index + random.next()) * part) - 1,
     untilStep: Math.floor((index + 1) * part),
     delayMs: Math.round(random.next() * longestDelayMs),
@@ -50,7 +53,7 @@ export function scheduleOf(options: ScheduleOptions): Schedule {
     seed: random.below(2 ** 31),
   }));
   return {
-    store,
+    ...{ store, nodes },
     strikes: strikes.map((strike) => (strike.fault.lasts ? strike : { ...strike, lastsMs: 0 })),
   };
 }
@@ -88,7 +91,9 @@ function fits({ needs }: Fault, store: StoreKind): boolean {
   return !needs.includes(store === 's3' ? 'directory' : 's3');
 }
 
-function replacement({ faults }: ScheduleOptions, store: StoreKind, draw: number): Fault {
-  const fitting = faults.filter((fault) => fits(fault, store));
+function replacement({ faults }: ScheduleOptions, store: StoreKind, nodes: number, draw: number): Fault {
+  const fitting = faults.filter(
+    (fault) => fits(fault, store) && (nodes > 1 || !fault.needs.includes('second-node')),
+  );
   return fitting[draw % fitting.length] as Fault;
 }

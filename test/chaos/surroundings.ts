@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { type BreakableProxy, startBreakableProxy } from '../support/breakable-proxy.js';
 import { type FaultProxy, startFaultProxy } from '../support/fault-proxy.js';
 import { findEngine } from '../support/find-tools.js';
@@ -13,6 +14,7 @@ import { findTemporalBinary } from '../../src/workers/temporal-binary.js';
 import type { World } from './faults/fault.js';
 import type { Surroundings } from './trial.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
+import type { StackScripts } from '../../src/workers/stack.js';
 
 export type StoreKind = 'directory' | 's3';
 export type FaultyParts = Omit<World, 'trial' | 'random'>;
@@ -23,11 +25,16 @@ export interface FaultySurroundings extends Surroundings {
 
 const tokenVariable = 'LONGHAUL_CHAOS_GRADING_TOKEN';
 
-/** `noShim`: why this machine has none, or null. */
+/** `noShim`: why this machine has none, or null. `scripts`: of the stack; by default those beside this file's compiled form. */
 export async function faultySurroundings(
   folder: string,
   spec: RunSpec,
-  { store, noShim }: { store: StoreKind; noShim: string | null },
+  {
+    store,
+    nodes,
+    noShim,
+    scripts,
+  }: { store: StoreKind; nodes: number; noShim: string | null; scripts: StackScripts | undefined },
 ): Promise<FaultySurroundings> {
   const undo: (() => Promise<void> | void)[] = [];
   const gradingToken = randomBytes(24).toString('base64');
@@ -55,10 +62,26 @@ export async function faultySurroundings(
     ]);
     // The stack keeps the token that it finds, and its children inherit what is set here.
     writeFileSync(join(folder, 'grading-token'), `${gradingToken}\n`, { mode: 0o600 });
-    setVariables({ ...shim?.environment, LONGHAUL_TEMPORAL: temporal, [tokenVariable]: gradingToken }, undo);
+    const ownScript = (name: string): string => fileURLToPath(new URL(`../../src/${name}`, import.meta.url));
+    const node = scripts?.node ?? ownScript('workers/node-main.js');
+    setVariables(
+      {
+        ...shim?.environment,
+        ...{ LONGHAUL_TEMPORAL: temporal, LONGHAUL_CHAOS_NODE_SCRIPT: node },
+        [tokenVariable]: gradingToken,
+      },
+      undo,
+    );
     return {
       spec: throughProxy(spec, environments),
       engine,
+      nodes,
+      scripts: {
+        orchestrator: ownScript('workers/orchestrator-main.js'),
+        environments: ownScript('environments/server/main.js'),
+        ...scripts,
+        node: join(repository, 'test/support/node-gate.mjs'),
+      },
       ...(bucket ? { store: { address: bucket.address, direct: bucket.direct } } : {}),
       secrets: {
         texts: [gradingToken, ...(bucket ? [process.env['AWS_SECRET_ACCESS_KEY'] ?? ''] : [])],

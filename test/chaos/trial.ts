@@ -14,6 +14,7 @@ import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { lastCommittedStep } from '../../src/store/run-records.js';
 import { startStack, type Stack, type StackScripts } from '../../src/workers/stack.js';
+import { statusQuery } from '../../src/workflows/messages.js';
 import { openConnection } from '../../src/workers/temporal-connection.js';
 import { fetchExecutions } from './history/execution.js';
 import { auditHistories, type HistoryAudit } from './history/history-audit.js';
@@ -29,6 +30,8 @@ export interface OpenTrial {
   /** Reached past everything that stands in the workers' way to it. */
   readonly store: ObjectStore;
   readonly scripts: StackScripts | null;
+  /** Process of the node that the run works on, `node` or `node-2`; of the last one, where it is between two. */
+  node: string;
   /** Execution that must end well; whoever starts another one names it here. */
   workflowId: string;
   over: boolean;
@@ -45,6 +48,8 @@ export interface Surroundings {
   /** As the workers are told, and as the harness reaches it. */
   store?: { address: string; direct: string };
   engine?: string;
+  nodes?: number;
+  scripts?: StackScripts;
   /** That the run was given, and must be nowhere but in the files named here, below the stack's folder. */
   secrets?: { texts: readonly string[]; givenIn: readonly string[] };
   /** Called when the stack serves. */
@@ -102,13 +107,15 @@ async function trialIn<Disturbance>(
 ): Promise<TrialResult<Disturbance>> {
   const failures: Error[] = [];
   const leaving: Promise<void>[] = [];
+  const scripts = around.scripts ?? options.scripts;
   const stack = await startStack({
     folder,
     engine: around.engine ?? findEngine(),
     log: () => undefined,
     gaveUp: (error) => failures.push(error),
     ...(around.store ? { store: around.store.address } : {}),
-    ...(options.scripts ? { scripts: options.scripts } : {}),
+    ...(around.nodes ? { nodes: around.nodes } : {}),
+    ...(scripts ? { scripts } : {}),
   });
   const connection = openConnection({ address: stack.addresses.temporal });
   try {
@@ -120,6 +127,7 @@ async function trialIn<Disturbance>(
     const trial: OpenTrial = {
       ...{ spec, stack, folder, client, store },
       scripts: options.scripts ?? null,
+      node: 'node',
       workflowId: `train/${spec.name}`,
       over: false,
       leaving,
@@ -178,8 +186,10 @@ async function untilClosed(trial: OpenTrial, failures: Error[], deadlineMs: numb
       throw new Error(`${workflowId} ended as ${status}: ${await failureOf(client, workflowId)}`);
     }
     const state = await client
-      .withDeadline(Date.now() + 3_000, () => handle.query<{ blocked: { reason: string } | null }>('status'))
+      .withDeadline(Date.now() + 3_000, () => handle.query(statusQuery))
       .catch(() => null);
+    // Nodes of a stack are `local`, `local-2` and so on, their processes `node`, `node-2`.
+    if (state?.node) trial.node = state.node.replace('local', 'node');
     if (state?.blocked) throw new Error(`${workflowId} is blocked: ${state.blocked.reason}`);
     await delay(250);
   }

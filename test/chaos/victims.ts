@@ -2,15 +2,15 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { OpenTrial } from './trial.js';
-import type { Stack } from '../../src/workers/stack.js';
 
 export const victimNames = ['engine', 'node', 'orchestrator', 'environments', 'temporal'] as const;
 export type VictimName = (typeof victimNames)[number];
 
-/** Null while it is not running. */
-export function pidOf(stack: Stack, victim: VictimName): number | null {
-  if (victim !== 'engine') return stack.processes.find((one) => one.name === victim)?.pid ?? null;
-  const node = pidOf(stack, 'node');
+/** Null while it is not running. Of several nodes it is the one that the run works on, and its engine. */
+export function pidOf(trial: Pick<OpenTrial, 'stack' | 'node'>, victim: VictimName): number | null {
+  const name = victim === 'node' ? trial.node : victim;
+  if (victim !== 'engine') return trial.stack.processes.find((one) => one.name === name)?.pid ?? null;
+  const node = pidOf(trial, 'node');
   return node === null
     ? null
     : (childrenOf(node).find((pid) => commandOf(pid).includes('longhaul-engine')) ?? null);
@@ -23,7 +23,7 @@ export async function signalled(
   signal: NodeJS.Signals,
 ): Promise<number | null> {
   while (!trial.over) {
-    const pid = pidOf(trial.stack, victim);
+    const pid = pidOf(trial, victim);
     if (pid !== null && sent(pid, signal)) return pid;
     await delay(10);
   }

@@ -3,8 +3,10 @@ import { engineFaults } from './engine.js';
 import { environmentFaults } from './environments.js';
 import type { Fault } from './fault.js';
 import { machineFaults } from './machine.js';
+import { nodeFaults } from './nodes.js';
 import { objectStoreFaults } from './object-store.js';
 import { processFaults } from './processes.js';
+import { steeringFaults } from './steering.js';
 import { temporalFaults } from './temporal.js';
 import { twoOwnersFaults } from './two-owners.js';
 
@@ -16,4 +18,6 @@ export const allFaults: readonly Fault[] = [
   ...machineFaults,
   ...temporalFaults,
   ...twoOwnersFaults,
+  ...nodeFaults,
+  ...steeringFaults,
 ];

@@ -13,7 +13,7 @@ export const engineFaults: readonly Fault[] = [
     recoversWithinS: restartS,
     strike: async ({ trial }) => {
       while (!trial.over) {
-        const pid = pidOf(trial.stack, 'engine');
+        const pid = pidOf(trial, 'engine');
         if (pid !== null && isBusy(pid) && sent(pid, 'SIGABRT')) return nothingToUndo;
         await delay(1);
       }

@@ -5,8 +5,8 @@ import type { LibcShim } from '../../support/libc-shim.js';
 import type { Random } from '../random.js';
 import type { OpenTrial } from '../trial.js';
 
-/** `shim`: a machine on which libc-shim.ts works. */
-export type Need = 's3' | 'directory' | 'shim';
+/** `shim`: a machine on which libc-shim.ts works. `second-node`: a stack with two nodes. */
+export type Need = 's3' | 'directory' | 'shim' | 'second-node';
 
 export interface World {
   trial: OpenTrial;

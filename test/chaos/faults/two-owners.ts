@@ -13,9 +13,9 @@ import { sent, signalled } from '../victims.js';
 import { type Fault, nothingToUndo, restartS } from './fault.js';
 
 /** The attempts that run on the node are given up in the server's eyes; a copy, because the worker lives and closes its own. */
-async function failOpenAttempts({ client, folder }: OpenTrial): Promise<void> {
+async function failOpenAttempts({ client, folder, node }: OpenTrial): Promise<void> {
   const copy = mkdtempSync(join(folder, 'attempts-'));
-  cpSync(join(folder, 'node', 'open-activities'), copy, { recursive: true });
+  cpSync(join(folder, node, 'open-activities'), copy, { recursive: true });
   await client
     .withDeadline(Date.now() + 5_000, () => new OpenActivities(copy).failPredecessors(client.activity))
     // An attempt that had ended in between, or a server that is busy: its heartbeats run out instead.
@@ -24,7 +24,7 @@ async function failOpenAttempts({ client, folder }: OpenTrial): Promise<void> {
 }
 
 /** Another worker under the node's own id, with a folder of its own. */
-function startRival({ stack, folder, scripts }: OpenTrial) {
+function startRival({ stack, folder, scripts, node }: OpenTrial) {
   const { addresses } = stack;
   const script =
     scripts?.node ?? fileURLToPath(new URL('../../../src/workers/node-main.js', import.meta.url));
@@ -34,7 +34,7 @@ function startRival({ stack, folder, scripts }: OpenTrial) {
       ...[
         script,
         '--node',
-        'local',
+        node.replace('node', 'local'),
         '--folder',
         mkdtempSync(join(folder, 'rival-')),
         '--engine',

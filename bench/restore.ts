@@ -1,0 +1,108 @@
+// How fast a state comes back: from a file, against what the disk gives to whoever only reads it; and by replay, against what the
+// same updates took when they were made.
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { PolicyHolder } from '../src/activities/policy-holder.js';
+import { createNativeEngine } from '../src/engine/native/native-engine.js';
+import { StateLock } from '../src/engine/native/state-lock.js';
+import type { ObjectStore } from '../src/store/object-store.js';
+import { lastCommittedStep, readUpdate } from '../src/store/run-records.js';
+import { findEngineBinary } from '../src/workers/engine-binary.js';
+import { median } from './figure.js';
+import { quickstartModel } from './quickstart-model.js';
+
+export interface RestoreFigures {
+  bytes: number;
+  /** Median of several, each of a file that is in no cache. */
+  disk_bytes_per_second: number;
+  restore_bytes_per_second: number;
+  /** Of the disk's rate; the median of what was measured side by side. */
+  restore_share: number;
+}
+
+const run = promisify(execFile);
+
+/** `width`: of the model; 512 gives a state of 300 MB. Throws where a file cannot be put out of the cache. */
+export async function measureRestore(width = 512, times = 5): Promise<RestoreFigures> {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-restore-'));
+  const engine = createNativeEngine({ binary: findEngineBinary() });
+  try {
+    const { architecture, ...model } = await quickstartModel();
+    const { state } = await engine.loadRandom({
+      ...model,
+      architecture: {
+        ...architecture,
+        ...{ hidden_size: width, intermediate_size: 3 * width, num_hidden_layers: 8 },
+        ...{ num_attention_heads: width / 32, num_key_value_heads: width / 64 },
+      },
+    });
+    const path = join(folder, 'state.safetensors');
+    await engine.saveState(state, path);
+    const { size } = await stat(path);
+    const [plain, restored]: [number[], number[]] = [[], []];
+    for (let time = 0; time < times; time++) {
+      plain.push(await cold(path, () => run('dd', [`if=${path}`, 'of=/dev/null', 'bs=4M'])));
+      restored.push(await cold(path, () => engine.loadState(path)));
+      if ((await engine.held())?.state !== state) throw new Error('another state came back');
+    }
+    return {
+      bytes: size,
+      disk_bytes_per_second: size / median(plain),
+      restore_bytes_per_second: size / median(restored),
+      restore_share: median(plain.map((seconds, index) => seconds / (restored[index] ?? Number.NaN))),
+    };
+  } finally {
+    await engine.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** Seconds that `read` takes after the file was put out of the page cache, as GNU dd does it. */
+async function cold(path: string, read: () => Promise<unknown>): Promise<number> {
+  await run('sync', [path]);
+  await run('dd', [`if=${path}`, 'iflag=nocache', 'count=0']);
+  const begun = performance.now();
+  await read();
+  return (performance.now() - begun) / 1000;
+}
+
+export interface ReplayFigures {
+  steps: number;
+  /** Of the steps' updates as they were made, over their replay. */
+  replay_speed: number;
+}
+
+/** Replays the last updates of a finished run, from a state of `steps` before its end that was made for it. */
+export async function measureReplay(store: ObjectStore, of: string, steps: number): Promise<ReplayFigures> {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-replay-'));
+  const engine = createNativeEngine({ binary: findEngineBinary() });
+  const restored: { steps: number; seconds: number }[] = [];
+  const holder = new PolicyHolder({
+    ...{ store, engine, lock: new StateLock(), folder },
+    log: () => undefined,
+  });
+  const attempt = {
+    signal: new AbortController().signal,
+    progress: () => undefined,
+    restored: ({ replay }: { replay: { steps: number; seconds: number } }) => restored.push(replay),
+  };
+  try {
+    const last = await lastCommittedStep(store, of);
+    await holder.withState(of, last - steps, async () => undefined);
+    restored.length = 0;
+    await holder.withState(of, last, async () => undefined, attempt);
+    let made = 0;
+    for (let step = last - steps + 1; step <= last; step++)
+      made += ((await readUpdate(store, of, step)).observed.timings_ms['policy_train'] ?? 0) / 1000;
+    const replayed = restored.reduce((sum, { seconds }) => sum + seconds, 0);
+    const count = restored.reduce((sum, one) => sum + one.steps, 0);
+    if (count !== steps) throw new Error(`${count} of ${steps} updates were replayed`);
+    return { steps, replay_speed: made / replayed };
+  } finally {
+    await engine.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}

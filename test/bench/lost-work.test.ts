@@ -1,0 +1,64 @@
+// What the figures of faults are computed from: steps with their times, and what engines were asked for.
+import { describe, expect, it } from 'vitest';
+import { effectiveTime } from '../../bench/effective-time.js';
+import { type Computed, lostWork } from '../../bench/lost-work.js';
+
+const commitsEvery = (seconds: readonly number[]): { step: number; at: number }[] => {
+  let at = 1_000;
+  return [{ step: 0, at }, ...seconds.map((one, index) => ({ step: index + 1, at: (at += one * 1000) }))];
+};
+
+describe('the effective time of a run', () => {
+  it('is the median of the steps that no fault met, over the time of all', () => {
+    const commits = commitsEvery([10, 10, 15, 10, 10]);
+    expect(effectiveTime(commits, [25_000])).toEqual({
+      ...{ steps: 5, disturbed: 1, ettr: 50 / 55, step_seconds: 10, step_spread: 0 },
+    });
+  });
+
+  it('pays for a step that a fault slows down after the one it struck', () => {
+    const { ettr } = effectiveTime(commitsEvery([10, 10, 15, 12, 10]), [25_000]);
+    expect(ettr).toBeCloseTo(50 / 57);
+  });
+
+  it('is not told of a run without faults, nor of one without calm steps', () => {
+    expect(() => effectiveTime(commitsEvery([10, 10, 10]), [])).toThrow(/3 of 3 steps were calm/);
+    expect(() => effectiveTime(commitsEvery([10, 10, 10]), [2_000, 12_000])).toThrow(/1 of 3/);
+  });
+});
+
+describe('lost work', () => {
+  const turn = (at: number, sample: number, tokens: number, step = 1): Computed => ({
+    ...{ at, verb: 'generate', domain: 'train', step, slot: 0, sample, tokens },
+  });
+  const update = (at: number, stepId: string): Computed => ({ at, verb: 'update', stepId });
+
+  it('is what was asked for again after a death, by episode and by update', () => {
+    const computed = [
+      ...[turn(1, 0, 100), turn(2, 0, 140), turn(3, 1, 100), update(4, 'a')],
+      ...[turn(11, 0, 140), turn(12, 1, 100), turn(13, 1, 130), update(14, 'a'), update(15, 'b')],
+    ];
+    expect(lostWork(computed, [10])).toEqual([{ turns: 1, episodes: 2, updates: 1 }]);
+  });
+
+  it('counts every turn of an episode that begins anew', () => {
+    const before = [turn(1, 0, 100), turn(2, 0, 140), turn(3, 0, 180)];
+    expect(lostWork([...before, ...before.map((one) => ({ ...one, at: one.at + 10 }))], [10])).toEqual([
+      { turns: 3, episodes: 1, updates: 0 },
+    ]);
+  });
+
+  it('belongs to the death that it follows, and new work is none', () => {
+    const computed = [
+      turn(1, 0, 100),
+      turn(11, 0, 100),
+      turn(21, 0, 100),
+      turn(22, 0, 140),
+      turn(23, 0, 100, 2),
+    ];
+    expect(lostWork(computed, [10, 20])).toEqual([
+      { turns: 1, episodes: 1, updates: 0 },
+      { turns: 1, episodes: 1, updates: 0 },
+    ]);
+  });
+});

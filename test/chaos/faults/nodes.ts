@@ -1,0 +1,133 @@
+// A run that loses its node while there is another, a pool that forgets everything, and a node that comes back to a damaged journal.
+import {
+  appendFileSync,
+  existsSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { nodeLostAfterMs } from '../../../src/workflows/messages.js';
+import { defaultPoolId } from '../../../src/workflows/messages.js';
+import type { OpenTrial } from '../trial.js';
+import { sent, signalled } from '../victims.js';
+import { type Fault, nothingToUndo, restartS, type World } from './fault.js';
+
+/** A pool that was started anew waits as long before it calls a node lost. */
+const lossMs = 3 * nodeLostAfterMs;
+
+/** Until the run works on another node than `before`, is over, or it has taken too long: that shows in its next commit. */
+async function untilMoved(trial: OpenTrial, before: string): Promise<void> {
+  const begun = performance.now();
+  while (!trial.over && trial.node === before && performance.now() - begun < lossMs) await delay(100);
+}
+
+/** Kills the run's node; it does not start again before the answer is called. */
+async function takenAway({ trial }: World): Promise<{ folder: string; comesBack: () => void } | null> {
+  const { node } = trial;
+  const folder = join(trial.folder, node);
+  const away = `${folder}.away`;
+  writeFileSync(away, '');
+  const comesBack = (): void => rmSync(away, { force: true });
+  if ((await signalled(trial, 'node', 'SIGKILL')) !== null) return { folder, comesBack };
+  comesBack();
+  return null;
+}
+
+/** Files below a folder, of a worker that is not running. */
+function filesBelow(folder: string): string[] {
+  if (!existsSync(folder)) return [];
+  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });
+  return names.map((name) => join(folder, name)).filter((path) => statSync(path).isFile());
+}
+
+const journal = (name: string, does: string, damage: (folder: string, world: World) => void): Fault => ({
+  name,
+  does: `the node worker is killed, and before it starts again ${does}`,
+  undone: 'the supervisor starts it',
+  needs: [],
+  lasts: false,
+  recoversWithinS: restartS,
+  strike: async (world) => {
+    const gone = await takenAway(world);
+    if (gone === null) return null;
+    damage(join(gone.folder, 'journal'), world);
+    gone.comesBack();
+    return nothingToUndo;
+  },
+});
+
+export const nodeFaults: readonly Fault[] = [
+  {
+    name: 'node-lost',
+    does: "the run's node dies with its disk, and the run goes on on a second one",
+    undone: 'it comes back, with an empty disk',
+    needs: ['second-node'],
+    lasts: true,
+    recoversWithinS: restartS,
+    strike: async (world) => {
+      const { node } = world.trial;
+      const gone = await takenAway(world);
+      if (gone === null) return null;
+      rmSync(gone.folder, { recursive: true, force: true });
+      await untilMoved(world.trial, node);
+      return gone.comesBack;
+    },
+  },
+  {
+    name: 'node-partitioned',
+    does: "the run's node is frozen for so long that the pool gives its lease away, and a second node goes on",
+    undone: 'it wakes amid what it believes to be its work',
+    needs: ['second-node'],
+    lasts: true,
+    recoversWithinS: restartS,
+    strike: async ({ trial }) => {
+      const { node } = trial;
+      const pid = await signalled(trial, 'node', 'SIGSTOP');
+      if (pid === null) return null;
+      await untilMoved(trial, node);
+      return () => void sent(pid, 'SIGCONT');
+    },
+  },
+  {
+    name: 'node-drained',
+    does: "SIGTERM to the run's node, as a spot notice sends it, while there is a second one",
+    undone: 'the supervisor starts it again; the run is elsewhere',
+    needs: ['second-node'],
+    lasts: false,
+    recoversWithinS: restartS,
+    strike: async ({ trial }) => {
+      const { node } = trial;
+      if ((await signalled(trial, 'node', 'SIGTERM')) === null) return null;
+      await untilMoved(trial, node);
+      return nothingToUndo;
+    },
+  },
+  {
+    name: 'pool-terminated',
+    does: 'the workflow of the pool is terminated: leases, queue and nodes are forgotten',
+    undone: 'the next report of a node, or a request, starts another',
+    needs: [],
+    lasts: false,
+    recoversWithinS: restartS,
+    strike: async ({ trial: { client } }) => {
+      await client.workflow
+        .getHandle(defaultPoolId)
+        .terminate('chaos')
+        .catch(() => undefined);
+      return nothingToUndo;
+    },
+  },
+  journal('journal-removed', 'the journals of its episodes are gone', (folder) =>
+    rmSync(folder, { recursive: true, force: true }),
+  ),
+  journal('journal-damaged', 'half of each journal is gone, or noise is at its end', (folder, { random }) => {
+    for (const path of filesBelow(folder)) {
+      if (random.next() < 0.5) truncateSync(path, statSync(path).size >> 1);
+      else appendFileSync(path, Buffer.from([0, 255, 10, 123, 34, 10]));
+    }
+  }),
+];
