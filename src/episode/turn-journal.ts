@@ -2,7 +2,7 @@
 // An optimisation: what is torn, damaged or another plan's is sampled and called again, to the same record.
 // A file is lines of `{checksum} {JSON}`. Each checksum (CRC-32) covers all lines so far, so an entry counts only where every
 // one before it does.
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { SamplingKey } from '../engine/policy-engine.js';
 import type { SessionReference } from '../environments/environment.js';
@@ -82,7 +82,7 @@ export const unkeptJournal = (): TurnJournal => ({
 
 /** Identifies a transcript. */
 export function transcriptDigest(tokens: readonly number[]): string {
-  return createHash('sha256').update(Uint32Array.from(tokens)).digest('base64');
+  return hash('sha256', Uint32Array.from(tokens), 'base64');
 }
 
 /** A line, and the checksum that the next one goes on from; 0 before the first. */
