@@ -1,5 +1,6 @@
 // planStep (R7): fixes everything the step may depend on before its first token is sampled. The first plan wins.
-import type { PlannedStep, StepReference } from './contracts.js';
+import { ApplicationFailure } from '@temporalio/common';
+import type { ControlIsBehind, PlannedStep, StepReference } from './contracts.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 import { settingsUnder } from './live-settings.js';
 import { rebasedPlan } from './rebased-step.js';
@@ -33,17 +34,29 @@ export async function planStep(
   const { store } = deps;
   const { run, step } = input;
   await checkOwner(store, run, input.owner);
+  const records = await readSequence(store, controlFolder(run), 'control');
+  const control = foldControl(records);
+  // What is set aside is for readers of the store; the workflow does nothing about it.
+  const unknown = records.slice(input.control).some(({ change }) => change.kind !== 'quarantine');
+  if (unknown) throw controlIsBehind(run, input.control, control);
   const existing = await readRecord(store, planKey(run, step), 'plan');
   if (existing) return answer(existing);
   const data = await deps.runs.get(run);
-  const control = foldControl(
-    (await readSequence(store, controlFolder(run), 'control')).slice(0, input.control),
-  );
   const plan = await makePlan(deps, data, input, control);
   await stoppingPoint('plan-built');
   const { record } = await adoptOrCreate(store, planKey(run, step), 'plan', plan);
   await stoppingPoint('plan-written');
   return answer(record);
+}
+
+/** A workflow that was reset may have forgotten what it was told (R21): it learns it first, and may have to rest. */
+function controlIsBehind(run: string, known: number, control: ControlState): ApplicationFailure {
+  return ApplicationFailure.create({
+    message: `${run} has control record ${control.n}, and its workflow knows of ${known} only`,
+    type: 'ControlIsBehind' satisfies ControlIsBehind,
+    nonRetryable: true,
+    details: [control],
+  });
 }
 
 async function makePlan(

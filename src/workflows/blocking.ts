@@ -8,7 +8,7 @@ import {
   rootCause,
   TimeoutFailure,
 } from '@temporalio/workflow';
-import type { FatalFailure } from '../activities/contracts.js';
+import type { ControlIsBehind, ControlState, FatalFailure } from '../activities/contracts.js';
 import type { ControlDesk } from './control-desk.js';
 import { endingFailures, remedies } from './policies.js';
 import type { RunProgress } from './run-progress.js';
@@ -91,4 +91,12 @@ export function hasDiverged(error: unknown): boolean {
 export function nodeIsGone(error: unknown): boolean {
   if (!(error instanceof ActivityFailure) || !(error.cause instanceof TimeoutFailure)) return false;
   return error.cause.timeoutType === 'SCHEDULE_TO_START';
+}
+
+/** What `planStep` tells a workflow that was reset to before it was asked for something; null for any other failure. */
+export function forgottenControl(error: unknown): ControlState | null {
+  if (!(error instanceof ActivityFailure) || !(error.cause instanceof ApplicationFailure)) return null;
+  const { type, details } = error.cause;
+  if (type !== ('ControlIsBehind' satisfies ControlIsBehind)) return null;
+  return (details?.[0] ?? null) as ControlState | null;
 }

@@ -95,6 +95,11 @@ export class ControlDesk {
     this.adopt(control);
   }
 
+  /** The folded control as it is stored, where this workflow has forgotten some of it. */
+  learn(control: ControlState): void {
+    this.adopt(control);
+  }
+
   /** Returns when no control record is being written. */
   async quiet(): Promise<void> {
     await condition(() => this.writing === 0);

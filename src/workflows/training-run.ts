@@ -21,7 +21,13 @@ import type {
   RunStatus,
   StepFaults,
 } from '../activities/contracts.js';
-import { blockedUntilResumed, RecordsChanged, throwWhereRecordsChanged, untilMended } from './blocking.js';
+import {
+  blockedUntilResumed,
+  forgottenControl,
+  RecordsChanged,
+  throwWhereRecordsChanged,
+  untilMended,
+} from './blocking.js';
 import { Budget } from './budget.js';
 import { CheckpointUploads } from './checkpoint-uploads.js';
 import { ControlDesk } from './control-desk.js';
@@ -284,16 +290,23 @@ class TrainingLoop {
     await this.watchApplied(committed);
   }
 
+  /** Throws `StepLeft` where there is control that this workflow did not know: it may have to rest before the step. */
   private async plan(step: number): Promise<PlannedStep> {
-    return untilMended(this.desk, this.progress, async () => {
+    const planned = await untilMended(this.desk, this.progress, async () => {
       await this.desk.quiet();
       const summary = this.progress.summary(step, 'plan');
-      return orchestrator(stepId(step, 'plan'), summary, orchestratorPolicy).planStep({
-        ...this.owned,
-        step,
-        control: this.desk.control.n,
-      });
+      const { n } = this.desk.control;
+      return orchestrator(stepId(step, 'plan'), summary, orchestratorPolicy)
+        .planStep({ ...this.owned, step, control: n })
+        .catch((error: unknown) => {
+          const control = forgottenControl(error);
+          if (!control) throw error;
+          this.desk.learn(control);
+          return null;
+        });
     });
+    if (!planned) throw new StepLeft();
+    return planned;
   }
 
   /** On all nodes that are granted now; one that comes later helps with the next step. */

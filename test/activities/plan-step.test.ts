@@ -39,15 +39,18 @@ describe('planStep', () => {
     expect(plan.optimizer.reset_moments).toBe(true);
   });
 
-  it('folds control records up to the number that it is given, and no further', async () => {
+  it('is refused to a workflow that has forgotten control records, which is told them, plan or no plan', async () => {
     const record = (updateId: string, change: ControlChange) =>
       recordControl(harness.orchestrator, { run, owner: 1, updateId, change });
     await record('a', { kind: 'setHyperparameters', lr: 0.25 });
-    await record('b', { kind: 'setHyperparameters', lr: 0.5, temperature: 0.7 });
-    await harness.plan(step, 1);
+    const control = await record('b', { kind: 'pause' });
+    const refusal = { type: 'ControlIsBehind', nonRetryable: true, details: [control] };
+    await expect(harness.plan(step, 1)).rejects.toMatchObject(refusal);
+    expect(await harness.store.head(planKey(run, step))).toBeNull();
+    await harness.plan(step, 2);
     const { record: plan } = await readPlan(harness.store, run, step);
-    expect(plan).toMatchObject({ control: 1, sampling: { temperature: 1 } });
-    expect(plan.optimizer.learning_rates).toEqual([0.25]);
+    expect(plan).toMatchObject({ control: 2, optimizer: { learning_rates: [0.25] } });
+    await expect(harness.plan(step, 0)).rejects.toMatchObject(refusal);
   });
 
   it('holds every value that was set, and the step is made by them alone', async () => {
