@@ -97,9 +97,6 @@ export interface StepFaults {
 /** Failure of `planStep` where the workflow does not know all control records; its first detail is the folded `ControlState`. */
 export type ControlIsBehind = 'ControlIsBehind';
 
-/** Failure of `planStep` where the workflow does not know all control records; its first detail is the folded `ControlState`. */
-export type ControlIsBehind = 'ControlIsBehind';
-
 export interface PlannedStep extends Observation {
   step: number;
   /** `rebased`: a logged batch is applied anew; nothing is sampled. */
