@@ -5,7 +5,6 @@ import {
   CancellationScope,
   condition,
   ContinueAsNew,
-  continueAsNew,
   isCancellation,
   log,
   rootCause,
@@ -33,6 +32,7 @@ import { CheckpointUploads } from './checkpoint-uploads.js';
 import { ControlDesk } from './control-desk.js';
 import { InterruptibleWork, StepLeft } from './interruptible-work.js';
 import { statusQuery } from './messages.js';
+import { beginAnew, newBuildWaits } from './new-beginning.js';
 import { NodePlacement } from './node-placement.js';
 import {
   enginePolicy,
@@ -407,7 +407,8 @@ class TrainingLoop {
 
   /** Only at a step boundary, with no handler and no upload left behind; the records hold all the rest. */
   private async continueAsNewWhenDue(): Promise<void> {
-    if (!workflowInfo().continueAsNewSuggested && this.stepsHere < stepsPerExecution) return;
+    const due = workflowInfo().continueAsNewSuggested || newBuildWaits();
+    if (!due && this.stepsHere < stepsPerExecution) return;
     await this.uploads.drained();
     await condition(() => allHandlersFinished() && this.nodes.hasToldAll);
     const carried: CarriedRun = {
@@ -416,7 +417,7 @@ class TrainingLoop {
       unapplied: this.unapplied,
       leases: this.nodes.carried(),
     };
-    await continueAsNew<typeof trainingRun>(this.spec, { carried });
+    await beginAnew<typeof trainingRun>(this.spec, { carried });
   }
 
   private async finish(): Promise<TrainingResult> {
