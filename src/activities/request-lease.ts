@@ -16,7 +16,7 @@ export async function requestLease(
 }
 
 export async function closedRuns(
-  deps: OrchestratorDeps,
+  deps: Pick<OrchestratorDeps, 'isOver'>,
   { runs }: { runs: RunWorkflow[] },
 ): Promise<RunWorkflow[]> {
   const over = await inParallel(runs, (run) => deps.isOver(run));

@@ -76,8 +76,15 @@ export const farewellReportPolicy = {
 /** A node's queues are its own: where nobody takes the work in this time the node is gone, and the run looks for another. */
 const nodeIsGoneAfter = '2 minutes';
 
+/**
+ * A pause or a cancelled run waits until its node has let go: the activity's name is taken until then. Of a node that is lost
+ * nobody waits for an answer (`NodePlacement`).
+ */
+const cancellationType = 'WAIT_CANCELLATION_COMPLETED';
+
 /** Work on a node's engine. */
 export const enginePolicy = {
+  cancellationType,
   startToCloseTimeout: '24 hours',
   scheduleToStartTimeout: nodeIsGoneAfter,
   heartbeatTimeout,
@@ -86,6 +93,7 @@ export const enginePolicy = {
 
 /** A save or an upload that keeps failing is given up: the next checkpoint is taken from the state that is held (R17). */
 export const checkpointPolicy = {
+  cancellationType,
   startToCloseTimeout: '6 hours',
   scheduleToStartTimeout: nodeIsGoneAfter,
   heartbeatTimeout,

@@ -1,0 +1,191 @@
+// Runs under leases of the real pool: who waits for whom, and what happens when a node or a run goes away.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { nodeDownSignal, nodeUpSignal, resumeUpdate } from '../../src/workflows/messages.js';
+import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import { detectedWithinMs, PoolStage } from './pool-stage.js';
+import {
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  uniqueName,
+  until,
+  workflowBundle,
+} from './scripted-run.js';
+
+const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 3 }];
+
+function script(name: string): ScriptedRun {
+  return scriptRun(outlineOf(uniqueName(name), { phases, eval_interval: 0, ckpt_interval: 0 }));
+}
+
+/** Held in its rollouts of step 2 until `release`. */
+function heldScript(name: string): ScriptedRun & { held: ReturnType<typeof gate> } {
+  const held = gate();
+  const run = script(name);
+  run.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
+  return Object.assign(run, { held });
+}
+
+describe('the pool of nodes', { timeout: 90_000 }, () => {
+  let temporal: TestTemporal;
+  let stage: PoolStage;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+  beforeEach(async () => {
+    stage = await PoolStage.open(temporal);
+  });
+  afterEach(async () => {
+    await stage.close();
+    await stage.pool.terminate().catch(() => undefined);
+  });
+
+  it('gives a node to one run after another, asked once by each, and says what a run waits for', async () => {
+    const local = uniqueName('node');
+    await stage.node(local);
+    const [first, second] = [heldScript('first'), script('second')];
+    const holder = await stage.run(first);
+    await first.held.reached;
+    const waiter = await stage.run(second);
+    const status = await until(waiter, ({ phase }) => phase === 'placing');
+    expect(status.waitsFor).toBe(`node ${local} is held by train/${first.outline.name}`);
+    const { leases, queue } = await stage.view();
+    expect(leases).toMatchObject([{ run: first.outline.run, node: local, project: 'tests' }]);
+    expect(queue).toMatchObject([{ run: second.outline.run, why: status.waitsFor }]);
+    first.held.release();
+    expect(await holder.result()).toMatchObject({ step: 3 });
+    expect(await waiter.result()).toMatchObject({ step: 3 });
+    expect(stage.requests.map(({ run }) => run)).toEqual([first.outline.run, second.outline.run]);
+    await stage.until(({ leases: left }) => left.length === 0);
+  });
+
+  it('starts with a request where no node has reported yet', async () => {
+    const early = script('early');
+    const run = await stage.run(early);
+    const { waitsFor } = await until(run, ({ phase }) => phase === 'placing');
+    expect(waitsFor).toBe('no node is alive');
+    await stage.node(uniqueName('node'));
+    expect(await run.result()).toMatchObject({ step: 3 });
+  });
+
+  it.each(['terminated', 'cancelled'] as const)('takes a node from a run that is %s (R30)', async (how) => {
+    await stage.node(uniqueName('node'));
+    const [first, second] = [heldScript('gone'), script('second')];
+    const gone = await stage.run(first);
+    await first.held.reached;
+    await (how === 'terminated' ? gone.terminate() : gone.cancel());
+    const waiter = await stage.run(second);
+    expect(await waiter.result()).toMatchObject({ step: 3 });
+  });
+
+  it('misses a dead node within two reports: its run goes on on another, and waits for nothing of the dead one', async () => {
+    const dead = gate();
+    const [first, second] = [uniqueName('a'), uniqueName('b')];
+    const killed = await stage.node(first, {
+      called: (call) => (call.includes('collectRollouts 2') ? dead.wait() : undefined),
+    });
+    const moved = script('moved');
+    const run = await stage.run(moved);
+    await dead.reached;
+    await stage.node(second);
+    const diedAt = Date.now();
+    killed.vanish();
+    await until(run, ({ node }) => node === second, detectedWithinMs);
+    console.log(`a dead node was detected, and the run placed elsewhere, after ${Date.now() - diedAt} ms`);
+    expect(await run.result()).toMatchObject({ step: 3 });
+    dead.release();
+  });
+
+  it('moves a run from a node that drains, and gives the node nothing more', async () => {
+    const [first, second] = [uniqueName('a'), uniqueName('b')];
+    const leaving = await stage.node(first);
+    const moved = heldScript('drained');
+    const run = await stage.run(moved);
+    await moved.held.reached;
+    await stage.node(second);
+    await leaving.drain();
+    const { nodes } = await stage.until(({ leases }) => leases.some(({ node }) => node === second));
+    expect(nodes.map(({ id, state }) => [id, state])).toEqual([
+      [first, 'draining'],
+      [second, 'up'],
+    ]);
+    // At once, though the work that was left behind still has its activity's name.
+    await until(run, ({ node }) => node === second, 5_000);
+    moved.held.release();
+    expect(await run.result()).toMatchObject({ step: 3 });
+  });
+
+  it('blocks a run that no living node fits, names both numerics, and lets it go on when one comes (R18)', async () => {
+    stage.numerics = { backend: 'cpu', version: 1 };
+    await stage.node(uniqueName('newer'), { numerics: { backend: 'cpu', version: 2 } });
+    const unfit = script('unfit');
+    const run = await stage.run(unfit);
+    const { blocked } = await until(run, ({ phase }) => phase === 'blocked');
+    expect(blocked?.reason).toMatch(/no living node has numerics cpu\/1, .* computes with cpu\/2/);
+    expect(blocked?.remedy).toContain(`longhaul resume ${unfit.outline.run}`);
+    await run.executeUpdate(resumeUpdate);
+    await until(run, ({ phase }) => phase === 'blocked');
+    await stage.node(uniqueName('fits'), { numerics: { backend: 'cpu', version: 1 } });
+    expect(await run.result()).toMatchObject({ step: 3 });
+  });
+
+  it('passes over what it cannot read', async () => {
+    await stage.node(uniqueName('node'));
+    await stage.pool.signal('request');
+    await stage.pool.signal(nodeDownSignal, null as never);
+    await stage.pool.signal(nodeUpSignal, 7 as never);
+    const run = await stage.run(script('whole'));
+    expect(await run.result()).toMatchObject({ step: 3 });
+  });
+});
+
+describe('a pool that begins anew again and again, like its runs', { timeout: 90_000 }, () => {
+  let temporal: TestTemporal;
+  let stage: PoolStage;
+  beforeAll(async () => {
+    const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 40 };
+    [temporal] = await Promise.all([startTemporal({ dynamicConfig }), workflowBundle()]);
+    stage = await PoolStage.open(temporal);
+  }, 60_000);
+  afterAll(async () => {
+    await stage.close();
+    await temporal.stop();
+  });
+
+  it('forgets no node, no lease and nobody who waits, and a run keeps its lease over its own new beginnings', async () => {
+    const local = uniqueName('node');
+    await stage.node(local);
+    const first = scriptRun(
+      outlineOf(uniqueName('first'), {
+        phases: [{ name: 'grpo', kind: 'grpo', steps: 6 }],
+        ...{ eval_interval: 0, ckpt_interval: 0 },
+      }),
+    );
+    const [early, late] = [gate(), gate()];
+    first.before = (call) => ({ 'collect 1': early, 'collect 6': late })[call]?.wait();
+    const holder = await stage.run(first);
+    await early.reached;
+    const second = script('second');
+    const waiter = await stage.run(second);
+    const before = await stage.until(({ queue }) => queue.length === 1);
+    const { runId } = await stage.pool.describe();
+    early.release();
+    await late.reached;
+    // As many reports as a few executions of the pool hear.
+    for (let report = 0; report < 30; report++)
+      await stage.pool.signal(nodeUpSignal, { ...before.nodes[0]!, lastSeen: undefined } as never);
+    await expect.poll(async () => (await stage.pool.describe()).runId, { timeout: 20_000 }).not.toBe(runId);
+    expect((await holder.describe()).runId).not.toBe(holder.firstExecutionRunId);
+    const after = await stage.until(({ nodes }) => nodes.length === 1);
+    expect(after.leases).toEqual(before.leases);
+    expect(after.queue).toEqual(before.queue);
+    late.release();
+    expect(await temporal.client.workflow.getHandle(holder.workflowId).result()).toMatchObject({ step: 6 });
+    expect(await waiter.result()).toMatchObject({ step: 3 });
+    const asked = stage.requests.filter(({ holding }) => holding === undefined).map(({ run }) => run);
+    expect(asked).toEqual([first.outline.run, second.outline.run]);
+    expect(stage.requests.find(({ holding }) => holding)).toMatchObject({ holding: local });
+  });
+});

@@ -1,0 +1,175 @@
+// The real pool and real runs with arithmetic engines: an orchestrator worker, and nodes that come and go by their own reports.
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
+import { Worker } from '@temporalio/worker';
+import type { LeaseRequest } from '../../src/activities/contracts.js';
+import { closedRuns } from '../../src/activities/request-lease.js';
+import type { Numerics } from '../../src/spec/records.js';
+import { guardActivities } from '../../src/workers/activity-guard.js';
+import { OpenActivities } from '../../src/workers/open-activities.js';
+import { isOver, requestLease } from '../../src/workers/temporal-cluster.js';
+import {
+  defaultPoolId,
+  engineQueue,
+  nodeDownSignal,
+  nodeDrainingSignal,
+  type NodeReport,
+  nodeReportIntervalMs,
+  nodeUpSignal,
+  orchestratorQueue,
+  poolQuery,
+  type PoolView,
+  transferQueue,
+} from '../../src/workflows/messages.js';
+import type { nodePool } from '../../src/workflows/node-pool.js';
+import type { trainingRun } from '../../src/workflows/training-run.js';
+import type { TestTemporal } from '../support/temporal-server.js';
+import { type AllActivities, type ScriptedRun, startRun, workflowBundle } from './scripted-run.js';
+
+export interface StageNode {
+  /** As a process that is killed: it says no more, and takes no work. */
+  vanish(): void;
+  drain(): Promise<void>;
+}
+
+export class PoolStage {
+  /** As runs have asked, in their order. */
+  readonly requests: LeaseRequest[] = [];
+  /** Of the runs' records. */
+  numerics: Numerics | null = null;
+  private readonly scripts = new Map<string, ScriptedRun>();
+  private readonly workers: { worker: Worker; running: Promise<void> }[] = [];
+  private readonly leave: (() => Promise<void>)[] = [];
+
+  private constructor(readonly temporal: TestTemporal) {}
+
+  static async open(temporal: TestTemporal): Promise<PoolStage> {
+    const stage = new PoolStage(temporal);
+    const { client } = temporal;
+    await stage.serve(orchestratorQueue, {
+      ...stage.activities('nobody'),
+      requestLease: (input) => {
+        const request = { ...input, numerics: stage.numerics };
+        stage.requests.push(request);
+        return requestLease(client, request);
+      },
+      closedRuns: (input) => closedRuns({ isOver: (run) => isOver(client, run) }, input),
+    });
+    return stage;
+  }
+
+  /** `called(call)` is told what a run does on this node before it does it. */
+  async node(
+    id: string,
+    { numerics, called = () => undefined }: { numerics?: Numerics; called?: (call: string) => unknown } = {},
+  ): Promise<StageNode> {
+    const activities = this.activities(id, called);
+    const workers = [
+      await this.serve(engineQueue(id), activities),
+      await this.serve(transferQueue(id), activities),
+    ];
+    const report = {
+      ...{ id, instance: randomUUID(), host: 'box', gpu: null, memory_bytes: 1, places: 1 },
+      ...(numerics ? { numerics } : {}),
+    };
+    // As node-reports.ts does, but able to fall silent without a word.
+    const say = (): Promise<unknown> =>
+      this.temporal.client.workflow
+        .signalWithStart<typeof nodePool, [NodeReport]>('nodePool', {
+          workflowId: defaultPoolId,
+          taskQueue: orchestratorQueue,
+          args: [],
+          signal: nodeUpSignal,
+          signalArgs: [report],
+        })
+        .catch(() => undefined);
+    await say();
+    const timer = setInterval(() => void say(), nodeReportIntervalMs);
+    const { instance } = report;
+    this.leave.push(async () => {
+      clearInterval(timer);
+      await this.pool.signal(nodeDownSignal, { id, instance }).catch(() => undefined);
+    });
+    await this.until(({ nodes }) => nodes.some((node) => node.id === id && node.state === 'up'));
+    return {
+      vanish: () => {
+        clearInterval(timer);
+        for (const worker of workers) worker.shutdown();
+      },
+      drain: async () => {
+        clearInterval(timer);
+        await this.pool.signal(nodeDrainingSignal, { id, instance, until: Date.now() + 60_000 });
+      },
+    };
+  }
+
+  run(script: ScriptedRun): Promise<WorkflowHandleWithFirstExecutionRunId<typeof trainingRun>> {
+    this.scripts.set(script.outline.run, script);
+    return startRun(this.temporal, orchestratorQueue, script.outline.name);
+  }
+
+  get pool() {
+    return this.temporal.client.workflow.getHandle(defaultPoolId);
+  }
+
+  view(): Promise<PoolView> {
+    return this.pool.query(poolQuery);
+  }
+
+  async until(holds: (view: PoolView) => boolean, deadlineMs = 20_000): Promise<PoolView> {
+    const deadline = Date.now() + deadlineMs;
+    for (;;) {
+      const view = await this.view().catch(() => null);
+      if (view && holds(view)) return view;
+      if (Date.now() > deadline) throw new Error(`the pool did not get there: ${JSON.stringify(view)}`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+
+  /** All nodes leave, and all workers end. */
+  async close(): Promise<void> {
+    await Promise.all(this.leave.map((leave) => leave()));
+    for (const { worker } of this.workers) if (worker.getState() === 'RUNNING') worker.shutdown();
+    await Promise.all(this.workers.map(({ running }) => running));
+  }
+
+  private async serve(taskQueue: string, activities: AllActivities): Promise<Worker> {
+    const open = new OpenActivities(mkdtempSync(join(tmpdir(), 'longhaul-stage-')));
+    const worker = await Worker.create({
+      connection: this.temporal.connection,
+      taskQueue,
+      activities: { ...activities },
+      interceptors: { activity: [guardActivities({ open })] },
+      maxHeartbeatThrottleInterval: '2 seconds',
+      ...(taskQueue === orchestratorQueue ? { workflowBundle: await workflowBundle() } : {}),
+    });
+    this.workers.push({ worker, running: worker.run() });
+    return worker;
+  }
+
+  /** Those of whichever script the input names. */
+  private activities(node: string, called: (call: string) => unknown = () => undefined): AllActivities {
+    return new Proxy({} as AllActivities, {
+      ownKeys: () => activityNames,
+      getOwnPropertyDescriptor: () => ({ configurable: true, enumerable: true }),
+      get: (_, name: keyof AllActivities) => async (input: never) => {
+        const { run, spec, step } = input as { run?: string; spec?: { name: string }; step?: number };
+        const script = this.scripts.get(run ?? spec?.name ?? '');
+        if (!script) throw new Error(`${node} knows no run ${run}`);
+        await called(`${run} ${name} ${step}`);
+        return script.activities[name](input);
+      },
+    });
+  }
+}
+
+const activityNames = [
+  ...['openRun', 'requestLease', 'closedRuns', 'recordControl', 'planStep', 'writeReport'],
+  ...['commitBase', 'collectRollouts', 'updatePolicy', 'evaluateState', 'saveState', 'uploadCheckpoint'],
+];
+
+/** Two reports, and what a timer and a signal take on a busy machine. */
+export const detectedWithinMs = 2 * nodeReportIntervalMs + 4_000;
