@@ -48,7 +48,8 @@ export class AttemptGate {
     activity: string,
     work: (signal: AbortSignal, progress: () => void) => Promise<T>,
   ): Promise<T> {
-    const older = this.entered.get(activity);
+    const gate = gateOf(activity);
+    const older = this.entered.get(gate);
     const abort = new AbortController();
     let leave = (): void => undefined;
     const left = new Promise<void>((resolve) => {
@@ -59,7 +60,7 @@ export class AttemptGate {
       left: older ? Promise.all([older.left, left]).then(() => undefined) : left,
       work: older?.work ?? { movedAt: 0 },
     };
-    this.entered.set(activity, mine);
+    this.entered.set(gate, mine);
     try {
       if (older) {
         older.abort.abort(new AttemptSuperseded(activity));
@@ -71,7 +72,7 @@ export class AttemptGate {
       });
     } finally {
       leave();
-      if (this.entered.get(activity) === mine) this.entered.delete(activity);
+      if (this.entered.get(gate) === mine) this.entered.delete(gate);
     }
   }
 
@@ -89,6 +90,11 @@ export class AttemptGate {
       clearInterval(watch);
     }
   }
+}
+
+/** Work that was left behind with its lease and has come back to this worker under a new one has another name: `collect~1`. */
+function gateOf(activity: string): string {
+  return activity.replace(/~\d+$/, '');
 }
 
 function thrown(error: AttemptWedged): never {

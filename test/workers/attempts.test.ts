@@ -49,6 +49,20 @@ describe('the attempt gate (R28)', () => {
     expect(order).toEqual(['older aborted', 'older left', 'newer works']);
   });
 
+  it('takes work under a new lease for a newer attempt of what was left behind with the old one', async () => {
+    const attempts = new AttemptGate();
+    const order: string[] = [];
+    const left = attempts.enter('run/step-1/update', async (signal) => {
+      await aborted(signal);
+      order.push('left behind');
+      throw signal.reason as Error;
+    });
+    const again = attempts.enter('run/step-1/update~1', () => Promise.resolve(order.push('again')));
+    await expect(left).rejects.toBeInstanceOf(AttemptSuperseded);
+    await again;
+    expect(order).toEqual(['left behind', 'again']);
+  });
+
   it('never runs an attempt that was superseded while it waited', async () => {
     const attempts = new AttemptGate();
     let release = (): void => undefined;
