@@ -4,7 +4,7 @@ import type { AttemptSnapshot, Failure } from './attempt-account.js';
 export interface Predecessor {
   /** As `ProcessLife.identity`. */
   identity: string;
-  /** When it was last alive, and when this process knew that it is not: of this machine's clock, milliseconds since 1970. */
+  /** When it was last alive, and when this process was started in its place: of this machine's clock, milliseconds since 1970. */
   aliveAt: number;
   noticedAt: number;
   /** It was told to end, and did. */

@@ -46,7 +46,9 @@ function readPredecessor(path: string): Predecessor | null {
     const { identity, left } = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
     if (typeof identity !== 'string') return null;
     const aliveAt = Math.round(statSync(path).mtimeMs);
-    return { identity, aliveAt, noticedAt: Math.max(Date.now(), aliveAt), left: left === true };
+    // Whoever started this process knew of the death.
+    const noticedAt = Math.max(Math.round(performance.timeOrigin), aliveAt);
+    return { identity, aliveAt, noticedAt, left: left === true };
   } catch {
     return null;
   }

@@ -1,0 +1,45 @@
+// What a worker's process knows of the one that had its folder before.
+import { mkdtempSync, rmSync, utimesSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { keepLife } from '../../src/workers/life-file.js';
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'longhaul-life-'));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+const path = (): string => join(folder, 'life.json');
+const keep = () => keepLife(path(), 'n1', 'worker_restart');
+
+describe('a worker on a folder', () => {
+  it('that nobody has served has no predecessor', () => {
+    const { life, leave } = keep();
+    expect(life.predecessor).toBeNull();
+    expect(life.identity).toMatch(new RegExp(`^n1@.+ pid ${process.pid}$`));
+    leave();
+  });
+
+  it('knows that the one before was told to end', () => {
+    const first = keep();
+    first.leave();
+    const second = keep();
+    expect(second.life.predecessor).toMatchObject({ identity: first.life.identity, left: true });
+    second.leave();
+  });
+
+  it('knows when the one before was last alive, where that was killed', () => {
+    keep();
+    const dead = new Date(Date.now() - 60_000);
+    utimesSync(path(), dead, dead);
+    const { life, leave } = keep();
+    const { aliveAt, noticedAt, left } = life.predecessor!;
+    expect(left).toBe(false);
+    expect(aliveAt).toBe(dead.getTime());
+    // This process has been started since.
+    expect(noticedAt).toBeGreaterThanOrEqual(aliveAt);
+    leave();
+  });
+});
