@@ -14,10 +14,6 @@ const unread: Record<string, string> = {
   'warm_start[].warmup_updates': 'as `warm_start[].lr`',
   'warm_start[].decay_share': 'as `warm_start[].lr`',
   'budget.*': 'src/spec/budget.ts makes limits of the whole budget',
-  'fork.rebase.numerics.backend': 'the whole numerics go to the run’s record, and are compared with nodes’',
-  'fork.rebase.numerics.version': 'as `fork.rebase.numerics.backend`',
-  'placement.nodes': 'the whole placement goes to the workflow, which asks for nodes with it',
-  'placement.priority': 'as `placement.nodes`',
   'trainer.advantage_estimator': 'it has one value',
 };
 

@@ -1,4 +1,5 @@
 // What a run keeps when it starts anew: here it does so after every step.
+import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunStatus } from '../../src/activities/contracts.js';
 import { resumeUpdate, setHyperparametersUpdate, statusQuery } from '../../src/workflows/messages.js';
@@ -59,6 +60,19 @@ describe.concurrent('a run that starts anew after every step', { timeout: 60_000
     });
     const uploads = script.calls.filter((call) => call.startsWith('upload '));
     expect(uploads).toEqual(['upload 1', 'upload 2', 'upload 3', 'upload 4']);
+  });
+
+  it('takes the checkpoint that failed before it from the next state: the newest is what counts (R17)', async () => {
+    const phases = [{ name: 'drill', kind: 'sft' as const, steps: 4 }];
+    const script = scriptRun(outlineOf(uniqueName('failed'), { phases, ckpt_interval: 2, eval_interval: 0 }));
+    script.before = (call) => {
+      if (call === 'upload 2') throw ApplicationFailure.nonRetryable('it is not there', 'CheckpointGivenUp');
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      await (await startRun(temporal, queue, script.outline.name)).result();
+    });
+    expect(opens(script)).toBeGreaterThan(2);
+    expect(script.uploaded).toEqual([3, 4]);
   });
 
   it('remembers how many steps in a row changed nothing', async () => {
