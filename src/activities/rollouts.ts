@@ -237,6 +237,7 @@ async function playUnlessFinished(
       // A place on the server may have been waited for; meanwhile another worker may have finished the episode (R9).
       beforeSampling: async () => {
         if (await waitOutStore(() => deps.store.head(seat.key), patience)) throw new FinishedElsewhere();
+        await stoppingPoint('episode-begun', `${seat.slot}.${seat.sample}`);
       },
     },
     patience.signal,
