@@ -62,8 +62,8 @@ export class Departure {
     });
     const after = (milliseconds: number, act: () => void): void => void setTimeout(act, milliseconds).unref();
     after(Math.min(longestFinishMs, graceMs / 4), () => this.stop.abort(failure));
-    after(graceMs - Math.max(500, graceMs / 10), () => this.last.abort(failure));
-    after(graceMs - Math.max(250, graceMs / 20), () => {
+    after(graceMs * 0.8, () => this.last.abort(failure));
+    after(graceMs * 0.9, () => {
       log('ended before all of its work had');
       exit(0);
     });

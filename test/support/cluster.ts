@@ -162,6 +162,15 @@ export class Cluster {
     return { first, second: others[0] ?? first };
   }
 
+  /** The pool gives nothing more to any of them. */
+  async nodesLeave(): Promise<void> {
+    await Promise.all(
+      this.nodes.splice(0).map(async (node) => {
+        await node.leave().finally(() => node.stop());
+      }),
+    );
+  }
+
   /** Its port stays its own: workers find the next server there. */
   async killTemporal(): Promise<void> {
     await this.temporal.kill();
