@@ -3,6 +3,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { type Computed, lostWork } from '../../bench/lost-work.js';
 import { collectRollouts } from '../../src/activities/collect-rollouts.js';
 import { evaluateState } from '../../src/activities/evaluate-state.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
@@ -10,7 +11,6 @@ import type { EnvironmentServer } from '../../src/environments/server/environmen
 import type { EpisodeRecord } from '../../src/spec/records.js';
 import { episodesFolder } from '../../src/store/layout.js';
 import { requireRecord } from '../../src/store/records.js';
-import { type AskedTurn, describeLostWork, lostWork } from '../support/lost-work.js';
 import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from './fixture.js';
 
 const step = lastSftStep + 1;
@@ -75,27 +75,35 @@ async function recordsOf(folder: string): Promise<EpisodeRecord[]> {
   return Promise.all(names.map((name) => requireRecord(harness.store, `${folder}${name}`, 'episode')));
 }
 
+const journals = (folder: string): string =>
+  join(harness.folder, 'node-a', 'journal', encodeURIComponent(folder));
 const identity = (records: readonly EpisodeRecord[]) => records.map(({ observed: _, ...record }) => record);
 
+interface Killed {
+  asked: Computed[];
+  /** Tokens that the engine has answered. */
+  answered: number;
+}
+
 /** Lets the engine answer `turns` times, then kills it. */
-function killAfter(deps: NodeDeps, turns: number, asked: AskedTurn[]): { killed: () => boolean } {
+function killAfter(deps: NodeDeps, turns: number): Killed {
   const { engine } = deps.holder;
   const { generate } = engine;
-  let [left, killed] = [turns, false];
+  const seen: Killed = { asked: [], answered: 0 };
+  let left = turns;
   engine.generate = async (request, signal) => {
-    const turn: AskedTurn = { key: request.key, at: request.tokens.length, tokens: null };
-    asked.push(turn);
+    const { tokens, key } = request;
+    seen.asked.push({ ...key, at: performance.now(), verb: 'generate', tokens: tokens.length });
     const answer = await generate(request, signal);
-    turn.tokens = answer.tokens.length;
+    seen.answered += answer.tokens.length;
     left -= 1;
     if (left === 0) {
-      killed = true;
       process.kill(harness.engine.pid() ?? NaN, 'SIGKILL');
       await vi.waitFor(() => expect(harness.engine.pid()).toBeNull(), 10_000);
     }
     return answer;
   };
-  return { killed: () => killed };
+  return seen;
 }
 
 describe.each([
@@ -109,22 +117,22 @@ describe.each([
     for (const name of await harness.store.listFolder(folder))
       await tamper(harness.store, `${folder}${name}`, () => null);
 
-    const asked: AskedTurn[] = [];
-    const { killed } = killAfter(harness.node, turns, asked);
+    const seen = killAfter(harness.node, turns);
     await expect(work.attempt(2)).rejects.toMatchObject({ name: 'EngineError' });
-    expect(killed()).toBe(true);
-    expect(existsSync(join(harness.folder, 'node-a', 'journal', encodeURIComponent(folder)))).toBe(true);
+    const died = performance.now();
+    expect(existsSync(journals(folder))).toBe(true);
     await work.attempt(3);
     const records = await recordsOf(folder);
     expect(identity(records)).toEqual(identity(undisturbed));
     expect(records.every(({ metrics }) => metrics.turns === turnsOfOne)).toBe(true);
-    const lost = lostWork(asked, records);
-    console.log(describeLostWork(`${work.what}, kill of the engine`, lost));
-    expect(lost).toMatchObject({ episodes: records.length, tokens: 0 });
-    expect(lost.mostOfOne).toBeLessThanOrEqual(1);
+    const [lost] = lostWork(seen.asked, [died]);
+    const tokens = seen.answered - records.reduce((sum, { logprobs }) => sum + logprobs.length, 0);
+    console.log(`${work.what}, kill of the engine: ${JSON.stringify({ ...lost, tokens })}`);
+    expect(lost?.turns).toBe(1);
+    expect(tokens).toBe(0);
     expect(harness.said).toContainEqual(
       expect.stringMatching(/episodes went on from their journals: \d+ turns/),
     );
-    expect(existsSync(join(harness.folder, 'node-a', 'journal', encodeURIComponent(folder)))).toBe(false);
+    expect(existsSync(journals(folder))).toBe(false);
   });
 });
