@@ -64,6 +64,7 @@ export function progressLine(status: RunStatus): string {
   if (status.sampleSeconds > 0) parts.push(`${Math.round(status.tokens / status.sampleSeconds)} tokens/s`);
   if (status.blocked) parts.push(`blocked: ${status.blocked.reason}`, status.blocked.remedy);
   else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}`);
+  else if (status.phase === 'placing') parts.push(`waits for a node: ${status.waitsFor ?? ''}`);
   else if (isWaiting(status)) parts.push(status.phase);
   // Supervised steps have another pace and are few: they say nothing about the rest. A run may reach its target earlier.
   else if (last?.kind === 'grpo') parts.push(`at most ${timeSpan(remainingSeconds(status))}`);
@@ -169,7 +170,6 @@ function silence(forMs: number): string {
 function isWaiting(status: RunStatus): boolean {
   const waiting: readonly RunStatus['phase'][] = [
     'starting',
-    'placing',
     'evaluating',
     'reporting',
     'completed',

@@ -10,6 +10,7 @@ import { NewerSchema, UnreadableRecord } from '../store/store-errors.js';
 import { lastCommittedStep, listRuns, readRun, readRunIfAny } from '../store/run-records.js';
 import { storeOption, wholeNumber, withOutput } from './output.js';
 import { storeOfCommand } from './stack-store.js';
+import { textTable } from './table.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
 
 interface RunsFlags extends TemporalFlags {
@@ -120,15 +121,5 @@ function table(lines: RunLine[]): string {
     line.from ? `${line.from.run}@${line.from.step}` : '',
   ]);
   const head = ['RUN', 'STATUS', 'PHASE', 'STEP', 'PASS@1', 'STARTED', 'FROM'];
-  const widths = head.map((title, column) =>
-    Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)),
-  );
-  return [head, ...rows]
-    .map((row) =>
-      row
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n');
+  return textTable([head, ...rows]);
 }

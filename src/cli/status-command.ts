@@ -47,9 +47,10 @@ export function register(program: Command): void {
 function describe(status: RunStatus, waiting: readonly Waiting[]): string {
   const lines = [
     `${status.run} · ${progressLine(status)}`,
-    `  node ${status.node ?? 'none'} · owner ${status.owner} · last checkpoint ${status.lastCheckpoint ?? 'none yet'}`,
+    `  node ${[status.node ?? 'none', ...status.sharingNodes].join(', ')} · owner ${status.owner} · last checkpoint ${status.lastCheckpoint ?? 'none yet'}`,
   ];
   if (status.lineage) lines.push(`  goes on from ${status.lineage.run} after step ${status.lineage.step}`);
+  if (status.waitsFor !== null) lines.push(`  waits for a node: ${status.waitsFor}`);
   for (const one of waiting) lines.push(`  ${waitingLine(one)}`);
   const faults = faultNote(status.faults ?? {});
   if (faults) lines.push(`  ${faults}`);

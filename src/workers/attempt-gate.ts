@@ -92,9 +92,9 @@ export class AttemptGate {
   }
 }
 
-/** Work that was left behind with its lease and has come back to this worker under a new one has another name: `collect~1`. */
+/** Work that was left behind with its lease and has come back to this worker under a new one has another name: `collect.1`. */
 function gateOf(activity: string): string {
-  return activity.replace(/~\d+$/, '');
+  return activity.replace(/\.\d+$/, '');
 }
 
 function thrown(error: AttemptWedged): never {

@@ -29,6 +29,13 @@ describe('the progress line', () => {
     expect(progressLine(training)).toBe('step 30/40 grpo · reward 0.50 · 100 tokens/s · at most 2 min 0 s');
   });
 
+  it('says what a run waits for that has no node', () => {
+    const waitsFor = 'node local is held by train/other';
+    expect(progressLine({ ...training, phase: 'placing', node: null, waitsFor })).toContain(
+      `· waits for a node: ${waitsFor}`,
+    );
+  });
+
   it('names no steps before the run knows them', () => {
     expect(progressLine({ ...training, phase: 'starting', step: -1, totalSteps: 0, recent: [] })).not.toMatch(
       /step/,

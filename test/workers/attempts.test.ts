@@ -57,7 +57,7 @@ describe('the attempt gate (R28)', () => {
       order.push('left behind');
       throw signal.reason as Error;
     });
-    const again = attempts.enter('run/step-1/update~1', () => Promise.resolve(order.push('again')));
+    const again = attempts.enter('run/step-1/update.1', () => Promise.resolve(order.push('again')));
     await expect(left).rejects.toBeInstanceOf(AttemptSuperseded);
     await again;
     expect(order).toEqual(['left behind', 'again']);
