@@ -1,0 +1,163 @@
+// Lives of runs whose histories are kept: what one recorded must replay with the code of every later day, or a run that is under way
+// on that day stands still. Each goes through other parts of the workflow.
+import { ApplicationFailure } from '@temporalio/activity';
+import type { History } from '@temporalio/common/lib/proto-utils.js';
+import type { LeaseRequest } from '../../src/activities/contracts.js';
+import {
+  checkpointNowUpdate,
+  pauseNowUpdate,
+  pauseUpdate,
+  resumeUpdate,
+  revokedSignal,
+  setHyperparametersUpdate,
+  stopAfterUpdate,
+} from '../../src/workflows/messages.js';
+import type { TestTemporal, TestTemporalOptions } from '../support/temporal-server.js';
+import { gate, outlineOf, scriptRun, startRun, until, withWorkers } from './scripted-run.js';
+
+/** Of the server that they are recorded on: the longest of them begins anew. */
+export const goldenServer: TestTemporalOptions = {
+  dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 240 },
+};
+
+/** The files of `golden/`, by their names. */
+export const goldenLives: Record<string, (temporal: TestTemporal) => Promise<History>> = {
+  /** Paused at a step boundary, changed, resumed. */
+  'training-run': async (temporal) => {
+    const script = scriptRun(outlineOf('golden', { phases: phases(2, 2) }));
+    const held = gate();
+    script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
+    return withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, 'golden');
+      await held.reached;
+      await run.executeUpdate(pauseUpdate);
+      held.release();
+      await until(run, (status) => status.phase === 'paused');
+      await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
+      await run.executeUpdate(resumeUpdate);
+      await run.result();
+      return run.fetchHistory();
+    });
+  },
+
+  /** An execution in the middle: begun by one before it, and ended by beginning another. */
+  'begun-anew': async (temporal) => {
+    const script = scriptRun(outlineOf('golden-anew', { phases: phases(0, 40), ckpt_interval: 10 }));
+    return withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, 'golden-anew');
+      await run.result();
+      const { workflowId, firstExecutionRunId } = run;
+      const { events } = await temporal.client.workflow
+        .getHandle(workflowId, firstExecutionRunId)
+        .fetchHistory();
+      const second = events?.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId;
+      if (!second) throw new Error('the run has not begun anew');
+      return temporal.client.workflow.getHandle(workflowId, second).fetchHistory();
+    });
+  },
+
+  /** Paused in the middle of a step, a checkpoint asked for meanwhile, ended by `stopAfter`. */
+  'paused-now': async (temporal) => {
+    const script = scriptRun(outlineOf('golden-now', { phases: phases(0, 6), ckpt_interval: 100 }));
+    const held = gate();
+    script.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
+    return withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, 'golden-now');
+      await held.reached;
+      await run.executeUpdate(pauseNowUpdate);
+      await until(run, (status) => status.phase === 'paused');
+      await run.executeUpdate(checkpointNowUpdate);
+      await until(run, (status) => status.lastCheckpoint === 1);
+      held.release();
+      await run.executeUpdate(stopAfterUpdate, { args: [{ step: 3 }] });
+      await run.executeUpdate(resumeUpdate);
+      await run.result();
+      return run.fetchHistory();
+    });
+  },
+
+  /** Blocked by a record that was set aside, so that the step begins again from its plan; then by a server that is down. */
+  blocked: async (temporal) => {
+    const script = scriptRun(outlineOf('golden-blocked', { phases: phases(1, 3) }));
+    const broken = new Map([
+      ['collect 2', 'UnreadableRecord'],
+      ['evaluate interval 3', 'EnvironmentsUnavailable'],
+    ]);
+    script.before = (call) => {
+      const type = broken.get(call);
+      if (type) throw ApplicationFailure.nonRetryable(`${call} cannot go on`, type);
+    };
+    return withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, 'golden-blocked');
+      for (const call of [...broken.keys()]) {
+        await until(run, ({ blocked }) => blocked?.reason.includes(call) === true);
+        broken.delete(call);
+        await run.executeUpdate(resumeUpdate);
+      }
+      await run.result();
+      return run.fetchHistory();
+    });
+  },
+
+  /** Its node is lost in the middle of a step, and another one goes on. */
+  moved: async (temporal) => {
+    const first = scriptRun(outlineOf('golden-moved', { phases: phases(0, 3) }), 'golden-lost');
+    const held = gate();
+    first.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
+    const requests: Pick<LeaseRequest, 'lease'>[] = [];
+    const other = { ...first, node: 'golden-found', activities: { ...first.activities } };
+    first.grant = (request) => {
+      requests.push(request);
+      return requests.length === 1 ? first.node : other.node;
+    };
+    return withWorkers(temporal, first, (queue) =>
+      withWorkers(temporal, other, async () => {
+        const run = await startRun(temporal, queue, 'golden-moved');
+        await held.reached;
+        const { lease = '' } = requests[0] ?? {};
+        held.release();
+        await run.signal(revokedSignal, { lease, node: first.node, reason: 'lost' });
+        await run.result();
+        return run.fetchHistory();
+      }),
+    );
+  },
+
+  /** Goes on from a step of another run, under a budget that ends it. */
+  fork: async (temporal) => {
+    const lineage = { run: 'golden', step: 2 };
+    const script = scriptRun(outlineOf('golden-fork', { phases: phases(0, 6), lineage }));
+    for (const step of [0, 1, 2]) script.committed.set(step, { control: 0, lr: 0.1 });
+    script.budget = () => ({
+      budget: {
+        limits: [{ name: 'max_tokens', limit: 250, counts: 'tokens', each: 1 }],
+        spent: { tokens: 0, gpu_seconds: 0 },
+        startedAt: '2026-01-01T00:00:00.000Z',
+      },
+    });
+    return withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, 'golden-fork');
+      await run.result();
+      return run.fetchHistory();
+    });
+  },
+
+  /** Cancelled while it samples: it still writes its report. */
+  cancelled: async (temporal) => {
+    const script = scriptRun(outlineOf('golden-cancelled', { phases: phases(0, 4) }));
+    const held = gate();
+    script.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
+    return withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, 'golden-cancelled');
+      await held.reached;
+      await run.cancel();
+      await run.result().catch(() => undefined);
+      return run.fetchHistory();
+    });
+  },
+};
+
+function phases(sft: number, grpo: number) {
+  const warm = { name: 'drill', kind: 'sft' as const, steps: sft };
+  return [...(sft > 0 ? [warm] : []), { name: 'grpo', kind: 'grpo' as const, steps: grpo }];
+}

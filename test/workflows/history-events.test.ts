@@ -1,0 +1,173 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { History } from '@temporalio/common/lib/proto-utils.js';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import { stopAfterUpdate } from '../../src/workflows/messages.js';
+import {
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  startRun,
+  uniqueName,
+  untilItWaitsFor,
+  withWorkers,
+  workflowBundle,
+} from './scripted-run.js';
+
+const warmAndGrpo = [
+  { name: 'drill', kind: 'sft' as const, steps: 3 },
+  { name: 'grpo', kind: 'grpo' as const, steps: 3 },
+];
+
+describe('the history of a run', { timeout: 60_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 400 };
+    [temporal] = await Promise.all([startTemporal({ dynamicConfig }), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  const historyOf = (script: ScriptedRun): Promise<{ events: NonNullable<History['events']> }> =>
+    withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await run.result();
+      return { events: (await run.fetchHistory()).events ?? [] };
+    });
+
+  // What runs side by side ends one after the other: each end is a workflow task of its own.
+  const slowly = (call: string): Promise<void> =>
+    delay({ collect: 250, evaluate: 150, upload: 20, update: 100 }[call.split(' ')[0] ?? ''] ?? 0);
+
+  it.each([
+    ['an evaluation and a checkpoint now and then', { ckpt_interval: 2, eval_interval: 2 }],
+    ['both after each step', { ckpt_interval: 1, eval_interval: 1 }],
+    [
+      'evaluations that may end the run',
+      { ckpt_interval: 1, eval_interval: 1, target_pass_at_1: 2, phases: warmAndGrpo },
+    ],
+    ['supervised steps first', { ckpt_interval: 1, eval_interval: 1, phases: warmAndGrpo }],
+  ])('has at most 40 events in every step: %s', async (_, changes) => {
+    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 5 }];
+    const script = scriptRun(outlineOf(uniqueName('events'), { phases, ...changes }));
+    script.before = slowly;
+    const perStep = eventsPerStep(await historyOf(script));
+    expect(perStep.length).toBeGreaterThanOrEqual(4);
+    expect(Math.max(...perStep)).toBeLessThanOrEqual(40);
+  });
+
+  it('has at most 40 events in a step that sees the end of an earlier upload', async () => {
+    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 6 }];
+    const script = scriptRun(outlineOf(uniqueName('late'), { phases, ckpt_interval: 1, eval_interval: 1 }));
+    const late = gate();
+    script.before = async (call) => {
+      if (call === 'upload 2') await late.wait();
+      if (call === 'plan 4') {
+        late.release();
+        // The workflow must have heard of the upload when this step is planned.
+        while (!script.calls.includes('upload 2')) await delay(10);
+        await delay(300);
+      }
+      await slowly(call);
+    };
+    const perStep = eventsPerStep(await historyOf(script));
+    expect(perStep.length).toBe(5);
+    expect(Math.max(...perStep)).toBeLessThanOrEqual(40);
+    expect(script.calls).not.toContain('upload 3');
+    expect(script.calls).toContain('upload 4');
+  });
+
+  it('has payloads below 10 KB, and activity ids that a person can guess', async () => {
+    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 4 }];
+    const script = scriptRun(
+      outlineOf(uniqueName('history'), { phases, ckpt_interval: 2, eval_interval: 2 }),
+    );
+    const { events } = await historyOf(script);
+    const ids = events.flatMap((event) => event.activityTaskScheduledEventAttributes?.activityId ?? []);
+    expect(ids).toEqual(
+      expect.arrayContaining([
+        ...['step-000000/base', 'step-000001/plan', 'step-000001/collect'],
+        ...['step-000001/update', 'step-000002/upload', 'step-000002/evaluate-interval', 'report'],
+      ]),
+    );
+    for (const event of events) expect(JSON.stringify(event).length).toBeLessThan(10 * 1024);
+    const scheduled = events.filter((event) => event.activityTaskScheduledEventAttributes);
+    const text = new TextDecoder();
+    const summaries = scheduled.map((event) =>
+      text.decode(event.userMetadata?.summary?.data ?? new Uint8Array()),
+    );
+    expect(summaries.filter((summary) => summary === '')).toEqual([]);
+    expect(summaries).toContain('"step 3 · update · reward 0.20 at 2"');
+  });
+
+  it('gives up any work of a node that nobody takes in two minutes, so that a lost node holds up no checkpoint', async () => {
+    const phases = warmAndGrpo.map((phase) => ({ ...phase, steps: 2 }));
+    const script = scriptRun(outlineOf(uniqueName('lost'), { phases, ckpt_interval: 1 }));
+    const { events } = await historyOf(script);
+    const onNode = events.flatMap(({ activityTaskScheduledEventAttributes: scheduled }) =>
+      scheduled?.taskQueue?.name?.startsWith('longhaul-node.') ? [scheduled] : [],
+    );
+    const waits = new Map(
+      onNode.map((scheduled) => [
+        scheduled.activityType?.name,
+        Number(scheduled.scheduleToStartTimeout?.seconds),
+      ]),
+    );
+    expect(Object.fromEntries(waits)).toEqual({
+      ...{ commitBase: 120, collectRollouts: 120, updatePolicy: 120, evaluateState: 120 },
+      ...{ saveState: 120, uploadCheckpoint: 120 },
+    });
+  });
+
+  it('starts anew at a step boundary when the server suggests it, and the run goes on', async () => {
+    const phases = [{ name: 'drill', kind: 'sft' as const, steps: 40 }];
+    const script = scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 10 }));
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const result = await run.result();
+      expect(result).toMatchObject({ ended: 'completed', step: 40 });
+      expect(result.evaluations.map(({ step }) => step)).toEqual([0, 40]);
+      const { raw, runId } = await temporal.client.workflow.getHandle(run.workflowId).describe();
+      expect(runId).not.toBe(run.firstExecutionRunId);
+      expect(raw.workflowExecutionInfo?.firstRunId).toBe(run.firstExecutionRunId);
+    });
+    expect(script.calls.filter((call) => call === 'open').length).toBeGreaterThan(1);
+    const updates = script.calls.filter((call) => call.startsWith('update '));
+    expect(updates).toEqual(Array.from({ length: 40 }, (_, index) => `update ${index + 1}`));
+  });
+
+  it('carries over what it knows of stops: a passed one stays passed, one that came meanwhile holds', async () => {
+    const phases = [{ name: 'drill', kind: 'sft' as const, steps: 80 }];
+    const script = scriptRun(outlineOf(uniqueName('stop-anew'), { phases, ckpt_interval: 10 }));
+    for (const step of [0, 1, 2, 3, 4, 5]) script.committed.set(step, { control: 0, lr: 0.1 });
+    script.control = { ...script.control, n: 1, stopAfter: 5 };
+    const opens = (): number => script.calls.filter((call) => call === 'open').length;
+    const uploading = gate();
+    let uploaded = 0;
+    script.before = (call) => {
+      if (!call.startsWith('upload') || opens() < 2) return;
+      uploaded ||= Number(call.split(' ')[1]);
+      return uploading.wait();
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await uploading.reached;
+      // At the end of its second execution the run waits for nothing but the upload.
+      await untilItWaitsFor(run, [`step-${String(uploaded).padStart(6, '0')}/upload`]);
+      await run.executeUpdate(stopAfterUpdate, { args: [{ step: 5 }] });
+      uploading.release();
+      expect(await run.result()).toMatchObject({ ended: 'stopped' });
+    });
+    expect(opens()).toBe(3);
+    expect(script.calls.at(-1)).toBe('report');
+  });
+});
+
+function eventsPerStep({ events }: { events: NonNullable<History['events']> }): number[] {
+  const planned = events.flatMap((event, index) =>
+    event.activityTaskScheduledEventAttributes?.activityId?.endsWith('/plan') ? [index] : [],
+  );
+  const perStep = planned.slice(1).map((index, at) => index - (planned[at] ?? 0));
+  console.log(`history events per step: ${perStep.join(', ')}`);
+  return perStep;
+}
