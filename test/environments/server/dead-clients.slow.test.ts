@@ -1,6 +1,9 @@
 // Clients that die hold no place: a server of 8 places, 50 client processes killed in the middle of their episodes.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -29,20 +32,27 @@ afterEach(async () => {
 
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
 
-/** A client process with its episodes open, in the middle of calls. */
-async function startClient({ url }: EnvironmentProcess): Promise<ChildProcess> {
-  const script = path('../../support/episode-client.ts');
+/** A client process with its episodes open, in the middle of calls. With journals it says how many it went on with. */
+async function startClient(
+  { url }: EnvironmentProcess,
+  journals?: string,
+): Promise<ChildProcess & { said?: string }> {
+  const script = path(`../../support/${journals === undefined ? 'episode' : 'journal'}-client.ts`);
   const register = path('../../support/typescript-register.mjs');
-  const args = ['--import', register, script, url, testToken, String(places / clientsAtOnce)];
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  const each = String(places / clientsAtOnce);
+  const args = ['--import', register, script, url, testToken, each, ...(journals ? [journals] : [])];
+  const child: ChildProcess & { said?: string } = spawn(process.execPath, args, {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   cleanup.push(() => kill(child));
   let errors = '';
-  child.stderr.on('data', (chunk: Buffer) => (errors += chunk.toString()));
+  child.stderr!.on('data', (chunk: Buffer) => (errors += chunk.toString()));
   const exited = once(child, 'exit').then(([code]) => {
     throw new Error(`the client exited with ${code}: ${errors}`);
   });
   exited.catch(() => undefined);
-  await Promise.race([once(child.stdout, 'data'), exited]);
+  const [said] = (await Promise.race([once(child.stdout!, 'data'), exited])) as [Buffer];
+  child.said = said.toString();
   return child;
 }
 
@@ -57,43 +67,55 @@ async function counts({ url }: EnvironmentProcess): Promise<SessionCounts> {
   return (await (await fetch(`${url}/x/sessions`)).json()) as SessionCounts;
 }
 
+/** Kills as many, one after the other in each of the lanes; answers how many episodes were gone on with. */
+async function killClients(server: EnvironmentProcess, journals?: string): Promise<number> {
+  let [started, attached] = [0, 0];
+  await Promise.all(
+    Array.from({ length: clientsAtOnce }, async (_, lane) => {
+      while (started < kills) {
+        const number = started++;
+        const client = await startClient(server, journals && join(journals, String(lane)));
+        attached += Number(client.said) || 0;
+        // At another place in its calls each time.
+        await delay(number % 7);
+        await kill(client);
+      }
+    }),
+  );
+  expect(started).toBe(kills);
+  return attached;
+}
+
+/** At once: nobody is refused and tries again. */
+async function expectAllPlaces(server: EnvironmentProcess): Promise<void> {
+  const sockets = await Promise.all(
+    Array.from({ length: places }, () => openRawSocket(server.url, '/ws?resumable=true')),
+  );
+  for (const socket of sockets) expect((await socket.ask({ type: 'state' })).type).toBe('state');
+  expect(await counts(server)).toEqual({
+    max_sessions: places,
+    sessions: places,
+    attached: places,
+    leaked: 0,
+  });
+  for (const { socket } of sockets) socket.close();
+  await until(async () => (await counts(server)).sessions === 0, 'every session to end', 10_000);
+}
+
+const lastDeaths = (server: EnvironmentProcess): Promise<SessionCounts> =>
+  until(async () => {
+    const now = await counts(server);
+    return now.attached === 0 ? now : null;
+  }, 'the server to see the last deaths');
+
 describe('a server of 8 places', () => {
   it('has them all for 8 fresh sessions after 50 clients were killed, and then none that is left behind', async () => {
     const args = ['--max-sessions', String(places), '--resume-timeout', String(resumeTimeoutS)];
     const server = await startEnvironmentProcess(args);
     cleanup.push(() => server.kill('SIGKILL'));
-
-    let started = 0;
-    await Promise.all(
-      Array.from({ length: clientsAtOnce }, async () => {
-        while (started < kills) {
-          const number = started++;
-          const client = await startClient(server);
-          // At another place in its calls each time.
-          await delay(number % 7);
-          await kill(client);
-        }
-      }),
-    );
-    expect(started).toBe(kills);
-    const after = await until(async () => {
-      const now = await counts(server);
-      return now.attached === 0 ? now : null;
-    }, 'the server to see the last deaths');
-    expect(after.sessions).toBeGreaterThan(0);
-
-    // At once: nobody is refused and tries again.
-    const sockets = await Promise.all(
-      Array.from({ length: places }, () => openRawSocket(server.url, '/ws?resumable=true')),
-    );
-    for (const socket of sockets) expect((await socket.ask({ type: 'state' })).type).toBe('state');
-    expect(await counts(server)).toEqual({
-      max_sessions: places,
-      sessions: places,
-      attached: places,
-      leaked: 0,
-    });
-    for (const { socket } of sockets) socket.close();
+    await killClients(server);
+    expect((await lastDeaths(server)).sessions).toBeGreaterThan(0);
+    await expectAllPlaces(server);
 
     const backend = createOpenEnvBackend({ url: server.url, gradingToken: testToken, maxSessions: places });
     const tasks = generateTasks({ apps: [...appNames], seed: 4, train_tasks: places, held_out_tasks: 0 });
@@ -105,6 +127,25 @@ describe('a server of 8 places', () => {
     await backend.close();
     await until(async () => (await counts(server)).sessions === 0, 'every session to end', 10_000);
     expect((await counts(server)).leaked).toBe(0);
+  }, 240_000);
+
+  it('has them all, too, where each client went on with what the one before it had left', async () => {
+    const journals = mkdtempSync(join(tmpdir(), 'longhaul-dead-clients-'));
+    cleanup.push(() => rmSync(journals, { recursive: true }));
+    // So long that a session which nobody takes up would be seen.
+    const server = await startEnvironmentProcess([
+      '--max-sessions',
+      String(places),
+      '--resume-timeout',
+      '60',
+    ]);
+    cleanup.push(() => server.kill('SIGKILL'));
+    const attached = await killClients(server, journals);
+    console.log(`${attached} episodes went on in their worlds`);
+    // All but those of the first clients, and of ends that a kill came right behind.
+    expect(attached).toBeGreaterThan((kills - clientsAtOnce) * (places / clientsAtOnce) * 0.8);
+    expect((await lastDeaths(server)).sessions).toBe(places);
+    await expectAllPlaces(server);
   }, 240_000);
 
   it('ends the sessions of dead clients by itself when nobody needs their places', async () => {
