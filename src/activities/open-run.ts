@@ -12,7 +12,7 @@ import { loadTokenizer } from '../episode/tokenizer.js';
 import { toolParserId } from '../episode/tool-call-parser.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import { limitsOf } from '../spec/budget.js';
-import type { Digest, RunRecord, UpdateRecord } from '../spec/records.js';
+import type { Digest, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import type { BudgetSpec, RunSpec } from '../spec/run-spec.js';
 import { parseRunSpec } from '../spec/schema.js';
 import { canonicalText, differences, sha256Hex } from '../store/canonical.js';
@@ -20,7 +20,6 @@ import { inParallel } from '../store/in-parallel.js';
 import { listCheckpoints } from '../store/checkpoints.js';
 import { figuresOf } from '../store/fault-figures.js';
 import { assetKey, ownersFolder, runKey } from '../store/layout.js';
-import type { ObjectStore } from '../store/object-store.js';
 import { claimRun } from '../store/owners.js';
 import { adoptOrCreate, createFile, readRecord, readSequence } from '../store/records.js';
 import { claimName, foldedControl, lastCommittedStep, readState, readUpdate } from '../store/run-records.js';
@@ -50,6 +49,9 @@ export async function openRun(
   const step = await lastCommittedStep(deps.store, run);
   const newest = step > 0 ? await readUpdate(deps.store, run, step) : null;
   const state = newest?.identity.state ?? (step === 0 ? await readState(deps.store, run, 0) : null);
+  const owners = owner === 1 ? [] : await readSequence(deps.store, ownersFolder(run), 'owner');
+  // A process before this one had nothing of a run that begins here.
+  if (owners.at(-2)?.firstExecutionRunId !== input.workflow.firstExecutionRunId) deps.life.hasServed(run);
   const lastCheckpoint = (await listCheckpoints(deps.store, record)).at(-1) ?? null;
   return {
     outline: outlineOf(record),
@@ -57,19 +59,18 @@ export async function openRun(
     position: { step, state, lastCheckpoint },
     control: await foldedControl(deps.store, run),
     faults: figuresOf(run, newest),
-    unownedSeconds: owner === 1 ? 0 : await unownedSeconds(deps.store, record, newest),
+    unownedSeconds: unownedSeconds(record, newest, owners),
     ...(spec.budget ? { budget: await openBudget(deps, record, spec.budget, step) } : {}),
     ...(spec.placement ? { placement: spec.placement } : {}),
   };
 }
 
 /** From the last sign of the workflow before to the claim of this one; 0 where this one has taken steps since. */
-async function unownedSeconds(
-  store: ObjectStore,
+function unownedSeconds(
   { run, observed }: RunRecord,
   newest: UpdateRecord | null,
-): Promise<number> {
-  const owners = await readSequence(store, ownersFolder(run), 'owner');
+  owners: readonly OwnerRecord[],
+): number {
   const now = owners.at(-1)?.firstExecutionRunId;
   const first = owners.findIndex(({ firstExecutionRunId }) => firstExecutionRunId === now);
   const [before, claim] = [owners[first - 1], owners[first]];

@@ -197,10 +197,10 @@ async function explained(
   if (used !== undefined) return recovery('engine_shared', scope.execution);
   const { predecessor } = life;
   const stateStep = scope.activity.includes('/evaluate') ? step : step - 1;
-  if (predecessor && (await wasServedBy(store, run, stateStep, nodeOf(life.identity)))) {
-    const cause = predecessor.left ? 'node_drained' : 'worker_restart';
+  // That it left in order its workflow knows.
+  if (predecessor && !predecessor.left && (await wasServedBy(store, run, stateStep, nodeOf(life.identity)))) {
     const detection_seconds = rounded((predecessor.noticedAt - predecessor.aliveAt) / 1000);
-    return { ...recovery(cause, predecessor.identity), detection_seconds };
+    return { ...recovery('worker_restart', predecessor.identity), detection_seconds };
   }
   return recovery('placed', life.identity);
 }

@@ -1,5 +1,6 @@
 // Time in which a run does not get on, as its workflow alone sees it: while it is paused or blocked, while it has no node, and
 // while nobody drives it. Of the server's clock; each update takes it over into the records (ft/*).
+import { nodeLostAfterMs, type RevokedLease } from './messages.js';
 import type { Observation, RunPhase, StepFaults } from '../activities/contracts.js';
 
 const idlePhases: Partial<Record<RunPhase, string>> = {
@@ -30,6 +31,16 @@ export class IdleClock {
 
   add(name: string, seconds: number): void {
     if (seconds > 0) this.figures[name] = (this.figures[name] ?? 0) + seconds;
+  }
+
+  /** A node was lost, or told to end. A run that waits for a person has lost nothing with it. */
+  nodeGone(reason: RevokedLease['reason']): void {
+    if (reason === 'released' || this.idle === idlePhases.paused || this.idle === idlePhases.blocked) return;
+    this.add(`ft/restarts/${reason === 'lost' ? 'node_lost' : 'node_drained'}`, 1);
+    if (reason !== 'lost') return;
+    // It was alive at its last report.
+    this.add('ft/detection_seconds', nodeLostAfterMs / 1000);
+    this.add('ft/lost_seconds', nodeLostAfterMs / 1000);
   }
 
   /** Call as soon as an activity has answered. Those whose answers were held up by the same outage count it once. */

@@ -30,7 +30,12 @@ export class NodePlacement {
     holder: LeaseHolder,
     carried: CarriedLeases | undefined,
   ) {
-    this.leases = new RunLeases(holder, carried, () => this.show());
+    this.leases = new RunLeases(
+      holder,
+      carried,
+      () => this.show(),
+      (reason) => progress.idle.nodeGone(reason),
+    );
     this.show();
     // It ends with the workflow.
     this.giveBackWhileIdle().catch(() => undefined);

@@ -16,6 +16,7 @@ import {
   grantedSignal,
   refusedSignal,
   releaseSignal,
+  type RevokedLease,
   revokedSignal,
   suspectSignal,
   type WaitingLease,
@@ -62,18 +63,24 @@ export class RunLeases {
   /** Messages to the pool that are under way. */
   telling = 0;
 
-  /** Hears the pool from now on; `changed` is called whenever there is something new to show. */
+  /**
+   * Hears the pool from now on; `changed` is called whenever there is something new to show, `gone` for each node that is lost or
+   * leaves.
+   */
   constructor(
     private readonly holder: LeaseHolder,
     carried: CarriedLeases | undefined,
     private readonly changed: () => void,
+    private readonly gone: (reason: RevokedLease['reason']) => void,
   ) {
     this.named = carried?.named ?? 0;
     this.held = (carried?.held ?? []).map(heldLease);
     this.asked = new Map((carried?.asked ?? []).map((lease) => [lease, askedLease(lease, [], false)]));
     setHandler(grantedSignal, (granted) => this.granted(granted));
     setHandler(revokedSignal, ({ lease, reason }) => {
-      if (this.drop(lease)) log.warn('A node is taken from the run', { lease, reason });
+      if (!this.drop(lease)) return;
+      log.warn('A node is taken from the run', { lease, reason });
+      this.gone(reason);
     });
     setHandler(waitingSignal, (waiting) => {
       const asked = this.asked.get(waiting.lease);
@@ -140,7 +147,9 @@ export class RunLeases {
 
   /** Work on it has timed out. */
   suspect({ lease, node }: GrantedLease): void {
-    if (this.drop(lease)) this.tell(suspectSignal, { lease, node });
+    if (!this.drop(lease)) return;
+    this.gone('lost');
+    this.tell(suspectSignal, { lease, node });
   }
 
   /** The lease of updates and evaluations from now on. */

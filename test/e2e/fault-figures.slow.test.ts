@@ -13,7 +13,7 @@ import { readHistory } from '../../src/report/run-history.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import type { FaultFigures } from '../../src/store/fault-figures.js';
 import { openStore } from '../../src/store/open-store.js';
-import { statusQuery } from '../../src/workflows/messages.js';
+import { nodeLostAfterMs, statusQuery } from '../../src/workflows/messages.js';
 
 let cluster: Cluster;
 let spec: { named(name: string): RunSpec };
@@ -125,5 +125,21 @@ describe('the figures ft/*', { timeout: 180_000 }, () => {
     orchestrator().start();
     expect(await told(run)).toEqual(figures);
     expect((await counted('disturbed')).figures).toEqual(figures);
+  });
+
+  it('count a node that is lost for good, and name no restart of the one that goes on', async () => {
+    const nodes = [node(), await cluster.startNode('other')];
+    const point = 'batch-built.step-000003.update';
+    for (const one of nodes) one.hold(point);
+    const run = await cluster.run(spec.named('moved'));
+    const { first } = await cluster.firstAt(point, nodes);
+    await first.kill();
+    await cluster.ended(run);
+    const { figures, causes } = await counted('moved');
+    expect(restarts(figures)).toEqual({ 'ft/restarts/node_lost': 1 });
+    expect(causes).toMatchObject([{ cause: 'placed', count: 0, figures: { 'ft/replayed_steps': 2 } }]);
+    expect(figures['ft/lost_seconds']).toBeGreaterThanOrEqual(nodeLostAfterMs / 1000);
+    expect(figures['ft/ettr']).toBeLessThan(1);
+    expect(await told(run)).toEqual(figures);
   });
 });
