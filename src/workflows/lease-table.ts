@@ -36,6 +36,8 @@ interface Lease extends RunWorkflow {
   numerics: Numerics | null;
   node: string;
   since: number;
+  /** Run id of the execution that asked. */
+  execution?: string;
 }
 
 interface Waiter extends LeaseRequest {
@@ -129,6 +131,7 @@ export class LeaseTable {
   request(request: LeaseRequest, now: number): boolean {
     const { lease, holding } = request;
     const to = request;
+    this.endForgotten(request);
     const ended = this.ended.find((one) => one.lease === lease);
     if (ended?.revoked) this.outbox.push({ to, signal: 'revoked', say: ended.revoked });
     if (ended) return false;
@@ -156,6 +159,22 @@ export class LeaseTable {
     this.outbox = this.outbox.filter(({ signal, say }) => signal !== 'waiting' || say.lease !== lease);
     this.outbox.push({ to, signal: 'refused', say: { lease } });
     return false;
+  }
+
+  /** Nobody would ever give back what an execution had that was reset to before it asked. */
+  private endForgotten({ asker, workflowId, firstExecutionRunId }: LeaseRequest): void {
+    if (!asker) return;
+    const isForgotten = (one: Lease | Waiter): boolean => {
+      const execution = 'asker' in one ? one.asker?.execution : (one as Lease).execution;
+      const isTheirs = one.workflowId === workflowId && one.firstExecutionRunId === firstExecutionRunId;
+      return isTheirs && execution !== asker.execution && !asker.knows.includes(one.lease);
+    };
+    const forgotten = [...this.leases.values(), ...this.queue].filter(isForgotten);
+    this.queue = this.queue.filter((waiter) => !forgotten.includes(waiter));
+    for (const { lease } of forgotten) {
+      this.leases.delete(lease);
+      this.end(lease, null);
+    }
   }
 
   release({ lease }: { lease: string }, now: number): void {
@@ -269,7 +288,8 @@ export class LeaseTable {
   private grant(request: LeaseRequest, node: string, now: number): void {
     const { lease, run, project, numerics, workflowId, firstExecutionRunId } = request;
     const granted = { lease, run, project, numerics, workflowId, firstExecutionRunId, node, since: now };
-    this.leases.set(lease, granted);
+    const execution = request.asker?.execution;
+    this.leases.set(lease, execution === undefined ? granted : { ...granted, execution });
   }
 
   /** A lease of which this table knows nothing: it was lost with an earlier one. */

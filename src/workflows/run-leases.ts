@@ -7,6 +7,7 @@ import {
   setHandler,
   type SignalDefinition,
   Trigger,
+  uuid4,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { PlacementSpec } from '../spec/run-spec.js';
@@ -99,8 +100,9 @@ export class RunLeases {
 
   /** A new name, for `request` to ask with. */
   ask(besides: string[] = [], atOnce = false): AskedLease {
-    const beginning = workflowInfo().firstExecutionRunId.slice(0, 8);
-    const asked = askedLease(`${this.holder.run}/${beginning}/${++this.named}`, besides, atOnce);
+    // Another one where an execution was reset to before it asked: the pool takes a name that has ended for ended.
+    const unique = uuid4().slice(0, 8);
+    const asked = askedLease(`${this.holder.run}/${unique}/${++this.named}`, besides, atOnce);
     this.asked.set(asked.lease, asked);
     return asked;
   }
@@ -190,9 +192,11 @@ export class RunLeases {
   }
 
   private identity(lease: string) {
-    const { workflowId, firstExecutionRunId } = workflowInfo();
+    const { workflowId, firstExecutionRunId, runId } = workflowInfo();
     const { run, project, placement } = this.holder;
-    return { lease, run, project, priority: placement.priority, workflowId, firstExecutionRunId };
+    const knows = [...this.held.map((held) => held.lease), ...this.asked.keys()];
+    const asker = { execution: runId, knows };
+    return { lease, run, project, priority: placement.priority, workflowId, firstExecutionRunId, asker };
   }
 
   /** Where there is no pool nothing is held of it. */

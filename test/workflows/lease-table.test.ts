@@ -55,6 +55,21 @@ describe('a request', () => {
     expect(told(table)).toEqual(['b granted local']);
   });
 
+  it('of an execution that was reset ends what the run has forgotten, and nothing that it knows or that is another run’s', () => {
+    const table = tableOf(node('n1'), node('n2'));
+    const asker = (execution: string, ...knows: string[]) => ({ asker: { execution, knows } });
+    table.request(request('a', asker('before', 'a/1')), 1);
+    table.request(request('a', { lease: 'a/2', ...asker('before', 'a/1', 'a/2') }), 2);
+    table.request(request('b', asker('other', 'b/1')), 3);
+    expect(told(table)).toEqual(['a granted n1', 'a granted n2', expect.stringContaining('b waiting')]);
+    // Twice and late: the same execution has not forgotten it.
+    table.request(request('a', asker('before', 'a/1')), 4);
+    expect(told(table)).toEqual(['a granted n1']);
+    table.request(request('a', { lease: 'a/3', ...asker('reset', 'a/1', 'a/3') }), 5);
+    expect(told(table)).toEqual(['b granted n2', expect.stringContaining('a waiting')]);
+    expect(table.view().leases.map(({ lease }) => lease)).toEqual(['a/1', 'b/1']);
+  });
+
   it('may be made before there is any node', () => {
     const table = new LeaseTable();
     table.request(request('a'), 0);

@@ -1,0 +1,156 @@
+// `temporal workflow reset` takes a workflow back in its history, while its records go on: the new execution adopts them (R4), and
+// what was asked of the old one still holds (R21).
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Cluster, type RunHandle } from '../support/cluster.js';
+import { smallRun } from '../support/small-run.js';
+import { type CommandAnswer, temporalCli } from '../support/temporal-cli.js';
+import { until } from '../support/until.js';
+import { expectEqual, verdictOf } from '../support/verdict.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
+import { controlFolder } from '../../src/store/layout.js';
+import { readSequence } from '../../src/store/records.js';
+import { readPlan } from '../../src/store/run-records.js';
+import { statusQuery } from '../../src/workflows/messages.js';
+
+/** One of each kind, in the order in which a run meets them. */
+const moments = [
+  'plan-built.step-000002.plan',
+  'episode-written.step-000002.collect',
+  'checkpoint-data-written.step-000002.upload',
+  'update-computed.step-000003.update',
+  'update-recorded.step-000004.update',
+];
+const inMidStep = 'episode-written.step-000003.collect';
+
+describe('a run whose workflow is reset', { timeout: 180_000 }, () => {
+  let cluster: Cluster;
+  let spec: { named(name: string): RunSpec };
+  beforeAll(async () => {
+    cluster = await Cluster.start();
+    spec = await smallRun(join(cluster.folder, 'data'));
+    await cluster.ended(await cluster.run(spec.named('undisturbed')));
+  }, 120_000);
+  afterAll(() => cluster?.stop());
+
+  const workerAt = (point: string) => {
+    const [node, orchestrator] = [cluster.nodes[0], cluster.orchestrators[0]];
+    return (point.startsWith('plan') ? orchestrator : node) as NonNullable<typeof node>;
+  };
+  const reached = (point: string): Promise<unknown> =>
+    until(() => workerAt(point).hasReached(point), `${point} to be reached`);
+  const reset = async (name: string, ...flags: string[]): Promise<void> => {
+    const cli = temporalCli(cluster.temporal.address);
+    const to = ['workflow', 'reset', '-w', `train/${name}`, '--reason', 'a test', ...flags];
+    expect(await cli(...to)).toMatchObject({ code: 0, errors: '' });
+  };
+  const update = (name: string, verb: string, ...input: string[]): Promise<CommandAnswer> =>
+    temporalCli(cluster.temporal.address)(
+      ...['workflow', 'update', 'execute', '-w', `train/${name}`, '--name', verb, ...input],
+    );
+  /** The same run's newest execution. */
+  const status = (run: RunHandle) => cluster.followed(run).query(statusQuery);
+  const paused = (run: RunHandle) =>
+    until(async () => {
+      const found = await status(run);
+      return found.phase === 'paused' && found;
+    }, 'the run to be paused');
+
+  it.each([
+    ['its beginning', 'from-beginning', ['--type', 'FirstWorkflowTask']],
+    [
+      'its beginning, with no node granted anew',
+      'from-nothing',
+      ['--type', 'FirstWorkflowTask', '--reapply-exclude', 'All'],
+    ],
+    ['its last workflow task', 'from-last', ['--type', 'LastWorkflowTask']],
+  ])('to %s, at every kind of moment, ends in the same state', async (_, name, flags) => {
+    for (const point of moments) workerAt(point).hold(point);
+    const run = await cluster.run(spec.named(name));
+    for (const point of moments) {
+      await reached(point);
+      await reset(name, ...flags);
+      workerAt(point).letGo(point);
+    }
+    expect(await cluster.ended(cluster.followed(run))).toMatchObject({ ended: 'completed', step: 4 });
+    await expectEqual(cluster.store, name, await verdictOf(cluster.store, 'undisturbed'));
+  });
+
+  /** Sets lr and asks for a pause in the middle of step 3, then does as `then` says. */
+  async function told(name: string, then: (run: RunHandle) => Promise<void>): Promise<void> {
+    workerAt(inMidStep).hold(inMidStep);
+    const run = await cluster.run(spec.named(name));
+    await reached(inMidStep);
+    expect((await update(name, 'setHyperparameters', '--input', '{"lr": 0.004}')).code).toBe(0);
+    expect((await update(name, 'pause')).code).toBe(0);
+    await then(run);
+    workerAt(inMidStep).letGo(inMidStep);
+    expect(await paused(run)).toMatchObject({ control: { n: 2, paused: true, lr: 0.004 } });
+    expect((await update(name, 'resume')).code).toBe(0);
+    expect(await cluster.ended(cluster.followed(run))).toMatchObject({ ended: 'completed', step: 4 });
+    const control = await readSequence(cluster.store, controlFolder(name), 'control');
+    expect(control.map(({ change }) => change.kind)).toEqual(['setHyperparameters', 'pause', 'resume']);
+    const { record: plan } = await readPlan(cluster.store, name, 4);
+    expect(plan).toMatchObject({ control: 3, optimizer: { learning_rates: [0.004] } });
+  }
+
+  it('to before it was asked for a change and a pause holds both, also where the server forgets the Updates', async () => {
+    await told('told', () => Promise.resolve());
+    const undisturbed = await verdictOf(cluster.store, 'told');
+    // The first planned step's first event: what was asked for came long after it.
+    const eventBefore = async (run: RunHandle): Promise<string> => {
+      const { events } = await run.fetchHistory();
+      const planned = (events ?? []).findIndex(
+        ({ activityTaskScheduledEventAttributes: scheduled }) => scheduled?.activityId === 'step-000002/plan',
+      );
+      const completed = (events ?? [])
+        .slice(0, planned)
+        .findLast((event) => event.workflowTaskCompletedEventAttributes);
+      return String(completed?.eventId);
+    };
+    await told('told-again', async (run) => {
+      await reset('told-again', '--event-id', await eventBefore(run));
+      // A paused run, once more: it comes up paused.
+      workerAt(inMidStep).letGo(inMidStep);
+      await paused(run);
+      await reset('told-again', '--type', 'FirstWorkflowTask');
+    });
+    await told('forgotten', async (run) =>
+      reset('forgotten', '--event-id', await eventBefore(run), '--reapply-exclude', 'All'),
+    );
+    for (const name of ['told-again', 'forgotten']) await expectEqual(cluster.store, name, undisturbed);
+  });
+});
+
+describe(
+  'a run whose workflow is reset to an execution before the one under way',
+  { timeout: 180_000 },
+  () => {
+    let cluster: Cluster;
+    beforeAll(async () => {
+      cluster = await Cluster.start({
+        temporal: { dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 20 } },
+      });
+    }, 60_000);
+    afterAll(() => cluster?.stop());
+
+    it('walks over the steps that are committed, and ends in the same state', async () => {
+      const spec = await smallRun(join(cluster.folder, 'data'));
+      await cluster.ended(await cluster.run(spec.named('undisturbed')));
+      const [node] = cluster.nodes;
+      if (!node) throw new Error('there is no node');
+      node.hold(inMidStep);
+      const run = await cluster.run(spec.named('earlier'));
+      await until(() => node.hasReached(inMidStep), 'the third step to be sampled');
+      const now = await cluster.followed(run).describe();
+      expect(now.runId).not.toBe(run.firstExecutionRunId);
+      const cli = temporalCli(cluster.temporal.address);
+      const first = ['--run-id', run.firstExecutionRunId, '--type', 'FirstWorkflowTask'];
+      const answer = await cli('workflow', 'reset', '-w', 'train/earlier', '--reason', 'a test', ...first);
+      expect(answer).toMatchObject({ code: 0, errors: '' });
+      node.letGo(inMidStep);
+      expect(await cluster.ended(cluster.followed(run))).toMatchObject({ ended: 'completed', step: 4 });
+      await expectEqual(cluster.store, 'earlier', await verdictOf(cluster.store, 'undisturbed'));
+    });
+  },
+);
