@@ -2,6 +2,8 @@
 import { mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
+const alreadyDurable = Promise.resolve();
+
 export interface FolderSync {
   /** Resolves when an fsync of `folder` that began after this call is done. */
   settle(folder: string): Promise<void>;
@@ -43,17 +45,24 @@ export function createFolderSync(root: string, remembered = 1024): FolderSync {
 
   function ensureFolder(folder: string): Promise<void> {
     if (folder === root) return Promise.resolve();
-    const made =
-      durable.get(folder) ??
-      makeFolder(folder).catch((error: unknown) => {
-        forget(folder);
-        throw error;
-      });
+    const made = durable.get(folder) ?? making(folder);
     // The one used last stands last, and the first is dropped: a run of days makes folders at every step.
     durable.delete(folder);
     durable.set(folder, made);
     const [oldest] = durable.keys();
     if (durable.size > remembered && oldest !== undefined) durable.delete(oldest);
+    return made;
+  }
+
+  function making(folder: string): Promise<void> {
+    const made = makeFolder(folder).then(
+      // A promise remembers who made it, an activity with all that it has: what is kept for long must be nobody's.
+      () => void (durable.get(folder) === made && durable.set(folder, alreadyDurable)),
+      (error: unknown) => {
+        forget(folder);
+        throw error;
+      },
+    );
     return made;
   }
 

@@ -10,11 +10,13 @@ export interface JoinedSignal {
 /** Rises with the first of `sources`, for the same reason. */
 export function joinSignals(sources: readonly AbortSignal[]): JoinedSignal {
   const joined = new AbortController();
-  const released = new AbortController();
-  for (const source of sources) {
-    const rise = (): void => joined.abort(source.reason);
+  const followed = sources.map((source) => ({ source, rise: () => joined.abort(source.reason) }));
+  for (const { source, rise } of followed) {
     if (source.aborted) rise();
-    else source.addEventListener('abort', rise, { once: true, signal: released.signal });
+    else source.addEventListener('abort', rise, { once: true });
   }
-  return { signal: joined.signal, release: () => released.abort() };
+  const release = (): void => {
+    for (const { source, rise } of followed) source.removeEventListener('abort', rise);
+  };
+  return { signal: joined.signal, release };
 }

@@ -1,6 +1,10 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate as turn } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createFolderSync } from '../../src/store/folder-sync.js';
 
@@ -44,4 +48,22 @@ test('a folder that was deleted is made again', async () => {
   sync.forget(folder);
   await sync.ensureFolder(folder);
   expect(existsSync(folder)).toBe(true);
+});
+
+test('a folder that is remembered remembers nobody who made it', async () => {
+  setFlagsFromString('--expose-gc');
+  const collectGarbage = runInNewContext('gc') as () => void;
+  const sync = createFolderSync(root);
+  const activity = new AsyncLocalStorage<object>();
+  const makers: WeakRef<object>[] = [];
+  for (let step = 0; step < 20; step++) {
+    const maker = { step };
+    makers.push(new WeakRef(maker));
+    await activity.run(maker, () => sync.ensureFolder(join(root, 'made', String(step))));
+  }
+  for (let i = 0; i < 5; i++) {
+    await turn();
+    collectGarbage();
+  }
+  expect(makers.filter((maker) => maker.deref() !== undefined).length).toBeLessThanOrEqual(2);
 });
