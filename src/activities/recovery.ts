@@ -2,7 +2,7 @@
 // who committed the step before. Evidence for the figures ft/*; the work is the same whatever is found here.
 import { Context } from '@temporalio/activity';
 import { isGrpcServiceError, ServiceError } from '@temporalio/client';
-import { CancelledFailure } from '@temporalio/common';
+import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
 import {
   type AttemptAccount,
   type AttemptSnapshot,
@@ -164,6 +164,7 @@ function causeOf(error: unknown): RecoveryCause | null {
     if (error.message === 'WORKER_SHUTDOWN') return 'node_drained';
     return ['NOT_FOUND', 'TIMED_OUT'].includes(error.message) ? 'timeout' : null;
   }
+  if (error instanceof ApplicationFailure && error.type === 'NodeDraining') return 'node_drained';
   if (error.name === 'AttemptSuperseded') return 'timeout';
   if (error.name === 'OwnerChanged') return null;
   if (error instanceof EngineExited) return 'engine_exit';

@@ -53,13 +53,7 @@ export class Departure {
     if (!this.begin) return exit(0);
     this.asked = true;
     log(`${signal}: leaving within ${graceMs / 1000} s`);
-    const message = `node ${node} leaves; its work goes on from the records, on another node or on this one when it is back`;
-    const failure = ApplicationFailure.create({
-      message,
-      type: 'NodeDraining',
-      nextRetryDelay: 100,
-      category: ApplicationFailureCategory.BENIGN,
-    });
+    const failure = drainingFailure(node);
     const after = (milliseconds: number, act: () => void): void => void setTimeout(act, milliseconds).unref();
     after(Math.min(longestFinishMs, graceMs / 4), () => this.stop.abort(failure));
     after(graceMs * 0.8, () => this.last.abort(failure));
@@ -69,4 +63,14 @@ export class Departure {
     });
     this.begin(Date.now() + graceMs);
   }
+}
+
+/** What is cut off fails with it, and is tried again. */
+export function drainingFailure(node: string): ApplicationFailure {
+  return ApplicationFailure.create({
+    message: `node ${node} leaves; its work goes on from the records, on another node or on this one when it is back`,
+    type: 'NodeDraining',
+    nextRetryDelay: 100,
+    category: ApplicationFailureCategory.BENIGN,
+  });
 }

@@ -1,10 +1,15 @@
 // The figures ft/* of a run whose engine is killed: what its records say of it, and that nothing is told where nothing happened.
+import { join } from 'node:path';
+import { MockActivityEnvironment } from '@temporalio/testing';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { createNodeActivities } from '../../src/activities/node-activities.js';
 import { lastCommittedStep, readUpdate } from '../../src/store/run-records.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import type { AttemptRecord } from '../../src/spec/records.js';
 import { type FaultFigures, figuresOf, readAttemptsIn } from '../../src/store/fault-figures.js';
+import { guardActivities } from '../../src/workers/activity-guard.js';
+import { drainingFailure } from '../../src/workers/node-departure.js';
+import { OpenActivities } from '../../src/workers/open-activities.js';
 import { type Harness, lastSftStep, run, startEnvironments, startHarness } from './fixture.js';
 
 let environments: EnvironmentServer;
@@ -134,4 +139,32 @@ describe('an engine that is killed', () => {
       { cause: 'engine_exit', lost: { tokens: 0, episodes: 0 }, replay: { steps: lastSftStep } },
     ]);
   });
+});
+
+it('a node that leaves in the middle of a collect is told as that, with what its episodes had sampled', async () => {
+  await harness.advance(lastSftStep);
+  const planned = await harness.plan(step);
+  const activities = createNodeActivities(harness.node);
+  const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+  const leaving = new AbortController();
+  const { engine } = harness.node.holder;
+  const { generate } = engine;
+  let calls = 0;
+  engine.generate = (...args) => {
+    if (++calls === 2) leaving.abort(drainingFailure('node-a'));
+    return generate(...args);
+  };
+  const open = new OpenActivities(join(harness.folder, 'open-activities'));
+  const attempt = new MockActivityEnvironment(
+    { activityId: name('collect'), attempt: 1 },
+    { interceptors: [guardActivities({ open, cutOff: leaving.signal })] },
+  );
+  await expect(attempt.run(() => activities.collectRollouts(input))).rejects.toMatchObject({
+    type: 'NodeDraining',
+    nonRetryable: false,
+  });
+  await harness.attempt(name('collect'), () => activities.collectRollouts(input), 2);
+  const recoveries = recoveriesOf(await readAttemptsIn(harness.store, run, step));
+  expect(recoveries).toMatchObject([{ cause: 'node_drained' }]);
+  expect(recoveries[0]?.lost.episodes).toBeGreaterThan(0);
 });
