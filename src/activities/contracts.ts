@@ -156,7 +156,7 @@ export interface RunWorkflow {
  * the pool may have forgotten.
  */
 export interface LeaseRequest extends RunWorkflow {
-  /** `{run}/{a random part}/{n}` */
+  /** `{run}/{first execution's run id, its beginning}/{n}` */
   lease: string;
   run: string;
   project: string;
@@ -169,8 +169,6 @@ export interface LeaseRequest extends RunWorkflow {
   /** No wait: where no node is free for it at once, the answer is `refused`. */
   atOnce?: true;
   holding?: string;
-  /** An execution's run id, and all that it holds or has asked for: one that was reset has forgotten what came later. */
-  asker?: { execution: string; knows: string[] };
 }
 
 /** On the orchestrator's queue `longhaul`. */
@@ -201,8 +199,13 @@ export interface NodeActivities {
   collectRollouts(
     input: StepReference & { plan: Digest; slots: [number, number]; keep?: boolean },
   ): Promise<CollectedRollouts>;
-  /** Seals the batch of the plan's episodes, applies it, and commits the step. */
-  updatePolicy(input: StepReference & { plan: Digest; faults?: StepFaults }): Promise<CommittedStep>;
+  /**
+   * Seals the batch of the plan's episodes, applies it, and commits the step. `elsewhere`: seconds in which other nodes than
+   * this one played its episodes.
+   */
+  updatePolicy(
+    input: StepReference & { plan: Digest; elsewhere?: number; faults?: StepFaults },
+  ): Promise<CommittedStep>;
   /** Evaluates the state after `step` on a suite of held-out tasks; each (state, suite, task, sample) once ever. */
   evaluateState(input: StepReference & { suite: 'interval' | 'final' }): Promise<EvaluatedState>;
   /** Saves the state after `step` to the node's disk. */

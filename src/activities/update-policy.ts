@@ -31,7 +31,7 @@ const noSignal: NoSignal = 'no_signal';
 
 export async function updatePolicy(
   deps: NodeDeps,
-  input: StepReference & { plan: Digest; faults?: StepFaults },
+  input: StepReference & { plan: Digest; elsewhere?: number; faults?: StepFaults },
 ): Promise<CommittedStep> {
   const { store, holder } = deps;
   const { run, step } = input;
@@ -95,6 +95,7 @@ export async function updatePolicy(
           policy_train: round(computedMs),
           ...stepTimings(deps, run, step),
           ...stallOf(deps, run, step),
+          ...(input.elsewhere ? { elsewhere: round(1000 * input.elsewhere) } : {}),
         },
         engine: { build: engine.build, incarnation: engine.incarnation },
         committed_at: new Date().toISOString(),

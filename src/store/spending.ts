@@ -4,13 +4,14 @@ import type { UpdateRecord } from '../spec/records.js';
 
 /**
  * Of one step. A node's time is that with an engine verb or an environment call in flight, evaluations included; a step whose
- * worker was restarted tells that of its update alone.
+ * worker was restarted tells that of its update alone. Of nodes that only play episodes it is that of their calls.
  */
 export function spentBy({ identity, observed }: UpdateRecord): Omit<Spent, 'wall_seconds'> {
   const { metrics, timings_ms } = observed;
   return {
     tokens: Math.round((metrics['generate/avg_num_tokens'] ?? 0) * identity.outcomes.flat().length),
-    gpu_seconds: (timings_ms['in_flight'] ?? timings_ms['policy_train'] ?? 0) / 1000,
+    gpu_seconds:
+      ((timings_ms['in_flight'] ?? timings_ms['policy_train'] ?? 0) + (timings_ms['elsewhere'] ?? 0)) / 1000,
   };
 }
 

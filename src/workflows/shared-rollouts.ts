@@ -12,6 +12,17 @@ export interface Share {
   node: string | undefined;
 }
 
+/** What one node has played of a step. */
+export interface Part {
+  node: string;
+  sampled: CollectedRollouts;
+}
+
+export interface JoinedRollouts extends CollectedRollouts {
+  /** Seconds of each share's call; the first share is the first. */
+  calls: { node: string; seconds: number }[];
+}
+
 /** Contiguous ranges whose sizes differ by at most one, the greater ones first; no node is left without a slot. */
 export function sharesOf(slots: number, nodes: readonly string[]): Share[] {
   const count = Math.max(1, Math.min(nodes.length, slots));
@@ -26,10 +37,10 @@ export function sharesOf(slots: number, nodes: readonly string[]): Share[] {
 /** All shares as one; where one fails for good, the others are cut off before its failure is thrown. */
 export async function collectShares(
   shares: readonly Share[],
-  collect: (share: Share) => Promise<CollectedRollouts>,
-): Promise<CollectedRollouts> {
+  collect: (share: Share) => Promise<Part>,
+): Promise<JoinedRollouts> {
   const [only, ...more] = shares;
-  if (only && more.length === 0) return collect(only);
+  if (only && more.length === 0) return joined([await collect(only)]);
   const scope = new CancellationScope();
   return scope.run(async () => {
     const parts = shares.map((share) => collect(share));
@@ -44,19 +55,27 @@ export async function collectShares(
 }
 
 /** `seconds` is of the slowest, and `kept` of the first: no other one saves. */
-export function joined(parts: readonly CollectedRollouts[]): CollectedRollouts {
-  const total = (figure: (part: CollectedRollouts) => number): number =>
-    parts.reduce((sum, part) => sum + figure(part), 0);
-  const graded = total((part) => part.graded);
-  const ended = parts.flatMap(({ ended_at }) => ended_at ?? []);
+export function joined(parts: readonly Part[]): JoinedRollouts {
+  const all = parts.map(({ sampled }) => sampled);
+  const total = (figure: (sampled: CollectedRollouts) => number): number =>
+    all.reduce((sum, sampled) => sum + figure(sampled), 0);
+  const graded = total((sampled) => sampled.graded);
+  const ended = all.flatMap(({ ended_at }) => ended_at ?? []);
   return {
     graded,
-    unknown: total((part) => part.unknown),
-    mean_reward: graded === 0 ? 0 : total((part) => part.graded * part.mean_reward) / graded,
-    tokens: total((part) => part.tokens),
-    seconds: Math.max(...parts.map((part) => part.seconds)),
-    kept: parts[0]?.kept ?? null,
+    unknown: total((sampled) => sampled.unknown),
+    mean_reward: graded === 0 ? 0 : total((sampled) => sampled.graded * sampled.mean_reward) / graded,
+    tokens: total((sampled) => sampled.tokens),
+    seconds: Math.max(...all.map((sampled) => sampled.seconds)),
+    kept: all[0]?.kept ?? null,
     ...(ended.length === parts.length ? { ended_at: Math.max(...ended) } : {}),
-    ...(parts.some(({ troubled }) => troubled) ? { troubled: true } : {}),
+    ...(all.some(({ troubled }) => troubled) ? { troubled: true } : {}),
+    calls: parts.map(({ node, sampled }) => ({ node, seconds: sampled.seconds })),
   };
+}
+
+/** Of the step's rollouts, in seconds: what the node that makes the update cannot measure, and a budget counts. */
+export function playedElsewhere(sampled: JoinedRollouts | null, updating: string): number {
+  const others = (sampled?.calls ?? []).filter(({ node }) => node !== updating);
+  return others.reduce((sum, { seconds }) => sum + seconds, 0);
 }

@@ -12,7 +12,6 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type {
-  CollectedRollouts,
   CommittedStep,
   OpenedRun,
   PlannedStep,
@@ -48,7 +47,14 @@ import { onEngine, orchestrator, type Place, saveOn, stepId, uploadFrom } from '
 import type { CarriedLeases } from './run-leases.js';
 import { openRun } from './run-opening.js';
 import { type CarriedFigures, RunProgress } from './run-progress.js';
-import { collectShares, type Share, sharesOf } from './shared-rollouts.js';
+import {
+  collectShares,
+  type JoinedRollouts,
+  type Part,
+  playedElsewhere,
+  type Share,
+  sharesOf,
+} from './shared-rollouts.js';
 import { outlineUnder, phaseOf, suiteDue, totalSteps } from './step-schedule.js';
 
 export interface TrainingOptions {
@@ -273,10 +279,12 @@ class TrainingLoop {
     let faults: StepFaults | undefined;
     const committed = await this.nodes.onNode((place) => {
       faults = this.progress.idle.open;
+      const elsewhere = playedElsewhere(sampled, place.node);
       return onEngine(place, stepId(step, 'update'), summary, enginePolicy).updatePolicy({
         ...this.owned,
         step,
         plan: planned.plan,
+        ...(elsewhere > 0 ? { elsewhere } : {}),
         ...(faults ? { faults } : {}),
       });
     }, throwWhereRecordsChanged);
@@ -310,14 +318,17 @@ class TrainingLoop {
   }
 
   /** On all nodes that are granted now; one that comes later helps with the next step. */
-  private async collect(planned: PlannedStep, keep: boolean): Promise<CollectedRollouts> {
+  private async collect(planned: PlannedStep, keep: boolean): Promise<JoinedRollouts> {
     this.progress.phase('collecting');
     const shares = sharesOf(planned.slots, this.nodes.granted());
     const sampled = await collectShares(shares, (share) =>
       this.collectShare(planned, share, keep && share === shares[0]),
     );
     this.progress.idle.answered(sampled);
-    if (sampled.kept) this.uploads.saved(planned.step - 1, sampled.kept);
+    if (sampled.kept) {
+      this.savedOn = sampled.calls[0]?.node;
+      this.uploads.saved(planned.step - 1, sampled.kept);
+    }
     return sampled;
   }
 
@@ -326,18 +337,13 @@ class TrainingLoop {
     { step, plan }: PlannedStep,
     { name, slots, node }: Share,
     keep: boolean,
-  ): Promise<CollectedRollouts> {
+  ): Promise<Part> {
     return this.interruptible.onNode(
-      (place) => {
-        if (keep) this.savedOn = place.node;
+      async (place) => {
         const summary = this.progress.summary(step, name);
-        return onEngine(place, stepId(step, name), summary, enginePolicy).collectRollouts({
-          ...this.owned,
-          step,
-          plan,
-          slots,
-          ...(keep ? { keep } : {}),
-        });
+        const engine = onEngine(place, stepId(step, name), summary, enginePolicy);
+        const input = { ...this.owned, step, plan, slots, ...(keep ? { keep } : {}) };
+        return { node: place.node, sampled: await engine.collectRollouts(input) };
       },
       throwWhereRecordsChanged,
       node,

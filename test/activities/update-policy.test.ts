@@ -3,6 +3,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { PlannedStep } from '../../src/activities/contracts.js';
+import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { Outcome } from '../../src/spec/records.js';
 import { decodeBatchFile } from '../../src/store/batch-file.js';
 import { sha256Hex } from '../../src/store/canonical.js';
@@ -113,6 +114,16 @@ describe('updatePolicy', () => {
     expect(identity.step_id).toBe(sha256Hex(`${previous_state}\n${batch}\n${answer.plan}\n`));
     expect(committed).toMatchObject({ step, applied: true, state: identity.state, reason: null });
     expect(identity.state).not.toBe(previous_state);
+  });
+
+  it('counts what other nodes took for its episodes: a budget is of all nodes', async () => {
+    const { answer } = await planned();
+    await collect(answer);
+    const input = { ...harness.reference(answer), elsewhere: 7200 };
+    const { spent } = await harness.attempt('update', () => updatePolicy(harness.node, input));
+    expect(spent?.gpu_seconds).toBeGreaterThan(7200);
+    expect(spent?.gpu_seconds).toBeLessThan(7200 + 3600);
+    expect((await readUpdate(harness.store, run, step)).observed.timings_ms['elsewhere']).toBe(7_200_000);
   });
 
   it('answers from its record where there is one, without the engine', async () => {

@@ -1,6 +1,6 @@
 // Several nodes share the rollouts of one step by ranges of slots.
 import { describe, expect, it } from 'vitest';
-import { joined, sharesOf } from '../../src/workflows/shared-rollouts.js';
+import { joined, playedElsewhere, sharesOf } from '../../src/workflows/shared-rollouts.js';
 
 const nodes = (count: number): string[] => Array.from({ length: count }, (_, node) => `node-${node}`);
 
@@ -66,18 +66,25 @@ describe('the slots of a step', () => {
 });
 
 describe('what the nodes have collected', () => {
-  const part = { graded: 0, unknown: 0, mean_reward: 0, tokens: 10, seconds: 1, kept: null };
+  const nothing = { graded: 0, unknown: 0, mean_reward: 0, tokens: 10, seconds: 1, kept: null };
+  const kept = { seconds: 0.2 };
+  const first = { node: 'a', sampled: { ...nothing, graded: 1, unknown: 1, mean_reward: 1, kept } };
+  const second = { node: 'b', sampled: { ...nothing, graded: 3, tokens: 5, seconds: 4 } };
 
   it('is one step: its mean is that of all episodes, its time that of the slowest node', () => {
-    const kept = { seconds: 0.2 };
-    const first = { ...part, graded: 1, unknown: 1, mean_reward: 1, kept };
-    const second = { ...part, graded: 3, mean_reward: 0, tokens: 5, seconds: 4 };
-    expect(joined([first, second])).toEqual({
+    expect(joined([first, second])).toMatchObject({
       ...{ graded: 4, unknown: 1, mean_reward: 0.25, tokens: 15, seconds: 4, kept },
     });
   });
 
   it('has a mean of 0 where nothing was graded', () => {
-    expect(joined([part, part]).mean_reward).toBe(0);
+    expect(joined([{ node: 'a', sampled: nothing }]).mean_reward).toBe(0);
+  });
+
+  it('took the time of the nodes that do not make the update as well', () => {
+    expect(playedElsewhere(joined([first, second]), 'a')).toBe(4);
+    expect(playedElsewhere(joined([first, second]), 'c')).toBe(5);
+    expect(playedElsewhere(joined([first]), 'a')).toBe(0);
+    expect(playedElsewhere(null, 'a')).toBe(0);
   });
 });

@@ -26,6 +26,8 @@ interface TwoNodes {
   script: ScriptedRun;
   /** In the order in which the activities began. */
   played: Played[];
+  /** Seconds that each update was told of the other node's calls. */
+  elsewhere: number[];
   /** Throws or waits before a node plays its share. */
   before: { share: (at: { node: string; step: number; slots: [number, number] }) => Promise<void> | void };
   first: string;
@@ -46,7 +48,8 @@ describe.concurrent('a run with two nodes', { timeout: 60_000 }, () => {
     const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 4 }];
     const script = scriptRun(outlineOf(uniqueName('two'), { phases, ckpt_interval: 2, eval_interval: 0 }));
     const [first, second] = [script.node, uniqueName('second')];
-    const nodes: TwoNodes = { script, played: [], before: { share: () => undefined }, first, second };
+    const before = { share: () => undefined };
+    const nodes: TwoNodes = { script, played: [], elsewhere: [], before, first, second };
     const { openRun } = script.activities;
     script.activities.openRun = async (input) => ({
       ...(await openRun(input)),
@@ -64,6 +67,10 @@ describe.concurrent('a run with two nodes', { timeout: 60_000 }, () => {
           nodes.played.push({ node, activity, slots, ...(keep ? { keep } : {}) });
           await nodes.before.share({ node, step, slots });
           return script.activities.collectRollouts(input);
+        },
+        updatePolicy: (input: Parameters<typeof script.activities.updatePolicy>[0]) => {
+          nodes.elsewhere.push(input.elsewhere ?? 0);
+          return script.activities.updatePolicy(input);
         },
         uploadCheckpoint: (input: Parameters<typeof script.activities.uploadCheckpoint>[0]) => {
           nodes.played.push({ node, activity: Context.current().info.activityId });
@@ -85,7 +92,7 @@ describe.concurrent('a run with two nodes', { timeout: 60_000 }, () => {
   }
 
   it('has each play a range of slots, from the step after it was granted; the first alone saves and uploads', async () => {
-    const { played, first, second } = await withTwoNodes(async (_, run) => {
+    const { played, elsewhere, first, second } = await withTwoNodes(async (_, run) => {
       expect(await run.result()).toMatchObject({ ended: 'completed', step: 4 });
     });
     const at = (step: number): Played[] =>
@@ -102,6 +109,8 @@ describe.concurrent('a run with two nodes', { timeout: 60_000 }, () => {
         { node: second, activity: `step-00000${step}/collect-2`, slots: [2, 4] },
       ]);
     }
+    // Each call of the script takes half a second.
+    expect(elsewhere).toEqual([0, 0.5, 0.5, 0.5]);
     const uploads = played.filter(({ activity }) => activity.endsWith('/upload'));
     expect(uploads.map(({ node }) => node)).toEqual([first, first]);
   });
