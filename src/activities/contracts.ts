@@ -156,7 +156,7 @@ export interface RunWorkflow {
  * the pool may have forgotten.
  */
 export interface LeaseRequest extends RunWorkflow {
-  /** `{run}/{first execution's run id, its beginning}/{n}` */
+  /** `{run}/{a random part}/{n}` */
   lease: string;
   run: string;
   project: string;
@@ -169,6 +169,8 @@ export interface LeaseRequest extends RunWorkflow {
   /** No wait: where no node is free for it at once, the answer is `refused`. */
   atOnce?: true;
   holding?: string;
+  /** An execution's run id, and all that it holds or has asked for: one that was reset has forgotten what came later. */
+  asker?: { execution: string; knows: string[] };
 }
 
 /** On the orchestrator's queue `longhaul`. */
