@@ -1,0 +1,44 @@
+// Small forms of the benchmarks of many steps and of many runs. Memory has no bar here: a few hundred steps are all warm-up.
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { measureLongRun } from '../../bench/long-run.js';
+import { measureManyRuns } from '../../bench/many-runs.js';
+
+const built = (path: string): string => fileURLToPath(new URL(`../../dist/${path}`, import.meta.url));
+const scripts = {
+  orchestrator: built('workers/orchestrator-main.js'),
+  node: built('workers/node-main.js'),
+  environments: built('environments/server/main.js'),
+};
+
+describe('a run of 300 steps that people change all the time', { timeout: 420_000 }, () => {
+  it('takes each step once and records each update once, over its new beginning too', async () => {
+    const figures = await measureLongRun({
+      ...{ steps: 300, early: [30, 100], late: [200, 300], deadlineMs: 400_000, scripts },
+    });
+    console.log(JSON.stringify(figures));
+    expect(figures).toMatchObject({
+      ...{ steps: 300, steps_twice_or_skipped: 0, chain_violations: 0 },
+      ...{ lost: 0, doubled: 0, refused: 0 },
+    });
+    expect(figures.executions).toBeGreaterThanOrEqual(2);
+    expect(figures.events_max).toBeLessThan(10_000);
+    expect(figures.near_beginnings).toBeGreaterThan(0);
+    expect(figures.pauses).toBeGreaterThan(0);
+    expect(figures.engine_growth).toBeLessThan(0.05);
+  });
+});
+
+describe('six runs at once on one orchestrator', { timeout: 180_000 }, () => {
+  it('all finish, with every step following from the one before', async () => {
+    const node = fileURLToPath(new URL('fixtures/instant-node.mjs', import.meta.url));
+    const figures = await measureManyRuns({
+      ...{ runs: 6, steps: 8, workMs: 500, deadlineMs: 150_000, scripts: { ...scripts, node } },
+    });
+    console.log(JSON.stringify(figures));
+    expect(figures).toMatchObject({ finished: 6, steps: 48, broken_links: 0 });
+    expect(figures.orchestration_ms_p50).toBeGreaterThan(0);
+    // The bench holds 500 ms on an idle machine; tests share theirs.
+    expect(figures.orchestration_ms_p95).toBeLessThan(10_000);
+  });
+});
