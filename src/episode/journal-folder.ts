@@ -37,8 +37,8 @@ const [open, write, close, unlink] = [
   promisify(fs.unlink),
 ];
 
-/** Beside those in use: what ended runs, or steps that went on elsewhere, have left. */
-const foldersKept = 8;
+/** What a node that served a hundred runs finds after a restart; beyond it, what ended runs have left. */
+const foldersKept = 128;
 
 export class JournalFolder {
   readonly #inUse = new Set<string>();
@@ -84,6 +84,8 @@ export class JournalFolder {
 
 export class EpisodeJournals {
   readonly #resumed = { episodes: 0, turns: 0, tokens: 0 };
+  #made: Promise<unknown> | undefined;
+  #complained = false;
 
   constructor(
     private readonly folder: string,
@@ -103,13 +105,29 @@ export class EpisodeJournals {
       return { ...unkeptJournal(), ...ends, isKept: false };
     }
     this.inUse.add(path);
-    const file = new JournalFile(path, () => this.inUse.delete(path), this.log);
+    const file = new JournalFile(
+      path,
+      () => this.#make(),
+      () => this.inUse.delete(path),
+      (problem) => this.#complain(problem),
+    );
     await file.begin(header, this.left.has(name));
     const { sampled } = file.past;
     if (sampled.size > 0) this.#resumed.episodes += 1;
     this.#resumed.turns += sampled.size;
     for (const { tokens } of sampled.values()) this.#resumed.tokens += tokens.length;
     return file;
+  }
+
+  /** Hundreds of episodes open their files at once: one of them makes the folder. */
+  #make(): Promise<unknown> {
+    return (this.#made ??= mkdir(this.folder, { recursive: true }));
+  }
+
+  /** Of a disk that is full all episodes would say the same. */
+  #complain({ message }: Error): void {
+    if (!this.#complained) this.log(`episodes go on without their journals: ${message}`);
+    this.#complained = true;
   }
 
   /** Called when no episode is played any more: the folder goes with its last file. */
@@ -133,8 +151,9 @@ class JournalFile implements OpenJournal {
 
   constructor(
     private readonly path: string,
+    private readonly makeFolder: () => Promise<unknown>,
     private readonly ended: () => void,
-    private readonly log: (message: string) => void,
+    private readonly complain: (problem: Error) => void,
   ) {}
 
   /** `exists`: an earlier attempt has left the file. */
@@ -206,20 +225,15 @@ class JournalFile implements OpenJournal {
   }
 
   async #openFile(): Promise<number> {
-    try {
-      return await open(this.path, 'a');
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-      await mkdir(dirname(this.path), { recursive: true });
-      return open(this.path, 'a');
-    }
+    await this.makeFolder();
+    return open(this.path, 'a');
   }
 
   /** Half a journal would tell the next attempt less than has been done: better none. */
-  async #giveUp({ message }: Error): Promise<void> {
+  async #giveUp(problem: Error): Promise<void> {
     this.#broken = true;
     this.past = nothingPast();
-    this.log(`an episode goes on without its journal: ${message}`);
+    this.complain(problem);
     await this.#closeFile();
     await unlink(this.path).catch(() => undefined);
   }
