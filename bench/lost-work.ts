@@ -3,7 +3,17 @@ import { readFileSync } from 'node:fs';
 
 /** A turn of an episode, or an update of a step. */
 export type Computed = { at: number } & (
-  | { verb: 'generate'; domain: string; step: number; slot: number; sample: number; tokens: number }
+  | {
+      verb: 'generate';
+      /** Absent where all that was asked for was of one state. */
+      state?: string;
+      domain: string;
+      step: number;
+      slot: number;
+      sample: number;
+      /** That the turn follows. */
+      tokens: number;
+    }
   | { verb: 'update'; stepId: string }
 );
 
@@ -45,5 +55,6 @@ export function lostWork(computed: readonly Computed[], deaths: readonly number[
 const nameOf = (one: Computed): string =>
   one.verb === 'generate' ? `${episodeOf(one)} ${one.tokens}` : one.stepId;
 
-const episodeOf = ({ domain, step, slot, sample }: Computed & { verb: 'generate' }): string =>
-  `${domain} ${step} ${slot} ${sample}`;
+/** An evaluation asks every state for the same episodes. */
+const episodeOf = ({ state, domain, step, slot, sample }: Computed & { verb: 'generate' }): string =>
+  `${state ?? ''} ${domain} ${step} ${slot} ${sample}`;

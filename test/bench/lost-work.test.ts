@@ -28,8 +28,8 @@ describe('the effective time of a run', () => {
 });
 
 describe('lost work', () => {
-  const turn = (at: number, sample: number, tokens: number, step = 1): Computed => ({
-    ...{ at, verb: 'generate', domain: 'train', step, slot: 0, sample, tokens },
+  const turn = (at: number, sample: number, tokens: number, step = 1, state = 'held'): Computed => ({
+    ...{ at, verb: 'generate', state, domain: 'train', step, slot: 0, sample, tokens },
   });
   const update = (at: number, stepId: string): Computed => ({ at, verb: 'update', stepId });
 
@@ -46,6 +46,11 @@ describe('lost work', () => {
     expect(lostWork([...before, ...before.map((one) => ({ ...one, at: one.at + 10 }))], [10])).toEqual([
       { turns: 3, episodes: 1, updates: 0 },
     ]);
+  });
+
+  it('is none where another state is asked for the same episode, as evaluations do', () => {
+    const computed = [turn(1, 0, 100), turn(11, 0, 100, 1, 'the next one')];
+    expect(lostWork(computed, [10])).toEqual([{ turns: 0, episodes: 0, updates: 0 }]);
   });
 
   it('belongs to the death that it follows, and new work is none', () => {

@@ -20,6 +20,8 @@ export interface CampaignOptions {
   strikes: number;
   longestOutageMs: number;
   keep: boolean;
+  /** Ends the runs that are under way, with an error, and begins no other. */
+  signal?: AbortSignal;
   scripts?: StackScripts;
   /** Command that repeats the run of a seed. */
   repeat(seed: number): string;
@@ -39,6 +41,8 @@ export interface CampaignSeeds {
   run?(seed: number, calm: Calm): Promise<CampaignRun>;
   /** Runs that go on at the same time; more than one only where `run` gives each a process of its own. */
   atOnce?: number;
+  /** False: a fault that this machine does not allow is an error. */
+  leaveOut?: boolean;
   /** Told of each run as it ends. */
   ended?(run: CampaignRun): void;
 }
@@ -64,11 +68,16 @@ export async function runCampaign(options: CampaignOptions & CampaignSeeds): Pro
   const { log, seeds, atOnce = 1, run = (seed, calm) => runSeed(options, calm, seed) } = options;
   const { leftOut } = await allowedHere(options.faults);
   for (const { fault, why } of leftOut) log(`left out: ${fault} (${why})`);
+  if (options.leaveOut === false && leftOut.length > 0)
+    throw new Error(
+      `a campaign over all faults needs ${[...new Set(leftOut.map(({ why }) => why))].join(', ')}`,
+    );
   const calm = await runUndisturbed(options);
   const runs: CampaignRun[] = [];
   const left = [...seeds];
   const next = async (): Promise<void> => {
     for (let seed = left.shift(); seed !== undefined; seed = left.shift()) {
+      if (options.signal?.aborted) return;
       const one = await run(seed, calm);
       runs.push(one);
       options.ended?.(one);
@@ -117,7 +126,7 @@ export async function runSeed(options: CampaignOptions, calm: Calm, seed: number
       })),
     disturb: (trial) => {
       if (around === null) throw new Error('the surroundings come first');
-      return disturb(trial, around.parts, schedule, log);
+      return disturb(trial, around.parts, schedule, log, calm.seconds / calm.chain.steps);
     },
   }).catch((error: unknown) => error as Error);
   const problems =
@@ -129,7 +138,11 @@ export async function runSeed(options: CampaignOptions, calm: Calm, seed: number
   return { seed, problems, disturbances, seconds: (performance.now() - begun) / 1000 };
 }
 
-const shared = ({ keep, log, scripts }: CampaignOptions) => ({ keep, log, ...(scripts ? { scripts } : {}) });
+const shared = ({ keep, log, scripts, signal }: CampaignOptions) => ({
+  ...{ keep, log },
+  ...(scripts ? { scripts } : {}),
+  ...(signal ? { signal } : {}),
+});
 
 const summary = ({ chain, seconds }: Calm): string =>
   `${chain.steps - 1} steps in ${seconds.toFixed(1)} s, final state ${chain.finalState}`;

@@ -47,6 +47,10 @@ const log = (message: string): void => {
   if (!values.json) console.log(message);
 };
 
+/** Whoever interrupts a campaign must find nothing of it running. */
+const interruption = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interruption.abort());
+
 if (values.list) for (const { name, does, undone } of allFaults) console.log(`${name}: ${does}; ${undone}`);
 else if (values.runs === undefined) await killingRun(wholeNumber('kills', values.kills ?? '5'));
 else if (values.kills === undefined) await campaign(wholeNumber('runs', values.runs));
@@ -54,7 +58,7 @@ else refuse('--kills and --runs are two forms of chaos; give one of them');
 
 async function killingRun(kills: number): Promise<void> {
   const spec = longerBy(4 * kills, { ...tiny, name: `chaos-${seed}`, seed });
-  const shared = { spec, keep: values.keep, log };
+  const shared = { spec, keep: values.keep, signal: interruption.signal, log };
   log(`undisturbed run, seed ${seed}`);
   const calm = await runTrial<Kill>(shared);
   log(
@@ -95,6 +99,7 @@ async function campaign(runs: number): Promise<void> {
     strikes,
     longestOutageMs: outageMs,
     keep: values.keep,
+    signal: interruption.signal,
     repeat: (one) => ['npm run chaos -- --runs 1', `--seed ${one}`, ...same].join(' '),
     log,
   };
@@ -110,11 +115,14 @@ async function campaign(runs: number): Promise<void> {
     runs: done,
     leftOut,
   } = await runCampaign({
+    leaveOut: record === null,
     ...options,
     seeds: Array.from({ length: runs }, (_, index) => first + index),
     atOnce: atOnce(),
-    run: (one, calm) => runInProcess(one, calm, [...same, ...(values.keep ? ['--keep'] : [])], log),
-    ended: (run) => record?.add(run),
+    run: (one, calm) =>
+      runInProcess(one, calm, [...same, ...(values.keep ? ['--keep'] : [])], log, interruption.signal),
+    // Of one that was interrupted nothing is known.
+    ended: (run) => (interruption.signal.aborted ? undefined : record?.add(run)),
   });
   if (values.json) console.log(JSON.stringify({ finalState, runs: done, leftOut }));
   const faults = done.reduce((sum, { disturbances }) => sum + disturbances.length, 0);

@@ -12,6 +12,7 @@ export async function runInProcess(
   calm: Calm,
   flags: readonly string[],
   log: (message: string) => void,
+  signal: AbortSignal,
 ): Promise<CampaignRun> {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-chaos-seed-'));
   const [against, outcome] = [join(folder, 'calm.json'), join(folder, 'outcome.json')];
@@ -20,7 +21,7 @@ export async function runInProcess(
     await writeFile(against, JSON.stringify(calm));
     const main = fileURLToPath(new URL('./main.js', import.meta.url));
     const own = ['--runs', '1', '--seed', String(seed), '--against', against, '--outcome', outcome];
-    const said = await outputOf([main, ...own, ...flags]);
+    const said = await outputOf([main, ...own, ...flags], signal);
     log(said.trimEnd());
     return JSON.parse(await readFile(outcome, 'utf8')) as CampaignRun;
   } catch (error) {
@@ -31,13 +32,13 @@ export async function runInProcess(
   }
 }
 
-async function outputOf(args: readonly string[]): Promise<string> {
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+/** `signal` reaches the process as SIGTERM, upon which it stops its stack and ends. */
+async function outputOf(args: readonly string[], signal: AbortSignal): Promise<string> {
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'], signal });
+  // Its end is waited for, however it comes.
+  child.on('error', () => undefined);
   let said = '';
   child.stdout.setEncoding('utf8').on('data', (piece: string) => (said += piece));
-  await new Promise<void>((resolve, reject) => {
-    child.once('error', reject);
-    child.once('close', () => resolve());
-  });
+  await new Promise<void>((resolve) => child.once('close', () => resolve()));
   return said;
 }

@@ -13,6 +13,7 @@ import type { ChainAudit } from '../../src/store/chain-audit.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { lastCommittedStep } from '../../src/store/run-records.js';
+import { freePort } from '../../src/workers/free-port.js';
 import { startStack, type Stack, type StackScripts } from '../../src/workers/stack.js';
 import { statusQuery } from '../../src/workflows/messages.js';
 import { openConnection } from '../../src/workers/temporal-connection.js';
@@ -78,6 +79,8 @@ export interface TrialOptions<Disturbance> {
   /** Entry scripts of the stack; by default those beside this file's compiled form. */
   scripts?: StackScripts;
   deadlineMs?: number;
+  /** Ends the trial with an error, its processes first. */
+  signal?: AbortSignal;
   log(message: string): void;
 }
 
@@ -111,6 +114,8 @@ async function trialIn<Disturbance>(
   const stack = await startStack({
     folder,
     engine: around.engine ?? findEngine(),
+    temporalPort: await freePort(),
+    uiPort: await freePort(),
     log: () => undefined,
     gaveUp: (error) => failures.push(error),
     ...(around.store ? { store: around.store.address } : {}),
@@ -139,7 +144,7 @@ async function trialIn<Disturbance>(
     // Whatever it fails with is told below, when the run has ended or was given up.
     disturbing.catch((error: unknown) => failures.push(error as Error));
     try {
-      await untilClosed(trial, failures, options.deadlineMs ?? trialDeadlineMs);
+      await untilClosed(trial, failures, options.deadlineMs ?? trialDeadlineMs, options.signal);
     } catch (error) {
       trial.over = true;
       await disturbing.catch(() => undefined);
@@ -165,13 +170,19 @@ async function trialIn<Disturbance>(
 }
 
 /** The server itself dies in between: every question has a deadline and is asked again. */
-async function untilClosed(trial: OpenTrial, failures: Error[], deadlineMs: number): Promise<void> {
+async function untilClosed(
+  trial: OpenTrial,
+  failures: Error[],
+  deadlineMs: number,
+  signal: AbortSignal | undefined,
+): Promise<void> {
   const { client } = trial;
   const deadline = Date.now() + deadlineMs;
   for (;;) {
     const { workflowId } = trial;
     const gaveUp = failures[0];
     if (gaveUp) throw gaveUp;
+    if (signal?.aborted) throw new Error('it was interrupted');
     if (Date.now() > deadline)
       throw new Error(`${workflowId} did not end within ${deadlineMs / 60_000} minutes`);
     const handle = client.workflow.getHandle(workflowId);

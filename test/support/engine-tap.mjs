@@ -30,8 +30,8 @@ worker.on('data', (bytes) => {
   if (lines !== '') appendFileSync(file, lines);
 });
 
-function lineOf({ verb, key, arrays, step_id: stepId }) {
+function lineOf({ verb, state, key, arrays, step_id: stepId }) {
   const line = (what) => `${JSON.stringify({ at: Date.now(), verb, ...what })}\n`;
-  if (verb === 'generate') return line({ ...key, tokens: arrays[0].shape[0] });
+  if (verb === 'generate') return line({ state, ...key, tokens: arrays[0].shape[0] });
   return verb === 'update' ? line({ stepId }) : '';
 }
