@@ -1,4 +1,5 @@
 // Runs under leases of the real pool: who waits for whom, and what happens when a node or a run goes away.
+import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { nodeDownSignal, nodeUpSignal, resumeUpdate } from '../../src/workflows/messages.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
@@ -128,6 +129,31 @@ describe('the pool of nodes', { timeout: 90_000 }, () => {
     await run.executeUpdate(resumeUpdate);
     await until(run, ({ phase }) => phase === 'blocked');
     await stage.node(uniqueName('fits'), { numerics: { backend: 'cpu', version: 1 } });
+    expect(await run.result()).toMatchObject({ step: 3 });
+  });
+
+  it('gives a run that disagrees with a record another node, and tells it at once where there is none (R19)', async () => {
+    const [first, second] = [uniqueName('a'), uniqueName('b')];
+    const disagree = (call: string): void => {
+      if (call.includes('collectRollouts 2'))
+        throw ApplicationFailure.nonRetryable('step 1 was recomputed as another state', 'Diverged');
+    };
+    await stage.node(first, { called: disagree });
+    const alone = script('alone');
+    const blocked = await stage.run(alone);
+    expect((await until(blocked, ({ phase }) => phase === 'blocked')).blocked?.reason).toContain(
+      'another state',
+    );
+    await blocked.terminate();
+    const moves = heldScript('moves');
+    const run = await stage.run(moves);
+    await until(run, ({ phase, step }) => phase === 'blocked' && step === 1);
+    await stage.node(second);
+    await run.executeUpdate(resumeUpdate);
+    await moves.held.reached;
+    const { leases } = await stage.until(({ leases: held }) => held.length === 1);
+    expect(leases).toMatchObject([{ run: moves.outline.run, node: second }]);
+    moves.held.release();
     expect(await run.result()).toMatchObject({ step: 3 });
   });
 

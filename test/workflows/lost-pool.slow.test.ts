@@ -1,0 +1,54 @@
+// A pool that somebody has terminated: what it knew is lost, and nothing but time depended on it.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import { PoolStage } from './pool-stage.js';
+import {
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  uniqueName,
+  until,
+  workflowBundle,
+} from './scripted-run.js';
+
+describe('a pool that is terminated', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  let stage: PoolStage;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+    stage = await PoolStage.open(temporal);
+  }, 60_000);
+  afterAll(async () => {
+    await stage.close();
+    await temporal.stop();
+  });
+
+  const script = (name: string): ScriptedRun =>
+    scriptRun(
+      outlineOf(uniqueName(name), {
+        phases: [{ name: 'grpo', kind: 'grpo', steps: 3 }],
+        ...{ eval_interval: 0, ckpt_interval: 0 },
+      }),
+    );
+
+  it('begins anew with the next report, and no run stands still', async () => {
+    const local = uniqueName('node');
+    await stage.node(local);
+    const [working, waiting] = [script('working'), script('waiting')];
+    const held = gate();
+    working.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
+    const worker = await stage.run(working);
+    await held.reached;
+    const waiter = await stage.run(waiting);
+    await until(waiter, ({ phase }) => phase === 'placing');
+    await stage.pool.terminate();
+    held.release();
+    expect(await worker.result()).toMatchObject({ step: 3 });
+    await stage.until(({ nodes }) => nodes.some(({ id }) => id === local));
+    const later = await stage.run(script('later'));
+    expect(await later.result()).toMatchObject({ step: 3 });
+    // It asks again in its own time, a minute after it has asked first.
+    expect(await waiter.result()).toMatchObject({ step: 3 });
+  });
+});
