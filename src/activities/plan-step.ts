@@ -22,9 +22,10 @@ import type {
 } from '../spec/records.js';
 import type { RunSpec, SftPhaseSpec } from '../spec/run-spec.js';
 import { recordDigest } from '../store/canonical.js';
-import { controlFolder, planKey } from '../store/layout.js';
+import { readControl } from '../store/control-records.js';
+import { planKey } from '../store/layout.js';
 import { checkOwner } from '../store/owners.js';
-import { adoptOrCreate, readRecord, readSequence } from '../store/records.js';
+import { adoptOrCreate, readRecord } from '../store/records.js';
 import { foldControl, readNumerics, readPlan, readState, readUpdate } from '../store/run-records.js';
 
 export async function planStep(
@@ -34,7 +35,7 @@ export async function planStep(
   const { store } = deps;
   const { run, step } = input;
   await checkOwner(store, run, input.owner);
-  const records = await readSequence(store, controlFolder(run), 'control');
+  const records = await readControl(store, run);
   const control = foldControl(records);
   // What is set aside is for readers of the store; the workflow does nothing about it.
   const unknown = records.slice(input.control).some(({ change }) => change.kind !== 'quarantine');

@@ -1,9 +1,9 @@
 // A plan is a function of the records before it and of the control that it is given (R7); the first one wins (R2).
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { auditRun } from '../../src/activities/audit-run.js';
 import { recordControl } from '../../src/activities/record-control.js';
 import type { ControlChange } from '../../src/spec/records.js';
-import { planKey, updateKey } from '../../src/store/layout.js';
+import { controlFolder, planKey, updateKey } from '../../src/store/layout.js';
 import { readPlan, readState } from '../../src/store/run-records.js';
 import { lastSftStep, run, startHarness, tamper } from './fixture.js';
 import {
@@ -51,6 +51,19 @@ describe('planStep', () => {
     const { record: plan } = await readPlan(harness.store, run, step);
     expect(plan).toMatchObject({ control: 2, optimizer: { learning_rates: [0.25] } });
     await expect(harness.plan(step, 0)).rejects.toMatchObject(refusal);
+  });
+
+  it('reads no control record again that was read before: a long run has many', async () => {
+    for (let i = 0; i < 5; i++) {
+      const change: ControlChange = { kind: 'setHyperparameters', lr: 0.1 + i / 100 };
+      await recordControl(harness.orchestrator, { run, owner: 1, updateId: `many-${i}`, change });
+    }
+    const read = vi.spyOn(harness.store, 'get');
+    await harness.plan(step, 5);
+    const keys = read.mock.calls.map(([key]) => key).filter((key) => key.startsWith(controlFolder(run)));
+    read.mockRestore();
+    expect(keys).toEqual([]);
+    expect((await readPlan(harness.store, run, step)).record).toMatchObject({ control: 5 });
   });
 
   it('holds every value that was set, and the step is made by them alone', async () => {
