@@ -64,7 +64,8 @@ describe('a run whose node is lost', { timeout: 150_000 }, () => {
 
   it('and comes back amid the work of the next one: both finish the same step, and nobody can tell', async () => {
     const { run, first, second } = await amidStep4('parted');
-    const point = 'update-computed.step-000004.update';
+    // Whatever its activity is called there: the name may still be taken by the one that the first node has.
+    const point = 'update-computed';
     second.hold(point);
     first.freeze();
     const seconds = await secondsUntilRevoked(cluster.temporal.client, 'parted-first');
