@@ -1,0 +1,103 @@
+// The transcripts of docs/operations.md, run in their order against a live server: what they show is what an operator sees.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Cluster, type RunHandle } from '../support/cluster.js';
+import { findTemporal } from '../support/find-tools.js';
+import { repository } from '../support/repository.js';
+import { smallRun } from '../support/small-run.js';
+import { until } from '../support/until.js';
+import { controlFolder } from '../../src/store/layout.js';
+
+interface Shown {
+  command: string;
+  /** With `…` for whatever differs from time to time. */
+  output: string;
+}
+
+/** The blocks that are fenced as `console`: each line after `$ ` is a command, what follows is its output. */
+function transcriptsOf(markdown: string): Shown[] {
+  const blocks = [...markdown.matchAll(/^```console\n([^]*?)^```$/gm)].map(([, block]) => block ?? '');
+  return blocks.flatMap((block) =>
+    block
+      .split(/^\$ /m)
+      .slice(1)
+      .map((piece) => {
+        const [command = '', ...output] = piece.replaceAll('\\\n', '').trimEnd().split('\n');
+        return { command, output: output.join('\n') };
+      }),
+  );
+}
+
+function patternOf(shown: string): RegExp {
+  const parts = shown.split('…').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  return new RegExp(`^${parts.join('[^]*')}$`);
+}
+
+/** The run that the transcripts are about, and where it stands still while they are typed. */
+const [name, point] = ['demo', 'episode-written.step-000002.collect'];
+
+describe('the transcripts of docs/operations.md', { timeout: 180_000 }, () => {
+  const shown = transcriptsOf(readFileSync(join(repository, 'docs/operations.md'), 'utf8'));
+  let cluster: Cluster;
+  let run: RunHandle;
+  beforeAll(async () => {
+    cluster = await Cluster.start();
+    const spec = await smallRun(join(cluster.folder, 'data'));
+    const [node] = cluster.nodes;
+    node?.hold(point);
+    run = await cluster.run(spec.named(name));
+    await until(() => node?.hasReached(point), 'the run to be in the middle of a step');
+    mkdirSync(join(cluster.folder, 'bin'));
+    symlinkSync(join(repository, 'bin/longhaul'), join(cluster.folder, 'bin/longhaul'));
+    symlinkSync(findTemporal(), join(cluster.folder, 'bin/temporal'));
+  }, 120_000);
+  afterAll(() => cluster?.stop());
+
+  /** Both streams, as a terminal shows them. */
+  async function typed(command: string): Promise<string> {
+    const child = spawn('bash', ['-c', `${command} 2>&1`], {
+      cwd: cluster.folder,
+      env: {
+        ...process.env,
+        PATH: `${join(cluster.folder, 'bin')}${delimiter}${process.env['PATH']}`,
+        TEMPORAL_ADDRESS: cluster.temporal.address,
+        LONGHAUL_STORE: cluster.storeAddress,
+      },
+    });
+    let output = '';
+    child.stdout.on('data', (piece: Buffer) => (output += piece.toString()));
+    await once(child, 'close');
+    return output.trimEnd();
+  }
+
+  it('show every verb of control in both forms, and what is refused', () => {
+    const commands = shown.map(({ command }) => command).join('\n');
+    for (const verb of ['pause demo', 'pause demo --now', 'resume', 'set', 'checkpoint', 'stop', 'status'])
+      expect(commands).toContain(`longhaul ${verb}`);
+    for (const update of ['pause', 'pauseNow', 'resume', 'setHyperparameters', 'checkpointNow', 'stopAfter'])
+      expect(commands).toMatch(
+        new RegExp(`temporal workflow update execute -w train/demo --name ${update}\\b`),
+      );
+    for (const verb of ['pause', 'unpause', 'reset', 'update-options'])
+      expect(commands).toContain(`temporal activity ${verb}`);
+  });
+
+  it('leave no trace of what they show as refused: no control record, and no event', async () => {
+    const refused = shown.filter(({ output }) => /^error/i.test(output));
+    expect(refused.length).toBeGreaterThan(3);
+    const { historyLength } = await run.describe();
+    for (const { command } of refused) await typed(command);
+    expect((await run.describe()).historyLength).toBe(historyLength);
+    expect(await cluster.store.listFolder(controlFolder(name))).toEqual([]);
+  });
+
+  it('are what the commands print', async () => {
+    for (const { command, output } of shown) {
+      const printed = await typed(command);
+      expect(printed, `what this prints: ${command}`).toMatch(patternOf(output));
+    }
+  });
+});
