@@ -8,7 +8,7 @@ const touchedEveryMs = 250;
 
 export interface KeptLife {
   life: ProcessLife;
-  /** Says that this process ends because it was told to. */
+  /** Says that this process ends because it was told to; it does so by itself when it exits with 0. */
   leave(): void;
 }
 
@@ -23,13 +23,15 @@ export function keepLife(path: string, name: string, restart: ProcessLife['resta
     attempt(() => utimesSync(path, now, now));
   }, touchedEveryMs);
   timer.unref();
-  return {
-    life: new ProcessLife(identity, predecessor, restart),
-    leave: () => {
-      clearInterval(timer);
-      attempt(() => write(true));
-    },
+  const leave = (): void => {
+    clearInterval(timer);
+    attempt(() => write(true));
   };
+  // Also of a process that could not end all of its work in time.
+  process.once('exit', (code) => {
+    if (code === 0) leave();
+  });
+  return { life: new ProcessLife(identity, predecessor, restart), leave };
 }
 
 /** A full disk costs evidence, and nothing else. */

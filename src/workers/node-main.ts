@@ -36,7 +36,7 @@ async function createParts(config: WorkerConfig, store: ObjectStore): Promise<No
   const token = config.gradingTokenFile
     ? (await readFile(config.gradingTokenFile, 'utf8')).trim()
     : undefined;
-  const { life, leave } = keepLife(join(config.folder, 'life.json'), config.node, 'worker_restart');
+  const { life } = keepLife(join(config.folder, 'life.json'), config.node, 'worker_restart');
   const meter = new BusyMeter();
   const engine = meteredEngine(createNativeEngine({ binary: config.engine, log }), meter);
   const environments = environmentBackends({ url: config.environments, ...(token ? { token } : {}) });
@@ -79,7 +79,6 @@ async function createParts(config: WorkerConfig, store: ObjectStore): Promise<No
     },
     close: async () => {
       await Promise.all([engine.close(), environments.close()]);
-      leave();
     },
   };
 }

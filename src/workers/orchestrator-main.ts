@@ -18,15 +18,9 @@ await exitWith('orchestrator', async () => {
   const store = await openStore(config.store);
   await probeStore(store);
   const datasets = new DatasetCache(store);
-  let left = (): void => undefined;
   await serveOrchestrator(config, (client) => {
     // The folder is locked by now.
-    const { life, leave } = keepLife(
-      join(config.folder, 'life.json'),
-      'orchestrator',
-      'orchestrator_restart',
-    );
-    left = leave;
+    const { life } = keepLife(join(config.folder, 'life.json'), 'orchestrator', 'orchestrator_restart');
     return createOrchestratorActivities({
       store,
       life,
@@ -40,5 +34,4 @@ await exitWith('orchestrator', async () => {
       log,
     });
   });
-  left();
 });

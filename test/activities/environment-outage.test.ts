@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { createNodeActivities } from '../../src/activities/node-activities.js';
 import { startEnvironmentProcess, type EnvironmentProcess } from '../support/environment-process.js';
+import { faultsIn, readStepAttempts } from '../../src/store/fault-figures.js';
 import { remedies } from '../../src/workflows/policies.js';
 import { type Harness, lastSftStep, run, startHarness } from './fixture.js';
 
@@ -53,12 +54,16 @@ describe('an environment server that is gone', () => {
     expect(await collect(2)).toMatchObject({ graded: 4, unknown: 0 });
   });
 
-  it('for a shorter time costs nothing but the wait', async () => {
+  it('for a shorter time costs nothing but the wait, which the attempt tells', async () => {
     await server.kill('SIGKILL');
+    const begun = performance.now();
     const progress: unknown[] = [];
     const collecting = collect(1, progress);
     await vi.waitFor(() => expect(progress).toContainEqual({ waiting: 'tracker' }), { timeout: 5000 });
     server = await startEnvironmentProcess(['--port', new URL(server.url).port]);
-    expect(await collecting).toMatchObject({ graded: 4, unknown: 0 });
+    expect(await collecting).toMatchObject({ graded: 4, unknown: 0, troubled: true });
+    const waited = faultsIn(await readStepAttempts(harness.store, run, step))['ft/waiting_seconds']!;
+    expect(waited).toBeGreaterThan(0.1);
+    expect(waited).toBeLessThan((performance.now() - begun) / 1000);
   });
 });

@@ -1,11 +1,14 @@
 // The figures ft/* of a run whose engine is killed: what its records say of it, and that nothing is told where nothing happened.
 import { join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
+import { DefaultLogger } from '@temporalio/worker';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { createNodeActivities } from '../../src/activities/node-activities.js';
 import { lastCommittedStep, readUpdate } from '../../src/store/run-records.js';
+import type { AttemptSnapshot } from '../../src/activities/attempt-account.js';
+import { ProcessLife } from '../../src/activities/process-life.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import type { AttemptRecord } from '../../src/spec/records.js';
+import type { AttemptRecord, Recovery } from '../../src/spec/records.js';
 import { type FaultFigures, figuresOf, readAttemptsIn } from '../../src/store/fault-figures.js';
 import { guardActivities } from '../../src/workers/activity-guard.js';
 import { drainingFailure } from '../../src/workers/node-departure.js';
@@ -24,6 +27,13 @@ beforeEach(async () => {
 afterEach(() => harness.close());
 
 const step = lastSftStep + 1;
+const recovery: Recovery = {
+  cause: 'engine_exit',
+  event: 'an engine',
+  lost: { seconds: 1, tokens: 5, episodes: 1 },
+  detection_seconds: 0.1,
+  down_seconds: 2,
+};
 const name = (part: string, at = step): string => `step-${String(at).padStart(6, '0')}/${part}`;
 const figures = async (at = step): Promise<FaultFigures> =>
   figuresOf(run, await readUpdate(harness.store, run, at));
@@ -120,6 +130,48 @@ describe('an engine that is killed', () => {
     await harness.advance(step);
     expect(await lastCommittedStep(harness.store, run)).toBe(step);
     expect(faults(await figures())).toEqual(faults(told!));
+  });
+
+  it('with its worker costs what the last heartbeat told, and a restart', async () => {
+    await harness.advance(lastSftStep);
+    const planned = await harness.plan(step);
+    const killed = 'node-a@test pid 1';
+    const now = Date.now();
+    const dead = {
+      identity: killed,
+      aliveAt: now - 3_000,
+      noticedAt: now - 1_500,
+      left: false,
+    };
+    const successor = { ...harness.secondNode(), life: new ProcessLife('node-a@test pid 2', dead) };
+    const unrecorded = { ...recovery, event: `${killed}, engine 7` };
+    const ft: AttemptSnapshot = {
+      at: now - 4_000,
+      lost: { seconds: 10, tokens: 120, episodes: 3 },
+      recoveries: [unrecorded],
+      waited_seconds: 0.5,
+    };
+    const environment = new MockActivityEnvironment(
+      { activityId: name('collect'), attempt: 2, heartbeatDetails: { finished: 1, of: 4, ft } },
+      { logger: new DefaultLogger('ERROR') },
+    );
+    const { collectRollouts } = createNodeActivities(successor);
+    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    await environment.run(() => collectRollouts(input));
+    const records = await readAttemptsIn(harness.store, run, step);
+    const [before, restart, ...more] = recoveriesOf(records);
+    expect(more).toEqual([]);
+    expect(before).toEqual(unrecorded);
+    expect(restart).toMatchObject({
+      cause: 'worker_restart',
+      event: killed,
+      // A second passed between the heartbeat and the death.
+      lost: { seconds: 11, tokens: 120, episodes: 3 },
+      detection_seconds: 1.5,
+      replay: { steps: lastSftStep },
+    });
+    expect(restart!.down_seconds).toBeGreaterThan(3);
+    expect(records[0]!.observed.waited_seconds).toBe(0.5);
   });
 
   it('while nothing is under way is counted by whoever needs the next one', async () => {

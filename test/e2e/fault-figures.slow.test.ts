@@ -127,6 +127,20 @@ describe('the figures ft/*', { timeout: 180_000 }, () => {
     expect((await counted('disturbed')).figures).toEqual(figures);
   });
 
+  it('count a node once that leaves in order in the middle of an update, and comes back', async () => {
+    const point = 'batch-built.step-000003.update';
+    node().hold(point);
+    const run = await cluster.run(spec.named('left'));
+    await at(point, node(), async () => {
+      await node().leave();
+    });
+    node().start();
+    await cluster.ended(run);
+    const { figures } = await counted('left');
+    expect(restarts(figures)).toEqual({ 'ft/restarts/node_drained': 1 });
+    expect(await told(run)).toEqual(figures);
+  });
+
   it('count a node that is lost for good, and name no restart of the one that goes on', async () => {
     const nodes = [node(), await cluster.startNode('other')];
     const point = 'batch-built.step-000003.update';
