@@ -16,7 +16,7 @@ export interface Quarantined {
   control: number;
   /** False where an earlier record has set the key aside already. */
   written: boolean;
-  /** Keys that were made from it, and went with it. */
+  /** Keys of what is made from it: they went with it. */
   also: string[];
 }
 
@@ -62,7 +62,7 @@ export async function quarantine(store: ObjectStore, key: string, named?: string
         'Put its bytes back from a copy',
     );
   }
-  const also = (await keysMadeFrom(store, key)).filter((made) => !aside.has(made));
+  const also = await keysMadeFrom(store, key, aside);
   const record = await appendSequence(store, control, 'control', (n) => ({
     schema: 'longhaul.control/1',
     n,
@@ -76,7 +76,10 @@ export async function quarantine(store: ObjectStore, key: string, named?: string
 export function quarantineText({ run, key, control, written, also }: Quarantined): string {
   const base = key.replace(/\.r[0-9]+$/, '');
   const next = `${base}.r${Number(/\.r([0-9]+)$/.exec(key)?.[1] ?? 0) + 1}`;
-  const made = also.length > 0 ? [`So are ${also.length} records that were made from it.`] : [];
+  const made =
+    also.length > 0
+      ? [`So is what was made from it (${also.length === 1 ? 'a key' : `${also.length} keys`}).`]
+      : [];
   return [
     ...(written
       ? [

@@ -35,16 +35,26 @@ export function checkQuarantinable(key: string): { folder: string; name: string 
   return { folder, name };
 }
 
-/** Keys of all that the store holds that was made from a record, replacements included. Throws `BadKey` as above. */
-export async function keysMadeFrom(store: ObjectStore, key: string): Promise<string[]> {
+/**
+ * Keys of all that was made from a record and is in use, replacements included; `aside`: what has been put aside before. The
+ * batch's key is among them whether or not it is there: an attempt that stood still may be about to write it. Throws `BadKey` as
+ * above.
+ */
+export async function keysMadeFrom(
+  store: ObjectStore,
+  key: string,
+  aside: ReadonlySet<string>,
+): Promise<string[]> {
   const { folder, name } = checkQuarantinable(key);
   const made = madeFrom.find(([record]) => record.test(name))?.[1];
   if (!made) return [];
-  const keys: string[] = [];
+  const keys = new Set<string>();
   for await (const info of store.list(folder)) {
-    if (made.test(info.key.slice(folder.length))) keys.push(info.key);
+    if (made.test(info.key.slice(folder.length)) && !aside.has(info.key)) keys.add(info.key);
   }
-  return keys;
+  const batch = `${folder}batch.safetensors`;
+  if (folder.startsWith('runs/')) keys.add(aside.has(batch) ? inUse(batch, aside) : batch);
+  return [...keys].sort();
 }
 
 /** Keys that a run's control records put aside. */
