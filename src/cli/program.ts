@@ -16,7 +16,7 @@ const modules: [verbs: string[], load: () => Promise<CommandModule>][] = [
   [['runs'], () => import('./runs-command.js')],
   [['status'], () => import('./status-command.js')],
   [['nodes'], () => import('./nodes-command.js')],
-  [['pause', 'resume', 'stop', 'set'], () => import('./control-commands.js')],
+  [['pause', 'resume', 'checkpoint', 'stop', 'set'], () => import('./control-commands.js')],
   [['fork', 'rewind'], () => import('./fork-command.js')],
   [['report'], () => import('./report-command.js')],
   [['transcripts'], () => import('./transcripts-command.js')],
