@@ -1,6 +1,6 @@
 // A pause `now` cuts off what a step is sampling: episodes in flight leave no record, finished ones stay (R8), and after
 // `resume` the same plan is filled (R9).
-import { CancellationScope, isCancellation } from '@temporalio/workflow';
+import { ActivityFailure, CancellationScope, CancelledFailure, isCancellation } from '@temporalio/workflow';
 import type { ControlDesk } from './control-desk.js';
 import type { NodePlacement } from './node-placement.js';
 import type { Place } from './run-activities.js';
@@ -50,6 +50,9 @@ export class InterruptibleWork {
         if (this.desk.control.pausedNow) cut();
         try {
           return await scope.run(() => work(place));
+        } catch (error) {
+          // What is called off is not tried again by the server, so that a failure of its worker comes through as it is.
+          throw isCut && error instanceof ActivityFailure ? new CancelledFailure('cut off by a pause') : error;
         } finally {
           this.cuts.delete(cut);
         }

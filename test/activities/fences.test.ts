@@ -62,7 +62,7 @@ const writers: Record<string, Prepared> = {
 };
 
 /** They own nothing: one claims, one asks, and one projects what is there. */
-const ownerless = ['openRun', 'findNode', 'writeReport'];
+const ownerless = ['openRun', 'requestLease', 'closedRuns', 'writeReport'];
 
 async function keys(): Promise<string[]> {
   const found: string[] = [];

@@ -74,7 +74,8 @@ describe('an activity that fails five times in the same way', () => {
     }) as [string, (input: unknown) => Promise<unknown>][],
   )('is %s as well', async (_, activity) => {
     const spec = brokenParts<object>();
-    const found = await failures(() => activity({ run: 'unit', step: 3, owner: 1, spec }), 5);
+    const runs = [{ workflowId: 'train/unit', firstExecutionRunId: 'first' }];
+    const found = await failures(() => activity({ run: 'unit', step: 3, owner: 1, spec, runs }), 5);
     expect(found.map(noProgress)).toEqual([false, false, false, false, true]);
     expect(found[4]?.message).toMatch(/ is broken$/);
   });

@@ -1,3 +1,4 @@
+import { ApplicationFailure } from '@temporalio/common';
 // What a person asks of a run under way, beside a pause and a stop at a step's end.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { explained } from '../../src/cli/temporal-access.js';
@@ -90,6 +91,27 @@ describe('control of a run', { timeout: 60_000 }, () => {
       expect(ofStep.filter((call) => call === 'collect 5')).toHaveLength(1);
       expect(ofStep.filter((call) => call === 'evaluate interval 4')).toHaveLength(1);
       expect(script.committed.get(5)).toEqual({ control: 0, lr: 0.1 });
+    });
+
+    it('cuts off what its dying worker hands back meanwhile, too: nothing is blocked', async () => {
+      const script = scriptRun(outlineOf(uniqueName('now-killed'), { ckpt_interval: 100 }));
+      const held = gate();
+      script.before = async (call) => {
+        if (call !== 'collect 5') return;
+        await held.wait().catch(() => {
+          throw ApplicationFailure.retryable('the worker that ran it has ended', 'WorkerRestarted');
+        });
+      };
+      await withWorkers(temporal, script, async (queue) => {
+        const run = await startRun(temporal, queue, script.outline.name);
+        await held.reached;
+        await run.executeUpdate(pauseNowUpdate);
+        await until(run, ({ phase }) => phase === 'paused' || phase === 'blocked');
+        expect(await run.query(statusQuery)).toMatchObject({ phase: 'paused', blocked: null });
+        script.before = () => undefined;
+        await run.executeUpdate(resumeUpdate);
+        expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+      });
     });
 
     it('is left by a stop: the run ends with the step before, and a new start takes the one that was cut off', async () => {
