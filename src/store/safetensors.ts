@@ -43,7 +43,9 @@ export function encodeSafetensors(file: TensorFile): Uint8Array {
         `tensor ${name} has ${data.length} items, its shape [${shape.join(',')}] another number`,
       );
     }
-    header[name] = { data_offsets: [size, size + data.byteLength], dtype, shape: [...shape] };
+    const entry = { data_offsets: [size, size + data.byteLength], dtype, shape: [...shape] };
+    // Own property even for a name such as __proto__.
+    Object.defineProperty(header, name, { value: entry, enumerable: true });
     size += data.byteLength;
   }
   if (Object.keys(file.metadata).length > 0) header.__metadata__ = file.metadata;

@@ -7,6 +7,7 @@ import { DatasetCache } from '../../src/activities/dataset-cache.js';
 import { openRun } from '../../src/activities/open-run.js';
 import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js';
 import { RecentlyUsed } from '../../src/activities/recently-used.js';
+import { ProcessLife } from '../../src/activities/process-life.js';
 import { RunDataCache } from '../../src/activities/run-data.js';
 import { openStore } from '../../src/store/open-store.js';
 import { specFor, testTasks, workflow, writeData } from './fixture.js';
@@ -20,7 +21,8 @@ describe('the data of many runs', () => {
   it('is read once a run, however often each of them is asked for in turn', async () => {
     const store = await openStore(`dir:${join(folder, 'store')}`);
     const deps = { store, datasets: new DatasetCache(store), log: () => undefined };
-    const open = { ...deps, temporalAddress: 'there', clusterId: async () => 'c' };
+    const life = new ProcessLife('orchestrator@test', null, 'orchestrator_restart');
+    const open = { ...deps, life, temporalAddress: 'there', clusterId: async () => 'c' };
     for (const [index, name] of runs.entries()) {
       const data = join(folder, name);
       mkdirSync(data);

@@ -98,11 +98,7 @@ export function open(
   return openRun(deps, { spec, workflow: { ...workflow, workflowId: `train/${spec.name}` } });
 }
 
-export async function fork(
-  name: string,
-  from: ForkSpec,
-  change: (spec: RunSpec) => void = () => undefined,
-) {
+export async function fork(name: string, from: ForkSpec, change: (spec: RunSpec) => void = () => undefined) {
   const spec = await forkSpec(harness.store, name, from);
   change(spec);
   return { spec, opened: await open(spec) };

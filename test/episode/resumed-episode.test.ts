@@ -110,10 +110,13 @@ async function attempt(death: Death | null, limits: Partial<SamplingPlan> = {}):
   };
   const engine: typeof policy = {
     requests: policy.requests,
-    generate: (request, signal) =>
-      death?.in === 'turn' && policy.requests.length === death.index
-        ? forEver()
-        : policy.generate(request, signal),
+    generate: async (request, signal) => {
+      if (death?.in !== 'turn' || policy.requests.length !== death.index)
+        return policy.generate(request, signal);
+      // What a turn without a call has noted is written beside the next turn, which takes far longer than that.
+      await journal.write();
+      return forEver();
+    },
   };
   async function dying<T>(fatal: boolean, when: 'before' | 'after', call: () => Promise<T>): Promise<T> {
     if (!fatal) return call();

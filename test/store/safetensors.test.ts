@@ -50,7 +50,17 @@ describe('a safetensors file', () => {
           expect(back.tensors[name]).toEqual(value.tensors[name]);
         expect(encodeSafetensors(back)).toEqual(bytes);
       }),
-      { examples: [[{ metadata: { ['__proto__']: '' }, tensors: {} }]] },
+      {
+        examples: [
+          [{ metadata: { ['__proto__']: '' }, tensors: {} }],
+          [
+            {
+              metadata: {},
+              tensors: { ['__proto__']: { dtype: 'I32', shape: [0], data: Int32Array.from([]) } },
+            },
+          ],
+        ],
+      },
     );
   });
 

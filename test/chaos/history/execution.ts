@@ -33,6 +33,7 @@ export interface HistoryEvent {
   activityTaskFailedEventAttributes?: EndOfActivity;
   activityTaskTimedOutEventAttributes?: EndOfActivity;
   activityTaskCanceledEventAttributes?: EndOfActivity;
+  activityTaskCancelRequestedEventAttributes?: EndOfActivity;
   workflowExecutionUpdateAcceptedEventAttributes?: {
     acceptedRequest: { meta: { updateId: string }; input: { name: string; args?: Payloads } };
   };
@@ -56,6 +57,8 @@ export interface Activity {
   id: string;
   type: string;
   input: unknown;
+  /** The workflow asked for its end, and waits for none of it where its lease had ended. */
+  calledOff: boolean;
   end: { at: number; eventId: string; completed: boolean; result: unknown } | null;
 }
 
@@ -121,9 +124,12 @@ export function activitiesOf({ events }: Execution): Activity[] {
       const { activityId, activityType, input } = scheduled;
       byEvent.set(event.eventId, {
         ...{ at, eventId: event.eventId, id: activityId, type: activityType.name },
-        ...{ input: firstOf(input), end: null },
+        ...{ input: firstOf(input), calledOff: false, end: null },
       });
     }
+    const called = event.activityTaskCancelRequestedEventAttributes;
+    const calledOff = called && byEvent.get(called.scheduledEventId);
+    if (calledOff) calledOff.calledOff = true;
     const completed = event.activityTaskCompletedEventAttributes;
     const ended =
       completed ??
