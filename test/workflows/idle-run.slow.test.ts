@@ -13,7 +13,7 @@ describe('the node of a run that waits for a person', { timeout: 180_000 }, () =
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
     stage = await PoolStage.open(temporal);
-    await stage.node('local');
+    await Promise.all([stage.node('local'), stage.node('second')]);
   }, 60_000);
   afterAll(async () => {
     await stage.close();
@@ -28,29 +28,34 @@ describe('the node of a run that waits for a person', { timeout: 180_000 }, () =
       }),
     );
 
-  it.each(['paused', 'blocked'] as const)(
-    'is another one’s after a minute of a %s run, and its own again later',
-    async (phase) => {
-      const [idle, other] = [small(phase), small('other')];
-      const run = await stage.run(idle);
-      if (phase === 'paused') await run.executeUpdate(pauseUpdate);
-      else
-        idle.before = (call) => {
-          if (call === 'update 2')
-            throw ApplicationFailure.nonRetryable('no server answers', 'EnvironmentsUnavailable');
-        };
-      expect((await until(run, (status) => status.phase === phase)).node).toBe('local');
-      const since = Date.now();
-      const waiter = await stage.run(other);
-      await until(waiter, (status) => status.phase === 'placing');
-      expect(await waiter.result()).toMatchObject({ step: 3 });
-      expect(Date.now() - since).toBeGreaterThan(55_000);
+  it('is another one’s after a minute, paused or blocked, and its own again later', async () => {
+    const phases = ['paused', 'blocked'] as const;
+    const idle = await Promise.all(phases.map(async (phase) => ({ phase, ...(await stopped(phase)) })));
+    expect(idle.map(({ node }) => node).sort()).toEqual(['local', 'second']);
+    const since = Date.now();
+    const waiters = await Promise.all(phases.map(() => stage.run(small('other'))));
+    for (const waiter of waiters) await until(waiter, (status) => status.phase === 'placing');
+    for (const waiter of waiters) expect(await waiter.result()).toMatchObject({ step: 3 });
+    expect(Date.now() - since).toBeGreaterThan(55_000);
+    for (const { phase, run, script } of idle) {
       expect(await until(run, (status) => status.node === null)).toMatchObject({ phase });
-      idle.before = () => undefined;
+      script.before = () => undefined;
       await run.executeUpdate(resumeUpdate);
       expect(await run.result()).toMatchObject({ step: 3 });
-      const asked = stage.requests.filter((request) => request.run === idle.outline.run);
-      expect(asked).toHaveLength(2);
-    },
-  );
+      expect(stage.requests.filter((request) => request.run === script.outline.run)).toHaveLength(2);
+    }
+  });
+
+  async function stopped(phase: 'paused' | 'blocked') {
+    const script = small(phase);
+    const run = await stage.run(script);
+    if (phase === 'paused') await run.executeUpdate(pauseUpdate);
+    else
+      script.before = (call) => {
+        if (call === 'update 2')
+          throw ApplicationFailure.nonRetryable('no server answers', 'EnvironmentsUnavailable');
+      };
+    const { node } = await until(run, (status) => status.phase === phase);
+    return { script, run, node };
+  }
 });

@@ -118,13 +118,15 @@ void Verbs::load(const Request& request) {
   const auto seed = static_cast<std::uint64_t>(request.whole("seed", 0, std::int64_t{1} << 53));
   auto policy = std::make_unique<Policy>(architecture);
   policy->initialize(range, seed);
-  install(std::move(policy), request.id());
+  std::string digest = state_digest(*policy, *pool_);
+  install(std::move(policy), std::move(digest), request.id());
 }
 
 void Verbs::load_state_file(const Request& request) {
   const std::string path = request.text("path");
   try {
-    install(load_state(path, *pool_), request.id());
+    LoadedState loaded = load_state(path, *pool_);
+    install(std::move(loaded.policy), std::move(loaded.digest), request.id());
   } catch (const SafetensorsError& error) {
     throw RequestError("BadInput", "state file " + path + ": " + error.what());
   } catch (const std::invalid_argument& error) {
@@ -133,9 +135,9 @@ void Verbs::load_state_file(const Request& request) {
 }
 
 // The old state is held until the new one is whole.
-void Verbs::install(std::unique_ptr<Policy> policy, std::uint32_t id) {
+void Verbs::install(std::unique_ptr<Policy> policy, std::string digest, std::uint32_t id) {
   auto next = std::make_shared<HeldState>();
-  next->digest = state_digest(*policy, *pool_);
+  next->digest = std::move(digest);
   next->policy = std::move(policy);
   generations_.prepare(next->policy->architecture());
   exchange(std::move(next));

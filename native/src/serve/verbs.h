@@ -52,7 +52,7 @@ class Verbs {
   void hello(const Request& request);
   void load(const Request& request);
   void load_state_file(const Request& request);
-  void install(std::unique_ptr<Policy> policy, std::uint32_t id);
+  void install(std::unique_ptr<Policy> policy, std::string digest, std::uint32_t id);
   void exchange(std::shared_ptr<const HeldState> next) noexcept;
   void save(const Request& request);
   void tell_held(const Request& request);

@@ -11,8 +11,6 @@
 namespace longhaul {
 namespace {
 
-constexpr std::size_t kLeafBytes = std::size_t{1} << 20;
-
 int whole(const Json& value, const char* key) {
   const Json* member = value.find(key);
   const double* number = member == nullptr ? nullptr : member->number();
@@ -31,31 +29,40 @@ double real(const Json& value, const char* key) {
 
 }  // namespace
 
+StateLeaves::StateLeaves(std::vector<std::size_t> tensor_bytes) : sizes_(std::move(tensor_bytes)) {
+  for (const std::size_t size : sizes_) {
+    starts_.push_back(total_);
+    total_ += size;
+  }
+}
+
+std::size_t StateLeaves::count() const { return (total_ + kBytes - 1) / kBytes; }
+
+std::size_t StateLeaves::tensor_at(std::size_t byte) const {
+  return static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), byte) - starts_.begin()) - 1;
+}
+
+StateLeaves leaves_of(const Policy& policy) {
+  std::vector<std::size_t> sizes;
+  for (const auto& tensor : policy.tensors()) sizes.push_back(tensor.values.size_bytes());
+  return StateLeaves(std::move(sizes));
+}
+
 std::string state_digest(const Policy& policy, ThreadPool& pool) {
   const auto tensors = policy.tensors();
-  std::vector<std::size_t> starts;
-  std::size_t total = 0;
-  for (const auto& tensor : tensors) {
-    starts.push_back(total);
-    total += tensor.values.size_bytes();
-  }
-  std::vector<Sha256Digest> leaves((total + kLeafBytes - 1) / kLeafBytes);
-  pool.parallel_for(leaves.size(), [&](std::size_t leaf) {
-    std::size_t at = leaf * kLeafBytes;
-    const std::size_t end = std::min(total, at + kLeafBytes);
-    auto index = static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), at) - starts.begin()) - 1;
+  const StateLeaves leaves = leaves_of(policy);
+  std::vector<Sha256Digest> digests(leaves.count());
+  pool.parallel_for(digests.size(), [&](std::size_t leaf) {
     Sha256 hash;
-    while (at < end) {
-      const auto& values = tensors[index].values;
-      const std::size_t from = at - starts[index];
-      const std::size_t size = std::min(end - at, values.size_bytes() - from);
-      hash.add(reinterpret_cast<const char*>(values.data()) + from, size);
-      at += size;
-      ++index;
-    }
-    leaves[leaf] = hash.finish();
+    leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t size) {
+      hash.add(reinterpret_cast<const char*>(tensors[tensor].values.data()) + from, size);
+    });
+    digests[leaf] = hash.finish();
   });
+  return state_digest(policy, digests);
+}
 
+std::string state_digest(const Policy& policy, std::span<const Sha256Digest> leaves) {
   Json identity;
   identity.set("architecture", architecture_json(policy.architecture()));
   identity.set("optimizer_steps", policy.optimizer_steps);

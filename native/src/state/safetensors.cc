@@ -66,12 +66,7 @@ std::uint64_t whole_number(const Json& value, const std::string& where) {
   return static_cast<std::uint64_t>(*number);
 }
 
-struct Extent {
-  std::uint64_t begin;
-  std::uint64_t end;
-};
-
-Extent read_tensor(const std::string& name, const Json& entry, std::span<const std::uint8_t> data, TensorView& view) {
+TensorPlace read_place(const std::string& name, const Json& entry, std::uint64_t data_size) {
   const Json* dtype = entry.find("dtype");
   const Json* shape = entry.find("shape");
   const Json* offsets = entry.find("data_offsets");
@@ -79,82 +74,134 @@ Extent read_tensor(const std::string& name, const Json& entry, std::span<const s
       offsets == nullptr || offsets->array() == nullptr || offsets->array()->size() != 2) {
     throw SafetensorsError("tensor " + name + " needs dtype, shape and two data_offsets");
   }
-  view.dtype = *dtype->string();
-  if (view.dtype != "I32" && view.dtype != "F32") {
-    throw SafetensorsError("tensor " + name + " has dtype " + view.dtype + "; I32 and F32 are known");
+  TensorPlace place;
+  place.dtype = *dtype->string();
+  if (place.dtype != "I32" && place.dtype != "F32") {
+    throw SafetensorsError("tensor " + name + " has dtype " + place.dtype + "; I32 and F32 are known");
   }
   std::uint64_t bytes = 4;
   for (const Json& item : *shape->array()) {
     const std::uint64_t extent = whole_number(item, "shape of tensor " + name);
     if (extent != 0 && bytes > UINT64_MAX / extent) throw SafetensorsError("shape of tensor " + name + " overflows");
     bytes *= extent;
-    view.shape.push_back(static_cast<std::int64_t>(extent));
+    place.shape.push_back(static_cast<std::int64_t>(extent));
   }
-  const Extent at{whole_number((*offsets->array())[0], "data_offsets of tensor " + name),
-                  whole_number((*offsets->array())[1], "data_offsets of tensor " + name)};
-  if (at.begin > at.end || at.end > data.size()) throw SafetensorsError("tensor " + name + " lies outside the file");
-  if (at.end - at.begin != bytes) throw SafetensorsError("tensor " + name + ": data_offsets do not fit its shape");
-  view.bytes = data.subspan(at.begin, bytes);
-  return at;
+  place.begin = whole_number((*offsets->array())[0], "data_offsets of tensor " + name);
+  place.end = whole_number((*offsets->array())[1], "data_offsets of tensor " + name);
+  if (place.begin > place.end || place.end > data_size) {
+    throw SafetensorsError("tensor " + name + " lies outside the file");
+  }
+  if (place.end - place.begin != bytes) {
+    throw SafetensorsError("tensor " + name + ": data_offsets do not fit its shape");
+  }
+  return place;
+}
+
+void check_contiguous(const SafetensorsHeader& header, std::uint64_t data_size) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> extents;
+  for (const auto& [name, place] : header.tensors) extents.emplace_back(place.begin, place.end);
+  std::sort(extents.begin(), extents.end());
+  std::uint64_t at = 0;
+  for (const auto& [begin, end] : extents) {
+    if (begin != at) throw SafetensorsError("tensors overlap or leave a gap at byte " + std::to_string(at));
+    at = end;
+  }
+  if (at != data_size) throw SafetensorsError(std::to_string(data_size - at) + " bytes belong to no tensor");
+}
+
+constexpr std::size_t kLengthBytes = 8;
+
+// Of the first eight bytes.
+std::uint64_t header_length(const std::uint8_t* beginning, std::uint64_t file_size) {
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, beginning, sizeof bytes);
+  if (bytes > kMaxHeaderBytes || bytes > file_size - kLengthBytes) {
+    throw SafetensorsError("header of " + std::to_string(bytes) + " bytes does not fit the file");
+  }
+  return bytes;
+}
+
+SafetensorsHeader parse_header(std::string_view text, std::uint64_t file_size) {
+  SafetensorsHeader header;
+  header.data_begin = kLengthBytes + text.size();
+  const std::uint64_t data_size = file_size - header.data_begin;
+  std::string error;
+  const auto json = parse_json(text, error);
+  if (!json) throw SafetensorsError("broken header: " + error);
+  if (json->object() == nullptr) throw SafetensorsError("the header is no object");
+  for (const auto& [name, entry] : *json->object()) {
+    if (name == "__metadata__") {
+      if (entry.object() == nullptr) throw SafetensorsError("__metadata__ is no object");
+      for (const auto& [key, value] : *entry.object()) {
+        if (value.string() == nullptr) throw SafetensorsError("__metadata__." + key + " is no string");
+        header.metadata[key] = *value.string();
+      }
+      continue;
+    }
+    header.tensors[name] = read_place(name, entry, data_size);
+  }
+  check_contiguous(header, data_size);
+  return header;
 }
 
 }  // namespace
 
-std::vector<std::uint8_t> read_file(const std::string& path) {
-  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) fail_io("cannot open", path);
+InputFile::InputFile(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (fd_ < 0) fail_io("cannot open", path);
   struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) fail_io("cannot stat", path);
-  if (!S_ISREG(status.st_mode)) throw std::system_error(EINVAL, std::generic_category(), "no regular file: " + path);
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(status.st_size));
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t got = ::read(fd.get(), bytes.data() + done, bytes.size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_io("cannot read", path);
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
+  const bool known = ::fstat(fd_, &status) == 0;
+  if (known && S_ISREG(status.st_mode)) {
+    size_ = static_cast<std::uint64_t>(status.st_size);
+    return;
   }
-  bytes.resize(done);
+  const int problem = known ? EINVAL : errno;
+  ::close(fd_);
+  throw std::system_error(problem, std::generic_category(), (known ? "no regular file: " : "cannot stat ") + path);
+}
+
+InputFile::~InputFile() { ::close(fd_); }
+
+void InputFile::read(void* to, std::size_t size, std::uint64_t offset) const {
+  auto* bytes = static_cast<char*>(to);
+  while (size > 0) {
+    const ssize_t got = ::pread(fd_, bytes, size, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_io("cannot read", path_);
+    if (got == 0) throw SafetensorsError("it became shorter while it was read");
+    bytes += got;
+    size -= static_cast<std::size_t>(got);
+    offset += static_cast<std::uint64_t>(got);
+  }
+}
+
+std::vector<std::uint8_t> read_file(const std::string& path) {
+  const InputFile file(path);
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(file.size()));
+  file.read(bytes.data(), bytes.size(), 0);
   return bytes;
+}
+
+SafetensorsHeader read_safetensors_header(const InputFile& file) {
+  if (file.size() < kLengthBytes) throw SafetensorsError("shorter than a header length");
+  std::uint8_t length[kLengthBytes];
+  file.read(length, sizeof length, 0);
+  std::string text(header_length(length, file.size()), '\0');
+  file.read(text.data(), text.size(), kLengthBytes);
+  return parse_header(text, file.size());
 }
 
 SafetensorsFile parse_safetensors(std::vector<std::uint8_t> bytes) {
   SafetensorsFile file;
   file.bytes = std::move(bytes);
-  if (file.bytes.size() < 8) throw SafetensorsError("shorter than a header length");
-  std::uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, file.bytes.data(), sizeof header_bytes);
-  if (header_bytes > kMaxHeaderBytes || header_bytes > file.bytes.size() - 8) {
-    throw SafetensorsError("header of " + std::to_string(header_bytes) + " bytes does not fit the file");
+  if (file.bytes.size() < kLengthBytes) throw SafetensorsError("shorter than a header length");
+  const std::uint64_t length = header_length(file.bytes.data(), file.bytes.size());
+  const char* text = reinterpret_cast<const char*>(file.bytes.data()) + kLengthBytes;
+  SafetensorsHeader header = parse_header({text, length}, file.bytes.size());
+  const auto data = std::span<const std::uint8_t>(file.bytes).subspan(header.data_begin);
+  file.metadata = std::move(header.metadata);
+  for (auto& [name, place] : header.tensors) {
+    file.tensors[name] = {std::move(place.dtype), std::move(place.shape), data.subspan(place.begin, place.end - place.begin)};
   }
-  std::string error;
-  const auto header = parse_json({reinterpret_cast<const char*>(file.bytes.data()) + 8, header_bytes}, error);
-  if (!header) throw SafetensorsError("broken header: " + error);
-  if (header->object() == nullptr) throw SafetensorsError("the header is no object");
-  const auto data = std::span<const std::uint8_t>(file.bytes).subspan(8 + header_bytes);
-
-  std::vector<Extent> extents;
-  for (const auto& [name, entry] : *header->object()) {
-    if (name == "__metadata__") {
-      if (entry.object() == nullptr) throw SafetensorsError("__metadata__ is no object");
-      for (const auto& [key, value] : *entry.object()) {
-        if (value.string() == nullptr) throw SafetensorsError("__metadata__." + key + " is no string");
-        file.metadata[key] = *value.string();
-      }
-      continue;
-    }
-    extents.push_back(read_tensor(name, entry, data, file.tensors[name]));
-  }
-  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-  });
-  std::uint64_t at = 0;
-  for (const Extent& extent : extents) {
-    if (extent.begin != at) throw SafetensorsError("tensors overlap or leave a gap at byte " + std::to_string(at));
-    at = extent.end;
-  }
-  if (at != data.size()) throw SafetensorsError(std::to_string(data.size() - at) + " bytes belong to no tensor");
   return file;
 }
 

@@ -1,7 +1,6 @@
 #include "state/state_file.h"
 
 #include <charconv>
-#include <cstring>
 #include <stdexcept>
 
 #include "state/digest.h"
@@ -10,20 +9,20 @@
 namespace longhaul {
 namespace {
 
-const std::string& metadata_entry(const SafetensorsFile& file, const char* key) {
+const std::string& metadata_entry(const SafetensorsHeader& file, const char* key) {
   const auto entry = file.metadata.find(key);
   if (entry == file.metadata.end()) throw SafetensorsError(std::string("__metadata__.") + key + " is missing");
   return entry->second;
 }
 
-Architecture read_architecture(const SafetensorsFile& file) {
+Architecture read_architecture(const SafetensorsHeader& file) {
   std::string error;
   const auto json = parse_json(metadata_entry(file, "architecture"), error);
   if (!json) throw SafetensorsError("__metadata__.architecture is broken: " + error);
   return architecture_from_json(*json);
 }
 
-std::int64_t read_optimizer_steps(const SafetensorsFile& file) {
+std::int64_t read_optimizer_steps(const SafetensorsHeader& file) {
   const std::string& text = metadata_entry(file, "optimizer_steps");
   std::int64_t steps = -1;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), steps);
@@ -44,28 +43,42 @@ WrittenFile save_state(const Policy& policy, const std::string& path) {
                            tensors);
 }
 
-std::unique_ptr<Policy> load_state(const std::string& path, ThreadPool& pool) {
-  const SafetensorsFile file = parse_safetensors(read_file(path));
-  const Architecture architecture = read_architecture(file);
-  const std::int64_t steps = read_optimizer_steps(file);
+LoadedState load_state(const std::string& path, ThreadPool& pool) {
+  const InputFile file(path);
+  const SafetensorsHeader header = read_safetensors_header(file);
+  const Architecture architecture = read_architecture(header);
+  const std::int64_t steps = read_optimizer_steps(header);
   auto policy = std::make_unique<Policy>(architecture);
   const auto tensors = policy->tensors();
-  if (tensors.size() != file.tensors.size()) {
-    throw SafetensorsError(std::to_string(file.tensors.size()) + " tensors; this architecture has " +
+  if (tensors.size() != header.tensors.size()) {
+    throw SafetensorsError(std::to_string(header.tensors.size()) + " tensors; this architecture has " +
                            std::to_string(tensors.size()));
   }
+  std::vector<std::uint64_t> offsets;
   for (const auto& tensor : tensors) {
-    const auto found = file.tensors.find(tensor.name);
-    if (found == file.tensors.end()) throw SafetensorsError("tensor " + tensor.name + " is missing");
-    const TensorView& view = found->second;
-    if (view.dtype != "F32" || view.shape != tensor.shape) {
+    const auto found = header.tensors.find(tensor.name);
+    if (found == header.tensors.end()) throw SafetensorsError("tensor " + tensor.name + " is missing");
+    const TensorPlace& place = found->second;
+    if (place.dtype != "F32" || place.shape != tensor.shape) {
       throw SafetensorsError("tensor " + tensor.name + " has another shape or dtype than the architecture says");
     }
-    if (!view.bytes.empty()) std::memcpy(tensor.values.data(), view.bytes.data(), view.bytes.size());
+    offsets.push_back(header.data_begin + place.begin);
   }
+  const StateLeaves leaves = leaves_of(*policy);
+  std::vector<Sha256Digest> digests(leaves.count());
+  pool.parallel_for(digests.size(), [&](std::size_t leaf) {
+    Sha256 hash;
+    leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t size) {
+      char* to = reinterpret_cast<char*>(tensors[tensor].values.data()) + from;
+      file.read(to, size, offsets[tensor] + from);
+      hash.add(to, size);
+    });
+    digests[leaf] = hash.finish();
+  });
   policy->optimizer_steps = steps;
   policy->weights_changed(&pool);
-  return policy;
+  std::string digest = state_digest(*policy, digests);
+  return {std::move(policy), std::move(digest)};
 }
 
 }  // namespace longhaul
