@@ -69,7 +69,8 @@ describe('sealBatch', () => {
     await collect(answer, [0, 1]);
     await expect(seal(answer)).rejects.toMatchObject({
       name: 'UnreadableRecord',
-      key: episodeKey(run, step, 1, 0),
+      // They are read at once: which of the missing ones is missed first is chance.
+      key: expect.stringMatching(/\/episodes\/00001\.00[01]\.json\.gz$/) as string,
     });
     expect(await harness.store.get(batchKey(run, step))).toBeNull();
   });
