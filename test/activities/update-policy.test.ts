@@ -7,7 +7,7 @@ import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { Outcome } from '../../src/spec/records.js';
 import { decodeBatchFile } from '../../src/store/batch-file.js';
 import { sha256Hex } from '../../src/store/canonical.js';
-import { attemptsFolder, batchKey, episodeKey, updateKey } from '../../src/store/layout.js';
+import { attemptsFolder, batchKey, updateKey } from '../../src/store/layout.js';
 import { requireRecord } from '../../src/store/records.js';
 import { readState, readUpdate } from '../../src/store/run-records.js';
 import { counting, run, tamper } from './fixture.js';
