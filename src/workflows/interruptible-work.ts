@@ -52,7 +52,9 @@ export class InterruptibleWork {
           return await scope.run(() => work(place));
         } catch (error) {
           // What is called off is not tried again by the server, so that a failure of its worker comes through as it is.
-          throw isCut && error instanceof ActivityFailure ? new CancelledFailure('cut off by a pause') : error;
+          throw isCut && error instanceof ActivityFailure
+            ? new CancelledFailure('cut off by a pause')
+            : error;
         } finally {
           this.cuts.delete(cut);
         }

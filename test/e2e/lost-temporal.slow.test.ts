@@ -52,7 +52,7 @@ describe('a Temporal server that dies', { timeout: 180_000 }, () => {
       const isUpdate = /\/update(\.\d+)?$/;
       const updates =
         raw.pendingActivities?.filter(({ activityId }) => isUpdate.test(activityId ?? '')) ?? [];
-      return updates.every(({ attempt, state }) => (attempt ?? 0) > 1 || state === cancelRequested);
+      return updates.every(({ attempt, state }) => (attempt ?? 0) > 1 || Number(state) === cancelRequested);
     }, 'the server to time the attempt out, or the run to call it off');
     expect(node().openAttempts()).toContain(late);
     node().reconnect();
