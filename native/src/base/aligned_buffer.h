@@ -1,8 +1,5 @@
-// Floats on a 64-byte boundary, zero when allocated. A value type: copies copy. Large ones are mapped: the kernel gives zeroed
-// huge pages to whichever thread touches them first, where a fill by one thread would take longer than reading a state from disk.
+// Floats on a 64-byte boundary, zero when allocated. A value type: copies copy.
 #pragma once
-
-#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstring>
@@ -24,21 +21,19 @@ class AlignedBuffer {
     swap(other);
     return *this;
   }
-  ~AlignedBuffer() { release(data_, capacity_); }
+  ~AlignedBuffer() { ::operator delete[](data_, alignment); }
 
   /// New contents, all zero.
   void resize(size_t size) {
-    if (size > capacity_) {
-      reserve(size);
-    } else if (size > 0) {
-      std::memset(data_, 0, size * sizeof(float));
-    }
+    reserve(size);
     size_ = size;
+    if (size > 0) std::memset(data_, 0, size * sizeof(float));
   }
   /// At least `size` floats whose contents are unspecified; never shrinks. For scratch space.
   float* scratch(size_t size) {
     if (size > size_) {
       reserve(size + size / 4);
+      std::memset(data_, 0, capacity_ * sizeof(float));
       size_ = capacity_;
     }
     return data_;
@@ -59,37 +54,13 @@ class AlignedBuffer {
  private:
   static constexpr std::align_val_t alignment{64};
 
-  static constexpr size_t mapped_from = (size_t{2} << 20) / sizeof(float);
-
-  /// Contents are lost; fresh ones are zero.
   void reserve(size_t size) {
     if (size <= capacity_) return;
-    float* fresh = allocate(size);
-    release(data_, capacity_);
+    float* fresh = static_cast<float*>(::operator new[](size * sizeof(float), alignment));
+    ::operator delete[](data_, alignment);
     data_ = fresh;
     capacity_ = size;
   }
-
-  static float* allocate(size_t size) {
-    const size_t bytes = size * sizeof(float);
-    if (size < mapped_from) {
-      void* fresh = ::operator new[](bytes, alignment);
-      return static_cast<float*>(std::memset(fresh, 0, bytes));
-    }
-    void* fresh = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (fresh == MAP_FAILED) throw std::bad_alloc();
-    ::madvise(fresh, bytes, MADV_HUGEPAGE);  // advice: small pages are only slower
-    return static_cast<float*>(fresh);
-  }
-
-  static void release(float* data, size_t capacity) {
-    if (capacity < mapped_from) {
-      ::operator delete[](data, alignment);
-    } else {
-      ::munmap(data, capacity * sizeof(float));
-    }
-  }
-
 
   float* data_ = nullptr;
   size_t size_ = 0;
