@@ -13,6 +13,7 @@ import {
   type RevokedLease,
   type WaitingLease,
 } from './messages.js';
+import { mayFit, waitingReason } from './waiting-reason.js';
 
 /** A signal to a run's workflow. */
 export type PoolMessage = { to: RunWorkflow } & (
@@ -68,8 +69,6 @@ const emptyState: LeaseTableState = {
 const forgetAfterMs = 24 * 3_600_000;
 /** Of what has ended; a message that is later than so many others is not to be expected. */
 const remembered = 100;
-/** Nodes that a reason names. */
-const named = 4;
 
 export class LeaseTable {
   private readonly nodes: Map<string, PoolNode>;
@@ -106,8 +105,7 @@ export class LeaseTable {
     if (this.farewell(report.instance)) this.revokeAllOn(report.id, 'draining');
     // An engine that was exchanged computes other bits: its runs would be refused there.
     for (const lease of this.leasesOn(report.id))
-      if (lease.numerics && report.numerics && !fits(lease.numerics, report.numerics))
-        this.revoke(lease, 'released');
+      if (!mayFit(lease.numerics, report.numerics)) this.revoke(lease, 'released');
     this.serve(now);
   }
 
@@ -321,7 +319,10 @@ export class LeaseTable {
 
   private nodeFor(request: LeaseRequest): string | null {
     const free = this.within(request).filter(
-      (node) => this.mayFit(request, node) && !node.suspected && this.leasesOn(node.id).length < node.places,
+      (node) =>
+        mayFit(request.numerics, node.numerics) &&
+        !node.suspected &&
+        this.leasesOn(node.id).length < node.places,
     );
     // One that has not told its numerics may turn out to have others.
     const rank = (node: PoolNode): number[] => [
@@ -339,39 +340,16 @@ export class LeaseTable {
     return [...this.nodes.values()].filter((node) => this.isUp(node) && !excluded.has(node.id));
   }
 
-  private mayFit({ numerics }: LeaseRequest, node: PoolNode): boolean {
-    return !numerics || !node.numerics || fits(numerics, node.numerics);
-  }
-
   private why(request: LeaseRequest): WaitingLease {
-    const { lease, numerics } = request;
-    const within = byId(this.within(request), ({ id }) => id);
-    if (within.length === 0) {
-      const alive = [...this.nodes.values()].filter((node) => this.isUp(node));
-      const draining = [...this.nodes.values()].filter((node) => !node.lost && !this.isUp(node));
-      const cause = alive.length > 0 ? 'busy' : 'none';
-      const why =
-        alive.length > 0
-          ? `no other node than ${listed(alive.map(({ id }) => id))} is alive`
-          : draining.length > 0
-            ? `no node is alive that is not draining (${listed(draining.map(({ id }) => id))})`
-            : 'no node is alive';
-      return { lease, cause, why };
-    }
-    const fitting = within.filter((node) => this.mayFit(request, node));
-    if (numerics && fitting.length === 0) {
-      const offers = within.map(({ id, numerics: own }) => `${id} computes with ${own ? nameOf(own) : '?'}`);
-      const why =
-        `no living node has numerics ${nameOf(numerics)}, with which ${request.run} was computed, and with others its steps ` +
-        `would come out otherwise: ${listed(offers)}`;
-      return { lease, cause: 'unfit', why };
-    }
-    const held = fitting.map(({ id, suspected }) => {
-      const by = this.leasesOn(id).map(({ workflowId }) => workflowId);
-      if (suspected) return `node ${id} has let work time out, and has to report again`;
-      return `node ${id} is held by ${listed(by)}`;
-    });
-    return { lease, cause: 'busy', why: listed(held) };
+    const ids = (nodes: readonly PoolNode[]): string[] => nodes.map(({ id }) => id);
+    const all = [...this.nodes.values()];
+    const within = byId(this.within(request), ({ id }) => id).map((node) => ({
+      ...node,
+      holders: this.leasesOn(node.id).map(({ workflowId }) => workflowId),
+    }));
+    const alive = ids(all.filter((node) => this.isUp(node)));
+    const draining = ids(all.filter((node) => !node.lost && !this.isUp(node)));
+    return waitingReason(request, { within, alive, draining });
   }
 
   private revokeAllOn(node: string, reason: RevokedLease['reason']): void {
@@ -410,20 +388,6 @@ export class LeaseTable {
   private lostAt(lastSeen: number): number {
     return Math.max(lastSeen + nodeLostAfterMs, this.graceUntil);
   }
-}
-
-/** Equal numerics give equal states (R18). */
-function fits(a: Numerics, b: Numerics): boolean {
-  return a.backend === b.backend && a.version === b.version;
-}
-
-function nameOf({ backend, version }: Numerics): string {
-  return `${backend}/${version}`;
-}
-
-function listed(parts: readonly string[]): string {
-  const rest = parts.length - named;
-  return rest > 1 ? `${parts.slice(0, named).join(', ')} and ${rest} more` : parts.join(', ');
 }
 
 function compare(a: readonly number[], b: readonly number[]): number {

@@ -1,7 +1,21 @@
 // The rollouts of one step on all nodes that the run holds: each takes a range of slots, and the update waits for all of them.
 // What a node has finished is in the records (R9): a range whose node is lost is filled by another one.
 import { CancellationScope } from '@temporalio/workflow';
-import type { CollectedRollouts } from '../activities/contracts.js';
+import type { CollectedRollouts, PlannedStep } from '../activities/contracts.js';
+import { throwWhereRecordsChanged } from './blocking.js';
+import type { InterruptibleWork } from './interruptible-work.js';
+import type { NodePlacement } from './node-placement.js';
+import { enginePolicy } from './policies.js';
+import { onEngine, type Place, stepId } from './run-activities.js';
+import type { RunProgress } from './run-progress.js';
+
+/** The run whose step it is. */
+export interface Collecting {
+  readonly owned: { run: string; owner: number };
+  readonly nodes: NodePlacement;
+  readonly interruptible: InterruptibleWork;
+  readonly progress: RunProgress;
+}
 
 export interface Share {
   /** `collect`, `collect-2`, …: each is an activity of its own, with attempt records of its own. */
@@ -21,6 +35,28 @@ export interface Part {
 export interface JoinedRollouts extends CollectedRollouts {
   /** Seconds of each share's call; the first share is the first. */
   calls: { node: string; seconds: number }[];
+}
+
+/**
+ * On all nodes that are granted now; one that comes later helps with the next step. With `keep`, the first one's activity also
+ * saves the state that samples: an activity of its own would cost the history six events.
+ */
+export function collectOnAll(
+  { owned, nodes, interruptible, progress }: Collecting,
+  { step, plan, slots: count }: PlannedStep,
+  keep: boolean,
+): Promise<JoinedRollouts> {
+  const shares = sharesOf(count, nodes.granted());
+  return collectShares(shares, (share) => {
+    const { name, slots, node } = share;
+    const kept = keep && share === shares[0] ? { keep } : {};
+    const collect = async (place: Place): Promise<Part> => {
+      const engine = onEngine(place, stepId(step, name), progress.summary(step, name), enginePolicy);
+      const sampled = await engine.collectRollouts({ ...owned, step, plan, slots, ...kept });
+      return { node: place.node, sampled };
+    };
+    return interruptible.onNode(collect, throwWhereRecordsChanged, node);
+  });
 }
 
 /** Contiguous ranges whose sizes differ by at most one, the greater ones first; no node is left without a slot. */

@@ -7,7 +7,6 @@ import {
   ContinueAsNew,
   isCancellation,
   log,
-  rootCause,
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow';
@@ -27,7 +26,6 @@ import {
   untilMended,
 } from './blocking.js';
 import { Budget } from './budget.js';
-import { CheckpointUploads } from './checkpoint-uploads.js';
 import { ControlDesk } from './control-desk.js';
 import { InterruptibleWork, StepLeft } from './interruptible-work.js';
 import { statusQuery } from './messages.js';
@@ -43,18 +41,12 @@ import {
   reportPolicy,
   stepsPerExecution,
 } from './policies.js';
-import { onEngine, orchestrator, type Place, saveOn, stepId, uploadFrom } from './run-activities.js';
+import { onEngine, orchestrator, stepId } from './run-activities.js';
+import { RunCheckpoints } from './run-checkpoints.js';
 import type { CarriedLeases } from './run-leases.js';
 import { openRun } from './run-opening.js';
 import { type CarriedFigures, RunProgress } from './run-progress.js';
-import {
-  collectShares,
-  type JoinedRollouts,
-  type Part,
-  playedElsewhere,
-  type Share,
-  sharesOf,
-} from './shared-rollouts.js';
+import { collectOnAll, type JoinedRollouts, playedElsewhere } from './shared-rollouts.js';
 import { outlineUnder, phaseOf, suiteDue, totalSteps } from './step-schedule.js';
 
 export interface TrainingOptions {
@@ -120,24 +112,22 @@ async function writeReport(progress: RunProgress, policy: typeof reportPolicy): 
 }
 
 class TrainingLoop {
-  private readonly owned: { run: string; owner: number };
-  private readonly nodes: NodePlacement;
-  private readonly uploads: CheckpointUploads;
-  private readonly interruptible: InterruptibleWork;
+  readonly owned: { run: string; owner: number };
+  readonly nodes: NodePlacement;
+  private readonly checkpoints: RunCheckpoints;
+  readonly interruptible: InterruptibleWork;
   private readonly budget: Budget;
   private readonly last: number;
   private stepsHere = 0;
   private unapplied = 0;
   private targetReached = false;
-  /** Whose disk has the newest state that was saved. */
-  private savedOn: string | undefined;
 
   constructor(
     private readonly spec: unknown,
     private readonly options: TrainingOptions,
     private readonly opened: OpenedRun,
     private readonly desk: ControlDesk,
-    private readonly progress: RunProgress,
+    readonly progress: RunProgress,
   ) {
     const { outline, owner } = opened;
     this.owned = { run: outline.run, owner };
@@ -145,11 +135,10 @@ class TrainingLoop {
     const placement = opened.placement ?? { priority: 0, nodes: 1 };
     const holder = { run: outline.run, project: outline.project, placement };
     this.nodes = new NodePlacement(desk, progress, holder, options.carried?.leases);
-    this.uploads = new CheckpointUploads(
-      () => ({ interval: this.outline.ckpt_interval, asked: desk.control.checkpoint ?? null }),
-      progress,
-      (step) => this.nodes.onLivingNode((place) => this.upload(place, step), this.savedOn),
-    );
+    this.checkpoints = new RunCheckpoints(this.owned, this.nodes, progress, () => ({
+      interval: this.outline.ckpt_interval,
+      asked: desk.control.checkpoint ?? null,
+    }));
     this.interruptible = new InterruptibleWork(desk, this.nodes, async () => {
       const { phase } = progress.status;
       await this.rest();
@@ -211,16 +200,9 @@ class TrainingLoop {
     this.progress.phase('paused');
     while (!over()) {
       const { n } = desk.control;
-      await this.uploadAsked();
+      await this.checkpoints.uploadAsked(this.step);
       await condition(() => over() || desk.control.n > n);
     }
-  }
-
-  private async uploadAsked(): Promise<void> {
-    if (!this.uploads.asked(this.step)) return;
-    await this.uploads.drained();
-    await this.saveAlone(this.step, this.uploads.asked(this.step));
-    await this.uploads.drained();
   }
 
   private async unlessLeft(work: Promise<void>): Promise<void> {
@@ -268,7 +250,7 @@ class TrainingLoop {
     this.progress.phase('planning');
     const planned = await this.plan(step);
     this.progress.idle.answered(planned);
-    const keep = await this.uploads.wants(step - 1);
+    const keep = await this.checkpoints.wants(step - 1);
     if (planned.kind === 'grpo') await this.interruptible.ready();
     const [sampled] = await Promise.all([
       planned.kind === 'grpo' ? this.collect(planned, keep) : this.saveAlone(step - 1, keep),
@@ -293,7 +275,7 @@ class TrainingLoop {
     const seconds = (Date.now() - startedAt) / 1000;
     this.progress.committed(committed, seconds, sampled);
     this.budget.add(committed);
-    this.uploads.stepTook(seconds);
+    this.checkpoints.stepTook(seconds);
     this.stepsHere += 1;
     await this.watchApplied(committed);
   }
@@ -317,54 +299,17 @@ class TrainingLoop {
     return planned;
   }
 
-  /** On all nodes that are granted now; one that comes later helps with the next step. */
   private async collect(planned: PlannedStep, keep: boolean): Promise<JoinedRollouts> {
     this.progress.phase('collecting');
-    const shares = sharesOf(planned.slots, this.nodes.granted());
-    const sampled = await collectShares(shares, (share) =>
-      this.collectShare(planned, share, keep && share === shares[0]),
-    );
+    const sampled = await collectOnAll(this, planned, keep);
     this.progress.idle.answered(sampled);
-    if (sampled.kept) {
-      this.savedOn = sampled.calls[0]?.node;
-      this.uploads.saved(planned.step - 1, sampled.kept);
-    }
+    this.checkpoints.savedBeside(planned.step - 1, sampled);
     return sampled;
-  }
-
-  /** With `keep`, the same activity saves the state that samples: an activity of its own would cost the history six events. */
-  private collectShare(
-    { step, plan }: PlannedStep,
-    { name, slots, node }: Share,
-    keep: boolean,
-  ): Promise<Part> {
-    return this.interruptible.onNode(
-      async (place) => {
-        const summary = this.progress.summary(step, name);
-        const engine = onEngine(place, stepId(step, name), summary, enginePolicy);
-        const input = { ...this.owned, step, plan, slots, ...(keep ? { keep } : {}) };
-        return { node: place.node, sampled: await engine.collectRollouts(input) };
-      },
-      throwWhereRecordsChanged,
-      node,
-    );
   }
 
   /** A supervised step has no rollouts to save the state beside. */
   private async saveAlone(step: number, keep: boolean): Promise<null> {
-    if (!keep) return null;
-    const begun = Date.now();
-    const summary = this.progress.summary(step, 'save');
-    try {
-      await this.nodes.onLivingNode((place) => {
-        this.savedOn = place.node;
-        return saveOn(place, { ...this.owned, step }, summary);
-      });
-      this.uploads.saved(step, { seconds: (Date.now() - begun) / 1000 });
-    } catch (error) {
-      if (isCancellation(error)) throw error;
-      this.uploads.saved(step, { problem: rootCause(error) ?? String(error) });
-    }
+    if (keep) await this.checkpoints.save(step);
     return null;
   }
 
@@ -407,15 +352,11 @@ class TrainingLoop {
     await blockedUntilResumed(this.desk, this.progress, reason, remedy);
   }
 
-  private upload(place: Place, step: number, last: { restore?: true } = {}): Promise<void> {
-    return uploadFrom(place, { ...this.owned, step }, this.progress.summary(step, 'upload'), last);
-  }
-
   /** Only at a step boundary, with no handler and no upload left behind; the records hold all the rest. */
   private async continueAsNewWhenDue(): Promise<void> {
     const due = workflowInfo().continueAsNewSuggested || newBuildWaits();
     if (!due && this.stepsHere < stepsPerExecution) return;
-    await this.uploads.drained();
+    await this.checkpoints.drained();
     await condition(() => allHandlersFinished() && this.nodes.hasToldAll);
     const carried: CarriedRun = {
       figures: this.progress.carried(),
@@ -427,8 +368,7 @@ class TrainingLoop {
   }
 
   private async finish(): Promise<TrainingResult> {
-    await this.uploads.drained();
-    await this.keepLastState();
+    await this.checkpoints.keepLast(this.step);
     await this.evaluate('final');
     await this.nodes.released();
     this.progress.phase('reporting');
@@ -439,13 +379,5 @@ class TrainingLoop {
     await condition(allHandlersFinished);
     const { run, step, state, evaluations, report, tokens, sampleSeconds } = this.progress.status;
     return { run, ended, step, state, evaluations, report, budget, tokens, sampleSeconds };
-  }
-
-  /** The last state is always uploaded, from whichever node; here a failure waits for a person. */
-  private async keepLastState(): Promise<void> {
-    const { step } = this;
-    if (step < 1 || this.progress.status.lastCheckpoint === step) return;
-    await this.nodes.onNode((place) => this.upload(place, step, { restore: true }));
-    this.progress.checkpoint(step);
   }
 }

@@ -85,15 +85,15 @@ const mutations = [
     what: 'an activity is left out',
     life: 'training-run',
     file: 'training-run.ts',
-    from: 'await this.keepLastState();',
+    from: 'await this.checkpoints.keepLast(this.step);',
     to: '',
   },
   {
     what: 'two activities change places',
     life: 'fork',
     file: 'training-run.ts',
-    from: "await this.keepLastState();\n    await this.evaluate('final');",
-    to: "await this.evaluate('final');\n    await this.keepLastState();",
+    from: "await this.checkpoints.keepLast(this.step);\n    await this.evaluate('final');",
+    to: "await this.evaluate('final');\n    await this.checkpoints.keepLast(this.step);",
   },
   {
     what: 'an activity of another type is asked for',

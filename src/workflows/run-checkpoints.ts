@@ -1,0 +1,81 @@
+// The checkpoints of one run: which node holds the newest state that was saved, and how it gets from there to the store.
+import { isCancellation, rootCause } from '@temporalio/workflow';
+import { CheckpointUploads, type CheckpointSchedule } from './checkpoint-uploads.js';
+import type { NodePlacement } from './node-placement.js';
+import { type Place, saveOn, uploadFrom } from './run-activities.js';
+import type { RunProgress } from './run-progress.js';
+import type { JoinedRollouts } from './shared-rollouts.js';
+
+export class RunCheckpoints {
+  private readonly uploads: CheckpointUploads;
+  /** Whose disk has the newest state that was saved. */
+  private savedOn: string | undefined;
+
+  constructor(
+    private readonly owned: { run: string; owner: number },
+    private readonly nodes: NodePlacement,
+    private readonly progress: RunProgress,
+    schedule: () => CheckpointSchedule,
+  ) {
+    this.uploads = new CheckpointUploads(schedule, progress, (step) =>
+      nodes.onLivingNode((place) => this.upload(place, step), this.savedOn),
+    );
+  }
+
+  /** As `CheckpointUploads.wants`. */
+  wants(step: number): Promise<boolean> {
+    return this.uploads.wants(step);
+  }
+
+  stepTook(seconds: number): void {
+    this.uploads.stepTook(seconds);
+  }
+
+  /** Returns when nothing is in flight. */
+  drained(): Promise<void> {
+    return this.uploads.drained();
+  }
+
+  /** The state after `step` was to be saved beside the rollouts from it. */
+  savedBeside(step: number, { kept, calls }: JoinedRollouts): void {
+    if (!kept) return;
+    this.savedOn = calls[0]?.node;
+    this.uploads.saved(step, kept);
+  }
+
+  /** Saves the state after `step` where no rollouts are made that could save it. */
+  async save(step: number): Promise<void> {
+    const begun = Date.now();
+    const summary = this.progress.summary(step, 'save');
+    try {
+      await this.nodes.onLivingNode((place) => {
+        this.savedOn = place.node;
+        return saveOn(place, { ...this.owned, step }, summary);
+      });
+      this.uploads.saved(step, { seconds: (Date.now() - begun) / 1000 });
+    } catch (error) {
+      if (isCancellation(error)) throw error;
+      this.uploads.saved(step, { problem: rootCause(error) ?? String(error) });
+    }
+  }
+
+  /** Of a run that rests after `step`: returns when the store has the checkpoint that somebody waits for. */
+  async uploadAsked(step: number): Promise<void> {
+    if (!this.uploads.asked(step)) return;
+    await this.uploads.drained();
+    if (this.uploads.asked(step)) await this.save(step);
+    await this.uploads.drained();
+  }
+
+  /** The last state is always uploaded, from whichever node; here a failure waits for a person. */
+  async keepLast(step: number): Promise<void> {
+    await this.uploads.drained();
+    if (step < 1 || this.progress.status.lastCheckpoint === step) return;
+    await this.nodes.onNode((place) => this.upload(place, step, { restore: true }));
+    this.progress.checkpoint(step);
+  }
+
+  private upload(place: Place, step: number, last: { restore?: true } = {}): Promise<void> {
+    return uploadFrom(place, { ...this.owned, step }, this.progress.summary(step, 'upload'), last);
+  }
+}
