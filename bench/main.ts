@@ -1,6 +1,6 @@
 // `npm run bench [NAME] [--json] [--full] [--again]`: every promised figure beside its bar; exit 1 where one does not hold.
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { Command } from 'commander';
 import { documentResults } from './document.js';
 import { evaluate, type Figure, type MeasuredPart } from './figure.js';
 import { figureDefinitions } from './figures.js';
@@ -8,19 +8,22 @@ import { BenchSession, type Part, parts } from './parts.js';
 import { codeHash, commit, machine, repository } from './repository.js';
 import { fromEarlier, readResults, writeResults } from './results-file.js';
 
-const { values: options, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    json: { type: 'boolean', default: false },
-    /** Also what takes long: five seeds, chaos, the test command. All goes to bench/results.json and docs/benchmarks.md. */
-    full: { type: 'boolean', default: false },
-    /** With --full: measures again what is current already. */
-    again: { type: 'boolean', default: false },
-  },
-});
-
 const measurements = [...new Set(parts.map((part) => part.measurement))];
-const wanted = wantedMeasurements(positionals);
+const program = new Command('npm run bench --')
+  .description('Measures every promised figure and prints it beside its bar; exit 1 where one does not hold')
+  .argument('[name...]', `what is measured, or one figure of it: ${measurements.join(', ')} (default: all)`)
+  .helpOption('-h, --help', 'show this')
+  .option('--json', 'one JSON object a line: name, value, unit, bar, holds')
+  .option(
+    '--full',
+    'also what takes long (hours in all; else its last result is printed); writes bench/results.json and docs/benchmarks.md',
+  )
+  .option('--again', 'with --full: measure again what is current already')
+  .showHelpAfterError('`--help` lists what it takes.')
+  .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : 2))
+  .parse();
+const options = program.opts<{ json?: boolean; full?: boolean; again?: boolean }>();
+const wanted = wantedMeasurements(program.args);
 const resultsPath = join(repository, 'bench/results.json');
 const results = readResults(resultsPath);
 const code = codeHash();

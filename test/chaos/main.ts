@@ -2,8 +2,8 @@
 // killed at random moments. `--runs N`: runs under seeded schedules of all faults, a few at once. The last line is the verdict;
 // exit 1 on any difference or violation.
 import { readFileSync, writeFileSync } from 'node:fs';
-import { parseArgs } from 'node:util';
 import { join } from 'node:path';
+import { Command, InvalidArgumentError, Option } from 'commander';
 import { repository } from '../support/repository.js';
 import { type Calm, type CampaignOptions, runCampaign, runSeed } from './campaign.js';
 import { CampaignRecord } from './campaign-record.js';
@@ -16,24 +16,51 @@ import { problemsOf } from './verdict.js';
 import { readSpecFile } from '../../src/spec/schema.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 
-const { values } = parseArgs({
-  options: {
-    kills: { type: 'string' },
-    runs: { type: 'string' },
-    seed: { type: 'string' },
-    faults: { type: 'string' },
-    full: { type: 'boolean', default: false },
-    'at-once': { type: 'string' },
-    record: { type: 'boolean', default: false },
-    /** Of a process for one seed: the undisturbed run, and where to tell what became of this one. */
-    against: { type: 'string' },
-    outcome: { type: 'string' },
-    list: { type: 'boolean', default: false },
-    preset: { type: 'string' },
-    keep: { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-  },
-});
+const program = new Command('npm run chaos --')
+  .description(
+    'Disturbs runs with faults and compares each with one that nobody touched; exit 1 on any difference or violation',
+  )
+  .helpOption('-h, --help', 'show this')
+  .option(
+    '--kills <n>',
+    'one run, with so many processes killed at random moments (the default, with 5)',
+    wholeNumber,
+  )
+  .addOption(
+    new Option('--runs <n>', 'so many runs, each under a seeded schedule of all faults')
+      .argParser(atLeastOne)
+      .conflicts('kills'),
+  )
+  .option('--seed <n>', 'of the schedules; of --runs the first one (default: 1)', wholeNumber)
+  .option('--faults <names>', 'only faults whose names contain one of these, divided by commas')
+  .option('--list', 'name all faults, and what each does')
+  .option('--full', 'with --runs: longer runs, outages of up to a minute')
+  .option('--record', 'with --runs and --full: add them to the campaign of this code, and go on where it was')
+  .option('--at-once <n>', 'with --runs: so many beside each other', atLeastOne)
+  .option('--preset <file>', 'the run spec (default: presets/tiny.yaml)')
+  .option('--keep', 'leave the folders of all runs')
+  .option('--json', 'print what was found as JSON')
+  .addOption(new Option('--against <file>', 'of a process for one seed: the undisturbed run').hideHelp())
+  .addOption(new Option('--outcome <file>', 'where it is to tell what became of its own').hideHelp())
+  .allowExcessArguments(false)
+  .showHelpAfterError('`--help` lists what it takes.')
+  .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : 2))
+  .parse();
+const values = program.opts<{
+  kills?: number;
+  runs?: number;
+  seed?: number;
+  faults?: string;
+  list?: boolean;
+  full?: boolean;
+  record?: boolean;
+  atOnce?: number;
+  preset?: string;
+  keep?: boolean;
+  json?: boolean;
+  against?: string;
+  outcome?: string;
+}>();
 
 /** Of a campaign's run: how many faults, and how long the longest of them lasts. */
 const strikes = 4;
@@ -41,7 +68,8 @@ const outageMs = values.full ? 60_000 : 5_000;
 /** A run that waits out an outage, or a restart, leaves the processors to others: so many keep two cores busy. */
 const runsAtOnce = values.full ? 6 : 3;
 
-const seed = wholeNumber('seed', values.seed ?? '1');
+const seed = values.seed ?? 1;
+const keep = values.keep ?? false;
 const tiny = await readSpecFile(values.preset ?? join(repository, 'presets/tiny.yaml'));
 const log = (message: string): void => {
   if (!values.json) console.log(message);
@@ -52,13 +80,12 @@ const interruption = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interruption.abort());
 
 if (values.list) for (const { name, does, undone } of allFaults) console.log(`${name}: ${does}; ${undone}`);
-else if (values.runs === undefined) await killingRun(wholeNumber('kills', values.kills ?? '5'));
-else if (values.kills === undefined) await campaign(wholeNumber('runs', values.runs));
-else refuse('--kills and --runs are two forms of chaos; give one of them');
+else if (values.runs === undefined) await killingRun(values.kills ?? 5);
+else await campaign(values.runs);
 
 async function killingRun(kills: number): Promise<void> {
   const spec = longerBy(4 * kills, { ...tiny, name: `chaos-${seed}`, seed });
-  const shared = { spec, keep: values.keep, signal: interruption.signal, log };
+  const shared = { spec, keep, signal: interruption.signal, log };
   log(`undisturbed run, seed ${seed}`);
   const calm = await runTrial<Kill>(shared);
   log(
@@ -89,7 +116,6 @@ async function killingRun(kills: number): Promise<void> {
 }
 
 async function campaign(runs: number): Promise<void> {
-  if (runs === 0) refuse('--runs takes a whole number ≥ 1');
   const same = (['faults', 'preset'] as const)
     .flatMap((flag) => (values[flag] === undefined ? [] : [`--${flag}`, values[flag]]))
     .concat(values.full ? ['--full'] : []);
@@ -98,7 +124,7 @@ async function campaign(runs: number): Promise<void> {
     faults: chosenFaults(),
     strikes,
     longestOutageMs: outageMs,
-    keep: values.keep,
+    keep,
     signal: interruption.signal,
     repeat: (one) => ['npm run chaos -- --runs 1', `--seed ${one}`, ...same].join(' '),
     log,
@@ -118,9 +144,9 @@ async function campaign(runs: number): Promise<void> {
     leaveOut: record === null,
     ...options,
     seeds: Array.from({ length: runs }, (_, index) => first + index),
-    atOnce: atOnce(),
+    atOnce: values.atOnce ?? runsAtOnce,
     run: (one, calm) =>
-      runInProcess(one, calm, [...same, ...(values.keep ? ['--keep'] : [])], log, interruption.signal),
+      runInProcess(one, calm, [...same, ...(keep ? ['--keep'] : [])], log, interruption.signal),
     // Of one that was interrupted nothing is known.
     ended: (run) => (interruption.signal.aborted ? undefined : record?.add(run)),
   });
@@ -139,14 +165,9 @@ async function campaign(runs: number): Promise<void> {
 
 /** The campaign of which this is a batch. */
 function openRecord(): CampaignRecord {
-  if (!values.full || values.faults !== undefined || values.preset !== undefined)
+  if (values.full !== true || values.faults !== undefined || values.preset !== undefined)
     refuse('--record is for --full runs over all faults on presets/tiny.yaml');
   return CampaignRecord.open(values.seed === undefined ? null : seed);
-}
-
-function atOnce(): number {
-  const count = values['at-once'] === undefined ? runsAtOnce : wholeNumber('at-once', values['at-once']);
-  return count > 0 ? count : refuse('--at-once takes a whole number ≥ 1');
 }
 
 /** Longer runs for more faults: every one must meet a run that is still open. */
@@ -169,10 +190,16 @@ function verdict(sound: boolean, well: string, ill: string): void {
   process.exitCode = sound ? 0 : 1;
 }
 
-function wholeNumber(name: string, text: string): number {
+function wholeNumber(text: string): number {
   const value = Number(text);
-  if (Number.isInteger(value) && value >= 0) return value;
-  return refuse(`--${name} takes a whole number ≥ 0, not "${text}"`);
+  if (text.trim() !== '' && Number.isInteger(value) && value >= 0) return value;
+  throw new InvalidArgumentError('It takes a whole number ≥ 0.');
+}
+
+function atLeastOne(text: string): number {
+  const value = wholeNumber(text);
+  if (value > 0) return value;
+  throw new InvalidArgumentError('It takes a whole number ≥ 1.');
 }
 
 function refuse(problem: string): never {
