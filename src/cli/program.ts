@@ -8,7 +8,7 @@ interface CommandModule {
 }
 
 /** Which file registers which verbs, in the order of the help. */
-const modules: [verbs: string[], load: () => Promise<CommandModule>][] = [
+export const modules: [verbs: string[], load: () => Promise<CommandModule>][] = [
   [['quickstart'], () => import('./quickstart-command.js')],
   [['up'], () => import('./up-command.js')],
   [['train'], () => import('./train-command.js')],
@@ -17,7 +17,7 @@ const modules: [verbs: string[], load: () => Promise<CommandModule>][] = [
   [['status'], () => import('./status-command.js')],
   [['nodes'], () => import('./nodes-command.js')],
   [['pause', 'resume', 'checkpoint', 'stop', 'set'], () => import('./control-commands.js')],
-  [['fork', 'rewind'], () => import('./fork-command.js')],
+  [['fork', 'rewind', 'rebase'], () => import('./fork-command.js')],
   [['report'], () => import('./report-command.js')],
   [['transcripts'], () => import('./transcripts-command.js')],
   [['show'], () => import('./show-command.js')],
