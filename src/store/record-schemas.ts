@@ -11,6 +11,7 @@ import type {
   DatasetManifest,
   EpisodeRecord,
   EpisodesHeader,
+  Hyperparameters,
   NameRecord,
   OwnerRecord,
   PlanRecord,
@@ -108,6 +109,21 @@ const owner = z.strictObject({
   }),
 });
 
+const hyperparameters = {
+  lr: z.number().nonnegative().exactOptional(),
+  eps_clip_low: z.number().nonnegative().exactOptional(),
+  eps_clip_high: z.number().nonnegative().exactOptional(),
+  train_batch_size: positive.exactOptional(),
+  ckpt_interval: positive.exactOptional(),
+  eval_interval: positive.exactOptional(),
+  temperature: z.number().nonnegative().exactOptional(),
+  n_samples_per_prompt: positive.exactOptional(),
+  max_turns: positive.exactOptional(),
+  max_input_length: positive.exactOptional(),
+  max_generate_length: positive.exactOptional(),
+  max_sequence_length: positive.exactOptional(),
+} satisfies Record<keyof Hyperparameters, z.ZodType>;
+
 const control = z.strictObject({
   schema: z.literal('longhaul.control/1'),
   n: positive,
@@ -117,21 +133,7 @@ const control = z.strictObject({
     z.strictObject({ kind: z.literal('resume') }),
     z.strictObject({ kind: z.literal('stopAfter'), step: count }),
     z.strictObject({ kind: z.literal('checkpointNow'), step: count }),
-    z.strictObject({
-      kind: z.literal('setHyperparameters'),
-      lr: z.number().nonnegative().exactOptional(),
-      eps_clip_low: z.number().nonnegative().exactOptional(),
-      eps_clip_high: z.number().nonnegative().exactOptional(),
-      train_batch_size: positive.exactOptional(),
-      ckpt_interval: positive.exactOptional(),
-      eval_interval: positive.exactOptional(),
-      temperature: z.number().nonnegative().exactOptional(),
-      n_samples_per_prompt: positive.exactOptional(),
-      max_turns: positive.exactOptional(),
-      max_input_length: positive.exactOptional(),
-      max_generate_length: positive.exactOptional(),
-      max_sequence_length: positive.exactOptional(),
-    }),
+    z.strictObject({ kind: z.literal('setHyperparameters'), ...hyperparameters }),
     z.strictObject({
       kind: z.literal('quarantine'),
       key: text.min(1),
