@@ -1,10 +1,14 @@
 // What the workflows rely on in an activity's answer. Anybody may give one in its place (`temporal activity complete`), and a
 // workflow that trips over an answer stands still: it cannot even be asked where it is.
 import { ActivityFailure, ApplicationFailure, RetryState } from '@temporalio/common';
+import type { NodeActivities, OrchestratorActivities, TransferActivities } from '../activities/contracts.js';
 
 type Kind = 'boolean' | 'number' | 'object' | 'string';
 
-const required: Record<string, Record<string, Kind>> = {
+type Activities = OrchestratorActivities & NodeActivities & TransferActivities;
+type Members<A extends keyof Activities> = keyof Awaited<ReturnType<Activities[A]>>;
+
+const required: { [A in keyof Activities]?: Partial<Record<Members<A>, Kind>> } = {
   openRun: { outline: 'object', owner: 'number', position: 'object', control: 'object' },
   recordControl: { n: 'number', paused: 'boolean' },
   planStep: { step: 'number', kind: 'string', plan: 'string', slots: 'number' },
@@ -20,7 +24,7 @@ export function withCheckedAnswers<T extends object>(activities: T, id: string):
   return new Proxy(activities, {
     get: (target, name) => {
       const activity = Reflect.get(target, name) as (input: unknown) => Promise<unknown>;
-      const wanted = Object.entries(required[String(name)] ?? {});
+      const wanted = Object.entries<Kind>(required[name as keyof Activities] ?? {});
       if (wanted.length === 0) return activity;
       return async (input: unknown): Promise<unknown> => {
         const answer = await activity(input);
