@@ -145,7 +145,7 @@ class Extension {
     const float eps = float(architecture_.rms_norm_eps);
     float* normed = workspace().normed.scratch(size_t(count) * width);
     op_.rms_norm(hidden(first), policy_.weight(weights.input_norm), eps, normed, nullptr, count, width);
-    op_.matmul(normed, size_t(width), policy_.panels().forward[layer].qkv, qkv(first), ld, count, false);
+    op_.matmul(normed, size_t(width), policy_.forward_panels().layers[layer].qkv, qkv(first), ld, count, false);
     const int32_t* positions = rows_.positions.data() + first;
     op_.head_norm_rope(qkv(first), ld, policy_.weight(weights.query_norm), eps, positions, policy_.rope_cos(),
                        policy_.rope_sin(), nullptr, 0, nullptr, 0, count, heads, head_dim);
@@ -158,7 +158,7 @@ class Extension {
 
   void attend_and_transform(int layer, int first, int count) {
     const LayerParameters& weights = policy_.layout().layers[layer];
-    const LayerPanels& panels = policy_.panels().forward[layer];
+    const LayerPanels& panels = policy_.forward_panels().layers[layer];
     const int width = architecture_.hidden_size, ffn = architecture_.intermediate_size;
     const size_t query_width = size_t(architecture_.query_width());
     Workspace& space = workspace();
@@ -185,7 +185,7 @@ class Extension {
     for (int i = 0; i < count; ++i)
       op_.rms_norm(hidden(rows_.wanted[first + i]), policy_.weight(policy_.layout().final_norm),
                    float(architecture_.rms_norm_eps), normed + size_t(i) * width, nullptr, 1, width);
-    op_.matmul(normed, size_t(width), policy_.panels().head_forward, logits + size_t(first) * vocab, vocab, count, false);
+    op_.matmul(normed, size_t(width), policy_.forward_panels().head, logits + size_t(first) * vocab, vocab, count, false);
   }
 
   const Policy& policy_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/exact_math.h"
 #include "base/philox.h"
@@ -77,6 +78,25 @@ void draw_normals(uint64_t seed, uint32_t tensor, uint64_t block, double normals
   }
 }
 
+/// Calls pack(range, panels) for every matrix, on the pool where there is one.
+template <class Pack>
+void pack_all(const ParameterLayout& layout, PolicyPanels& panels, ThreadPool* pool, Pack&& pack) {
+  panels.layers.resize(layout.layers.size());
+  std::vector<std::pair<ParameterRange, ops::Panels*>> matrices{{layout.head, &panels.head}};
+  for (size_t i = 0; i < layout.layers.size(); ++i) {
+    const LayerParameters& from = layout.layers[i];
+    LayerPanels& to = panels.layers[i];
+    matrices.insert(matrices.end(), {{from.qkv, &to.qkv}, {from.output, &to.output}, {from.gate_up, &to.gate_up},
+                                     {from.down, &to.down}});
+  }
+  const auto pack_one = [&](size_t index) { pack(matrices[index].first, *matrices[index].second); };
+  if (pool) {
+    pool->parallel_for(matrices.size(), pack_one);
+  } else {
+    for (size_t i = 0; i < matrices.size(); ++i) pack_one(i);
+  }
+}
+
 }  // namespace
 
 ParameterLayout::ParameterLayout(const Architecture& architecture) {
@@ -119,8 +139,6 @@ Policy::Policy(const Architecture& architecture) : architecture_(architecture) {
   weights_.resize(layout_.total);
   first_moments_.resize(layout_.total);
   second_moments_.resize(layout_.total);
-  panels_.forward.resize(layout_.layers.size());
-  panels_.backward.resize(layout_.layers.size());
 
   // As transformers does: inverse frequencies and angles rounded to fp32 before the cosine.
   const int half = architecture.head_dim / 2;
@@ -172,30 +190,15 @@ std::vector<NamedTensor<const float>> Policy::tensors() const {
 }
 
 void Policy::weights_changed(ThreadPool* pool) {
-  struct Job {
-    ParameterRange range;
-    ops::Panels* forward;
-    ops::Panels* backward;
-  };
-  std::vector<Job> jobs{{layout_.head, &panels_.head_forward, &panels_.head_backward}};
-  for (size_t i = 0; i < layout_.layers.size(); ++i) {
-    const LayerParameters& layer = layout_.layers[i];
-    LayerPanels &forward = panels_.forward[i], &backward = panels_.backward[i];
-    jobs.push_back({layer.qkv, &forward.qkv, &backward.qkv});
-    jobs.push_back({layer.output, &forward.output, &backward.output});
-    jobs.push_back({layer.gate_up, &forward.gate_up, &backward.gate_up});
-    jobs.push_back({layer.down, &forward.down, &backward.down});
-  }
-  const auto pack = [&](size_t index) {
-    const Job& job = jobs[index];
-    ops::pack_transposed(weight(job.range), job.range.rows, job.range.columns, *job.forward);
-    ops::pack(weight(job.range), size_t(job.range.columns), job.range.rows, job.range.columns, *job.backward);
-  };
-  if (pool) {
-    pool->parallel_for(jobs.size(), pack);
-  } else {
-    for (size_t i = 0; i < jobs.size(); ++i) pack(i);
-  }
+  pack_all(layout_, forward_, pool, [this](const ParameterRange& range, ops::Panels& panels) {
+    ops::pack_transposed(weight(range), range.rows, range.columns, panels);
+  });
+}
+
+void Policy::pack_backward(PolicyPanels& out, ThreadPool* pool) const {
+  pack_all(layout_, out, pool, [this](const ParameterRange& range, ops::Panels& panels) {
+    ops::pack(weight(range), size_t(range.columns), range.rows, range.columns, panels);
+  });
 }
 
 }  // namespace longhaul

@@ -55,10 +55,10 @@ struct LayerPanels {
   ops::Panels qkv, output, gate_up, down;
 };
 
-/// Copies of the weight matrices in the order the GEMM kernels read them: rows of W for y = x·Wᵀ, columns for dx = dy·W.
+/// Copies of the weight matrices in the order the GEMM kernels read them.
 struct PolicyPanels {
-  std::vector<LayerPanels> forward, backward;
-  ops::Panels head_forward, head_backward;
+  std::vector<LayerPanels> layers;
+  ops::Panels head;
 };
 
 class Policy {
@@ -89,9 +89,12 @@ class Policy {
 
   int64_t optimizer_steps = 0;
 
-  /// Must follow every change of the weights: rebuilds the panels that forward and backward read.
+  /// Must follow every change of the weights: rebuilds the panels that a forward pass reads.
   void weights_changed(ThreadPool* pool = nullptr);
-  const PolicyPanels& panels() const { return panels_; }
+  /// Rows of W, for y = x·Wᵀ.
+  const PolicyPanels& forward_panels() const { return forward_; }
+  /// Columns of W, for dx = dy·W: whoever trains keeps them, since a state that is only sampled from needs none.
+  void pack_backward(PolicyPanels& out, ThreadPool* pool = nullptr) const;
 
   /// cos and sin of the rotary embedding, [max_position_embeddings, head_dim / 2].
   const float* rope_cos() const { return rope_cos_.data(); }
@@ -100,8 +103,8 @@ class Policy {
  private:
   Architecture architecture_;
   ParameterLayout layout_;
-  AlignedBuffer weights_, first_moments_, second_moments_;
-  PolicyPanels panels_;
+  AlignedBuffer weights_{BufferMemory::mapped}, first_moments_{BufferMemory::mapped}, second_moments_{BufferMemory::mapped};
+  PolicyPanels forward_;
   AlignedBuffer rope_cos_, rope_sin_;
 };
 

@@ -16,7 +16,7 @@ inline constexpr int panel_columns = 32;
 
 /// B[K,N] in the order the GEMM kernels read it: panel p holds, for each k, columns [32·p, 32·p + 32), zero past N.
 struct Panels {
-  AlignedBuffer values;
+  AlignedBuffer values{BufferMemory::mapped};
   int depth = 0;    // K
   int columns = 0;  // N
 

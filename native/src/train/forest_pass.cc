@@ -72,7 +72,7 @@ void ForestPass::forward(const Policy& policy, const Forest& forest, std::span<c
 void ForestPass::forward_layer(int layer) {
   LayerActivations& act = layers_[layer];
   const LayerParameters& weights = policy_->layout().layers[layer];
-  const LayerPanels& panels = policy_->panels().forward[layer];
+  const LayerPanels& panels = policy_->forward_panels().layers[layer];
   const Architecture& arch = *architecture_;
   const int rows = forest_->rows(), width = arch.hidden_size, ffn = arch.intermediate_size, heads = arch.num_attention_heads,
             kv_heads = arch.num_key_value_heads, head_dim = arch.head_dim, all_heads = heads + kv_heads;
@@ -122,7 +122,6 @@ void ForestPass::head(std::span<const int32_t> target_tokens, float temperature,
                       const OnAdvance& advanced) {
   const int width = architecture_->hidden_size, vocab = architecture_->vocab_size;
   const float inverse_temperature = 1.0f / temperature;
-  const PolicyPanels& panels = policy_->panels();
   float* d_normed = nullptr;
   if (gradients) {
     d_normed = d_normed_.scratch(output_rows_.size() * width);
@@ -135,7 +134,7 @@ void ForestPass::head(std::span<const int32_t> target_tokens, float temperature,
     float* hidden = head_rows_.scratch(size_t(head_rows) * width);
     float* logits = logits_.scratch(size_t(head_rows) * vocab);
     gather(final_normed_.data(), rows, size_t(width), hidden);
-    op_->matmul(hidden, size_t(width), panels.head_forward, logits, size_t(vocab), count, false);
+    op_->matmul(hidden, size_t(width), policy_->forward_panels().head, logits, size_t(vocab), count, false);
     for (int i = 0; i < count; ++i) {
       const size_t target = first + size_t(i);
       float* row = logits + size_t(i) * vocab;
@@ -151,7 +150,7 @@ void ForestPass::head(std::span<const int32_t> target_tokens, float temperature,
     if (!gradients) continue;
     weight_gradient(policy_->layout().head, logits, hidden, count, gradients);
     float* d_rows = d_head_.scratch(size_t(head_rows) * width);
-    op_->matmul(logits, size_t(vocab), panels.head_backward, d_rows, size_t(width), count, false);
+    op_->matmul(logits, size_t(vocab), backward_panels_->head, d_rows, size_t(width), count, false);
     for (int i = 0; i < count; ++i)
       op_->add(d_normed + size_t(rows[i]) * width, d_rows + size_t(i) * width, size_t(width));
   }
@@ -167,9 +166,10 @@ void ForestPass::weight_gradient(const ParameterRange& range, const float* dy, c
   op_->matmul_transposed(dy, size_t(range.rows), panels_, gradients + range.offset, size_t(range.columns), range.rows);
 }
 
-void ForestPass::backward(std::span<const int32_t> target_tokens, float temperature,
+void ForestPass::backward(const PolicyPanels& panels, std::span<const int32_t> target_tokens, float temperature,
                           const std::function<double(size_t, float)>& derivative, float* gradients,
                           const OnAdvance& advanced) {
+  backward_panels_ = &panels;
   head(target_tokens, temperature, &derivative, {}, gradients, advanced);
   const int width = architecture_->hidden_size, wanted = int(output_rows_.size());
   const ParameterLayout& layout = policy_->layout();
@@ -190,7 +190,7 @@ void ForestPass::backward(std::span<const int32_t> target_tokens, float temperat
 void ForestPass::backward_layer(int layer, float* gradients) {
   LayerActivations& act = layers_[layer];
   const LayerParameters& weights = policy_->layout().layers[layer];
-  const LayerPanels& panels = policy_->panels().backward[layer];
+  const LayerPanels& panels = backward_panels_->layers[layer];
   const Architecture& arch = *architecture_;
   const int rows = forest_->rows(), width = arch.hidden_size, ffn = arch.intermediate_size, heads = arch.num_attention_heads,
             kv_heads = arch.num_key_value_heads, head_dim = arch.head_dim, all_heads = heads + kv_heads, kept = outputs(layer);

@@ -24,8 +24,9 @@ class ForestPass {
   void logprobs(std::span<const int32_t> target_tokens, float temperature, std::span<float> out, const OnAdvance& advanced = {});
 
   /// Like `logprobs`, and the gradient: asks for ∂L/∂logprob of each target and adds ∂L/∂weights to `gradients`, laid out as
-  /// the policy's weights are. `derivative(target, logprob)` is called once for each target, in order.
-  void backward(std::span<const int32_t> target_tokens, float temperature,
+  /// the policy's weights are. `derivative(target, logprob)` is called once for each target, in order. `panels`: of the
+  /// policy's `pack_backward`.
+  void backward(const PolicyPanels& panels, std::span<const int32_t> target_tokens, float temperature,
                 const std::function<double(size_t target, float logprob)>& derivative, float* gradients,
                 const OnAdvance& advanced = {});
 
@@ -52,6 +53,8 @@ class ForestPass {
   void weight_gradient(const ParameterRange& range, const float* dy, const float* x, int rows, float* gradients);
 
   const Policy* policy_ = nullptr;
+  /// Of the backward pass that runs.
+  const PolicyPanels* backward_panels_ = nullptr;
   const Architecture* architecture_ = nullptr;
   const ops::Table* op_ = nullptr;
   const Forest* forest_ = nullptr;

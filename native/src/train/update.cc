@@ -82,6 +82,7 @@ class Update {
         count += shard.target_rows.size();
         rows += shard.forest.rows();
       }
+      policy_->pack_backward(backward_panels_, &pool_);
       const ShardSums sums = accumulate(shards, count);
       if (cancelled()) return give_up("cancelled");
       const double norm = gradient_norm();
@@ -147,7 +148,7 @@ class Update {
     static thread_local ForestPass pass;
     pass.forward(*policy_, shard.forest, shard.target_rows, settings_.advanced);
     pass.backward(
-        shard.target_tokens, float(settings_.temperature),
+        backward_panels_, shard.target_tokens, float(settings_.temperature),
         [&](size_t target, float logprob) {
           const float old = shard.old_logprobs[target];
           const TargetLoss loss = target_loss(settings_.loss, logprob, old, shard.advantages[target]);
@@ -199,6 +200,8 @@ class Update {
   const UpdateSettings& settings_;
   ThreadPool& pool_;
   const ops::Table& op_;
+  /// Of the weights that the mini-batch starts from.
+  PolicyPanels backward_panels_;
   std::vector<Block> blocks_;
   std::vector<AlignedBuffer> gradients_;
   int shards_ = 0;

@@ -31,7 +31,9 @@ struct Problem {
     std::vector<float> gradients(policy.layout().total, 0.0f);
     ForestPass pass;
     pass.forward(policy, forest, rows);
-    pass.backward(tokens, temperature, [&](size_t i, float) { return weights[i]; }, gradients.data());
+    PolicyPanels panels;
+    policy.pack_backward(panels);
+    pass.backward(panels, tokens, temperature, [&](size_t i, float) { return weights[i]; }, gradients.data());
     return gradients;
   }
 };

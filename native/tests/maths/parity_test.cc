@@ -118,8 +118,10 @@ void gradients(bool tied) {
   ForestPass pass;
   pass.forward(test.policy, forest, rows);
   double loss = 0;
+  PolicyPanels panels;
+  test.policy.pack_backward(panels);
   pass.backward(
-      targets, 1,
+      panels, targets, 1,
       [&](size_t, float logprob) {
         loss -= logprob / double(rows.size());
         return -1.0 / double(rows.size());
