@@ -13,7 +13,7 @@ import type { RunData } from './run-data.js';
 
 export async function collectRollouts(
   deps: NodeDeps,
-  input: StepReference & { plan: Digest; slots: [number, number]; keep?: boolean },
+  input: StepReference & { plan: Digest; slots: [number, number]; keep?: boolean; spare?: number },
 ): Promise<CollectedRollouts> {
   const { store } = deps;
   const { run, step } = input;
@@ -47,7 +47,7 @@ export async function collectRollouts(
   // A save that is left behind would meet the one of the next try.
   await Promise.allSettled([filledAt, keptAt]);
   const [records, kept] = await Promise.all([filling, keeping]);
-  if (keeping) deps.checkpointStall = { run, step, ms: Math.max(0, (await keptAt) - (await filledAt)) };
+  if (keeping) deps.checkpointStalls.set(run, { step, ms: Math.max(0, (await keptAt) - (await filledAt)) });
   const values = records.map((record) => (record.outcome.status === 'graded' ? record.outcome.value : null));
   return figures(
     values,
@@ -64,7 +64,7 @@ async function endOf(work: Promise<unknown> | null): Promise<number> {
 }
 
 /** Where it fails, the next checkpoint is taken from the state that is held then. */
-async function keepState(deps: NodeDeps, input: StepReference): Promise<KeptState> {
+async function keepState(deps: NodeDeps, input: StepReference & { spare?: number }): Promise<KeptState> {
   const started = performance.now();
   try {
     await saveState(deps, input);

@@ -5,9 +5,24 @@ import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { FaultFigures } from '../store/fault-figures.js';
 import type { ObjectStore } from '../store/object-store.js';
 import type { BusyMeter } from './busy-meter.js';
+import type { NewestEntries } from './newest-entries.js';
 import type { PolicyHolder } from './policy-holder.js';
 import type { ProcessLife } from './process-life.js';
 import type { RunDataCache } from './run-data.js';
+
+/** When this process committed a step, what the meter said then, and what faults had cost the run. */
+export interface LastCommit {
+  step: number;
+  at: number;
+  busyMs: number;
+  faults: FaultFigures;
+}
+
+/** How long the update of `step` waited for the state before it to reach the disk. */
+export interface CheckpointStall {
+  step: number;
+  ms: number;
+}
 
 export interface NodeDeps {
   store: ObjectStore;
@@ -15,10 +30,10 @@ export interface NodeDeps {
   runs: RunDataCache;
   meter: BusyMeter;
   life: ProcessLife;
-  /** When this process committed its last step, what the meter said then, and what faults had cost the run. */
-  lastCommit: { run: string; step: number; at: number; busyMs: number; faults: FaultFigures } | null;
-  /** How long the update of `step` waited for the state before it to reach the disk. */
-  checkpointStall?: { run: string; step: number; ms: number };
+  /** By run; a node may serve several in turn. */
+  lastCommits: NewestEntries<LastCommit>;
+  /** By run; also of a run whose step before another node committed. */
+  checkpointStalls: NewestEntries<CheckpointStall>;
   /** Where episodes in flight note their turns. */
   journals: JournalFolder;
   /** Stable id of this node. */

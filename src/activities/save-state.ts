@@ -19,7 +19,10 @@ const statesKept = 2;
 const runsKept = 32;
 
 /** Puts the state on the node's disk; the next step's update waits for it, and so far for nothing else. */
-export async function saveState(deps: NodeDeps, input: StepReference): Promise<{ path: string }> {
+export async function saveState(
+  deps: NodeDeps,
+  input: StepReference & { spare?: number },
+): Promise<{ path: string }> {
   const { run, step } = input;
   const { holder } = deps;
   await checkOwner(deps.store, run, input.owner);
@@ -29,9 +32,9 @@ export async function saveState(deps: NodeDeps, input: StepReference): Promise<{
   const began = performance.now();
   await holder.states.prepare(run);
   await holder.withState(run, step, (held) => holder.engine.saveState(held, path), currentScope());
-  await holder.states.prune(run, { step, state }, statesKept);
+  await holder.states.prune(run, { step, state }, statesKept, input.spare);
   await holder.states.pruneRuns(runsKept);
-  deps.checkpointStall = { run, step: step + 1, ms: performance.now() - began };
+  deps.checkpointStalls.set(run, { step: step + 1, ms: performance.now() - began });
   return { path };
 }
 

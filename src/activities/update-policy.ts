@@ -3,7 +3,7 @@
 import { currentAccount, type WorkUnit } from './attempt-account.js';
 import type { CommittedStep, NoSignal, StepFaults, StepReference } from './contracts.js';
 import { attemptEvidence } from './attempt-evidence.js';
-import type { NodeDeps } from './node-deps.js';
+import type { LastCommit, NodeDeps } from './node-deps.js';
 import type { Provenance } from './policy-holder.js';
 import { currentScope } from './scope.js';
 import { sealBatch } from './seal-batch.js';
@@ -110,7 +110,7 @@ export async function updatePolicy(
   const stored = await recordOnceAgreed(deps, run, step, compute, keep);
   for (const work of works) work.end();
   const { totalMs: busyMs } = deps.meter;
-  deps.lastCommit = { run, step, at: performance.now(), busyMs, faults: figuresOf(run, stored) };
+  deps.lastCommits.set(run, { step, at: performance.now(), busyMs, faults: figuresOf(run, stored) });
   await stoppingPoint('update-recorded');
   return summary(stored);
 }
@@ -173,32 +173,40 @@ function summary(record: UpdateRecord): CommittedStep {
 
 /** Totals since the run began. Attempt records are looked at only where something went wrong. */
 async function faultFigures(
-  { store, runs, lastCommit }: NodeDeps,
+  deps: NodeDeps,
   { run, step, faults }: StepReference & { faults?: StepFaults },
   troubled: boolean,
 ): Promise<FaultFigures> {
-  const { record } = await runs.get(run);
+  const { store } = deps;
+  const { record } = await deps.runs.get(run);
   const isFirst = step === (record.lineage?.step ?? 0) + 1;
-  const known = lastCommit?.run === run && lastCommit.step === step - 1 ? lastCommit.faults : null;
+  const known = commitBefore(deps, run, step)?.faults;
   const before = isFirst ? {} : (known ?? figuresOf(run, await readUpdateIfAny(store, run, step - 1)));
   const recorded = troubled || faults?.recorded ? faultsIn(await readStepAttempts(store, run, step)) : {};
   const figures = plusFigures(plusFigures(before, recorded), faults?.figures ?? {});
   return asOf((Date.now() - Date.parse(record.observed.started_at)) / 1000, figures);
 }
 
+/** Null where another process committed the step before. */
+function commitBefore({ lastCommits }: NodeDeps, run: string, step: number): LastCommit | null {
+  const commit = lastCommits.get(run);
+  return commit?.step === step - 1 ? commit : null;
+}
+
 /** `step`: since the commit before; `in_flight`: of it, with an engine verb or an environment call under way. */
-function stepTimings({ lastCommit, meter }: NodeDeps, run: string, step: number): Record<string, number> {
-  if (lastCommit?.run !== run || lastCommit.step !== step - 1) return {};
+function stepTimings(deps: NodeDeps, run: string, step: number): Record<string, number> {
+  const before = commitBefore(deps, run, step);
+  if (!before) return {};
   return {
-    step: round(performance.now() - lastCommit.at),
-    in_flight: round(meter.totalMs - lastCommit.busyMs),
+    step: round(performance.now() - before.at),
+    in_flight: round(deps.meter.totalMs - before.busyMs),
   };
 }
 
 /** Of the step, with nothing under way but the save of the state before. */
-function stallOf({ checkpointStall }: NodeDeps, run: string, step: number): Record<string, number> {
-  if (checkpointStall?.run !== run || checkpointStall.step !== step) return {};
-  return { checkpoint_stall: round(checkpointStall.ms) };
+function stallOf({ checkpointStalls }: NodeDeps, run: string, step: number): Record<string, number> {
+  const stall = checkpointStalls.get(run);
+  return stall?.step === step ? { checkpoint_stall: round(stall.ms) } : {};
 }
 
 function round(milliseconds: number): number {

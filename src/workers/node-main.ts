@@ -3,8 +3,10 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BusyMeter, meteredBackend, meteredEngine } from '../activities/busy-meter.js';
 import { DatasetCache } from '../activities/dataset-cache.js';
-import { keepLastCommit } from '../activities/held-state.js';
+import { keepLastCommit } from '../activities/keep-last-commit.js';
+import { NewestEntries } from '../activities/newest-entries.js';
 import { createNodeActivities, createTransferActivities } from '../activities/node-activities.js';
+import type { CheckpointStall, LastCommit } from '../activities/node-deps.js';
 import { PolicyHolder } from '../activities/policy-holder.js';
 import { RunDataCache } from '../activities/run-data.js';
 import { createNativeEngine } from '../engine/native/native-engine.js';
@@ -56,7 +58,8 @@ async function createParts(config: WorkerConfig, store: ObjectStore): Promise<No
       meteredBackend(environments.backendFor(spec, callTimeoutMs), meter),
     meter,
     life,
-    lastCommit: null,
+    lastCommits: new NewestEntries<LastCommit>(),
+    checkpointStalls: new NewestEntries<CheckpointStall>(),
     log,
   };
   let numerics: Numerics | undefined;

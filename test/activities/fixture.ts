@@ -10,6 +10,7 @@ import { collectRollouts } from '../../src/activities/collect-rollouts.js';
 import { commitBase } from '../../src/activities/commit-base.js';
 import type { CommittedStep, OpenedRun, PlannedStep, StepReference } from '../../src/activities/contracts.js';
 import { DatasetCache } from '../../src/activities/dataset-cache.js';
+import { NewestEntries } from '../../src/activities/newest-entries.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { openRun } from '../../src/activities/open-run.js';
 import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js';
@@ -191,7 +192,8 @@ export async function startHarness(environments: { url: string }, disk?: string)
       backendFor: (wanted: EnvironmentSpec, callTimeoutMs: number) =>
         meteredBackend(backends.backendFor(wanted, callTimeoutMs), meter),
       meter,
-      lastCommit: null,
+      lastCommits: new NewestEntries(),
+      checkpointStalls: new NewestEntries(),
       life: new ProcessLife(`${name}@test pid ${process.pid}`),
       log,
     };

@@ -15,9 +15,10 @@ export interface CommittedState {
  * was saved. Rejects when `signal` rises: what was uploaded by then is no checkpoint, because its manifest comes last.
  */
 export async function keepLastCommit(deps: NodeDeps, signal: AbortSignal): Promise<CommittedState | null> {
-  const { store, holder, lastCommit } = deps;
-  if (!lastCommit) return null;
-  const { run, step } = lastCommit;
+  const { store, holder } = deps;
+  const newest = deps.lastCommits.newest();
+  if (!newest) return null;
+  const [run, { step }] = [newest.name, newest.value];
   const record = await readRun(store, run);
   if (await checkpointExists(store, record, step)) return { run, step };
   const { state, numerics } = (await readUpdate(store, run, step)).identity;

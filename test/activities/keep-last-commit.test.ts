@@ -1,6 +1,6 @@
 // What a node that leaves brings to the store: the state after its last commit, which is nowhere else.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { keepLastCommit } from '../../src/activities/held-state.js';
+import { keepLastCommit } from '../../src/activities/keep-last-commit.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { listCheckpoints } from '../../src/store/checkpoints.js';
 import { readRun, readState } from '../../src/store/run-records.js';
