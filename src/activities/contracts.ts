@@ -197,9 +197,9 @@ export interface OrchestratorActivities {
 export interface NodeActivities {
   /** Holds the base model and records it as step 0. */
   commitBase(input: { run: string; owner: number }): Promise<{ state: Digest }>;
-  /** With `keep`, the state that samples is saved to the node's disk beside the rollouts (R16). */
+  /** With `keep`, the state that samples is saved to the node's disk beside the rollouts (R16); `spare` as of `saveState`. */
   collectRollouts(
-    input: StepReference & { plan: Digest; slots: [number, number]; keep?: boolean },
+    input: StepReference & { plan: Digest; slots: [number, number]; keep?: boolean; spare?: number },
   ): Promise<CollectedRollouts>;
   /**
    * Seals the batch of the plan's episodes, applies it, and commits the step. `elsewhere`: seconds in which other nodes than
@@ -210,8 +210,8 @@ export interface NodeActivities {
   ): Promise<CommittedStep>;
   /** Evaluates the state after `step` on a suite of held-out tasks; each (state, suite, task, sample) once ever. */
   evaluateState(input: StepReference & { suite: 'interval' | 'final' }): Promise<EvaluatedState>;
-  /** Saves the state after `step` to the node's disk. */
-  saveState(input: StepReference): Promise<{ path: string }>;
+  /** Saves the state after `step` to the node's disk, which keeps a few; also that of step `spare`, which is being uploaded. */
+  saveState(input: StepReference & { spare?: number }): Promise<{ path: string }>;
 }
 
 /** On a node's queue `longhaul-node.<id>.io`. */

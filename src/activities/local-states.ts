@@ -33,11 +33,16 @@ export class LocalStates {
     await removeLeftovers(folder);
   }
 
-  /** Keeps `saved` and as many older ones that `keep` states of a run are on the disk; the rest is another store's. */
-  async prune(run: string, saved: LocalState, keep: number): Promise<void> {
+  /**
+   * Keeps `saved`, as many older ones that `keep` states of a run are on the disk, and that of step `spare`; the rest is another
+   * store's.
+   */
+  async prune(run: string, saved: LocalState, keep: number, spare?: number): Promise<void> {
     const states = await this.list(run);
     const older = states.filter(({ step }) => step < saved.step).slice(0, keep - 1);
-    const others = states.filter((one) => one.state !== saved.state && !older.includes(one));
+    const others = states.filter(
+      (one) => one.state !== saved.state && one.step !== spare && !older.includes(one),
+    );
     await Promise.all(others.map((state) => rm(this.path(run, state), { force: true })));
   }
 

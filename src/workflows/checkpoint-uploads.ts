@@ -20,8 +20,16 @@ export interface CheckpointSchedule {
   asked: number | null;
 }
 
+/** A save on the node's disk. */
+export interface Saving {
+  /** The step whose state is being uploaded: the node keeps few states, and is to keep this one. */
+  spare?: number;
+}
+
 export class CheckpointUploads {
   private inFlight: { step: number; done: Promise<void> } | null = null;
+  /** The save that was wanted last is beside an upload, or too close behind one: it starts none. */
+  private quiet = false;
   private unsavedSeconds = 0;
   private saveSeconds = 0;
   /** An upload of an earlier step has ended since the last step was planned. */
@@ -39,20 +47,20 @@ export class CheckpointUploads {
   }
 
   /**
-   * True where the state after `step` is to be saved beside the next step: where a checkpoint is due, and between checkpoints
-   * where a restart would cost more than a save does. Waits for an upload that lags too far behind; what is due then is taken
-   * from the state after.
+   * How the state after `step` is to be saved beside the next step: where a checkpoint is due, or where the steps since the last
+   * save are worth it. Null where it is not. Waits for an upload that lags too far behind; what is due then is taken from the
+   * state after. `hiddenSeconds`: that a save may take without holding anything up.
    */
-  async wants(step: number): Promise<boolean> {
-    const { overran } = this;
-    this.overran = false;
+  async wants(step: number, hiddenSeconds: number): Promise<Saving | null> {
     // The end of one upload and the whole of another would be too much for one step's history.
-    if (step < 1 || overran) return false;
-    if (!this.inFlight) return this.due(step) || this.worthSaving();
-    // The node keeps few states on its disk: a save now could push out the one that is being uploaded.
-    const lag = step - this.inFlight.step;
-    if (this.due(step) && lag >= maxUploadLag * this.schedule().interval) await this.inFlight.done;
-    return false;
+    this.quiet = this.overran || this.inFlight !== null;
+    this.overran = false;
+    if (step < 1) return null;
+    const lag = this.inFlight ? step - this.inFlight.step : 0;
+    if (this.due(step) && lag >= maxUploadLag * this.schedule().interval) await this.inFlight?.done;
+    const wanted = (this.due(step) && !this.quiet) || this.worthSaving(hiddenSeconds);
+    if (!wanted) return null;
+    return this.inFlight ? { spare: this.inFlight.step } : {};
   }
 
   /** The state after `step` is on the node's disk, or why it is not: starts its upload where a checkpoint is due. */
@@ -60,7 +68,12 @@ export class CheckpointUploads {
     this.unsavedSeconds = 0;
     if ('problem' in kept) return this.failed(step, kept.problem);
     this.saveSeconds = kept.seconds;
-    if (this.due(step)) this.start(step);
+    if (!this.quiet) this.startWhereDue(step);
+  }
+
+  /** Of a state that is on the node's disk. */
+  startWhereDue(step: number): void {
+    if (!this.inFlight && this.due(step)) this.start(step);
   }
 
   private due(step: number): boolean {
@@ -77,8 +90,9 @@ export class CheckpointUploads {
     return this.inFlight?.step ?? this.progress.status.lastCheckpoint;
   }
 
-  private worthSaving(): boolean {
-    return this.unsavedSeconds >= Math.max(localSave.afterSeconds, localSave.timesItsCost * this.saveSeconds);
+  private worthSaving(hiddenSeconds: number): boolean {
+    const cost = Math.max(0, this.saveSeconds - hiddenSeconds);
+    return this.unsavedSeconds >= Math.max(localSave.afterSeconds, localSave.timesItsCost * cost);
   }
 
   /** Returns when nothing is in flight. */

@@ -129,5 +129,8 @@ export const maxUnappliedSteps = 3;
 /** Upload intervals that may pass while one is in flight before a step waits for it (R17). */
 export const maxUploadLag = 3;
 
-/** Work worth keeping on the node's disk: at least so many seconds of steps, and so many times what a save takes. */
+/**
+ * Work worth keeping on the node's disk: at least so many seconds of steps, and so many times what the part of a save takes that
+ * the next rollouts do not hide.
+ */
 export const localSave = { afterSeconds: 10, timesItsCost: 20 } as const;

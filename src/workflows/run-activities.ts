@@ -50,7 +50,11 @@ function idAt({ tries }: Place, id: string): string {
 }
 
 /** Puts the state after the step on the node's disk. */
-export async function saveOn(place: Place, at: StepReference, summary: string): Promise<void> {
+export async function saveOn(
+  place: Place,
+  at: StepReference & { spare?: number },
+  summary: string,
+): Promise<void> {
   await onEngine(place, stepId(at.step, 'save'), summary, checkpointPolicy).saveState(at);
 }
 

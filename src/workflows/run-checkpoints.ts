@@ -1,6 +1,6 @@
 // The checkpoints of one run: which node holds the newest state that was saved, and how it gets from there to the store.
 import { isCancellation, rootCause } from '@temporalio/workflow';
-import { CheckpointUploads, type CheckpointSchedule } from './checkpoint-uploads.js';
+import { CheckpointUploads, type CheckpointSchedule, type Saving } from './checkpoint-uploads.js';
 import type { NodePlacement } from './node-placement.js';
 import { type Place, saveOn, uploadFrom } from './run-activities.js';
 import type { RunProgress } from './run-progress.js';
@@ -10,6 +10,8 @@ export class RunCheckpoints {
   private readonly uploads: CheckpointUploads;
   /** Whose disk has the newest state that was saved. */
   private savedOn: string | undefined;
+  /** Of the last step that had any: the next ones hide a save that takes no longer. */
+  private rolloutSeconds = 0;
 
   constructor(
     private readonly owned: { run: string; owner: number },
@@ -22,9 +24,9 @@ export class RunCheckpoints {
     );
   }
 
-  /** As `CheckpointUploads.wants`. */
-  wants(step: number): Promise<boolean> {
-    return this.uploads.wants(step);
+  /** As `CheckpointUploads.wants`; `beside` is true where rollouts come next. */
+  wants(step: number, beside: boolean): Promise<Saving | null> {
+    return this.uploads.wants(step, beside ? this.rolloutSeconds : 0);
   }
 
   stepTook(seconds: number): void {
@@ -36,21 +38,22 @@ export class RunCheckpoints {
     return this.uploads.drained();
   }
 
-  /** The state after `step` was to be saved beside the rollouts from it. */
-  savedBeside(step: number, { kept, calls }: JoinedRollouts): void {
+  /** The rollouts from the state after `step` are made, and it is saved beside them where that was asked for. */
+  savedBeside(step: number, { kept, calls, seconds }: JoinedRollouts): void {
+    this.rolloutSeconds = seconds;
     if (!kept) return;
     this.savedOn = calls[0]?.node;
     this.uploads.saved(step, kept);
   }
 
   /** Saves the state after `step` where no rollouts are made that could save it. */
-  async save(step: number): Promise<void> {
+  async save(step: number, saving: Saving = {}): Promise<void> {
     const begun = Date.now();
     const summary = this.progress.summary(step, 'save');
     try {
       await this.nodes.onLivingNode((place) => {
         this.savedOn = place.node;
-        return saveOn(place, { ...this.owned, step }, summary);
+        return saveOn(place, { ...this.owned, step, ...saving }, summary);
       });
       this.uploads.saved(step, { seconds: (Date.now() - begun) / 1000 });
     } catch (error) {
@@ -64,6 +67,7 @@ export class RunCheckpoints {
     if (!this.uploads.asked(step)) return;
     await this.uploads.drained();
     if (this.uploads.asked(step)) await this.save(step);
+    this.uploads.startWhereDue(step);
     await this.uploads.drained();
   }
 

@@ -3,6 +3,7 @@
 import { CancellationScope } from '@temporalio/workflow';
 import type { CollectedRollouts, PlannedStep } from '../activities/contracts.js';
 import { throwWhereRecordsChanged } from './blocking.js';
+import type { Saving } from './checkpoint-uploads.js';
 import type { InterruptibleWork } from './interruptible-work.js';
 import type { NodePlacement } from './node-placement.js';
 import { enginePolicy } from './policies.js';
@@ -44,12 +45,12 @@ export interface JoinedRollouts extends CollectedRollouts {
 export function collectOnAll(
   { owned, nodes, interruptible, progress }: Collecting,
   { step, plan, slots: count }: PlannedStep,
-  keep: boolean,
+  keep: Saving | null,
 ): Promise<JoinedRollouts> {
   const shares = sharesOf(count, nodes.granted());
   return collectShares(shares, (share) => {
     const { name, slots, node } = share;
-    const kept = keep && share === shares[0] ? { keep } : {};
+    const kept = keep && share === shares[0] ? { keep: true, ...keep } : {};
     const collect = async (place: Place): Promise<Part> => {
       const engine = onEngine(place, stepId(step, name), progress.summary(step, name), enginePolicy);
       const sampled = await engine.collectRollouts({ ...owned, step, plan, slots, ...kept });

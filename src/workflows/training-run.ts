@@ -26,6 +26,7 @@ import {
   untilMended,
 } from './blocking.js';
 import { Budget } from './budget.js';
+import type { Saving } from './checkpoint-uploads.js';
 import { ControlDesk } from './control-desk.js';
 import { InterruptibleWork, StepLeft } from './interruptible-work.js';
 import { statusQuery } from './messages.js';
@@ -250,7 +251,7 @@ class TrainingLoop {
     this.progress.phase('planning');
     const planned = await this.plan(step);
     this.progress.idle.answered(planned);
-    const keep = await this.checkpoints.wants(step - 1);
+    const keep = await this.checkpoints.wants(step - 1, planned.kind === 'grpo');
     if (planned.kind === 'grpo') await this.interruptible.ready();
     const [sampled] = await Promise.all([
       planned.kind === 'grpo' ? this.collect(planned, keep) : this.saveAlone(step - 1, keep),
@@ -299,7 +300,7 @@ class TrainingLoop {
     return planned;
   }
 
-  private async collect(planned: PlannedStep, keep: boolean): Promise<JoinedRollouts> {
+  private async collect(planned: PlannedStep, keep: Saving | null): Promise<JoinedRollouts> {
     this.progress.phase('collecting');
     const sampled = await collectOnAll(this, planned, keep);
     this.progress.idle.answered(sampled);
@@ -308,8 +309,8 @@ class TrainingLoop {
   }
 
   /** A supervised step has no rollouts to save the state beside. */
-  private async saveAlone(step: number, keep: boolean): Promise<null> {
-    if (keep) await this.checkpoints.save(step);
+  private async saveAlone(step: number, keep: Saving | null): Promise<null> {
+    if (keep) await this.checkpoints.save(step, keep);
     return null;
   }
 

@@ -30,6 +30,12 @@ test('of a run the newest states stay, and none of another store’s steps after
   expect((await states.list('tiny')).map(({ step }) => step)).toEqual([3, 2]);
 });
 
+test('a state that is being uploaded stays beside the newest ones', async () => {
+  for (const step of [1, 2, 3, 4, 5]) save('uploading', step);
+  await states.prune('uploading', stateOf(5), 2, 1);
+  expect((await states.list('uploading')).map(({ step }) => step)).toEqual([5, 4, 1]);
+});
+
 test('of many runs those that were saved last stay', async () => {
   for (const [minute, run] of ['a', 'b', 'c', 'd'].entries()) save(run, 1, minute + 1);
   save('a', 2, 9);

@@ -119,7 +119,8 @@ describe('the checkpoints of a run', { timeout: 60_000 }, () => {
 
 describe('between checkpoints a state is worth saving', () => {
   /** Uploads of a run that has checkpoints every 100 steps, and the end of an upload. */
-  function uploadsAt(step: number): { uploads: CheckpointUploads; end: () => Promise<void> } {
+  function uploadsAt(step: number) {
+    const started: number[] = [];
     const status = { step, lastCheckpoint: null as number | null };
     const uploading = { end: (): void => undefined };
     const uploads = new CheckpointUploads(
@@ -129,36 +130,56 @@ describe('between checkpoints a state is worth saving', () => {
         checkpoint: (done) => void (status.lastCheckpoint = done),
         checkpointFailed: () => undefined,
       },
-      () => new Promise((resolve) => (uploading.end = resolve)),
+      (from) => {
+        started.push(from);
+        return new Promise((resolve) => (uploading.end = resolve));
+      },
     );
     return {
       uploads,
-      end: () => {
+      started,
+      end: (): Promise<void> => {
         uploading.end();
         return uploads.drained();
       },
     };
   }
 
-  it('once a restart would cost ten seconds, and twenty times what the last save took', async () => {
+  it('once a restart would cost ten seconds, and twenty times what of the last save nothing hid', async () => {
     const { uploads } = uploadsAt(1);
     uploads.stepTook(localSave.afterSeconds - 1);
-    expect(await uploads.wants(1)).toBe(false);
+    expect(await uploads.wants(1, 0)).toBeNull();
     uploads.stepTook(1);
-    expect(await uploads.wants(2)).toBe(true);
-    uploads.saved(2, { seconds: 2 });
+    expect(await uploads.wants(2, 0)).toEqual({});
+    uploads.saved(2, { seconds: 7 });
     uploads.stepTook(localSave.timesItsCost * 2 - 1);
-    expect(await uploads.wants(3)).toBe(false);
+    expect(await uploads.wants(3, 5)).toBeNull();
     uploads.stepTook(1);
-    expect(await uploads.wants(4)).toBe(true);
+    expect(await uploads.wants(4, 5)).toEqual({});
   });
 
-  it('but not while one is uploaded: the save could push out its file', async () => {
-    const { uploads, end } = uploadsAt(100);
+  it('after every long step whose rollouts hide the save, however long it takes', async () => {
+    const { uploads } = uploadsAt(1);
+    for (let step = 1; step < 5; step++) {
+      uploads.stepTook(60);
+      expect(await uploads.wants(step, 40)).toEqual({});
+      uploads.saved(step, { seconds: 39 });
+    }
+  });
+
+  it('also while one is uploaded, whose file the node then keeps; but no second upload is begun', async () => {
+    const { uploads, started, end } = uploadsAt(100);
     uploads.saved(100, { seconds: 0.1 });
-    uploads.stepTook(localSave.afterSeconds);
-    expect(await uploads.wants(101)).toBe(false);
+    for (const step of [101, 102, 200]) {
+      uploads.stepTook(localSave.afterSeconds);
+      expect(await uploads.wants(step, 0)).toEqual({ spare: 100 });
+      uploads.saved(step, { seconds: 0.1 });
+    }
+    expect(started).toEqual([100]);
     await end();
-    expect(await uploads.wants(102)).toBe(true);
+    uploads.stepTook(localSave.afterSeconds);
+    expect(await uploads.wants(201, 0)).toEqual({});
+    uploads.saved(201, { seconds: 0.1 });
+    expect(started).toEqual([100, 201]);
   });
 });
