@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { EnvironmentBackend } from '../../src/environments/environment.js';
+import type { EnvironmentBackend, OpenOptions } from '../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
 import type { FaultSource, ServedApp } from '../../src/environments/server/app-session.js';
 import type {
@@ -12,9 +12,9 @@ import type {
 } from '../../src/environments/server/environment-server.js';
 import { loadChatTemplate } from '../../src/episode/chat-template.js';
 import { type EpisodePlay, playEpisode } from '../../src/episode/episode-loop.js';
-import { JournalFolder, type OpenJournal } from '../../src/episode/journal-folder.js';
+import { JournalFolder } from '../../src/episode/journal-folder.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
-import type { JournalHeader } from '../../src/episode/turn-journal.js';
+import type { JournalHeader, TurnJournal } from '../../src/episode/turn-journal.js';
 import type { SamplingPlan } from '../../src/spec/records.js';
 import {
   counter,
@@ -46,6 +46,7 @@ const header: JournalHeader = {
 
 /** Where an attempt dies. `before` a call: it is written down, not sent; `after` it: carried out, its reply not seen. */
 type Death =
+  | { in: 'open'; index: number }
   | { in: 'turn'; index: number }
   | { in: 'call'; index: number; when: 'before' | 'after' }
   | { in: 'grade'; when: 'before' | 'after' };
@@ -88,21 +89,40 @@ interface Attempt {
   /** Turns that the engine was asked for. */
   sampled: number;
   looks: number;
+  /** Wishes for a fresh world. */
+  opens: OpenOptions[];
+}
+
+interface Circumstances {
+  limits?: Partial<SamplingPlan>;
+  prompt?: string;
+  says?: string[];
 }
 
 /** An attempt of its own process: its sockets, its view of the journals, its engine. Null where it dies. */
-async function attempt(death: Death | null, limits: Partial<SamplingPlan> = {}): Promise<Attempt> {
+async function attempt(
+  death: Death | null,
+  { limits, prompt, says = turns }: Circumstances = {},
+): Promise<Attempt> {
   const backend = createOpenEnvBackend({
     ...{ url: `http://${proxy.address}`, gradingToken: token, maxSessions: 4, callTimeoutMs: 5000 },
   });
   const below = await new JournalFolder(join(folder, 'journal'), () => undefined).below('runs/r/');
-  const journal: OpenJournal = await below.open(header);
-  cleanup.push(() => journal.close());
-  const policy = scriptedPolicy(tokenizer, turns);
+  const file = await below.open(header);
+  cleanup.push(() => file.close());
+  let begun = Promise.resolve();
+  const journal: TurnJournal = {
+    past: file.past,
+    note: (entry) => file.note(entry),
+    write: () => (begun = file.write()),
+  };
+  const policy = scriptedPolicy(tokenizer, says);
   const abort = new AbortController();
   let die = (): void => undefined;
   const dead = new Promise<void>((resolve) => (die = resolve));
-  const forEver = (): Promise<never> => {
+  // A turn, a call or a world takes far longer than a write that was begun before it. Of what was not, nothing is kept.
+  const forEver = async (): Promise<never> => {
+    await begun;
     die();
     return new Promise((_, reject) =>
       abort.signal.addEventListener('abort', () => reject(abort.signal.reason as Error)),
@@ -110,22 +130,22 @@ async function attempt(death: Death | null, limits: Partial<SamplingPlan> = {}):
   };
   const engine: typeof policy = {
     requests: policy.requests,
-    generate: async (request, signal) => {
-      if (death?.in !== 'turn' || policy.requests.length !== death.index)
-        return policy.generate(request, signal);
-      // What a turn without a call has noted is written beside the next turn, which takes far longer than that.
-      await journal.write();
-      return forEver();
-    },
+    generate: (request, signal) =>
+      death?.in === 'turn' && policy.requests.length === death.index
+        ? forEver()
+        : policy.generate(request, signal),
   };
   async function dying<T>(fatal: boolean, when: 'before' | 'after', call: () => Promise<T>): Promise<T> {
     if (!fatal) return call();
     if (when === 'after') await call();
     return forEver();
   }
+  const opens: OpenOptions[] = [];
   const environments: EnvironmentBackend = {
     ...backend,
     async open(...args) {
+      opens.push(args[1]);
+      if (death?.in === 'open' && opens.length > death.index) return forEver();
       const environment = await backend.open(...args);
       return {
         ...environment,
@@ -144,14 +164,15 @@ async function attempt(death: Death | null, limits: Partial<SamplingPlan> = {}):
   const playing = playEpisode(
     { engine, backend: environments, tokenizer, template },
     {
-      ...{ task: counterTask(2), sampling: { ...sampling, ...limits }, state: header.state, policyStep: 0 },
+      task: { ...counterTask(2), ...(prompt === undefined ? {} : { prompt }) },
+      ...{ sampling: { ...sampling, ...limits }, state: header.state, policyStep: 0 },
       ...{ key, episodeSeed: seed, episodeId: 'e', maxWaitMs: 5000, journal },
       beforeSampling: () => Promise.resolve(void (looks += 1)),
     },
     abort.signal,
   );
   const ended = await Promise.race([playing, dead.then(() => null)]);
-  if (ended) await journal.remove();
+  if (ended) await file.remove();
   else {
     // As the kernel does it for a process that was killed: no close frame, and not one byte more into the file.
     proxy.sever();
@@ -162,7 +183,7 @@ async function attempt(death: Death | null, limits: Partial<SamplingPlan> = {}):
     proxy.restore();
   }
   if (ended) await backend.close();
-  return { play: ended, sampled: policy.requests.length, looks };
+  return { play: ended, sampled: policy.requests.length, looks, opens };
 }
 
 async function sessions(): Promise<{ attached: number; sessions: number }> {
@@ -184,8 +205,10 @@ const deaths: [string, Death][] = [
   ['after the grade', { in: 'grade', when: 'after' }],
 ];
 /** Of the turns, those that had been sampled when it died. */
-const finished = (death: Death): number =>
-  death.in === 'turn' ? death.index : death.in === 'call' ? death.index + 1 : turns.length;
+const finished = (death: Death): number => {
+  if (death.in === 'call') return death.index + 1;
+  return death.in === 'turn' ? death.index : death.in === 'open' ? 0 : turns.length;
+};
 
 describe('an episode whose attempt dies', () => {
   let undisturbed: EpisodePlay;
@@ -207,6 +230,36 @@ describe('an episode whose attempt dies', () => {
     expect(worlds.opened - opened).toBe(2);
     await until(async () => (await sessions()).sessions === 0, 'its session to end');
   });
+
+  it('after the grade of a last turn that is a call does not make that call again', async () => {
+    const ending = { limits: { max_turns: 4 } };
+    const ended = await attempt(null, ending);
+    expect(ended.play).toMatchObject({ outcome: { value: 1 }, stop_reason: 'max_turns', failures: {} });
+    carriedOut = [];
+    await attempt({ in: 'grade', when: 'after' }, ending);
+    const again = await attempt(null, ending);
+    expect(again.play).toEqual(ended.play);
+    expect(carriedOut.filter((turn) => turn !== -1)).toEqual([0, 3, -2]);
+  });
+
+  it.each<[string, Death]>([
+    ['was not seen', { in: 'call', index: 0, when: 'after' }],
+    ['is known', { in: 'turn', index: 2 }],
+  ])(
+    'and that then calls otherwise, where the answer %s, leaves that world for a fresh one',
+    async (_, death) => {
+      await attempt(death);
+      // As another version of the prompt would do it: nothing that was sampled belongs to its transcripts.
+      const other = {
+        prompt: 'Count.',
+        says: ['<tool_call>{"name":"refuse","arguments":{}}</tool_call>', ...turns.slice(1)],
+      };
+      const again = await attempt(null, other);
+      expect(again.opens).toHaveLength(1);
+      expect(again.play).toMatchObject({ outcome: { value: 0 }, metrics: { tool_errors: 2 }, failures: {} });
+      expect(again.play).toEqual((await attempt(null, other)).play);
+    },
+  );
 
   it.each(deaths)('%s and whose server dies too makes its calls again, and no turn', async (_, death) => {
     await attempt(death);
@@ -270,8 +323,8 @@ describe('failures before a death', () => {
     // Two tries fail at turn 0, one at turn 3.
     faultAt = ({ turn, try: number }) =>
       number < (turn === 0 ? 2 : turn === 3 ? 1 : 0) ? 'error' : undefined;
-    const limits = { max_episode_failures: 4 };
-    const undisturbed = await attempt(null, limits);
+    const patient = { limits: { max_episode_failures: 4 } };
+    const undisturbed = await attempt(null, patient);
     expect(undisturbed.play).toMatchObject({
       outcome: { status: 'graded', value: 1 },
       failures: { call: 3 },
@@ -280,8 +333,8 @@ describe('failures before a death', () => {
       { in: 'turn', index: 1 },
       { in: 'turn', index: 3 },
     ] satisfies Death[]) {
-      await attempt(death, limits);
-      expect((await attempt(null, limits)).play).toEqual(undisturbed.play);
+      await attempt(death, patient);
+      expect((await attempt(null, patient)).play).toEqual(undisturbed.play);
     }
   });
 
@@ -291,6 +344,29 @@ describe('failures before a death', () => {
     expect(undisturbed.play?.outcome).toEqual({ status: 'unknown', reason: 'call', failures: 3 });
     await attempt({ in: 'turn', index: 3 });
     expect((await attempt(null)).play).toEqual(undisturbed.play);
+  });
+
+  it('count although nothing follows them: not even the next world is opened', async () => {
+    const tries: number[] = [];
+    faultAt = ({ turn, try: number }) => (turn === 0 ? (tries.push(number), 'error') : undefined);
+    const impatient = { limits: { max_episode_failures: 2 } };
+    expect((await attempt({ in: 'open', index: 1 }, impatient)).play).toBeNull();
+    // Else the world of the failed call would still tell of it.
+    await restartServer();
+    const again = await attempt(null, impatient);
+    expect(again.play?.outcome).toEqual({ status: 'unknown', reason: 'call', failures: 2 });
+    expect(tries).toEqual([0, 1]);
+  });
+
+  it('of which two were deaths of the server leave a world that is not gone on in, but played again alone', async () => {
+    faultAt = ({ turn, try: number }) => (turn === 0 && number < 2 ? 'drop' : undefined);
+    const undisturbed = await attempt(null);
+    expect(undisturbed.play).toMatchObject({ outcome: { value: 1 }, failures: { socket_lost: 2 } });
+    await attempt({ in: 'turn', index: 1 });
+    expect((await sessions()).sessions).toBe(1);
+    const again = await attempt(null);
+    expect(again.opens).toEqual([expect.objectContaining({ alone: true })]);
+    expect(again.play).toEqual(undisturbed.play);
   });
 });
 
