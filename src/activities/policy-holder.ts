@@ -6,9 +6,10 @@ import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/polic
 import { EngineError } from '../engine/policy-engine.js';
 import { type Restored, rounded } from './attempt-account.js';
 import { fileExists, LocalStates } from './local-states.js';
-import { otherNumerics, sameNumerics } from './numerics.js';
+import { otherNumerics } from './numerics.js';
 import type { AttemptScope } from './scope.js';
 import type { StateLock } from '../engine/native/state-lock.js';
+import { sameNumerics } from '../spec/numerics.js';
 import type { Digest, Numerics, PlanRecord, RunRecord } from '../spec/records.js';
 import { sha256File } from '../store/canonical.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/checkpoints.js';

@@ -9,6 +9,7 @@ import {
 } from '../activities/replay-audit.js';
 import { createNativeEngine } from '../engine/native/native-engine.js';
 import type { ChainAudit } from '../store/chain-audit.js';
+import { nameOfNumerics } from '../spec/numerics.js';
 import type { ForkSpec, RebaseSpec } from '../spec/run-spec.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { needsOf } from '../store/references.js';
@@ -79,8 +80,8 @@ function familyLines({ lineage, needed }: Family): string[] {
   ];
 }
 
-function rebaseText({ to, numerics: { backend, version } }: RebaseSpec): string {
-  return `to numerics ${backend}/${version}; up to step ${to} it applied its parent's batches anew`;
+function rebaseText({ to, numerics }: RebaseSpec): string {
+  return `to numerics ${nameOfNumerics(numerics)}; up to step ${to} it applied its parent's batches anew`;
 }
 
 async function replayOnFreshEngine(

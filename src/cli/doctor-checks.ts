@@ -1,6 +1,7 @@
 // Probes of what a run needs. Each answers in seconds, and a failed one says the mend.
 import { statfs } from 'node:fs/promises';
 import { createNativeEngine } from '../engine/native/native-engine.js';
+import { nameOfNumerics } from '../spec/numerics.js';
 import { openStore, probeStore } from '../store/open-store.js';
 import type { TemporalConfig } from '../workers/config.js';
 import { findEngineBinary } from '../workers/engine-binary.js';
@@ -90,7 +91,7 @@ export async function probeEngine(): Promise<string> {
   const engine = createNativeEngine({ binary: findEngineBinary() });
   try {
     const { build, numerics, instructionSet, threads } = await engine.info();
-    return `${build}; numerics ${numerics.backend}/${numerics.version}, ${instructionSet}, ${threads} threads`;
+    return `${build}; numerics ${nameOfNumerics(numerics)}, ${instructionSet}, ${threads} threads`;
   } finally {
     await engine.close();
   }

@@ -5,7 +5,7 @@ import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import { type Command, InvalidArgumentError } from 'commander';
 import { forkSpec } from '../activities/fork-spec.js';
 import { planFork, timelinesNamed } from '../activities/fork-run.js';
-import { sameNumerics } from '../activities/numerics.js';
+import { nameOfNumerics, sameNumerics } from '../spec/numerics.js';
 import type { ForkSpec, RebaseSpec, RunSpec } from '../spec/run-spec.js';
 import { listCheckpoints } from '../store/checkpoints.js';
 import type { ObjectStore } from '../store/object-store.js';
@@ -117,7 +117,7 @@ async function rebased(
   { numerics, set }: RewindFlags & Pick<RebaseSpec, 'numerics'>,
 ): Promise<{ spec: RunSpec; begun: string }> {
   const record = await readRun(store, run);
-  const target = `${numerics.backend}/${numerics.version}`;
+  const target = nameOfNumerics(numerics);
   const inWords = (from: number, to: number): string =>
     `${name} goes on with numerics ${target}: the logged batches of steps ${from + 1} to ${to} are applied anew`;
   const { spec, lineage } = record;

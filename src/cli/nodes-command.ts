@@ -2,6 +2,7 @@
 import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import type { Command } from 'commander';
 import { timeSpan } from '../report/format.js';
+import { nameOfNumerics } from '../spec/numerics.js';
 import { defaultPoolId, poolQuery, type PoolView } from '../workflows/messages.js';
 import { withOutput } from './output.js';
 import { printable } from './printable.js';
@@ -48,7 +49,7 @@ export function describePool({ nodes, leases, queue }: PoolView, now: number): s
       .join(', ');
   const rows = nodes.map((node) => [
     ...[node.id, node.state, age(node.lastSeen)],
-    node.numerics ? `${node.numerics.backend}/${node.numerics.version}` : '',
+    node.numerics ? nameOfNumerics(node.numerics) : '',
     ...[node.gpu ? `${node.gpu.name}, ${gibibytes(node.gpu.memory_bytes)}` : ''],
     ...[gibibytes(node.memory_bytes), node.host, String(node.places), heldBy(node.id)],
   ]);

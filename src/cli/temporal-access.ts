@@ -6,6 +6,7 @@ import {
   WorkflowNotFoundError,
   WorkflowUpdateFailedError,
 } from '@temporalio/client';
+import { nameOfRun } from '../store/layout.js';
 import { plainTemporalConfig, readTemporalConfig, type TemporalConfig } from '../workers/config.js';
 import { runningStack, type StackAddresses } from '../workers/stack.js';
 import { connectClient } from '../workers/temporal-connection.js';
@@ -70,8 +71,7 @@ export function runHandle(client: Client, run: string): RunHandle {
 
 /** A run's name, its id (of any timeline: one workflow drives the name's newest) and its workflow id are understood. */
 export function workflowIdOf(run: string): string {
-  const id = run.startsWith('train/') ? run : `train/${run}`;
-  return id.replace(/~[0-9]+$/, '');
+  return nameOfRun(run.startsWith('train/') ? run : `train/${run}`);
 }
 
 /** Says in one sentence what Temporal answered to a control verb. */

@@ -14,6 +14,7 @@ import { hasEnded, inWords, positionOf } from './run-position.js';
 import { trends } from './trends.js';
 import { transcriptViewer } from './transcript-viewer.js';
 import type { Transcript } from './transcripts.js';
+import { nameOfNumerics } from '../spec/numerics.js';
 import type { UpdateRecord } from '../spec/records.js';
 import type { RebaseSpec } from '../spec/run-spec.js';
 
@@ -97,8 +98,8 @@ function header(history: RunHistory, restarts: readonly Restart[]): string {
 }
 
 /** The states are not the parent's from there on, although the batches are (R18). */
-function rebaseInWords({ to, numerics: { backend, version } }: RebaseSpec): string {
-  return `rebased to numerics ${backend}/${version}: up to step ${to} its parent's batches were applied anew`;
+function rebaseInWords({ to, numerics }: RebaseSpec): string {
+  return `rebased to numerics ${nameOfNumerics(numerics)}: up to step ${to} its parent's batches were applied anew`;
 }
 
 function passRateTile(history: RunHistory): string {

@@ -1,5 +1,6 @@
 // The run spec as every other part sees it: checked, with all defaults filled in. Types only; `schema.ts` checks input.
 // Names follow SkyRL where it has one.
+import type { Numerics } from './records.js';
 
 /** Where the policy comes from. */
 export interface ModelSpec {
@@ -143,7 +144,7 @@ export interface ForkSpec {
 /** The parent's logged batches after the fork's step, up to `to`, are applied anew with these numerics, which stay the run's (R18). */
 export interface RebaseSpec {
   to: number;
-  numerics: { backend: 'cpu'; version: number };
+  numerics: Numerics;
 }
 
 /** What a run may use; it ends at the step boundary after it has. Absent ones are not limited. */

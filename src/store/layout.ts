@@ -52,6 +52,11 @@ export function runIdOf(name: string, n: number): string {
   return n === 1 ? name : `${name}~${whole(n, 'timeline')}`;
 }
 
+/** Of any timeline, and of any string that ends in a run id. */
+export function nameOfRun(run: string): string {
+  return run.replace(/~[0-9]+$/, '');
+}
+
 const runFolder = (run: string) => `runs/${checkRunId(run)}/`;
 export const runKey = (run: string) => `${runFolder(run)}run.json`;
 /** More may be known at one step later, evaluations above all: reports of it lie side by side, by content. */

@@ -1,5 +1,6 @@
 // Why a request for a node waits, in words for whoever asked.
 import type { LeaseRequest } from '../activities/contracts.js';
+import { nameOfNumerics, sameNumerics } from '../spec/numerics.js';
 import type { Numerics } from '../spec/records.js';
 import type { WaitingLease } from './messages.js';
 
@@ -37,9 +38,11 @@ export function waitingReason(
   }
   const fitting = within.filter((node) => mayFit(numerics, node.numerics));
   if (numerics && fitting.length === 0) {
-    const offers = within.map(({ id, numerics: own }) => `${id} computes with ${own ? nameOf(own) : '?'}`);
+    const offers = within.map(
+      ({ id, numerics: own }) => `${id} computes with ${own ? nameOfNumerics(own) : '?'}`,
+    );
     const why =
-      `no living node has numerics ${nameOf(numerics)}, with which ${run} was computed, and with others its steps ` +
+      `no living node has numerics ${nameOfNumerics(numerics)}, with which ${run} was computed, and with others its steps ` +
       `would come out otherwise: ${listed(offers)}`;
     return { lease, cause: 'unfit', why };
   }
@@ -53,11 +56,7 @@ export function waitingReason(
 
 /** Equal numerics give equal states (R18); what one side has not told may fit. */
 export function mayFit(asked: Numerics | null, offered: Numerics | undefined): boolean {
-  return !asked || !offered || (asked.backend === offered.backend && asked.version === offered.version);
-}
-
-function nameOf({ backend, version }: Numerics): string {
-  return `${backend}/${version}`;
+  return !asked || !offered || sameNumerics(asked, offered);
 }
 
 function listed(parts: readonly string[]): string {

@@ -170,6 +170,7 @@ const others = [
   'checkName',
   'checkRunId',
   'runIdOf',
+  'nameOfRun',
   'parseStepFolder',
   'parseEpisodeKey',
 ];

@@ -40,6 +40,10 @@ describe('import arrows', () => {
       'src/workflows/policies.ts',
       `import type { RunOutline } from '../activities/contracts.js';\nexport type A = RunOutline;\n`,
     ],
+    [
+      'src/workflows/policies.ts',
+      `import { sameNumerics } from '../spec/numerics.js';\nvoid sameNumerics;\n`,
+    ],
     ['src/activities/scope.ts', `import { openStore } from '../store/open-store.js';\nvoid openStore;\n`],
     [
       'src/episode/observation.ts',

@@ -126,8 +126,10 @@ describe('a golden history', { timeout: 120_000 }, () => {
 
   let copies = 0;
   const bundleOf = (change: (folder: string) => void) => {
-    const copy = join(scratch, `copy-${++copies}`);
-    cpSync(join(repository, 'src/workflows'), copy, { recursive: true });
+    const copy = join(scratch, `copy-${++copies}`, 'workflows');
+    // The folders that the workflows' bundle is made of.
+    for (const part of ['workflows', 'spec'])
+      cpSync(join(repository, 'src', part), join(copy, '..', part), { recursive: true });
     change(copy);
     return bundleWorkflowCode({ workflowsPath: join(copy, 'index.ts'), logger: new DefaultLogger('ERROR') });
   };

@@ -1,0 +1,12 @@
+// Whose bits a run's are: equal numerics give equal states, so a run goes on with those that it began with (R18). Workflows
+// import this file as it is.
+import type { Numerics } from './records.js';
+
+export function sameNumerics(a: Numerics, b: Numerics): boolean {
+  return a.backend === b.backend && a.version === b.version;
+}
+
+/** `cpu/2`, as `--numerics` takes it. */
+export function nameOfNumerics({ backend, version }: Numerics): string {
+  return `${backend}/${version}`;
+}
