@@ -3,7 +3,7 @@ import type { CollectedRollouts, KeptState, StepReference } from './contracts.js
 import { attemptEvidence } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
 import { fillSeats, type Seat } from './rollouts.js';
-import { saveState } from './save-state.js';
+import { saveAmongFew } from './save-state.js';
 import { currentScope } from './scope.js';
 import type { Digest, GrpoPlan } from '../spec/records.js';
 import { episodeKey, episodesFolder } from '../store/layout.js';
@@ -67,7 +67,7 @@ async function endOf(work: Promise<unknown> | null): Promise<number> {
 async function keepState(deps: NodeDeps, input: StepReference & { spare?: number }): Promise<KeptState> {
   const started = performance.now();
   try {
-    await saveState(deps, input);
+    await saveAmongFew(deps, input);
     return { seconds: (performance.now() - started) / 1000 };
   } catch (error) {
     return { problem: (error as Error).message };

@@ -2,6 +2,7 @@
 // the store, so that nobody has to compute it again (R17).
 import type { NodeDeps } from './node-deps.js';
 import { fileExists } from './local-states.js';
+import { putOnDisk } from './save-state.js';
 import { checkpointExists, writeCheckpoint } from '../store/checkpoints.js';
 import { readRun, readUpdate } from '../store/run-records.js';
 
@@ -22,16 +23,10 @@ export async function keepLastCommit(deps: NodeDeps, signal: AbortSignal): Promi
   const record = await readRun(store, run);
   if (await checkpointExists(store, record, step)) return { run, step };
   const { state, numerics } = (await readUpdate(store, run, step)).identity;
-  const statePath = holder.states.path(run, { step, state });
-  if (!(await fileExists(statePath))) {
-    if ((await holder.engine.held())?.state !== state) return null;
-    await holder.states.prepare(run);
-    signal.throwIfAborted();
-    await holder.withState(run, step, (held) => holder.engine.saveState(held, statePath), {
-      signal,
-      progress: () => undefined,
-    });
-  }
+  const saved = await fileExists(holder.states.path(run, { step, state }));
+  if (!saved && (await holder.engine.held())?.state !== state) return null;
+  const attempt = { signal, progress: () => undefined };
+  const { path: statePath } = await putOnDisk(deps, run, { step, state }, attempt);
   await writeCheckpoint(store, record, { step, state, numerics, statePath, signal });
   return { run, step };
 }

@@ -3,7 +3,8 @@ import { rm } from 'node:fs/promises';
 import { ApplicationFailure } from '@temporalio/common';
 import type { StepReference } from './contracts.js';
 import type { NodeDeps } from './node-deps.js';
-import { fileExists } from './local-states.js';
+import { fileExists, type LocalState } from './local-states.js';
+import type { Attended } from './policy-holder.js';
 import { currentScope } from './scope.js';
 import { stateFileDigest } from './state-file.js';
 import { stoppingPoint } from './stopping-point.js';
@@ -18,24 +19,53 @@ const statesKept = 2;
 /** Runs whose states stay there: more than a node serves at once, and not all that it ever has. */
 const runsKept = 32;
 
-/** Puts the state on the node's disk; the next step's update waits for it, and so far for nothing else. */
+/** Whether the file was missing; it is there now. */
+export interface SavedState {
+  path: string;
+  written: boolean;
+}
+
+/** The next step's update waits for it, and so far for nothing else. */
 export async function saveState(
   deps: NodeDeps,
   input: StepReference & { spare?: number },
 ): Promise<{ path: string }> {
-  const { run, step } = input;
-  const { holder } = deps;
-  await checkOwner(deps.store, run, input.owner);
-  const state = await readState(deps.store, run, step);
-  const path = holder.states.path(run, { step, state });
-  if (await fileExists(path)) return { path };
   const began = performance.now();
-  await holder.states.prepare(run);
-  await holder.withState(run, step, (held) => holder.engine.saveState(held, path), currentScope());
-  await holder.states.prune(run, { step, state }, statesKept, input.spare);
-  await holder.states.pruneRuns(runsKept);
-  deps.checkpointStalls.set(run, { step: step + 1, ms: performance.now() - began });
+  const { path, written } = await saveAmongFew(deps, input);
+  if (written) deps.checkpointStalls.set(input.run, { step: input.step + 1, ms: performance.now() - began });
   return { path };
+}
+
+/** Puts the state on the node's disk, and removes those that are too many there. */
+export async function saveAmongFew(
+  deps: NodeDeps,
+  input: StepReference & { spare?: number },
+): Promise<SavedState> {
+  const { run, step } = input;
+  const { states } = deps.holder;
+  await checkOwner(deps.store, run, input.owner);
+  const committed = { step, state: await readState(deps.store, run, step) };
+  const saved = await putOnDisk(deps, run, committed, currentScope());
+  if (saved.written) {
+    await states.prune(run, committed, statesKept, input.spare);
+    await states.pruneRuns(runsKept);
+  }
+  return saved;
+}
+
+/** Removes nothing: of the states there one may be under way to the store. */
+export async function putOnDisk(
+  { holder }: NodeDeps,
+  run: string,
+  committed: LocalState,
+  attempt: Attended,
+): Promise<SavedState> {
+  const path = holder.states.path(run, committed);
+  if (await fileExists(path)) return { path, written: false };
+  await holder.states.prepare(run);
+  attempt.signal.throwIfAborted();
+  await holder.withState(run, committed.step, (held) => holder.engine.saveState(held, path), attempt);
+  return { path, written: true };
 }
 
 /**
@@ -54,7 +84,8 @@ export async function uploadCheckpoint(
   if (await checkpointExists(store, record, step)) return { key };
   const { state, numerics } = (await readUpdate(store, run, step)).identity;
   const path = deps.holder.states.path(run, { step, state });
-  const { signal, progress } = currentScope();
+  const scope = currentScope();
+  const { signal, progress } = scope;
   const problem = await problemOf(path, state, signal);
   if (problem !== null && !input.restore) {
     throw ApplicationFailure.nonRetryable(
@@ -63,7 +94,7 @@ export async function uploadCheckpoint(
       'CheckpointGivenUp',
     );
   }
-  if (problem !== null) await saveState(deps, input);
+  if (problem !== null) await putOnDisk(deps, run, { step, state }, scope);
   await writeCheckpoint(store, record, {
     step,
     state,

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { collectRollouts } from '../../src/activities/collect-rollouts.js';
-import { saveState } from '../../src/activities/save-state.js';
+import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
 import type { AttemptRecord } from '../../src/spec/records.js';
 import { attemptsFolder, episodeKey, planKey } from '../../src/store/layout.js';
 import { readRecord } from '../../src/store/records.js';
@@ -116,6 +116,17 @@ describe('collectRollouts', () => {
       await update(answer);
       const { timings_ms } = (await readUpdate(harness.store, run, step)).observed;
       expect(timings_ms['checkpoint_stall']).toBeGreaterThan(0);
+    });
+
+    it('and says nothing of a state that was made again for its upload', async () => {
+      const { answer } = await planned();
+      const kept = { ...harness.reference(answer), step: step - 1, restore: true };
+      await harness.attempt('upload', () => uploadCheckpoint(harness.node, kept));
+      await collect(answer);
+      await update(answer);
+      expect((await readUpdate(harness.store, run, step)).observed.timings_ms).not.toHaveProperty(
+        'checkpoint_stall',
+      );
     });
 
     it('and says nothing where nothing is saved', async () => {
