@@ -1,11 +1,12 @@
 // A request that is repeated under its key, because its reply was lost on the way, is answered and not done again.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { ServedApp } from '../../../src/environments/server/app-session.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { breakFirst, startFaultProxy, type FaultProxy } from '../../support/fault-proxy.js';
 import { openRawSocket, type RawSocket } from '../../support/raw-socket.js';
 import { startSeverableProxy, type SeverableProxy } from '../../support/severable-proxy.js';
 import { until } from '../../support/until.js';
-import { noFaults, startCounterServer, token } from '../stand-in.js';
+import { counter, noFaults, startCounterServer, token } from '../stand-in.js';
 
 let server: EnvironmentServer;
 let proxy: SeverableProxy;
@@ -84,6 +85,36 @@ describe('a call whose socket is cut before its reply arrives', () => {
     await loseReplyTo(socket, crash);
     const reply = await (await attach(session)).ask(crash);
     expect(reply.data).toEqual({ code: 'EXECUTION_ERROR', message: 'table counter has no column n' });
+  });
+});
+
+describe('a call that fails after it has changed the world', () => {
+  /** Counts whatever it is asked for, and only then finds its defect. */
+  const halfDone: ServedApp = {
+    ...counter,
+    open(task, options) {
+      const world = counter.open(task, options);
+      const call: typeof world.call = (name) => {
+        const counted = world.call('increment', {});
+        if (name === 'crash') throw new Error(`a defect after ${counted.text}`);
+        return counted;
+      };
+      return { ...world, call };
+    },
+  };
+
+  it('fails in the same words when it is repeated with its key, and changes nothing more', async () => {
+    await server.close();
+    server = await startCounterServer({ apps: [halfDone] });
+    const socket = await openRawSocket(server.url);
+    await socket.ask({ type: 'reset', data: task });
+    const crash = { type: 'step', data: { tool_name: 'crash', metadata: { idempotency_key: 'k' } } };
+    const failed = { code: 'EXECUTION_ERROR', message: 'a defect after 1' };
+    expect((await socket.ask(crash)).data).toEqual(failed);
+    expect((await socket.ask(crash)).data).toEqual(failed);
+    expect(textOf(await socket.ask(increment('next')))).toBe('2');
+    expect((await socket.ask(crash)).data.message).toContain('it was answered before the newest request');
+    expect((await socket.ask({ type: 'state' })).data.step_count).toBe(2);
   });
 });
 
