@@ -12,6 +12,7 @@ import {
   scriptRun,
   startRun,
   uniqueName,
+  until,
   untilItWaitsFor,
   withWorkers,
   workflowBundle,
@@ -87,6 +88,25 @@ describe('a run that begins anew after every step', { timeout: 60_000 }, () => {
     });
     expect(recorded(script)).toBe(1);
     expect(script.committed.get(3)).toMatchObject({ control: 1, lr: 0.25 });
+  });
+
+  it('answers one that comes while the report is written, though everything else of the run has ended', async () => {
+    const script = runOf(1);
+    const held = { report: gate(), record: gate() };
+    script.before = (call) =>
+      ({ report: held.report, 'control setHyperparameters': held.record })[call]?.wait();
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.report.reached;
+      const answer = run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.25 }] });
+      await held.record.reached;
+      held.report.release();
+      await until(run, ({ phase }) => phase === 'completed');
+      held.record.release();
+      expect(await answer).toMatchObject({ n: 1, lr: 0.25 });
+      expect(await run.result()).toMatchObject({ ended: 'completed' });
+    });
+    expect(recorded(script)).toBe(1);
   });
 
   it('refuses one that is sent to an execution that is over, in words that say what to do, and records nothing', async () => {
