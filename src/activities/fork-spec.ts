@@ -2,11 +2,10 @@
 import { settingsUnder } from './live-settings.js';
 import type { ControlState } from '../spec/records.js';
 import type { ForkSpec, RunSpec } from '../spec/run-spec.js';
-import { controlFolder } from '../store/layout.js';
+import { foldControl, readControl } from '../store/control-records.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
-import { readSequence } from '../store/records.js';
-import { foldControl, readPlan, readRun, readUpdateIfAny, timelineOf } from '../store/run-records.js';
+import { readPlan, readRun, readUpdateIfAny, timelineOf } from '../store/run-records.js';
 
 /** Control records are a run's own: without this a fork would begin with the settings of its parent's first step. */
 export async function forkSpec(store: ObjectStore, name: string, fork: ForkSpec): Promise<RunSpec> {
@@ -21,6 +20,6 @@ async function controlAt(store: ObjectStore, { run, step }: ForkSpec): Promise<C
   const update = own ? await readUpdateIfAny(store, run, step) : null;
   if (!update) return foldControl([]);
   const { record: plan } = await readPlan(await openRunView(store, run), run, step, update.identity.plan);
-  const control = await readSequence(store, controlFolder(run), 'control');
+  const control = await readControl(store, run);
   return foldControl(control.slice(0, plan.control));
 }

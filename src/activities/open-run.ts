@@ -22,7 +22,8 @@ import { figuresOf } from '../store/fault-figures.js';
 import { assetKey, ownersFolder, runKey } from '../store/layout.js';
 import { claimRun } from '../store/owners.js';
 import { adoptOrCreate, createFile, readRecord, readSequence } from '../store/records.js';
-import { claimName, foldedControl, lastCommittedStep, readState, readUpdate } from '../store/run-records.js';
+import { foldedControl } from '../store/control-records.js';
+import { claimName, lastCommittedStep, readState, readUpdate } from '../store/run-records.js';
 import { spentInAll } from '../store/spending.js';
 
 export async function openRun(

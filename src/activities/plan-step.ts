@@ -22,11 +22,11 @@ import type {
 } from '../spec/records.js';
 import type { RunSpec, SftPhaseSpec } from '../spec/run-spec.js';
 import { recordDigest } from '../store/canonical.js';
-import { readControl } from '../store/control-records.js';
+import { foldControl, readControl } from '../store/control-records.js';
 import { planKey } from '../store/layout.js';
 import { checkOwner } from '../store/owners.js';
 import { adoptOrCreate, readRecord } from '../store/records.js';
-import { foldControl, readNumerics, readPlan, readState, readUpdate } from '../store/run-records.js';
+import { readNumerics, readPlan, readState, readUpdate } from '../store/run-records.js';
 
 export async function planStep(
   deps: OrchestratorDeps,

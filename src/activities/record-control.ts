@@ -2,9 +2,8 @@
 import type { ControlChange, ControlRecord, ControlState } from '../spec/records.js';
 import { controlFolder } from '../store/layout.js';
 import { checkOwner } from '../store/owners.js';
-import { readControl } from '../store/control-records.js';
+import { foldedControl, readControl } from '../store/control-records.js';
 import { appendSequence } from '../store/records.js';
-import { foldControl } from '../store/run-records.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 
 export async function recordControl(
@@ -31,5 +30,5 @@ export async function recordControl(
   const known = await readControl(store, input.run);
   const { n } = await appendSequence(store, controlFolder(input.run), 'control', make, known);
   if (!already) deps.log(`${input.run}: control ${n} ${JSON.stringify(input.change)}`);
-  return foldControl(await readControl(store, input.run));
+  return foldedControl(store, input.run);
 }

@@ -12,7 +12,8 @@ import {
 } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readRecord, requireRecord } from '../store/records.js';
-import { foldControl, readState, timelinesOf } from '../store/run-records.js';
+import { foldControl } from '../store/control-records.js';
+import { readState, timelinesOf } from '../store/run-records.js';
 import { budgetIsSpent } from './budget.js';
 import { plannedSteps, reachesTarget, suiteDue } from './schedule.js';
 

@@ -1,6 +1,6 @@
 // How far a run has come, as its records tell it. They do not tell a run that is under way from one that was cancelled, is
 // blocked or lost its server: all of these are unfinished.
-import { foldControl } from '../store/run-records.js';
+import { foldControl } from '../store/control-records.js';
 import { budgetIsSpent } from './budget.js';
 import type { RunHistory } from './run-history.js';
 import { plannedSteps, reachesTarget } from './schedule.js';

@@ -1,30 +1,10 @@
 // Reading a run from its records. Steps up to `lineage.step` lie under the parent run (R5), so every reader of a step
 // goes through here.
-import type {
-  BaseRecord,
-  ControlChange,
-  ControlRecord,
-  ControlState,
-  Digest,
-  Hyperparameters,
-  Numerics,
-  PlanRecord,
-  RunRecord,
-  UpdateRecord,
-} from '../spec/records.js';
+import type { BaseRecord, Digest, Numerics, PlanRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import { recordDigest } from './canonical.js';
-import {
-  controlFolder,
-  namesFolder,
-  parseStepFolder,
-  planKey,
-  runIdOf,
-  runKey,
-  stepsFolder,
-  updateKey,
-} from './layout.js';
+import { namesFolder, parseStepFolder, planKey, runIdOf, runKey, stepsFolder, updateKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
-import { appendSequence, readRecord, readSequence, requireRecord } from './records.js';
+import { appendSequence, readRecord, requireRecord } from './records.js';
 import { UnreadableRecord } from './store-errors.js';
 
 /** Longest chain of forks that is followed; a cycle must not hang a reader. */
@@ -47,8 +27,8 @@ export async function readRunIfAny(store: ObjectStore, run: string): Promise<Run
   const record = await readRecord(store, key, 'run');
   if (!record) return null;
   if (record.run !== run) throw new UnreadableRecord(key, `it says that it is run ${record.run}`);
-  const known_ = runsRead.get(store) ?? new Map<string, RunRecord>();
-  runsRead.set(store, known_.set(run, record));
+  const runs = runsRead.get(store) ?? new Map<string, RunRecord>();
+  runsRead.set(store, runs.set(run, record));
   return record;
 }
 
@@ -171,47 +151,6 @@ export async function readPlan(
     );
   }
   return { record, digest };
-}
-
-/** All control records folded in order: later ones replace earlier ones (R21). */
-export function foldControl(records: readonly ControlRecord[]): ControlState {
-  const state: ControlState = { n: 0, paused: false, stopAfter: null, lr: null, temperature: null };
-  for (const { n, change } of records) {
-    state.n = Math.max(state.n, n);
-    switch (change.kind) {
-      case 'pause':
-        state.paused = true;
-        if (change.now) state.pausedNow = true;
-        break;
-      case 'resume':
-        state.paused = false;
-        delete state.pausedNow;
-        break;
-      case 'stopAfter':
-        state.stopAfter = change.step;
-        break;
-      case 'checkpointNow':
-        state.checkpoint = change.step;
-        break;
-      case 'setHyperparameters':
-        Object.assign(state, hyperparametersOf(change));
-        break;
-      case 'quarantine':
-        break;
-    }
-  }
-  return state;
-}
-
-function hyperparametersOf({
-  kind: _kind,
-  ...values
-}: Extract<ControlChange, { kind: 'setHyperparameters' }>): Hyperparameters {
-  return values;
-}
-
-export async function foldedControl(store: ObjectStore, run: string): Promise<ControlState> {
-  return foldControl(await readSequence(store, controlFolder(run), 'control'));
 }
 
 /** Run id of a name's newest timeline; a name without one gets its first. Two that start at once get the same. */

@@ -23,10 +23,9 @@ import type { ObjectStore } from '../../src/store/object-store.js';
 import { checkOwner, claimRun, type OwnerState } from '../../src/store/owners.js';
 import { openRunView } from '../../src/store/quarantine.js';
 import { adoptOrCreate, appendSequence, readSequence, recordFunction } from '../../src/store/records.js';
+import { foldControl, foldedControl } from '../../src/store/control-records.js';
 import {
   claimName,
-  foldControl,
-  foldedControl,
   lastCommittedStep,
   readPlan,
   readRun,
