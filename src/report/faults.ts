@@ -2,6 +2,7 @@
 import {
   isFault,
   asOf,
+  availableSeconds,
   type FaultFigures,
   faultsIn,
   figuresOf,
@@ -77,7 +78,6 @@ const inWords: Record<RecoveryCause, string> = {
 export function faultTable({ figures, causes }: Faults): string {
   const of = (name: string): number => figures[`ft/${name}`] ?? 0;
   const seconds = (value: number | undefined): string => (value ? `${value.toFixed(1)} s` : '–');
-  const available = of('wall_seconds') - of('paused_seconds') - of('blocked_seconds') - of('unowned_seconds');
   const aside = [
     ['paused', of('paused_seconds')],
     ['blocked, waiting for a person', of('blocked_seconds')],
@@ -86,12 +86,18 @@ export function faultTable({ figures, causes }: Faults): string {
   const excluded = aside
     .filter(([, value]) => value > 0)
     .map(([name, value]) => `${timeSpan(value)} ${name}`);
+  const costs = [
+    ...(of('lost_seconds') > 0 ? [`faults cost it ${seconds(of('lost_seconds'))}`] : []),
+    ...(of('waiting_seconds') > 0
+      ? [`waiting for environments, the store or a node ${seconds(of('waiting_seconds'))}`]
+      : []),
+  ];
   // Records of an older version have no figures.
   const sentence =
     of('wall_seconds') === 0
       ? ''
-      : `<p>The run got on in <strong>${percent(of('ettr'))}</strong> of the ${timeSpan(available)} in which it could (ETTR): ` +
-        `faults cost it ${seconds(of('lost_seconds'))}, waiting for environments, the store or a node ${seconds(of('waiting_seconds'))}. ` +
+      : `<p>The run got on in <strong>${percent(of('ettr'))}</strong> of the ${timeSpan(availableSeconds(figures))} in which it could (ETTR): ` +
+        `${costs.length === 0 ? 'nothing held it up' : costs.join(', ')}. ` +
         (excluded.length > 0 ? `Not counted: ${excluded.join(', ')}.` : '') +
         '</p>';
   if (causes.length === 0) return sentence;

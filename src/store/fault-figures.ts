@@ -75,11 +75,17 @@ export function figuresOf(run: string, update: UpdateRecord | null): FaultFigure
   );
 }
 
+/** In which the run could get on: no person held it up, and somebody drove it. */
+export function availableSeconds(figures: FaultFigures): number {
+  const of = (name: string): number => figures[`ft/${name}`] ?? 0;
+  return of('wall_seconds') - of('paused_seconds') - of('blocked_seconds') - of('unowned_seconds');
+}
+
 /** With `ft/wall_seconds` as they are now, and `ft/ettr`: the share of the available time in which the run got on. */
 export function asOf(wallSeconds: number, figures: FaultFigures): FaultFigures {
   const wall = rounded(wallSeconds);
   const of = (name: string): number => figures[`ft/${name}`] ?? 0;
-  const available = wall - of('paused_seconds') - of('blocked_seconds') - of('unowned_seconds');
+  const available = availableSeconds({ ...figures, 'ft/wall_seconds': wall });
   const idle = of('lost_seconds') + of('waiting_seconds');
   const ettr = available > 0 ? Math.min(1, Math.max(0, 1 - idle / available)) : 1;
   return { ...figures, 'ft/wall_seconds': wall, 'ft/ettr': Math.round(ettr * 10_000) / 10_000 };
