@@ -16,7 +16,7 @@ const longestFinishMs = 2_000;
 export class Departure {
   private readonly stop = new AbortController();
   private readonly last = new AbortController();
-  private begin: ((until: number) => void) | null = null;
+  private begin: (() => void) | null = null;
   private asked = false;
 
   constructor(private readonly options: DepartureOptions) {
@@ -38,8 +38,8 @@ export class Departure {
     return this.last.signal;
   }
 
-  /** From now on there is something to be left in order. `begin`: called once, with when the grace ends, in ms since the epoch. */
-  serving(begin: (until: number) => void): void {
+  /** From now on there is something to be left in order. `begin`: called once. */
+  serving(begin: () => void): void {
     this.begin = begin;
   }
 
@@ -61,7 +61,7 @@ export class Departure {
       log('ended before all of its work had');
       exit(0);
     });
-    this.begin(Date.now() + graceMs);
+    this.begin();
   }
 }
 

@@ -2,9 +2,9 @@
 import type { Client, WorkflowHandle } from '@temporalio/client';
 import {
   defaultPoolId,
-  type LeftNode,
   nodeDownSignal,
   nodeDrainingSignal,
+  type NodeInstance,
   type NodeReport,
   nodeReportIntervalMs as intervalMs,
   nodeUpSignal,
@@ -16,8 +16,8 @@ import type { nodePool } from '../workflows/node-pool.js';
 const farewellMs = 1_000;
 
 export interface NodeReports {
-  /** Ends the reports: this node leaves, and takes no more work. `until`: milliseconds since the epoch. */
-  drain(until: number): Promise<void>;
+  /** Ends the reports: this node leaves, and takes no more work. */
+  drain(): Promise<void>;
   /** Ends the reports and takes the node out of the pool. */
   leave(): Promise<void>;
 }
@@ -49,7 +49,7 @@ export function reportNode(
   };
   void send();
   const timer = setInterval(() => void send(), intervalMs);
-  const tell = (signal: (pool: WorkflowHandle, instance: LeftNode) => Promise<void>): Promise<void> => {
+  const tell = (signal: (pool: WorkflowHandle, instance: NodeInstance) => Promise<void>): Promise<void> => {
     clearInterval(timer);
     const { id, instance } = report();
     const pool = client.workflow.getHandle(defaultPoolId);
@@ -60,7 +60,7 @@ export function reportNode(
       );
   };
   return {
-    drain: (until) => tell((pool, instance) => pool.signal(nodeDrainingSignal, { ...instance, until })),
+    drain: () => tell((pool, instance) => pool.signal(nodeDrainingSignal, instance)),
     leave: () => tell((pool, instance) => pool.signal(nodeDownSignal, instance)),
   };
 }

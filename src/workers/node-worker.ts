@@ -86,8 +86,8 @@ export async function serveNode(
     };
     const reports = reportNode(client, report, log);
     const workers = [engine, transfers];
-    departure.serving((until) => {
-      void reports.drain(until);
+    departure.serving(() => {
+      void reports.drain();
       // The SDK hears the signal, too, and may have been quicker.
       for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
     });

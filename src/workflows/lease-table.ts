@@ -4,9 +4,8 @@
 import type { Numerics } from '../spec/records.js';
 import type { LeaseRequest, RunWorkflow } from '../activities/contracts.js';
 import {
-  type DrainingNode,
   type GrantedLease,
-  type LeftNode,
+  type NodeInstance,
   nodeLostAfterMs,
   type NodeReport,
   type PoolView,
@@ -109,13 +108,13 @@ export class LeaseTable {
     this.serve(now);
   }
 
-  draining({ id, instance }: DrainingNode, now: number): void {
+  draining({ id, instance }: NodeInstance, now: number): void {
     if (!this.farewell(instance)) this.remember({ instance, left: false });
     if (this.nodes.get(id)?.instance === instance) this.revokeAllOn(id, 'draining');
     this.serve(now);
   }
 
-  down({ id, instance }: LeftNode, now: number): void {
+  down({ id, instance }: NodeInstance, now: number): void {
     this.farewells = this.farewells.filter((farewell) => farewell.instance !== instance);
     this.remember({ instance, left: true });
     if (this.nodes.get(id)?.instance === instance) {

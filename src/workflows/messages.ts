@@ -36,15 +36,8 @@ export interface NodeReport {
   places: number;
 }
 
-/** The worker ends soon: it is given no new lease, and those that it holds move. `until`: milliseconds since the epoch. */
-export interface DrainingNode {
-  id: string;
-  instance: string;
-  until: number;
-}
-
-/** The worker has left. One of an older instance says nothing of a newer one. */
-export interface LeftNode {
+/** What one says of itself is nothing that concerns a newer one of the same id. */
+export interface NodeInstance {
   id: string;
   instance: string;
 }
@@ -80,8 +73,10 @@ export interface PoolView {
 
 /** To the pool, by nodes; all of them may come twice and in any order. */
 export const nodeUpSignal = defineSignal<[NodeReport]>('nodeUp');
-export const nodeDrainingSignal = defineSignal<[DrainingNode]>('nodeDraining');
-export const nodeDownSignal = defineSignal<[LeftNode]>('nodeDown');
+/** The worker ends soon: it is given no new lease, and those that it holds move. */
+export const nodeDrainingSignal = defineSignal<[NodeInstance]>('nodeDraining');
+/** The worker has left. */
+export const nodeDownSignal = defineSignal<[NodeInstance]>('nodeDown');
 /** To the pool, by runs. */
 export const requestSignal = defineSignal<[LeaseRequest]>('request');
 export const releaseSignal = defineSignal<[{ lease: string }]>('release');

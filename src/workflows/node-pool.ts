@@ -8,27 +8,30 @@ import {
   type SignalDefinition,
   workflowInfo,
 } from '@temporalio/workflow';
+import {
+  grantedLease,
+  hear,
+  leaseName,
+  leaseRequest,
+  nodeInstance,
+  nodeReport,
+  type Shape,
+} from './heard-signals.js';
 import { LeaseTable, type LeaseTableState, type PoolMessage } from './lease-table.js';
 import {
-  grantedSignal,
   nodeDownSignal,
   nodeDrainingSignal,
   nodeReportIntervalMs,
   nodeUpSignal,
   poolQuery,
-  refusedSignal,
   releaseSignal,
   requestSignal,
-  revokedSignal,
   suspectSignal,
-  waitingSignal,
 } from './messages.js';
 import { beginAnew, newBuildWaits } from './new-beginning.js';
 import { closedRunsPolicy } from './policies.js';
 import { orchestrator } from './run-activities.js';
 
-/** Of one execution; each writes a few events, and a workflow may receive 10,000. */
-const signalsPerExecution = 1_000;
 /** A timer that fires so late was not served: nor were the reports of nodes. */
 const awayAfterMs = nodeReportIntervalMs / 2;
 /** Between two questions whether the runs that hold nodes are open, while somebody waits (R30). */
@@ -43,7 +46,6 @@ export async function nodePool(carried?: LeaseTableState): Promise<void> {
 }
 
 class Pool {
-  private signals = 0;
   /** The last message to each run's workflow: a second one waits for it, so that they arrive in their order. */
   private readonly told = new Map<string, Promise<void>>();
   private asking = false;
@@ -58,14 +60,14 @@ class Pool {
     setHandler(poolQuery, () => table.view(), {
       description: 'Nodes with what they offer, leases, and the queue',
     });
-    this.on(nodeUpSignal, (report) => table.up(report, Date.now()));
-    this.on(nodeDrainingSignal, (node) => table.draining(node, Date.now()));
-    this.on(nodeDownSignal, (node) => table.down(node, Date.now()));
-    this.on(requestSignal, (request) => {
+    this.on(nodeUpSignal, nodeReport, (report) => table.up(report, Date.now()));
+    this.on(nodeDrainingSignal, nodeInstance, (node) => table.draining(node, Date.now()));
+    this.on(nodeDownSignal, nodeInstance, (node) => table.down(node, Date.now()));
+    this.on(requestSignal, leaseRequest, (request) => {
       if (table.request(request, Date.now())) this.askAnew = true;
     });
-    this.on(releaseSignal, (lease) => table.release(lease, Date.now()));
-    this.on(suspectSignal, (lease) => table.suspect(lease, Date.now()));
+    this.on(releaseSignal, leaseName, (lease) => table.release(lease, Date.now()));
+    this.on(suspectSignal, grantedLease, (lease) => table.suspect(lease, Date.now()));
   }
 
   /** Returns when it is time to continue as new: nothing is under way then, and what comes later the next execution hears. */
@@ -92,22 +94,12 @@ class Pool {
   }
 
   private due(): boolean {
-    const due = workflowInfo().continueAsNewSuggested || newBuildWaits();
-    return due || this.signals >= signalsPerExecution;
+    return workflowInfo().continueAsNewSuggested || newBuildWaits();
   }
 
-  /** What nobody can read changes nothing: an error would fail the workflow's task, and with it the whole pool. */
-  private on<T>(signal: SignalDefinition<[T]>, heard: (say: T) => void): void {
-    setHandler(signal, (say) => {
-      this.signals += 1;
-      try {
-        heard(say);
-      } catch (error) {
-        log.warn('A signal that cannot be read is passed over', {
-          signal: signal.name,
-          error: String(error),
-        });
-      }
+  private on<T>(signal: SignalDefinition<[T]>, shape: Shape<T>, heard: (say: T) => void): void {
+    hear(signal, shape, (say) => {
+      heard(say);
       this.speak();
     });
   }
@@ -129,10 +121,7 @@ class Pool {
   private async send({ to, signal, say }: PoolMessage): Promise<void> {
     const run = getExternalWorkflowHandle(to.workflowId);
     try {
-      if (signal === 'granted') await run.signal(grantedSignal, say);
-      else if (signal === 'revoked') await run.signal(revokedSignal, say);
-      else if (signal === 'waiting') await run.signal(waitingSignal, say);
-      else await run.signal(refusedSignal, say);
+      await run.signal(signal, say);
     } catch (error) {
       log.info('A run is gone', { run: to.workflowId, error: String(error) });
       this.table.closed(to, Date.now());

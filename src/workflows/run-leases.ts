@@ -4,13 +4,13 @@ import {
   CancellationScope,
   getExternalWorkflowHandle,
   log,
-  setHandler,
   type SignalDefinition,
   Trigger,
   uuid4,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { PlacementSpec } from '../spec/run-spec.js';
+import { grantedLease, hear, leaseName, revokedLease, waitingLease } from './heard-signals.js';
 import {
   defaultPoolId,
   type GrantedLease,
@@ -77,20 +77,20 @@ export class RunLeases {
     this.named = carried?.named ?? 0;
     this.held = (carried?.held ?? []).map(heldLease);
     this.asked = new Map((carried?.asked ?? []).map((lease) => [lease, askedLease(lease, [], false)]));
-    setHandler(grantedSignal, (granted) => this.granted(granted));
-    setHandler(revokedSignal, ({ lease, reason }) => {
+    hear(grantedSignal, grantedLease, (granted) => this.granted(granted));
+    hear(revokedSignal, revokedLease, ({ lease, reason }) => {
       if (!this.drop(lease)) return;
       log.warn('A node is taken from the run', { lease, reason });
       this.gone(reason);
     });
-    setHandler(waitingSignal, (waiting) => {
+    hear(waitingSignal, waitingLease, (waiting) => {
       const asked = this.asked.get(waiting.lease);
       if (!asked) return;
       asked.waiting = waiting;
       asked.noneSince = waiting.cause === 'none' ? (asked.noneSince ?? Date.now()) : null;
       this.changed();
     });
-    setHandler(refusedSignal, ({ lease }) => {
+    hear(refusedSignal, leaseName, ({ lease }) => {
       const asked = this.asked.get(lease);
       if (asked) asked.refused = true;
       this.asked.delete(lease);
@@ -108,7 +108,7 @@ export class RunLeases {
   }
 
   async request({ lease, besides, atOnce }: AskedLease, summary: string): Promise<void> {
-    const id = atOnce ? 'place/elsewhere' : `place/${lease.split('/').at(-1) ?? ''}`;
+    const id = atOnce ? 'place/elsewhere' : placeId(lease);
     await orchestrator(id, summary, orchestratorPolicy).requestLease({
       ...this.identity(lease),
       besides,
@@ -185,8 +185,7 @@ export class RunLeases {
 
   /** A pool that was lost and began anew knows nothing of it. */
   private retell(lease: string, node: string): void {
-    const id = `place/${lease.split('/').at(-1) ?? ''}`;
-    orchestrator(id, `tell the pool that ${node} is in use`, orchestratorPolicy)
+    orchestrator(placeId(lease), `tell the pool that ${node} is in use`, orchestratorPolicy)
       .requestLease({ ...this.identity(lease), besides: [], holding: node })
       .catch(() => undefined);
   }
@@ -206,6 +205,11 @@ export class RunLeases {
       .catch((error: unknown) => log.info('There is no pool of nodes', { error: String(error) }))
       .finally(() => (this.telling -= 1));
   }
+}
+
+/** Of the activity that speaks of the lease to the pool. */
+function placeId(lease: string): string {
+  return `place/${lease.split('/').at(-1) ?? ''}`;
 }
 
 function heldLease({ lease, node }: GrantedLease): HeldLease {

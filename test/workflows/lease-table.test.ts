@@ -202,7 +202,7 @@ describe('a node', () => {
     table.request(request('a'), 0);
     table.up(node('n2'), 1);
     told(table);
-    table.draining({ id: 'n1', instance: 'n1-1', until: 30_000 }, 2);
+    table.draining({ id: 'n1', instance: 'n1-1' }, 2);
     expect(told(table)).toEqual(['a revoked n1 draining']);
     table.request(request('a', { lease: 'a/2' }), 3);
     table.request(request('b'), 4);
@@ -218,7 +218,7 @@ describe('a node', () => {
     table.request(request('a'), 0);
     table.up(node('n1', { instance: 'new' }), 1);
     told(table);
-    table.draining({ id: 'n1', instance: 'old', until: 9 }, 2);
+    table.draining({ id: 'n1', instance: 'old' }, 2);
     table.down({ id: 'n1', instance: 'old' }, 3);
     table.up(node('n1', { instance: 'old' }), 4);
     expect(told(table)).toEqual([]);
@@ -323,7 +323,7 @@ class World {
         this.instances.set(at.id, (this.instances.get(at.id) ?? 0) + 1);
         this.deliver(() => this.table.down({ id: at.id, instance }, this.now));
       },
-      () => this.deliver(() => this.table.draining({ id: at.id, instance, until: this.now }, this.now)),
+      () => this.deliver(() => this.table.draining({ id: at.id, instance }, this.now)),
       () => this.late.splice(this.pick(this.late.length + 1), 1).forEach((deliver) => deliver()),
       () => this.beginAnew(),
     ];

@@ -1,7 +1,16 @@
 // Runs under leases of the real pool: who waits for whom, and what happens when a node or a run goes away.
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { nodeDownSignal, nodeUpSignal, resumeUpdate } from '../../src/workflows/messages.js';
+import {
+  grantedSignal,
+  nodeDownSignal,
+  nodeUpSignal,
+  refusedSignal,
+  requestSignal,
+  resumeUpdate,
+  revokedSignal,
+  waitingSignal,
+} from '../../src/workflows/messages.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import { detectedWithinMs, PoolStage } from './pool-stage.js';
 import {
@@ -162,7 +171,18 @@ describe('the pool of nodes', { timeout: 90_000 }, () => {
     await stage.pool.signal('request');
     await stage.pool.signal(nodeDownSignal, null as never);
     await stage.pool.signal(nodeUpSignal, 7 as never);
-    const run = await stage.run(script('whole'));
+    const halfReadable = {
+      ...{ lease: 'x/1', run: 'x', project: 'tests', priority: 0, numerics: null },
+      ...{ workflowId: 'train/x', firstExecutionRunId: 'x' },
+    };
+    await stage.pool.signal(requestSignal, halfReadable as never);
+    expect((await stage.view()).queue).toEqual([]);
+    const whole = heldScript('whole');
+    const run = await stage.run(whole);
+    await whole.held.reached;
+    for (const signal of [grantedSignal, revokedSignal, waitingSignal, refusedSignal])
+      await run.signal(signal, undefined as never);
+    whole.held.release();
     expect(await run.result()).toMatchObject({ step: 3 });
   });
 });

@@ -101,7 +101,7 @@ export class PoolStage {
       },
       drain: async () => {
         clearInterval(timer);
-        await this.pool.signal(nodeDrainingSignal, { id, instance, until: Date.now() + 60_000 });
+        await this.pool.signal(nodeDrainingSignal, { id, instance });
       },
     };
   }
