@@ -117,9 +117,6 @@ export const placing = {
   idleRunHoldsMs: 60_000,
 } as const;
 
-/** Steps of one execution: the server suggests continue-as-new earlier where steps write more history. */
-export const stepsPerExecution = 400;
-
 /** A step that had nothing to learn from is no failure. */
 export const noSignal: NoSignal = 'no_signal';
 

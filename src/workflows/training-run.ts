@@ -40,7 +40,6 @@ import {
   orchestratorPolicy,
   remedies,
   reportPolicy,
-  stepsPerExecution,
 } from './policies.js';
 import { onEngine, orchestrator, stepId } from './run-activities.js';
 import { RunCheckpoints } from './run-checkpoints.js';
@@ -119,7 +118,6 @@ class TrainingLoop {
   readonly interruptible: InterruptibleWork;
   private readonly budget: Budget;
   private readonly last: number;
-  private stepsHere = 0;
   private unapplied = 0;
   private targetReached = false;
 
@@ -277,7 +275,6 @@ class TrainingLoop {
     this.progress.committed(committed, seconds, sampled);
     this.budget.add(committed);
     this.checkpoints.stepTook(seconds);
-    this.stepsHere += 1;
     await this.watchApplied(committed);
   }
 
@@ -355,8 +352,7 @@ class TrainingLoop {
 
   /** Only at a step boundary, with no handler and no upload left behind; the records hold all the rest. */
   private async continueAsNewWhenDue(): Promise<void> {
-    const due = workflowInfo().continueAsNewSuggested || newBuildWaits();
-    if (!due && this.stepsHere < stepsPerExecution) return;
+    if (!workflowInfo().continueAsNewSuggested && !newBuildWaits()) return;
     await this.checkpoints.drained();
     await condition(() => allHandlersFinished() && this.nodes.hasToldAll);
     const carried: CarriedRun = {
