@@ -1,4 +1,4 @@
-// The checkpoints of one run: which node holds the newest state that was saved, and how it gets from there to the store.
+// The checkpoints of one run: how its states get to the node's disk, and from there to the store.
 import { isCancellation, rootCause } from '@temporalio/workflow';
 import { CheckpointUploads, type CheckpointSchedule, type Saving } from './checkpoint-uploads.js';
 import type { NodePlacement } from './node-placement.js';
@@ -8,8 +8,6 @@ import type { JoinedRollouts } from './shared-rollouts.js';
 
 export class RunCheckpoints {
   private readonly uploads: CheckpointUploads;
-  /** Whose disk has the newest state that was saved. */
-  private savedOn: string | undefined;
   /** Of the last step that had any: the next ones hide a save that takes no longer. */
   private rolloutSeconds = 0;
 
@@ -20,7 +18,8 @@ export class RunCheckpoints {
     schedule: () => CheckpointSchedule,
   ) {
     this.uploads = new CheckpointUploads(schedule, progress, (step) =>
-      nodes.onLivingNode((place) => this.upload(place, step), this.savedOn),
+      // The first one saved it just now. Where that is gone, another one gives this checkpoint up.
+      nodes.onLivingNode((place) => this.upload(place, step)),
     );
   }
 
@@ -39,10 +38,9 @@ export class RunCheckpoints {
   }
 
   /** The rollouts from the state after `step` are made, and it is saved beside them where that was asked for. */
-  savedBeside(step: number, { kept, calls, seconds }: JoinedRollouts): void {
+  savedBeside(step: number, { kept, seconds }: JoinedRollouts): void {
     this.rolloutSeconds = seconds;
     if (!kept) return;
-    this.savedOn = calls[0]?.node;
     this.uploads.saved(step, kept);
   }
 
@@ -51,10 +49,7 @@ export class RunCheckpoints {
     const begun = Date.now();
     const summary = this.progress.summary(step, 'save');
     try {
-      await this.nodes.onLivingNode((place) => {
-        this.savedOn = place.node;
-        return saveOn(place, { ...this.owned, step, ...saving }, summary);
-      });
+      await this.nodes.onLivingNode((place) => saveOn(place, { ...this.owned, step, ...saving }, summary));
       this.uploads.saved(step, { seconds: (Date.now() - begun) / 1000 });
     } catch (error) {
       if (isCancellation(error)) throw error;
