@@ -1,13 +1,14 @@
 // Checks a run's chain from its records alone: every link by digest, every batch against what sealing gives again, every outcome
 // against its episode, no step twice or skipped, no finished episode started again (R9). Written from docs/records.md;
 // `longhaul audit` and chaos runs use it.
+import type { EvaluationResult } from '../spec/evaluation-records.js';
 import type { Digest, EpisodeRecord, PlanRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
 import { batchDifference, decodeBatchFile, inputsDigest } from './batch-file.js';
 import { canonicalText, recordDigest, sha256Hex, stepIdOf } from './canonical.js';
 import { auditCheckpoints } from './checkpoint-audit.js';
 import { demonstrationDigests } from './demonstration-digests.js';
-import { checkEpisodes, checkStarts } from './episode-audit.js';
+import { checkEpisodes } from './episode-audit.js';
 import { auditEvaluations, type IsPass } from './evaluation-audit.js';
 import { inParallel } from './in-parallel.js';
 import {
@@ -24,6 +25,7 @@ import type { ObjectStore } from './object-store.js';
 import { openRunView } from './quarantine.js';
 import { readNumerics, readRun, timelineOf } from './run-records.js';
 import { auditSequences, type Sequences } from './sequence-audit.js';
+import { checkStarts } from './start-audit.js';
 
 export type { ChainAudit, Violation } from './audit-report.js';
 
@@ -46,6 +48,8 @@ interface Chain {
   report: AuditReport;
   sequences: Sequences;
   state: Digest | null;
+  /** Of the newest step. */
+  kind: PlanRecord['kind'] | null;
   /** Step that applied it, by step id and by batch. */
   applied: Map<Digest, number>;
   control: number;
@@ -74,6 +78,7 @@ export async function auditChain(
     // After the steps: a run that goes on records an owner and control before it plans with them.
     sequences: await auditSequences(store, record, report),
     state: null,
+    kind: null,
     applied: new Map(),
     control: 0,
     owner: 0,
@@ -85,14 +90,32 @@ export async function auditChain(
     await (step === 0 ? checkBase(chain) : checkStep(chain, step));
     chain.states[step] = chain.state;
   }
-  for (const step of touched.filter((one) => one <= last + 1)) {
-    if (step > (record.lineage?.step ?? -1)) await checkStarts(chain, record.run, step);
+  const starts = new Set<string>();
+  for (const step of new Set([...chain.states.keys(), ...touched.filter((one) => one <= last + 1)])) {
+    const timeline = await timelineOf(store, record.run, step);
+    for (const start of await checkStarts(chain, timeline, step))
+      if (!start.startsWith('runs/')) starts.add(start);
   }
   report.steps = last + 1;
   report.finalState = chain.state;
-  await auditEvaluations(store, chain.states, isPass, report);
-  await auditCheckpoints(store, record, chain.states, chain.sequences.collections, report);
+  const evaluations = await auditEvaluations(store, chain.states, isPass, starts, report);
+  const ended = chain.kind === 'grpo' && evaluations.some((one) => isLastOf(one, record, last));
+  const { collections } = chain.sequences;
+  await auditCheckpoints(store, record, chain.states, { collections, ended: ended ? last : null }, report);
   return report.done();
+}
+
+/**
+ * The last state is uploaded before it is evaluated as such (R17). Where GRPO begins there is such an evaluation too, of a state
+ * that a supervised step has left.
+ */
+function isLastOf(
+  { suite_name, observed }: EvaluationResult,
+  { run, lineage }: RunRecord,
+  last: number,
+): boolean {
+  const own = last > (lineage?.step ?? 0);
+  return own && suite_name === 'final' && observed.run === run && observed.step === last;
 }
 
 /** The newest committed step, and all steps that have a folder. */
@@ -166,6 +189,7 @@ async function checkStep(chain: Chain, step: number): Promise<void> {
     report.add('R5', runKey(chain.record.run), `it continues from ${lineage.state}, its parent is elsewhere`);
   }
   chain.state = update.identity.state;
+  chain.kind = update.identity.kind;
 }
 
 function checkUpdate(chain: Chain, key: string, update: UpdateRecord, timeline: string, step: number): void {

@@ -1,4 +1,5 @@
-// Checks a run's checkpoints against its chain (R31): every byte by sha256, every state against the update that left it.
+// Checks a run's checkpoints against its chain: every byte by sha256, every state against the update that left it (R31), and that
+// the last state of a run that ended is among them (R17).
 import type { Digest, RunRecord } from '../spec/records.js';
 import type { AuditReport } from './audit-report.js';
 import { homeOfStep, listCheckpoints, verifyCheckpoint } from './checkpoints.js';
@@ -8,18 +9,26 @@ import { namedByCollections, type Sequences } from './sequence-audit.js';
 
 /**
  * `states[step]` is the chain's state after `step`; null where it is not known, none for a step the audit did not find.
- * `collections`: what collections have named, null where that is not known.
+ * `collections`: what collections have named, null where that is not known. `ended`: the step after which the run ended, null
+ * where it goes on.
  */
 export async function auditCheckpoints(
   store: ObjectStore,
   record: RunRecord,
   states: readonly (Digest | null)[],
-  collections: Sequences['collections'],
+  { collections, ended }: { collections: Sequences['collections']; ended: number | null },
   report: AuditReport,
 ): Promise<void> {
   const stored = await listCheckpoints(store, record);
   const gone = [...(collections?.checkpoints ?? [])].filter((step) => !stored.includes(step));
   report.collected.checkpoints = gone.sort((a, b) => a - b);
+  const named = async (run: string, step: number): Promise<boolean> =>
+    collections?.checkpoints.has(step) === true ||
+    (await namedByCollections(store, run)).checkpoints.has(step);
+  if (ended !== null && !stored.includes(ended) && collections && !(await named(record.run, ended))) {
+    const key = checkpointManifestKey(await homeOfStep(store, record, ended), ended);
+    report.add('R17', key, 'the run has ended, and there is no checkpoint of its last state');
+  }
   for (const step of stored) {
     const home = await homeOfStep(store, record, step);
     const key = checkpointManifestKey(home, step);
@@ -37,10 +46,7 @@ export async function auditCheckpoints(
     } catch (error) {
       if (!(error instanceof Error) || !storedErrors.includes(error.name)) throw error;
       // A collection that goes on deletes the manifest first.
-      const named = async (): Promise<boolean> =>
-        collections?.checkpoints.has(step) === true ||
-        (await namedByCollections(store, home.run)).checkpoints.has(step);
-      if (!(await store.head(key)) && (await named())) {
+      if (!(await store.head(key)) && (await named(home.run, step))) {
         report.checkpoints -= 1;
         report.collected.checkpoints.push(step);
         continue;

@@ -1,18 +1,11 @@
 // Checks the episodes of a run's steps, folded or not (R8, R9, R23): one for each seat of the plan, of that plan and state, with
-// the outcome that the update names, and none started again once it was there.
+// the outcome that the update names, and none made again once its step was folded.
 import type { EpisodeRecord, GrpoPlan, RunRecord, UpdateRecord } from '../spec/records.js';
 import { type AuditReport, readable, type Rule } from './audit-report.js';
 import { canonicalText } from './canonical.js';
 import { type FoldedEpisodes, readFoldedEpisodes } from './episodes.js';
 import { inParallel } from './in-parallel.js';
-import {
-  attemptsFolder,
-  episodeKey,
-  episodesFolder,
-  foldedEpisodesKey,
-  planKey,
-  updateKey,
-} from './layout.js';
+import { episodeKey, episodesFolder, foldedEpisodesKey, planKey, updateKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { namedByCollections, type Sequences } from './sequence-audit.js';
 
@@ -132,30 +125,5 @@ function checkEpisode(
   if (recorded !== value) {
     const rule = value === null || recorded === null ? 'R25' : 'R11';
     fault(rule, `its outcome is ${value ?? 'unknown'}, update.json says ${recorded ?? 'unknown'}`);
-  }
-}
-
-/** A start that was announced after its episode already had a record (R9). */
-export async function checkStarts({ store, report }: Chain, run: string, step: number): Promise<void> {
-  const announced: { key: string; modified: Date }[] = [];
-  for await (const info of store.list(attemptsFolder(run, step))) announced.push(info);
-  const attempts = await inParallel(announced, ({ key }) => report.read(store, key, 'attempt'));
-  // Episodes of the step's evaluation are among them.
-  const starts = [...new Set(attempts.flatMap((attempt) => attempt?.starts ?? []))];
-  const folded = await readable(report, foldedEpisodesKey(run, step), () =>
-    readFoldedEpisodes(store, run, step),
-  );
-  const times = await inParallel(
-    starts,
-    async (start) => folded?.get(start)?.recordedAt ?? (await store.head(start))?.modified,
-  );
-  const recordedAt = new Map(starts.map((start, index) => [start, times[index]]));
-  for (const [index, { key, modified }] of announced.entries()) {
-    for (const start of attempts[index]?.starts ?? []) {
-      const recorded = recordedAt.get(start);
-      if (recorded !== undefined && modified > recorded) {
-        report.add('R9', start, `${key} says that it was started again after its record was there`);
-      }
-    }
   }
 }

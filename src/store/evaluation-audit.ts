@@ -1,4 +1,5 @@
-// Checks the evaluations of a run's states: each result is recomputed from its episodes, which stand for its suite's tasks.
+// Checks the evaluations of a run's states: each result is recomputed from its episodes, which stand for its suite's tasks and were
+// announced before they were sampled (R9).
 import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
 import type { Digest, EpisodeRecord } from '../spec/records.js';
 import type { AuditReport } from './audit-report.js';
@@ -12,6 +13,7 @@ import {
   evaluationSuiteKey,
 } from './layout.js';
 import type { ObjectStore } from './object-store.js';
+import { unannounced } from './start-audit.js';
 
 /** Whether a reward is a pass. */
 export type IsPass = (reward: number) => boolean;
@@ -19,27 +21,40 @@ export type IsPass = (reward: number) => boolean;
 /** Turns and calls may be added in another order than they were. */
 const tolerance = 1e-9;
 
+/** `starts`: those that the run's attempts have announced. Answers the results. */
 export async function auditEvaluations(
   store: ObjectStore,
   states: readonly (Digest | null)[],
   isPass: IsPass,
+  starts: ReadonlySet<string>,
   report: AuditReport,
-): Promise<void> {
+): Promise<EvaluationResult[]> {
+  const audit: EvaluationsAudit = { store, states, isPass, starts, report };
+  const results: (EvaluationResult | null)[] = [];
   for (const state of new Set(states.filter((one) => one !== null))) {
     for (const name of await store.listFolder(evaluationsOfState(state))) {
       const suite = name.replace(/\/$/, '');
-      if (/^[0-9a-f]{64}$/.test(suite)) await auditEvaluation(store, state, suite, isPass, report);
+      if (/^[0-9a-f]{64}$/.test(suite)) results.push(await auditEvaluation(audit, state, suite));
     }
   }
+  return results.filter((result) => result !== null);
 }
 
+interface EvaluationsAudit {
+  store: ObjectStore;
+  states: readonly (Digest | null)[];
+  isPass: IsPass;
+  starts: ReadonlySet<string>;
+  report: AuditReport;
+}
+
+/** The result, where there is one with its suite. */
 async function auditEvaluation(
-  store: ObjectStore,
+  audit: EvaluationsAudit,
   state: Digest,
   suiteDigest: Digest,
-  isPass: IsPass,
-  report: AuditReport,
-): Promise<void> {
+): Promise<EvaluationResult | null> {
+  const { store, isPass, report } = audit;
   const suiteKey = evaluationSuiteKey(state, suiteDigest);
   const resultKey = evaluationResultKey(state, suiteDigest);
   // A run that goes on writes the result last: with it, all that it was made of was there.
@@ -48,28 +63,28 @@ async function auditEvaluation(
   // One that is under way, or was begun by a run that ended, is checked as far as it goes.
   if (!suite) {
     if (result) report.add('R13', suiteKey, 'there is a result, but not what was measured');
-    return;
+    return null;
   }
   if (recordDigest(suite) !== suiteDigest) {
     report.add('R13', suiteKey, 'its digest is not the one in its key');
-    return;
+    return null;
   }
-  const episodes = await checkEpisodes(store, state, suiteDigest, suite, result !== null, report);
-  if (!result) return;
+  const episodes = await checkEpisodes(audit, state, suiteDigest, suite, result);
+  if (!result) return null;
   report.evaluations += 1;
   if (result.state !== state || result.suite !== suiteDigest) {
     report.add('R13', resultKey, 'it says that it is of another state or suite');
   }
   for (const problem of wrongFigures(result, suite, episodes, isPass)) report.add('R25', resultKey, problem);
+  return result;
 }
 
 async function checkEpisodes(
-  store: ObjectStore,
+  { store, states, starts, report }: EvaluationsAudit,
   state: Digest,
   suiteDigest: Digest,
   suite: SuiteRecord,
-  complete: boolean,
-  report: AuditReport,
+  result: EvaluationResult | null,
 ): Promise<EpisodeRecord[]> {
   const seats = suite.tasks.flatMap((task, slot) =>
     Array.from({ length: suite.samples_per_task }, (_, sample) => ({
@@ -84,7 +99,7 @@ async function checkEpisodes(
   for (const [index, { task, slot, sample, key }] of seats.entries()) {
     const episode = episodes[index];
     if (!episode) {
-      if (complete) report.add('R8', key, 'the episode is missing, though there is a result');
+      if (result) report.add('R8', key, 'the episode is missing, though there is a result');
       continue;
     }
     if (episode.slot !== slot || episode.sample !== sample) {
@@ -96,9 +111,14 @@ async function checkEpisodes(
       report.add('R8', key, `it is of task ${episode.task_key}, the suite's is ${task.task_key}`);
     }
   }
-  for await (const { key } of store.list(evaluationEpisodesFolder(state, suiteDigest))) {
+  const startedElsewhere = new Map<string, Date>();
+  for await (const { key, modified } of store.list(evaluationEpisodesFolder(state, suiteDigest))) {
     if (!expected.has(key)) report.add('R8', key, 'the suite has no such task');
+    else if (!starts.has(key)) startedElsewhere.set(key, modified);
   }
+  const likely = states.flatMap((one, step) => (one === state ? step : []));
+  for (const key of await unannounced(store, startedElsewhere, likely))
+    report.add('R9', key, 'no attempt of any run has announced that it was started');
   return episodes.filter((episode) => episode !== null);
 }
 

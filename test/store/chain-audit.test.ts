@@ -8,11 +8,21 @@ import { auditRun } from '../../src/activities/audit-run.js';
 import { recordDigest } from '../../src/store/canonical.js';
 import type { Violation } from '../../src/store/chain-audit.js';
 import * as layout from '../../src/store/layout.js';
-import type { ObjectStore } from '../../src/store/object-store.js';
+import type { ObjectInfo, ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { requireRecord } from '../../src/store/records.js';
 import { readState, readUpdate } from '../../src/store/run-records.js';
-import { audited, Doctored, episode, forgetRun, home, original, recordRun, run } from './doctored-run.js';
+import {
+  audited,
+  Doctored,
+  episode,
+  forgetRun,
+  home,
+  learned,
+  original,
+  recordRun,
+  run,
+} from './doctored-run.js';
 import { batches } from './doctorings/batches.js';
 import { checkpoints } from './doctorings/checkpoints.js';
 import { episodes } from './doctorings/episodes.js';
@@ -21,6 +31,14 @@ import { plans } from './doctorings/plans.js';
 import { sequences } from './doctorings/sequences.js';
 import { updates } from './doctorings/updates.js';
 import { evaluated, passed, unknown } from './evaluated.js';
+
+const overlaid = (store: ObjectStore, members: Partial<ObjectStore>): ObjectStore =>
+  new Proxy(store, {
+    get(target, name: keyof ObjectStore) {
+      const member: unknown = members[name] ?? target[name];
+      return typeof member === 'function' ? (member.bind(target) as unknown) : member;
+    },
+  });
 
 beforeAll(recordRun, 120_000);
 afterAll(forgetRun);
@@ -74,6 +92,52 @@ describe('a doctored store is found out', () => {
   );
 });
 
+describe('a store that tells times in whole seconds', () => {
+  const inSeconds = (info: ObjectInfo): ObjectInfo => ({
+    ...info,
+    modified: new Date(Math.floor(info.modified.getTime() / 1000) * 1000),
+  });
+  /** With times as `list` and `head` of this store would answer them. */
+  const telling = (store: ObjectStore, rounded: { list: boolean }): ObjectStore =>
+    overlaid(store, {
+      async head(key) {
+        const info = await store.head(key);
+        return info && inSeconds(info);
+      },
+      async *list(prefix) {
+        for await (const info of store.list(prefix)) yield rounded.list ? inSeconds(info) : info;
+      },
+    });
+
+  test.each([{ list: true }, { list: false }])(
+    'invents no late start, in its listings too: $list',
+    async (rounded) => {
+      const { store } = await Doctored.copy();
+      expect((await auditRun(telling(store, rounded), run)).violations).toEqual([]);
+    },
+  );
+
+  test('hides none that came a second later', async () => {
+    const copy = await Doctored.copy();
+    const attempts = layout.attemptsFolder(run, learned);
+    copy.touch(attempts);
+    const { violations } = await auditRun(telling(copy.store, { list: true }), run);
+    expect(violations).toContainEqual(expect.objectContaining({ rule: 'R9', key: episode(learned) }));
+  });
+});
+
+describe('an evaluation that another run has begun', () => {
+  test.each([
+    { where: 'after the same step', later: 0 },
+    { where: 'after another one, because a step of it was not applied', later: 1 },
+  ])('was announced by that one, $where', async ({ later }) => {
+    const store = await Doctored.copy();
+    const of = (one: string, step: number): string => `${layout.attemptsFolder(one, step)}evaluate-final`;
+    store.move(of(run, audited.last), of('other', audited.last + later));
+    expect(await store.violations()).toEqual([]);
+  });
+});
+
 describe('a run that goes on while it is audited', () => {
   /** Removes what the run has written into `folders`; it writes that again right before or after the audit lists `prefix`. */
   async function auditedMeanwhile(folders: string[], when: 'before' | 'after', prefix: string) {
@@ -95,13 +159,7 @@ describe('a run that goes on while it is audited', () => {
       goOn('after', listed);
       return names;
     };
-    const live = new Proxy(store.store, {
-      get(target, name: keyof ObjectStore) {
-        const member: unknown = name === 'listFolder' ? listFolder : target[name];
-        return typeof member === 'function' ? (member.bind(target) as unknown) : member;
-      },
-    });
-    const audit = await auditRun(live, run);
+    const audit = await auditRun(overlaid(store.store, { listFolder }), run);
     expect(goneOn).toBe(true);
     return audit;
   }

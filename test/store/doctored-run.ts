@@ -1,5 +1,15 @@
 // A real run's records, made once for a test file, and copies of its store with one thing broken at a time.
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
@@ -90,6 +100,18 @@ export class Doctored {
 
   remove(key: string): void {
     rmSync(join(this.path, key), { recursive: true });
+  }
+
+  move(key: string, to: string): void {
+    mkdirSync(dirname(join(this.path, to)), { recursive: true });
+    renameSync(join(this.path, key), join(this.path, to));
+  }
+
+  /** Every object below a folder is as new as if it had just been written. */
+  touch(folder: string): void {
+    const now = new Date();
+    for (const name of readdirSync(join(this.path, folder), { recursive: true, encoding: 'utf8' }))
+      utimesSync(join(this.path, folder, name), now, now);
   }
 
   async put<Kind extends RecordKind>(key: string, kind: Kind, record: RecordTypes[Kind]): Promise<void> {

@@ -32,6 +32,12 @@ export const checkpoints: readonly Doctoring[] = [
     },
   },
   {
+    what: 'a run that ended without a checkpoint of its last state',
+    rule: 'R17',
+    at: () => layout.checkpointManifestKey(home, audited.last),
+    doctor: (store) => store.remove(layout.checkpointsFolder(home)),
+  },
+  {
     what: 'a checkpoint of another state',
     rule: 'R31',
     at: () => layout.checkpointManifestKey(home, audited.last),

@@ -118,6 +118,27 @@ export const episodes: readonly Doctoring[] = [
       }),
   },
   {
+    what: 'episodes that nobody has announced',
+    rule: 'R9',
+    at: () => episode(learned, 1),
+    names: 'no attempt has announced',
+    doctor: (store) => store.remove(`${layout.attemptsFolder(run, learned)}`),
+  },
+  {
+    what: 'an episode that an attempt announced after it was there, and none before',
+    rule: 'R9',
+    at: () => episode(learned),
+    names: 'after its record was there',
+    doctor: (store) => store.touch(layout.attemptsFolder(run, learned)),
+  },
+  {
+    what: 'an evaluation that no run has announced',
+    rule: 'R9',
+    at: evalEpisode,
+    names: 'no attempt of any run has announced',
+    doctor: (store) => store.remove(`${layout.attemptsFolder(run, audited.last)}`),
+  },
+  {
     what: 'an episode of another plan',
     rule: 'R8',
     at: () => episode(learned),
