@@ -9,7 +9,7 @@ export interface AcceptedChange {
   n: number;
   at: string;
   what: string;
-  /** First step whose plan covers it (R21); null while none does. */
+  /** First step whose plan came after it, and covers it where it is about steps to come (R21); null while none does. */
   step: number | null;
 }
 

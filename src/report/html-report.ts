@@ -368,7 +368,7 @@ function changeTable(changes: readonly AcceptedChange[]): string {
     { title: 'change', cell: (row) => escapeHtml(row.what) },
     { title: 'accepted', cell: (row) => escapeHtml(utc(row.at)) },
     {
-      title: 'holds from step',
+      title: 'next step planned',
       cell: (row) => (row.step === null ? 'no step yet' : String(row.step)),
       figure: true,
     },

@@ -41,14 +41,18 @@ export async function readAttempts(
     .sort((a, b) => a.step - b.step || a.record.observed.at.localeCompare(b.record.observed.at));
 }
 
-/** Every change of a process' name from one record to the next. A process that died between two records counts once. */
+/**
+ * Every change of a process' name from one record of the run to the next; its parent's are the parent's. A process that died between
+ * two records counts once.
+ */
 export function restartsOf(history: RunHistory, attempts: readonly StepAttempt[]): Restart[] {
-  const engines = history.updates.map(({ identity, observed }) => ({
-    step: identity.step,
-    name: observed.engine.incarnation,
-  }));
+  const { run, lineage } = history.record;
+  const engines = history.updates
+    .filter(({ identity }) => identity.run === run)
+    .map(({ identity, observed }) => ({ step: identity.step, name: observed.engine.incarnation }));
   const workers = new Map<string, { step: number; name: string }[]>();
-  for (const { step, record } of attempts) {
+  const own = attempts.filter(({ step }) => step >= (lineage?.step ?? 0));
+  for (const { step, record } of own) {
     const { node, pid } = record.observed;
     // The orchestrator's are told by the owners; several nodes may work on one step.
     if (record.activity.endsWith('/plan')) continue;

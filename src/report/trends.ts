@@ -6,7 +6,8 @@ import { escapeHtml } from './html.js';
 interface Trend {
   title: string;
   kind: 'grpo' | 'sft';
-  value: (update: UpdateRecord) => number | undefined;
+  /** `before`: the step before, where the report has it. */
+  value: (update: UpdateRecord, before: UpdateRecord | undefined) => number | undefined;
   format: (value: number) => string;
 }
 
@@ -44,10 +45,19 @@ const trend: Trend[] = [
   {
     title: 'Seconds a step',
     kind: 'grpo',
-    value: ({ observed }) => (observed.timings_ms['step'] ?? NaN) / 1000,
+    value: (update, before) => (update.observed.timings_ms['step'] ?? NaN) / 1000 - heldUp(update, before),
     format: (value) => String(Number(value.toPrecision(3))),
   },
 ];
+
+/** Seconds of the step in which a person, or nobody, held the run: they say nothing about how long a step takes. */
+function heldUp(update: UpdateRecord, before: UpdateRecord | undefined): number {
+  const total = ({ observed }: UpdateRecord): number =>
+    ['paused', 'blocked', 'unowned']
+      .map((held) => observed.metrics[`ft/${held}_seconds`] ?? 0)
+      .reduce((sum, seconds) => sum + seconds, 0);
+  return before?.identity.run === update.identity.run ? total(update) - total(before) : 0;
+}
 
 export function trends(updates: readonly UpdateRecord[]): string {
   const charts = trend.map((one) => chartOf(one, updates)).filter((chart) => chart !== '');
@@ -55,8 +65,8 @@ export function trends(updates: readonly UpdateRecord[]): string {
 }
 
 function chartOf({ title, kind, value, format }: Trend, updates: readonly UpdateRecord[]): string {
-  const points = updates.flatMap((update) => {
-    const y = update.identity.kind === kind ? value(update) : undefined;
+  const points = updates.flatMap((update, index) => {
+    const y = update.identity.kind === kind ? value(update, updates[index - 1]) : undefined;
     return y === undefined || !Number.isFinite(y) ? [] : [{ x: update.identity.step, y }];
   });
   if (points.length < 2) return '';

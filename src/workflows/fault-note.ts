@@ -1,12 +1,13 @@
 // What faults have cost a run, in a line.
 
-/** Null where nothing has failed. */
+/** Null where nothing has failed, and nothing was waited for. */
 export function faultNote(faults: Readonly<Record<string, number>>): string | null {
   const of = (name: string): number => faults[`ft/${name}`] ?? 0;
   const restarts = Object.entries(faults)
     .filter(([name]) => name.startsWith('ft/restarts/'))
     .map(([name, count]) => ({ cause: name.slice('ft/restarts/'.length).replaceAll('_', ' '), count }));
-  const lost = of('lost_seconds') + of('waiting_seconds');
+  // Without a fault it is what a run's coming to a node has cost, the first one of a fork's, say.
+  const lost = (restarts.length > 0 ? of('lost_seconds') : 0) + of('waiting_seconds');
   if (restarts.length === 0 && lost === 0) return null;
   const causes = restarts.map(({ cause, count }) => (count > 1 ? `${cause} ×${count}` : cause)).join(', ');
   const cost = [

@@ -6,7 +6,10 @@ import { environmentRows, statusOf, templateRows } from '../../src/report/enviro
 import { timeSpan } from '../../src/report/format.js';
 import { readAttempts, restartsOf } from '../../src/report/restarts.js';
 import { beforeAndAfter, readHistory, type RunHistory } from '../../src/report/run-history.js';
+import { trends } from '../../src/report/trends.js';
+import type { UpdateRecord } from '../../src/spec/records.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
+import { faultNote } from '../../src/workflows/fault-note.js';
 import { engineDiedAt, recordedRun, steps, until, workerDiedAt } from './recorded-run.js';
 
 let store: ObjectStore;
@@ -85,6 +88,43 @@ test('restarts are read from the names that records carry', async () => {
     { process: 'engine', step: engineDiedAt, successor: 'second' },
     { process: 'node worker', step: workerDiedAt, successor: 'n1@host pid 13' },
   ]);
+});
+
+test('a fork shows no restart of its parent, and none by coming to another engine', async () => {
+  const updates = history.updates.map((update) =>
+    update.identity.step > workerDiedAt
+      ? update
+      : { ...update, identity: { ...update.identity, run: 'parent' } },
+  );
+  const lineage = { run: 'parent', step: workerDiedAt };
+  const fork = { ...history, updates, record: { ...history.record, lineage } } as RunHistory;
+  expect(restartsOf(fork, [])).toEqual([]);
+});
+
+test('a step that a person held up took as long as it worked', () => {
+  const [first, second] = history.updates.filter(({ identity }) => identity.kind === 'grpo') as [
+    UpdateRecord,
+    UpdateRecord,
+  ];
+  const withFigures = (update: UpdateRecord, ms: number, paused: number): UpdateRecord => ({
+    ...update,
+    observed: {
+      ...update.observed,
+      timings_ms: { ...update.observed.timings_ms, step: ms },
+      metrics: { ...update.observed.metrics, 'ft/paused_seconds': paused },
+    },
+  });
+  const html = trends([withFigures(first, 2_000, 10), withFigures(second, 503_000, 510)]);
+  expect(html).toContain('Seconds a step: 2 at first, 3 at last, at most 3');
+});
+
+test.each([
+  [{}, null],
+  [{ 'ft/lost_seconds': 1.2, 'ft/ettr': 0.9 }, null],
+  [{ 'ft/waiting_seconds': 3, 'ft/ettr': 0.9 }, 'outlived waits for others · lost 3.0 s · ETTR 90.0 %'],
+  [{ 'ft/restarts/engine_exit': 2, 'ft/lost_seconds': 1.2 }, 'outlived engine exit ×2 · lost 1.2 s'],
+])('the line about faults tells of faults and waits alone: %o', (figures, line) => {
+  expect(faultNote(figures as Record<string, number>)).toBe(line);
 });
 
 test('a change is shown with the first step whose plan covers it', async () => {
