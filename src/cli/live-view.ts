@@ -4,7 +4,7 @@ import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import type { RunStatus } from '../activities/contracts.js';
 import { percent, timeSpan } from '../report/format.js';
 import { statusQuery } from '../workflows/messages.js';
-import { headline } from '../workflows/run-progress.js';
+import { headline } from '../workflows/run-text.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import type { RunHandle } from './temporal-access.js';
 import { waitingFor, waitingLine } from './waiting.js';

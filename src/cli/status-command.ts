@@ -5,7 +5,7 @@ import { budgetNotes } from '../workflows/budget.js';
 import { faultNote } from '../workflows/fault-note.js';
 import { settingNotes } from '../workflows/hyperparameters.js';
 import { statusQuery } from '../workflows/messages.js';
-import { stopNote } from '../workflows/run-progress.js';
+import { stopNote } from '../workflows/run-text.js';
 import { followRun, progressLine } from './live-view.js';
 import { percent } from '../report/format.js';
 import { withOutput } from './output.js';

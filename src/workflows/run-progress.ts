@@ -13,10 +13,9 @@ import type {
   StepFaults,
 } from '../activities/contracts.js';
 import { budgetNotes, isSpent } from './budget.js';
-import { faultNote } from './fault-note.js';
-import { settingNotes } from './hyperparameters.js';
 import { IdleClock } from './idle-clock.js';
 import { noSignal } from './policies.js';
+import { detailsOf, summaryOf } from './run-text.js';
 import { phaseOf, totalSteps } from './step-schedule.js';
 
 const attributeKeys = {
@@ -195,13 +194,7 @@ export class RunProgress {
 
   /** `step 121 · update · reward 0.41 at 120`: fixed when the activity is scheduled, so it carries the last known figures. */
   summary(step: number, doing: string): string {
-    const last = this.status.recent.at(-1);
-    const evaluation = this.status.evaluations.at(-1);
-    const figures = last ? headline(last.metrics) : null;
-    const parts = [`step ${step}`, doing];
-    if (last && figures) parts.push(`${figures} at ${last.step}`);
-    else if (evaluation) parts.push(`pass@1 ${percent(evaluation.pass_at_1)} at ${evaluation.step}`);
-    return parts.join(' · ');
+    return summaryOf(this.status, step, doing);
   }
 
   private showPhase(): void {
@@ -226,69 +219,7 @@ export class RunProgress {
     ]);
   }
 
-  /** Lists, because the UI's tables have no padding between their cells. */
   private show(): void {
-    const { status } = this;
-    const what = this.outline ? ` · ${this.outline.project}, ${this.outline.model}` : '';
-    const lines = [
-      `**${status.run}** · ${status.phase} · step ${Math.max(status.step, 0)} of ${status.totalSteps}${what}`,
-      '',
-    ];
-    if (status.blocked)
-      lines.push(`- **blocked**: ${status.blocked.reason}`, `- **way on**: ${status.blocked.remedy}`);
-    if (status.phase === 'paused') lines.push(`- paused; go on with \`longhaul resume ${status.run}\``);
-    const stop = stopNote(status);
-    if (stop) lines.push(`- ${stop}`);
-    lines.push(
-      ...(status.lineage ? [`- goes on from ${status.lineage.run} after step ${status.lineage.step}`] : []),
-      `- node: ${[status.node ?? 'none', ...status.sharingNodes].join(', ')}`,
-      ...(status.waitsFor === null ? [] : [`- waits: ${status.waitsFor}`]),
-      `- last checkpoint: ${status.lastCheckpoint === null ? 'none yet' : `step ${status.lastCheckpoint}`}`,
-    );
-    if (this.checkpointTrouble) lines.push(`- ${this.checkpointTrouble}`);
-    lines.push(...budgetNotes(status.budget ?? []).map((note) => `- ${note}`));
-    lines.push(...settingNotes(status.control).map((note) => `- ${note}`));
-    if (status.sampleSeconds > 0) {
-      const perSecond = Math.round(status.tokens / status.sampleSeconds);
-      lines.push(
-        `- ${status.tokens.toLocaleString('en')} tokens sampled, ${perSecond.toLocaleString('en')} a second`,
-      );
-    }
-    const faults = faultNote(status.faults ?? {});
-    if (faults) lines.push(`- ${faults}`);
-    if (status.report) lines.push(`- report: \`${status.report}\``);
-    if (status.evaluations.length > 0) lines.push('', '**Evaluations on held-out tasks**', '');
-    for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(-8)) {
-      lines.push(`- step ${step} · ${suite} · pass@1 **${percent(pass_at_1)}** of ${graded}`);
-    }
-    if (status.recent.length > 0) lines.push('', '**Last steps**', '');
-    for (const { step, kind, seconds, metrics } of status.recent.slice(-10).reverse()) {
-      lines.push(`- step ${step} · ${kind} · ${seconds.toFixed(1)} s · ${headline(metrics) ?? 'no figures'}`);
-    }
-    setCurrentDetails(lines.join('\n'));
+    setCurrentDetails(detailsOf(this.status, this.outline, this.checkpointTrouble));
   }
-}
-
-/** The one figure that says how a step went. */
-export function headline(metrics: Record<string, number>): string | null {
-  if (metrics['unapplied']) return 'not applied';
-  const reward = metrics['reward/avg_raw_reward'];
-  if (reward !== undefined) return `reward ${reward.toFixed(2)}`;
-  const loss = metrics['policy/final_loss'];
-  return loss === undefined ? null : `loss ${loss.toFixed(3)}`;
-}
-
-/** When the run ends by `stopAfter`; null where nobody asked for it, and once the run has ended. */
-export function stopNote({
-  step,
-  phase,
-  control,
-}: Pick<RunStatus, 'step' | 'phase' | 'control'>): string | null {
-  const { stopAfter } = control;
-  if (stopAfter === null || phase === 'completed' || phase === 'stopped') return null;
-  return stopAfter > step ? `stops after step ${stopAfter}` : 'stops at the next step boundary';
-}
-
-function percent(share: number): string {
-  return `${(100 * share).toFixed(1)} %`;
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { RunStatus } from '../../src/activities/contracts.js';
 import { noControl } from '../../src/workflows/control-desk.js';
-import { headline, stopNote } from '../../src/workflows/run-progress.js';
+import { headline, stopNote } from '../../src/workflows/run-text.js';
 
 describe('what a run says of a stop', () => {
   const at = (step: number, stopAfter: number | null, phase: RunStatus['phase'] = 'collecting') =>
