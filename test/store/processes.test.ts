@@ -10,6 +10,7 @@ import typescript from 'typescript';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openDirectoryStore } from '../../src/store/directory-store.js';
 import { readRecord, readSequence } from '../../src/store/records.js';
+import type { Traced } from './children/doomed-writer.js';
 import { bytesOf } from './conformance.js';
 
 const register = fileURLToPath(new URL('../support/typescript-register.mjs', import.meta.url));
@@ -62,9 +63,75 @@ function start(program: string[], args: string[]): { child: ChildProcess; ended:
   return { child, ended };
 }
 
-describe('a directory store whose writer is killed before any of its file system calls', () => {
-  const key = 'runs/tiny/steps/000001/plan.json';
+const key = 'runs/tiny/steps/000001/plan.json';
 
+interface Written {
+  calls: number;
+  answer: string;
+  trace: Traced[];
+}
+
+/** One process that writes the key, killed before its k-th call; 0 lets it live. */
+function writeKey(root: string, source: string, way: string, k = 0): Promise<Ended> {
+  const program = [join(scratch, 'test/store/children/doomed-writer.js')];
+  return start(program, [root, key, source, way, String(k)]).ended;
+}
+
+function writtenBy({ errors, lines }: Ended): Written {
+  expect(errors).toBe('');
+  return JSON.parse(lines[0] ?? '{}') as Written;
+}
+
+/** What the disk is told, in its order: one after the other, and all of it done when the store answers. */
+function orderOf(trace: readonly Traced[]): string[] {
+  const told = trace.filter(
+    ({ call, path }) => /^(write|datasync|mkdir|link|sync)\b/.test(call) && path !== '.incoming',
+  );
+  const steps: string[] = [];
+  for (let i = 0; i < told.length; i += 2) {
+    const [begun, ended] = [told[i], told[i + 1]];
+    expect(ended).toEqual({ call: `${begun?.call} ended`, path: begun?.path });
+    const step = `${begun?.call} ${begun?.path.replace(/^\.incoming\/.*/, 'the new file')}`;
+    if (steps.at(-1) !== step) steps.push(step);
+  }
+  return steps;
+}
+
+describe('a directory store answers when the disk has it', () => {
+  const aboveKey = ['runs', 'runs/tiny', 'runs/tiny/steps', 'runs/tiny/steps/000001'];
+  const made = aboveKey.flatMap((folder) => [
+    `mkdir ${folder}`,
+    `sync ${dirname(folder).replace(/^\.$/, '')}`,
+  ]);
+  const linked = ['write the new file', 'datasync the new file', ...made, `link ${key}`];
+  const synced = 'sync runs/tiny/steps/000001';
+
+  let source: string;
+  beforeAll(async () => {
+    source = join(scratch, 'source');
+    await writeFile(source, randomBytes(300_000));
+  });
+
+  it.each([
+    ['created', 'bytes'],
+    ['created', 'file'],
+    ['exists', 'beaten'],
+  ])('“%s”: the bytes before their name, their name before the answer (%s)', async (said, way) => {
+    const { answer, trace } = writtenBy(await writeKey(join(scratch, `order-${way}`), source, way));
+    expect(answer).toBe(said);
+    expect(orderOf(trace)).toEqual([...linked, synced]);
+  });
+
+  it('“exists”: a name that its author may have left unsynced', async () => {
+    const root = join(scratch, 'order-exists');
+    await writeKey(root, source, 'bytes');
+    const { answer, trace } = writtenBy(await writeKey(root, source, 'bytes'));
+    expect(answer).toBe('exists');
+    expect(orderOf(trace)).toEqual([synced]);
+  });
+});
+
+describe('a directory store whose writer is killed before any of its file system calls', () => {
   it.each(['bytes', 'file'])(
     'holds the key whole or not at all, and a retry succeeds (%s)',
     { timeout: 90_000 },
@@ -74,15 +141,9 @@ describe('a directory store whose writer is killed before any of its file system
       await writeFile(source, body);
       const attempt = async (k: number) => {
         const root = join(scratch, `${way}-${k}`);
-        const { ended } = start(
-          [join(scratch, 'test/store/children/doomed-writer.js')],
-          [root, key, source, way, String(k)],
-        );
-        return { root, ...(await ended) };
+        return { root, ...(await writeKey(root, source, way, k)) };
       };
-      const whole = await attempt(0);
-      expect(whole.errors).toBe('');
-      const { calls, answer } = JSON.parse(whole.lines[0] ?? '{}') as { calls: number; answer: string };
+      const { calls, answer } = writtenBy(await attempt(0));
       expect(answer).toBe('created');
       expect(calls).toBeGreaterThan(15);
 
