@@ -10,6 +10,11 @@ export const time = z.iso.datetime();
 export const figures = z.record(z.string(), z.number());
 export const counts = z.record(z.string(), count);
 
+/** Of a type's names; the compiler asks for each of them, so that no list here goes without one. */
+export function oneOf<T extends string>(names: Record<T, true>) {
+  return z.enum(Object.keys(names) as T[]);
+}
+
 export const numerics = z.strictObject({ backend: z.literal('cpu'), version: positive });
 export const digests = z.strictObject({
   tokenizer: digest,

@@ -1,6 +1,6 @@
 // The schemas of a step's records: plan, episodes, batch, update, and the evidence of its attempts (R7–R12).
 import { z } from 'zod';
-import type { EpisodeRecord } from '../spec/records.js';
+import type { EpisodeRecord, RecoveryCause, RestoreSource } from '../spec/records.js';
 import {
   count,
   counts,
@@ -8,6 +8,7 @@ import {
   digests,
   figures,
   numerics,
+  oneOf,
   positive,
   sampling,
   share,
@@ -172,29 +173,28 @@ export const base = z.strictObject({
 });
 
 const seconds = z.number().nonnegative();
+const restoreSource = oneOf<RestoreSource>({ disk: true, store: true, base: true, held: true });
 const recovery = z.strictObject({
-  cause: z.enum([
-    'engine_exit',
-    'worker_restart',
-    'orchestrator_restart',
-    'node_lost',
-    'node_drained',
-    'timeout',
-    'store',
-    'environment',
-    'temporal',
-    'diverged',
-    'error',
-    'placed',
-    'engine_shared',
-  ]),
+  cause: oneOf<RecoveryCause>({
+    engine_exit: true,
+    worker_restart: true,
+    orchestrator_restart: true,
+    node_lost: true,
+    node_drained: true,
+    timeout: true,
+    store: true,
+    environment: true,
+    temporal: true,
+    diverged: true,
+    error: true,
+    placed: true,
+    engine_shared: true,
+  }),
   event: text,
   lost: z.strictObject({ seconds, tokens: count, episodes: count }),
   detection_seconds: seconds,
   down_seconds: seconds,
-  restore: z
-    .strictObject({ from: z.enum(['disk', 'store', 'base', 'held']), step: count, bytes: count, seconds })
-    .exactOptional(),
+  restore: z.strictObject({ from: restoreSource, step: count, bytes: count, seconds }).exactOptional(),
   replay: z.strictObject({ steps: count, seconds }).exactOptional(),
 });
 export const attempt = z.strictObject({

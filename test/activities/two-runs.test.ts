@@ -4,17 +4,31 @@ import { collectRollouts } from '../../src/activities/collect-rollouts.js';
 import { commitBase } from '../../src/activities/commit-base.js';
 import type { CommittedStep } from '../../src/activities/contracts.js';
 import { keepLastCommit } from '../../src/activities/keep-last-commit.js';
+import { createNodeActivities } from '../../src/activities/node-activities.js';
 import { openRun } from '../../src/activities/open-run.js';
 import { planStep } from '../../src/activities/plan-step.js';
 import { saveState } from '../../src/activities/save-state.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
+import { faultsIn, isFault, readAttemptsIn } from '../../src/store/fault-figures.js';
 import { readUpdate } from '../../src/store/run-records.js';
-import { run, workflow } from './fixture.js';
+import { lastSftStep, run, workflow } from './fixture.js';
 import { harness, passed, planned, setOutcome, step, update, useGrpoStep } from './grpo-step.js';
 
 const other = { name: 'other', owner: 1 };
 
 useGrpoStep();
+
+async function takeStepOfOther(): Promise<void> {
+  await openRun(harness.orchestrator, {
+    // With an equal seed its states would be those of the first run.
+      spec: { ...harness.spec, name: other.name, seed: 6 },
+    workflow: { ...workflow, workflowId: `train/${other.name}` },
+  });
+  const at = { run: other.name, owner: other.owner };
+  await harness.attempt('base', () => commitBase(harness.node, at));
+  const { plan } = await planStep(harness.orchestrator, { ...at, step: 1, control: 0 });
+  await harness.attempt('update', () => updatePolicy(harness.node, { ...at, step: 1, plan }));
+}
 
 describe('a step of one run, while another commits and saves on the same node', () => {
   let committed: CommittedStep;
@@ -31,17 +45,6 @@ describe('a step of one run, while another commits and saves on the same node', 
     timings = (await readUpdate(harness.store, run, step)).observed.timings_ms;
   });
 
-  async function takeStepOfOther(): Promise<void> {
-    await openRun(harness.orchestrator, {
-      spec: { ...harness.spec, name: other.name },
-      workflow: { ...workflow, workflowId: `train/${other.name}` },
-    });
-    const at = { run: other.name, owner: other.owner };
-    await harness.attempt('base', () => commitBase(harness.node, at));
-    const { plan } = await planStep(harness.orchestrator, { ...at, step: 1, control: 0 });
-    await harness.attempt('update', () => updatePolicy(harness.node, { ...at, step: 1, plan }));
-  }
-
   it('is timed since the run’s own commit before, and charged to its budget as a whole', () => {
     expect(timings['step']).toBeGreaterThan(timings['in_flight'] ?? Infinity);
     expect(timings['in_flight']).toBeGreaterThan(timings['policy_train'] ?? Infinity);
@@ -54,5 +57,24 @@ describe('a step of one run, while another commits and saves on the same node', 
 
   it('is what a node that leaves then brings to the store: its last commit of all', async () => {
     expect(await keepLastCommit(harness.node, new AbortController().signal)).toEqual({ run, step });
+  });
+});
+
+describe('a state that another run has taken the place of', () => {
+  it('is made again, which is told, and is no fault', async () => {
+    const { collectRollouts: collect } = createNodeActivities(harness.node);
+    const { answer } = await planned();
+    const input = harness.reference(answer);
+    const name = `step-${String(step).padStart(6, '0')}/collect`;
+    await harness.attempt(`${name}-0`, () => collect({ ...input, slots: [0, 1] }));
+    await takeStepOfOther();
+    await harness.attempt(`${name}-1`, () => collect({ ...input, slots: [1, 2] }));
+    const attempts = await readAttemptsIn(harness.store, run, step);
+    const recoveries = attempts.flatMap(({ observed }) => observed.recoveries ?? []);
+    expect(recoveries).toMatchObject([
+      { cause: 'engine_shared', lost: { tokens: 0, episodes: 0 }, replay: { steps: lastSftStep } },
+    ]);
+    expect(recoveries.filter(isFault)).toEqual([]);
+    expect(faultsIn(attempts)).not.toHaveProperty('ft/restarts/engine_shared');
   });
 });
