@@ -1,20 +1,22 @@
 // `longhaul fork RUN@STEP --name NEW`, `longhaul rewind NAME@STEP`, `longhaul rebase NAME`: each makes a spec with `fork` and starts
 // its workflow, which writes the records (R18, R22). `--print` gives the same to `temporal workflow start`.
-import { setTimeout as delay } from 'node:timers/promises';
-import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import { type Command, InvalidArgumentError } from 'commander';
 import { forkSpec } from '../activities/fork-spec.js';
 import { planFork, timelinesNamed } from '../activities/fork-run.js';
 import { nameOfNumerics, sameNumerics } from '../spec/numerics.js';
+import type { Numerics } from '../spec/records.js';
 import type { ForkSpec, RebaseSpec, RunSpec } from '../spec/run-spec.js';
 import { listCheckpoints } from '../store/checkpoints.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { lastCommittedStep, readRun } from '../store/run-records.js';
+import { lastCommittedStep, readNumerics, readRun } from '../store/run-records.js';
+import { endWorkflow } from './end-workflow.js';
 import { type FollowFlags, trainAndFollow } from './follow-training.js';
+import { refuseEqualNumerics, refuseNeedlessRebase } from './needed-rebase.js';
+import { poolView } from './nodes-command.js';
 import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput } from './output.js';
 import { changedSpec } from './spec-changes.js';
 import { storeOfCommand } from './stack-store.js';
-import { runHandle, withClient, withTemporalFlags } from './temporal-access.js';
+import { withClient, withTemporalFlags } from './temporal-access.js';
 
 interface ForkFlags extends FollowFlags {
   store: string;
@@ -23,9 +25,6 @@ interface ForkFlags extends FollowFlags {
 }
 
 type RewindFlags = ForkFlags & { wait: number };
-
-const answerWithinMs = 10_000;
-const pollMs = 250;
 
 export function register(program: Command): void {
   shared(
@@ -92,10 +91,13 @@ export function register(program: Command): void {
         async (name: string, flags: RewindFlags & Pick<RebaseSpec, 'numerics'>, command: Command) => {
           const store = await storeFor(command, flags);
           const run = await newestTimeline(store, name);
-          const { spec, begun } = await rebased(store, run, name, flags);
+          const { spec, begun, from } = await rebased(store, run, name, flags);
           if (flags.print) return print(spec);
           await withClient(flags, async (client) => {
-            if (spec.fork) await endWorkflow(client, name, flags.wait);
+            if (from !== null) {
+              refuseNeedlessRebase(name, await poolView(client), from, flags.numerics);
+              await endWorkflow(client, name, flags.wait);
+            }
             await trainAndFollow(client, spec, flags, { begun });
           });
         },
@@ -109,27 +111,35 @@ function parseNumerics(text: string): RebaseSpec['numerics'] {
   throw new InvalidArgumentError('It takes a backend and its version, as in cpu/2.');
 }
 
-/** From the newest stored checkpoint of the timeline on. Where the newest timeline is this rebase, its workflow is all that is missing. */
+/**
+ * From the newest stored checkpoint of the timeline on; `from` are the run's numerics. Where the newest timeline is this rebase,
+ * its workflow is all that may be missing, and `from` is null.
+ */
 async function rebased(
   store: ObjectStore,
   run: string,
   name: string,
   { numerics, set }: RewindFlags & Pick<RebaseSpec, 'numerics'>,
-): Promise<{ spec: RunSpec; begun: string }> {
+): Promise<{ spec: RunSpec; begun: string; from: Numerics | null }> {
   const record = await readRun(store, run);
   const target = nameOfNumerics(numerics);
   const inWords = (from: number, to: number): string =>
-    `${name} goes on with numerics ${target}: the logged batches of steps ${from + 1} to ${to} are applied anew`;
+    `${name} goes on with numerics ${target}: ` +
+    (from < to
+      ? `the logged batches of steps ${from + 1} to ${to} are applied anew`
+      : 'no batch has to be applied anew');
   const { spec, lineage } = record;
   if (lineage?.rebase && sameNumerics(lineage.rebase.numerics, numerics))
-    return { spec: changedSpec(spec, set), begun: inWords(lineage.step, lineage.rebase.to) };
+    return { spec: changedSpec(spec, set), begun: inWords(lineage.step, lineage.rebase.to), from: null };
   const [to, checkpoints] = [await lastCommittedStep(store, run), await listCheckpoints(store, record)];
   if (to < 1) throw new Error(`${run} has no committed step yet: start it under a new name instead`);
+  const from = await readNumerics(store, run);
+  refuseEqualNumerics(run, from, numerics);
   const step = checkpoints.filter((one) => one <= to).at(-1) ?? 0;
   const fork: ForkSpec = { run, step, rebase: { to, numerics } };
   const next = changedSpec(await forkSpec(store, name, fork), set);
   await planFork(store, next, fork);
-  return { spec: next, begun: inWords(step, to) };
+  return { spec: next, begun: inWords(step, to), from };
 }
 
 function shared(command: Command): Command {
@@ -185,33 +195,6 @@ async function rewound(
   const next = changedSpec(await forkSpec(store, name, fork), changes);
   await planFork(store, next, fork);
   return next;
-}
-
-/** Cancels the name's workflow where one is open, and returns when it has ended. */
-async function endWorkflow(client: Client, name: string, seconds: number): Promise<void> {
-  const handle = runHandle(client, name);
-  const deadline = Date.now() + seconds * 1000;
-  const within = <T>(call: () => Promise<T>): Promise<T> =>
-    client.withDeadline(Date.now() + answerWithinMs, call);
-  let cancelled: string | null = null;
-  while (Date.now() < deadline) {
-    const described = await within(() => handle.describe()).catch((error: unknown) => {
-      if (error instanceof WorkflowNotFoundError) return null;
-      throw error;
-    });
-    if (!described || !['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW'].includes(described.status.name)) return;
-    // One that has continued as new since then has not heard of it.
-    if (cancelled !== described.runId) {
-      process.stderr.write(`cancelling the workflow of ${name}: it writes its report and ends\n`);
-      await within(() => handle.cancel());
-      cancelled = described.runId;
-    }
-    await delay(pollMs);
-  }
-  throw new Error(
-    `the workflow of ${name} was cancelled and has not ended within ${seconds} s: a worker must be up (longhaul doctor). ` +
-      'Nothing was rewound; give the same command again',
-  );
 }
 
 function print(spec: RunSpec): void {

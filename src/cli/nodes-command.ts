@@ -26,7 +26,7 @@ export function register(program: Command): void {
 }
 
 /** An empty one where no node has ever reported. */
-async function poolView(client: Client): Promise<PoolView> {
+export async function poolView(client: Client): Promise<PoolView> {
   try {
     return await client.withDeadline(Date.now() + queryDeadlineMs, () =>
       client.workflow.getHandle(defaultPoolId).query(poolQuery),

@@ -103,6 +103,11 @@ describe('forks and rewinds', { timeout: 120_000 }, () => {
     node.hold(point);
     const run = await cluster.run(small.named('live'));
     await cluster.firstAt(point, [node]);
+    expect(await longhaul('rebase', 'live', '--numerics', 'cpu/99')).toMatchObject({
+      code: 1,
+      errors: expect.stringContaining('live needs no rebase') as string,
+    });
+    expect((await run.describe()).status.name).toBe('RUNNING');
     const rewinding = longhaul('rewind', 'live@1', '--detach');
     await until(
       async () => (await run.describe()).status.name !== 'RUNNING',
@@ -158,6 +163,7 @@ describe('forks and rewinds', { timeout: 120_000 }, () => {
     },
     { args: ['rewind', 'done@4'], says: 'done~2 is at step 4: there is nothing to rewind' },
     { args: ['rewind', 'done'], says: 'which step?' },
+    { args: ['rebase', 'done', '--numerics', 'cpu/1'], says: 'done~2 has numerics cpu/1 already' },
     { args: ['rewind', 'nobody@1'], says: 'there is no run "nobody"' },
   ])('$args is refused: $says', async ({ args, says }) => {
     expect(await longhaul(...args)).toMatchObject({

@@ -1,0 +1,35 @@
+// Cancelling a run's workflow, as `cancel`, `rewind` and `rebase` do: it lets its node go, writes its report, and ends.
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Client, WorkflowNotFoundError } from '@temporalio/client';
+import { runHandle } from './temporal-access.js';
+
+const answerWithinMs = 10_000;
+const pollMs = 250;
+const openStatuses: readonly string[] = ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW'];
+
+/** Cancels the name's workflow where one is open, and returns when it has ended. */
+export async function endWorkflow(client: Client, name: string, seconds: number): Promise<void> {
+  const handle = runHandle(client, name);
+  const deadline = Date.now() + seconds * 1000;
+  const within = <T>(call: () => Promise<T>): Promise<T> =>
+    client.withDeadline(Date.now() + answerWithinMs, call);
+  let cancelled: string | null = null;
+  while (Date.now() < deadline) {
+    const described = await within(() => handle.describe()).catch((error: unknown) => {
+      if (error instanceof WorkflowNotFoundError) return null;
+      throw error;
+    });
+    if (!described || !openStatuses.includes(described.status.name)) return;
+    // One that has continued as new since then has not heard of it.
+    if (cancelled !== described.runId) {
+      process.stderr.write(`cancelling the workflow of ${name}: it writes its report and ends\n`);
+      await within(() => handle.cancel());
+      cancelled = described.runId;
+    }
+    await delay(pollMs);
+  }
+  throw new Error(
+    `the workflow of ${name} was cancelled and has not ended within ${seconds} s: a worker must be up (longhaul doctor). ` +
+      'Nothing else was done; give the same command again',
+  );
+}
