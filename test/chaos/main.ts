@@ -70,7 +70,9 @@ const runsAtOnce = values.full ? 6 : 3;
 
 const seed = values.seed ?? 1;
 const keep = values.keep ?? false;
-const tiny = await readSpecFile(values.preset ?? join(repository, 'presets/tiny.yaml'));
+const tiny = await readSpecFile(values.preset ?? join(repository, 'presets/tiny.yaml')).catch(
+  (error: Error) => refuse(error.message),
+);
 const log = (message: string): void => {
   if (!values.json) console.log(message);
 };
@@ -80,8 +82,14 @@ const interruption = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interruption.abort());
 
 if (values.list) for (const { name, does, undone } of allFaults) console.log(`${name}: ${does}; ${undone}`);
-else if (values.runs === undefined) await killingRun(values.kills ?? 5);
-else await campaign(values.runs);
+else {
+  const ran = values.runs === undefined ? killingRun(values.kills ?? 5) : campaign(values.runs);
+  await ran.catch((error: unknown) => {
+    if (!interruption.signal.aborted) throw error;
+    console.error('interrupted: no verdict');
+    process.exitCode = 130;
+  });
+}
 
 async function killingRun(kills: number): Promise<void> {
   const spec = longerBy(4 * kills, { ...tiny, name: `chaos-${seed}`, seed });
@@ -167,7 +175,11 @@ async function campaign(runs: number): Promise<void> {
 function openRecord(): CampaignRecord {
   if (values.full !== true || values.faults !== undefined || values.preset !== undefined)
     refuse('--record is for --full runs over all faults on presets/tiny.yaml');
-  return CampaignRecord.open(values.seed === undefined ? null : seed);
+  try {
+    return CampaignRecord.open(values.seed === undefined ? null : seed);
+  } catch (error) {
+    return refuse(`--record: ${(error as Error).message}`);
+  }
 }
 
 /** Longer runs for more faults: every one must meet a run that is still open. */
