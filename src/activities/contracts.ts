@@ -132,6 +132,8 @@ export interface CommittedStep extends Observation {
   spent?: Omit<Spent, 'wall_seconds'>;
   /** The run's figures `ft/…` up to this step. */
   faults?: Record<string, number>;
+  /** Of the `StepFaults` that were handed in, what the record does not count: somebody else wrote it. Not there where it counts all. */
+  unrecorded?: Record<string, number>;
   /** The few that `status` shows; the record has all of them, and of many environments. */
   metrics: Record<string, number>;
 }

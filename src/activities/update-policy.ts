@@ -19,6 +19,7 @@ import {
   figuresOf,
   plusFigures,
   readStepAttempts,
+  uncounted,
 } from '../store/fault-figures.js';
 import { checkOwner } from '../store/owners.js';
 import { recordFunction } from '../store/records.js';
@@ -37,17 +38,17 @@ export async function updatePolicy(
   const { run, step } = input;
   await checkOwner(store, run, input.owner);
   const committed = await readUpdateIfAny(store, run, step);
-  if (committed) return summary(committed);
+  if (committed) return answer(deps, input, committed);
   const { record: plan } = await readPlan(store, run, step, input.plan);
   const scope = currentScope();
-  const evidence = attemptEvidence(store, run, step, scope, deps.node);
+  const evidence = attemptEvidence(store, run, step, scope, deps.life);
   const { batch, identity, adopted } = await sealBatch(deps, input, plan).catch(async (error: unknown) => {
     if (error instanceof Diverged) await evidence.diverged('seal', input.plan, error);
     throw error;
   });
   // Whoever sealed it may have gone on, and the engine's state is not changed for a step that is committed.
   const commitMeanwhile = adopted ? await readUpdateIfAny(store, run, step) : null;
-  if (commitMeanwhile) return summary(commitMeanwhile);
+  if (commitMeanwhile) return answer(deps, input, commitMeanwhile);
   const started = performance.now();
   const stepId = stepIdOf(plan.previous_state, batch, input.plan);
   const learns = identity.loss_tokens.every((tokens) => tokens > 0);
@@ -112,7 +113,7 @@ export async function updatePolicy(
   const { totalMs: busyMs } = deps.meter;
   deps.lastCommits.set(run, { step, at: performance.now(), busyMs, faults: figuresOf(run, stored) });
   await stoppingPoint('update-recorded');
-  return summary(stored);
+  return answer(deps, input, stored);
 }
 
 /**
@@ -155,6 +156,18 @@ async function recordOnceAgreed(
 /** Shown of a step. With its environments a step has hundreds of metrics, and the history would carry them all. */
 const shownMetrics = ['reward/avg_raw_reward', 'policy/final_loss', 'policy/grad_norm', 'policy/policy_lr'];
 
+/** Whoever wrote the record may have been handed fewer faults, or none: those go on with the next step. */
+async function answer(
+  deps: NodeDeps,
+  { run, step, faults }: StepReference & { faults?: StepFaults },
+  record: UpdateRecord,
+): Promise<CommittedStep> {
+  if (!faults) return summary(record);
+  const before = await figuresBefore(deps, run, step);
+  const unrecorded = uncounted(faults.figures, before, figuresOf(run, record));
+  return { ...summary(record), ...(Object.keys(unrecorded).length > 0 ? { unrecorded } : {}) };
+}
+
 function summary(record: UpdateRecord): CommittedStep {
   const { step, kind, state, applied } = record.identity;
   return {
@@ -177,14 +190,19 @@ async function faultFigures(
   { run, step, faults }: StepReference & { faults?: StepFaults },
   troubled: boolean,
 ): Promise<FaultFigures> {
-  const { store } = deps;
   const { record } = await deps.runs.get(run);
-  const isFirst = step === (record.lineage?.step ?? 0) + 1;
-  const known = commitBefore(deps, run, step)?.faults;
-  const before = isFirst ? {} : (known ?? figuresOf(run, await readUpdateIfAny(store, run, step - 1)));
-  const recorded = troubled || faults?.recorded ? faultsIn(await readStepAttempts(store, run, step)) : {};
+  const before = await figuresBefore(deps, run, step);
+  const recorded =
+    troubled || faults?.recorded ? faultsIn(await readStepAttempts(deps.store, run, step)) : {};
   const figures = plusFigures(plusFigures(before, recorded), faults?.figures ?? {});
   return asOf((Date.now() - Date.parse(record.observed.started_at)) / 1000, figures);
+}
+
+async function figuresBefore(deps: NodeDeps, run: string, step: number): Promise<FaultFigures> {
+  const { record } = await deps.runs.get(run);
+  if (step === (record.lineage?.step ?? 0) + 1) return {};
+  const known = commitBefore(deps, run, step)?.faults;
+  return known ?? figuresOf(run, await readUpdateIfAny(deps.store, run, step - 1));
 }
 
 /** Null where another process committed the step before. */

@@ -67,6 +67,17 @@ export function plusFigures(one: FaultFigures, other: FaultFigures): FaultFigure
   return sum;
 }
 
+/** Of `figures`, what the totals did not grow by from `before` to `after`. */
+export function uncounted(figures: FaultFigures, before: FaultFigures, after: FaultFigures): FaultFigures {
+  const missing: FaultFigures = {};
+  for (const [name, value] of Object.entries(figures)) {
+    const left = rounded(value - Math.max(0, (after[name] ?? 0) - (before[name] ?? 0)));
+    // Totals are in whole milliseconds.
+    if (left > 0.001) missing[name] = left;
+  }
+  return missing;
+}
+
 /** What `update.json` says of the run up to its step; nothing where it is another run's, which this one was forked from. */
 export function figuresOf(run: string, update: UpdateRecord | null): FaultFigures {
   if (update?.identity.run !== run) return {};

@@ -61,12 +61,12 @@ export class IdleClock {
     return { recorded: this.recorded, figures: { ...this.figures } };
   }
 
-  /** An update has taken it over. */
-  settled(faults: StepFaults | undefined): void {
+  /** An update has taken it over, but for what is `unrecorded`. */
+  settled(faults: StepFaults | undefined, unrecorded: Record<string, number> = {}): void {
     if (!faults) return;
     this.recorded = false;
     for (const [name, value] of Object.entries(faults.figures)) {
-      const left = (this.figures[name] ?? 0) - value;
+      const left = (this.figures[name] ?? 0) - value + (unrecorded[name] ?? 0);
       if (left > 0) this.figures[name] = left;
       else delete this.figures[name];
     }

@@ -33,7 +33,6 @@ import { statusQuery } from './messages.js';
 import { beginAnew, newBuildWaits } from './new-beginning.js';
 import { NodePlacement } from './node-placement.js';
 import {
-  enginePolicy,
   farewellReportPolicy,
   maxUnappliedSteps,
   noSignal,
@@ -172,7 +171,7 @@ class TrainingLoop {
   private async commitBase(): Promise<void> {
     this.progress.phase('starting');
     const { state } = await this.nodes.onNode((place) =>
-      onEngine(place, stepId(0, 'base'), 'step 0 · base model', enginePolicy).commitBase(this.owned),
+      onEngine(place, stepId(0, 'base'), 'step 0 · base model').commitBase(this.owned),
     );
     this.progress.at(0, state);
   }
@@ -261,7 +260,7 @@ class TrainingLoop {
     const committed = await this.nodes.onNode((place) => {
       faults = this.progress.idle.open;
       const elsewhere = playedElsewhere(sampled, place.node);
-      return onEngine(place, stepId(step, 'update'), summary, enginePolicy).updatePolicy({
+      return onEngine(place, stepId(step, 'update'), summary).updatePolicy({
         ...this.owned,
         step,
         plan: planned.plan,
@@ -269,7 +268,7 @@ class TrainingLoop {
         ...(faults ? { faults } : {}),
       });
     }, throwWhereRecordsChanged);
-    this.progress.idle.settled(faults);
+    this.progress.idle.settled(faults, committed.unrecorded);
     this.progress.idle.answered(committed);
     const seconds = (Date.now() - startedAt) / 1000;
     this.progress.committed(committed, seconds, sampled);
@@ -289,7 +288,7 @@ class TrainingLoop {
         .catch((error: unknown) => {
           const control = forgottenControl(error);
           if (!control) throw error;
-          this.desk.learn(control);
+          this.desk.adopt(control);
           return null;
         });
     });
@@ -328,7 +327,6 @@ class TrainingLoop {
         place,
         stepId(step, `evaluate-${suite}`),
         progress.summary(step, `evaluate ${suite}`),
-        enginePolicy,
       ).evaluateState({ ...this.owned, step, suite }),
     );
     progress.evaluated(step, evaluated);

@@ -6,7 +6,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { createNodeActivities } from '../../src/activities/node-activities.js';
 import { lastCommittedStep, readUpdate } from '../../src/store/run-records.js';
 import type { AttemptSnapshot } from '../../src/activities/attempt-account.js';
-import { ProcessLife } from '../../src/activities/process-life.js';
+import type { NodeDeps } from '../../src/activities/node-deps.js';
+import { planStep } from '../../src/activities/plan-step.js';
+import { type Predecessor, ProcessLife } from '../../src/activities/process-life.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import type { AttemptRecord, Recovery } from '../../src/spec/records.js';
 import { type FaultFigures, figuresOf, readAttemptsIn } from '../../src/store/fault-figures.js';
@@ -143,7 +145,10 @@ describe('an engine that is killed', () => {
       noticedAt: now - 1_500,
       left: false,
     };
-    const successor = { ...harness.secondNode(), life: new ProcessLife('node-a@test pid 2', dead) };
+    const successor = {
+      ...harness.secondNode(),
+      life: new ProcessLife({ name: 'node-a', host: 'test', pid: 2 }, dead),
+    };
     const unrecorded = { ...recovery, event: `${killed}, engine 7` };
     const ft: AttemptSnapshot = {
       at: now - 4_000,
@@ -191,6 +196,76 @@ describe('an engine that is killed', () => {
       { cause: 'engine_exit', lost: { tokens: 0, episodes: 0 }, replay: { steps: lastSftStep } },
     ]);
   });
+});
+
+describe('a worker in the place of another one', () => {
+  const now = Date.now();
+  const identity = 'node-a@test pid 1';
+  const dead: Predecessor = { identity, aliveAt: now - 3_000, noticedAt: now - 1_500, left: false };
+  const inPlaceOf = (predecessor: Predecessor): NodeDeps => ({
+    ...harness.secondNode(),
+    life: new ProcessLife('node-a@test pid 2', predecessor),
+  });
+
+  /** What the collect of the first GRPO step tells, in an attempt that began `scheduledTimestampMs`. */
+  async function told(deps: NodeDeps, attempt: number, scheduledTimestampMs: number): Promise<Recovery[]> {
+    const planned = await harness.plan(step);
+    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    const environment = new MockActivityEnvironment(
+      { activityId: name('collect'), attempt, scheduledTimestampMs },
+      { logger: new DefaultLogger('ERROR') },
+    );
+    await environment.run(() => createNodeActivities(deps).collectRollouts(input));
+    return recoveriesOf(await readAttemptsIn(harness.store, run, step));
+  }
+
+  it('that was told to leave names that as the cause of what it had under way', async () => {
+    await harness.advance(lastSftStep);
+    expect(await told(inPlaceOf({ ...dead, left: true }), 2, now - 60_000)).toMatchObject([
+      { cause: 'node_drained', event: identity },
+    ]);
+  });
+
+  it('does not have it answer for an attempt that was begun when it was long gone', async () => {
+    await harness.advance(lastSftStep);
+    expect(await told(inPlaceOf(dead), 2, now + 60_000)).toMatchObject([{ cause: 'timeout' }]);
+  });
+
+  it('that had served the run for the workflow of now has to restore what died with it', async () => {
+    await harness.advance(lastSftStep);
+    expect(await told(inPlaceOf(dead), 1, now)).toMatchObject([{ cause: 'worker_restart', event: identity }]);
+  });
+
+  it('that had served it for another workflow only has lost it nothing', async () => {
+    await harness.advance(lastSftStep);
+    const { owner } = await harness.takeOver();
+    const planned = await planStep(harness.orchestrator, { run, step, owner, control: 0 });
+    const input = { run, owner, step, plan: planned.plan, slots: [0, planned.slots] as [number, number] };
+    const { collectRollouts } = createNodeActivities(inPlaceOf(dead));
+    await harness.attempt(name('collect'), () => collectRollouts(input));
+    const recoveries = recoveriesOf(await readAttemptsIn(harness.store, run, step));
+    expect(recoveries).toMatchObject([{ cause: 'placed' }]);
+  });
+});
+
+it('what was handed to an update that finds its step committed is told as missing, and to its author’s retry is not', async () => {
+  await harness.advance(lastSftStep);
+  const input = harness.reference(await harness.plan(step));
+  const lost = { 'ft/lost_seconds': 10, 'ft/restarts/node_lost': 1 };
+  const update = (deps: NodeDeps, handed: Record<string, number>) => {
+    const { updatePolicy } = createNodeActivities(deps);
+    const faults = { recorded: false, figures: handed };
+    return harness.attempt(name('update'), () => updatePolicy({ ...input, faults }));
+  };
+  await harness.attempt(name('collect'), () =>
+    createNodeActivities(harness.node).collectRollouts({ ...input, slots: [0, 2] }),
+  );
+  const paused = { 'ft/paused_seconds': 60.0004 };
+  expect(await update(harness.node, paused)).not.toHaveProperty('unrecorded');
+  expect(await update(harness.node, paused)).not.toHaveProperty('unrecorded');
+  // The node was given up meanwhile; its update came first all the same.
+  expect((await update(harness.secondNode(), { ...paused, ...lost })).unrecorded).toEqual(lost);
+  expect(faults(await figures())).toEqual({ 'ft/paused_seconds': 60 });
 });
 
 it('a node that leaves in the middle of a collect is told as that, with what its episodes had sampled', async () => {

@@ -1,7 +1,19 @@
 // The figures ft/* are counted from records alone: an event once, whoever saw it, and the same however often they are counted.
-import { describe, expect, it } from 'vitest';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
 import type { AttemptRecord, Recovery } from '../../src/spec/records.js';
-import { asOf, faultsIn, figuresOf, plusFigures } from '../../src/store/fault-figures.js';
+import {
+  asOf,
+  faultsIn,
+  figuresOf,
+  plusFigures,
+  readStepAttempts,
+  uncounted,
+} from '../../src/store/fault-figures.js';
+import { attemptFolder, sequenceKey } from '../../src/store/layout.js';
+import { openStore } from '../../src/store/open-store.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
 import { recordsOfAllKinds } from './fixtures.js';
 
@@ -78,12 +90,51 @@ describe('the figures of a step', () => {
   });
 });
 
+describe('the attempts of a step', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-figures-'));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  it('are those on the way to it, and those at the state before it: each counts towards one step', async () => {
+    const store = await openStore(`dir:${folder}`);
+    const activities = ['base', 'collect', 'update', 'evaluate-interval', 'evaluate-final'];
+    for (const step of [9, 10, 11]) {
+      for (const [n, activity] of activities.entries()) {
+        const name = `step-${String(step).padStart(6, '0')}/${activity}`;
+        const record: AttemptRecord = { ...recordsOfAllKinds().attempt, activity: name, n: 1 };
+        const key = sequenceKey(attemptFolder('quickstart', step, activity, `execution-${n}.1`), 1);
+        await store.create(key, await encodeRecord('attempt', record));
+      }
+    }
+    const counted = await readStepAttempts(store, 'quickstart', 10);
+    expect(counted.map(({ activity }) => activity).sort()).toEqual([
+      'step-000009/base',
+      'step-000009/evaluate-final',
+      'step-000009/evaluate-interval',
+      'step-000010/collect',
+      'step-000010/update',
+    ]);
+  });
+});
+
 describe('the totals of a run', () => {
   it('are those up to a step and what came after it', () => {
     expect(plusFigures({ 'ft/lost_seconds': 1.1, 'ft/lost_tokens': 3 }, { 'ft/lost_seconds': 2.2 })).toEqual({
       'ft/lost_seconds': 3.3,
       'ft/lost_tokens': 3,
     });
+  });
+
+  it('count a figure as far as they grew by it, to the millisecond', () => {
+    const before = { 'ft/lost_seconds': 1.1, 'ft/paused_seconds': 60 };
+    const after = { 'ft/lost_seconds': 11.223, 'ft/paused_seconds': 60 };
+    expect(uncounted({ 'ft/lost_seconds': 10.1234 }, before, after)).toEqual({});
+    expect(
+      uncounted(
+        { 'ft/lost_seconds': 15.123, 'ft/paused_seconds': 5, 'ft/restarts/node_lost': 1 },
+        before,
+        after,
+      ),
+    ).toEqual({ 'ft/lost_seconds': 5, 'ft/paused_seconds': 5, 'ft/restarts/node_lost': 1 });
   });
 
   it('have an ETTR of the time that was available: not paused, not blocked, and driven by somebody', () => {

@@ -66,6 +66,12 @@ it('what an update has taken over is not told again, and what came meanwhile is'
   expect(idle.open).toEqual({ recorded: false, figures: { 'ft/blocked_seconds': 5 } });
 });
 
+it('what the record of an update does not count is told again', () => {
+  const idle = clock({ recorded: false, figures: { 'ft/paused_seconds': 7, 'ft/lost_seconds': 15 } });
+  idle.settled(idle.open, { 'ft/lost_seconds': 10 });
+  expect(idle.open).toEqual({ recorded: false, figures: { 'ft/lost_seconds': 10 } });
+});
+
 it('what no update has taken over goes on in the next execution', () => {
   const idle = clock({ recorded: true, figures: { 'ft/paused_seconds': 7 } });
   expect(clock(idle.open).open).toEqual({ recorded: true, figures: { 'ft/paused_seconds': 7 } });

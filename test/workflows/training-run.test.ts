@@ -88,6 +88,23 @@ describe('trainingRun', { timeout: 60_000 }, () => {
     expect(script.uploaded).toEqual([2, 4, 6]);
   });
 
+  it('hands the next update what the record of a step does not count, because somebody else wrote it', async () => {
+    const script = scriptRun(outlineOf(uniqueName('uncounted')));
+    const { openRun, updatePolicy } = script.activities;
+    script.activities.openRun = async (input) => ({ ...(await openRun(input)), unownedSeconds: 7 });
+    const handed: number[] = [];
+    script.activities.updatePolicy = async (input) => {
+      const unowned = input.faults?.figures['ft/unowned_seconds'] ?? 0;
+      handed.push(unowned);
+      const unrecorded: Record<string, number> = { 'ft/unowned_seconds': unowned };
+      return { ...(await updatePolicy(input)), ...(input.step <= 2 ? { unrecorded } : {}) };
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      await (await startRun(temporal, queue, script.outline.name)).result();
+    });
+    expect(handed).toEqual([7, 7, 7, 0, 0, 0]);
+  });
+
   it('holds at a step boundary while paused, and a change of lr holds from the next plan on', async () => {
     const script = scriptRun(outlineOf(uniqueName('pause')));
     const held = gate();
