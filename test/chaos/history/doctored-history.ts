@@ -8,6 +8,7 @@ import { startTraining } from '../../../src/cli/start-training.js';
 import type { ObjectStore } from '../../../src/store/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { startStack } from '../../../src/workers/stack.js';
+import type { OpenedRun } from '../../../src/activities/contracts.js';
 import { openConnection } from '../../../src/workers/temporal-connection.js';
 import {
   checkpointNowUpdate,
@@ -122,6 +123,31 @@ export class DoctoredHistory {
 
   editOutcome<T>(change: (result: T) => void): void {
     edit(this.events.at(-1)!.workflowExecutionCompletedEventAttributes!.result!, change);
+  }
+
+  editAnswer<T>(name: string, change: (answer: T) => void): void {
+    const { outcome } = this.answered(name).workflowExecutionUpdateCompletedEventAttributes!;
+    edit(outcome!.success!, change);
+  }
+
+  /** As if the run had begun a new execution before it planned `step`, and that one had opened the run after step `position`. */
+  continueAsNewBefore(step: number, position: number): void {
+    const first = this.only;
+    const [started] = first.events;
+    const opening = structuredClone([this.scheduled('openRun'), this.completed('openRun')]);
+    edit<OpenedRun>(opening[1]!.activityTaskCompletedEventAttributes!.result!, (opened) => {
+      opened.position.step = position;
+    });
+    const rest = first.events.splice(first.events.indexOf(this.scheduled('planStep', step)));
+    first.events.push({
+      eventId: 'continued',
+      eventType: 'EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW',
+      workflowExecutionContinuedAsNewEventAttributes: { newExecutionRunId: 'second' },
+    });
+    const { workflowId, runId } = first;
+    const event = structuredClone(started!);
+    event.workflowExecutionStartedEventAttributes!.firstExecutionRunId ??= runId;
+    this.executions.push({ workflowId, runId: 'second', events: [event, ...opening, ...rest] });
   }
 
   remove(...gone: HistoryEvent[]): void {

@@ -25,6 +25,8 @@ const otherDigest = '0'.repeat(64);
 const doctorings: {
   what: string;
   rule: HistoryViolation['rule'];
+  /** What the violation must name besides. */
+  names?: string;
   doctor: (history: DoctoredHistory) => void;
 }[] = [
   {
@@ -73,6 +75,27 @@ const doctorings: {
     what: 'the run opens where its records do not stand',
     rule: 'R5',
     doctor: (history) => history.editResult<OpenedRun>('openRun', ({ position }) => (position.step = 1)),
+  },
+  {
+    what: 'a new execution opens before the step at which the one before it ended',
+    rule: 'R5',
+    names: 'it opens at step 1, the one before ended at 2',
+    doctor: (history) => history.continueAsNewBefore(3, 1),
+  },
+  {
+    what: 'the run was opened by another execution than its owner says',
+    rule: 'R4',
+    names: 'it returned the execution of the owner another',
+    doctor: (history) =>
+      history.editInput<{ workflow: { firstExecutionRunId: string } }>('openRun', ({ workflow }) => {
+        workflow.firstExecutionRunId = 'another';
+      }),
+  },
+  {
+    what: 'an update is answered with less control than its record',
+    rule: 'R21',
+    names: 'it was answered with control',
+    doctor: (history) => history.editAnswer<ControlState>('checkpointNow', (answer) => (answer.n -= 1)),
   },
   {
     what: 'the run ended before its last committed step',
@@ -190,11 +213,20 @@ test('a history as it is has no violation, and its figures are those of the run'
   expect(audit.largestPayloadBytes).toBeLessThan(10 * 1024);
 });
 
+test('a run that went on in a new execution, where the one before it ended, has no violation of its steps', async () => {
+  const history = new DoctoredHistory();
+  history.continueAsNewBefore(3, 2);
+  const { violations } = await history.audit();
+  expect(violations.filter(({ rule }) => rule !== 'ends' && rule !== 'R4')).toEqual([]);
+});
+
 describe('a doctored history is found out', () => {
-  test.each(doctorings)('$what: $rule', async ({ rule, doctor }) => {
+  test.each(doctorings)('$what: $rule', async ({ rule, names = '', doctor }) => {
     const history = new DoctoredHistory();
     doctor(history);
     const { violations } = await history.audit();
-    expect(violations.map((violation) => violation.rule)).toContain(rule);
+    expect(violations).toContainEqual(
+      expect.objectContaining({ rule, problem: expect.stringContaining(names) as string }),
+    );
   });
 });
