@@ -26,14 +26,14 @@ export const noControl: ControlState = { n: 0, paused: false, stopAfter: null, l
 
 export class ControlDesk {
   private folded: ControlState = noControl;
-  private stopPassed: number | null = null;
+  /** A stop that this workflow was started to go past; null once somebody has asked for a stop again, whatever its step. */
+  passedStop: number | null = null;
   /** Rises with each `resume`, so that a blocked run notices even where nothing was paused. */
   resumes = 0;
   private writing = 0;
   private record: RecordControl | null = null;
   private nextBoundary = (): number => 0;
-  /** Called when a pause `now` is recorded. */
-  cutOff = (): void => undefined;
+  private cutOff = (): void => undefined;
 
   /** Registers the handlers; call before the first await of the workflow. `spec`: as the workflow was given it. */
   constructor(
@@ -73,16 +73,11 @@ export class ControlDesk {
 
   /** The folded control, without a stop that this workflow has been started to go past. */
   get control(): ControlState {
-    const stopAfter = this.folded.stopAfter === this.stopPassed ? null : this.folded.stopAfter;
+    const stopAfter = this.folded.stopAfter === this.passedStop ? null : this.folded.stopAfter;
     return { ...this.folded, stopAfter };
   }
 
-  /** Null once somebody has asked for a stop again, whatever step that one names. */
-  get passedStop(): number | null {
-    return this.stopPassed;
-  }
-
-  /** Changes that came before the run was opened wait for this. `passedStop`: see `control`. */
+  /** Changes that came before the run was opened wait for this. */
   open(
     control: ControlState,
     passedStop: number | null,
@@ -91,13 +86,13 @@ export class ControlDesk {
   ): void {
     this.record = record;
     this.nextBoundary = nextBoundary;
-    this.stopPassed = passedStop;
+    this.passedStop = passedStop;
     this.adopt(control);
   }
 
-  /** The folded control as it is stored, where this workflow has forgotten some of it. */
-  learn(control: ControlState): void {
-    this.adopt(control);
+  /** From now on `cutOff` is called when a pause `now` is recorded; before there is work it cuts off nothing. */
+  onPauseNow(cutOff: () => void): void {
+    this.cutOff = cutOff;
   }
 
   /** Returns when no control record is being written. */
@@ -124,7 +119,7 @@ export class ControlDesk {
       await condition(() => this.record !== null);
       if (!this.record) throw ApplicationFailure.nonRetryable('The run was never opened', 'InvalidSpec');
       const control = await this.record(updateId, change());
-      if (kind === 'stopAfter') this.stopPassed = null;
+      if (kind === 'stopAfter') this.passedStop = null;
       this.adopt(control);
       if (kind === 'resume' && !early) this.resumes += 1;
       return control;
@@ -133,8 +128,11 @@ export class ControlDesk {
     }
   }
 
-  /** Two records may be written at once; the one with the higher number has folded in the other. */
-  private adopt(control: ControlState): void {
+  /**
+   * The folded control as it is stored. Two records may be written at once: the one with the higher number has folded in the
+   * other.
+   */
+  adopt(control: ControlState): void {
     if (control.n >= this.folded.n) this.folded = control;
     this.changed(this.control);
     if (this.folded.pausedNow) this.cutOff();

@@ -18,9 +18,9 @@ export class InterruptibleWork {
     private readonly nodes: NodePlacement,
     private readonly rest: () => Promise<void>,
   ) {
-    desk.cutOff = () => {
+    desk.onPauseNow(() => {
       for (const cut of this.cuts) cut();
-    };
+    });
   }
 
   /** As `NodePlacement.ready`, once no pause holds the step. Throws `StepLeft`. */
