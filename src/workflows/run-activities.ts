@@ -9,7 +9,7 @@ import type {
 } from '../activities/contracts.js';
 import { withCheckedAnswers } from './answers.js';
 import { engineQueue, transferQueue } from './messages.js';
-import { checkpointPolicy, lastCheckpointPolicy } from './policies.js';
+import { checkpointPolicy, enginePolicy, lastCheckpointPolicy } from './policies.js';
 
 export function stepId(step: number, name: string): string {
   return `step-${String(step).padStart(6, '0')}/${name}`;
@@ -28,7 +28,7 @@ export function orchestrator(id: string, summary: string, policy: ActivityOption
   return withCheckedAnswers(activities, id);
 }
 
-export function onEngine(place: Place, id: string, summary: string, policy: ActivityOptions) {
+export function onEngine(place: Place, id: string, summary: string, policy: ActivityOptions = enginePolicy) {
   const activityId = idAt(place, id);
   const taskQueue = engineQueue(place.node);
   const activities = proxyActivities<NodeActivities>({ ...policy, taskQueue, activityId, summary });

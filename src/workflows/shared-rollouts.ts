@@ -6,7 +6,6 @@ import { throwWhereRecordsChanged } from './blocking.js';
 import type { Saving } from './checkpoint-uploads.js';
 import type { InterruptibleWork } from './interruptible-work.js';
 import type { NodePlacement } from './node-placement.js';
-import { enginePolicy } from './policies.js';
 import { onEngine, type Place, stepId } from './run-activities.js';
 import type { RunProgress } from './run-progress.js';
 
@@ -52,7 +51,7 @@ export function collectOnAll(
     const { name, slots, node } = share;
     const kept = keep && share === shares[0] ? { keep: true, ...keep } : {};
     const collect = async (place: Place): Promise<Part> => {
-      const engine = onEngine(place, stepId(step, name), progress.summary(step, name), enginePolicy);
+      const engine = onEngine(place, stepId(step, name), progress.summary(step, name));
       const sampled = await engine.collectRollouts({ ...owned, step, plan, slots, ...kept });
       return { node: place.node, sampled };
     };
