@@ -1,7 +1,7 @@
 // Every slot and sample of a plan gets one record, and what is there is never sampled again (R8, R9).
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { collectRollouts } from '../../src/activities/collect-rollouts.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
 import type { AttemptRecord } from '../../src/spec/records.js';
@@ -165,9 +165,10 @@ describe('collectRollouts', () => {
     expect(calls.generate).toBe(3);
   });
 
-  it('looks again after it has waited for the engine (R9): what another node finished meanwhile is not sampled', async () => {
+  it('looks again after it has waited for the engine (R9): what another node finished meanwhile is not begun', async () => {
     const { answer } = await planned();
     const { deps, calls } = counting(harness.node);
+    const waits = vi.spyOn(deps.holder, 'withState');
     let letGo = (): void => undefined;
     let held: Promise<void> = Promise.resolve();
     await new Promise<void>((isHeld) => {
@@ -177,11 +178,14 @@ describe('collectRollouts', () => {
       });
     });
     const late = collect(answer, [0, 2], deps);
+    await vi.waitFor(() => expect(waits).toHaveBeenCalled(), 5000);
     await collect(answer, [0, 2], harness.secondNode(), 2);
     letGo();
     await held;
     expect(await late).toMatchObject({ graded: 4 });
     expect(calls.generate).toBe(0);
+    // Nor does its evidence say so: each was begun by the other node alone.
+    expect(await starts('collect')).toHaveLength(4);
   });
 
   it('plays an episode anew with the same tokens, on another node too', async () => {
