@@ -250,9 +250,59 @@ describe('a node', () => {
     table.up(node('n1'), 3);
     expect(told(table)).toEqual(['a granted n1']);
   });
+
+  it('that is not the one of the lease is not suspected with it', () => {
+    const table = tableOf(node('n1'), node('n2'));
+    table.request(request('a'), 0);
+    told(table);
+    table.suspect({ lease: 'a/1', node: 'n2' }, 1);
+    expect(told(table)).toEqual([]);
+    table.request(request('b'), 2);
+    expect(told(table)).toEqual(['b granted n2']);
+    expect(table.view().leases).toMatchObject([{ node: 'n1' }, { node: 'n2' }]);
+  });
+
+  it('that has been silent for a day is forgotten', () => {
+    const table = tableOf(node('n1'));
+    const day = 24 * 3_600_000;
+    table.passed(day - 1);
+    expect(table.view().nodes).toMatchObject([{ id: 'n1', state: 'lost' }]);
+    table.passed(day);
+    expect(table.view().nodes).toEqual([]);
+  });
 });
 
 describe('a lease', () => {
+  it('is not ended by what its own execution asked before it, though that comes late', () => {
+    const table = tableOf(node('n1'), node('n2'), node('n3'));
+    const knows = (...leases: string[]) => ({ asker: { execution: 'only', knows: leases } });
+    table.request(request('a', { lease: 'a/2', ...knows('a/1', 'a/2') }), 1);
+    table.request(request('a', knows('a/1')), 2);
+    expect(told(table)).toEqual(['a granted n1', 'a granted n2']);
+    expect(table.view().leases.map(({ lease }) => lease)).toEqual(['a/1', 'a/2']);
+  });
+
+  it('that was taken over on a node that is never heard ends in time, where no other node is watched', () => {
+    const table = new LeaseTable();
+    table.request(request('a', { holding: 'dead' }), 1);
+    expect(table.deadline).toBe(1 + nodeLostAfterMs);
+    table.passed(1 + nodeLostAfterMs);
+    expect(told(table)).toEqual(['a revoked dead lost']);
+    expect(table.deadline).toBeNull();
+  });
+
+  it('that has ended is remembered for as long as late messages of it may come, and not for ever', () => {
+    const table = tableOf(node('n1'));
+    for (let n = 1; n <= 1_000; n++) {
+      table.request(request('a', { lease: `a/${n}` }), n);
+      table.release({ lease: `a/${n}` }, n);
+    }
+    told(table);
+    expect(table.state().ended.length).toBeLessThanOrEqual(100);
+    table.request(request('a', { lease: 'a/1000' }), 1_001);
+    expect(told(table)).toEqual([]);
+  });
+
   it('of a run that is over is free, and so is its place in the queue (R30)', () => {
     const table = tableOf(node('n1'));
     for (const run of ['a', 'b', 'c']) table.request(request(run), 0);
