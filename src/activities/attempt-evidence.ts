@@ -1,7 +1,7 @@
 // Attempt records: evidence for checkers, never truth (R9, R19).
-import { hostname } from 'node:os';
 import { currentAccount } from './attempt-account.js';
 import type { NodeDeps } from './node-deps.js';
+import type { ProcessLife } from './process-life.js';
 import { type AttemptScope, currentScope } from './scope.js';
 import type { AttemptRecord, Digest } from '../spec/records.js';
 import { canonicalText, recordDigest } from '../store/canonical.js';
@@ -27,7 +27,7 @@ export function attemptEvidence(
   run: string,
   step: number,
   scope: AttemptScope,
-  node: string,
+  life: ProcessLife,
 ): EvidenceWriter {
   const activity = nameWithoutStep(scope).replaceAll('/', '-');
   const account = currentAccount();
@@ -41,7 +41,7 @@ export function attemptEvidence(
       attempt: scope.attempt,
       n,
       ...part,
-      observed: { node: `${node}@${hostname()}`, pid: process.pid, at: new Date().toISOString(), ...news },
+      observed: { node: life.node, pid: life.process.pid, at: new Date().toISOString(), ...news },
     }));
     if ('recoveries' in news) account.recorded();
   };
@@ -71,7 +71,7 @@ export function keepingDivergence<I extends { run: string; step?: number }, O>(
     } catch (error) {
       if (!(error instanceof Diverged) || !error.evidence) throw error;
       const scope = currentScope();
-      const evidence = attemptEvidence(deps.store, input.run, input.step ?? 0, scope, deps.node);
+      const evidence = attemptEvidence(deps.store, input.run, input.step ?? 0, scope, deps.life);
       // What diverged matters more than a store that does not take its evidence.
       await evidence
         .diverged(nameWithoutStep(scope), recordDigest(input), error)

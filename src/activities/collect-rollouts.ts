@@ -41,7 +41,7 @@ export async function collectRollouts(
       seats: seatsOf(plan, data, input.slots),
     },
     scope,
-    attemptEvidence(store, run, step, scope, deps.node),
+    attemptEvidence(store, run, step, scope, deps.life),
   );
   const [filledAt, keptAt] = [endOf(filling), endOf(keeping)];
   // A save that is left behind would meet the one of the next try.

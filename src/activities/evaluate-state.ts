@@ -111,7 +111,7 @@ async function playSuite(
       seats,
     },
     scope,
-    attemptEvidence(store, run, Math.max(step, 0), scope, deps.node),
+    attemptEvidence(store, run, Math.max(step, 0), scope, deps.life),
   );
 }
 

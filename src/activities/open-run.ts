@@ -52,7 +52,7 @@ export async function openRun(
   const state = newest?.identity.state ?? (step === 0 ? await readState(deps.store, run, 0) : null);
   const owners = owner === 1 ? [] : await readSequence(deps.store, ownersFolder(run), 'owner');
   // A process before this one had nothing of a run that begins here.
-  if (owners.at(-2)?.firstExecutionRunId !== input.workflow.firstExecutionRunId) deps.life.hasServed(run);
+  if (owners.at(-2)?.firstExecutionRunId !== input.workflow.firstExecutionRunId) deps.life.noteRun(run);
   const lastCheckpoint = (await listCheckpoints(deps.store, record)).at(-1) ?? null;
   return {
     outline: outlineOf(record),

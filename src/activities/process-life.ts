@@ -1,5 +1,6 @@
 // What a worker's process knows of its own past, and of the process that served its folder before.
 import type { AttemptSnapshot, Failure } from './attempt-account.js';
+import { NewestEntries } from './newest-entries.js';
 
 export interface Predecessor {
   /** As `ProcessLife.identity`. */
@@ -16,52 +17,64 @@ export interface EndedAttempt extends Pick<AttemptSnapshot, 'recoveries' | 'wait
   failure: Failure | null;
 }
 
-/** More than are ever open at once, and few enough to forget those that moved away. */
-const maxRemembered = 1_000;
+/** Where a process runs: a worker's name, which it keeps when it is started again, its machine, and its number there. */
+export interface ProcessPlace {
+  name: string;
+  host: string;
+  pid: number;
+}
 
 export class ProcessLife {
-  readonly #ended = new Map<string, EndedAttempt>();
-  readonly #executions = new Set<string>();
-  readonly #runs = new Set<string>();
+  readonly #ended = new NewestEntries<EndedAttempt>();
+  readonly #executions = new NewestEntries<true>();
+  readonly #runs = new NewestEntries<true>();
   /** The engine process that a run has used here last. */
-  readonly engines = new Map<string, string>();
+  readonly engines = new NewestEntries<string>();
 
   constructor(
-    /** `{node}@{host} pid {pid}` */
-    readonly identity: string,
+    readonly process: ProcessPlace,
     readonly predecessor: Predecessor | null = null,
     /** What it is called when its predecessor was killed. */
     readonly restart: 'worker_restart' | 'orchestrator_restart' = 'worker_restart',
   ) {}
 
-  /** False where an execution of an activity is new to this process. */
-  hasSeen(execution: string): boolean {
-    return remembered(this.#executions, execution);
+  /** The worker on its machine, whichever process that is: `{name}@{host}` */
+  get node(): string {
+    return `${this.process.name}@${this.process.host}`;
   }
 
-  /** False where a run is new to this process. */
-  hasServed(run: string): boolean {
-    return remembered(this.#runs, run);
+  /** `{name}@{host} pid {pid}` */
+  get identity(): string {
+    return `${this.node} pid ${this.process.pid}`;
+  }
+
+  /** Answers whether the execution of an activity was known to this process. */
+  noteExecution(execution: string): boolean {
+    return wasKnown(this.#executions, execution);
+  }
+
+  /** Answers whether the run was known to this process. */
+  noteRun(run: string): boolean {
+    return wasKnown(this.#runs, run);
   }
 
   ended(activity: string, attempt: EndedAttempt): void {
     this.#ended.set(activity, attempt);
-    const oldest = this.#ended.keys().next().value;
-    if (this.#ended.size > maxRemembered && oldest !== undefined) this.#ended.delete(oldest);
   }
 
   /** What its last attempt here has left; it is told once. */
   takeEnded(activity: string): EndedAttempt | null {
-    const ended = this.#ended.get(activity) ?? null;
-    this.#ended.delete(activity);
-    return ended;
+    return this.#ended.take(activity) ?? null;
   }
 }
 
-function remembered(known: Set<string>, name: string): boolean {
-  if (known.has(name)) return true;
-  known.add(name);
-  const oldest = known.values().next().value;
-  if (known.size > maxRemembered && oldest !== undefined) known.delete(oldest);
-  return false;
+/** `ProcessLife.node` of an identity in a record. */
+export function nodeOf(identity: string): string {
+  return identity.replace(/ pid \d+$/, '');
+}
+
+function wasKnown(known: NewestEntries<true>, name: string): boolean {
+  const before = known.get(name) ?? false;
+  known.set(name, true);
+  return before;
 }

@@ -14,11 +14,12 @@ import {
 } from './attempt-account.js';
 import { attemptEvidence } from './attempt-evidence.js';
 import type { Observation } from './contracts.js';
-import type { EndedAttempt, Predecessor, ProcessLife } from './process-life.js';
+import { type EndedAttempt, nodeOf, type Predecessor, type ProcessLife } from './process-life.js';
 import { type AttemptScope, currentScope } from './scope.js';
 import { EngineExited } from '../engine/policy-engine.js';
 import { EnvironmentError } from '../environments/environment.js';
 import type { Recovery, RecoveryCause } from '../spec/records.js';
+import { isAtState } from '../store/fault-figures.js';
 import { ownersFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { mendsItself } from './repeated-failures.js';
@@ -31,8 +32,6 @@ const clockTolerance = 2_000;
 export interface RecoveryDeps {
   store: ObjectStore;
   life: ProcessLife;
-  /** Of a node worker. */
-  node?: string;
   log(message: string): void;
 }
 
@@ -63,7 +62,7 @@ export function recovering<
     try {
       const answer = await activity(deps, input);
       // What was finished matters more than a store that does not take its evidence.
-      await attemptEvidence(deps.store, input.run, step, scope, deps.node ?? 'orchestrator')
+      await attemptEvidence(deps.store, input.run, step, scope, life)
         .recovered()
         .catch((problem: Error) => deps.log(`what had broken is not recorded: ${problem.message}`));
       if (account.engine !== null) life.engines.set(input.run, account.engine);
@@ -85,7 +84,7 @@ function nameOf(run: string, { activity }: AttemptScope): string {
 function whatEnded(life: ProcessLife, run: string, scope: AttemptScope, begunAt: number): EndedAttempt {
   const { info } = Context.current();
   const name = nameOf(run, scope);
-  const seen = life.hasSeen(scope.execution);
+  const seen = life.noteExecution(scope.execution);
   const ended = life.takeEnded(name);
   // A first try after a failure for good: what was waited for in between was a person.
   if (ended) {
@@ -96,7 +95,7 @@ function whatEnded(life: ProcessLife, run: string, scope: AttemptScope, begunAt:
     return { ...ended, failure };
   }
   const { predecessor } = life;
-  const isNew = life.restart === 'orchestrator_restart' && !life.hasServed(run);
+  const isNew = life.restart === 'orchestrator_restart' && !life.noteRun(run);
   if (info.attempt === 1) {
     // What the run missed meanwhile its workflow knows.
     const killed = isNew && predecessor && !predecessor.left;
@@ -197,9 +196,9 @@ async function explained(
     return recovery('engine_exit', `${life.identity}, engine ${used}`);
   if (used !== undefined) return recovery('engine_shared', scope.execution);
   const { predecessor } = life;
-  const stateStep = scope.activity.includes('/evaluate') ? step : step - 1;
+  const stateStep = isAtState(scope.activity) ? step : step - 1;
   // That it left in order its workflow knows.
-  if (predecessor && !predecessor.left && (await wasServedBy(store, run, stateStep, nodeOf(life.identity)))) {
+  if (predecessor && !predecessor.left && (await wasServedBy(store, run, stateStep, life.node))) {
     const detection_seconds = rounded((predecessor.noticedAt - predecessor.aliveAt) / 1000);
     return { ...recovery('worker_restart', predecessor.identity), detection_seconds };
   }
@@ -216,10 +215,6 @@ async function wasServedBy(store: ObjectStore, run: string, step: number, node: 
     readSequence(store, ownersFolder(run), 'owner'),
   ]);
   return owners[plan.owner - 1]?.firstExecutionRunId === owners.at(-1)?.firstExecutionRunId;
-}
-
-function nodeOf(identity: string): string {
-  return identity.replace(/ pid \d+$/, '');
 }
 
 function snapshotIn(details: unknown): AttemptSnapshot | null {

@@ -15,7 +15,8 @@ export interface KeptLife {
 /** Call when the file's folder is locked: a predecessor is dead then. `name`: of the worker, the same after a restart. */
 export function keepLife(path: string, name: string, restart: ProcessLife['restart']): KeptLife {
   const predecessor = readPredecessor(path);
-  const identity = `${name}@${hostname()} pid ${process.pid}`;
+  const life = new ProcessLife({ name, host: hostname(), pid: process.pid }, predecessor, restart);
+  const { identity } = life;
   const write = (left: boolean): void => writeFileSync(path, JSON.stringify({ identity, left }));
   attempt(() => write(false));
   const timer = setInterval(() => {
@@ -31,7 +32,7 @@ export function keepLife(path: string, name: string, restart: ProcessLife['resta
   process.once('exit', (code) => {
     if (code === 0) leave();
   });
-  return { life: new ProcessLife(identity, predecessor, restart), leave };
+  return { life, leave };
 }
 
 /** A full disk costs evidence, and nothing else. */

@@ -194,7 +194,7 @@ export async function startHarness(environments: { url: string }, disk?: string)
       meter,
       lastCommits: new NewestEntries(),
       checkpointStalls: new NewestEntries(),
-      life: new ProcessLife(`${name}@test pid ${process.pid}`),
+      life: new ProcessLife({ name, host: 'test', pid: process.pid }),
       log,
     };
     return { deps, engine };
@@ -206,7 +206,11 @@ export async function startHarness(environments: { url: string }, disk?: string)
     datasets,
     runs: new RunDataCache(store, datasets),
     temporalAddress: '127.0.0.1:7233',
-    life: new ProcessLife('orchestrator@test', null, 'orchestrator_restart'),
+    life: new ProcessLife(
+      { name: 'orchestrator', host: 'test', pid: process.pid },
+      null,
+      'orchestrator_restart',
+    ),
     clusterId: () => Promise.resolve('cluster'),
     ownerState: () => Promise.resolve('closed'),
     requestLease: () => Promise.resolve(),

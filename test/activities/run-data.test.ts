@@ -21,7 +21,11 @@ describe('the data of many runs', () => {
   it('is read once a run, however often each of them is asked for in turn', async () => {
     const store = await openStore(`dir:${join(folder, 'store')}`);
     const deps = { store, datasets: new DatasetCache(store), log: () => undefined };
-    const life = new ProcessLife('orchestrator@test', null, 'orchestrator_restart');
+    const life = new ProcessLife(
+      { name: 'orchestrator', host: 'test', pid: process.pid },
+      null,
+      'orchestrator_restart',
+    );
     const open = { ...deps, life, temporalAddress: 'there', clusterId: async () => 'c' };
     for (const [index, name] of runs.entries()) {
       const data = join(folder, name);
