@@ -204,11 +204,9 @@ export class NodePlacement {
   private async find(asked: AskedLease): Promise<void> {
     const found = (): boolean => this.leases.held.length > 0;
     const summary = `find a node for step ${this.progress.status.step + 1}`;
-    let askAgainMs: number = placing.firstAskAgainMs;
     for (;;) {
       await untilMended(this.desk, this.progress, () => this.leases.request(asked, summary));
-      const askAgainAt = Date.now() + askAgainMs;
-      while (!found() && Date.now() < askAgainAt) {
+      while (!found() && Date.now() < asked.askAgainAt) {
         const block = this.blocked(asked);
         if (block) {
           const { cause } = asked.waiting ?? {};
@@ -217,11 +215,10 @@ export class NodePlacement {
           if (asked.noneSince !== null) asked.noneSince = Date.now();
           break;
         }
-        const deadline = Math.min(askAgainAt, (asked.noneSince ?? Infinity) + placing.deadlineMs);
+        const deadline = Math.min(asked.askAgainAt, (asked.noneSince ?? Infinity) + placing.deadlineMs);
         await condition(() => found() || asked.waiting?.cause === 'unfit', deadline - Date.now());
       }
-      if (found()) return this.leases.settle(asked);
-      askAgainMs = Math.min(askAgainMs * placing.backoff, placing.longestAskAgainMs);
+      if (found()) return;
     }
   }
 

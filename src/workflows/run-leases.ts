@@ -23,7 +23,7 @@ import {
   type WaitingLease,
   waitingSignal,
 } from './messages.js';
-import { orchestratorPolicy } from './policies.js';
+import { orchestratorPolicy, placing } from './policies.js';
 import { orchestrator } from './run-activities.js';
 
 export interface HeldLease extends GrantedLease {
@@ -39,6 +39,11 @@ export interface AskedLease {
   /** Since when it is not known that a node is alive, in milliseconds since the epoch; null where one is. */
   noneSince: number | null;
   refused: boolean;
+  /** The request that is under way. */
+  asking: Promise<void> | null;
+  /** A pool that was lost and began anew knows nothing of it: in milliseconds since the epoch, and how long after that. */
+  askAgainAt: number;
+  askAgainMs: number;
 }
 
 export interface LeaseHolder {
@@ -52,6 +57,7 @@ export interface CarriedLeases {
   named: number;
   held: GrantedLease[];
   asked: string[];
+  shunned: string[];
 }
 
 export class RunLeases {
@@ -60,7 +66,7 @@ export class RunLeases {
   private readonly asked: Map<string, AskedLease>;
   private named: number;
   /** Nodes that disagreed with a record: others share the steps. */
-  private readonly shunned: string[] = [];
+  private readonly shunned: string[];
   /** Messages to the pool that are under way. */
   telling = 0;
 
@@ -76,7 +82,10 @@ export class RunLeases {
   ) {
     this.named = carried?.named ?? 0;
     this.held = (carried?.held ?? []).map(heldLease);
-    this.asked = new Map((carried?.asked ?? []).map((lease) => [lease, askedLease(lease, [], false)]));
+    this.shunned = [...(carried?.shunned ?? [])];
+    this.asked = new Map(
+      (carried?.asked ?? []).map((lease) => [lease, askedLease(lease, this.shunned, false)]),
+    );
     hear(grantedSignal, grantedLease, (granted) => this.granted(granted));
     hear(revokedSignal, revokedLease, ({ lease, reason }) => {
       if (!this.drop(lease)) return;
@@ -107,22 +116,24 @@ export class RunLeases {
     return asked;
   }
 
-  async request({ lease, besides, atOnce }: AskedLease, summary: string): Promise<void> {
-    const id = atOnce ? 'place/elsewhere' : placeId(lease);
-    await orchestrator(id, summary, orchestratorPolicy).requestLease({
-      ...this.identity(lease),
-      besides,
-      ...(atOnce ? { atOnce } : {}),
+  async request(asked: AskedLease, summary: string): Promise<void> {
+    // Its activity's name is taken meanwhile.
+    asked.asking ??= this.send(asked, summary).finally(() => {
+      asked.asking = null;
+      asked.askAgainAt = Date.now() + asked.askAgainMs;
+      asked.askAgainMs = Math.min(asked.askAgainMs * placing.backoff, placing.longestAskAgainMs);
     });
+    await asked.asking;
   }
 
-  /** Asks for what the run may use beyond its first node, and waits for none of it. */
+  /** Asks for what the run may use beyond its first node, again from time to time, and waits for none of it. */
   askForMore(): void {
-    while (this.held.length + this.asked.size < this.holder.placement.nodes) {
-      const asked = this.ask(this.shunned);
-      const summary = `find node ${this.held.length + this.asked.size} to share the steps`;
-      this.request(asked, summary).catch(() => this.asked.delete(asked.lease));
-    }
+    while (this.held.length + this.asked.size < this.holder.placement.nodes) this.ask(this.shunned);
+    const due = [...this.asked.values()].filter(({ askAgainAt }) => askAgainAt <= Date.now());
+    due.forEach((asked, index) => {
+      const summary = `find node ${this.held.length + index + 1} to share the steps`;
+      this.request(asked, summary).catch(() => undefined);
+    });
   }
 
   /** Also of one that was asked for and is not wanted any more. */
@@ -142,11 +153,6 @@ export class RunLeases {
     this.release(held);
   }
 
-  /** Another one was granted first: the request is kept only where the run may use more. */
-  settle({ lease }: AskedLease): void {
-    if (this.asked.has(lease) && this.held.length >= this.holder.placement.nodes) this.release({ lease });
-  }
-
   /** Work on it has timed out. */
   suspect({ lease, node }: GrantedLease): void {
     if (!this.drop(lease)) return;
@@ -163,7 +169,16 @@ export class RunLeases {
 
   carried(): CarriedLeases {
     const held = this.held.map(({ lease, node }) => ({ lease, node }));
-    return { named: this.named, held, asked: [...this.asked.keys()] };
+    return { named: this.named, held, asked: [...this.asked.keys()], shunned: this.shunned };
+  }
+
+  private async send({ lease, besides, atOnce }: AskedLease, summary: string): Promise<void> {
+    const id = atOnce ? 'place/elsewhere' : placeId(lease);
+    await orchestrator(id, summary, orchestratorPolicy).requestLease({
+      ...this.identity(lease),
+      besides,
+      ...(atOnce ? { atOnce } : {}),
+    });
   }
 
   private granted({ lease, node }: GrantedLease): void {
@@ -217,5 +232,8 @@ function heldLease({ lease, node }: GrantedLease): HeldLease {
 }
 
 function askedLease(lease: string, besides: string[], atOnce: boolean): AskedLease {
-  return { lease, besides, atOnce, waiting: null, noneSince: Date.now(), refused: false };
+  return {
+    ...{ lease, besides, atOnce, waiting: null, noneSince: Date.now(), refused: false },
+    ...{ asking: null, askAgainAt: 0, askAgainMs: placing.firstAskAgainMs },
+  };
 }

@@ -193,11 +193,14 @@ describe('a pool that begins anew again and again, like its runs', { timeout: 90
   beforeAll(async () => {
     const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 40 };
     [temporal] = await Promise.all([startTemporal({ dynamicConfig }), workflowBundle()]);
-    stage = await PoolStage.open(temporal);
   }, 60_000);
-  afterAll(async () => {
+  afterAll(() => temporal?.stop());
+  beforeEach(async () => {
+    stage = await PoolStage.open(temporal);
+  });
+  afterEach(async () => {
     await stage.close();
-    await temporal.stop();
+    await stage.pool.terminate().catch(() => undefined);
   });
 
   it('forgets no node, no lease and nobody who waits, and a run keeps its lease over its own new beginnings', async () => {
@@ -233,5 +236,55 @@ describe('a pool that begins anew again and again, like its runs', { timeout: 90
     const asked = stage.requests.filter(({ holding }) => holding === undefined).map(({ run }) => run);
     expect(asked).toEqual([first.outline.run, second.outline.run]);
     expect(stage.requests.find(({ holding }) => holding)).toMatchObject({ holding: local });
+  });
+
+  /** Of eight steps and two nodes. */
+  function sharing(name: string): ScriptedRun {
+    const steps = [{ name: 'grpo', kind: 'grpo' as const, steps: 8 }];
+    const run = scriptRun(outlineOf(uniqueName(name), { phases: steps, eval_interval: 0, ckpt_interval: 0 }));
+    const { openRun } = run.activities;
+    run.activities.openRun = async (input) => ({
+      ...(await openRun(input)),
+      placement: { priority: 0, nodes: 2 },
+    });
+    return run;
+  }
+
+  it('hears again of a second node that a run has asked an earlier pool for', async () => {
+    await stage.node(uniqueName('a'));
+    const run = sharing('asks');
+    const [early, late] = [gate(), gate()];
+    run.before = (call) => ({ 'collect 2': early, 'collect 8': late })[call]?.wait();
+    const handle = await stage.run(run);
+    await early.reached;
+    const { queue } = await stage.until(({ queue: waiters }) => waiters.length === 1);
+    await stage.pool.terminate();
+    await stage.node(uniqueName('b'));
+    early.release();
+    await late.reached;
+    const { leases } = await stage.until(({ leases: held }) => held.length === 2);
+    expect(leases.map(({ lease }) => lease)).toContain(queue[0]?.lease);
+    late.release();
+    const last = temporal.client.workflow.getHandle(handle.workflowId);
+    expect(await last.result()).toMatchObject({ step: 8 });
+  });
+
+  it('is never asked again, by an execution or its successors, for a node that disagreed with a record', async () => {
+    const [wrong, right] = [uniqueName('a'), uniqueName('b')];
+    await stage.node(wrong, {
+      called: (call) => {
+        if (call.includes('collectRollouts 2'))
+          throw ApplicationFailure.nonRetryable('step 1 was recomputed as another state', 'Diverged');
+      },
+    });
+    await stage.node(right);
+    const run = sharing('shuns');
+    const handle = await stage.run(run);
+    const last = temporal.client.workflow.getHandle(handle.workflowId);
+    expect(await last.result()).toMatchObject({ step: 8 });
+    const asked = stage.requests.filter((request) => request.run === run.outline.run && !request.holding);
+    const executions = new Set(asked.map(({ asker }) => asker?.execution));
+    expect(executions.size).toBeGreaterThan(1);
+    for (const { besides } of asked.slice(2)) expect(besides).toEqual([wrong]);
   });
 });
