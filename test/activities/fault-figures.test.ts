@@ -204,7 +204,7 @@ describe('a worker in the place of another one', () => {
   const dead: Predecessor = { identity, aliveAt: now - 3_000, noticedAt: now - 1_500, left: false };
   const inPlaceOf = (predecessor: Predecessor): NodeDeps => ({
     ...harness.secondNode(),
-    life: new ProcessLife('node-a@test pid 2', predecessor),
+    life: new ProcessLife({ name: 'node-a', host: 'test', pid: 2 }, predecessor),
   });
 
   /** What the collect of the first GRPO step tells, in an attempt that began `scheduledTimestampMs`. */
