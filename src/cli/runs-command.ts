@@ -5,13 +5,17 @@ import { timelinesNamed } from '../activities/fork-run.js';
 import { percent } from '../report/format.js';
 import type { RunRecord } from '../spec/records.js';
 import { inParallel } from '../store/in-parallel.js';
+import { ownersFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
+import { readSequence } from '../store/records.js';
 import { NewerSchema, UnreadableRecord } from '../store/store-errors.js';
 import { lastCommittedStep, listRuns, readRun, readRunIfAny } from '../store/run-records.js';
 import { storeOption, wholeNumber, withOutput } from './output.js';
 import { storeOfCommand } from './stack-store.js';
 import { textTable } from './table.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
+
+const describeDeadlineMs = 10_000;
 
 interface RunsFlags extends TemporalFlags {
   store: string;
@@ -20,6 +24,7 @@ interface RunsFlags extends TemporalFlags {
 }
 
 interface RunLine {
+  /** Id of the timeline, as `audit`, `report` and `fork` take it; the name where no store tells which one it is. */
   run: string;
   /** Of its workflow; `not running here` where this server knows none, `rewound` where its name has a newer timeline. */
   status: string;
@@ -38,10 +43,12 @@ export function register(program: Command): void {
     .option('--json', 'print one JSON array')
     .action(
       withOutput(async (flags: RunsFlags, command: Command) => {
-        const known = await withClient(flags, workflowLines);
         const store = await storeOfCommand(command, flags);
-        const others = store ? await storedLines(store, new Set(known.map(({ run }) => run))) : [];
-        const driven = store ? await inParallel(known, (line) => withOrigin(store, line)) : known;
+        const driven = await withClient(flags, async (client) => {
+          const executions = await executionsOf(client);
+          return store ? timelineLines(client, store, executions) : executions.map((one) => lineOf(one));
+        });
+        const others = store ? await storedLines(store, new Set(driven.map(({ run }) => run))) : [];
         const lines = [...driven, ...others]
           .sort((a, b) => (a.started < b.started ? 1 : -1))
           .slice(0, flags.limit);
@@ -50,27 +57,89 @@ export function register(program: Command): void {
     );
 }
 
-async function workflowLines(client: Client): Promise<RunLine[]> {
-  const lines: RunLine[] = [];
+/** Newest first. */
+async function executionsOf(client: Client): Promise<WorkflowExecutionInfo[]> {
+  const found: WorkflowExecutionInfo[] = [];
   for await (const execution of client.workflow.list({ query: 'WorkflowType = "trainingRun"' })) {
     // A long run is a chain of executions; only the newest of each chain is the run.
-    if (execution.status.name !== 'CONTINUED_AS_NEW') lines.push(lineOf(execution));
+    if (execution.status.name !== 'CONTINUED_AS_NEW') found.push(execution);
   }
-  return lines;
+  return found.sort((a, b) => b.startTime.getTime() - a.startTime.getTime());
 }
 
-/** A workflow drives its name's newest timeline. */
-async function withOrigin(store: ObjectStore, line: RunLine): Promise<RunLine> {
+/** One line a timeline that an execution has driven: of the newest one that did. */
+async function timelineLines(
+  client: Client,
+  store: ObjectStore,
+  executions: readonly WorkflowExecutionInfo[],
+): Promise<RunLine[]> {
+  const names = [...new Set(executions.map(nameOfExecution))];
+  const known = new Map(
+    await inParallel(names, async (name) => [name, await timelinesOfName(store, name)] as const),
+  );
+  const lines = await inParallel(executions, async (execution): Promise<RunLine | null> => {
+    const timelines = known.get(nameOfExecution(execution));
+    if (!timelines) return lineOf(execution);
+    const run = await timelineDrivenBy(client, execution, timelines);
+    if (run === null) return null;
+    const line = lineOf(execution);
+    const rewound = run !== timelines.newest && execution.status.name !== 'RUNNING';
+    const from = timelines.origins.get(run) ?? null;
+    return { ...line, run, from, ...(rewound ? { status: 'rewound' } : {}) };
+  });
+  const newest = new Map<string, RunLine>();
+  for (const line of lines) if (line && !newest.has(line.run)) newest.set(line.run, line);
+  return [...newest.values()];
+}
+
+interface Timelines {
+  newest: string;
+  /** Run ids by the first run id of each workflow that has claimed one. */
+  drivers: Map<string, string>;
+  origins: Map<string, RunLine['from']>;
+}
+
+/** Null where the store has none of the name, or they cannot be read. */
+async function timelinesOfName(store: ObjectStore, name: string): Promise<Timelines | null> {
   try {
-    const run = (await timelinesNamed(store, line.run)).at(-1) ?? line.run;
-    return { ...line, from: originOf(await readRunIfAny(store, run)) };
+    const runs = await timelinesNamed(store, name);
+    const newest = runs.at(-1);
+    if (newest === undefined) return null;
+    const owners = await inParallel(runs, (run) => readSequence(store, ownersFolder(run), 'owner'));
+    const records = await inParallel(runs, (run) => readRunIfAny(store, run));
+    return {
+      newest,
+      drivers: new Map(
+        runs.flatMap((run, index) =>
+          (owners[index] ?? []).map(({ firstExecutionRunId }) => [firstExecutionRunId, run] as const),
+        ),
+      ),
+      origins: new Map(runs.map((run, index) => [run, originOf(records[index] ?? null)])),
+    };
   } catch (error) {
     if (!isUnreadable(error)) throw error;
-    return line;
+    return null;
   }
 }
 
-/** Timelines that no workflow drives which Temporal knows: of other names, and rewound ones. */
+/** An open one that has claimed nothing yet is about to drive the newest; null for a closed one that never did. */
+async function timelineDrivenBy(
+  client: Client,
+  { workflowId, runId, status }: WorkflowExecutionInfo,
+  { newest, drivers }: Timelines,
+): Promise<string | null> {
+  // A list does not tell the first execution of a chain.
+  const first = async (): Promise<string> => {
+    const described = await client.withDeadline(Date.now() + describeDeadlineMs, () =>
+      client.workflow.getHandle(workflowId, runId).describe(),
+    );
+    return described.raw.workflowExecutionInfo?.firstRunId ?? '';
+  };
+  const run = drivers.get(runId) ?? drivers.get(await first());
+  return run ?? (status.name === 'RUNNING' ? newest : null);
+}
+
+/** Timelines that no workflow has driven which Temporal still knows. */
 async function storedLines(store: ObjectStore, known: ReadonlySet<string>): Promise<RunLine[]> {
   const others = { phase: '', step: null, passAt1: null, from: null };
   const lines = await inParallel(await listRuns(store), async (run): Promise<RunLine | null> => {
@@ -78,7 +147,7 @@ async function storedLines(store: ObjectStore, known: ReadonlySet<string>): Prom
       const record = await readRun(store, run);
       const timelines = await timelinesNamed(store, record.name);
       const newest = timelines.length === 0 || timelines.at(-1) === run;
-      if (newest && known.has(record.name)) return null;
+      if (known.has(run)) return null;
       const status = newest ? 'not running here' : timelines.includes(run) ? 'rewound' : 'never begun';
       const step = await lastCommittedStep(store, run);
       return { ...others, run, status, step, from: originOf(record), started: record.observed.started_at };
@@ -99,11 +168,16 @@ function originOf(record: RunRecord | null): RunLine['from'] {
   return record?.lineage ? { run: record.lineage.run, step: record.lineage.step } : null;
 }
 
-function lineOf({ workflowId, status, startTime, searchAttributes }: WorkflowExecutionInfo): RunLine {
+function nameOfExecution({ workflowId }: WorkflowExecutionInfo): string {
+  return workflowId.replace(/^train\//, '');
+}
+
+function lineOf(execution: WorkflowExecutionInfo): RunLine {
+  const { status, startTime, searchAttributes } = execution;
   const first = (name: string): unknown => (searchAttributes[name] as unknown[] | undefined)?.[0];
   const [step, passAt1] = [first('Step'), first('PassAt1')];
   return {
-    run: workflowId.replace(/^train\//, ''),
+    run: nameOfExecution(execution),
     status: status.name.toLowerCase(),
     phase: String(first('Phase') ?? ''),
     step: typeof step === 'number' ? step : null,

@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path';
 import { Context } from '@temporalio/activity';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { waitingFor } from '../../src/cli/waiting.js';
-import { runKey, updateKey } from '../../src/store/layout.js';
+import { namesFolder, ownersFolder, runKey, sequenceKey, updateKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
@@ -129,6 +129,47 @@ describe('longhaul runs', { timeout: 60_000 }, () => {
     });
     expect(lines.find(({ run }) => run === 'damaged')).toMatchObject({ status: 'unreadable' });
     expect((await longhaul('runs', '--store', storeAddress)).output).toMatch(/elsewhere +not running here/);
+    await workflow.terminate();
+  });
+
+  it('lists each timeline once, by its id, with the origin of its own: also those that were rewound', async () => {
+    const records = recordsOfAllKinds();
+    const name = uniqueName('rewound');
+    const driveAndEnd = async (): Promise<string> => {
+      const workflow = await startRun(temporal, uniqueName('nobody'), name);
+      await workflow.terminate();
+      return workflow.firstExecutionRunId;
+    };
+    const [first, again] = [await driveAndEnd(), await driveAndEnd()];
+    const workflow = await startRun(temporal, uniqueName('nobody'), name);
+    const timelines = [
+      { run: name, owners: [first], from: null },
+      { run: `${name}~2`, owners: [again], from: { run: name, step: 2 } },
+      { run: `${name}~3`, owners: [workflow.firstExecutionRunId], from: { run: `${name}~2`, step: 3 } },
+    ];
+    for (const [index, { run, owners, from }] of timelines.entries()) {
+      const lineage = from ? { ...from, state: records.base.identity.state } : null;
+      const n = index + 1;
+      await store.create(runKey(run), await encodeRecord('run', { ...records.run, run, name, lineage }));
+      const named = await encodeRecord('name', { schema: 'longhaul.name/1', n, run });
+      await store.create(sequenceKey(namesFolder(name), n), named);
+      for (const [at, firstExecutionRunId] of owners.entries()) {
+        const owner = { ...records.owner, n: at + 1, firstExecutionRunId };
+        await store.create(sequenceKey(ownersFolder(run), at + 1), await encodeRecord('owner', owner));
+      }
+    }
+    const listed = async () => {
+      const { output } = await longhaul('runs', '--json', '--store', storeAddress);
+      const lines = JSON.parse(output) as { run: string; status: string; from: unknown }[];
+      return lines
+        .filter(({ run }) => run.startsWith(name))
+        .map(({ run, status, from }) => ({ run, status, from }));
+    };
+    await expect.poll(listed, { timeout: 10_000 }).toEqual([
+      { run: `${name}~3`, status: 'running', from: { run: `${name}~2`, step: 3 } },
+      { run: `${name}~2`, status: 'rewound', from: { run: name, step: 2 } },
+      { run: name, status: 'rewound', from: null },
+    ]);
     await workflow.terminate();
   });
 
