@@ -1,4 +1,4 @@
-// What the workflows and the activities say to each other. Types only: workflows import them as types.
+// What the workflows and the activities say to each other. Workflows import types from here only; the one value is for activities.
 // All payloads are small (< 10 KB): digests and figures, never data.
 import type { BudgetLimit, Spent } from '../spec/budget.js';
 import type { ControlChange, ControlState, Digest, Numerics } from '../spec/records.js';
