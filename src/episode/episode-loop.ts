@@ -266,10 +266,10 @@ async function resultOf(
   const sent = playing.sent.get(turn);
   if (sent && !isDeepStrictEqual(sent.call, call)) throw new OtherWorld();
   if (sent?.result) return sent.result;
-  const tryNumber = ledger.tryAt(turn);
-  if (!sent) journal.note({ type: 'intent', turn, try: tryNumber, call });
+  if (!sent) journal.note({ type: 'intent', turn, call });
   await abortable(journal.write(), signal);
-  const result = await abortable(environment.callTool(call, { turn, tryNumber }), signal);
+  const place = { turn, tryNumber: ledger.tryAt(turn) };
+  const result = await abortable(environment.callTool(call, place), signal);
   const { isError } = result;
   const observation = resultObservation(result, sampling.max_output_chars);
   // Written with the next turn: until then the server has the answer to this call.

@@ -41,8 +41,8 @@ export type JournalEntry =
   | { type: 'session'; session: SessionReference | null }
   /** What was sampled after a transcript (`transcriptDigest`). */
   | ({ type: 'tokens'; after: string } & SampledTurn)
-  /** On the disk before the call is sent. Turn and try make its idempotency key. */
-  | { type: 'intent'; turn: number; try: number; call: ToolCall }
+  /** On the disk before the call is sent. */
+  | { type: 'intent'; turn: number; call: ToolCall }
   /** As the model is shown it. */
   | { type: 'result'; turn: number; observation: string; isError: boolean }
   /** The playing has ended; another one follows. */

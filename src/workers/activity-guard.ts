@@ -18,7 +18,7 @@ export interface GuardOptions {
 }
 
 /** Several beats within the policies' heartbeat time-out; workers pass them on as often (`maxHeartbeatThrottleInterval`). */
-const heartbeatIntervalMs = 2_000;
+export const heartbeatIntervalMs = 2_000;
 /** Longer than the longest engine verb, and than the longest part of a store transfer: they report nothing while they run. */
 const defaultProgressLimitMs = 20 * 60_000;
 

@@ -4,6 +4,7 @@ import type { EnvironmentBackend } from '../environments/environment.js';
 import { createOpenEnvBackend } from '../environments/openenv/openenv-backend.js';
 import { createSemaphore, type Semaphore } from '../environments/openenv/semaphore.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
+import { placesOfNode } from './environment-places.js';
 
 export interface EnvironmentBackendsOptions {
   /** Server of specs that name none. */
@@ -18,16 +19,13 @@ export interface EnvironmentBackends {
   close(): Promise<void>;
 }
 
-/** Below what the built-in server takes, so that two nodes or an evaluation beside a collect share it. */
-const maxSessions = 400;
-
 export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsOptions): EnvironmentBackends {
   const backends = new Map<string, EnvironmentBackend>();
   // By url: an episode that plays alone is alone on its server, however differently others ask the same one (R25).
   const places = new Map<string, Semaphore>();
   const placesOf = (url: string): Semaphore => {
     const { href } = new URL(url);
-    const known = places.get(href) ?? createSemaphore(maxSessions);
+    const known = places.get(href) ?? createSemaphore(placesOfNode);
     places.set(href, known);
     return known;
   };

@@ -6,7 +6,7 @@ import { Worker, type WorkerOptions } from '@temporalio/worker';
 import type { NodeActivities, TransferActivities } from '../activities/contracts.js';
 import type { Numerics } from '../spec/records.js';
 import { engineQueue, transferQueue } from '../workflows/messages.js';
-import { guardActivities } from './activity-guard.js';
+import { guardActivities, heartbeatIntervalMs } from './activity-guard.js';
 import type { WorkerConfig } from './config.js';
 import { Departure } from './node-departure.js';
 import { lockFolder } from './folder-lock.js';
@@ -55,7 +55,7 @@ export async function serveNode(
       connection,
       namespace: config.temporal.namespace,
       identity: `node ${config.node} ${process.pid}`,
-      maxHeartbeatThrottleInterval: '2 seconds',
+      maxHeartbeatThrottleInterval: heartbeatIntervalMs,
       // What is cut off, and when, is the departure's to say.
       shutdownGraceTime: config.graceMs,
     } satisfies Partial<WorkerOptions>;

@@ -5,7 +5,7 @@ import { Worker, type WorkerOptions } from '@temporalio/worker';
 import type { Client } from '@temporalio/client';
 import type { OrchestratorActivities } from '../activities/contracts.js';
 import { orchestratorQueue } from '../workflows/messages.js';
-import { guardActivities } from './activity-guard.js';
+import { guardActivities, heartbeatIntervalMs } from './activity-guard.js';
 import type { Deployment, WorkerConfig } from './config.js';
 import { lockFolder } from './folder-lock.js';
 import { OpenActivities } from './open-activities.js';
@@ -57,7 +57,7 @@ export async function serveOrchestrator(
       maxConcurrentActivityTaskExecutions: 20,
       // A task waits so long for a worker that has died before any other may take it.
       stickyQueueScheduleToStartTimeout: '2 seconds',
-      maxHeartbeatThrottleInterval: '2 seconds',
+      maxHeartbeatThrottleInterval: heartbeatIntervalMs,
       shutdownGraceTime: '5 seconds',
       shutdownForceTime: '10 seconds',
     });

@@ -14,6 +14,7 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Connection } from '@temporalio/client';
 import { ClaimedPorts } from './claimed-ports.js';
+import { placesForNode } from './environment-places.js';
 import { holderOf, lockFolder } from './folder-lock.js';
 import { engineQueue, orchestratorQueue } from '../workflows/messages.js';
 import { ProcessRegistry } from './process-registry.js';
@@ -65,8 +66,8 @@ export interface Stack {
 
 /** temporal.api.enums.v1.TaskQueueType */
 const activityTasks = 2;
-/** What the environment server takes by itself is enough for two nodes. */
-const sessionsOfNode = 512;
+/** A stack of one node may get another one. */
+const fewestNodes = 2;
 /** The machine stays: what is not in the store by then is on its disk. */
 const nodeGraceSeconds = '8';
 const neededDiskBytes = 512 * 1024 * 1024;
@@ -175,7 +176,8 @@ async function startProcesses(
         name: 'environments',
         ...node(options.scripts?.environments ?? script('../environments/server/main.js'), [
           ...['--port', String(environmentPort)],
-          ...(nodes > 2 ? ['--max-sessions', String(sessionsOfNode * nodes)] : []),
+          '--max-sessions',
+          String(placesForNode * Math.max(fewestNodes, nodes)),
         ]),
         // By the environment, so that a server that is started again knows the same token.
         env: { LONGHAUL_GRADING_TOKEN: readFileSync(tokenFile, 'utf8').trim() },

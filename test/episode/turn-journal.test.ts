@@ -45,7 +45,7 @@ const entries: JournalEntry[] = [
       ...{ type: 'tokens', after: transcriptDigest([turn, 5]), tokens: [turn, 1023, 0] },
       logprobs: [float32(-0.1), float32(-1e-30), float32(-88.72)],
     },
-    { type: 'intent', turn, try: 0, call },
+    { type: 'intent', turn, call },
     { type: 'result', turn, observation: `Tool result:\n${turn}\n`, isError: turn === 1 },
   ]),
   { type: 'failure', place: 3, kind: 'unavailable', reason: 'socket_lost' },
@@ -144,12 +144,14 @@ describe('a journal', () => {
 });
 
 describe('what its entries come to', () => {
+  it('is the same of a journal whose intents say which try theirs was, as older versions wrote', () => {
+    const older = { ...{ type: 'intent', turn: 0, call }, try: 0 } as JournalEntry;
+    const read = readJournal(fileOf([header, { type: 'session', session }, older]), header);
+    expect(pastOf(read?.entries ?? []).world).toEqual({ session, calls: new Map([[0, { call }]]) });
+  });
+
   it('is the sampled turns, the failures, and the world that the last playing stood in', () => {
-    const past = pastOf([
-      ...entries,
-      { type: 'session', session },
-      { type: 'intent', turn: 0, try: 0, call },
-    ]);
+    const past = pastOf([...entries, { type: 'session', session }, { type: 'intent', turn: 0, call }]);
     expect([...past.sampled.keys()]).toEqual([0, 1, 2].map((turn) => transcriptDigest([turn, 5])));
     expect(past.failures).toEqual([{ place: 3, kind: 'unavailable', reason: 'socket_lost' }]);
     expect(past.world).toEqual({ session, calls: new Map([[0, { call }]]) });
