@@ -1,5 +1,5 @@
 // What a node that leaves brings to the store: the state after its last commit, which is nowhere else.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { keepLastCommit } from '../../src/activities/keep-last-commit.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { listCheckpoints } from '../../src/store/checkpoints.js';
@@ -43,7 +43,12 @@ describe('a node that leaves', () => {
 
   it('brings the state of the step to the store, once, and another node goes on from it without a replay', async () => {
     expect(await keepLastCommit(harness.node, never)).toEqual({ run, step: 3 });
+    const writes = [vi.spyOn(harness.store, 'create'), vi.spyOn(harness.store, 'createFromFile')];
     expect(await keepLastCommit(harness.node, never)).toEqual({ run, step: 3 });
+    for (const write of writes) {
+      expect(write).not.toHaveBeenCalled();
+      write.mockRestore();
+    }
     expect(await checkpoints()).toEqual([3]);
     const { deps: second, calls } = counting(harness.secondNode());
     const wanted = await readState(harness.store, run, 3);

@@ -18,7 +18,9 @@ import { collect, type CollectionOptions, planCollection } from '../../src/store
 import { readStepEpisodes } from '../../src/store/episodes.js';
 import {
   attemptFolder,
+  checkpointFileKey,
   checkpointFolder,
+  checkpointManifestKey,
   episodeKey,
   episodesFolder,
   foldedEpisodesKey,
@@ -218,6 +220,29 @@ describe('a collection', () => {
     }
   });
 
+  test('deletes the manifest of a checkpoint first, in whatever order the store lists its files', async () => {
+    const { store } = await copy();
+    const deleted: string[] = [];
+    const reversed: ObjectStore = {
+      ...bound(store),
+      list: async function* (prefix) {
+        const found = [];
+        for await (const info of store.list(prefix)) found.unshift(info);
+        yield* found;
+      },
+      delete: (key) => {
+        deleted.push(key);
+        return store.delete(key);
+      },
+    };
+    await collectAll(reversed);
+    for (let step = 1; step < last; step++) {
+      const files = deleted.filter((key) => key.startsWith(checkpointFolder(home, step)));
+      expect(files[0]).toBe(checkpointManifestKey(home, step));
+      expect(files).toContain(checkpointFileKey(home, step, 'state.safetensors'));
+    }
+  });
+
   test('touches no step that is not committed', async () => {
     const { store } = await copy();
     await store.delete(updateKey(run, last));
@@ -252,6 +277,21 @@ describe('what others need', () => {
     const fork = { ...(await readRun(store, run)), run: 'fork', name: 'fork', lineage };
     await store.create(runKey('fork'), await encodeRecord('run', fork));
     expect((await planCollection(store, run, keepNewest)).kept.get(2)).toEqual(['needed by fork']);
+  });
+
+  test('is a parent’s own matter: a collection of its fork names none of its checkpoints', async () => {
+    const { store } = await copy();
+    const lineage = { run, step: 2, state: await readState(store, run, 2) };
+    const fork = { ...(await readRun(store, run)), run: 'fork', name: 'fork', lineage };
+    await store.create(runKey('fork'), await encodeRecord('run', fork));
+    for (const step of [3, 4]) {
+      const manifest = await requireRecord(store, checkpointManifestKey(home, step), 'checkpoint');
+      const key = checkpointManifestKey({ ...home, run: 'fork' }, step);
+      await store.create(key, await encodeRecord('checkpoint', { ...manifest, run: 'fork' }));
+    }
+    expect(await listCheckpoints(store, fork)).toEqual([1, 2, 3, 4]);
+    const { checkpoints, kept } = await planCollection(store, 'fork', keepNewest);
+    expect({ checkpoints, kept: [...kept] }).toEqual({ checkpoints: [3], kept: [[4, ['newest']]] });
   });
 
   test('is not guessed: a reference that cannot be read stops the collection before it deletes anything', async () => {
@@ -443,12 +483,8 @@ test('a collection in a bucket, cut off before random writes, loses nothing, and
   await expectCollected(store);
 }, 120_000);
 
-/** A store that is lost before write `writes` + 1. */
-function diesAfter(store: ObjectStore, writes: number): ObjectStore {
-  let left = writes;
-  const spend = (): void => {
-    if (left-- <= 0) throw new Error('killed');
-  };
+/** The same store, to spread. */
+function bound(store: ObjectStore): ObjectStore {
   return {
     address: store.address,
     get: (key) => store.get(key),
@@ -458,6 +494,20 @@ function diesAfter(store: ObjectStore, writes: number): ObjectStore {
     list: (prefix) => store.list(prefix),
     listFolder: (prefix) => store.listFolder(prefix),
     sweep: (olderThanMs) => store.sweep(olderThanMs),
+    create: (key, bytes) => store.create(key, bytes),
+    createFromFile: (key, path, transfer) => store.createFromFile(key, path, transfer),
+    delete: (key) => store.delete(key),
+  };
+}
+
+/** A store that is lost before write `writes` + 1. */
+function diesAfter(store: ObjectStore, writes: number): ObjectStore {
+  let left = writes;
+  const spend = (): void => {
+    if (left-- <= 0) throw new Error('killed');
+  };
+  return {
+    ...bound(store),
     create: async (key, bytes) => (spend(), store.create(key, bytes)),
     createFromFile: async (key, path, transfer) => (spend(), store.createFromFile(key, path, transfer)),
     delete: async (key) => (spend(), store.delete(key)),
