@@ -4,18 +4,18 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Recovery, RecoveryCause } from '../src/spec/records.js';
 import type { RunSpec } from '../src/spec/run-spec.js';
-import { readAttemptsIn } from '../src/store/fault-figures.js';
 import type { ObjectStore } from '../src/store/object-store.js';
 import { openStore } from '../src/store/open-store.js';
 import { readUpdate } from '../src/store/run-records.js';
+import type { StackScripts } from '../src/workers/stack.js';
 import { seededRandom } from '../test/chaos/random.js';
 import { type OpenTrial, runTrial } from '../test/chaos/trial.js';
-import { signalled, victimNames, type VictimName } from '../test/chaos/victims.js';
+import { isBusy, pidOf, signalled, victimNames, type VictimName } from '../test/chaos/victims.js';
 import { findEngine } from '../test/support/find-tools.js';
+import { attemptsOfNode, type OpenAttempt, untilKnown, untilTakenOver } from './detection.js';
 import { type CommittedAt, effectiveTime } from './effective-time.js';
-import { lostWork, readComputed } from './lost-work.js';
+import { lostWork, metEpisodes, readComputed, recordedAt } from './lost-work.js';
 import { repository } from './repository.js';
 import { steadyRun } from './steady-run.js';
 
@@ -27,12 +27,17 @@ export interface DisturbedFigures {
   ettr: number;
   /** The same as the run's own records have it: one less what faults have cost. */
   ettr_recorded: number;
-  /** Largest, of what the run's records say: from the death until somebody knew of it. */
+  /** From the kill until the server was told that the attempts which it has ended had failed. */
   engine_detection_seconds: number;
+  /** The same of a node worker; of an orchestrator until its successor had taken its folder over. The larger one. */
   worker_detection_seconds: number;
+  /** Kills that met episodes in flight. */
+  kills_amid_episodes: number;
   /** After a kill, of any process: turns of one episode that were sampled again, and updates that were computed again. */
   turns_again_max: number;
   updates_again_max: number;
+  /** Updates of steps that were committed by then, which were applied again to the last state on disk. */
+  updates_replayed_max: number;
   episodes_again: number;
   /** Share of the time of the steps that no fault met in which an update waited for the writer of a checkpoint. */
   stall_share: number;
@@ -65,9 +70,12 @@ export const tenSeconds: SlowSteps = { hidden_size: 384, layers: 6, groups: 12, 
 /** What is read from the records before the run's folder is gone. */
 interface Seen {
   commits: CommittedAt[];
+  /** Of each step's update. */
+  stepIds: Map<number, string>;
   /** Milliseconds by step. */
   stalls: Map<number, number>;
-  recoveries: Recovery[];
+  /** By key of an episode: when the store took its record, ms; of the steps that were struck. */
+  recorded: Map<string, number>;
   ettr: number;
 }
 
@@ -75,17 +83,27 @@ interface Kill {
   victim: VictimName;
   /** Of the machine's clock, ms. */
   at: number;
+  /** Last step that was committed then. */
+  committed: number;
+  /** From it until somebody knew; null of a victim that has no such figure. */
+  detectionSeconds: number | null;
 }
 
-/** Throws where a kill met no open run. `keep`: called with the store before it is gone. */
+/** Throws where a kill met no open run. `ended`: called when the run is over and its folder still there. */
 export async function measureDisturbedRun(
   plan: DisturbedRun,
   log: (message: string) => void = () => undefined,
-  keep: (store: ObjectStore, run: string) => Promise<void> = async () => undefined,
+  { scripts, ended }: { scripts?: StackScripts; ended?: (folder: string) => void } = {},
 ): Promise<DisturbedFigures> {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-bench-disturbed-'));
   const asked = join(folder, 'asked.jsonl');
-  const seen: Seen = { commits: [], stalls: new Map(), recoveries: [], ettr: Number.NaN };
+  const seen: Seen = {
+    commits: [],
+    stepIds: new Map(),
+    stalls: new Map(),
+    recorded: new Map(),
+    ettr: Number.NaN,
+  };
   try {
     const spec = await slowRun(join(folder, 'data'), plan);
     const engine = join(folder, 'engine');
@@ -106,18 +124,28 @@ export async function measureDisturbedRun(
         while (!trial.over && (await trial.step()) < trial.steps) await delay(100);
         const store = await openStore(trial.stack.addresses.store);
         await readSteps(store, spec.name, trial.steps, seen);
-        await keep(store, spec.name);
+        for (const { committed } of kills)
+          for (const [key, at] of await recordedAt(store, spec.name, committed + 1))
+            seen.recorded.set(key, at);
+        ended?.(trial.folder);
         return kills;
       },
+      ...(scripts ? { scripts } : {}),
       log,
     });
+    for (const violation of [...chain.violations, ...history.violations]) log(JSON.stringify(violation));
     if (disturbances.length < plan.victims.length)
       throw new Error(`only ${disturbances.length} of ${plan.victims.length} kills met an open run`);
     const faults = disturbances.map(({ at }) => at);
     const time = effectiveTime(seen.commits, faults);
-    const lost = lostWork(readComputed(asked), faults);
-    for (const [index, { victim }] of disturbances.entries())
-      log(`${victim}: ${JSON.stringify(lost[index])}`);
+    const computed = readComputed(asked);
+    const lost = lostWork(
+      computed,
+      disturbances.map(({ at, committed }) => ({ at, committed: idsUpTo(committed, seen.stepIds) })),
+    );
+    const met = faults.map((at) => metEpisodes(computed, at, spec.name, seen.recorded));
+    for (const [index, { victim, detectionSeconds }] of disturbances.entries())
+      log(`${victim}: ${JSON.stringify({ ...lost[index], ...met[index], detectionSeconds })}`);
     return {
       steps: time.steps,
       disturbed_steps: time.disturbed,
@@ -125,10 +153,12 @@ export async function measureDisturbedRun(
       step_spread: time.step_spread,
       ettr: time.ettr,
       ettr_recorded: seen.ettr,
-      engine_detection_seconds: detection(seen, ['engine_exit']),
-      worker_detection_seconds: detection(seen, ['worker_restart', 'orchestrator_restart']),
+      engine_detection_seconds: detection(disturbances, ['engine']),
+      worker_detection_seconds: detection(disturbances, ['node', 'orchestrator']),
+      kills_amid_episodes: met.filter(({ inFlight }) => inFlight > 0).length,
       turns_again_max: Math.max(...lost.map(({ turns }) => turns)),
       updates_again_max: Math.max(...lost.map(({ updates }) => updates)),
+      updates_replayed_max: Math.max(...lost.map(({ replayed }) => replayed)),
       episodes_again: lost.reduce((sum, { episodes }) => sum + episodes, 0),
       stall_share: stallShare(seen, faults),
       violations: chain.violations.length + history.violations.length,
@@ -160,41 +190,79 @@ async function killEach(
       [stepMs, began, last] = [performance.now() - began, performance.now(), now];
     }
     await delay(random.next() * 0.9 * stepMs);
-    if ((await signalled(trial, victim, 'SIGKILL')) === null) break;
-    kills.push({ victim, at: Date.now() });
-    log(`killed ${victim} in step ${step}`);
+    const kill = await killed(trial, victim);
+    if (kill === null) break;
+    kills.push(kill);
+    log(`killed ${victim} in step ${kill.committed + 1}`);
   }
   return kills;
 }
 
-/** The supervised step is not among them: its work is another. */
+async function killed(trial: OpenTrial, victim: VictimName): Promise<Kill | null> {
+  const before = victim === 'engine' || victim === 'node' ? await atWork(trial) : null;
+  const pid = await signalled(trial, victim, 'SIGKILL');
+  if (pid === null) return null;
+  const at = Date.now();
+  const committed = await trial.step();
+  const detectionSeconds = before
+    ? await untilKnown(trial, at, before)
+    : victim === 'orchestrator'
+      ? await untilTakenOver(trial, at, pid)
+      : null;
+  return { victim, at, committed, detectionSeconds };
+}
+
+/** The node's attempts, as soon as it has some, and an engine that computes: a death that ends nothing is noticed by nobody. */
+async function atWork(trial: OpenTrial): Promise<OpenAttempt[]> {
+  while (!trial.over) {
+    const attempts = await attemptsOfNode(trial);
+    const pid = pidOf(trial, 'engine');
+    if (attempts.length > 0 && pid !== null && isBusy(pid)) return attempts;
+    await delay(5);
+  }
+  return [];
+}
+
+/** The supervised step is not among the commits: its work is another. */
 async function readSteps(store: ObjectStore, run: string, last: number, seen: Seen): Promise<void> {
-  for (let step = 2; step <= last; step++) {
-    const { observed } = await readUpdate(store, run, step);
+  for (let step = 1; step <= last; step++) {
+    const { identity, observed } = await readUpdate(store, run, step);
+    seen.stepIds.set(step, identity.step_id);
+    if (step === 1) continue;
     seen.commits.push({ step, at: Date.parse(observed.committed_at) });
-    seen.stalls.set(step, observed.timings_ms['checkpoint_stall'] ?? 0);
+    const stall = observed.timings_ms['checkpoint_stall'];
+    if (stall !== undefined) seen.stalls.set(step, stall);
     seen.ettr = observed.metrics['ft/ettr'] ?? Number.NaN;
-    const attempts = await readAttemptsIn(store, run, step);
-    seen.recoveries.push(...attempts.flatMap((attempt) => attempt.observed.recoveries ?? []));
   }
 }
 
-/** Largest in seconds; NaN, which meets no bar, where no record tells of such a death. */
-function detection({ recoveries }: Seen, causes: readonly RecoveryCause[]): number {
-  const seconds = recoveries.flatMap(({ cause, detection_seconds }) =>
-    causes.includes(cause) ? [detection_seconds] : [],
+const idsUpTo = (step: number, stepIds: ReadonlyMap<number, string>): ReadonlySet<string> =>
+  new Set([...stepIds].flatMap(([one, id]) => (one <= step ? [id] : [])));
+
+/** Largest of the victims that were killed; NaN, which meets no bar, where one of them ended nothing. */
+function detection(kills: readonly Kill[], victims: readonly VictimName[]): number {
+  const seconds = kills.flatMap(({ victim, detectionSeconds }) =>
+    victims.includes(victim) && detectionSeconds !== null ? [detectionSeconds] : [],
   );
   return seconds.length === 0 ? Number.NaN : Math.max(...seconds);
 }
 
-function stallShare({ commits, stalls }: Seen, faults: readonly number[]): number {
-  let [stalled, all] = [0, 0];
+/** Of the steps that no fault met. Throws where none of them followed a checkpoint. */
+export function stallShare(
+  { commits, stalls }: Pick<Seen, 'commits' | 'stalls'>,
+  faults: readonly number[],
+): number {
+  let [stalled, all, told] = [0, 0, 0];
   for (const [index, { step, at }] of commits.slice(1).entries()) {
     const from = commits[index]?.at ?? at;
     if (faults.some((fault) => fault > from && fault <= at)) continue;
-    stalled += stalls.get(step) ?? 0;
+    const stall = stalls.get(step);
+    if (stall !== undefined) told += 1;
+    // Only the step after a checkpoint can wait for its writer, and says for how long.
+    stalled += stall ?? 0;
     all += at - from;
   }
+  if (told === 0) throw new Error('no step that no fault met tells how long it waited for a checkpoint');
   return stalled / all;
 }
 

@@ -1,5 +1,8 @@
 // What was computed again after a death, from what the engines were asked for (test/support/engine-tap.mjs) and when it died.
 import { readFileSync } from 'node:fs';
+import { readFoldedEpisodes } from '../src/store/episodes.js';
+import { episodeKey, episodesFolder } from '../src/store/layout.js';
+import type { ObjectStore } from '../src/store/object-store.js';
 
 /** A turn of an episode, or an update of a step. */
 export type Computed = { at: number } & (
@@ -22,8 +25,17 @@ export interface LostWork {
   turns: number;
   /** Episodes of which a turn was sampled again. */
   episodes: number;
-  /** Updates that were computed again. */
+  /** Updates that were computed again before their step was committed. */
   updates: number;
+  /** Of committed steps: applied again to an older state, from their batches. */
+  replayed: number;
+}
+
+export interface Death {
+  /** ms */
+  at: number;
+  /** Step ids of all steps that were committed by then; absent: every update that is computed again counts as lost. */
+  committed?: ReadonlySet<string>;
 }
 
 export function readComputed(path: string): Computed[] {
@@ -31,11 +43,11 @@ export function readComputed(path: string): Computed[] {
   return lines.map((line) => JSON.parse(line) as Computed).sort((a, b) => a.at - b.at);
 }
 
-/** For each death, what was asked for before it and asked for again after it, until the next. Times in ms, in order. */
-export function lostWork(computed: readonly Computed[], deaths: readonly number[]): LostWork[] {
-  return deaths.map((death, index) => {
+/** For each death, what was asked for before it and asked for again after it, until the next. Deaths in order. */
+export function lostWork(computed: readonly Computed[], deaths: readonly Death[]): LostWork[] {
+  return deaths.map(({ at: death, committed = new Set<string>() }, index) => {
     const before = new Set(computed.filter(({ at }) => at <= death).map(nameOf));
-    const until = deaths[index + 1] ?? Infinity;
+    const until = deaths[index + 1]?.at ?? Infinity;
     const again = computed.filter((one) => one.at > death && one.at <= until && before.has(nameOf(one)));
     const turns = new Map<string, Set<string>>();
     for (const one of again) {
@@ -43,12 +55,59 @@ export function lostWork(computed: readonly Computed[], deaths: readonly number[
       const episode = episodeOf(one);
       turns.set(episode, (turns.get(episode) ?? new Set()).add(nameOf(one)));
     }
+    const updates = [...new Set(again.flatMap((one) => (one.verb === 'update' ? [one.stepId] : [])))];
     return {
       turns: Math.max(0, ...[...turns.values()].map(({ size }) => size)),
       episodes: turns.size,
-      updates: new Set(again.filter(({ verb }) => verb === 'update').map(nameOf)).size,
+      updates: updates.filter((id) => !committed.has(id)).length,
+      replayed: updates.filter((id) => committed.has(id)).length,
     };
   });
+}
+
+/** What a death met, of the steps whose records are known. */
+export interface MetEpisodes {
+  /** Sampled from before it, and recorded after it. */
+  inFlight: number;
+  /** Recorded before it, and sampled from after it all the same. */
+  finishedAgain: number;
+}
+
+/** When the store took the record of each episode of a committed step, ms, by key. */
+export async function recordedAt(
+  store: ObjectStore,
+  run: string,
+  step: number,
+): Promise<Map<string, number>> {
+  const times = new Map<string, number>();
+  for await (const { key, modified } of store.list(episodesFolder(run, step)))
+    times.set(key, modified.getTime());
+  for (const [key, episode] of (await readFoldedEpisodes(store, run, step)) ?? [])
+    times.set(key, episode.recordedAt.getTime());
+  if (times.size === 0) throw new Error(`step ${step} of ${run} has no episodes`);
+  return times;
+}
+
+/** `recorded`: as `recordedAt` tells it. */
+export function metEpisodes(
+  computed: readonly Computed[],
+  death: number,
+  run: string,
+  recorded: ReadonlyMap<string, number>,
+): MetEpisodes {
+  const asked = (after: boolean): string[] => [
+    ...new Set(
+      computed.flatMap((one) =>
+        one.verb === 'generate' && one.domain === 'train' && one.at > death === after
+          ? [episodeKey(run, one.step, one.slot, one.sample)]
+          : [],
+      ),
+    ),
+  ];
+  return {
+    inFlight: asked(false).filter((key) => (recorded.get(key) ?? 0) > death).length,
+    finishedAgain: asked(true).filter((key) => (recorded.get(key) ?? Infinity) <= death).length,
+  };
 }
 
 /** A turn is known by its episode and by what it follows: a transcript only grows. */

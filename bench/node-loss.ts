@@ -6,10 +6,11 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { defaultPoolId, nodeReportIntervalMs, poolQuery } from '../src/workflows/messages.js';
 import type { RunSpec } from '../src/spec/run-spec.js';
+import type { StackScripts } from '../src/workers/stack.js';
 import { faultySurroundings } from '../test/chaos/surroundings.js';
 import { type OpenTrial, runTrial } from '../test/chaos/trial.js';
 import { signalled } from '../test/chaos/victims.js';
-import { readComputed } from './lost-work.js';
+import { metEpisodes, readComputed, recordedAt } from './lost-work.js';
 import { repository } from './repository.js';
 
 export interface NodeLossFigures {
@@ -17,7 +18,9 @@ export interface NodeLossFigures {
   detection_intervals: number;
   /** From the node's death to the next commit. */
   resumed_seconds: number;
-  /** Episodes that had their record and were sampled again (R9). */
+  /** Episodes without a record when the node died. */
+  in_flight: number;
+  /** Episodes that had their record then and were sampled from after it (R9). */
   finished_again: number;
   /** Episodes of committed steps that were sampled again: those steps are replayed from their batches. */
   committed_again: number;
@@ -31,12 +34,19 @@ interface Loss {
   committed: number;
   detectedMs: number;
   resumedMs: number;
+  /** By key of an episode of the step that the node died in: when the store took its record, ms. */
+  recorded: Map<string, number>;
 }
 
 const deadlineMs = 120_000;
 
 /** `step`: in which the run's node dies. */
-export async function measureNodeLoss(spec: RunSpec, step: number): Promise<NodeLossFigures> {
+export async function measureNodeLoss(
+  spec: RunSpec,
+  step: number,
+  log: (message: string) => void = () => undefined,
+  scripts?: StackScripts,
+): Promise<NodeLossFigures> {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-bench-node-loss-'));
   const asked = join(folder, 'asked.jsonl');
   writeFileSync(asked, '');
@@ -46,7 +56,7 @@ export async function measureNodeLoss(spec: RunSpec, step: number): Promise<Node
       keep: false,
       surround: async (inFolder, own) => {
         const around = await faultySurroundings(inFolder, own, {
-          ...{ store: 'directory', nodes: 2, scripts: undefined },
+          ...{ store: 'directory', nodes: 2, scripts },
           noShim: 'nothing is preloaded here',
         });
         const tap = join(repository, 'test/support/engine-tap.mjs');
@@ -55,9 +65,11 @@ export async function measureNodeLoss(spec: RunSpec, step: number): Promise<Node
         writeFileSync(engine, `#!/bin/sh\nexec ${command} "$@"\n`, { mode: 0o755 });
         return { ...around, engine };
       },
-      disturb: async (trial) => [await loseNode(trial, step)],
-      log: () => undefined,
+      disturb: async (trial) => [await loseNode(trial, step, asked)],
+      ...(scripts ? { scripts } : {}),
+      log,
     });
+    for (const violation of [...chain.violations, ...history.violations]) log(JSON.stringify(violation));
     const [loss] = disturbances;
     if (!loss) throw new Error('the run was over before its node was lost');
     const computed = readComputed(asked);
@@ -73,10 +85,12 @@ export async function measureNodeLoss(spec: RunSpec, step: number): Promise<Node
     const replayed = again.flatMap((one) =>
       one.verb === 'update' && applied.has(one.stepId) ? [one.stepId] : [],
     );
+    const { inFlight, finishedAgain } = metEpisodes(computed, loss.at, spec.name, loss.recorded);
     return {
       detection_intervals: loss.detectedMs / nodeReportIntervalMs,
       resumed_seconds: loss.resumedMs / 1000,
-      finished_again: chain.violations.filter(({ rule }) => rule === 'R9').length,
+      in_flight: inFlight,
+      finished_again: finishedAgain,
       committed_again: new Set(resampled).size,
       replayed_updates: new Set(replayed).size,
       violations: chain.violations.length + history.violations.length,
@@ -87,9 +101,12 @@ export async function measureNodeLoss(spec: RunSpec, step: number): Promise<Node
 }
 
 /** The node is killed amid a step, its folder is removed, and it does not come back before the run has gone on without it. */
-async function loseNode(trial: OpenTrial, step: number): Promise<Loss> {
-  while (!trial.over && (await trial.step()) < step - 1) await delay(20);
-  await delay(300);
+async function loseNode(trial: OpenTrial, step: number, asked: string): Promise<Loss> {
+  while (
+    !trial.over &&
+    !readComputed(asked).some((one) => one.verb === 'generate' && one.domain === 'train' && one.step >= step)
+  )
+    await delay(20);
   const node = trial.node;
   const folder = join(trial.folder, node);
   writeFileSync(`${folder}.away`, '');
@@ -114,5 +131,6 @@ async function loseNode(trial: OpenTrial, step: number): Promise<Loss> {
   );
   const resumedMs = await until(async () => (await trial.step()) > committed, 'a commit after the loss');
   rmSync(`${folder}.away`, { force: true });
-  return { at, committed, detectedMs, resumedMs };
+  const recorded = await recordedAt(trial.store, trial.spec.name, committed + 1);
+  return { at, committed, detectedMs, resumedMs, recorded };
 }

@@ -212,9 +212,14 @@ async function measureLong(): Promise<Measured> {
 async function measureDisturbed(): Promise<Measured> {
   const values = await measureDisturbedRun(
     { ...{ steps: 51, struck: [6, 16, 26, 36, 46], seed: 1 }, victims: eachVictimOnce(1), shape: tenSeconds },
-    (message) => process.stderr.write(`  ${message}\n`),
+    say,
   );
   return { values: { ...values } };
+}
+
+/** What a measurement has to say while it lasts. */
+function say(message: string): void {
+  process.stderr.write(`  ${message}\n`);
 }
 
 async function measureLoss(): Promise<Measured> {
@@ -224,7 +229,7 @@ async function measureLoss(): Promise<Measured> {
     name: 'node-loss',
     trainer: { ...tiny.trainer, max_training_steps: 20, ckpt_interval: 4 },
   };
-  return { values: { ...(await measureNodeLoss(spec, 20)) } };
+  return { values: { ...(await measureNodeLoss(spec, 20, say)) } };
 }
 
 async function measureReplayed(session: BenchSession): Promise<Measured> {

@@ -8,8 +8,10 @@ import { fileURLToPath } from 'node:url';
 
 export const repository = rootOf(dirname(fileURLToPath(import.meta.url)));
 
-/** What a figure depends on; tests and documents may change without making it old. */
-const measuredCode = ['src', 'native', 'presets'];
+/** What a figure depends on: what is measured, and what measures it. Other tests and documents may change without making it old. */
+const measuredCode = ['src', 'native', 'presets', 'bench', 'test/chaos', 'test/support'];
+/** Among that: written by whoever measures, and tests of the harness itself. */
+const notMeasured = /^bench\/results\.json(\.draft)?$|\.test\.ts$/;
 
 export interface Machine {
   cpu: string;
@@ -21,13 +23,20 @@ export interface Machine {
 /** sha256 over paths and contents of the measured code, 16 hex digits. */
 export function codeHash(): string {
   const hash = createHash('sha256');
-  for (const path of measuredCode.flatMap((folder) => filesBelow(join(repository, folder)))) {
+  for (const name of measuredFiles())
     hash
-      .update(`${relative(repository, path)}\0`)
-      .update(readFileSync(path))
+      .update(`${name}\0`)
+      .update(readFileSync(join(repository, name)))
       .update('\0');
-  }
   return hash.digest('hex').slice(0, 16);
+}
+
+/** Paths in the checkout, `/` between their parts, in the order in which they are hashed. */
+export function measuredFiles(): string[] {
+  return measuredCode
+    .flatMap((folder) => filesBelow(join(repository, folder)))
+    .map((path) => relative(repository, path))
+    .filter((name) => !notMeasured.test(name));
 }
 
 /** Short commit; with `+` where the measured code differs from it. `unknown` outside of a git checkout. */
@@ -39,7 +48,10 @@ export function commit(): string {
         encoding: 'utf8',
         stdio: ['ignore', 'pipe', 'ignore'],
       }).trim();
-    const changed = git('status', '--porcelain', '--', ...measuredCode) !== '';
+    const changes = git('status', '--porcelain', '-uall', '--no-renames', '--', ...measuredCode).split('\n');
+    const changed = changes.some(
+      (line) => line !== '' && !notMeasured.test(line.trim().replace(/^\S+ +/, '')),
+    );
     return `${git('rev-parse', '--short', 'HEAD')}${changed ? '+' : ''}`;
   } catch {
     return 'unknown';

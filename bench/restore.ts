@@ -1,7 +1,7 @@
 // How fast a state comes back: from a file, against what the disk gives to whoever only reads it; and by replay, against what the
 // same updates took when they were made.
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -16,7 +16,7 @@ import { quickstartModel } from './quickstart-model.js';
 
 export interface RestoreFigures {
   bytes: number;
-  /** Median of several, each of a file that is in no cache. */
+  /** Median of several, each read from the device as a whole. */
   disk_bytes_per_second: number;
   restore_bytes_per_second: number;
   /** Of the disk's rate; the median of what was measured side by side. */
@@ -25,7 +25,7 @@ export interface RestoreFigures {
 
 const run = promisify(execFile);
 
-/** `width`: of the model; 512 gives a state of 300 MB. Throws where a file cannot be put out of the cache. */
+/** `width`: of the model; 512 gives a state of 300 MB. Throws where a file was read from memory. */
 export async function measureRestore(width = 512, times = 5): Promise<RestoreFigures> {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-restore-'));
   const engine = createNativeEngine({ binary: findEngineBinary() });
@@ -43,9 +43,12 @@ export async function measureRestore(width = 512, times = 5): Promise<RestoreFig
     await engine.saveState(state, path);
     const { size } = await stat(path);
     const [plain, restored]: [number[], number[]] = [[], []];
+    const reader = engine.pid();
+    if (reader === null) throw new Error('the engine has ended');
     for (let time = 0; time < times; time++) {
-      plain.push(await cold(path, () => run('dd', [`if=${path}`, 'of=/dev/null', 'bs=4M'])));
-      restored.push(await cold(path, () => engine.loadState(path)));
+      // What a child has read is counted as its parent's when it has ended.
+      plain.push(await cold(path, 'self', () => run('dd', [`if=${path}`, 'of=/dev/null', 'bs=4M'])));
+      restored.push(await cold(path, reader, () => engine.loadState(path)));
       if ((await engine.held())?.state !== state) throw new Error('another state came back');
     }
     return {
@@ -60,13 +63,34 @@ export async function measureRestore(width = 512, times = 5): Promise<RestoreFig
   }
 }
 
-/** Seconds that `read` takes after the file was put out of the page cache, as GNU dd does it. */
-async function cold(path: string, read: () => Promise<unknown>): Promise<number> {
+/**
+ * Seconds that `read` takes after the file was put out of the page cache, as GNU dd does it. Throws where `reader` then has not read
+ * all of it from a device: from memory, as a file system in memory or a cache that keeps its pages gives it.
+ */
+export async function cold(
+  path: string,
+  reader: number | 'self',
+  read: () => Promise<unknown>,
+): Promise<number> {
   await run('sync', [path]);
   await run('dd', [`if=${path}`, 'iflag=nocache', 'count=0']);
+  const [{ size }, before] = [await stat(path), await deviceBytes(reader)];
   const begun = performance.now();
   await read();
-  return (performance.now() - begun) / 1000;
+  const seconds = (performance.now() - begun) / 1000;
+  const bytes = (await deviceBytes(reader)) - before;
+  if (bytes < size)
+    throw new Error(
+      `only ${bytes} of ${size} bytes of ${path} were read from a device: its file system keeps it in memory, so no rate of a disk can be measured there`,
+    );
+  return seconds;
+}
+
+/** That a process has made the system read from devices so far. */
+async function deviceBytes(pid: number | 'self'): Promise<number> {
+  const counted = /^read_bytes: (\d+)$/m.exec(await readFile(`/proc/${pid}/io`, 'utf8'));
+  if (!counted) throw new Error(`/proc/${pid}/io does not say what was read from devices`);
+  return Number(counted[1]);
 }
 
 export interface ReplayFigures {

@@ -125,7 +125,7 @@ describe.each([
     const records = await recordsOf(folder);
     expect(identity(records)).toEqual(identity(undisturbed));
     expect(records.every(({ metrics }) => metrics.turns === turnsOfOne)).toBe(true);
-    const [lost] = lostWork(seen.asked, [died]);
+    const [lost] = lostWork(seen.asked, [{ at: died }]);
     const tokens = seen.answered - records.reduce((sum, { logprobs }) => sum + logprobs.length, 0);
     console.log(`${work.what}, kill of the engine: ${JSON.stringify({ ...lost, tokens })}`);
     expect(lost?.turns).toBe(1);

@@ -1,7 +1,9 @@
 // What the figures of faults are computed from: steps with their times, and what engines were asked for.
 import { describe, expect, it } from 'vitest';
+import { stallShare } from '../../bench/disturbed-run.js';
 import { effectiveTime } from '../../bench/effective-time.js';
-import { type Computed, lostWork } from '../../bench/lost-work.js';
+import { episodeKey } from '../../src/store/layout.js';
+import { type Computed, type Death, lostWork, metEpisodes } from '../../bench/lost-work.js';
 
 const commitsEvery = (seconds: readonly number[]): { step: number; at: number }[] => {
   let at = 1_000;
@@ -27,30 +29,54 @@ describe('the effective time of a run', () => {
   });
 });
 
+describe('the stall of checkpoints', () => {
+  const commits = commitsEvery([10, 10, 10]);
+
+  it('is what updates waited for a writer, over the time of all steps that no fault met', () => {
+    const stalls = new Map([
+      [1, 500],
+      [3, 5_000],
+    ]);
+    expect(stallShare({ commits, stalls }, [25_000])).toBe(500 / 20_000);
+  });
+
+  it('is not told where no such step has a figure of it', () => {
+    expect(() => stallShare({ commits, stalls: new Map([[3, 100]]) }, [25_000])).toThrow(
+      /no step that no fault met tells how long/,
+    );
+  });
+});
+
 describe('lost work', () => {
   const turn = (at: number, sample: number, tokens: number, step = 1, state = 'held'): Computed => ({
     ...{ at, verb: 'generate', state, domain: 'train', step, slot: 0, sample, tokens },
   });
   const update = (at: number, stepId: string): Computed => ({ at, verb: 'update', stepId });
+  const death = (at: number, ...committed: string[]): Death => ({ at, committed: new Set(committed) });
 
   it('is what was asked for again after a death, by episode and by update', () => {
     const computed = [
       ...[turn(1, 0, 100), turn(2, 0, 140), turn(3, 1, 100), update(4, 'a')],
       ...[turn(11, 0, 140), turn(12, 1, 100), turn(13, 1, 130), update(14, 'a'), update(15, 'b')],
     ];
-    expect(lostWork(computed, [10])).toEqual([{ turns: 1, episodes: 2, updates: 1 }]);
+    expect(lostWork(computed, [death(10)])).toEqual([{ turns: 1, episodes: 2, updates: 1, replayed: 0 }]);
+  });
+
+  it('is no update of a committed step: that is replayed', () => {
+    const computed = [update(1, 'a'), update(2, 'b'), update(11, 'a'), update(12, 'b')];
+    expect(lostWork(computed, [death(10, 'a')])).toMatchObject([{ updates: 1, replayed: 1 }]);
   });
 
   it('counts every turn of an episode that begins anew', () => {
     const before = [turn(1, 0, 100), turn(2, 0, 140), turn(3, 0, 180)];
-    expect(lostWork([...before, ...before.map((one) => ({ ...one, at: one.at + 10 }))], [10])).toEqual([
-      { turns: 3, episodes: 1, updates: 0 },
-    ]);
+    expect(
+      lostWork([...before, ...before.map((one) => ({ ...one, at: one.at + 10 }))], [death(10)]),
+    ).toMatchObject([{ turns: 3, episodes: 1, updates: 0 }]);
   });
 
   it('is none where another state is asked for the same episode, as evaluations do', () => {
     const computed = [turn(1, 0, 100), turn(11, 0, 100, 1, 'the next one')];
-    expect(lostWork(computed, [10])).toEqual([{ turns: 0, episodes: 0, updates: 0 }]);
+    expect(lostWork(computed, [death(10)])).toMatchObject([{ turns: 0, episodes: 0, updates: 0 }]);
   });
 
   it('belongs to the death that it follows, and new work is none', () => {
@@ -61,9 +87,33 @@ describe('lost work', () => {
       turn(22, 0, 140),
       turn(23, 0, 100, 2),
     ];
-    expect(lostWork(computed, [10, 20])).toEqual([
+    expect(lostWork(computed, [death(10), death(20)])).toMatchObject([
       { turns: 1, episodes: 1, updates: 0 },
       { turns: 1, episodes: 1, updates: 0 },
     ]);
+  });
+
+  describe('of a death', () => {
+    const key = (sample: number): string => episodeKey('r', 1, 0, sample);
+
+    it('tells the episodes that it met: sampled from before it, recorded after it', () => {
+      const computed = [turn(1, 0, 100), turn(2, 1, 100), turn(12, 2, 100)];
+      const recorded = new Map([
+        [key(0), 9],
+        [key(1), 15],
+        [key(2), 16],
+      ]);
+      expect(metEpisodes(computed, 10, 'r', recorded)).toEqual({ inFlight: 1, finishedAgain: 0 });
+      expect(metEpisodes(computed, 17, 'r', recorded).inFlight).toBe(0);
+    });
+
+    it('tells the finished ones that were sampled from again', () => {
+      const computed = [turn(1, 0, 100), turn(2, 1, 100), turn(11, 0, 100), turn(12, 1, 100)];
+      const recorded = new Map([
+        [key(0), 9],
+        [key(1), 15],
+      ]);
+      expect(metEpisodes(computed, 10, 'r', recorded)).toEqual({ inFlight: 1, finishedAgain: 1 });
+    });
   });
 });

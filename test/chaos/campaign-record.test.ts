@@ -56,3 +56,14 @@ test('a campaign of other code, and one from another seed, begin anew', () => {
   record.add(run(1));
   expect(values()).toMatchObject({ runs: 1 });
 });
+
+test('problems that were found in this code are not wiped out by beginning elsewhere', () => {
+  CampaignRecord.open(null, path).add(run(1, ['the final states differ']));
+  expect(() => CampaignRecord.open(7, path)).toThrow(/has found 1 problems in this code/);
+  expect(values()).toMatchObject({ problems: 1 });
+  expect(CampaignRecord.open(2, path).next).toBe(2);
+  const results = readResults(path);
+  results.parts[campaignPart]!.code = 'older';
+  writeResults(path, results);
+  expect(CampaignRecord.open(7, path).next).toBe(7);
+});

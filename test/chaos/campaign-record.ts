@@ -17,7 +17,10 @@ export class CampaignRecord {
     private part: StoredPart,
   ) {}
 
-  /** `from`: the seed of the first run of a new campaign; null: goes on with the one that is recorded, if its code is this one. */
+  /**
+   * `from`: the seed of the first run of a new campaign; null: goes on with the one that is recorded, if its code is this one. Throws
+   * where a new one would wipe out problems that were found in this very code.
+   */
   static open(from: number | null, path = join(repository, 'bench/results.json')): CampaignRecord {
     const code = codeHash();
     const stored = readResults(path).parts[campaignPart];
@@ -31,6 +34,12 @@ export class CampaignRecord {
       seconds: 0,
     };
     const goesOn = stored?.code === code && (from === null || from === stored.values['next_seed']);
+    const { problems = 0, next_seed: next } = stored?.values ?? {};
+    if (stored?.code === code && !goesOn && problems > 0)
+      throw new Error(
+        `the campaign that is recorded in ${path} has found ${problems} problems in this code, which one from seed ${from} would wipe out; ` +
+          `go on with it (no --seed, or --seed ${next}), or mend them first`,
+      );
     return new CampaignRecord(path, code, goesOn ? stored : { ...stamp(code), values: fresh, notes: [] });
   }
 

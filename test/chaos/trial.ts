@@ -17,9 +17,10 @@ import { freePort } from '../../src/workers/free-port.js';
 import { startStack, type Stack, type StackScripts } from '../../src/workers/stack.js';
 import { statusQuery } from '../../src/workflows/messages.js';
 import { openConnection } from '../../src/workers/temporal-connection.js';
+import { wrongBatches } from './batch-audit.js';
 import { fetchExecutions } from './history/execution.js';
 import { auditHistories, type HistoryAudit } from './history/history-audit.js';
-import { leakedSessions, placesWithSecrets } from './leftovers.js';
+import { gradingTokenOf, leakedSessions, placesWithSecrets } from './leftovers.js';
 
 /** What those who disturb a run see of it. */
 export interface OpenTrial {
@@ -51,7 +52,7 @@ export interface Surroundings {
   engine?: string;
   nodes?: number;
   scripts?: StackScripts;
-  /** That the run was given, and must be nowhere but in the files named here, below the stack's folder. */
+  /** That the run was given, and must be nowhere but in the files named here, below the stack's folder; absent: its grading token. */
   secrets?: { texts: readonly string[]; givenIn: readonly string[] };
   /** Called when the stack serves. */
   opened?(stack: Stack): void;
@@ -63,6 +64,8 @@ export interface TrialResult<Disturbance> {
   history: HistoryAudit;
   /** Where a secret was found: files, keys. */
   secretsIn: string[];
+  /** What its batches hold that its episodes do not give, and the other way round. */
+  wrongBatches: string[];
   leakedSessions: number;
   disturbances: Disturbance[];
   /** From the run's start to its end. */
@@ -153,13 +156,14 @@ async function trialIn<Disturbance>(
     trial.over = true;
     const seconds = (performance.now() - began) / 1000;
     const disturbances = await disturbing;
-    const { texts, givenIn } = around.secrets ?? { texts: [], givenIn: [] };
+    const { texts, givenIn } = around.secrets ?? gradingTokenOf(folder);
     const executions = await answered(() => fetchExecutions(client, spec.name));
     return {
       chain: await auditRun(store, spec.name),
       history: await auditHistories(store, spec.name, executions, texts),
       secretsIn: await placesWithSecrets({ folder, store, givenIn }, texts),
-      leakedSessions: await answered(() => leakedSessions(stack.addresses.environments)),
+      wrongBatches: await wrongBatches(store, spec.name),
+      leakedSessions: await leakedSessions(stack.addresses.environments),
       ...{ disturbances, seconds },
     };
   } finally {

@@ -1,19 +1,20 @@
 // The processes of a stack that a chaos run disturbs, found anew each time: a restarted one has another pid.
-import { readFileSync, readdirSync } from 'node:fs';
+import { readFileSync, readdirSync, readlinkSync, realpathSync } from 'node:fs';
+import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { findEngine } from '../support/find-tools.js';
 import type { OpenTrial } from './trial.js';
 
 export const victimNames = ['engine', 'node', 'orchestrator', 'environments', 'temporal'] as const;
 export type VictimName = (typeof victimNames)[number];
+const engineName = basename(realpathSync(findEngine()));
 
 /** Null while it is not running. Of several nodes it is the one that the run works on, and its engine. */
 export function pidOf(trial: Pick<OpenTrial, 'stack' | 'node'>, victim: VictimName): number | null {
   const name = victim === 'node' ? trial.node : victim;
   if (victim !== 'engine') return trial.stack.processes.find((one) => one.name === name)?.pid ?? null;
   const node = pidOf(trial, 'node');
-  return node === null
-    ? null
-    : (childrenOf(node).find((pid) => commandOf(pid).includes('longhaul-engine')) ?? null);
+  return node === null ? null : (descendantsOf(node).find(isEngine) ?? null);
 }
 
 /** Id of the process that got the signal; null where the run ended before one could. */
@@ -51,6 +52,11 @@ export function isBusy(pid: number): boolean {
   }
 }
 
+/** Also of what stands between a node worker and its engine. */
+function descendantsOf(pid: number): number[] {
+  return childrenOf(pid).flatMap((child) => [child, ...descendantsOf(child)]);
+}
+
 function childrenOf(pid: number): number[] {
   try {
     return readdirSync(`/proc/${pid}/task`).flatMap((task) =>
@@ -61,10 +67,11 @@ function childrenOf(pid: number): number[] {
   }
 }
 
-function commandOf(pid: number): string {
+/** By what it executes: a wrapper has the engine in its command line too. */
+function isEngine(pid: number): boolean {
   try {
-    return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+    return basename(readlinkSync(`/proc/${pid}/exe`)) === engineName;
   } catch {
-    return '';
+    return false;
   }
 }

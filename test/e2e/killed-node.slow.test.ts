@@ -79,7 +79,10 @@ describe('episodes in flight', { timeout: 180_000 }, () => {
     expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
     expect((await run.query(statusQuery)).blocked).toBeNull();
 
-    const lost = lostWork(readComputed(asked), deaths);
+    const lost = lostWork(
+      readComputed(asked),
+      deaths.map((at) => ({ at })),
+    );
     for (const [index, what] of ['the node worker', 'the engine'].entries()) {
       const { observed } = await readUpdate(cluster.store, 'killed', [first, second][index]!);
       const tokens = observed.metrics['ft/lost_tokens'] ?? 0;

@@ -1,0 +1,38 @@
+// What the figures of detection are computed from: a kill, and what the server was told after it.
+import { describe, expect, it } from 'vitest';
+import { knownAfter, type OpenAttempt } from '../../bench/detection.js';
+
+const open = (
+  activity: string,
+  attempt: number,
+  failedAt: number | null = null,
+  underWay = true,
+): OpenAttempt => ({ activity, attempt, failedAt, underWay, worker: 'node local 1' });
+const killedAt = 10_000;
+
+describe('the detection of a death', () => {
+  it('lasts from the kill until the server was told that the attempt had failed', () => {
+    const after = [[open('collect', 1)], [open('collect', 2, 10_250, false)], [open('collect', 2, 10_250)]];
+    expect(knownAfter(killedAt, [open('collect', 1)], after)).toBe(0.25);
+  });
+
+  it('is late where whoever should notice is late', () => {
+    const late = [[open('collect', 1)], [open('collect', 2, 14_250, false)]];
+    expect(knownAfter(killedAt, [open('collect', 1)], late)).toBe(4.25);
+  });
+
+  it('lasts until the last of several attempts was known to have failed', () => {
+    const before = [open('collect', 1), open('evaluate', 3, 4_000)];
+    const after = [[open('collect', 2, 10_100), open('evaluate', 3, 4_000)], [open('evaluate', 4, 11_000)]];
+    expect(knownAfter(killedAt, before, after)).toBe(1);
+  });
+
+  it('does not count what had failed before the kill, nor what was completed', () => {
+    const before = [open('collect', 2, 9_000), open('save', 1)];
+    expect(knownAfter(killedAt, before, [[open('collect', 2, 9_000)], []])).toBeNaN();
+  });
+
+  it('is told of no kill that ended nothing', () => {
+    expect(knownAfter(killedAt, [], [])).toBeNaN();
+  });
+});
