@@ -19,8 +19,8 @@ export interface StopAfter {
 
 /** Between two reports of a node. */
 export const nodeReportIntervalMs = 5_000;
-/** A node that has been silent for so long is lost. */
-export const nodeLostAfterMs = 2 * nodeReportIntervalMs;
+/** A node that has been silent for so long is lost: one report is missed, or late, and two intervals after a death it is known. */
+export const nodeLostAfterMs = 1.8 * nodeReportIntervalMs;
 
 /** Sent by a node worker when it starts to serve, and then every `nodeReportIntervalMs`. */
 export interface NodeReport {

@@ -5,6 +5,7 @@ import {
   grantedSignal,
   nodeDownSignal,
   nodeUpSignal,
+  type PoolView,
   refusedSignal,
   requestSignal,
   resumeUpdate,
@@ -100,10 +101,11 @@ describe('the pool of nodes', { timeout: 90_000 }, () => {
     const run = await stage.run(moved);
     await dead.reached;
     await stage.node(second);
+    await killed.vanish();
     const diedAt = Date.now();
-    killed.vanish();
-    await until(run, ({ node }) => node === second, detectedWithinMs);
-    console.log(`a dead node was detected, and the run placed elsewhere, after ${Date.now() - diedAt} ms`);
+    await stage.until(({ leases }) => !leases.some(({ node }) => node === first), detectedWithinMs);
+    console.log(`a dead node was detected after ${Date.now() - diedAt} ms`);
+    await until(run, ({ node }) => node === second);
     expect(await run.result()).toMatchObject({ step: 3 });
     dead.release();
   });
@@ -236,6 +238,26 @@ describe('a pool that begins anew again and again, like its runs', { timeout: 90
     const asked = stage.requests.filter(({ holding }) => holding === undefined).map(({ run }) => run);
     expect(asked).toEqual([first.outline.run, second.outline.run]);
     expect(stage.requests.find(({ holding }) => holding)).toMatchObject({ holding: local });
+  });
+
+  it('loses no message to a run, and the run gives back, one after another, what it did not ask for', async () => {
+    await stage.node(uniqueName('a'));
+    const one = heldScript('one');
+    const run = await stage.run(one);
+    await one.held.reached;
+    await stage.node(uniqueName('b'));
+    const { runId } = await stage.pool.describe();
+    const { workflowId, firstExecutionRunId } = run;
+    for (let n = 1; n <= 24; n++)
+      await stage.pool.signal(requestSignal, {
+        ...{ lease: `unasked/${n}`, run: one.outline.run, project: 'tests', priority: 0, numerics: null },
+        ...{ besides: [], workflowId, firstExecutionRunId },
+      });
+    const over = (view: PoolView): boolean => view.leases.length === 1 && view.queue.length === 0;
+    expect((await stage.until(over, 45_000)).leases).toMatchObject([{ run: one.outline.run }]);
+    expect((await stage.pool.describe()).runId).not.toBe(runId);
+    one.held.release();
+    expect(await run.result()).toMatchObject({ step: 3 });
   });
 
   /** Of eight steps and two nodes. */

@@ -30,8 +30,8 @@ import type { TestTemporal } from '../support/temporal-server.js';
 import { type AllActivities, type ScriptedRun, startRun, workflowBundle } from './scripted-run.js';
 
 export interface StageNode {
-  /** As a process that is killed: it says no more, and takes no work. */
-  vanish(): void;
+  /** As a process that is killed as soon as it has reported: it says no more, and takes no work. */
+  vanish(): Promise<void>;
   drain(): Promise<void>;
 }
 
@@ -40,6 +40,8 @@ export class PoolStage {
   readonly requests: LeaseRequest[] = [];
   /** Of the runs' records. */
   numerics: Numerics | null = null;
+  private orchestrator: Worker | null = null;
+  private isAway = false;
   private readonly scripts = new Map<string, ScriptedRun>();
   private readonly workers: { worker: Worker; running: Promise<void> }[] = [];
   private readonly leave: (() => Promise<void>)[] = [];
@@ -48,17 +50,19 @@ export class PoolStage {
 
   static async open(temporal: TestTemporal): Promise<PoolStage> {
     const stage = new PoolStage(temporal);
-    const { client } = temporal;
-    await stage.serve(orchestratorQueue, {
-      ...stage.activities('nobody'),
-      requestLease: (input) => {
-        const request = { ...input, numerics: stage.numerics };
-        stage.requests.push(request);
-        return requestLease(client, request);
-      },
-      closedRuns: (input) => closedRuns({ isOver: (run) => isOver(client, run) }, input),
-    });
+    stage.orchestrator = await stage.serveOrchestrator();
     return stage;
+  }
+
+  /** As of a server that is away: nobody hears anything, and no node can report. */
+  async outage(milliseconds: number): Promise<void> {
+    this.isAway = true;
+    const before = this.workers.find(({ worker }) => worker === this.orchestrator);
+    this.orchestrator?.shutdown();
+    await before?.running;
+    await new Promise((resolve) => setTimeout(resolve, milliseconds));
+    this.orchestrator = await this.serveOrchestrator();
+    this.isAway = false;
   }
 
   /** `called(call)` is told what a run does on this node before it does it. */
@@ -76,7 +80,8 @@ export class PoolStage {
       ...(numerics ? { numerics } : {}),
     };
     // As node-reports.ts does, but able to fall silent without a word.
-    const say = (): Promise<unknown> =>
+    const say = async (): Promise<unknown> =>
+      this.isAway ||
       this.temporal.client.workflow
         .signalWithStart<typeof nodePool, [NodeReport]>('nodePool', {
           workflowId: defaultPoolId,
@@ -95,8 +100,9 @@ export class PoolStage {
     });
     await this.until(({ nodes }) => nodes.some((node) => node.id === id && node.state === 'up'));
     return {
-      vanish: () => {
+      vanish: async () => {
         clearInterval(timer);
+        await say();
         for (const worker of workers) worker.shutdown();
       },
       drain: async () => {
@@ -136,6 +142,19 @@ export class PoolStage {
     await Promise.all(this.workers.map(({ running }) => running));
   }
 
+  private serveOrchestrator(): Promise<Worker> {
+    const { client } = this.temporal;
+    return this.serve(orchestratorQueue, {
+      ...this.activities('nobody'),
+      requestLease: (input) => {
+        const request = { ...input, numerics: this.numerics };
+        this.requests.push(request);
+        return requestLease(client, request);
+      },
+      closedRuns: (input) => closedRuns({ isOver: (run) => isOver(client, run) }, input),
+    });
+  }
+
   private async serve(taskQueue: string, activities: AllActivities): Promise<Worker> {
     const open = new OpenActivities(mkdtempSync(join(tmpdir(), 'longhaul-stage-')));
     const worker = await Worker.create({
@@ -171,5 +190,5 @@ const activityNames = [
   ...['commitBase', 'collectRollouts', 'updatePolicy', 'evaluateState', 'saveState', 'uploadCheckpoint'],
 ];
 
-/** Two reports, and what a timer and a signal take on a busy machine. */
-export const detectedWithinMs = 2 * nodeReportIntervalMs + 4_000;
+/** From a node's death until its leases are revoked. */
+export const detectedWithinMs = 2 * nodeReportIntervalMs;
