@@ -40,6 +40,18 @@ describe('a pool that is terminated', { timeout: 120_000 }, () => {
     working.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
     const worker = await stage.run(working);
     await held.reached;
+    const other = uniqueName('node');
+    await stage.node(other);
+    const [sharing, shared, joined] = [script('sharing'), gate(), gate()];
+    sharing.before = (call) => ({ 'collect 2': shared, 'collect 3': joined })[call]?.wait();
+    const { openRun } = sharing.activities;
+    sharing.activities.openRun = async (input) => ({
+      ...(await openRun(input)),
+      placement: { priority: 0, nodes: 2 },
+    });
+    const sharer = await stage.run(sharing);
+    await shared.reached;
+    await stage.until(({ queue }) => queue.length === 1);
     const waiter = await stage.run(waiting);
     await until(waiter, ({ phase }) => phase === 'placing');
     await stage.pool.terminate();
@@ -50,5 +62,11 @@ describe('a pool that is terminated', { timeout: 120_000 }, () => {
     expect(await later.result()).toMatchObject({ step: 3 });
     // It asks again in its own time, a minute after it has asked first.
     expect(await waiter.result()).toMatchObject({ step: 3 });
+    // So does the run that may use a second node, before its next step.
+    shared.release();
+    await joined.reached;
+    await until(sharer, ({ sharingNodes }) => sharingNodes.length === 1);
+    joined.release();
+    expect(await sharer.result()).toMatchObject({ step: 3 });
   });
 });
