@@ -1,31 +1,14 @@
 // ensurePolicy (R14, R15): the engine holds exactly the state that a caller names, whatever died before.
-// Weights are a function of the records: the newest state that agrees with them, held or saved, plus the logged batches after it.
-import { mkdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
-import { EngineError } from '../engine/policy-engine.js';
-import { type Restored, rounded } from './attempt-account.js';
-import { fileExists, LocalStates } from './local-states.js';
+import type { PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
+import { LocalStates } from './local-states.js';
 import { otherNumerics } from './numerics.js';
-import type { AttemptScope } from './scope.js';
+import { type Attended, type LoggedUpdate, type Provenance, StateRestorer } from './state-restorer.js';
 import type { StateLock } from '../engine/native/state-lock.js';
 import { sameNumerics } from '../spec/numerics.js';
-import type { Digest, Numerics, PlanRecord, RunRecord } from '../spec/records.js';
-import { sha256File } from '../store/canonical.js';
-import { fetchCheckpoint, listCheckpoints } from '../store/checkpoints.js';
-import { batchKey, updateKey } from '../store/layout.js';
+import type { Digest, Numerics, RunRecord } from '../spec/records.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { openRunView } from '../store/quarantine.js';
-import {
-  readBase,
-  readPlan,
-  readRun,
-  readState,
-  readUpdate,
-  rebasedTo,
-  timelineOf,
-} from '../store/run-records.js';
-import { CorruptCheckpoint, Diverged, UnreadableRecord } from '../store/store-errors.js';
+import { readBase, readUpdate, rebasedTo } from '../store/run-records.js';
 
 export interface PolicyHolderOptions {
   store: ObjectStore;
@@ -36,22 +19,16 @@ export interface PolicyHolderOptions {
   log: (message: string) => void;
 }
 
-/** What an attempt lends to work that may take long: when to stop, and whom to tell that it goes on. */
-export type Attended = Pick<AttemptScope, 'signal' | 'progress'> &
-  Partial<Pick<AttemptScope, 'uses' | 'restored'>>;
-
 const unattended: Attended = { signal: new AbortController().signal, progress: () => undefined };
-
-type LoadedState = Omit<Restored['restore'], 'seconds'>;
-
-/** How a state is come by before it is changed: as the engine holds it, or computed anew after a divergence (R19). */
-export type Provenance = 'held' | 'on a fresh engine' | 'from an older checkpoint';
 
 export class PolicyHolder {
   readonly states: LocalStates;
+  readonly #restorer: StateRestorer;
 
   constructor(private readonly options: PolicyHolderOptions) {
-    this.states = new LocalStates(join(options.folder, 'states'));
+    const { store, engine, folder, log } = options;
+    this.states = new LocalStates(join(folder, 'states'));
+    this.#restorer = new StateRestorer({ store, engine, states: this.states, folder, log });
   }
 
   get engine(): PolicyEngine {
@@ -76,7 +53,8 @@ export class PolicyHolder {
       if (done) return done.value;
       await lock.exclusive(async () => {
         // Others that waited for the same state may have restored it.
-        if ((await this.engine.held())?.state !== state) await this.#restore(run, step, state, attempt);
+        if ((await this.engine.held())?.state !== state)
+          await this.#restorer.restore(run, step, state, attempt);
       }, attempt.signal);
     }
   }
@@ -97,8 +75,8 @@ export class PolicyHolder {
       const held = await this.engine.held();
       if (held?.state !== state && held?.lastStepId !== stepId) {
         const newest =
-          provenance === 'from an older checkpoint' ? await this.#olderThanNewest(run, step) : step;
-        await this.#restore(run, step, state, attempt, newest);
+          provenance === 'from an older checkpoint' ? await this.#restorer.olderThanNewest(run, step) : step;
+        await this.#restorer.restore(run, step, state, attempt, newest);
       }
       return change();
     }, attempt.signal);
@@ -127,223 +105,8 @@ export class PolicyHolder {
     }, attempt.signal);
   }
 
-  /** Applies the logged batch of `step` to the state before it; throws the reason of `signal`. Callers hold the lock exclusively. */
-  async apply(
-    run: string,
-    step: number,
-    plan: PlanRecord,
-    batch: Digest,
-    stepId: Digest,
-    onProgress?: (progress: UpdateProgress) => void,
-    signal?: AbortSignal,
-  ): Promise<UpdateResult> {
-    const batchPath = await this.#batchFile(run, step, batch);
-    const loss =
-      plan.loss.kind === 'cross_entropy'
-        ? plan.loss
-        : {
-            kind: plan.loss.kind,
-            eps_clip_low: plan.loss.eps_clip_low,
-            eps_clip_high: plan.loss.eps_clip_high,
-          };
-    try {
-      return await this.engine.update(
-        {
-          state: plan.previous_state,
-          step_id: stepId,
-          batchPath,
-          batchSha256: batch,
-          ...plan.optimizer,
-          loss,
-          temperature: plan.kind === 'grpo' ? plan.sampling.temperature : 1,
-        },
-        onProgress,
-        signal,
-      );
-    } catch (error) {
-      signal?.throwIfAborted();
-      throw error;
-    } finally {
-      await rm(batchPath, { force: true });
-    }
+  /** As `StateRestorer.apply`; for use within `alone`. */
+  apply(update: LoggedUpdate): Promise<UpdateResult> {
+    return this.#restorer.apply(update);
   }
-
-  /** A divergence is tried again on a fresh engine, then from an older checkpoint, before a person must look (R19). */
-  async #restore(
-    run: string,
-    step: number,
-    wanted: Digest,
-    attempt: Attended,
-    newestCheckpoint = step,
-  ): Promise<void> {
-    let newest = newestCheckpoint;
-    for (const next of ['on a fresh engine', 'from an older checkpoint', null]) {
-      const begunAt = performance.now();
-      const held = await this.#heldStep(run, newest);
-      const loaded: LoadedState =
-        held === null ? await this.#loadNewest(run, newest, attempt) : { step: held, from: 'held', bytes: 0 };
-      const { step: start } = loaded;
-      const loadedAt = performance.now();
-      try {
-        await this.#replay(run, start, step, wanted, attempt);
-        attempt.restored?.({
-          restore: { ...loaded, seconds: rounded((loadedAt - begunAt) / 1000) },
-          replay: { steps: step - start, seconds: rounded((performance.now() - loadedAt) / 1000) },
-        });
-        const from = held === null ? 'checkpoint' : 'the held state of step';
-        const how = start < step ? `${from} ${start} and ${step - start} logged updates` : 'its saved state';
-        this.options.log(`restored ${run} step ${step}: ${how}`);
-        return;
-      } catch (error) {
-        if (!(error instanceof Diverged) || next === null) throw error;
-        this.options.log(`${error.message}; trying once more ${next}`);
-        // It holds nothing then: the next try begins with a checkpoint.
-        await this.engine.restart();
-        if (next === 'from an older checkpoint') newest = Math.max(start - 1, 0);
-      }
-    }
-  }
-
-  /**
-   * The step ≤ `newest` whose state the engine holds, where no checkpoint is newer; null where there is none. A node that
-   * helps with the rollouts of each step is one update behind: a load would take longer than that.
-   */
-  async #heldStep(run: string, newest: number): Promise<number | null> {
-    const held = await this.engine.held();
-    if (!held) return null;
-    const [checkpoint] = await this.#checkpoints(run, newest);
-    for (let step = newest; step >= (checkpoint?.step ?? 0); step--) {
-      if ((await readState(this.options.store, run, step)) === held.state) return step;
-    }
-    return null;
-  }
-
-  /** Applies the logged batches after `start`, comparing each state with its record. */
-  async #replay(
-    run: string,
-    start: number,
-    step: number,
-    wanted: Digest,
-    { signal, progress }: Attended,
-  ): Promise<void> {
-    for (let next = start + 1; next <= step; next++) {
-      signal.throwIfAborted();
-      const replayed = { restoring: step, replayed: next - 1 - start, of: step - start };
-      progress(replayed);
-      const { identity } = await readUpdate(this.options.store, run, next);
-      if (identity.applied !== true) continue;
-      const view = await openRunView(this.options.store, run);
-      const { record: plan } = await readPlan(view, run, next, identity.plan);
-      const onShards = (shards: UpdateProgress): void => progress({ ...replayed, shards });
-      const result = await this.apply(run, next, plan, identity.batch, identity.step_id, onShards, signal);
-      if (result.state === identity.state) continue;
-      throw new Diverged(
-        `step ${next} of ${run} was recomputed as state ${result.state}, but its record says ${identity.state}. ` +
-          `Compare both with: longhaul audit ${run} --replay ${next}..${next}`,
-        { key: updateKey(run, next), stored: identity.state, computed: result.state },
-      );
-    }
-    const held = await this.engine.held();
-    if (held?.state !== wanted) {
-      throw new EngineError('WrongState', `restored ${held?.state ?? 'nothing'}, wanted ${wanted}`);
-    }
-  }
-
-  /** Loads the newest usable state ≤ `step`. Falls back to older ones, and says so. */
-  async #loadNewest(run: string, step: number, { signal, progress }: Attended): Promise<LoadedState> {
-    const { store, log } = this.options;
-    const record = await readRun(store, run);
-    for (const { step: candidate, sources } of await this.#checkpoints(run, step)) {
-      const wanted = await readState(store, run, candidate);
-      const path = this.states.path(run, { step: candidate, state: wanted });
-      for (const source of sources) {
-        if (source === 'disk' && !(await fileExists(path))) continue;
-        signal.throwIfAborted();
-        progress({ restoring: step, from: `the checkpoint of step ${candidate} on ${source}` });
-        try {
-          if (source === 'store') {
-            await this.states.prepare(run);
-            const onProgress = (bytes: number): void => progress({ restoring: step, fetched: bytes });
-            await fetchCheckpoint(store, record, candidate, path, { signal, onProgress });
-          }
-          const held = await this.engine.loadState(path);
-          if (held.state === wanted) return { step: candidate, from: source, bytes: (await stat(path)).size };
-          log(
-            `the state of step ${candidate} on ${source} is ${held.state}, its record says ${wanted}: using an older one`,
-          );
-        } catch (error) {
-          signal.throwIfAborted();
-          // A store, a disk or an engine in trouble says nothing about the checkpoint: that is for a later try.
-          if (!isDamage(error)) throw error;
-          log(
-            `the checkpoint of step ${candidate} on ${source} is not usable (${error.message}): using an older one`,
-          );
-        }
-        await rm(path, { force: true });
-      }
-    }
-    const { architecture, initializer_range } = record.spec.model;
-    const held = await this.engine.loadRandom({ architecture, initializer_range, seed: record.seed });
-    const base = await readState(store, run, 0);
-    if (held.state !== base) {
-      throw new Diverged(
-        `the base model of ${run} was made anew as state ${held.state}, but step 0 records ${base}`,
-        {
-          key: updateKey(run, 0),
-          stored: base,
-          computed: held.state,
-        },
-      );
-    }
-    return { step: 0, from: 'base', bytes: 0 };
-  }
-
-  /** Steps ≤ `step` of which there is a checkpoint, newest first, and where it may be. */
-  async #checkpoints(run: string, step: number): Promise<{ step: number; sources: ('disk' | 'store')[] }[]> {
-    const { store } = this.options;
-    const local = new Set((await this.states.list(run)).map((state) => state.step));
-    const stored = new Set(await listCheckpoints(store, await readRun(store, run)));
-    return [...new Set([...local, ...stored])]
-      .filter((candidate) => candidate >= 1 && candidate <= step)
-      .sort((a, b) => b - a)
-      .map((candidate) => ({
-        step: candidate,
-        sources: [
-          ...(local.has(candidate) ? (['disk'] as const) : []),
-          ...(stored.has(candidate) ? (['store'] as const) : []),
-        ],
-      }));
-  }
-
-  /** Where to begin so that the newest checkpoint ≤ `step` is not used. */
-  async #olderThanNewest(run: string, step: number): Promise<number> {
-    const [newest] = await this.#checkpoints(run, step);
-    return Math.max((newest?.step ?? 0) - 1, 0);
-  }
-
-  async #batchFile(run: string, step: number, batch: Digest): Promise<string> {
-    const folder = join(this.options.folder, 'batches');
-    await mkdir(folder, { recursive: true });
-    const path = join(folder, `${batch}.safetensors`);
-    const store = await openRunView(this.options.store, run);
-    const key = batchKey(await timelineOf(store, run, step), step);
-    if (!(await store.getToFile(key, path))) {
-      throw new UnreadableRecord(key, 'it is not in the store, but its update is recorded or under way');
-    }
-    const { sha256 } = await sha256File(path);
-    if (sha256 !== batch) {
-      await rm(path, { force: true });
-      throw new UnreadableRecord(
-        key,
-        `its sha256 is ${sha256}, but ${batch} was recorded for this step: it was changed`,
-      );
-    }
-    return path;
-  }
-}
-
-/** `BadInput`: the engine refuses the file. */
-function isDamage(error: unknown): error is Error {
-  if (error instanceof EngineError) return error.code === 'BadInput';
-  return error instanceof CorruptCheckpoint || error instanceof UnreadableRecord;
 }

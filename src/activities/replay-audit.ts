@@ -97,7 +97,7 @@ async function replay(
   const { record: plan } = await readPlan(store, run, step, identity.plan);
   const began = performance.now();
   const { state: computed } = await holder.alone(run, step - 1, identity.step_id, () =>
-    holder.apply(run, step, plan, identity.batch, identity.step_id),
+    holder.apply({ run, step, plan, batch: identity.batch, stepId: identity.step_id }),
   );
   return { step, applied: true, recorded, computed, seconds: (performance.now() - began) / 1000 };
 }

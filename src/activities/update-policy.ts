@@ -4,9 +4,9 @@ import { currentAccount, type WorkUnit } from './attempt-account.js';
 import type { CommittedStep, NoSignal, StepFaults, StepReference } from './contracts.js';
 import { attemptEvidence } from './attempt-evidence.js';
 import type { LastCommit, NodeDeps } from './node-deps.js';
-import type { Provenance } from './policy-holder.js';
 import { currentScope } from './scope.js';
 import { sealBatch } from './seal-batch.js';
+import { type Provenance, provenances } from './state-restorer.js';
 import { stoppingPoint } from './stopping-point.js';
 import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import type { Digest, UpdateRecord } from '../spec/records.js';
@@ -57,8 +57,8 @@ export async function updatePolicy(
   const apply = (): Promise<UpdateResult> => {
     works.push(account.begin('update'));
     scope.progress({ verb: 'update' });
-    const onShards = (shards: UpdateProgress): void => scope.progress({ verb: 'update', shards });
-    return holder.apply(run, step, plan, batch, stepId, onShards, scope.signal);
+    const onProgress = (shards: UpdateProgress): void => scope.progress({ verb: 'update', shards });
+    return holder.apply({ run, step, plan, batch, stepId, onProgress, signal: scope.signal });
   };
   const compute = async (provenance: Provenance): Promise<UpdateRecord> => {
     const result = learns
@@ -128,29 +128,28 @@ async function recordOnceAgreed(
   keep: (error: Diverged) => Promise<void>,
 ): Promise<UpdateRecord> {
   const key = updateKey(run, step);
-  const record = async (provenance: Provenance): Promise<UpdateRecord> =>
-    (await recordFunction(deps.store, key, 'update', await compute(provenance))).record;
-  for (const provenance of ['held', 'on a fresh engine'] as const) {
+  const attempt = async (provenance: Provenance): Promise<UpdateRecord | Diverged> => {
     try {
-      return await record(provenance);
+      return (await recordFunction(deps.store, key, 'update', await compute(provenance))).record;
     } catch (error) {
       if (!(error instanceof Diverged)) throw error;
       await keep(error);
-      deps.log(`${error.message} Computing step ${step} once more`);
+      return error;
     }
+  };
+  let result = await attempt(provenances[0]);
+  for (const provenance of provenances.slice(1)) {
+    if (!(result instanceof Diverged)) return result;
+    deps.log(`${result.message} Computing step ${step} once more`);
+    result = await attempt(provenance);
   }
-  try {
-    return await record('from an older checkpoint');
-  } catch (error) {
-    if (!(error instanceof Diverged)) throw error;
-    await keep(error);
-    throw new Diverged(
-      `${error.message} Three computations here disagree with it; their results are in ${attemptsFolder(run, step)}. ` +
-        `Compare with: longhaul audit ${run} --replay ${step}..${step}. ` +
-        `To go on from the stored state of step ${step}: longhaul resume ${run}`,
-      error.evidence,
-    );
-  }
+  if (!(result instanceof Diverged)) return result;
+  throw new Diverged(
+    `${result.message} Three computations here disagree with it; their results are in ${attemptsFolder(run, step)}. ` +
+      `Compare with: longhaul audit ${run} --replay ${step}..${step}. ` +
+      `To go on from the stored state of step ${step}: longhaul resume ${run}`,
+    result.evidence,
+  );
 }
 
 /** Shown of a step. With its environments a step has hundreds of metrics, and the history would carry them all. */
