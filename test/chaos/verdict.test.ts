@@ -12,6 +12,7 @@ const trial = (): TrialResult<string> => ({
   }),
   history: { executions: 1, events: 90, updates: 0, steps: 4, largestPayloadBytes: 700, violations: [] },
   secretsIn: [],
+  wrongBatches: [],
   leakedSessions: 0,
   disturbances: ['one', 'two'],
   seconds: 9,
@@ -35,6 +36,11 @@ const unsound: { what: string; harm: (run: TrialResult<string>) => void; problem
     what: 'no history',
     harm: ({ history }) => void (history.events = 0),
     problem: 'the server knows no history of it',
+  },
+  {
+    what: 'a batch that its episodes do not give',
+    harm: ({ wrongBatches }) => void wrongBatches.push('batch: it has 2 targets, its episodes give 3'),
+    problem: 'batch: it has 2 targets, its episodes give 3',
   },
   {
     what: 'a secret that it wrote',

@@ -1,7 +1,10 @@
 // What must be equal and sound after a chaos run, from the audits of both stores and of both histories.
 import type { TrialResult } from './trial.js';
 
-type Trial = Pick<TrialResult<unknown>, 'chain' | 'history' | 'secretsIn' | 'leakedSessions'>;
+type Trial = Pick<
+  TrialResult<unknown>,
+  'chain' | 'history' | 'secretsIn' | 'wrongBatches' | 'leakedSessions'
+>;
 
 /** Every problem in a sentence; none where the disturbed run became what the undisturbed one did. `what`: of `planned` ones. */
 export function problemsOf(
@@ -23,11 +26,15 @@ export function problemsOf(
   return problems;
 }
 
-function violations(name: string, { chain, history, secretsIn, leakedSessions }: Trial): string[] {
+function violations(
+  name: string,
+  { chain, history, secretsIn, wrongBatches, leakedSessions }: Trial,
+): string[] {
   return [
     ...chain.violations.map(({ rule, key, problem }) => `${rule} ${key}: ${problem}`),
     ...history.violations.map(({ rule, at, problem }) => `${rule} ${at}: ${problem}`),
     ...(history.events === 0 ? ['the server knows no history of it'] : []),
+    ...wrongBatches,
     ...secretsIn.map((place) => `a secret is in ${place}`),
     ...(leakedSessions > 0 ? [`${leakedSessions} sessions of the environment server were leaked`] : []),
   ].map((problem) => `${name}: ${problem}`);
