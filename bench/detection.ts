@@ -47,9 +47,11 @@ function failureOf(
 /** Attempts that the run's node worker has at the moment. */
 export async function attemptsOfNode(trial: OpenTrial): Promise<OpenAttempt[]> {
   const pid = pidOf(trial, 'node');
-  return (await openAttempts(trial)).filter(
-    ({ underWay, worker }) => underWay && pid !== null && worker.endsWith(` ${pid}`),
-  );
+  return pid === null ? [] : attemptsOf(pid, await openAttempts(trial));
+}
+
+function attemptsOf(pid: number, open: readonly OpenAttempt[]): OpenAttempt[] {
+  return open.filter(({ underWay, worker }) => underWay && worker.endsWith(` ${pid}`));
 }
 
 async function openAttempts({ client, workflowId }: OpenTrial): Promise<OpenAttempt[]> {
@@ -72,13 +74,21 @@ const millisecondsOf = ({ seconds, nanos }: { seconds?: unknown; nanos?: number 
 const deadlineMs = 60_000;
 const lookEveryMs = 25;
 
-/** As `knownAfter`, of a kill that has just been; follows it until nothing is left that the kill could have ended. */
+/**
+ * As `knownAfter`, of a kill that has just been; follows it until nothing is left that the kill could have ended. `node`: process that
+ * had the attempts; what it has been given since they were looked for is among them.
+ */
 export async function untilKnown(
   trial: OpenTrial,
   killedAt: number,
-  before: readonly OpenAttempt[],
+  node: number | null,
+  seenBefore: readonly OpenAttempt[],
 ): Promise<number> {
-  const after: OpenAttempt[][] = [];
+  const first = await openAttempts(trial);
+  const given = node === null ? [] : attemptsOf(node, first);
+  const known = new Set(seenBefore.map(({ activity }) => activity));
+  const before = [...seenBefore, ...given.filter(({ activity }) => !known.has(activity))];
+  const after = [first];
   const open = (one: OpenAttempt): boolean =>
     failureOf(one, killedAt, after) === null &&
     after.every((look) => look.some(({ activity }) => activity === one.activity));

@@ -200,12 +200,13 @@ async function killEach(
 
 async function killed(trial: OpenTrial, victim: VictimName): Promise<Kill | null> {
   const before = victim === 'engine' || victim === 'node' ? await atWork(trial) : null;
+  const node = pidOf(trial, 'node');
   const pid = await signalled(trial, victim, 'SIGKILL');
   if (pid === null) return null;
   const at = Date.now();
   const committed = await trial.step();
   const detectionSeconds = before
-    ? await untilKnown(trial, at, before)
+    ? await untilKnown(trial, at, node, before)
     : victim === 'orchestrator'
       ? await untilTakenOver(trial, at, pid)
       : null;

@@ -19,7 +19,7 @@ const scripts = {
 
 // One of them waits most of its time.
 describe.concurrent('a small form', () => {
-  it('of a run of which engine, node and orchestrator are killed', { timeout: 120_000 }, async () => {
+  it('of a run of which engine, node and orchestrator are killed', { timeout: 240_000 }, async () => {
     const figures = await measureDisturbedRun(
       {
         ...{ steps: 9, struck: [1, 3, 5], victims: ['engine', 'node', 'orchestrator'], seed: 1 },
@@ -47,7 +47,7 @@ describe.concurrent('a small form', () => {
     expect(figures.stall_share).toBeLessThan(1);
   });
 
-  it('of a run that loses its node', { timeout: 120_000 }, async () => {
+  it('of a run that loses its node', { timeout: 240_000 }, async () => {
     const small = (await smallRun(data)).named('node-loss');
     const spec = { ...small, trainer: { ...small.trainer, max_training_steps: 5, ckpt_interval: 2 } };
     const figures = await measureNodeLoss(spec, 5, (message) => console.log(message), scripts);
