@@ -63,8 +63,8 @@ function isFile(path: string): boolean {
 const sessionsEndWithinMs = 85_000;
 
 /**
- * Sessions that the server still counts when all that have a client who has gone have had their time to end: after a run, whose episodes
- * are over, each of them is one that was forgotten, with a socket or without.
+ * Sessions that the server still counts when all whose clients have gone have had their time to end. Where all clients have gone, each
+ * of them was forgotten, with a socket or without.
  */
 export async function leakedSessions(url: string, withinMs = sessionsEndWithinMs): Promise<number> {
   const giveUpAt = Date.now() + withinMs;

@@ -163,7 +163,7 @@ async function trialIn<Disturbance>(
       history: await auditHistories(store, spec.name, executions, texts),
       secretsIn: await placesWithSecrets({ folder, store, givenIn }, texts),
       wrongBatches: await wrongBatches(store, spec.name),
-      leakedSessions: await leakedSessions(stack.addresses.environments),
+      leakedSessions: await sessionsWithoutNodes(stack, leaving),
       ...{ disturbances, seconds },
     };
   } finally {
@@ -171,6 +171,13 @@ async function trialIn<Disturbance>(
     await connection.close();
     await stack.stop();
   }
+}
+
+/** Nodes keep sockets for episodes to come: what is left when they have ended belongs to nobody. */
+async function sessionsWithoutNodes(stack: Stack, leaving: readonly Promise<void>[]): Promise<number> {
+  const nodes = stack.processes.filter(({ name }) => name.startsWith('node'));
+  await Promise.all([...leaving, ...nodes.map((node) => node.stop())]);
+  return leakedSessions(stack.addresses.environments);
 }
 
 /** The server itself dies in between: every question has a deadline and is asked again. */
