@@ -1,4 +1,5 @@
 // The figures ft/* of a run whose engine is killed: what its records say of it, and that nothing is told where nothing happened.
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
@@ -112,6 +113,30 @@ describe('an engine that is killed', () => {
     });
     expect(told!['ft/lost_seconds']).toBeCloseTo(lost.seconds + down_seconds, 2);
     expect(told!['ft/ettr']).toBeLessThan(1);
+  });
+
+  it('in a collect whose journals cannot be written costs the turns that had been answered, too', async () => {
+    const generator = { ...(harness.spec['generator'] as object), n_samples_per_prompt: 4, max_turns: 4 };
+    await harness.open({ ...harness.spec, generator });
+    await harness.advance(lastSftStep);
+    const planned = await harness.plan(step);
+    const journals = join(harness.folder, 'node-a', 'journal');
+    rmSync(journals, { recursive: true, force: true });
+    writeFileSync(journals, '');
+    const activities = createNodeActivities(harness.node);
+    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    const collect = (attempt: number) =>
+      harness.attempt(name('collect'), () => activities.collectRollouts(input), attempt);
+    killAt('generate', 11);
+    await expect(collect(1)).rejects.toMatchObject({ code: 'EngineExited' });
+    expect(harness.said).toContainEqual(expect.stringContaining('episodes go on without their journals'));
+    await collect(2);
+    const [recovery] = recoveriesOf(await readAttemptsIn(harness.store, run, step));
+    expect(recovery!.lost.tokens).toBeGreaterThan(0);
+    const { faults: told } = await harness.attempt(name('update'), () =>
+      activities.updatePolicy({ ...input, faults: { recorded: true, figures: {} } }),
+    );
+    expect(told).toMatchObject({ 'ft/lost_tokens': recovery!.lost.tokens });
   });
 
   it('in an update costs that update alone, and the next step adds nothing', async () => {
