@@ -1,6 +1,6 @@
 // One supervisor per folder (R29): the lock is held for the process's lifetime, and a dead holder's lock is taken over.
-import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { isAlive, ownIdentity, type ProcessIdentity } from './process-identity.js';
 
 export interface LockHolder extends ProcessIdentity {
@@ -27,11 +27,27 @@ export interface FolderLock {
 
 /** Throws `FolderLocked` when a living process holds the folder. */
 export function lockFolder(folder: string, address: string): FolderLock {
-  // Logs, states and databases are nobody else's business.
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  makeFolder(folder);
   const locked = lockFile(join(folder, 'lock.json'), address);
   if ('holder' in locked) throw new FolderLocked(folder, locked.holder);
   return locked;
+}
+
+/** One level after the other: below a folder of the kernel's, as /proc, Node's own recursion never ends. */
+function makeFolder(folder: string): void {
+  if (existsSync(folder)) return;
+  const parent = dirname(folder);
+  if (parent !== folder) makeFolder(parent);
+  try {
+    // Logs, states and databases are nobody else's business.
+    mkdirSync(folder, { mode: 0o700 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new Error(`the folder ${folder} cannot be made: ${reason}; choose another one with --folder`, {
+      cause: error,
+    });
+  }
 }
 
 /** The lock, or the living process that holds it. The file's folder exists. */
