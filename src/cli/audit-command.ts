@@ -16,10 +16,9 @@ import { needsOf } from '../store/references.js';
 import { readRun } from '../store/run-records.js';
 import { NewerSchema, UnreadableRecord } from '../store/store-errors.js';
 import { findEngineBinary } from '../workers/engine-binary.js';
-import { openExistingStore, requireRun, storeOption, withOutput } from './output.js';
+import { folderOption, openStoreOf, requireRun, type StoreFlags, storeOption, withOutput } from './output.js';
 
-interface AuditOptions {
-  store: string;
+interface AuditOptions extends StoreFlags {
   replay?: string;
   json?: boolean;
 }
@@ -30,15 +29,16 @@ export function register(program: Command): void {
     .argument('<run>', 'run id, e.g. quickstart')
     .description('check every record of a run against the others; exit 1 when one breaks a rule')
     .addOption(storeOption())
+    .addOption(folderOption())
     .option(
       '--replay <A..B>',
       'recompute the updates of these steps on a fresh engine, and compare each state',
     )
     .option('--json', 'print the whole audit as JSON')
     .action(
-      withOutput(async (run: string, options: AuditOptions) => {
+      withOutput(async (run: string, options: AuditOptions, command: Command) => {
         const range = options.replay === undefined ? null : parseReplayRange(options.replay);
-        const store = await openExistingStore(options.store);
+        const store = await openStoreOf(command, options);
         await requireRun(store, run);
         const chain = await auditRun(store, run);
         const family = await familyOf(store, run);

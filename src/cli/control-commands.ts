@@ -1,4 +1,5 @@
 // `longhaul pause|resume|checkpoint|stop|set RUN`: each is one Temporal Update, as `temporal workflow update execute` sends it.
+// `longhaul cancel RUN` is what `temporal workflow cancel` asks for, awaited.
 import type { Command } from 'commander';
 import type { ControlState } from '../activities/contracts.js';
 import type { Hyperparameters } from '../spec/records.js';
@@ -12,9 +13,10 @@ import {
   statusQuery,
   stopAfterUpdate,
 } from '../workflows/messages.js';
-import { wholeNumber, withOutput } from './output.js';
+import { endWorkflow } from './end-workflow.js';
+import { explained, whyNotOpen } from './explained.js';
+import { inFolder, wholeNumber, withOutput } from './output.js';
 import {
-  explained,
   type RunHandle,
   runHandle,
   type TemporalFlags,
@@ -44,14 +46,23 @@ export function register(program: Command): void {
         say(
           flags,
           control,
-          `${run} ${already ? 'is paused already' : holds}; go on with: longhaul resume ${run}`,
+          `${run} ${already ? 'is paused already' : holds}; go on with: longhaul resume ${run}${inFolder(flags)}`,
         );
       }),
     );
   control(program, 'resume', 'let a paused or blocked run go on').action(
     withOutput(async (run: string, flags: ControlFlags) => {
-      const control = await send(run, flags, (handle) => handle.executeUpdate(resumeUpdate));
-      say(flags, control, `${run} goes on`);
+      let held = true;
+      const control = await send(run, flags, async (handle) => {
+        const status = await handle.query(statusQuery);
+        held = status.control.paused || status.blocked !== null;
+        return held ? handle.executeUpdate(resumeUpdate) : status.control;
+      });
+      say(
+        flags,
+        control,
+        held ? `${run} goes on` : `${run} is neither paused nor blocked: it goes on already`,
+      );
     }),
   );
   control(program, 'checkpoint', 'upload the state of the next step boundary').action(
@@ -95,6 +106,31 @@ export function register(program: Command): void {
         );
       }),
     );
+  registerCancel(program);
+}
+
+function registerCancel(program: Command): void {
+  withTemporalFlags(
+    program
+      .command('cancel')
+      .argument('<run>', 'name of the run')
+      .description('end a run now: its step under way is cut off, what was finished stays, and it can go on'),
+  )
+    .option('--wait <seconds>', 'for its workflow to end', wholeNumber(1), 120)
+    .option('--json', 'print {run, ended} as JSON')
+    .action(
+      withOutput(async (run: string, flags: ControlFlags & { wait: number }) => {
+        await withClient(flags, async (client) => {
+          if (!(await endWorkflow(client, run, flags.wait)))
+            throw new Error(await whyNotOpen(runHandle(client, run)));
+        });
+        console.log(
+          flags.json
+            ? JSON.stringify({ run, ended: 'cancelled' })
+            : `${run} is cancelled; go on with: longhaul train SPEC${inFolder(flags)}`,
+        );
+      }),
+    );
 }
 
 /** Parses `lr=1e-4 temperature=0.9`; ranges are checked by the run itself. */
@@ -103,10 +139,11 @@ function hyperparameters(values: readonly string[]): Hyperparameters {
   for (const value of values) {
     const [given = '', text = ''] = value.split('=', 2);
     const name = hyperparameterNames.find((known) => known === given);
-    if (name === undefined) {
+    if (name === undefined || !value.includes('=')) {
       const known = hyperparameterNames.join(', ');
       throw new Error(`${JSON.stringify(value)} is not understood: give NAME=NUMBER, NAME one of ${known}`);
     }
+    if (wanted[name] !== undefined) throw new Error(`${name} is given twice: say once which value it takes`);
     const number = Number(text);
     if (text.trim() === '' || !Number.isFinite(number))
       throw new Error(`${name} must be a number, not ${JSON.stringify(text)}`);
@@ -126,12 +163,13 @@ function send(
   flags: ControlFlags,
   update: (handle: RunHandle) => Promise<ControlState>,
 ): Promise<ControlState> {
-  return withClient(flags, (client) =>
-    explained(
-      run,
-      client.withDeadline(Date.now() + answerWithinMs, () => update(runHandle(client, run))),
-    ),
-  );
+  return withClient(flags, (client) => {
+    const handle = runHandle(client, run);
+    return explained(
+      handle,
+      client.withDeadline(Date.now() + answerWithinMs, () => update(handle)),
+    );
+  });
 }
 
 function say(flags: ControlFlags, control: ControlState, sentence: string): void {

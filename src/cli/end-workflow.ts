@@ -7,8 +7,8 @@ const answerWithinMs = 10_000;
 const pollMs = 250;
 const openStatuses: readonly string[] = ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW'];
 
-/** Cancels the name's workflow where one is open, and returns when it has ended. */
-export async function endWorkflow(client: Client, name: string, seconds: number): Promise<void> {
+/** Cancels the name's workflow, and returns when it has ended; false where none was open. */
+export async function endWorkflow(client: Client, name: string, seconds: number): Promise<boolean> {
   const handle = runHandle(client, name);
   const deadline = Date.now() + seconds * 1000;
   const within = <T>(call: () => Promise<T>): Promise<T> =>
@@ -19,7 +19,7 @@ export async function endWorkflow(client: Client, name: string, seconds: number)
       if (error instanceof WorkflowNotFoundError) return null;
       throw error;
     });
-    if (!described || !openStatuses.includes(described.status.name)) return;
+    if (!described || !openStatuses.includes(described.status.name)) return cancelled !== null;
     // One that has continued as new since then has not heard of it.
     if (cancelled !== described.runId) {
       process.stderr.write(`cancelling the workflow of ${name}: it writes its report and ends\n`);

@@ -4,6 +4,7 @@ import { percent } from '../report/format.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import type { TrainingOptions } from '../workflows/training-run.js';
 import { followRun } from './live-view.js';
+import { inFolder } from './output.js';
 import { startTraining, whyItEnded } from './start-training.js';
 import { type TemporalFlags, temporalConfig } from './temporal-access.js';
 
@@ -38,7 +39,7 @@ export async function trainAndFollow(
         : `${result.run} ${result.ended} at step ${result.step}` +
             (last ? `, held-out pass@1 ${percent(last.pass_at_1)}` : '') +
             (result.budget ? `; ${result.budget}` : '') +
-            (result.report ? `; for its report: longhaul report ${result.run}` : ''),
+            (result.report ? `; for its report: longhaul report ${result.run}${inFolder(flags)}` : ''),
     );
   } catch (error) {
     if (error instanceof WorkflowFailedError) throw new Error(whyItEnded(error), { cause: error });

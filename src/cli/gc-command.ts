@@ -14,10 +14,17 @@ import {
 } from '../store/collection.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readRun } from '../store/run-records.js';
-import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput } from './output.js';
+import {
+  folderOption,
+  openStoreOf,
+  requireRun,
+  type StoreFlags,
+  storeOption,
+  wholeNumber,
+  withOutput,
+} from './output.js';
 
-interface GcOptions {
-  store: string;
+interface GcOptions extends StoreFlags {
   dryRun?: boolean;
   grace: number;
   keepLast?: number;
@@ -37,6 +44,7 @@ export function register(program: Command): void {
       'delete the checkpoints that the retention in the run’s spec does not keep, and put the episodes of each committed step into one file',
     )
     .addOption(storeOption())
+    .addOption(folderOption())
     .option('--dry-run', 'say what would be deleted, and delete nothing')
     .option(
       '--grace <seconds>',
@@ -49,8 +57,8 @@ export function register(program: Command): void {
     .option('--keep-best <n>', 'checkpoints of the steps with the best evaluations; 0 none', wholeNumber())
     .option('--json', 'print the collection as JSON')
     .action(
-      withOutput(async (run: string, options: GcOptions) => {
-        const store = await openExistingStore(options.store);
+      withOutput(async (run: string, options: GcOptions, command: Command) => {
+        const store = await openStoreOf(command, options);
         await requireRun(store, run);
         const retention = retentionOf((await readRun(store, run)).spec, options);
         const wanted: CollectionOptions = { retention, bestSteps: () => bestSteps(store, run, retention) };
@@ -112,12 +120,17 @@ export function bestStepsOf(evaluations: RunHistory['evaluations']): number[] {
 }
 
 function planText(run: string, { checkpoints, episodes, kept }: CollectionPlan): string {
-  const stays = [...kept].map(([step, reasons]) => `step ${step} (${reasons.join(', ')})`);
+  const byReason = new Map<string, number[]>();
+  for (const [step, reasons] of [...kept].sort(([a], [b]) => b - a)) {
+    const reason = reasons.join(', ');
+    byReason.set(reason, [step, ...(byReason.get(reason) ?? [])]);
+  }
+  const stays = [...byReason].map(([reason, steps]) => `${stepsText(steps)} (${reason})`);
   return [
     run,
-    `  checkpoints  ${checkpoints.length === 0 ? 'none goes' : `of steps ${checkpoints.join(', ')} go`}`,
+    `  checkpoints  ${checkpoints.length === 0 ? 'none is deleted' : `of ${stepsText(checkpoints)} are deleted`}`,
     ...(stays.length === 0 ? [] : [`               stays: ${stays.join('; ')}`]),
-    `  episodes     of ${episodes.length === 0 ? 'no step' : stepsText(episodes)} go into one file each`,
+    `  episodes     ${episodes.length === 0 ? 'nothing to fold: no step has them in single files' : `of ${stepsText(episodes)} go into one file each`}`,
   ].join('\n');
 }
 
@@ -136,7 +149,7 @@ function collectedText(run: string, collected: Collected): string {
   ].join('\n');
 }
 
-/** `steps 3–120, 130` */
+/** `steps 3–120, 130`, `step 7` */
 function stepsText(steps: readonly number[]): string {
   const ranges: [number, number][] = [];
   for (const step of steps) {
@@ -144,5 +157,5 @@ function stepsText(steps: readonly number[]): string {
     if (range && range[1] === step - 1) range[1] = step;
     else ranges.push([step, step]);
   }
-  return `steps ${ranges.map(([from, to]) => (from === to ? `${from}` : `${from}–${to}`)).join(', ')}`;
+  return `${steps.length === 1 ? 'step' : 'steps'} ${ranges.map(([from, to]) => (from === to ? `${from}` : `${from}–${to}`)).join(', ')}`;
 }

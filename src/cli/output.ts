@@ -1,13 +1,29 @@
 // What all commands share: how an error looks, and where the store is.
-import { existsSync } from 'node:fs';
-import { InvalidArgumentError, Option } from 'commander';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { censored } from '../activities/known-secrets.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openStore } from '../store/open-store.js';
 import { listRuns, readRunIfAny } from '../store/run-records.js';
 import { printable } from './printable.js';
 
+export const defaultStackFolder = '.longhaul';
 export const defaultStore = './.longhaul/store';
+
+export interface StoreFlags {
+  store: string;
+  folder: string;
+}
+
+export function folderOption(): Option {
+  return new Option('--folder <folder>', 'folder of the embedded stack').default(defaultStackFolder);
+}
+
+/** For a command in a hint: with it the hint can be typed as it is. */
+export function inFolder({ folder }: { folder?: string }): string {
+  return folder === undefined || folder === defaultStackFolder ? '' : ` --folder ${folder}`;
+}
 
 /** `--store`, then LONGHAUL_STORE, then the embedded stack's store. */
 export function storeOption(): Option {
@@ -21,9 +37,25 @@ export async function openExistingStore(address: string): Promise<ObjectStore> {
   const folder = /^dir:(.+)$/.exec(address)?.[1];
   if (folder !== undefined && !existsSync(folder))
     throw new Error(
-      `there is no store at ${address}: go to the folder where \`longhaul\` ran, or name the store with --store or LONGHAUL_STORE`,
+      `there is no store at ${address}: go to the folder where \`longhaul\` ran, or name the stack with --folder, or the store with --store or LONGHAUL_STORE`,
     );
   return openStore(address);
+}
+
+/** The named store, else that of the last stack of the folder. */
+export function openStoreOf(command: Command, { store, folder }: StoreFlags): Promise<ObjectStore> {
+  const named = command.getOptionValueSource('store') !== 'default';
+  return openExistingStore(named ? store : storeOfFolder(folder));
+}
+
+function storeOfFolder(folder: string): string {
+  try {
+    const { store } = JSON.parse(readFileSync(join(folder, 'stack.json'), 'utf8')) as { store?: unknown };
+    if (typeof store === 'string') return store;
+  } catch {
+    // No stack has served there, or its file is damaged: its store is where a stack puts it unless told.
+  }
+  return folder === defaultStackFolder ? `dir:${defaultStore}` : `dir:${join(folder, 'store')}`;
 }
 
 const namesShown = 10;
@@ -39,12 +71,14 @@ export async function requireRun(store: ObjectStore, run: string): Promise<void>
   throw new Error(`there is no run "${run}" in ${store.address}: ${known}`);
 }
 
-/** For options: `least` and all whole numbers above it. */
-export function wholeNumber(least = 0): (text: string) => number {
+/** For options: whole numbers from `least` to `most`. */
+export function wholeNumber(least = 0, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
   return (text) => {
     const number = Number(text);
-    if (text.trim() !== '' && Number.isSafeInteger(number) && number >= least) return number;
-    throw new InvalidArgumentError(`It takes a whole number from ${least} up.`);
+    if (text.trim() !== '' && Number.isSafeInteger(number) && number >= least && number <= most)
+      return number;
+    const end = most === Number.MAX_SAFE_INTEGER ? 'up' : `to ${most}`;
+    throw new InvalidArgumentError(`It takes a whole number from ${least} ${end}.`);
   };
 }
 

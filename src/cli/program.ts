@@ -16,7 +16,7 @@ export const modules: [verbs: string[], load: () => Promise<CommandModule>][] = 
   [['runs'], () => import('./runs-command.js')],
   [['status'], () => import('./status-command.js')],
   [['nodes'], () => import('./nodes-command.js')],
-  [['pause', 'resume', 'checkpoint', 'stop', 'set'], () => import('./control-commands.js')],
+  [['pause', 'resume', 'checkpoint', 'stop', 'set', 'cancel'], () => import('./control-commands.js')],
   [['fork', 'rewind', 'rebase'], () => import('./fork-command.js')],
   [['report'], () => import('./report-command.js')],
   [['transcripts'], () => import('./transcripts-command.js')],
@@ -46,6 +46,8 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   }
   try {
     if (args.length === 0) program.help({ error: true });
+    // Before `--help` behind it: help for a verb that there is not would be everybody's.
+    if (one === undefined && /^[^-]/.test(verb) && verb !== 'help') args = [verb];
     await program.parseAsync([...args], { from: 'user' });
     return Number(process.exitCode ?? 0);
   } catch (error) {

@@ -7,7 +7,7 @@ import { checkQuarantinable, keysMadeFrom, quarantinedKeys } from '../store/quar
 import { appendSequence, readSequence } from '../store/records.js';
 import { readRun } from '../store/run-records.js';
 import { BadKey } from '../store/store-errors.js';
-import { openExistingStore, storeOption, withOutput } from './output.js';
+import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from './output.js';
 
 export interface Quarantined {
   run: string;
@@ -26,14 +26,17 @@ export function register(program: Command): void {
     .argument('<key>', 'key of the record that cannot be read, as the blocked run names it')
     .description('set an unreadable record aside, so that its run can make it anew')
     .addOption(storeOption())
+    .addOption(folderOption())
     .option('--run <run>', 'run that is to pass the record over; needed where the key does not name one')
     .option('--json', 'print {run, key, control, written, also} as JSON')
     .action(
-      withOutput(async (key: string, options: { store: string; run?: string; json?: boolean }) => {
-        const store = await openExistingStore(options.store);
-        const done = await quarantine(store, key, options.run);
-        console.log(options.json ? JSON.stringify(done) : quarantineText(done));
-      }),
+      withOutput(
+        async (key: string, options: StoreFlags & { run?: string; json?: boolean }, command: Command) => {
+          const store = await openStoreOf(command, options);
+          const done = await quarantine(store, key, options.run);
+          console.log(options.json ? JSON.stringify(done) : quarantineText(done));
+        },
+      ),
     );
 }
 

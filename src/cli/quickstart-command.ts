@@ -9,11 +9,11 @@ import { connectClient } from '../workers/temporal-connection.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import { followRun } from './live-view.js';
 import { percent, timeSpan } from '../report/format.js';
-import { wholeNumber, withOutput } from './output.js';
+import { defaultStackFolder, wholeNumber, withOutput } from './output.js';
 import { readSpecFile } from '../spec/schema.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
 import { startTraining, whyItEnded } from './start-training.js';
-import { defaultStackFolder, runHandle } from './temporal-access.js';
+import { runHandle } from './temporal-access.js';
 
 interface QuickstartFlags extends StackFlags {
   seed: number;

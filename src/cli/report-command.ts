@@ -6,7 +6,12 @@ import { DatasetCache } from '../activities/dataset-cache.js';
 import { renderRunReport } from '../activities/publish-report.js';
 import { RunDataCache } from '../activities/run-data.js';
 import { openRunView } from '../store/quarantine.js';
-import { openExistingStore, requireRun, storeOption, withOutput } from './output.js';
+import { folderOption, openStoreOf, requireRun, type StoreFlags, storeOption, withOutput } from './output.js';
+
+interface ReportOptions extends StoreFlags {
+  output?: string;
+  json?: boolean;
+}
 
 export function register(program: Command): void {
   program
@@ -14,11 +19,12 @@ export function register(program: Command): void {
     .argument('<run>', 'run id, e.g. quickstart')
     .description("write the run's report as one self-contained HTML file")
     .addOption(storeOption())
+    .addOption(folderOption())
     .option('-o, --output <file>', 'where to write it (default: RUN-report.html)')
     .option('--json', 'print {run, step, file} as JSON')
     .action(
-      withOutput(async (run: string, options: { store: string; output?: string; json?: boolean }) => {
-        const stored = await openExistingStore(options.store);
+      withOutput(async (run: string, options: ReportOptions, command: Command) => {
+        const stored = await openStoreOf(command, options);
         await requireRun(stored, run);
         const store = await openRunView(stored, run);
         const { html, step } = await renderRunReport(

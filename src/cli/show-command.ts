@@ -1,7 +1,7 @@
 // `longhaul show KEY`: any object of the store, readable.
 import type { Command } from 'commander';
 import { showRecord } from '../store/show.js';
-import { openExistingStore, storeOption, withOutput } from './output.js';
+import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from './output.js';
 import { printable } from './printable.js';
 
 export function register(program: Command): void {
@@ -12,10 +12,11 @@ export function register(program: Command): void {
       'print any record, batch or checkpoint file of the store, readable; of a folder, what is in it',
     )
     .addOption(storeOption())
+    .addOption(folderOption())
     .option('--json', 'print {key, text} as JSON')
     .action(
-      withOutput(async (key: string, options: { store: string; json?: boolean }) => {
-        const text = await showRecord(await openExistingStore(options.store), key);
+      withOutput(async (key: string, options: StoreFlags & { json?: boolean }, command: Command) => {
+        const text = await showRecord(await openStoreOf(command, options), key);
         console.log(options.json ? JSON.stringify({ key, text }) : printable(text));
       }),
     );

@@ -9,13 +9,8 @@ import { stopNote } from '../workflows/run-text.js';
 import { followRun, progressLine } from './live-view.js';
 import { percent } from '../report/format.js';
 import { withOutput } from './output.js';
-import {
-  explained,
-  runHandle,
-  type TemporalFlags,
-  withClient,
-  withTemporalFlags,
-} from './temporal-access.js';
+import { explained } from './explained.js';
+import { runHandle, type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
 import { type Waiting, waitingFor, waitingLine } from './waiting.js';
 
 export function register(program: Command): void {
@@ -29,7 +24,7 @@ export function register(program: Command): void {
         await withClient(flags, async (client) => {
           const handle = runHandle(client, run);
           const status = await explained(
-            run,
+            handle,
             client.withDeadline(Date.now() + 10_000, () => handle.query(statusQuery)),
           );
           const waiting = await waitingFor(client, handle);

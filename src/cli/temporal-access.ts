@@ -1,19 +1,16 @@
 // How the commands find Temporal and a run's workflow: flags, then the `temporal` CLI's own profile, then the stack in this folder.
 import { type Command, Option } from 'commander';
-import {
-  type Client,
-  type WorkflowHandle,
-  WorkflowNotFoundError,
-  WorkflowUpdateFailedError,
-} from '@temporalio/client';
+import type { Client, WorkflowHandle } from '@temporalio/client';
 import { nameOfRun } from '../store/layout.js';
 import { plainTemporalConfig, readTemporalConfig, type TemporalConfig } from '../workers/config.js';
+import { defaultStackFolder, folderOption } from './output.js';
 import { runningStack, type StackAddresses } from '../workers/stack.js';
 import { connectClient } from '../workers/temporal-connection.js';
 import { refusalOf } from '../workers/temporal-refusal.js';
 import type { trainingRun } from '../workflows/training-run.js';
 
-export const defaultStackFolder = '.longhaul';
+/** Where nobody has named a server and no stack runs, hardly any is there. */
+const unnamedServerDeadlineMs = 1_000;
 
 export interface TemporalFlags {
   temporalAddress?: string;
@@ -30,29 +27,32 @@ export function withTemporalFlags(command: Command): Command {
       ),
     )
     .addOption(new Option('--namespace <name>', 'Temporal namespace'))
-    .addOption(new Option('--folder <folder>', 'folder of the embedded stack').default(defaultStackFolder));
+    .addOption(folderOption());
 }
 
 export function temporalConfig(flags: TemporalFlags): {
   config: TemporalConfig;
   stack: StackAddresses | null;
+  /** False where only the default address is left to try. */
+  named: boolean;
 } {
   const stack = runningStack(flags.folder ?? defaultStackFolder);
-  const named = readTemporalConfig(flags.namespace ? { namespace: flags.namespace } : {});
-  const isDefault = named.address === 'localhost:7233' && !process.env['TEMPORAL_ADDRESS'];
+  const profile = readTemporalConfig(flags.namespace ? { namespace: flags.namespace } : {});
+  const isDefault = profile.address === 'localhost:7233' && !process.env['TEMPORAL_ADDRESS'];
   const address = flags.temporalAddress ?? (isDefault ? stack?.temporal : undefined);
   if (stack && address === stack.temporal)
-    return { config: plainTemporalConfig(address, flags.namespace), stack };
+    return { config: plainTemporalConfig(address, flags.namespace), stack, named: true };
   const config = address
     ? readTemporalConfig({ address, ...(flags.namespace ? { namespace: flags.namespace } : {}) })
-    : named;
-  return { config, stack: stack?.temporal === config.address ? stack : null };
+    : profile;
+  const named = address !== undefined || !isDefault;
+  return { config, stack: stack?.temporal === config.address ? stack : null, named };
 }
 
 /** Closes the connection whatever `use` does. */
 export async function withClient<T>(flags: TemporalFlags, use: (client: Client) => Promise<T>): Promise<T> {
-  const { config } = temporalConfig(flags);
-  const { client, close } = await connectClient(config);
+  const { config, named } = temporalConfig(flags);
+  const { client, close } = await connectClient(config, named ? undefined : unnamedServerDeadlineMs);
   try {
     return await use(client);
   } catch (error) {
@@ -72,21 +72,4 @@ export function runHandle(client: Client, run: string): RunHandle {
 /** A run's name, its id (of any timeline: one workflow drives the name's newest) and its workflow id are understood. */
 export function workflowIdOf(run: string): string {
   return nameOfRun(run.startsWith('train/') ? run : `train/${run}`);
-}
-
-/** Says in one sentence what Temporal answered to a control verb. */
-export async function explained<T>(run: string, answer: Promise<T>): Promise<T> {
-  try {
-    return await answer;
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) {
-      throw new Error(
-        `no workflow drives ${run} now: see \`longhaul runs\`; a run that has ended goes on with \`longhaul train SPEC\``,
-        { cause: error },
-      );
-    }
-    if (error instanceof WorkflowUpdateFailedError)
-      throw new Error(error.cause?.message ?? error.message, { cause: error });
-    throw error;
-  }
 }

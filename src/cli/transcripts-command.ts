@@ -17,11 +17,18 @@ import { readStepEpisodes } from '../store/episodes.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
 import { timelineOf } from '../store/run-records.js';
-import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput } from './output.js';
+import {
+  folderOption,
+  openStoreOf,
+  requireRun,
+  type StoreFlags,
+  storeOption,
+  wholeNumber,
+  withOutput,
+} from './output.js';
 import { printable } from './printable.js';
 
-interface TranscriptsOptions {
-  store: string;
+interface TranscriptsOptions extends StoreFlags {
   step?: number;
   verdict?: 'pass' | 'fail' | 'unknown';
   limit: number;
@@ -34,13 +41,14 @@ export function register(program: Command): void {
     .argument('<run>', 'run id, e.g. quickstart')
     .description('print episodes as conversations: of the newest evaluation, or of one training step')
     .addOption(storeOption())
+    .addOption(folderOption())
     .option('--step <n>', "a training step's rollouts instead", wholeNumber(1))
     .addOption(new Option('--verdict <verdict>', 'only these').choices(['pass', 'fail', 'unknown']))
     .option('--limit <n>', 'how many of each verdict', wholeNumber(1), 3)
     .option('--json', 'one JSON object a line')
     .action(
-      withOutput(async (run: string, options: TranscriptsOptions) => {
-        const stored = await openExistingStore(options.store);
+      withOutput(async (run: string, options: TranscriptsOptions, command: Command) => {
+        const stored = await openStoreOf(command, options);
         await requireRun(stored, run);
         const store = await openRunView(stored, run);
         const { tokenizer } = await new RunDataCache(store, new DatasetCache(store)).get(run);

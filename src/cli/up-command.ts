@@ -1,8 +1,7 @@
 // `longhaul up`: the embedded stack in the foreground, until Ctrl-C.
-import type { Command } from 'commander';
-import { wholeNumber, withOutput } from './output.js';
+import { type Command, InvalidArgumentError } from 'commander';
+import { defaultStackFolder, inFolder, wholeNumber, withOutput } from './output.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
-import { defaultStackFolder } from './temporal-access.js';
 import { findTemporalBinary } from '../workers/temporal-binary.js';
 
 export function register(program: Command): void {
@@ -13,10 +12,18 @@ export function register(program: Command): void {
     .option(
       '--temporal-port <port>',
       'port of the Temporal server (default: 7233 or a free one)',
-      wholeNumber(1),
+      wholeNumber(1, 65_535),
     )
-    .option('--ui-port <port>', 'port of the Temporal UI (default: 8233 or a free one)', wholeNumber(1))
-    .option('--store <address>', 'dir:/path or s3://bucket/prefix (default: a directory in the folder)')
+    .option(
+      '--ui-port <port>',
+      'port of the Temporal UI (default: 8233 or a free one)',
+      wholeNumber(1, 65_535),
+    )
+    .option(
+      '--store <address>',
+      'dir:/path or s3://bucket/prefix (default: a directory in the folder)',
+      storeAddress,
+    )
     .option('--nodes <n>', 'node workers, each with an engine of its own', wholeNumber(1), 1)
     .option('--places <n>', 'runs that a node may serve at once', wholeNumber(1), 1)
     .option('--json', 'print the addresses as one JSON object')
@@ -25,6 +32,7 @@ export function register(program: Command): void {
         const begun = performance.now();
         try {
           await withStack(flags, say, async ({ addresses }, signal) => {
+            const nodes = flags.nodes ?? 1;
             const seconds = ((performance.now() - begun) / 1000).toFixed(1);
             console.log(
               flags.json
@@ -36,7 +44,8 @@ export function register(program: Command): void {
                     `  Temporal CLI  TEMPORAL_ADDRESS=${addresses.temporal} ${findTemporalBinary()}`,
                     `  environments  ${addresses.environments}`,
                     `  store         ${addresses.store}`,
-                    `Start a run in another terminal: longhaul train SPEC`,
+                    `  nodes         ${nodes} (${String(flags.places ?? 1)} ${flags.places === 1 ? 'run' : 'runs'} at once on each)`,
+                    `Start a run in another terminal: longhaul train SPEC${inFolder(flags)}`,
                   ].join('\n'),
             );
             await whenEnding(signal);
@@ -46,6 +55,11 @@ export function register(program: Command): void {
         }
       }),
     );
+}
+
+function storeAddress(text: string): string {
+  if (/^(dir:.|s3:\/\/.|[^:]+$)/.test(text)) return text;
+  throw new InvalidArgumentError('It takes dir:/path or s3://bucket/prefix.');
 }
 
 function say(message: string): void {

@@ -25,7 +25,8 @@ export function keptCheckpoints(
   keep(checkpoints.at(-1), 'newest');
   for (const { step, by } of needed) keep(covering(step), `needed by ${by}`);
   if (retention === null) {
-    for (const step of checkpoints) if (!kept.has(step)) keep(step, 'no retention is set');
+    for (const step of checkpoints)
+      if (!kept.has(step)) keep(step, 'no retention is set: give --keep-last N');
     return kept;
   }
   const { keep_last, keep_every, keep_best } = retention;

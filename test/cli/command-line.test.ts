@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -27,6 +27,9 @@ describe('a command line that is not understood ends with 2 and says where help 
   test.each<[string[], RegExp]>([
     [[], /Usage: longhaul/],
     [['trian'], /unknown command 'trian'\n\(Did you mean train\?\)/],
+    [['trian', '--help'], /unknown command 'trian'\n\(Did you mean train\?\)/],
+    [['up', '--temporal-port', '99999'], /'99999' is invalid. It takes a whole number from 1 to 65535/],
+    [['up', '--store', 'ftp://x'], /'ftp:\/\/x' is invalid. It takes dir:\/path or s3:\/\/bucket\/prefix/],
     [['spec'], /missing required argument 'spec'\nsee: longhaul spec --help/],
     [
       ['runs', '--limit', 'many'],
@@ -76,6 +79,42 @@ describe('longhaul show', () => {
     const { code, errors } = longhaul(['show', 'runs/x/run.json', '--store', `dir:${join(folder, 'store')}`]);
     expect(code).toBe(1);
     expect(errors).toMatch(/there is no runs\/x\/run\.json in dir:/);
+  });
+});
+
+describe('--folder', () => {
+  test('names the store of the stack there, for the verbs that read one', () => {
+    const stack = join(folder, 'stack');
+    mkdirSync(join(stack, 'store'), { recursive: true });
+    for (const args of [
+      ['report', 'x'],
+      ['audit', 'x'],
+      ['gc', 'x'],
+      ['transcripts', 'x'],
+      ['show', 'x'],
+    ])
+      expect(longhaul([...args, '--folder', stack]).errors).toContain(`dir:${join(stack, 'store')}`);
+    mkdirSync(join(folder, 'elsewhere'));
+    writeFileSync(join(stack, 'stack.json'), JSON.stringify({ store: `dir:${join(folder, 'elsewhere')}` }));
+    expect(longhaul(['report', 'x', '--folder', stack]).errors).toContain(`dir:${join(folder, 'elsewhere')}`);
+  });
+
+  test.each([
+    { what: 'of the kernel', below: '/proc/longhaul/x' },
+    { what: 'that is a file', below: join(process.cwd(), 'package.json', 'x') },
+  ])('that cannot be made in one $what is refused by up at once', ({ below }) => {
+    const { code, errors } = longhaul(['up', '--folder', below]);
+    expect(errors).toMatch(/^error: the folder .* cannot be made: .*choose another one with --folder\n/m);
+    expect(code).toBe(1);
+  });
+});
+
+describe('longhaul set', () => {
+  test.each<[string[], RegExp]>([
+    [['lr=1e-4', 'lr=2e-4'], /lr is given twice/],
+    [['lr'], /"lr" is not understood: give NAME=NUMBER/],
+  ])('%j is refused before anything is asked of Temporal', (values, message) => {
+    expect(longhaul(['set', 'x', ...values, '--temporal-address', '127.0.0.1:1']).errors).toMatch(message);
   });
 });
 

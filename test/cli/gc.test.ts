@@ -419,10 +419,13 @@ describe('longhaul gc', () => {
     const before = await keysOf(store);
     const { stdout, status } = longhaul(['gc', run, '--dry-run', '--keep-last', '2', '--store', address]);
     expect(status).toBe(0);
-    expect(stdout).toMatch(/of steps 1, 2, 3, 4 go/);
+    expect(stdout).toMatch(/of steps 1–4 are deleted/);
     expect(stdout).toMatch(/stays: step 6 \(newest\); step 5 \(keep_last\)/);
     expect(stdout).toMatch(/episodes +of steps 3–6 go into one file each/);
     expect(await keysOf(store)).toEqual(before);
+    const all = longhaul(['gc', run, '--dry-run', '--store', address]).stdout;
+    expect(all).toMatch(/checkpoints +none is deleted\n/);
+    expect(all).toMatch(/stays: step 6 \(newest\); steps 1–5 \(no retention is set: give --keep-last N\)\n/);
   });
 
   test('keeps what the spec’s retention says, where no flag says otherwise', async () => {

@@ -108,6 +108,45 @@ describe('longhaul status', { timeout: 60_000 }, () => {
   });
 });
 
+describe('a command for a run that cannot take it', { timeout: 60_000 }, () => {
+  it.each([['status'], ['pause'], ['cancel']])(
+    '%s tells a name that is none from the ones that are',
+    async (verb) => {
+      const name = uniqueName('known');
+      const workflow = await startRun(temporal, uniqueName('nobody'), name);
+      await expect
+        .poll(async () => (await longhaul(verb, 'nope')).errors, { timeout: 20_000 })
+        .toMatch(
+          new RegExp(`^error: there is no run "nope" on this Temporal server: it has .*${name}.*\\n$`),
+        );
+      await workflow.terminate();
+      expect((await longhaul('cancel', name)).errors).toContain(
+        `the workflow of ${name} has ended (terminated): the run goes on with`,
+      );
+    },
+  );
+
+  it('cancel ends one that is under way, with its report, and only then returns', async () => {
+    const script = scriptRun(outlineOf(uniqueName('cancelled')));
+    const held = gate();
+    script.before = (call) => (call === 'update 2' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      const cancelled = longhaul('cancel', script.outline.name);
+      await expect
+        .poll(async () => (await run.describe()).status.name, { timeout: 20_000 })
+        .toBe('CANCELLED');
+      held.release();
+      expect(await cancelled).toMatchObject({
+        code: 0,
+        output: expect.stringContaining('go on with') as string,
+      });
+    });
+    expect(script.calls.at(-1)).toMatch(/report|update/);
+  });
+});
+
 describe('longhaul runs', { timeout: 60_000 }, () => {
   it('lists the runs of the store that this server does not drive, and those that it drives once', async () => {
     const records = recordsOfAllKinds();

@@ -228,7 +228,7 @@ describe('a run that is started twice', { timeout: 240_000 }, () => {
 describe('a run that is not there', { timeout: 60_000 }, () => {
   it.each([['status'], ['pause'], ['resume']])('%s says so in one line', async (verb) => {
     const { code, errors } = await longhaul([verb, 'NOSUCH', '--folder', stackFolder]);
-    expect(errors).toMatch(/^error: no workflow drives NOSUCH now[^\n]*\n$/);
+    expect(errors).toMatch(/^error: there is no run "NOSUCH" on this Temporal server[^\n]*\n$/);
     expect(code).toBe(1);
   });
 });

@@ -1,7 +1,7 @@
 import { ApplicationFailure } from '@temporalio/common';
 // What a person asks of a run under way, beside a pause and a stop at a step's end.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { explained } from '../../src/cli/temporal-access.js';
+import { explained } from '../../src/cli/explained.js';
 import {
   checkpointNowUpdate,
   pauseNowUpdate,
@@ -177,8 +177,9 @@ describe('control of a run', { timeout: 60_000 }, () => {
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);
       await run.result();
-      await expect(explained('finished', run.executeUpdate(resumeUpdate))).rejects.toThrow(
-        /^no workflow drives finished now.*a run that has ended goes on with `longhaul train SPEC`/,
+      const { name } = script.outline;
+      await expect(explained(run, run.executeUpdate(resumeUpdate))).rejects.toThrow(
+        `${name} completed at step 6: to train it further, fork it with more steps (longhaul fork ${name}@6`,
       );
     });
     expect(script.control.n).toBe(0);

@@ -1,7 +1,7 @@
 // Updates that meet a run while it begins anew: each is answered and recorded once, or refused with a reason; none is lost.
 import { WorkflowNotFoundError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { explained } from '../../src/cli/temporal-access.js';
+import { explained } from '../../src/cli/explained.js';
 import { setHyperparametersUpdate } from '../../src/workflows/messages.js';
 import type { trainingRun } from '../../src/workflows/training-run.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
@@ -118,8 +118,8 @@ describe('a run that begins anew after every step', { timeout: 60_000 }, () => {
       const first = temporal.client.workflow.getHandle<typeof trainingRun>(workflowId, firstExecutionRunId);
       const late = first.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.25 }] });
       await expect(late).rejects.toBeInstanceOf(WorkflowNotFoundError);
-      await expect(explained('late', late)).rejects.toThrow(
-        /no workflow drives late now.*longhaul train SPEC/,
+      await expect(explained(first, late)).rejects.toThrow(
+        /has begun anew meanwhile: give the command again/,
       );
     });
     expect(recorded(script)).toBe(0);
