@@ -89,10 +89,11 @@ export async function planFork(store: ObjectStore, spec: RunSpec, fork: ForkSpec
     throw new InvalidSpec([{ path: 'fork.run', problem, mend: 'name one that `longhaul runs` lists' }]);
   }
   const last = await lastCommittedStep(store, fork.run);
+  const misplaced = [...stepProblems(fork, last), ...rebaseProblems(fork, last)];
   const problems = [
-    ...stepProblems(fork, last),
-    ...rebaseProblems(fork, last),
+    ...misplaced,
     ...changeProblems(parent, spec, fork.rebase?.to ?? fork.step),
+    ...(misplaced.length > 0 ? [] : endProblems(spec, fork)),
   ];
   const replaces = timelines.includes(fork.run) ? (timelines.at(-1) ?? null) : null;
   if (replaces === fork.run && fork.step === last && !fork.rebase) {
@@ -174,21 +175,25 @@ function rebaseProblems({ run, step, rebase }: ForkSpec, last: number): SpecProb
 
 /** A fork's steps up to its parent's are the parent's: what those were made from cannot be other in the fork. */
 function changeProblems(parent: RunRecord, spec: RunSpec, step: number): SpecProblem[] {
-  const problems = differences(fixed(parent.spec, step), fixed(spec, step)).map((line) => ({
+  return differences(fixed(parent.spec, step), fixed(spec, step)).map((line) => ({
     path: line.slice(0, line.indexOf(' ')),
     problem: `a fork of ${parent.run} has its parent's ${line.slice(line.indexOf(' ') + 1)}`,
     mend: 'leave it as it is in the parent, or start a run of its own',
   }));
-  const last = phasesOf(spec).at(-1)?.last ?? 0;
-  if (last > step) return problems;
-  return [
-    ...problems,
-    {
-      path: 'trainer.max_training_steps',
-      problem: `the run ends after step ${last}, and the fork begins after step ${step}: nothing is left to train`,
-      mend: 'raise it',
-    },
-  ];
+}
+
+/** A run whose steps have all been taken by where it begins has nothing to do. */
+function endProblems(spec: RunSpec, { run, step, rebase }: ForkSpec): SpecProblem[] {
+  const phases = phasesOf(spec);
+  const last = phases.at(-1)?.last ?? 0;
+  if (last > (rebase?.to ?? step)) return [];
+  const warm = phases.filter(({ kind }) => kind === 'sft').at(-1)?.last ?? 0;
+  const problem = rebase
+    ? `${run} has taken all of its ${last} steps: nothing is left to train with other numerics`
+    : `the run ends after step ${last}, and the fork begins after step ${step}: nothing is left to train`;
+  const before = warm > 0 ? `; the ${warm} warm-start steps before them are not counted` : '';
+  const mend = `raise it: --set max_training_steps=N, N GRPO steps in all${before}`;
+  return [{ path: 'trainer.max_training_steps', problem, mend }];
 }
 
 /** File paths may differ: what they hold is compared by digest. */

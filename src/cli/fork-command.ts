@@ -7,6 +7,7 @@ import { nameOfNumerics, sameNumerics } from '../spec/numerics.js';
 import type { Numerics } from '../spec/records.js';
 import type { ForkSpec, RebaseSpec, RunSpec } from '../spec/run-spec.js';
 import { listCheckpoints } from '../store/checkpoints.js';
+import { nameOfRun } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { lastCommittedStep, readNumerics, readRun } from '../store/run-records.js';
 import { endWorkflow } from './end-workflow.js';
@@ -37,6 +38,11 @@ export function register(program: Command): void {
     withOutput(async (from: string, flags: ForkFlags & { name: string }, command: Command) => {
       const store = await storeFor(command, flags);
       const fork = await forkFrom(store, from);
+      if (flags.name === nameOfRun(fork.run))
+        throw new Error(
+          `--name ${flags.name} is the parent’s own, so that this would be a rewind: ` +
+            `longhaul rewind ${flags.name}@${fork.step}; for a fork choose a new name`,
+        );
       const spec = changedSpec(await forkSpec(store, flags.name, fork), flags.set);
       await planFork(store, spec, fork);
       if (flags.print) return print(spec);

@@ -26,7 +26,7 @@ describe('is refused, and leaves nothing behind:', () => {
     {
       what: 'a step beyond the last',
       from: { run, step: 9 },
-      says: /step 9 of unit is not committed; the nearest committed ones are 3, 4, 5/,
+      says: /step 9 of unit is not committed; the nearest committed ones are 3, 4, 5$/,
     },
     { what: 'a step before the first', from: { run, step: -1 }, says: /fork\.step: / },
     {
@@ -64,7 +64,7 @@ describe('is refused, and leaves nothing behind:', () => {
     {
       what: 'no step left',
       change: ({ trainer }) => (trainer!.max_training_steps = 1),
-      says: /trainer\.max_training_steps: the run ends after step 3, and the fork begins after step 3/,
+      says: /the run ends after step 3, and the fork begins after step 3: .*; raise it: --set max_training_steps=N, N GRPO steps in all; the \d warm-start steps before them/,
     },
   ];
   function otherFile(): string {

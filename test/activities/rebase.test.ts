@@ -165,6 +165,15 @@ describe('a rebase', () => {
     }
   });
 
+  test('of a run that has taken all of its steps is refused, in words of its own', async () => {
+    const of = await rebase();
+    const spec = await forkSpec(harness.store, 'over', of);
+    const over = { ...spec, trainer: { ...spec.trainer, max_training_steps: 3 } };
+    expect(await messageOf(open(over, await copy()))).toMatch(
+      /unit has taken all of its 5 steps: nothing is left to train with other numerics; raise it: --set max_training_steps=N/,
+    );
+  });
+
   test('whose plan says otherwise than its source’s is found by the audit', async () => {
     const { opened } = await fork('doctored', await rebase());
     await onOtherArithmetic(harness.node, () => advance('doctored', opened.owner, 3));

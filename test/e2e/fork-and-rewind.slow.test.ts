@@ -151,6 +151,7 @@ describe('forks and rewinds', { timeout: 120_000 }, () => {
     { args: ['fork', 'nobody@1', '--name', 'x'], says: 'there is no run "nobody"' },
     { args: ['fork', 'done@9', '--name', 'x'], says: 'the nearest committed ones are 2, 3, 4' },
     { args: ['fork', 'done@-1', '--name', 'x'], says: '"-1" is no step: give a whole number from 0 up' },
+    { args: ['fork', 'done@3', '--name', 'done'], says: 'this would be a rewind: longhaul rewind done@3' },
     { args: ['fork', 'done@3', '--name', 'live'], says: 'run "live" exists and is no fork' },
     {
       args: ['fork', 'done@3', '--name', 'x', '--set', 'seed=9'],
