@@ -36,7 +36,7 @@ export interface DisturbedFigures {
   /** After a kill, of any process: turns of one episode that were sampled again, and updates that were computed again. */
   turns_again_max: number;
   updates_again_max: number;
-  /** Updates of steps that were committed by then, which were applied again to the last state on disk. */
+  /** Of the updates that were computed again, those of steps that were committed by then: applied to the last state on disk. */
   updates_replayed_max: number;
   episodes_again: number;
   /** Share of the time of the steps that no fault met in which an update waited for the writer of a checkpoint. */

@@ -201,7 +201,7 @@ export const durabilityFigures: readonly FigureDefinition[] = [
     measurement: 'durability',
     unit: 'updates',
     bar: { atMost: 1 },
-    what: 'most updates of a step that was not committed yet which were computed again after one of those kills',
+    what: 'most updates that were computed again after one of those kills: the one that was cut off, and replays of committed steps to get to its state',
     value: (of) => of('disturbed', 'updates_again_max'),
   },
   {
@@ -209,7 +209,7 @@ export const durabilityFigures: readonly FigureDefinition[] = [
     measurement: 'durability',
     unit: 'updates',
     bar: null,
-    what: 'most updates of committed steps which were applied again after one of those kills, from their batches to the last checkpoint; it writes one every five steps, and is struck in the second step after one',
+    what: 'most of them that were replays',
     value: (of) => of('disturbed', 'updates_replayed_max'),
   },
   {

@@ -25,16 +25,16 @@ export interface LostWork {
   turns: number;
   /** Episodes of which a turn was sampled again. */
   episodes: number;
-  /** Updates that were computed again before their step was committed. */
+  /** Updates that were computed again: the one that was cut off, and those that were replayed to get to its state. */
   updates: number;
-  /** Of committed steps: applied again to an older state, from their batches. */
+  /** Of them, those of committed steps. */
   replayed: number;
 }
 
 export interface Death {
   /** ms */
   at: number;
-  /** Step ids of all steps that were committed by then; absent: every update that is computed again counts as lost. */
+  /** Step ids of all steps that were committed by then. */
   committed?: ReadonlySet<string>;
 }
 
@@ -59,7 +59,7 @@ export function lostWork(computed: readonly Computed[], deaths: readonly Death[]
     return {
       turns: Math.max(0, ...[...turns.values()].map(({ size }) => size)),
       episodes: turns.size,
-      updates: updates.filter((id) => !committed.has(id)).length,
+      updates: updates.length,
       replayed: updates.filter((id) => committed.has(id)).length,
     };
   });

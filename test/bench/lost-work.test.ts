@@ -62,9 +62,9 @@ describe('lost work', () => {
     expect(lostWork(computed, [death(10)])).toEqual([{ turns: 1, episodes: 2, updates: 1, replayed: 0 }]);
   });
 
-  it('is no update of a committed step: that is replayed', () => {
+  it('is an update of a committed step too: that is replayed', () => {
     const computed = [update(1, 'a'), update(2, 'b'), update(11, 'a'), update(12, 'b')];
-    expect(lostWork(computed, [death(10, 'a')])).toMatchObject([{ updates: 1, replayed: 1 }]);
+    expect(lostWork(computed, [death(10, 'a')])).toMatchObject([{ updates: 2, replayed: 1 }]);
   });
 
   it('counts every turn of an episode that begins anew', () => {
