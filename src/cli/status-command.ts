@@ -8,7 +8,7 @@ import { statusQuery } from '../workflows/messages.js';
 import { stopNote } from '../workflows/run-text.js';
 import { followRun, progressLine } from './live-view.js';
 import { percent } from '../report/format.js';
-import { withOutput } from './output.js';
+import { inFolder, withOutput } from './output.js';
 import { explained } from './explained.js';
 import { runHandle, type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
 import { type Waiting, waitingFor, waitingLine } from './waiting.js';
@@ -28,7 +28,7 @@ export function register(program: Command): void {
             client.withDeadline(Date.now() + 10_000, () => handle.query(statusQuery)),
           );
           const waiting = await waitingFor(client, handle);
-          console.log(flags.json ? JSON.stringify({ ...status, waiting }) : describe(status, waiting));
+          console.log(flags.json ? JSON.stringify({ ...status, waiting }) : describe(status, waiting, flags));
           if (!flags.watch || status.phase === 'completed' || status.phase === 'stopped') return;
           const result = await followRun(client, handle, { output: process.stderr });
           console.log(
@@ -39,7 +39,7 @@ export function register(program: Command): void {
     );
 }
 
-function describe(status: RunStatus, waiting: readonly Waiting[]): string {
+function describe(status: RunStatus, waiting: readonly Waiting[], flags: TemporalFlags): string {
   const lines = [
     `${status.run} · ${progressLine(status)}`,
     `  node ${[status.node ?? 'none', ...status.sharingNodes].join(', ')} · owner ${status.owner} · last checkpoint ${status.lastCheckpoint ?? 'none yet'}`,
@@ -58,6 +58,6 @@ function describe(status: RunStatus, waiting: readonly Waiting[]): string {
       `  step ${String(step).padStart(6)} · ${suite.padEnd(8)} · pass@1 ${percent(pass_at_1)} of ${graded}`,
     );
   }
-  if (status.report) lines.push(`  report: longhaul report ${status.run}`);
+  if (status.report) lines.push(`  report: longhaul report ${status.run}${inFolder(flags)}`);
   return lines.join('\n');
 }

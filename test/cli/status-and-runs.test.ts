@@ -147,6 +147,34 @@ describe('a command for a run that cannot take it', { timeout: 60_000 }, () => {
   });
 });
 
+describe('longhaul resume', { timeout: 60_000 }, () => {
+  it('says of a run that nothing holds that it goes on already, and records nothing', async () => {
+    const script = scriptRun(outlineOf(uniqueName('going')));
+    const held = gate();
+    script.before = (call) => (call === 'update 2' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      const { name } = script.outline;
+      const { code, output } = await longhaul('resume', name);
+      expect({ code, output }).toEqual({
+        code: 0,
+        output: `${name} is neither paused nor blocked: it goes on already\n`,
+      });
+      expect(script.control.n).toBe(0);
+      expect((await longhaul('pause', name)).output).toContain('holds at its next step boundary');
+      expect((await longhaul('resume', name)).output).toBe(`${name} goes on\n`);
+      expect((await longhaul('pause', name, '--folder', 'stack')).output).toContain(
+        `go on with: longhaul resume ${name} --folder stack\n`,
+      );
+      await longhaul('resume', name);
+      expect(script.control.n).toBe(4);
+      held.release();
+      await run.result();
+    });
+  });
+});
+
 describe('longhaul runs', { timeout: 60_000 }, () => {
   it('lists the runs of the store that this server does not drive, and those that it drives once', async () => {
     const records = recordsOfAllKinds();
