@@ -6,8 +6,8 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts'],
     reporters: ['default', './test/support/reporter.ts'],
     pool: 'forks',
-    // Tests start servers of their own; more of them at once than cores makes deadlines meaningless.
-    maxWorkers: 2,
+    // Many tests wait for servers, outages and deadlines: three at once keep two cores busy. More make deadlines meaningless.
+    maxWorkers: 3,
     testTimeout: 20_000,
     hookTimeout: 60_000,
     teardownTimeout: 20_000,
