@@ -3,8 +3,11 @@ import { createHash, randomUUID } from 'node:crypto';
 import { access, mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, extname, join } from 'node:path';
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
+
+/** Modules beside the workflows' folder whose values they import, from that folder. */
+export const importedValues = ['../spec/numerics'] as const;
 
 /** Path of the bundle. `workflowsFolder` holds `index.js` (or `index.ts` in tests). */
 export async function cachedWorkflowBundle(
@@ -15,7 +18,8 @@ export async function cachedWorkflowBundle(
     (name) => /\.(js|ts)$/.test(name) && !name.endsWith('.d.ts'),
   );
   const index = names.includes('index.js') ? 'index.js' : 'index.ts';
-  const path = join(cacheFolder, `workflows-${await contentHash(workflowsFolder, names.sort())}.js`);
+  const files = [...names.sort(), ...importedValues.map((module) => module + extname(index))];
+  const path = join(cacheFolder, `workflows-${await contentHash(workflowsFolder, files)}.js`);
   if (await exists(path)) return path;
   const { code } = await bundleWorkflowCode({
     workflowsPath: join(workflowsFolder, index),

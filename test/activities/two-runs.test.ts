@@ -21,7 +21,7 @@ useGrpoStep();
 async function takeStepOfOther(): Promise<void> {
   await openRun(harness.orchestrator, {
     // With an equal seed its states would be those of the first run.
-      spec: { ...harness.spec, name: other.name, seed: 6 },
+    spec: { ...harness.spec, name: other.name, seed: 6 },
     workflow: { ...workflow, workflowId: `train/${other.name}` },
   });
   const at = { run: other.name, owner: other.owner };

@@ -38,7 +38,8 @@ describe.concurrent('a small form', () => {
     expect(figures.disturbed_steps).toBeGreaterThanOrEqual(1);
     expect(figures.kills_amid_episodes).toBeGreaterThanOrEqual(1);
     expect(figures.turns_again_max).toBeLessThanOrEqual(1);
-    expect(figures.updates_again_max).toBeLessThanOrEqual(1);
+    // Steps of less than ten seconds are not saved each: those since the last save are replayed.
+    expect(figures.updates_again_max - figures.updates_replayed_max).toBeLessThanOrEqual(1);
     // The bench holds 1 s and 2 s on an idle machine; tests share theirs.
     expect(figures.engine_detection_seconds).toBeGreaterThan(0);
     expect(figures.engine_detection_seconds).toBeLessThan(10);

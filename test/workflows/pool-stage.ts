@@ -92,10 +92,13 @@ export class PoolStage {
         })
         .catch(() => undefined);
     await say();
-    const timer = setInterval(() => void say(), nodeReportIntervalMs);
+    let said: Promise<unknown> = Promise.resolve();
+    const timer = setInterval(() => void (said = say()), nodeReportIntervalMs);
     const { instance } = report;
     this.leave.push(async () => {
       clearInterval(timer);
+      // A report under way would bring the node back into the next test's pool.
+      await said;
       await this.pool.signal(nodeDownSignal, { id, instance }).catch(() => undefined);
     });
     await this.until(({ nodes }) => nodes.some((node) => node.id === id && node.state === 'up'));

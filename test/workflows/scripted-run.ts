@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import type { WorkflowExecutionDescription, WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
-import { bundleWorkflowCode, Worker, type WorkflowBundleWithSourceMap } from '@temporalio/worker';
+import { Worker } from '@temporalio/worker';
 import type {
   ControlState,
   KeptState,
@@ -21,6 +21,7 @@ import type {
 } from '../../src/activities/contracts.js';
 import { guardActivities } from '../../src/workers/activity-guard.js';
 import { OpenActivities } from '../../src/workers/open-activities.js';
+import { cachedWorkflowBundle } from '../../src/workers/workflow-bundle.js';
 import {
   engineQueue,
   grantedSignal,
@@ -224,15 +225,8 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
   return script;
 }
 
-let bundle: Promise<WorkflowBundleWithSourceMap> | null = null;
-
-export function workflowBundle(): Promise<WorkflowBundleWithSourceMap> {
-  const logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, log() {} };
-  bundle ??= bundleWorkflowCode({
-    workflowsPath: new URL('../../src/workflows/index.ts', import.meta.url).pathname,
-    logger,
-  });
-  return bundle;
+export async function workflowBundle(): Promise<{ codePath: string }> {
+  return { codePath: await cachedWorkflowBundle(new URL('../../src/workflows', import.meta.url).pathname) };
 }
 
 /** Orchestrator and node workers of this test alone, as long as `use` lasts. */
