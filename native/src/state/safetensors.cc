@@ -174,6 +174,10 @@ void InputFile::read(void* to, std::size_t size, std::uint64_t offset) const {
   }
 }
 
+void InputFile::prefetch(std::size_t size, std::uint64_t offset) const {
+  ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(size), POSIX_FADV_WILLNEED);
+}
+
 std::vector<std::uint8_t> read_file(const std::string& path) {
   const InputFile file(path);
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(file.size()));
