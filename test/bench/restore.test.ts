@@ -11,20 +11,26 @@ const withoutDevice = [0x01021994, 0x858458f6, 0x01021997, 0x6969, 0x65735546];
 const readsDevice = (folder: string): boolean => !withoutDevice.includes(statfsSync(folder).type);
 const memory = '/dev/shm';
 
-it.runIf(readsDevice(tmpdir()))('reads a state from the device with both readers (a temporary folder on a disk)', async () => {
-  const figures = await measureRestore(64, 1);
-  expect(figures.bytes).toBeGreaterThan(1_000_000);
-  expect(figures.restore_share).toBeGreaterThan(0);
-  expect(figures.disk_bytes_per_second).toBeGreaterThan(0);
-});
+it.runIf(readsDevice(tmpdir()))(
+  'reads a state from the device with both readers (a temporary folder on a disk)',
+  async () => {
+    const figures = await measureRestore(64, 1);
+    expect(figures.bytes).toBeGreaterThan(1_000_000);
+    expect(figures.restore_share).toBeGreaterThan(0);
+    expect(figures.disk_bytes_per_second).toBeGreaterThan(0);
+  },
+);
 
-it.runIf(existsSync(memory) && !readsDevice(memory))('refuses a file that is read from memory (/dev/shm)', async () => {
-  const folder = mkdtempSync(join(memory, 'longhaul-restore-'));
-  try {
-    const path = join(folder, 'state');
-    writeFileSync(path, Buffer.alloc(1 << 20, 1));
-    await expect(cold(path, 'self', () => readFile(path))).rejects.toThrow(/read from a device/);
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
-});
+it.runIf(existsSync(memory) && !readsDevice(memory))(
+  'refuses a file that is read from memory (/dev/shm)',
+  async () => {
+    const folder = mkdtempSync(join(memory, 'longhaul-restore-'));
+    try {
+      const path = join(folder, 'state');
+      writeFileSync(path, Buffer.alloc(1 << 20, 1));
+      await expect(cold(path, 'self', () => readFile(path))).rejects.toThrow(/read from a device/);
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  },
+);

@@ -1,5 +1,5 @@
 import { ESLint } from 'eslint';
-import { describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 
 const eslint = new ESLint();
 
@@ -8,6 +8,11 @@ async function complaints(file: string, text: string): Promise<string[]> {
   const [result] = await eslint.lintText(text, { filePath: file });
   return (result?.messages ?? []).map(({ ruleId, message }) => ruleId ?? `broken: ${message}`);
 }
+
+// The first text that is linted waits for the types of the whole project: a minute where other tests take the cores.
+beforeAll(async () => {
+  await complaints('src/rl/advantages.ts', '');
+}, 180_000);
 
 describe('import arrows', () => {
   test.each([
