@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "state/sha256.h"
@@ -27,6 +29,37 @@ double real(const Json& value, const char* key) {
   return *number;
 }
 
+using Parts = std::vector<std::span<const std::byte>>;
+
+std::pair<Sha256Digest, Sha256Digest> hash_both(const Parts& one, const Parts& other) {
+  struct Message {
+    const Parts& parts;
+    Sha256 hash{};
+    std::size_t part = 0, at = 0;
+
+    bool has_more() const { return part < parts.size(); }
+    std::size_t left() const { return parts[part].size() - at; }
+    const std::byte* next(std::size_t size) {
+      const std::byte* bytes = parts[part].data() + at;
+      at += size;
+      if (at == parts[part].size()) part += 1, at = 0;
+      return bytes;
+    }
+  };
+  Message a{one}, b{other};
+  while (a.has_more() && b.has_more()) {
+    const std::size_t size = std::min(a.left(), b.left());
+    Sha256::add_to_both(a.hash, a.next(size), b.hash, b.next(size), size);
+  }
+  for (Message* rest : {&a, &b}) {
+    while (rest->has_more()) {
+      const std::size_t size = rest->left();
+      rest->hash.add(rest->next(size), size);
+    }
+  }
+  return {a.hash.finish(), b.hash.finish()};
+}
+
 }  // namespace
 
 StateLeaves::StateLeaves(std::vector<std::size_t> tensor_bytes) : sizes_(std::move(tensor_bytes)) {
@@ -48,18 +81,30 @@ StateLeaves leaves_of(const Policy& policy) {
   return StateLeaves(std::move(sizes));
 }
 
-std::string state_digest(const Policy& policy, ThreadPool& pool) {
+std::vector<Sha256Digest> hash_leaves(const Policy& policy, const StateLeaves& leaves, ThreadPool& pool,
+                                      const std::function<void(std::size_t leaf)>& fill) {
   const auto tensors = policy.tensors();
-  const StateLeaves leaves = leaves_of(policy);
-  std::vector<Sha256Digest> digests(leaves.count());
-  pool.parallel_for(digests.size(), [&](std::size_t leaf) {
-    Sha256 hash;
+  const auto parts_of = [&](std::size_t leaf) {
+    Parts parts;
+    if (leaf >= leaves.count()) return parts;
+    if (fill) fill(leaf);
     leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t size) {
-      hash.add(reinterpret_cast<const char*>(tensors[tensor].values.data()) + from, size);
+      parts.push_back(std::as_bytes(tensors[tensor].values).subspan(from, size));
     });
-    digests[leaf] = hash.finish();
+    return parts;
+  };
+  std::vector<Sha256Digest> digests(leaves.count());
+  pool.parallel_for((digests.size() + 1) / 2, [&](std::size_t pair) {
+    const std::size_t leaf = 2 * pair;
+    const auto [one, other] = hash_both(parts_of(leaf), parts_of(leaf + 1));
+    digests[leaf] = one;
+    if (leaf + 1 < digests.size()) digests[leaf + 1] = other;
   });
-  return state_digest(policy, digests);
+  return digests;
+}
+
+std::string state_digest(const Policy& policy, ThreadPool& pool) {
+  return state_digest(policy, hash_leaves(policy, leaves_of(policy), pool));
 }
 
 std::string state_digest(const Policy& policy, std::span<const Sha256Digest> leaves) {

@@ -1,9 +1,10 @@
 // The state digest: a tree hash over weights, moments and the optimizer's count (docs/engine-protocol.md, "The state").
-// defines: StateLeaves, state_digest, architecture_json, architecture_from_json
+// defines: StateLeaves, leaves_of, hash_leaves, state_digest, architecture_json, architecture_from_json
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,7 +48,12 @@ class StateLeaves {
 // Of the policy's tensors.
 StateLeaves leaves_of(const Policy& policy);
 
-// Lower-case hex. The leaves are hashed in parallel.
+// Of all leaves, two at a time on every thread of the pool. `fill`, where given, is called on such a thread and puts a leaf's
+// bytes in place just before they are hashed.
+std::vector<Sha256Digest> hash_leaves(const Policy& policy, const StateLeaves& leaves, ThreadPool& pool,
+                                      const std::function<void(std::size_t leaf)>& fill = nullptr);
+
+// Lower-case hex.
 std::string state_digest(const Policy& policy, ThreadPool& pool);
 
 // The same from leaves that are hashed already.

@@ -68,7 +68,6 @@ LoadedState load_state(const std::string& path, ThreadPool& pool) {
     offsets.push_back(header.data_begin + place.begin);
   }
   const StateLeaves leaves = leaves_of(*policy);
-  std::vector<Sha256Digest> digests(leaves.count());
   const auto prefetch = [&](std::size_t leaf) {
     if (leaf >= leaves.count()) return;
     leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t size) {
@@ -76,15 +75,11 @@ LoadedState load_state(const std::string& path, ThreadPool& pool) {
     });
   };
   for (std::size_t leaf = 0; leaf < kPrefetchedLeaves; ++leaf) prefetch(leaf);
-  pool.parallel_for(digests.size(), [&](std::size_t leaf) {
+  const auto digests = hash_leaves(*policy, leaves, pool, [&](std::size_t leaf) {
     prefetch(leaf + kPrefetchedLeaves);
-    Sha256 hash;
     leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t size) {
-      char* to = reinterpret_cast<char*>(tensors[tensor].values.data()) + from;
-      file.read(to, size, offsets[tensor] + from);
-      hash.add(to, size);
+      file.read(reinterpret_cast<char*>(tensors[tensor].values.data()) + from, size, offsets[tensor] + from);
     });
-    digests[leaf] = hash.finish();
   });
   policy->optimizer_steps = steps;
   policy->weights_changed(&pool);
