@@ -170,7 +170,10 @@ export async function measureDisturbedRun(
   }
 }
 
-/** Each victim once, at a seeded moment within its step. */
+/**
+ * Each victim once, at a seeded moment of its step: in turns of its rollouts, and of the whole. Long steps compute most of their
+ * time: struck anywhere, five kills can all miss the episodes.
+ */
 async function killEach(
   trial: OpenTrial,
   { struck, victims, seed }: DisturbedRun,
@@ -189,7 +192,10 @@ async function killEach(
       if (now === last) continue;
       [stepMs, began, last] = [performance.now() - began, performance.now(), now];
     }
-    await delay(random.next() * 0.9 * stepMs);
+    if (trial.over) break;
+    const { timings_ms } = (await readUpdate(trial.store, trial.spec.name, last)).observed;
+    const struckMs = index % 2 === 0 ? stepMs - (timings_ms['policy_train'] ?? 0) : stepMs;
+    await delay(random.next() * 0.9 * struckMs);
     const kill = await killed(trial, victim);
     if (kill === null) break;
     kills.push(kill);
