@@ -9,6 +9,7 @@ import type { StackScripts } from '../../src/workers/stack.js';
 import { disturb, type Disturbance } from './disturb.js';
 import type { Fault, Need } from './faults/fault.js';
 import { scheduleOf } from './schedule.js';
+import { inPlaces } from './places.js';
 import { faultySurroundings, type FaultySurroundings, type StoreKind } from './surroundings.js';
 import { runTrial, type TrialResult } from './trial.js';
 import { problemsOf } from './verdict.js';
@@ -37,9 +38,11 @@ export interface CampaignRun {
 
 export interface CampaignSeeds {
   seeds: readonly number[];
-  /** How a seed is run; by default here, with `runSeed`. */
-  run?(seed: number, calm: Calm): Promise<CampaignRun>;
-  /** Runs that go on at the same time; more than one only where `run` gives each a process of its own. */
+  /** How a seed is run; by default here, with `runSeed`. `onlyWaits` is called when it needs no processor any more. */
+  run?(seed: number, calm: Calm, onlyWaits: () => void): Promise<CampaignRun>;
+  /**
+   * Runs that go on at the same time, beside those that only wait; more than one only where `run` gives each a process of its own.
+   */
   atOnce?: number;
   /** False: a fault that this machine does not allow is an error. */
   leaveOut?: boolean;
@@ -65,7 +68,12 @@ export type Calm = Omit<TrialResult<unknown>, 'disturbances'>;
 
 /** A run that fails is a problem of its seed, and the next one follows; an undisturbed run that fails ends it. */
 export async function runCampaign(options: CampaignOptions & CampaignSeeds): Promise<Campaign> {
-  const { log, seeds, atOnce = 1, run = (seed, calm) => runSeed(options, calm, seed) } = options;
+  const {
+    log,
+    seeds,
+    atOnce = 1,
+    run = (seed, calm, onlyWaits) => runSeed(options, calm, seed, onlyWaits),
+  } = options;
   const { leftOut } = await allowedHere(options.faults);
   for (const { fault, why } of leftOut) log(`left out: ${fault} (${why})`);
   if (options.leaveOut === false && leftOut.length > 0)
@@ -74,16 +82,12 @@ export async function runCampaign(options: CampaignOptions & CampaignSeeds): Pro
     );
   const calm = await runUndisturbed(options);
   const runs: CampaignRun[] = [];
-  const left = [...seeds];
-  const next = async (): Promise<void> => {
-    for (let seed = left.shift(); seed !== undefined; seed = left.shift()) {
-      if (options.signal?.aborted) return;
-      const one = await run(seed, calm);
-      runs.push(one);
-      options.ended?.(one);
-    }
+  const begin = async (seed: number, onlyWaits: () => void): Promise<void> => {
+    const one = await run(seed, calm, onlyWaits);
+    runs.push(one);
+    options.ended?.(one);
   };
-  await Promise.all(Array.from({ length: atOnce }, next));
+  await inPlaces(seeds, atOnce, begin, options.signal);
   runs.sort((a, b) => a.seed - b.seed);
   return { finalState: calm.chain.finalState, runs, leftOut };
 }
@@ -103,7 +107,12 @@ async function runUndisturbed(options: CampaignOptions): Promise<Calm> {
 }
 
 /** The run of one seed under its own schedule. */
-export async function runSeed(options: CampaignOptions, calm: Calm, seed: number): Promise<CampaignRun> {
+export async function runSeed(
+  options: CampaignOptions,
+  calm: Calm,
+  seed: number,
+  onlyWaits: () => void = () => undefined,
+): Promise<CampaignRun> {
   const { spec, log, strikes, longestOutageMs } = options;
   const { faults, stores, noShim } = await allowedHere(options.faults);
   const schedule = scheduleOf({
@@ -118,7 +127,7 @@ export async function runSeed(options: CampaignOptions, calm: Calm, seed: number
   const outcome = await runTrial<Disturbance>({
     deadlineMs: 10 * 60_000 + strikes * longestOutageMs,
     ...shared(options),
-    spec,
+    ...{ spec, onlyWaits },
     surround: async (folder, own) =>
       (around = await faultySurroundings(folder, own, {
         ...{ store: schedule.store, nodes: schedule.nodes, noShim },

@@ -10,7 +10,7 @@ import { CampaignRecord } from './campaign-record.js';
 import { allFaults } from './faults/catalogue.js';
 import { type Kill, killAtRandom } from './kills.js';
 import { seededRandom } from './random.js';
-import { runInProcess } from './seed-process.js';
+import { runInProcess, sayThatItOnlyWaits } from './seed-process.js';
 import { runTrial } from './trial.js';
 import { problemsOf } from './verdict.js';
 import { readSpecFile } from '../../src/spec/schema.js';
@@ -139,7 +139,7 @@ async function campaign(runs: number): Promise<void> {
   };
   if (values.against !== undefined && values.outcome !== undefined) {
     const calm = JSON.parse(readFileSync(values.against, 'utf8')) as Calm;
-    writeFileSync(values.outcome, JSON.stringify(await runSeed(options, calm, seed)));
+    writeFileSync(values.outcome, JSON.stringify(await runSeed(options, calm, seed, sayThatItOnlyWaits)));
     return;
   }
   const record = values.record ? openRecord() : null;
@@ -153,8 +153,11 @@ async function campaign(runs: number): Promise<void> {
     ...options,
     seeds: Array.from({ length: runs }, (_, index) => first + index),
     atOnce: values.atOnce ?? runsAtOnce,
-    run: (one, calm) =>
-      runInProcess(one, calm, [...same, ...(keep ? ['--keep'] : [])], log, interruption.signal),
+    run: (one, calm, onlyWaits) =>
+      runInProcess(one, calm, {
+        ...{ onlyWaits, log, signal: interruption.signal },
+        flags: [...same, ...(keep ? ['--keep'] : [])],
+      }),
     // Of one that was interrupted nothing is known.
     ended: (run) => (interruption.signal.aborted ? undefined : record?.add(run)),
   });

@@ -6,13 +6,27 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Calm, CampaignRun } from './campaign.js';
 
-/** `flags`: as the campaign was given them. What the process says is logged as a whole when it has ended. */
+export interface SeedProcess {
+  /** As the campaign was given them. */
+  flags: readonly string[];
+  signal: AbortSignal;
+  /** Called when the process says that nothing of it needs a processor any more. */
+  onlyWaits(): void;
+  /** Told what the process says, as a whole, when it has ended. */
+  log(message: string): void;
+}
+
+/** Of the process for one seed. */
+export function sayThatItOnlyWaits(): void {
+  process.send?.(onlyWaitsMessage);
+}
+
+const onlyWaitsMessage = 'only waits';
+
 export async function runInProcess(
   seed: number,
   calm: Calm,
-  flags: readonly string[],
-  log: (message: string) => void,
-  signal: AbortSignal,
+  { flags, signal, onlyWaits, log }: SeedProcess,
 ): Promise<CampaignRun> {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-chaos-seed-'));
   const [against, outcome] = [join(folder, 'calm.json'), join(folder, 'outcome.json')];
@@ -21,7 +35,7 @@ export async function runInProcess(
     await writeFile(against, JSON.stringify(calm));
     const main = fileURLToPath(new URL('./main.js', import.meta.url));
     const own = ['--runs', '1', '--seed', String(seed), '--against', against, '--outcome', outcome];
-    const said = await outputOf([main, ...own, ...flags], signal);
+    const said = await outputOf([main, ...own, ...flags], signal, onlyWaits);
     log(said.trimEnd());
     return JSON.parse(await readFile(outcome, 'utf8')) as CampaignRun;
   } catch (error) {
@@ -33,12 +47,19 @@ export async function runInProcess(
 }
 
 /** `signal` reaches the process as SIGTERM, upon which it stops its stack and ends. */
-async function outputOf(args: readonly string[], signal: AbortSignal): Promise<string> {
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'], signal });
+async function outputOf(
+  args: readonly string[],
+  signal: AbortSignal,
+  onlyWaits: () => void,
+): Promise<string> {
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit', 'ipc'], signal });
+  child.on('message', (message) => {
+    if (message === onlyWaitsMessage) onlyWaits();
+  });
   // Its end is waited for, however it comes.
   child.on('error', () => undefined);
   let said = '';
-  child.stdout.setEncoding('utf8').on('data', (piece: string) => (said += piece));
+  child.stdout?.setEncoding('utf8').on('data', (piece: string) => (said += piece));
   await new Promise<void>((resolve) => child.once('close', () => resolve()));
   return said;
 }

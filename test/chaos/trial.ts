@@ -84,6 +84,8 @@ export interface TrialOptions<Disturbance> {
   deadlineMs?: number;
   /** Ends the trial with an error, its processes first. */
   signal?: AbortSignal;
+  /** Called when nothing but time is wanted any more: sessions whose clients have gone are waited for. */
+  onlyWaits?(): void;
   log(message: string): void;
 }
 
@@ -163,7 +165,7 @@ async function trialIn<Disturbance>(
       history: await auditHistories(store, spec.name, executions, texts),
       secretsIn: await placesWithSecrets({ folder, store, givenIn }, texts),
       wrongBatches: await wrongBatches(store, spec.name),
-      leakedSessions: await sessionsWithoutNodes(stack, leaving),
+      leakedSessions: await sessionsWithoutNodes(stack, leaving, options.onlyWaits),
       ...{ disturbances, seconds },
     };
   } finally {
@@ -174,9 +176,14 @@ async function trialIn<Disturbance>(
 }
 
 /** Nodes keep sockets for episodes to come: what is left when they have ended belongs to nobody. */
-async function sessionsWithoutNodes(stack: Stack, leaving: readonly Promise<void>[]): Promise<number> {
+async function sessionsWithoutNodes(
+  stack: Stack,
+  leaving: readonly Promise<void>[],
+  onlyWaits?: () => void,
+): Promise<number> {
   const nodes = stack.processes.filter(({ name }) => name.startsWith('node'));
   await Promise.all([...leaving, ...nodes.map((node) => node.stop())]);
+  onlyWaits?.();
   return leakedSessions(stack.addresses.environments);
 }
 
