@@ -1,10 +1,23 @@
 // Ports on 127.0.0.1.
+import { randomInt } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 
-/** A port that nobody listens on now; `preferred` where it is free. */
-export async function freePort(preferred = 0): Promise<number> {
-  const port = await listenOnce(preferred);
-  if (port !== null) return port;
+/** Below it are the well-known services. */
+const lowest = 10_240;
+/** Random ports that are tried before the system is asked for one. */
+const tries = 100;
+
+/**
+ * A port that nobody listens on now. Where possible, none of those that the system gives to connections that go out: one of them could
+ * take it in the seconds until its server listens, and again whenever that is restarted.
+ */
+export async function freePort(): Promise<number> {
+  const end = firstForConnections();
+  for (let left = end > lowest ? tries : 0; left > 0; left--) {
+    const port = await listenOnce(randomInt(lowest, end));
+    if (port !== null) return port;
+  }
   const any = await listenOnce(0);
   if (any === null) throw new Error('no port on 127.0.0.1 is free');
   return any;
@@ -12,6 +25,15 @@ export async function freePort(preferred = 0): Promise<number> {
 
 export async function isPortFree(port: number): Promise<boolean> {
   return (await listenOnce(port)) !== null;
+}
+
+/** 0 where the system does not say. */
+function firstForConnections(): number {
+  try {
+    return Number(/^\d+/.exec(readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8'))?.[0] ?? 0);
+  } catch {
+    return 0;
+  }
 }
 
 function listenOnce(port: number): Promise<number | null> {

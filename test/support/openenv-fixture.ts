@@ -1,9 +1,8 @@
 // The Python package's server with our fixture environment, as a process on a free port.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
+import { freePort } from '../../src/workers/free-port.js';
 
 export interface OpenEnvFixture {
   url: string;
@@ -42,13 +41,4 @@ export async function startOpenEnvFixture(python: string, maxSessions: number): 
       await exit;
     },
   };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
