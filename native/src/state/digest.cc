@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -87,15 +88,26 @@ std::vector<Sha256Digest> hash_leaves(const Policy& policy, const StateLeaves& l
   const auto parts_of = [&](std::size_t leaf) {
     Parts parts;
     if (leaf >= leaves.count()) return parts;
-    if (fill) fill(leaf);
     leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t size) {
       parts.push_back(std::as_bytes(tensors[tensor].values).subspan(from, size));
     });
     return parts;
   };
   std::vector<Sha256Digest> digests(leaves.count());
-  pool.parallel_for((digests.size() + 1) / 2, [&](std::size_t pair) {
-    const std::size_t leaf = 2 * pair;
+  std::mutex filling;
+  std::size_t next = 0;
+  // Leaves in order, whoever takes them: the kernel reads ahead for one who reads a file from its beginning to its end.
+  const auto take = [&] {
+    std::lock_guard lock(filling);
+    const std::size_t leaf = next;
+    next += 2;
+    if (fill) {
+      for (std::size_t one = leaf; one < std::min(next, digests.size()); ++one) fill(one);
+    }
+    return leaf;
+  };
+  pool.parallel_for((digests.size() + 1) / 2, [&](std::size_t) {
+    const std::size_t leaf = take();
     const auto [one, other] = hash_both(parts_of(leaf), parts_of(leaf + 1));
     digests[leaf] = one;
     if (leaf + 1 < digests.size()) digests[leaf + 1] = other;

@@ -48,8 +48,8 @@ class StateLeaves {
 // Of the policy's tensors.
 StateLeaves leaves_of(const Policy& policy);
 
-// Of all leaves, two at a time on every thread of the pool. `fill`, where given, is called on such a thread and puts a leaf's
-// bytes in place just before they are hashed.
+// Of all leaves, two at a time on every thread of the pool. `fill`, where given, puts a leaf's bytes in place before they are
+// hashed: it is called for one leaf after another, in their order.
 std::vector<Sha256Digest> hash_leaves(const Policy& policy, const StateLeaves& leaves, ThreadPool& pool,
                                       const std::function<void(std::size_t leaf)>& fill = nullptr);
 

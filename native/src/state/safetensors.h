@@ -48,8 +48,6 @@ class InputFile {
   std::uint64_t size() const { return size_; }
   // Bytes [offset, offset + size). Throws SafetensorsError where the file ends before.
   void read(void* to, std::size_t size, std::uint64_t offset) const;
-  // Has the kernel fetch these bytes meanwhile; advice, which may be passed over.
-  void prefetch(std::size_t size, std::uint64_t offset) const;
 
  private:
   std::string path_;

@@ -9,9 +9,6 @@
 namespace longhaul {
 namespace {
 
-// Threads that hash leave the disk idle, and the kernel sees no order in what several of them read.
-constexpr std::size_t kPrefetchedLeaves = 32;
-
 const std::string& metadata_entry(const SafetensorsHeader& file, const char* key) {
   const auto entry = file.metadata.find(key);
   if (entry == file.metadata.end()) throw SafetensorsError(std::string("__metadata__.") + key + " is missing");
@@ -68,15 +65,7 @@ LoadedState load_state(const std::string& path, ThreadPool& pool) {
     offsets.push_back(header.data_begin + place.begin);
   }
   const StateLeaves leaves = leaves_of(*policy);
-  const auto prefetch = [&](std::size_t leaf) {
-    if (leaf >= leaves.count()) return;
-    leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t size) {
-      file.prefetch(size, offsets[tensor] + from);
-    });
-  };
-  for (std::size_t leaf = 0; leaf < kPrefetchedLeaves; ++leaf) prefetch(leaf);
   const auto digests = hash_leaves(*policy, leaves, pool, [&](std::size_t leaf) {
-    prefetch(leaf + kPrefetchedLeaves);
     leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t size) {
       file.read(reinterpret_cast<char*>(tensors[tensor].values.data()) + from, size, offsets[tensor] + from);
     });
