@@ -19,6 +19,9 @@ export interface Disturbance {
   recoveredAfterMs: number;
 }
 
+/** Each look asks the store for several records: an S3 server and its client are busy with that for milliseconds. */
+const lookEachMs = 100;
+
 /** `stepSeconds`: of the undisturbed run; a machine that is slow is given more time than a fault says. */
 export async function disturb(
   trial: OpenTrial,
@@ -30,7 +33,7 @@ export async function disturb(
   const disturbances: Disturbance[] = [];
   const started = performance.now();
   for (const strike of strikes) {
-    while (!trial.over && (await trial.step()) < strike.afterStep) await delay(20);
+    while (!trial.over && (await trial.step()) < strike.afterStep) await delay(lookEachMs);
     await delay(strike.delayMs);
     if (trial.over) break;
     const world: World = { ...parts, trial, random: seededRandom(strike.seed) };
@@ -61,7 +64,7 @@ async function outage(trial: OpenTrial, { lastsMs, untilStep }: Strike): Promise
     const elapsed = performance.now() - begun;
     if (trial.over || elapsed >= lastsMs) return;
     if (elapsed >= shortestOutageMs && (await trial.step()) >= untilStep) return;
-    await delay(Math.min(50, lastsMs - elapsed));
+    await delay(Math.min(lookEachMs, lastsMs - elapsed));
   }
 }
 
@@ -75,7 +78,7 @@ async function recovered(trial: OpenTrial, { fault }: Strike, withinS: number): 
         `${fault.name}: no step was committed within ${withinS} s of its end; the run stands after step ${before}`,
       );
     }
-    await delay(50);
+    await delay(lookEachMs);
   }
   return Math.round(performance.now() - begun);
 }

@@ -37,7 +37,7 @@ export async function killAtRandom(
   const kills: Kill[] = [];
   const started = performance.now();
   for (const { afterStep, delayMs, victim } of moments) {
-    while (!trial.over && (await trial.step()) < afterStep) await delay(20);
+    while (!trial.over && (await trial.step()) < afterStep) await delay(50);
     await delay(delayMs);
     const pid = await signalled(trial, victim, 'SIGKILL');
     if (pid === null) break;
