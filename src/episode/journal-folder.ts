@@ -6,6 +6,7 @@ import * as fs from 'node:fs';
 import { mkdir, readdir, readFile, rm, rmdir, stat, truncate } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
+import { SpareFiles } from './spare-files.js';
 import {
   encodeLine,
   type JournalEntry,
@@ -42,11 +43,14 @@ const foldersKept = 128;
 
 export class JournalFolder {
   readonly #inUse = new Set<string>();
+  readonly #spares: SpareFiles;
 
   constructor(
     private readonly folder: string,
     private readonly log: (message: string) => void,
-  ) {}
+  ) {
+    this.#spares = new SpareFiles(`${folder}-spare`);
+  }
 
   /**
    * The journals of all episodes below a key that ends with a slash. Journals of earlier steps of the same run are swept:
@@ -61,7 +65,7 @@ export class JournalFolder {
     if (others.length > foldersKept) await this.#sweepOldest(others);
     const folder = join(this.folder, name);
     const left: string[] = names.includes(name) ? await readdir(folder).catch(() => []) : [];
-    return new EpisodeJournals(folder, new Set(left), this.#inUse, this.log);
+    return new EpisodeJournals(folder, new Set(left), this.#inUse, this.#spares, this.log);
   }
 
   async #sweepOldest(names: readonly string[]): Promise<void> {
@@ -92,6 +96,7 @@ export class EpisodeJournals {
     /** Names of the files that earlier attempts have left. */
     private readonly left: ReadonlySet<string>,
     private readonly inUse: Set<string>,
+    private readonly spares: SpareFiles,
     private readonly log: (message: string) => void,
   ) {}
 
@@ -107,6 +112,7 @@ export class EpisodeJournals {
     this.inUse.add(path);
     const file = new JournalFile(
       path,
+      this.spares,
       () => this.#make(),
       () => this.inUse.delete(path),
       (problem) => this.#complain(problem),
@@ -144,6 +150,7 @@ class JournalFile implements OpenJournal {
   #lines = '';
   #check = 0;
   #file: number | null = null;
+  #exists = false;
   #writing: Promise<void> = Promise.resolve();
   /** Nothing more is written. */
   #broken = false;
@@ -151,6 +158,7 @@ class JournalFile implements OpenJournal {
 
   constructor(
     private readonly path: string,
+    private readonly spares: SpareFiles,
     private readonly makeFolder: () => Promise<unknown>,
     private readonly ended: () => void,
     private readonly complain: (problem: Error) => void,
@@ -158,6 +166,7 @@ class JournalFile implements OpenJournal {
 
   /** `exists`: an earlier attempt has left the file. */
   async begin(header: JournalHeader, exists: boolean): Promise<void> {
+    this.#exists = exists;
     const bytes = exists ? await readFile(this.path).catch(() => null) : null;
     const read = bytes && readJournal(bytes, header);
     try {
@@ -200,8 +209,10 @@ class JournalFile implements OpenJournal {
   async remove(): Promise<void> {
     this.#broken = true;
     await this.#writing;
-    await this.#closeFile();
-    await unlink(this.path).catch(() => undefined);
+    const file = this.#file;
+    this.#file = null;
+    if (file !== null) await this.spares.give(this.path, file);
+    else if (this.#exists) await unlink(this.path).catch(() => undefined);
     this.#end();
   }
 
@@ -226,7 +237,8 @@ class JournalFile implements OpenJournal {
 
   async #openFile(): Promise<number> {
     await this.makeFolder();
-    return open(this.path, 'a');
+    const spare = this.#exists ? null : await this.spares.take(this.path);
+    return spare ?? open(this.path, 'a');
   }
 
   /** Half a journal would tell the next attempt less than has been done: better none. */

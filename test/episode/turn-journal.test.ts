@@ -264,8 +264,20 @@ describe("a node's folder of journals", () => {
     expect(statSync(files()[0]!).size).toBeLessThan(1000);
   });
 
+  it('uses the file of an episode that has ended for the next one, which finds nothing of it', async () => {
+    const first = await begin();
+    const inode = statSync(files()[0]!).ino;
+    await first.remove();
+    expect(files()).toEqual([]);
+    const other = 'runs/r/steps/000003/episodes/00002.000.json.gz';
+    const second = await begin(step3, other);
+    expect(statSync(files()[0]!).ino).toBe(inode);
+    await second.close();
+    const read = readJournal(readFileSync(files()[0]!), { ...header, episode: other });
+    expect(read?.entries).toEqual([entries[0]]);
+  });
+
   it('on a full disk gives up the journal, not the episode, and says so once', async () => {
-    await (await begin()).remove();
     const journal = await (await journals.below(step3)).open(header);
     const path = join(folder, 'journal', encodeURIComponent(step3), fileName);
     mkdirSync(dirname(path), { recursive: true });
