@@ -38,7 +38,10 @@ export interface CampaignRun {
 
 export interface CampaignSeeds {
   seeds: readonly number[];
-  /** How a seed is run; by default here, with `runSeed`. `onlyWaits` is called when it needs no processor any more. */
+  /**
+   * How a seed is run; by default here, with `runSeed`, alone to its end: what it sets in the environment is this process's.
+   * `onlyWaits` is called when it needs no processor any more.
+   */
   run?(seed: number, calm: Calm, onlyWaits: () => void): Promise<CampaignRun>;
   /**
    * Runs that go on at the same time, beside those that only wait; more than one only where `run` gives each a process of its own.
@@ -68,12 +71,7 @@ export type Calm = Omit<TrialResult<unknown>, 'disturbances'>;
 
 /** A run that fails is a problem of its seed, and the next one follows; an undisturbed run that fails ends it. */
 export async function runCampaign(options: CampaignOptions & CampaignSeeds): Promise<Campaign> {
-  const {
-    log,
-    seeds,
-    atOnce = 1,
-    run = (seed, calm, onlyWaits) => runSeed(options, calm, seed, onlyWaits),
-  } = options;
+  const { log, seeds, atOnce = 1, run = (seed, calm) => runSeed(options, calm, seed) } = options;
   const { leftOut } = await allowedHere(options.faults);
   for (const { fault, why } of leftOut) log(`left out: ${fault} (${why})`);
   if (options.leaveOut === false && leftOut.length > 0)
