@@ -1,6 +1,7 @@
 // A run whose steps take ten seconds and more, with faults in a tenth of them: each process of the stack is killed once. What
 // that costs is read from its records, from what its engines were asked for, and from when each process served again.
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -120,7 +121,7 @@ export async function measureDisturbedRun(
       deadlineMs: 30 * 60_000,
       surround: async (_folder, own) => ({ spec: own, engine, stop: async () => undefined }),
       disturb: async (trial) => {
-        const kills = await killEach(trial, plan, log);
+        const kills = await killEach(trial, plan, asked, log);
         while (!trial.over && (await trial.step()) < trial.steps) await delay(100);
         const store = await openStore(trial.stack.addresses.store);
         await readSteps(store, spec.name, trial.steps, seen);
@@ -171,12 +172,13 @@ export async function measureDisturbedRun(
 }
 
 /**
- * Each victim once, at a seeded moment of its step: in turns of its rollouts, and of the whole. Long steps compute most of their
- * time: struck anywhere, five kills can all miss the episodes.
+ * Each victim once, at a seeded moment of its step; every other one as soon as a turn is sampled after it. Long steps compute most
+ * of their time: struck anywhere, five kills can all miss the episodes. `asked`: what the engines are asked for.
  */
 async function killEach(
   trial: OpenTrial,
   { struck, victims, seed }: DisturbedRun,
+  asked: string,
   log: (message: string) => void,
 ): Promise<Kill[]> {
   const random = seededRandom(seed);
@@ -194,9 +196,10 @@ async function killEach(
     }
     if (trial.over) break;
     const { timings_ms } = (await readUpdate(trial.store, trial.spec.name, last)).observed;
-    const struckMs = index % 2 === 0 ? stepMs - (timings_ms['policy_train'] ?? 0) : stepMs;
+    const amidEpisodes = index % 2 === 0;
+    const struckMs = amidEpisodes ? stepMs - (timings_ms['policy_train'] ?? 0) : stepMs;
     await delay(random.next() * 0.9 * struckMs);
-    const kill = await killed(trial, victim);
+    const kill = await killed(trial, victim, amidEpisodes ? () => turnAfter(trial, asked) : undefined);
     if (kill === null) break;
     kills.push(kill);
     log(`killed ${victim} in step ${kill.committed + 1}`);
@@ -204,7 +207,28 @@ async function killEach(
   return kills;
 }
 
-async function killed(trial: OpenTrial, victim: VictimName): Promise<Kill | null> {
+/** Resolves when the engine is asked for a turn of a training episode. */
+async function turnAfter(trial: OpenTrial, asked: string): Promise<void> {
+  const file = await open(asked);
+  try {
+    const { size: position } = await file.stat();
+    const found = async (): Promise<boolean> => {
+      const { buffer, bytesRead } = await file.read({ buffer: Buffer.alloc(1 << 16), position });
+      return buffer.subarray(0, bytesRead).includes('"domain":"train"');
+    };
+    while (!trial.over && !(await found())) await delay(5);
+  } finally {
+    await file.close();
+  }
+}
+
+/** `moment`: what to wait for first. */
+async function killed(
+  trial: OpenTrial,
+  victim: VictimName,
+  moment?: () => Promise<void>,
+): Promise<Kill | null> {
+  await moment?.();
   const before = victim === 'engine' || victim === 'node' ? await atWork(trial) : null;
   const node = pidOf(trial, 'node');
   const pid = await signalled(trial, victim, 'SIGKILL');

@@ -60,14 +60,24 @@ describe('longhaul status', { timeout: 60_000 }, () => {
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);
       await expect.poll(() => tries, { timeout: 20_000 }).toBeGreaterThan(1);
-      const readable = await longhaul('status', script.outline.name);
-      expect(readable).toMatchObject({ code: 0, errors: '' });
-      expect(readable.output).toMatch(/waits for step-000002\/update, try \d+: .*batch\.safetensors/);
-      const { output } = await longhaul('status', script.outline.name, '--json');
-      expect(JSON.parse(output)).toMatchObject({
-        run: script.outline.name,
-        waiting: [{ activity: 'step-000002/update', reason: expect.stringContaining('batch') as string }],
-      });
+      // While a try is under way nothing waits.
+      await expect
+        .poll(() => longhaul('status', script.outline.name), { timeout: 20_000 })
+        .toMatchObject({
+          ...{ code: 0, errors: '' },
+          output: expect.stringMatching(
+            /waits for step-000002\/update, try \d+: .*batch\.safetensors/,
+          ) as string,
+        });
+      await expect
+        .poll(
+          async () => JSON.parse((await longhaul('status', script.outline.name, '--json')).output) as object,
+          { timeout: 20_000 },
+        )
+        .toMatchObject({
+          run: script.outline.name,
+          waiting: [{ activity: 'step-000002/update', reason: expect.stringContaining('batch') as string }],
+        });
       full = false;
       await run.result();
       const after = await longhaul('status', script.outline.name, '--json');
