@@ -1,4 +1,5 @@
-// Any Hugging Face `tokenizer.json`, with a memo for short texts (tool results repeat) and a worker thread for long ones.
+// Any Hugging Face `tokenizer.json`, with a memo for short stretches (prompts begin alike, tool results repeat) and a worker thread
+// for long texts.
 import { createRequire } from 'node:module';
 import { Worker } from 'node:worker_threads';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
@@ -31,9 +32,14 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
   const added = new Map([...hub.get_added_tokens_decoder()].map(([id, token]) => [token.content, id]));
   const byLength = [...added].sort(([a], [b]) => b.length - a.length);
   const memo = new Map<string, readonly number[]>();
+  const between = betweenStretches(
+    json,
+    byLength.map(([token]) => token),
+  );
   const thread = encodingThread(json);
 
-  function encode(text: string): readonly number[] {
+  function encodeStretch(text: string): readonly number[] {
+    if (text === '') return [];
     if (text.length > maxMemoChars) return hub.encode(text, { add_special_tokens: false }).ids;
     const known = memo.get(text);
     if (known) {
@@ -41,11 +47,13 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
       memo.set(text, known);
       return known;
     }
-    const ids = text === '' ? [] : hub.encode(text, { add_special_tokens: false }).ids;
+    const { ids } = hub.encode(text, { add_special_tokens: false });
     memo.set(text, ids);
     if (memo.size > memoEntries) memo.delete(memo.keys().next().value as string);
     return ids;
   }
+
+  const encode = (text: string): readonly number[] => text.split(between).flatMap(encodeStretch);
 
   return {
     vocabSize: hub.get_vocab().size,
@@ -70,6 +78,26 @@ function build(json: string): HubTokenizer {
   } catch (error) {
     throw new Error(`not a usable tokenizer.json: ${(error as Error).message}`, { cause: error });
   }
+}
+
+/**
+ * Splits a text into added tokens and the stretches between them, each of which has the same ids alone as within the text. Matches
+ * nothing where an added token, or being the first, changes a stretch. `tokens`: longest first.
+ */
+function betweenStretches(json: string, tokens: readonly string[]): RegExp {
+  const { added_tokens, normalizer, pre_tokenizer } = JSON.parse(json) as {
+    added_tokens: { lstrip?: boolean; rstrip?: boolean; normalized?: boolean }[];
+    normalizer: unknown;
+    pre_tokenizer: unknown;
+  };
+  const reaches = added_tokens.some(
+    ({ lstrip, rstrip, normalized }) => lstrip || rstrip || (normalized && normalizer !== null),
+  );
+  const knowsFirst = JSON.stringify(pre_tokenizer)?.includes('"prepend_scheme":"first"');
+  const literal = (token: string): string => token.replace(/[.*+?^${}()|[\]\\/-]/g, '\\$&');
+  return tokens.length === 0 || reaches || knowsFirst
+    ? /(?!)/
+    : new RegExp(`(${tokens.map(literal).join('|')})`);
 }
 
 // Source text rather than a file: the same thread then starts from TypeScript sources and from the compiled tree.

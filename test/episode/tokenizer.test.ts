@@ -1,9 +1,17 @@
 import { readFileSync } from 'node:fs';
+import { Tokenizer } from '@huggingface/tokenizers';
 import { describe, expect, test } from 'vitest';
+import { seededRandom } from '../chaos/random.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 
 const json = readFileSync('presets/tokenizers/small/tokenizer.json');
 const tokenizer = loadTokenizer(json);
+
+const lowercase = { normalizer: { type: 'Lowercase' } };
+const longer = {
+  ...{ id: 1024, content: '<|im_start|><|', single_word: false },
+  ...{ lstrip: false, rstrip: false, normalized: false, special: true },
+};
 
 describe('a tokenizer', () => {
   test('gives the ids that the reference implementation gives', () => {
@@ -35,6 +43,51 @@ describe('a tokenizer', () => {
     const [first, ...rest] = tokenizer.encode('<|im_start|>user');
     expect(first).toBe(tokenizer.addedToken('<|im_start|>'));
     expect(tokenizer.decode(rest)).toBe('user');
+  });
+
+  describe('encodes what lies between special tokens by itself, and gives the ids of the whole text', () => {
+    const file = JSON.parse(json.toString()) as {
+      added_tokens: { content: string; lstrip: boolean; rstrip: boolean }[];
+    };
+    const changed = (how: object): object[] => file.added_tokens.map((token) => ({ ...token, ...how }));
+    const metaspace = { type: 'Metaspace', replacement: '▁', prepend_scheme: 'first', split: true };
+    test.each([
+      ['as it comes', {}],
+      ['a token takes the space before it', { added_tokens: changed({ lstrip: true }) }],
+      ['a token takes the space after it', { added_tokens: changed({ rstrip: true }) }],
+      [
+        'a normalizer, by which tokens are found',
+        { added_tokens: changed({ normalized: true }), ...lowercase },
+      ],
+      ['only the first word begins with a space', { pre_tokenizer: metaspace }],
+      ['one special token begins as another one does', { added_tokens: [...file.added_tokens, longer] }],
+    ])('%s', (_, change) => {
+      const other = JSON.stringify({ ...file, ...change });
+      const whole = new Tokenizer(JSON.parse(other) as object, {});
+      const own = loadTokenizer(other);
+      const words = [...file.added_tokens.map(({ content }) => content), longer.content];
+      words.push(' Hello', ' ', 'a  b ', '\n', '<|im_', '|>', '<', '<|IM_START|>', '{"id": 3}');
+      const random = seededRandom(1);
+      for (let time = 0; time < 500; time++) {
+        const text = Array.from({ length: random.below(9) }, () => words[random.below(words.length)]).join(
+          '',
+        );
+        const { ids } = whole.encode(text, { add_special_tokens: false });
+        expect([text, own.encode(text)]).toEqual([text, ids]);
+      }
+    });
+    test('once for all texts that have it', () => {
+      const long = 'the tools and their arguments '.repeat(130);
+      const own = loadTokenizer(json);
+      const timed = (text: string): number => {
+        const began = performance.now();
+        own.encode(text);
+        return performance.now() - began;
+      };
+      const first = timed(`<|im_start|>${long}<|im_end|>0`);
+      const later = Array.from({ length: 20 }, (_, index) => timed(`<|im_start|>${long}<|im_end|>${index}`));
+      expect(Math.min(...later)).toBeLessThan(first / 5);
+    });
   });
 
   test('says what is wrong with a file that is none', () => {
