@@ -53,7 +53,11 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
     return ids;
   }
 
-  const encode = (text: string): readonly number[] => text.split(between).flatMap(encodeStretch);
+  function encode(text: string): readonly number[] {
+    const ids: number[] = [];
+    for (const stretch of text.split(between)) for (const id of encodeStretch(stretch)) ids.push(id);
+    return ids;
+  }
 
   return {
     vocabSize: hub.get_vocab().size,
