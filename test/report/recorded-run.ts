@@ -1,7 +1,8 @@
 // A run of two supervised and forty GRPO steps as its records tell it, with two restarts and one change.
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { afterAll } from 'vitest';
 import type { RunHistory } from '../../src/report/run-history.js';
 import type { EvaluationResult } from '../../src/spec/evaluation-records.js';
 import type { EpisodeRecord, UpdateRecord } from '../../src/spec/records.js';
@@ -40,8 +41,11 @@ const start = Date.parse('2026-01-02T03:00:00.000Z');
 export const stateAfter = (step: number): string => step.toString(16).padStart(64, '0');
 const at = (minutes: number): string => new Date(start + minutes * 60_000).toISOString();
 
+const scratch = mkdtempSync(join(tmpdir(), 'longhaul-report-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+
 export async function recordedRun(): Promise<ObjectStore> {
-  const store = await openDirectoryStore(mkdtempSync(join(tmpdir(), 'longhaul-report-')));
+  const store = await openDirectoryStore(mkdtempSync(join(scratch, 'store-')));
   const base = recordsOfAllKinds();
   const write = writer(store);
   const { name, version } = base.run.dataset;

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readdirSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Context } from '@temporalio/activity';
@@ -232,6 +232,7 @@ describe('a worker that dies', { timeout: 60_000 }, () => {
     }
     open.handedOver();
     expect(readdirSync(folder)).toEqual([]);
+    rmdirSync(folder);
   });
 });
 

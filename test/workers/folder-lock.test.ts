@@ -1,14 +1,16 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { FolderLocked, holderOf, lockFolder } from '../../src/workers/folder-lock.js';
 import { identityOf, isAlive } from '../../src/workers/process-identity.js';
 import { ProcessRegistry } from '../../src/workers/process-registry.js';
 import { ended } from '../support/temporal-server.js';
 
-const newFolder = (): string => mkdtempSync(join(tmpdir(), 'longhaul-lock-'));
+const scratch = mkdtempSync(join(tmpdir(), 'longhaul-lock-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+const newFolder = (): string => mkdtempSync(join(scratch, 'folder-'));
 const log = (message: string): void => {
   throw new Error(message);
 };

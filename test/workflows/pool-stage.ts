@@ -1,6 +1,6 @@
 // The real pool and real runs with arithmetic engines: an orchestrator worker, and nodes that come and go by their own reports.
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
@@ -159,7 +159,8 @@ export class PoolStage {
   }
 
   private async serve(taskQueue: string, activities: AllActivities): Promise<Worker> {
-    const open = new OpenActivities(mkdtempSync(join(tmpdir(), 'longhaul-stage-')));
+    const folder = mkdtempSync(join(tmpdir(), 'longhaul-stage-'));
+    const open = new OpenActivities(folder);
     const worker = await Worker.create({
       connection: this.temporal.connection,
       taskQueue,
@@ -168,7 +169,8 @@ export class PoolStage {
       maxHeartbeatThrottleInterval: '2 seconds',
       ...(taskQueue === orchestratorQueue ? { workflowBundle: await workflowBundle() } : {}),
     });
-    this.workers.push({ worker, running: worker.run() });
+    const running = worker.run().finally(() => rmSync(folder, { recursive: true }));
+    this.workers.push({ worker, running });
     return worker;
   }
 

@@ -1,7 +1,7 @@
 // Activities of a run whose engine is arithmetic: records in memory, figures as a script says. They stand on a real Temporal
 // server and in real workers; what they replace are the rooms of other tests.
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ApplicationFailure, Context } from '@temporalio/activity';
@@ -254,6 +254,7 @@ export async function withWorkers<T>(
   } finally {
     for (const worker of workers) worker.shutdown();
     await Promise.all(runs);
+    rmSync(folder, { recursive: true });
   }
 }
 
