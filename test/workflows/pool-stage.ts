@@ -93,11 +93,12 @@ export class PoolStage {
         .catch(() => undefined);
     await say();
     let said: Promise<unknown> = Promise.resolve();
-    const timer = setInterval(() => void (said = say()), nodeReportIntervalMs);
+    // A busy server lets a report wait longer than until the next one.
+    const timer = setInterval(() => void (said = Promise.all([said, say()])), nodeReportIntervalMs);
     const { instance } = report;
     this.leave.push(async () => {
       clearInterval(timer);
-      // A report under way would bring the node back into the next test's pool.
+      // One under way would bring the node back into the next test's pool.
       await said;
       await this.pool.signal(nodeDownSignal, { id, instance }).catch(() => undefined);
     });
