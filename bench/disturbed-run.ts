@@ -139,6 +139,8 @@ export async function measureDisturbedRun(
       throw new Error(`only ${disturbances.length} of ${plan.victims.length} kills met an open run`);
     const faults = disturbances.map(({ at }) => at);
     const time = effectiveTime(seen.commits, faults);
+    for (const { step, seconds } of time.costs)
+      log(`step ${step} took ${seconds.toFixed(1)} s more than those around it`);
     const computed = readComputed(asked);
     const lost = lostWork(
       computed,

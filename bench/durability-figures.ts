@@ -137,7 +137,7 @@ export const durabilityFigures: readonly FigureDefinition[] = [
     measurement: 'durability',
     unit: 'share',
     bar: { atLeast: 0.95 },
-    what: 'effective training time: what the steps of a run take by themselves over what they took while each process of the stack was killed once (the ideal: the median of the steps that no kill met, in the same run)',
+    what: 'effective training time: the share of a run’s time that is left without what kills have cost, each process of the stack killed once (the cost: what a struck step and the one after it took longer than the median of the nearest steps that no kill met)',
     value: (of) => of('disturbed', 'ettr'),
   },
   {

@@ -5,11 +5,11 @@ import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { PolicyHolder } from '../src/activities/policy-holder.js';
+import { LocalStates } from '../src/activities/local-states.js';
+import { StateRestorer } from '../src/activities/state-restorer.js';
 import { createNativeEngine } from '../src/engine/native/native-engine.js';
-import { StateLock } from '../src/engine/native/state-lock.js';
 import type { ObjectStore } from '../src/store/object-store.js';
-import { lastCommittedStep, readUpdate } from '../src/store/run-records.js';
+import { lastCommittedStep, readState, readUpdate } from '../src/store/run-records.js';
 import { findEngineBinary } from '../src/workers/engine-binary.js';
 import { median } from './figure.js';
 import { quickstartModel } from './quickstart-model.js';
@@ -104,10 +104,8 @@ export async function measureReplay(store: ObjectStore, of: string, steps: numbe
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-replay-'));
   const engine = createNativeEngine({ binary: findEngineBinary() });
   const restored: { steps: number; seconds: number }[] = [];
-  const holder = new PolicyHolder({
-    ...{ store, engine, lock: new StateLock(), folder },
-    log: () => undefined,
-  });
+  const states = new LocalStates(join(folder, 'states'));
+  const restorer = new StateRestorer({ ...{ store, engine, states, folder }, log: () => undefined });
   const attempt = {
     signal: new AbortController().signal,
     progress: () => undefined,
@@ -115,11 +113,13 @@ export async function measureReplay(store: ObjectStore, of: string, steps: numbe
   };
   try {
     const last = await lastCommittedStep(store, of);
-    await holder.withState(of, last - steps, async () => undefined);
+    const first = last - steps;
+    await restorer.restore(of, first, await readState(store, of, first), attempt);
     restored.length = 0;
-    await holder.withState(of, last, async () => undefined, attempt);
+    // A finished run has a checkpoint of its end: it is to be made without.
+    await restorer.restore(of, last, await readState(store, of, last), attempt, first);
     let made = 0;
-    for (let step = last - steps + 1; step <= last; step++)
+    for (let step = first + 1; step <= last; step++)
       made += ((await readUpdate(store, of, step)).observed.timings_ms['policy_train'] ?? 0) / 1000;
     const replayed = restored.reduce((sum, { seconds }) => sum + seconds, 0);
     const count = restored.reduce((sum, one) => sum + one.steps, 0);

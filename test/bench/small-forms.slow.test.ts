@@ -12,6 +12,7 @@ import {
   historyFigures,
   historyOfStoppedStack,
 } from '../../bench/history.js';
+import { measureReplay } from '../../bench/restore.js';
 import { recordFigures } from '../../bench/run-records.js';
 import { generateTasks } from '../../src/environments/apps/generate.js';
 import { oracle } from '../../src/environments/apps/task-key.js';
@@ -93,6 +94,12 @@ describe('a small run', { timeout: 120_000 }, () => {
     } finally {
       await environments.kill();
     }
+  });
+
+  it('comes back by replay of its last updates, from a state that has none of them', async () => {
+    const figures = await measureReplay(await openStore(`dir:${join(folder, 'store')}`), run, 3);
+    expect(figures.steps).toBe(3);
+    expect(figures.replay_speed).toBeGreaterThan(0);
   });
 
   it('has at most 40 history events a step and no payload of 10 KB, running or stopped', async () => {
