@@ -24,17 +24,27 @@ const shards = { done: 1, total: 1 };
 
 describe('an update whose attempt must stop', () => {
   it('is ended in the engine, leaves the state as it was, and is made once by the next try', async () => {
+    // So many mini-batches that the update goes on long after the first of them told of itself.
+    const warmStart = harness.spec['warm_start'] as object[];
+    await harness.open({
+      ...harness.spec,
+      warm_start: [{ ...warmStart[0], updates: 400, mini_batches_per_step: 400 }],
+    });
     await harness.advance(0);
     const { holder } = harness.node;
     const { state: base } = (await holder.engine.held())!;
     const reference = harness.reference(await harness.plan(1));
     const { update } = holder.engine;
     const environment = new MockActivityEnvironment({ activityId: 'update' });
-    holder.engine.update = (...args) => {
-      // Behind this call, before the engine has read it: the update is under way when it is cancelled.
-      setImmediate(() => environment.cancel('WORKER_SHUTDOWN'));
-      return update(...args);
-    };
+    holder.engine.update = (request, onProgress, signal) =>
+      update(
+        request,
+        (progress) => {
+          environment.cancel('WORKER_SHUTDOWN');
+          onProgress?.(progress);
+        },
+        signal,
+      );
     const { updatePolicy: activity } = createNodeActivities(harness.node);
     const cancelled = environment.run(() => activity(reference));
     await expect(cancelled).rejects.toBeInstanceOf(CancelledFailure);
