@@ -201,7 +201,8 @@ async function killEach(
     const amidEpisodes = index % 2 === 0;
     const struckMs = amidEpisodes ? stepMs - (timings_ms['policy_train'] ?? 0) : stepMs;
     await delay(random.next() * 0.9 * struckMs);
-    const kill = await killed(trial, victim, amidEpisodes ? () => turnAfter(trial, asked) : undefined);
+    if (amidEpisodes) await turnAfter(trial, asked);
+    const kill = await killed(trial, victim);
     if (kill === null) break;
     kills.push(kill);
     log(`killed ${victim} in step ${kill.committed + 1}`);
@@ -224,13 +225,7 @@ async function turnAfter(trial: OpenTrial, asked: string): Promise<void> {
   }
 }
 
-/** `moment`: what to wait for first. */
-async function killed(
-  trial: OpenTrial,
-  victim: VictimName,
-  moment?: () => Promise<void>,
-): Promise<Kill | null> {
-  await moment?.();
+async function killed(trial: OpenTrial, victim: VictimName): Promise<Kill | null> {
   const before = victim === 'engine' || victim === 'node' ? await atWork(trial) : null;
   const node = pidOf(trial, 'node');
   const pid = await signalled(trial, victim, 'SIGKILL');

@@ -130,6 +130,24 @@ export class DoctoredHistory {
     edit(outcome!.success!, change);
   }
 
+  /** As if the workflow had asked for an activity once more behind its answer; `told`: a signal that came in between. */
+  repeat(type: string, step: number, told?: string): void {
+    const [scheduled, completed] = [this.scheduled(type, step), this.completed(type, step)];
+    const again = structuredClone([scheduled, completed]) as [HistoryEvent, HistoryEvent];
+    for (const event of again) event.eventId += '000';
+    again[1].activityTaskCompletedEventAttributes!.scheduledEventId += '000';
+    const signal: HistoryEvent[] = told
+      ? [
+          {
+            eventId: `${completed.eventId}001`,
+            eventType: 'EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED',
+            workflowExecutionSignaledEventAttributes: { signalName: told },
+          },
+        ]
+      : [];
+    this.events.splice(this.events.indexOf(completed) + 1, 0, ...signal, ...again);
+  }
+
   /** As if the run had begun a new execution before it planned `step`, and that one had opened the run after step `position`. */
   continueAsNewBefore(step: number, position: number): void {
     const first = this.only;

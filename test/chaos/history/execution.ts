@@ -34,6 +34,7 @@ export interface HistoryEvent {
   activityTaskTimedOutEventAttributes?: EndOfActivity;
   activityTaskCanceledEventAttributes?: EndOfActivity;
   activityTaskCancelRequestedEventAttributes?: EndOfActivity;
+  workflowExecutionSignaledEventAttributes?: { signalName: string };
   workflowExecutionUpdateAcceptedEventAttributes?: {
     acceptedRequest: { meta: { updateId: string }; input: { name: string; args?: Payloads } };
   };
@@ -142,6 +143,13 @@ export function activitiesOf({ events }: Execution): Activity[] {
     activity.end = { at, eventId: event.eventId, completed: completed !== undefined, result };
   }
   return [...byEvent.values()];
+}
+
+/** Positions at which a signal of this name came in. */
+export function signalsOf({ events }: Execution, name: string): number[] {
+  return events.flatMap(({ workflowExecutionSignaledEventAttributes: signal }, at) =>
+    signal?.signalName === name ? [at] : [],
+  );
 }
 
 export function updatesOf({ events }: Execution): AcceptedUpdate[] {

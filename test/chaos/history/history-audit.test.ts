@@ -72,6 +72,17 @@ const doctorings: {
     doctor: (history) => history.editResult<CommittedStep>('updatePolicy', (result) => (result.step = 1), 2),
   },
   {
+    what: 'a step is committed twice, and no lease had ended',
+    rule: 'R5',
+    names: 'it commits step 2, the next one is 3',
+    doctor: (history) => history.repeat('updatePolicy', 2),
+  },
+  {
+    what: 'a step is committed twice, and a lease was only given',
+    rule: 'R5',
+    doctor: (history) => history.repeat('updatePolicy', 2, 'granted'),
+  },
+  {
     what: 'the run opens where its records do not stand',
     rule: 'R5',
     doctor: (history) => history.editResult<OpenedRun>('openRun', ({ position }) => (position.step = 1)),
@@ -218,6 +229,12 @@ test('a run that went on in a new execution, where the one before it ended, has 
   history.continueAsNewBefore(3, 2);
   const { violations } = await history.audit();
   expect(violations.filter(({ rule }) => rule !== 'ends' && rule !== 'R4')).toEqual([]);
+});
+
+test('a step whose lease ended as its update answered was updated twice, with one record, and has no violation', async () => {
+  const history = new DoctoredHistory();
+  history.repeat('updatePolicy', 2, 'revoked');
+  expect((await history.audit()).violations).toEqual([]);
 });
 
 describe('a doctored history is found out', () => {

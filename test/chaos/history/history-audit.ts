@@ -18,6 +18,7 @@ import {
   type Execution,
   payloadsOf,
   resultOf,
+  signalsOf,
   textsOf,
   updatesOf,
 } from './execution.js';
@@ -171,7 +172,7 @@ async function checkSteps(chain: readonly Execution[], stored: StoredRun, report
     for (const update of inOrderOfTheirEnds(done.filter(({ type }) => type === 'updatePolicy'))) {
       const { step } = update.end?.result as CommittedStep;
       // Work on a lost lease may answer beside what took its place, with the same record (R4).
-      if (step === committed && isDoubled(update, done)) continue;
+      if (step === committed && isDoubled(update, done, signalsOf(execution, 'revoked'))) continue;
       const next: number = Math.max(0, committed ?? step - 1) + 1;
       if (step !== next)
         report('R5', execution, update.eventId, `it commits step ${step}, the next one is ${next}`);
@@ -184,10 +185,18 @@ async function checkSteps(chain: readonly Execution[], stored: StoredRun, report
   return steps;
 }
 
-function isDoubled(update: Activity, done: readonly Activity[]): boolean {
+/**
+ * The lease of the first of two ended before its answer was used. Where both came to the workflow at once, there was nothing left to
+ * call off.
+ */
+function isDoubled(update: Activity, done: readonly Activity[], revoked: readonly number[]): boolean {
   const stepOf = ({ end }: Activity): number => (end?.result as CommittedStep).step;
   const others = done.filter(({ type }) => type === 'updatePolicy').filter((one) => one !== update);
-  return others.some((other) => stepOf(other) === stepOf(update) && (other.calledOff || update.calledOff));
+  return others.some((other) => {
+    const [from, to] = [Math.min(update.at, other.at), Math.max(update.at, other.at)];
+    const leaseEnded = other.calledOff || update.calledOff || revoked.some((at) => from < at && at < to);
+    return stepOf(other) === stepOf(update) && leaseEnded;
+  });
 }
 
 function checkStep(execution: Execution, update: Activity, done: readonly Activity[], report: Report): void {
