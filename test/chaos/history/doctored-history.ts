@@ -133,7 +133,7 @@ export class DoctoredHistory {
   /** As if the workflow had asked for an activity once more behind its answer; `told`: a signal that came in between. */
   repeat(type: string, step: number, told?: string): void {
     const [scheduled, completed] = [this.scheduled(type, step), this.completed(type, step)];
-    const again = structuredClone([scheduled, completed]) as [HistoryEvent, HistoryEvent];
+    const again = structuredClone<[HistoryEvent, HistoryEvent]>([scheduled, completed]);
     for (const event of again) event.eventId += '000';
     again[1].activityTaskCompletedEventAttributes!.scheduledEventId += '000';
     const signal: HistoryEvent[] = told
