@@ -41,7 +41,7 @@ void check_identity(const SafetensorsFile& file, const std::string& state, int m
     }
     return *member->string();
   };
-  if (text("schema") != "longhaul.batch/1") throw BatchError("schema " + text("schema") + "; this engine reads longhaul.batch/1");
+  if (text("schema") != "longhaul.batch/2") throw BatchError("schema " + text("schema") + "; this engine reads longhaul.batch/2");
   if (text("previous_state") != state) {
     throw BatchError("was made for state " + text("previous_state") + ", the update names " + state);
   }
@@ -61,13 +61,16 @@ BatchFile parse_batch(std::vector<std::uint8_t> bytes, const std::string& sha256
   const SafetensorsFile file = parse_safetensors(std::move(bytes));
   check_identity(file, state, mini_batches);
   BatchFile batch;
-  take(file, "nodes", 4, batch.nodes);
+  take(file, "nodes", 3, batch.nodes);
   take(file, "tokens", 0, batch.tokens);
   const std::size_t targets = take(file, "target_rows", 0, batch.target_rows);
-  const bool equal = take(file, "target_tokens", 0, batch.target_tokens) == targets &&
-                     take(file, "target_advantages", 0, batch.target_advantages) == targets &&
-                     take(file, "target_old_logprobs", 0, batch.target_old_logprobs) == targets &&
-                     take(file, "target_shards", 2, batch.target_shards) == targets;
+  bool equal = take(file, "target_tokens", 0, batch.target_tokens) == targets &&
+               take(file, "target_samples", 0, batch.target_samples) == targets &&
+               take(file, "target_advantages", 0, batch.target_advantages) == targets &&
+               take(file, "target_old_logprobs", 0, batch.target_old_logprobs) == targets;
+  if (file.tensors.contains("target_rollout_logprobs")) {
+    equal = take(file, "target_rollout_logprobs", 0, batch.target_rollout_logprobs) == targets && equal;
+  }
   if (!equal) throw BatchError("the target tensors differ in length");
   return batch;
 }
@@ -75,7 +78,14 @@ BatchFile parse_batch(std::vector<std::uint8_t> bytes, const std::string& sha256
 }  // namespace
 
 Batch BatchFile::view() const {
-  return {nodes, tokens, target_rows, target_tokens, target_advantages, target_old_logprobs, target_shards};
+  return {.nodes = nodes,
+          .tokens = tokens,
+          .target_rows = target_rows,
+          .target_tokens = target_tokens,
+          .target_samples = target_samples,
+          .target_advantages = target_advantages,
+          .target_old_logprobs = target_old_logprobs,
+          .target_rollout_logprobs = target_rollout_logprobs};
 }
 
 BatchFile read_batch(const std::string& path, const std::string& sha256, const std::string& state, int mini_batches) {
