@@ -75,9 +75,10 @@ struct LayerAdapterPanels {
 
 class Adapters {
  public:
+  /// All zero; fill `values()` and call `changed`, or call `initialize`.
   Adapters(const Architecture& architecture, const LoraSettings& settings);
 
-  /// A uniform in ±1/√inputs (PEFT's default, Kaiming with a = √5), B zero. Philox domain 3.
+  /// A uniform in ±1/√inputs (PEFT's default, Kaiming with a = √5), B zero, and `changed`. Philox domain 3.
   void initialize(uint64_t seed);
 
   const LoraSettings& settings() const { return settings_; }
@@ -85,8 +86,10 @@ class Adapters {
   std::span<float> values() { return values_.span(); }
   std::span<const float> values() const { return values_.span(); }
 
+  /// Must follow every change of the values: rebuilds the panels that a forward pass reads.
   void changed(ThreadPool* pool = nullptr);
   const std::vector<LayerAdapterPanels>& forward_panels() const { return forward_; }
+  /// Columns of A and B, for dx = dy·B·A.
   void pack_backward(std::vector<LayerAdapterPanels>& out, ThreadPool* pool = nullptr) const;
 
  private:

@@ -19,14 +19,15 @@ struct TrainedRange {
   bool decayed;
 };
 
-/// A value type: copies share frozen weights and copy what is trained. Assignment keeps the memory.
+/// A value type: copies share frozen weights and copy what is trained. Assignment keeps the memory. Weights that somebody else
+/// holds (`shared_weights`: a reference) are never written: whoever asks to write gets a copy.
 class Policy {
  public:
-  /// Full fine-tuning; all zero. Fill `weights().values()` or `initialize`, and call `changed`.
+  /// Full fine-tuning; all zero. Fill `trained()` and call `changed`, or call `initialize`.
   explicit Policy(const Architecture& architecture, MomentFormat moments = MomentFormat::fp32);
-  /// Full fine-tuning from these weights (copied, or taken over where nobody else holds them).
+  /// Full fine-tuning from these weights (copied, or taken over where nobody else holds them); `changed` has been called on them.
   explicit Policy(std::shared_ptr<Weights> weights, MomentFormat moments = MomentFormat::fp32);
-  /// LoRA beside frozen weights; adapters are initialised from `seed`.
+  /// LoRA beside frozen weights, on which `changed` has been called; adapters are initialised from `seed`. Ready for use.
   Policy(std::shared_ptr<const Weights> base, const LoraSettings& lora, uint64_t seed,
          MomentFormat moments = MomentFormat::fp32);
   Policy(const Policy& other);

@@ -32,7 +32,7 @@ class Weights {
   Weights& operator=(const Weights&) = default;
 
   /// Normal weights with this standard deviation (Philox domain 3), o_proj and down_proj divided by √(2·layers), norms 1,
-  /// biases 0. The bits depend on architecture, range and seed alone.
+  /// biases 0, and `changed`. The bits depend on architecture, range and seed alone.
   void initialize(double initializer_range, uint64_t seed, ThreadPool* pool = nullptr);
 
   const Architecture& architecture() const { return architecture_; }
