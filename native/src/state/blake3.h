@@ -47,7 +47,7 @@ class Blake3 {
   std::uint32_t held_ = 0;
   std::uint64_t chunks_ = 0;  // whole chunks before it
   // Roots of the subtrees to its left, the largest first.
-  std::array<Words, 54> subtrees_;
+  std::array<Words, 54> subtrees_{};
   std::size_t depth_ = 0;
 };
 
