@@ -118,6 +118,16 @@ export async function readState(store: ObjectStore, run: string, step: number): 
   return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity.state;
 }
 
+/** Digest of the weights that the run began with: what its KL terms are taken against. Throws `UnreadableRecord`. */
+export async function referenceOf(store: ObjectStore, run: string): Promise<Digest> {
+  const { identity } = await readBase(store, run);
+  if (identity.weights !== undefined) return identity.weights;
+  throw new UnreadableRecord(
+    updateKey(identity.run, 0),
+    'it names no weights to take a KL term against: an earlier version made it. Start a run of its own',
+  );
+}
+
 /** Numerics that the run, or its nearest rebased ancestor, was rebased to; null where there was no rebase (R18). */
 export async function rebasedTo(store: ObjectStore, run: string): Promise<Numerics | null> {
   for await (const timeline of timelinesOf(store, run)) {
