@@ -14,6 +14,9 @@ namespace longhaul::ops {
 /// Panel width, and the unit of KV blocks: GEMM operands are stored as panels of 32 columns.
 inline constexpr int panel_columns = 32;
 
+/// Panels of a matrix of so many columns.
+constexpr int panel_count(int columns) { return (columns + panel_columns - 1) / panel_columns; }
+
 /// B[K,N] in the order the GEMM kernels read it: panel p holds, for each k, columns [32·p, 32·p + 32), zero past N.
 struct Panels {
   AlignedBuffer values{BufferMemory::mapped};
@@ -87,6 +90,10 @@ struct Table {
 
   // C[M,N] (+)= A[M,K] · B[K,N]
   void (*matmul)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m, bool accumulate);
+  // The same for the columns of panels [first, last) alone, so that threads can share few rows by columns: each reads a part of B.
+  // `c` is where column 0 is or would be.
+  void (*matmul_panels)(const float* a, size_t lda, const Panels& b, int first, int last, float* c, size_t ldc, int m,
+                        bool accumulate);
   // C[M,N] += A[K,M]ᵀ · B[K,N]
   void (*matmul_transposed)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m);
   // B = W[N,K]ᵀ; `out` has its sizes set and room for all panels. Writes panels [first, last).
@@ -101,7 +108,7 @@ struct Table {
                             float* d_weight, int rows, int width);
   // c [rows, ldc] += bias [columns]
   void (*add_bias)(float* c, size_t ldc, const float* bias, int rows, int columns);
-  // out [columns] += Σ rows of dy, in order of rows
+  // out [columns] += the rows of dy, one after another, in order
   void (*column_sums)(const float* dy, size_t ld, int rows, int columns, float* out);
   // x [rows, ldx] (columns of them) *= factor
   void (*scale_rows)(float* x, size_t ldx, float factor, int rows, int columns);
@@ -144,9 +151,11 @@ struct Table {
                                    float scale, float entropy, float entropy_scale);
 
   void (*adamw)(const AdamStep& step, float* weights, float* first, float* second, const float* gradients, size_t n);
-  // The same with moments in 8 bits (model/moments.h); n values in blocks of 256 with one scale each, the last may be shorter.
+  // The same with moments in 8 bits (model/moments.h, cpu/moment_kernels.h); n values in blocks of 256 with one scale each, the
+  // last may be shorter. `decayed` [⌈n / 16⌉] says for every 16 values whether weight decay holds, since a block may reach over
+  // the border of two matrices; null: for all.
   void (*adamw_8bit)(const AdamStep& step, float* weights, int8_t* first_codes, float* first_scales, uint8_t* second_codes,
-                     float* second_scales, const float* gradients, size_t n);
+                     float* second_scales, const float* gradients, size_t n, const uint8_t* decayed);
 };
 
 /// log softmax of one token, from its logit.
@@ -166,6 +175,9 @@ const char* name(InstructionSet set);
 
 /// The table in use.
 const Table& table();
+
+/// Gives `out` the sizes of B[K,N] and room for it, columns past N zero; contents are unspecified until packed.
+void size_panels(Panels& out, int depth, int columns);
 
 /// Sizes `out` for B[K,N] and packs it: from W[N,K] (transposed) or from X[K,N].
 void pack_transposed(const float* w, int n, int k, Panels& out);
