@@ -1,6 +1,5 @@
 #include "state/digest.h"
 
-#include <atomic>
 #include <stdexcept>
 #include <utility>
 
@@ -48,10 +47,8 @@ std::vector<Blake3Digest> hash_leaves(std::span<const TensorBytes<const std::byt
   // Small tensors lie apart in memory: a leaf with several of them is put together first, since BLAKE3 is fast in one piece.
   pool.parallel_for(digests.size(), [&](std::size_t leaf) {
     if (fill) fill(leaf);
-    std::size_t parts = 0, size = 0;
-    leaves.visit(leaf, [&](std::size_t, std::size_t, std::size_t part) {
-      ++parts;
-      size += part;
+    std::size_t parts = 0;
+    leaves.visit(leaf, [&](std::size_t, std::size_t, std::size_t) { ++parts; });
     });
     if (parts == 1) {
       leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t part) {

@@ -1,57 +1,80 @@
 #include "state/state_tensors.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <utility>
 
 namespace longhaul {
 namespace {
 
-template <class Byte, class Values>
-std::span<Byte> bytes_of(Values&& values) {
-  using Value = std::remove_reference_t<decltype(*values.data())>;
-  return {reinterpret_cast<Byte*>(values.data()), values.size() * sizeof(Value)};
+// The arrays of a policy that a state consists of.
+enum ArrayKind { trained, first, second, first_codes, first_scales, second_codes, second_scales, array_kinds };
+
+struct StatePlace {
+  std::string name;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  ArrayKind array;
+  std::size_t offset, size;  // bytes of the array
+};
+
+// Sorted by name. `size`: values of the trained array.
+std::vector<StatePlace> state_places(const std::vector<TensorPlace>& trained_places, std::size_t size, MomentFormat moments) {
+  std::vector<StatePlace> places;
+  for (const TensorPlace& place : trained_places) {
+    const auto add = [&](std::string name, ArrayKind array) {
+      places.push_back({std::move(name), "F32", place.shape, array, place.offset * sizeof(float), place.size * sizeof(float)});
+    };
+    add(place.name, trained);
+    if (moments != MomentFormat::fp32) continue;
+    add("adam.m." + place.name, first);
+    add("adam.v." + place.name, second);
+  }
+  if (moments == MomentFormat::int8) {
+    const std::size_t blocks = (size + Moments::block - 1) / Moments::block;
+    const auto add = [&](const char* name, const char* dtype, std::size_t count, std::size_t bytes, ArrayKind array) {
+      places.push_back({name, dtype, {std::int64_t(count)}, array, 0, count * bytes});
+    };
+    add("adam.m8.codes", "I8", size, 1, first_codes);
+    add("adam.m8.scales", "F32", blocks, sizeof(float), first_scales);
+    add("adam.v8.codes", "U8", size, 1, second_codes);
+    add("adam.v8.scales", "F32", blocks, sizeof(float), second_scales);
+  }
+  std::sort(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return places;
 }
 
 template <class Byte>
-void sort_by_name(std::vector<TensorBytes<Byte>>& tensors) {
-  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+Byte* bytes_at(auto* values) {
+  return reinterpret_cast<Byte*>(values);
 }
 
 // `Owner` is Policy, or const Policy.
 template <class Byte, class Owner>
 std::vector<TensorBytes<Byte>> list_state(Owner& policy) {
-  std::vector<TensorBytes<Byte>> tensors;
-  const auto places = policy.trained_places();
-  const auto trained = policy.trained();
   auto& moments = policy.moments();
-  const auto part = [](auto&& values, const TensorPlace& place) {
-    return bytes_of<Byte>(values.subspan(place.offset, place.size));
-  };
-  for (const TensorPlace& place : places) {
-    tensors.push_back({place.name, "F32", place.shape, part(trained, place)});
-    if (moments.format != MomentFormat::fp32) continue;
-    tensors.push_back({"adam.m." + place.name, "F32", place.shape, part(moments.first.span(), place)});
-    tensors.push_back({"adam.v." + place.name, "F32", place.shape, part(moments.second.span(), place)});
+  const auto values = policy.trained();
+  Byte* arrays[array_kinds];
+  arrays[trained] = bytes_at<Byte>(values.data());
+  arrays[first] = bytes_at<Byte>(moments.first.data());
+  arrays[second] = bytes_at<Byte>(moments.second.data());
+  arrays[first_codes] = bytes_at<Byte>(moments.first_codes.data());
+  arrays[first_scales] = bytes_at<Byte>(moments.first_scales.data());
+  arrays[second_codes] = bytes_at<Byte>(moments.second_codes.data());
+  arrays[second_scales] = bytes_at<Byte>(moments.second_scales.data());
+  std::vector<TensorBytes<Byte>> tensors;
+  for (StatePlace& place : state_places(policy.trained_places(), values.size(), moments.format)) {
+    tensors.push_back({std::move(place.name), std::move(place.dtype), std::move(place.shape),
+                       {arrays[place.array] + place.offset, place.size}});
   }
-  if (moments.format == MomentFormat::int8) {
-    const auto size = std::int64_t(moments.size), blocks = std::int64_t(moments.blocks());
-    tensors.push_back({"adam.m8.codes", "I8", {size}, bytes_of<Byte>(moments.first_codes)});
-    tensors.push_back({"adam.m8.scales", "F32", {blocks}, bytes_of<Byte>(moments.first_scales)});
-    tensors.push_back({"adam.v8.codes", "U8", {size}, bytes_of<Byte>(moments.second_codes)});
-    tensors.push_back({"adam.v8.scales", "F32", {blocks}, bytes_of<Byte>(moments.second_scales)});
-  }
-  sort_by_name(tensors);
   return tensors;
 }
 
 template <class Byte, class Owner>
 std::vector<TensorBytes<Byte>> list_weights(Owner& weights) {
   std::vector<TensorBytes<Byte>> tensors;
-  for (auto& tensor : weights.tensors()) {
-    tensors.push_back({tensor.name, "F32", tensor.shape, bytes_of<Byte>(tensor.values)});
+  for (const auto& tensor : weights.tensors()) {
+    tensors.push_back({tensor.name, "F32", tensor.shape, {bytes_at<Byte>(tensor.values.data()), tensor.values.size_bytes()}});
   }
-  sort_by_name(tensors);
   return tensors;
 }
 
@@ -67,6 +90,35 @@ std::vector<TensorBytes<std::byte>> weight_tensors(Weights& weights) { return li
 
 std::vector<TensorBytes<const std::byte>> weight_tensors(const Weights& weights) {
   return list_weights<const std::byte>(weights);
+}
+
+std::vector<TensorBytes<const std::byte>> expected_state_tensors(const Architecture& architecture,
+                                                                 const std::optional<LoraSettings>& lora,
+                                                                 MomentFormat moments) {
+  std::vector<TensorPlace> trained_places;
+  std::size_t size = 0;
+  if (lora) {
+    const AdapterLayout layout(architecture, *lora);
+    trained_places = tensor_places(*lora, layout);
+    size = layout.total;
+  } else {
+    const ParameterLayout layout(architecture);
+    trained_places = tensor_places(architecture, layout);
+    size = layout.total;
+  }
+  std::vector<TensorBytes<const std::byte>> tensors;
+  for (StatePlace& place : state_places(trained_places, size, moments)) {
+    tensors.push_back({std::move(place.name), std::move(place.dtype), std::move(place.shape), {}});
+  }
+  return tensors;
+}
+
+std::vector<TensorBytes<const std::byte>> expected_weight_tensors(const Architecture& architecture) {
+  std::vector<TensorBytes<const std::byte>> tensors;
+  for (TensorPlace& place : tensor_places(architecture, ParameterLayout(architecture))) {
+    tensors.push_back({std::move(place.name), "F32", std::move(place.shape), {}});
+  }
+  return tensors;
 }
 
 }  // namespace longhaul
