@@ -1,5 +1,8 @@
 // fp32 matrix products. Every element of C is one chain of fused multiply-adds over k = 0..K−1, whatever the tile, the
 // number of rows, or the instruction set; blocking over k continues the chain from C.
+//
+// A block of A's rows stays in the second-level cache while the panels of B pass by it one after another; the kernel reads a
+// panel line by line (and asks for lines ahead of time) and keeps a tile of C in registers.
 #pragma once
 
 #include "cpu/scratch.h"
@@ -17,109 +20,180 @@ constexpr int tile_rows = 6, tile_vectors = 1;
 constexpr int tile_rows = 4, tile_vectors = 1;
 #endif
 constexpr int tile_columns = tile_vectors * lanes;
-constexpr int depth_block = 256;
-constexpr int row_block = 96;
+/// Most rows of C, and most of the chain, that are worked on at once: 192 · 384 floats of A are 288 KiB.
+constexpr int row_block = 192;
+constexpr int depth_block = 384;
+/// The same for Aᵀ, whose C is a gradient that comes from memory: the longer the chain, the fewer its journeys.
+constexpr int transposed_depth_block = 512;
+/// How far ahead lines of B are asked for: about 190 cycles of a full AVX-512 tile.
+constexpr int prefetch_depth = 16;
 
-// C[Rows, tile_columns] (+)= A · B; A[i,k] lies at a + i·row_stride + k·depth_stride, B rows are panel_columns wide.
-template <int Rows>
-[[gnu::always_inline]] inline void tile(const float* a, size_t row_stride, size_t depth_stride, const float* b, int depth,
-                                        float* c, size_t ldc, bool accumulate) {
+inline int smaller(int a, int b) { return a < b ? a : b; }
+inline int larger(int a, int b) { return a > b ? a : b; }
+
+/// Parts of `whole`, none above `most`, as equal as multiples of 16 allow.
+inline int even_part(int whole, int most) {
+  if (whole <= most) return larger(whole, 1);
+  const int parts = (whole + most - 1) / most;
+  return ((whole + parts - 1) / parts + 15) / 16 * 16;
+}
+
+/// Where A[i,k] lies: a + i·stride + k, or a + k·stride + i.
+enum class Order { by_row, by_depth };
+
+// C[Rows, tile_columns] (+)= A · B; B rows are panel_columns wide.
+template <int Rows, Order order>
+[[gnu::always_inline]] inline void tile(const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc,
+                                        bool accumulate) {
   Vec sum_of[Rows][tile_vectors];
   for (int i = 0; i < Rows; ++i)
     for (int v = 0; v < tile_vectors; ++v) sum_of[i][v] = accumulate ? load(c + i * ldc + v * lanes) : zeros();
   for (int k = 0; k < depth; ++k) {
     Vec column[tile_vectors];
-    for (int v = 0; v < tile_vectors; ++v) column[v] = load(b + size_t(k) * panel_columns + v * lanes);
+    for (int v = 0; v < tile_vectors; ++v) {
+      __builtin_prefetch(b + prefetch_depth * panel_columns + v * lanes);
+      column[v] = load(b + v * lanes);
+    }
     for (int i = 0; i < Rows; ++i) {
-      const Vec row = broadcast(a[i * row_stride + k * depth_stride]);
+      const Vec row = broadcast(order == Order::by_row ? a[i * stride] : a[i]);
       for (int v = 0; v < tile_vectors; ++v) sum_of[i][v] = fma(row, column[v], sum_of[i][v]);
     }
+    a += order == Order::by_row ? 1 : stride;
+    b += panel_columns;
   }
   for (int i = 0; i < Rows; ++i)
     for (int v = 0; v < tile_vectors; ++v) store(c + i * ldc + v * lanes, sum_of[i][v]);
 }
 
-template <int Rows>
-inline void remaining_rows(int rows, const float* a, size_t row_stride, size_t depth_stride, const float* b, int depth,
-                           float* c, size_t ldc, bool accumulate) {
-  if constexpr (Rows > 0) {
-    if (rows == Rows)
-      tile<Rows>(a, row_stride, depth_stride, b, depth, c, ldc, accumulate);
+template <int Most, Order order>
+inline void tile_of(int rows, const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc,
+                    bool accumulate) {
+  if constexpr (Most > 0) {
+    if (rows == Most)
+      tile<Most, order>(a, stride, b, depth, c, ldc, accumulate);
     else
-      remaining_rows<Rows - 1>(rows, a, row_stride, depth_stride, b, depth, c, ldc, accumulate);
+      tile_of<Most - 1, order>(rows, a, stride, b, depth, c, ldc, accumulate);
   }
 }
 
-// C[rows, 32] (+)= A · one panel
-inline void panel_product(const float* a, size_t row_stride, size_t depth_stride, const float* b, int depth, float* c,
-                          size_t ldc, int rows, bool accumulate) {
+/// Asks for the tile of C that comes next.
+[[gnu::always_inline]] inline void prefetch_tile(const float* c, size_t ldc, int rows) {
+  for (int i = 0; i < rows; ++i)
+    for (int v = 0; v < tile_vectors; ++v) __builtin_prefetch(c + i * ldc + v * lanes, 1);
+}
+
+// C[rows, 32] (+)= A · one panel, in tiles of nearly equal height: a short one would wait for its own chains.
+template <Order order>
+inline void panel_product(const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc, int rows,
+                          bool accumulate) {
+  const size_t next_row = order == Order::by_row ? stride : 1;
   for (int column = 0; column < panel_columns; column += tile_columns) {
     int i = 0;
-    for (; i + tile_rows <= rows; i += tile_rows)
-      tile<tile_rows>(a + i * row_stride, row_stride, depth_stride, b + column, depth, c + i * ldc + column, ldc,
-                      accumulate);
-    remaining_rows<tile_rows - 1>(rows - i, a + i * row_stride, row_stride, depth_stride, b + column, depth,
-                                  c + i * ldc + column, ldc, accumulate);
-  }
-}
-
-// The last panel of a matrix whose width is no multiple of 32 must not write past it.
-inline void narrow_panel_product(const float* a, size_t row_stride, size_t depth_stride, const float* b, int depth,
-                                 float* c, size_t ldc, int rows, int columns, bool accumulate) {
-  float wide[row_block * panel_columns];
-  for (int i = 0; i < rows; ++i)
-    for (int j = 0; j < panel_columns; ++j)
-      wide[i * panel_columns + j] = accumulate && j < columns ? c[i * ldc + j] : 0.0f;
-  panel_product(a, row_stride, depth_stride, b, depth, wide, panel_columns, rows, true);
-  for (int i = 0; i < rows; ++i)
-    for (int j = 0; j < columns; ++j) c[i * ldc + j] = wide[i * panel_columns + j];
-}
-
-// One block of rows and depth against all panels.
-inline void block_product(const float* a, size_t row_stride, size_t depth_stride, const Panels& b, int first_depth,
-                          int depth, float* c, size_t ldc, int rows, bool accumulate) {
-  const int panels = (b.columns + panel_columns - 1) / panel_columns;
-  for (int p = 0; p < panels; ++p) {
-    const float* panel = b.panel(p) + size_t(first_depth) * panel_columns;
-    const int columns = b.columns - p * panel_columns;
-    if (columns >= panel_columns)
-      panel_product(a, row_stride, depth_stride, panel, depth, c + p * panel_columns, ldc, rows, accumulate);
-    else
-      narrow_panel_product(a, row_stride, depth_stride, panel, depth, c + p * panel_columns, ldc, rows, columns,
-                           accumulate);
-  }
-}
-
-inline int smaller(int a, int b) { return a < b ? a : b; }
-inline int larger(int a, int b) { return a > b ? a : b; }
-
-void matmul(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m, bool accumulate) {
-  for (int i = 0; i < m; i += row_block)
-    for (int k = 0; k < b.depth; k += depth_block)
-      block_product(a + i * lda + k, lda, 1, b, k, smaller(depth_block, b.depth - k), c + i * ldc, ldc,
-                    smaller(row_block, m - i), accumulate || k > 0);
-}
-
-void matmul_transposed(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m) {
-  float* block = scratch(Scratch::transposed, size_t(row_block) * depth_block);
-  for (int i = 0; i < m; i += row_block) {
-    const int rows = smaller(row_block, m - i);
-    for (int k = 0; k < b.depth; k += depth_block) {
-      const int depth = smaller(depth_block, b.depth - k);
-      for (int d = 0; d < depth; ++d)
-        __builtin_memcpy(block + size_t(d) * row_block, a + size_t(k + d) * lda + i, size_t(rows) * sizeof(float));
-      block_product(block, 1, row_block, b, k, depth, c + size_t(i) * ldc, ldc, rows, true);
+    for (int tiles = (rows + tile_rows - 1) / tile_rows; tiles > 0; --tiles) {
+      const int height = (rows - i + tiles - 1) / tiles;
+      if (tiles > 1) prefetch_tile(c + (i + height) * ldc + column, ldc, smaller(tile_rows, rows - i - height));
+      tile_of<tile_rows, order>(height, a + i * next_row, stride, b + column, depth, c + i * ldc + column, ldc, accumulate);
+      i += height;
     }
   }
 }
 
+// The same with A as `pack_tiles` leaves it.
+inline void packed_panel_product(const float* a, const float* b, int depth, float* c, size_t ldc, int rows,
+                                 bool accumulate) {
+  for (int column = 0; column < panel_columns; column += tile_columns)
+    for (int i = 0; i < rows; i += tile_rows) {
+      const int rest = rows - i - tile_rows;
+      if (rest > 0) prefetch_tile(c + (i + tile_rows) * ldc + column, ldc, smaller(tile_rows, rest));
+      tile_of<tile_rows, Order::by_depth>(smaller(tile_rows, rows - i), a + size_t(i) * depth, tile_rows, b + column,
+                                          depth, c + i * ldc + column, ldc, accumulate);
+    }
+}
+
+// Calls product(c, ldc, accumulate) for a panel of which `columns` exist: the last one of a matrix whose width is no multiple of 32
+// must not write past it.
+template <class Product>
+inline void into_columns(float* c, size_t ldc, int rows, int columns, bool accumulate, Product&& product) {
+  if (columns >= panel_columns) {
+    product(c, ldc, accumulate);
+    return;
+  }
+  float wide[row_block * panel_columns];
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < panel_columns; ++j)
+      wide[i * panel_columns + j] = accumulate && j < columns ? c[i * ldc + j] : 0.0f;
+  product(wide, size_t(panel_columns), true);
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < columns; ++j) c[i * ldc + j] = wide[i * panel_columns + j];
+}
+
+void matmul_panels(const float* a, size_t lda, const Panels& b, int first, int last, float* c, size_t ldc, int m,
+                   bool accumulate) {
+  const int part = even_part(b.depth, depth_block);
+  for (int i = 0; i < m; i += row_block) {
+    const int rows = smaller(row_block, m - i);
+    for (int k = 0; k < b.depth; k += part) {
+      const int depth = smaller(part, b.depth - k);
+      for (int p = first; p < last; ++p)
+        into_columns(c + size_t(i) * ldc + p * panel_columns, ldc, rows, b.columns - p * panel_columns, accumulate || k > 0,
+                     [&](float* to, size_t ld_to, bool add_to) {
+                       panel_product<Order::by_row>(a + size_t(i) * lda + k, lda, b.panel(p) + size_t(k) * panel_columns,
+                                                    depth, to, ld_to, rows, add_to);
+                     });
+    }
+  }
+}
+
+void matmul(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m, bool accumulate) {
+  matmul_panels(a, lda, b, 0, panel_count(b.columns), c, ldc, m, accumulate);
+}
+
+// A[depth, rows] as tiles one behind another, each [depth, tile_rows]: what one step of the kernel broadcasts lies side by side.
+inline void pack_tiles(const float* a, size_t lda, int rows, int depth, float* out) {
+  // So many tiles side by side: neighbouring columns share lines, but more tiles would share cache sets.
+  constexpr int together = 4 * tile_rows;
+  for (int i = 0; i < rows; i += together) {
+    const int here = smaller(together, rows - i);
+    for (int k = 0; k < depth; ++k) {
+      const float* row = a + size_t(k) * lda + i;
+      float* to = out + size_t(i) * depth + size_t(k) * tile_rows;
+      int t = 0;
+      for (; t + tile_rows <= here; t += tile_rows, to += size_t(depth) * tile_rows)
+        __builtin_memcpy(to, row + t, tile_rows * sizeof(float));
+      for (int j = 0; t + j < here; ++j) to[j] = row[t + j];
+    }
+  }
+}
+
+void matmul_transposed(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m) {
+  const int part = even_part(b.depth, transposed_depth_block);
+  float* packed = scratch(Scratch::transposed, size_t(row_block) * part);
+  for (int i = 0; i < m; i += row_block) {
+    const int rows = smaller(row_block, m - i);
+    for (int k = 0; k < b.depth; k += part) {
+      const int depth = smaller(part, b.depth - k);
+      pack_tiles(a + size_t(k) * lda + i, lda, rows, depth, packed);
+      for (int p = 0; p < panel_count(b.columns); ++p)
+        into_columns(c + size_t(i) * ldc + p * panel_columns, ldc, rows, b.columns - p * panel_columns, true,
+                     [&](float* to, size_t ld_to, bool add_to) {
+                       packed_panel_product(packed, b.panel(p) + size_t(k) * panel_columns, depth, to, ld_to, rows, add_to);
+                     });
+    }
+  }
+}
+
+// In blocks of 32 along k, so that the lines being written stay in the first-level cache.
 void pack_transposed_panels(const float* w, size_t ldw, Panels& out, int first, int last) {
+  constexpr int depth_step = 32;
   for (int p = first; p < last; ++p) {
     float* panel = out.values.data() + size_t(p) * out.depth * panel_columns;
     const int columns = smaller(panel_columns, out.columns - p * panel_columns);
-    for (int j = 0; j < columns; ++j) {
-      const float* row = w + size_t(p * panel_columns + j) * ldw;
-      for (int k = 0; k < out.depth; ++k) panel[size_t(k) * panel_columns + j] = row[k];
+    for (int first_k = 0; first_k < out.depth; first_k += depth_step) {
+      const int last_k = smaller(first_k + depth_step, out.depth);
+      for (int j = 0; j < columns; ++j) {
+        const float* row = w + size_t(p * panel_columns + j) * ldw;
+        for (int k = first_k; k < last_k; ++k) panel[size_t(k) * panel_columns + j] = row[k];
+      }
     }
   }
 }

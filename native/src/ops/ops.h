@@ -103,7 +103,7 @@ struct Table {
 
   // y[i] = x[i] · inverse_rms[i] · weight; inverse_rms [rows] may be null
   void (*rms_norm)(const float* x, const float* weight, float eps, float* y, float* inverse_rms, int rows, int width);
-  // dx += …; d_weight += …, rows in order
+  // dx += …; d_weight += …, rows in order (null: not wanted)
   void (*rms_norm_backward)(const float* x, const float* weight, const float* inverse_rms, const float* dy, float* dx,
                             float* d_weight, int rows, int width);
   // c [rows, ldc] += bias [columns]
@@ -118,7 +118,7 @@ struct Table {
   void (*head_norm_rope)(float* x, size_t ldx, const float* weight, float eps, const int32_t* positions, const float* cos,
                          const float* sin, float* saved, size_t ld_saved, float* inverse_rms, size_t ld_inverse, int rows,
                          int heads, int head_dim);
-  // dx [rows, ldx] in place; d_weight [head_dim] added to (rotation alone where `weight` is null)
+  // dx [rows, ldx] in place; d_weight [head_dim] added to, rows in order (null: not wanted). Rotation alone where `weight` is null.
   void (*head_norm_rope_backward)(float* dx, size_t ldx, const float* weight, const int32_t* positions, const float* cos,
                                   const float* sin, const float* saved, size_t ld_saved, const float* inverse_rms,
                                   size_t ld_inverse, float* d_weight, int rows, int heads, int head_dim);
