@@ -85,6 +85,11 @@ export interface SamplingPlan {
   system_prompt: 'skyrl' | 'short';
   max_output_chars: number;
   max_episode_failures: number;
+  /** A turn ends with the token that completes one of these texts. */
+  stop?: string[];
+  /** Draw from the likeliest tokens alone. Log-probs stay those of the whole distribution. */
+  top_p?: number;
+  top_k?: number;
 }
 
 /** One optimizer update's effective settings. */
@@ -466,5 +471,13 @@ export interface CheckpointManifest {
   step: number;
   state: Digest;
   numerics: Numerics;
+  files: FileEntry[];
+}
+
+/** `weights/{weights}/manifest.json`, written last: a model's weights that a run was brought as a folder. */
+export interface WeightsManifest {
+  schema: 'longhaul.weights/1';
+  /** The engine's digest of them (docs/engine-protocol.md, "The state"). */
+  weights: Digest;
   files: FileEntry[];
 }

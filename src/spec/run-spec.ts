@@ -114,6 +114,13 @@ export interface GeneratorSpec {
   max_output_chars: number;
   /** Charged failures of one episode before its outcome is `unknown`. */
   max_episode_failures: number;
+  /** A turn ends with the token that completes one of these texts, and not only where the chat template ends it. */
+  stop?: string[];
+  /** Training episodes are drawn from the likeliest tokens alone; only with `truncated_sampling`. */
+  top_p?: number;
+  top_k?: number;
+  /** Accepts that the episodes are then of another distribution than the log-probs that training takes the ratio of. */
+  truncated_sampling?: boolean;
   /** Seconds to wait for an environment that is down before the run is `blocked`. */
   max_wait_s: number;
   /** Seconds within which an environment call must be answered. */

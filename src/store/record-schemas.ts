@@ -18,6 +18,7 @@ import type {
   RefRecord,
   RunRecord,
   UpdateRecord,
+  WeightsManifest,
 } from '../spec/records.js';
 import {
   count,
@@ -54,6 +55,7 @@ export interface RecordTypes {
   gc: CollectionRecord;
   dataset: DatasetManifest;
   checkpoint: CheckpointManifest;
+  weights: WeightsManifest;
   suite: SuiteRecord;
   evaluation: EvaluationResult;
 }
@@ -186,6 +188,12 @@ const checkpoint = z.strictObject({
   files: z.array(fileEntry).min(1),
 });
 
+const weights = z.strictObject({
+  schema: z.literal('longhaul.weights/1'),
+  weights: digest,
+  files: z.array(fileEntry).min(1),
+});
+
 const suite = z.strictObject({
   schema: z.literal('longhaul.suite/1'),
   name: text,
@@ -244,6 +252,7 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
   gc,
   dataset,
   checkpoint,
+  weights,
   suite,
   evaluation,
 };
@@ -265,6 +274,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   gc: 1,
   dataset: 1,
   checkpoint: 1,
+  weights: 1,
   suite: 1,
   evaluation: 1,
 };

@@ -14,6 +14,7 @@ const unread: Record<string, string> = {
   'warm_start[].warmup_updates': 'as `warm_start[].lr`',
   'warm_start[].decay_share': 'as `warm_start[].lr`',
   'budget.*': 'src/spec/budget.ts makes limits of the whole budget',
+  'generator.truncated_sampling': 'it is an acceptance, which src/spec/combinations.ts asks for',
   'trainer.advantage_estimator': 'it has one value',
 };
 
