@@ -1,6 +1,5 @@
 // Values that are fine each for itself and impossible together.
 import type { SpecProblem } from './invalid-spec.js';
-import { clipsRatio } from './loss.js';
 import type { ModelArchitecture, RunSpec } from './run-spec.js';
 
 export function combinationProblems(spec: RunSpec): SpecProblem[] {
@@ -203,14 +202,22 @@ function samplingProblems({ generator }: RunSpec): SpecProblem[] {
 }
 
 function trainerProblems({ trainer }: RunSpec): SpecProblem[] {
-  if (trainer.warmup_steps <= trainer.max_training_steps) return [];
-  return [
-    {
+  const problems: SpecProblem[] = [];
+  if (trainer.warmup_steps > trainer.max_training_steps) {
+    problems.push({
       path: 'trainer.warmup_steps',
       problem: `${trainer.warmup_steps} is more than max_training_steps ${trainer.max_training_steps}`,
       mend: 'lower it',
-    },
-  ];
+    });
+  }
+  if (trainer.max_seq_len !== undefined && trainer.loss_reduction !== 'seq_mean_token_sum_norm') {
+    problems.push({
+      path: 'trainer.max_seq_len',
+      problem: `loss_reduction ${trainer.loss_reduction} divides by no length`,
+      mend: 'remove it, or set loss_reduction: seq_mean_token_sum_norm',
+    });
+  }
+  return problems;
 }
 
 function budgetProblems({ budget }: RunSpec): SpecProblem[] {
