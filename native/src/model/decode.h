@@ -58,9 +58,13 @@ struct Feed {
   bool want_logits = false;
 };
 
+/// How threads share the work of a call: by rows, or by columns of the weights (large models, few rows). The bits are the same.
+enum class Split { as_fits, by_rows, by_columns };
+
 /// Writes keys and values of all feeds and, in feed order, the logits of those that want them: logits [wanted, vocab].
 /// A block that is written in a call is written by one feed only. Feeds of the same call may read what others write.
 /// Throws std::invalid_argument on a token, position or block out of range, before anything is written.
-void extend(const Policy& policy, KvCache& cache, std::span<const Feed> feeds, float* logits, ThreadPool& pool);
+void extend(const Policy& policy, KvCache& cache, std::span<const Feed> feeds, float* logits, ThreadPool& pool,
+            Split split = Split::as_fits);
 
 }  // namespace longhaul

@@ -31,19 +31,28 @@ LayerLinears linears(const Policy& policy, int layer) {
 
 int adapter_width(const Linear& linear) { return linear.adapter ? linear.adapter->a.rows : 0; }
 
+void adapt_down(const ops::Table& op, const Linear& linear, const float* x, size_t ldx, int rows, float* down_out) {
+  if (!linear.adapter) return;
+  const int width = adapter_width(linear);
+  op.matmul(x, ldx, linear.adapter_panels->a, down_out, size_t(width), rows, false);
+  op.scale_rows(down_out, size_t(width), linear.adapter_scale, rows, width);
+}
+
+void finish(const ops::Table& op, const Linear& linear, const float* down_out, float* y, size_t ldy, int rows) {
+  if (linear.bias) op.add_bias(y, ldy, linear.bias, rows, linear.outputs());
+  if (!linear.adapter) return;
+  // Each output element's chain of multiply-adds goes on from what the frozen matrix left there.
+  const std::vector<AdapterPart>& parts = linear.adapter->parts;
+  const size_t width = size_t(adapter_width(linear)), rank = width / parts.size();
+  for (size_t p = 0; p < parts.size(); ++p)
+    op.matmul(down_out + p * rank, width, linear.adapter_panels->b[p], y + parts[p].first_output, ldy, rows, true);
+}
+
 void apply(const ops::Table& op, const Linear& linear, const float* x, size_t ldx, float* y, size_t ldy, int rows,
            bool accumulate, float* down_out) {
   op.matmul(x, ldx, *linear.panels, y, ldy, rows, accumulate);
-  if (linear.bias) op.add_bias(y, ldy, linear.bias, rows, linear.outputs());
-  if (!linear.adapter) return;
-  const std::vector<AdapterPart>& parts = linear.adapter->parts;
-  const int width = adapter_width(linear), rank = width / int(parts.size());
-  op.matmul(x, ldx, linear.adapter_panels->a, down_out, size_t(width), rows, false);
-  op.scale_rows(down_out, size_t(width), linear.adapter_scale, rows, width);
-  // Each output element's chain of multiply-adds goes on from what the frozen matrix left there.
-  for (size_t p = 0; p < parts.size(); ++p)
-    op.matmul(down_out + p * size_t(rank), size_t(width), linear.adapter_panels->b[p], y + parts[p].first_output, ldy, rows,
-              true);
+  adapt_down(op, linear, x, ldx, rows, down_out);
+  finish(op, linear, down_out, y, ldy, rows);
 }
 
 }  // namespace longhaul

@@ -54,7 +54,7 @@ using PackKernel = void (*)(const float*, size_t, ops::Panels&, int, int);
 
 void add_tasks(std::vector<PackTask>& tasks, const float* from, size_t ld, int depth, int columns, ops::Panels& to) {
   // Sized once: the columns past the end of the last panel are zero from then on, and nobody writes them.
-  const int panels = (columns + ops::panel_columns - 1) / ops::panel_columns;
+  const int panels = ops::panel_count(columns);
   if (to.depth != depth || to.columns != columns || to.values.size() == 0) {
     to.depth = depth;
     to.columns = columns;
