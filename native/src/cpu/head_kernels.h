@@ -76,22 +76,18 @@ int32_t draw_row(const float* logits, int n, float inverse_temperature, float un
   return best;
 }
 
-void softmax_gradient(float* logits, int n, RowNormalizer normalizer, float inverse_temperature, int token, float scale) {
-  const Vec top = broadcast(normalizer.max), sharpness = broadcast(inverse_temperature),
-            log_sum = broadcast(normalizer.log_sum), factor = broadcast(scale);
-  int i = 0;
-  for (; i + lanes <= n; i += lanes)
-    store(logits + i, mul(factor, exponential(sub(mul(sub(load(logits + i), top), sharpness), log_sum))));
-  if (i < n)
-    store_first(logits + i,
-                mul(factor, exponential(sub(mul(sub(load_first(logits + i, n - i, normalizer.max), top), sharpness), log_sum))),
-                n - i);
-  logits[token] = logits[token] - scale;
-}
-
 // log p of 16 tokens
 inline Vec log_probabilities(Vec logits, const RowNormalizer& normalizer, float inverse_temperature) {
   return sub(mul(sub(logits, broadcast(normalizer.max)), broadcast(inverse_temperature)), broadcast(normalizer.log_sum));
+}
+
+void softmax_gradient(float* logits, int n, RowNormalizer normalizer, float inverse_temperature, int token, float scale) {
+  const Vec factor = broadcast(scale);
+  const auto gradient = [&](Vec z) { return mul(factor, exponential(log_probabilities(z, normalizer, inverse_temperature))); };
+  int i = 0;
+  for (; i + lanes <= n; i += lanes) store(logits + i, gradient(load(logits + i)));
+  if (i < n) store_first(logits + i, gradient(load_first(logits + i, n - i, normalizer.max)), n - i);
+  logits[token] = logits[token] - scale;
 }
 
 float row_entropy(const float* logits, int n, RowNormalizer normalizer, float inverse_temperature) {
