@@ -15,6 +15,11 @@ T needed(T pointer) {
   return pointer;
 }
 
+/// For a policy that shares weights: every way to write to them asks first whether it does.
+std::shared_ptr<Weights> shared(std::shared_ptr<const Weights> weights) {
+  return std::const_pointer_cast<Weights>(needed(std::move(weights)));
+}
+
 }  // namespace
 
 Policy::Policy(const Architecture& architecture, MomentFormat moments)
@@ -25,29 +30,37 @@ Policy::Policy(std::shared_ptr<Weights> weights, MomentFormat moments) : weights
   moments_ = Moments(moments, weights_->layout().total);
 }
 
-// (Frozen: every way to write to the weights asks `adapters_` first.)
 Policy::Policy(std::shared_ptr<const Weights> base, const LoraSettings& lora, uint64_t seed, MomentFormat moments)
-    : weights_(std::const_pointer_cast<Weights>(needed(std::move(base)))) {
+    : weights_(shared(std::move(base))) {
   adapters_.emplace(weights_->architecture(), lora);
   adapters_->initialize(seed);
   moments_ = Moments(moments, adapters_->layout().total);
 }
 
+Policy Policy::frozen(std::shared_ptr<const Weights> weights) {
+  Policy policy;
+  policy.weights_ = shared(std::move(weights));
+  policy.frozen_ = true;
+  return policy;
+}
+
 Policy::Policy(const Policy& other)
     : optimizer_steps(other.optimizer_steps),
-      weights_(other.adapters_ ? other.weights_ : copy_of(*other.weights_)),
+      weights_(other.shares_weights() ? other.weights_ : copy_of(*other.weights_)),
+      frozen_(other.frozen_),
       adapters_(other.adapters_),
       moments_(other.moments_) {}
 
 Policy& Policy::operator=(const Policy& other) {
   if (this == &other) return *this;
-  if (other.adapters_) {
+  if (other.shares_weights()) {
     weights_ = other.weights_;
-  } else if (weights_ && !adapters_ && weights_.use_count() == 1) {
+  } else if (weights_ && !shares_weights() && weights_.use_count() == 1) {
     *weights_ = *other.weights_;
   } else {
     weights_ = copy_of(*other.weights_);
   }
+  frozen_ = other.frozen_;
   adapters_ = other.adapters_;
   moments_ = other.moments_;
   optimizer_steps = other.optimizer_steps;
@@ -61,29 +74,36 @@ void Policy::initialize(double initializer_range, uint64_t seed, ThreadPool* poo
 }
 
 Weights& Policy::own_weights() {
-  if (adapters_) throw std::logic_error("policy: its weights are frozen; it trains adapters beside them");
+  if (shares_weights()) throw std::logic_error("policy: its weights are frozen");
   if (weights_.use_count() > 1) weights_ = copy_of(*weights_);
   return *weights_;
 }
 
-std::span<float> Policy::trained() { return adapters_ ? adapters_->values() : own_weights().values(); }
+std::span<float> Policy::trained() {
+  if (frozen_) return {};
+  return adapters_ ? adapters_->values() : own_weights().values();
+}
 
 std::span<const float> Policy::trained() const {
+  if (frozen_) return {};
   return adapters_ ? adapters_->values() : std::as_const(*weights_).values();
 }
 
 std::vector<TrainedRange> Policy::trained_ranges() const {
   std::vector<TrainedRange> trained;
+  if (frozen_) return trained;
   for (const ParameterRange& range : adapters_ ? adapters_->layout().ranges() : layout().ranges())
     trained.push_back({range.offset, range.size(), range.decayed});
   return trained;
 }
 
 std::vector<TensorPlace> Policy::trained_places() const {
+  if (frozen_) return {};
   return adapters_ ? tensor_places(adapters_->settings(), adapters_->layout()) : tensor_places(architecture(), layout());
 }
 
 void Policy::changed(ThreadPool* pool) {
+  if (frozen_) return;
   if (adapters_) {
     adapters_->changed(pool);
   } else {

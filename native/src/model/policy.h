@@ -30,6 +30,8 @@ class Policy {
   /// LoRA beside frozen weights, on which `changed` has been called; adapters are initialised from `seed`. Ready for use.
   Policy(std::shared_ptr<const Weights> base, const LoraSettings& lora, uint64_t seed,
          MomentFormat moments = MomentFormat::fp32);
+  /// Nothing is trained: weights, on which `changed` has been called, for forward passes alone. Copies share them.
+  static Policy frozen(std::shared_ptr<const Weights> weights);
   Policy(const Policy& other);
   Policy& operator=(const Policy& other);
   Policy(Policy&&) = default;
@@ -47,7 +49,7 @@ class Policy {
   const Adapters* adapters() const { return adapters_ ? &*adapters_ : nullptr; }
   Adapters* adapters() { return adapters_ ? &*adapters_ : nullptr; }
 
-  /// The flat array that the optimizer steps: the weights', or the adapters'.
+  /// The flat array that the optimizer steps: the weights', or the adapters'; empty where nothing is trained.
   std::span<float> trained();
   std::span<const float> trained() const;
   /// Its ranges in storage order. Adapters decay as matrices do.
@@ -63,7 +65,12 @@ class Policy {
   void changed(ThreadPool* pool = nullptr);
 
  private:
-  std::shared_ptr<Weights> weights_;  // shared by copies where adapters are trained, and then never written
+  Policy() = default;
+  /// Whether copies share the weights, which are then never written.
+  bool shares_weights() const { return frozen_ || adapters_; }
+
+  std::shared_ptr<Weights> weights_;
+  bool frozen_ = false;
   std::optional<Adapters> adapters_;
   Moments moments_;
 };
