@@ -36,8 +36,9 @@ class ForestPass {
   ~ForestPass();
 
   /// Sets the mini-batch; `target_rows` in any order, repeats allowed. The arguments must outlive the use of this object.
+  /// `passed` is called after each pass, forward or backward (but not where a backward pass computes its forward again).
   void begin(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows,
-             std::span<const int32_t> target_tokens, float temperature, OnAdvance advanced = {});
+             std::span<const int32_t> target_tokens, float temperature, OnAdvance advanced = {}, OnAdvance passed = {});
 
   /// log softmax(logits / temperature) of each target's token; `entropies` [M] where not empty.
   void logprobs(std::span<float> out, std::span<float> entropies = {});
@@ -49,7 +50,7 @@ class ForestPass {
                                     std::span<double> derivatives, std::span<double> entropy_derivatives)>;
   void gradient(const Derive& derive, bool with_entropy, std::span<float> gradients);
 
-  /// Must follow every change of the policy's trained parameters between two `gradient` calls on the same policy object.
+  /// Must follow every change of what the policy trains, and stand between two policies that may have had the same address.
   void weights_changed();
 
  private:
