@@ -26,7 +26,7 @@ struct Generation {
   std::size_t prompt_length = 0;
   SamplingKey key;
   float temperature = 1;
-  float top_p = 1;  // 1: all of the distribution
+  double top_p = 1;  // 1: all of the distribution
   int top_k = 0;    // 0: all of the vocabulary
   std::size_t max_length = 0;  // of `tokens`
   std::vector<std::int32_t> stop_tokens;
