@@ -49,7 +49,6 @@ std::vector<Blake3Digest> hash_leaves(std::span<const TensorBytes<const std::byt
     if (fill) fill(leaf);
     std::size_t parts = 0;
     leaves.visit(leaf, [&](std::size_t, std::size_t, std::size_t) { ++parts; });
-    });
     if (parts == 1) {
       leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t part) {
         digests[leaf] = blake3(tensors[tensor].bytes.subspan(from, part));

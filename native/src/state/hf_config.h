@@ -1,6 +1,6 @@
 // A Hugging Face `config.json`, with the keys of transformers 4 (`rope_theta`, `rope_scaling`, `torch_dtype`) and 5 (`rope_parameters`,
 // `dtype`).
-// defines: HfError, HfConfig, parse_hf_config, parse_eos_tokens, hf_config_json
+// defines: HfError, HfConfig, parse_hf_config, parse_eos_tokens, eos_json, hf_config_json
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,14 @@ struct HfConfig {
   std::vector<std::int32_t> eos_tokens;
 };
 
-// The text of a config.json. Throws HfError, without the file's name.
+// The text of a config.json. Throws HfError, without the file's name. A key that transformers has a default for may be left out.
 HfConfig parse_hf_config(std::string_view text);
 
 // `eos_token_id` of a config.json or generation_config.json: a number, a list, or none of either. Throws HfError.
 std::vector<std::int32_t> parse_eos_tokens(const Json& config);
+
+// As `eos_token_id` has them: one as a number, several as a list.
+Json eos_json(std::span<const std::int32_t> eos_tokens);
 
 // A config.json that transformers 4 and 5 read alike; `dtype` is "float32" or "bfloat16".
 Json hf_config_json(const Architecture& architecture, std::span<const std::int32_t> eos_tokens, std::string_view dtype);
