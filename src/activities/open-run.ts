@@ -14,7 +14,7 @@ import { InvalidSpec } from '../spec/invalid-spec.js';
 import { limitsOf } from '../spec/budget.js';
 import type { Digest, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import type { BudgetSpec, RunSpec } from '../spec/run-spec.js';
-import { parseRunSpec } from '../spec/schema.js';
+import { parseRunSpec, withLaterSettings } from '../spec/schema.js';
 import { canonicalText, differences, sha256Hex } from '../store/canonical.js';
 import { inParallel } from '../store/in-parallel.js';
 import { listCheckpoints } from '../store/checkpoints.js';
@@ -23,7 +23,13 @@ import { assetKey, ownersFolder, runKey } from '../store/layout.js';
 import { claimRun } from '../store/owners.js';
 import { adoptOrCreate, createFile, readRecord, readSequence } from '../store/records.js';
 import { foldedControl } from '../store/control-records.js';
-import { claimName, lastCommittedStep, readState, readUpdate } from '../store/run-records.js';
+import {
+  claimName,
+  lastCommittedStep,
+  readState,
+  readUpdate,
+  refuseEarlierVersion,
+} from '../store/run-records.js';
 import { spentInAll } from '../store/spending.js';
 
 export async function openRun(
@@ -102,6 +108,7 @@ async function findOrCreate(
   const existing = await readRecord(deps.store, runKey(run), 'run');
   if (existing) {
     refuseOtherSpec(existing, spec);
+    await refuseEarlierVersion(deps.store, run, await lastCommittedStep(deps.store, run));
     await refuseChangedFiles(deps.store, existing, spec);
     return existing;
   }
@@ -141,10 +148,11 @@ function refuseOtherSpec(stored: RunRecord, spec: RunSpec): void {
 
 /**
  * Paths may differ from machine to machine: what they name is held by digest (`refuseChangedFiles`). A server may move,
- * and a budget may be raised: the newest owner's record has both. Placement is never truth.
+ * and a budget may be raised: the newest owner's record has both. Placement is never truth. Settings that came after the stored
+ * spec was written have their defaults in it.
  */
 export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): void {
-  const found = differences(comparable(stored), comparable(spec));
+  const found = differences(comparable(withLaterSettings(stored)), comparable(spec));
   if (found.length === 0) return;
   throw new InvalidSpec([
     {
@@ -162,7 +170,7 @@ function urlsOf({ environments }: RunSpec): Record<string, string | null> {
 }
 
 function comparable(spec: RunSpec): unknown {
-  const { tokenizer: _tokenizer, chat_template: _template, ...model } = spec.model;
+  const { tokenizer: _tokenizer, chat_template: _template, path: _path, ...model } = spec.model;
   const { tasks: _tasks, demonstrations: _demonstrations, ...data } = spec.data;
   const environments = spec.environments.map(({ url: _url, ...environment }) => environment);
   // Where a run began is in its lineage: what is started later goes on with it, whether its spec says so or not.

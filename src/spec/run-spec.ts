@@ -37,8 +37,10 @@ export interface LoraSpec {
   seed?: number;
 }
 
-/** Qwen3 architecture, in the keys of its `config.json`. */
+/** A Qwen3 or Qwen2.5 architecture, in the keys of its `config.json`. */
 export interface ModelArchitecture {
+  /** Absent: `qwen3`. */
+  model_type?: 'qwen3' | 'qwen2';
   vocab_size: number;
   hidden_size: number;
   intermediate_size: number;
@@ -48,6 +50,13 @@ export interface ModelArchitecture {
   head_dim: number;
   rms_norm_eps: number;
   rope_theta: number;
+  yarn?: {
+    factor: number;
+    original_max_position_embeddings: number;
+    beta_fast?: number;
+    beta_slow?: number;
+    attention_factor?: number;
+  };
   tie_word_embeddings: boolean;
   max_position_embeddings: number;
 }

@@ -434,6 +434,9 @@ export function withLaterSettings(stored: RunSpec): RunSpec {
   return result.success ? withModelFiles(result.data) : stored;
 }
 
+/** Files of a model folder that are used where a spec names no others. */
+const ownFiles = { tokenizer: 'tokenizer.json', chat_template: 'chat_template.jinja' } as const;
+
 /** A model folder brings its own tokenizer and chat template. Empty where nothing names one: `combinationProblems` says so. */
 function withModelFiles({ model, ...rest }: z.output<typeof runSpecSchema>): RunSpec {
   const { path, lora } = model;
@@ -443,26 +446,24 @@ function withModelFiles({ model, ...rest }: z.output<typeof runSpecSchema>): Run
     model: {
       ...model,
       ...(lora ? { lora: { ...lora, targets: loraTargets.filter((one) => lora.targets.includes(one)) } } : {}),
-      tokenizer: model.tokenizer ?? own('tokenizer.json'),
-      chat_template: model.chat_template ?? own('chat_template.jinja'),
+      tokenizer: model.tokenizer ?? own(ownFiles.tokenizer),
+      chat_template: model.chat_template ?? own(ownFiles.chat_template),
     },
   };
 }
 
 /** A spec travels to other machines' working folders: a relative path in it would mean another file there. */
 function withAbsolutePaths(spec: RunSpec, file: string | undefined, problems: SpecProblem[]): RunSpec {
-  const absolute = (key: string, path: string): string => {
+  const absolute = (
+    key: string,
+    path: string,
+    mend = 'relative paths start at the folder of the spec file',
+  ): string => {
     if (path === '' || isAbsolute(path)) return path;
     if (file !== undefined) {
       const resolved = resolve(dirname(file), path);
       // An absolute path may name a file of the machine that trains; a relative one can only mean this machine's.
-      if (!existsSync(resolved)) {
-        problems.push({
-          path: key,
-          problem: `there is no file ${resolved}`,
-          mend: 'relative paths start at the folder of the spec file',
-        });
-      }
+      if (!existsSync(resolved)) problems.push({ path: key, problem: `there is no file ${resolved}`, mend });
       return resolved;
     }
     problems.push({
@@ -473,13 +474,28 @@ function withAbsolutePaths(spec: RunSpec, file: string | undefined, problems: Sp
     return path;
   };
   const { tasks, demonstrations } = spec.data;
+  const { path } = spec.model;
+  const folder =
+    path === undefined
+      ? undefined
+      : absolute(
+          'model.path',
+          path,
+          'relative paths start at the folder of the spec file; random weights in such a folder are made by ' +
+            '`longhaul engine new SPEC --to DIR`',
+        );
+  /** What a folder must hold is for who reads it to say: a chat template may be in its `tokenizer_config.json`. */
+  const modelFile = (key: keyof typeof ownFiles): string => {
+    const own = path !== undefined && spec.model[key] === join(path, ownFiles[key]);
+    return own ? join(folder ?? path, ownFiles[key]) : absolute(`model.${key}`, spec.model[key]);
+  };
   return {
     ...spec,
     model: {
       ...spec.model,
-      ...(spec.model.path === undefined ? {} : { path: absolute('model.path', spec.model.path) }),
-      tokenizer: absolute('model.tokenizer', spec.model.tokenizer),
-      chat_template: absolute('model.chat_template', spec.model.chat_template),
+      ...(folder === undefined ? {} : { path: folder }),
+      tokenizer: modelFile('tokenizer'),
+      chat_template: modelFile('chat_template'),
     },
     data: {
       ...spec.data,

@@ -115,6 +115,8 @@ const hyperparameters = {
   lr: z.number().nonnegative().exactOptional(),
   eps_clip_low: z.number().nonnegative().exactOptional(),
   eps_clip_high: z.number().nonnegative().exactOptional(),
+  kl_loss_coef: z.number().nonnegative().exactOptional(),
+  entropy_loss_coef: z.number().nonnegative().exactOptional(),
   train_batch_size: positive.exactOptional(),
   ckpt_interval: positive.exactOptional(),
   eval_interval: positive.exactOptional(),
@@ -260,10 +262,10 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
 /** The newest version of each kind that this code knows. */
 export const schemaVersions: Record<RecordKind, number> = {
   run: 1,
-  plan: 1,
+  plan: 2,
   episode: 1,
   episodes: 1,
-  batch: 1,
+  batch: 2,
   update: 1,
   base: 1,
   attempt: 1,

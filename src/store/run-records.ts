@@ -5,7 +5,7 @@ import { recordDigest } from './canonical.js';
 import { namesFolder, parseStepFolder, planKey, runIdOf, runKey, stepsFolder, updateKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { appendSequence, readRecord, requireRecord } from './records.js';
-import { UnreadableRecord } from './store-errors.js';
+import { OlderSchema, UnreadableRecord } from './store-errors.js';
 
 /** Longest chain of forks that is followed; a cycle must not hang a reader. */
 const MAX_LINEAGE = 1000;
@@ -161,6 +161,15 @@ export async function readPlan(
     );
   }
   return { record, digest };
+}
+
+/** Throws `OlderSchema` where an earlier version took the step: this one cannot go on from it. */
+export async function refuseEarlierVersion(store: ObjectStore, run: string, step: number): Promise<void> {
+  if (step < 1) return;
+  await readPlan(store, run, step).catch((error: unknown) => {
+    // What else is wrong with it is found by who needs it.
+    if (error instanceof OlderSchema) throw error;
+  });
 }
 
 /** Run id of a name's newest timeline; a name without one gets its first. Two that start at once get the same. */
