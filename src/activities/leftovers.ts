@@ -1,4 +1,4 @@
-// What killed writers leave behind: files under temporary names that nobody will rename, each as big as a whole state.
+// What killed writers leave behind: files and folders under temporary names that nobody will rename, each as big as a whole state.
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -6,7 +6,7 @@ import { join } from 'node:path';
 const silentMs = 15 * 60_000;
 
 /**
- * Removes files that an engine (`*.tmp-PID`) or a transfer (`*.part`) began in `folder` and can no longer end. Called before a
+ * Removes files and folders that an engine (`*.tmp-PID`) or a transfer (`*.part`) began in `folder` and can no longer end. Called before a
  * state is written there, because after a few of them there may be no space for it.
  */
 export async function removeLeftovers(folder: string): Promise<void> {
@@ -18,7 +18,7 @@ export async function removeLeftovers(folder: string): Promise<void> {
       const path = join(folder, name);
       const pid = writer.groups?.['pid'];
       if ((pid !== undefined && !isAlive(Number(pid))) || (await isSilent(path)))
-        await rm(path, { force: true });
+        await rm(path, { recursive: true, force: true });
     }),
   );
 }

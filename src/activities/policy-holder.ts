@@ -104,8 +104,9 @@ export class PolicyHolder {
     attempt: Attended = unattended,
   ): Promise<{ state: Digest; weights: Digest }> {
     return this.options.lock.exclusive(async () => {
-      const { architecture, initializer_range } = record.spec.model;
-      const held = await this.engine.loadRandom({ architecture, initializer_range, seed: record.seed });
+      const held = await this.#restorer.base.hold(record, attempt);
+      // Whoever finds state 0 on record finds its weights too.
+      await this.#restorer.base.keep(record, held, attempt);
       // Later it would have to be loaded for this alone.
       if (record.spec.trainer.use_kl_loss) await this.engine.setReference({ held: true });
       return held;

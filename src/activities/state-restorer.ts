@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
 import { type Restored, rounded } from './attempt-account.js';
+import { BaseModel } from './base-model.js';
 import { fileExists, type LocalStates } from './local-states.js';
 import type { AttemptScope } from './scope.js';
 import type { Digest, PlanRecord, RunRecord } from '../spec/records.js';
@@ -56,7 +57,11 @@ export type Provenance = (typeof provenances)[number];
 
 /** Callers hold the engine's lock exclusively. */
 export class StateRestorer {
-  constructor(private readonly options: StateRestorerOptions) {}
+  readonly base: BaseModel;
+
+  constructor(private readonly options: StateRestorerOptions) {
+    this.base = new BaseModel(options);
+  }
 
   /** Applies the logged batch of `step` to the state before it; throws the reason of `signal`. */
   async apply({ run, step, plan, batch, stepId, onProgress, signal }: LoggedUpdate): Promise<UpdateResult> {
@@ -169,7 +174,8 @@ export class StateRestorer {
   }
 
   /** Loads the newest usable state ≤ `step`. Falls back to older ones, and says so. */
-  async #loadNewest(run: string, step: number, { signal, progress }: Attended): Promise<LoadedState> {
+  async #loadNewest(run: string, step: number, attempt: Attended): Promise<LoadedState> {
+    const { signal, progress } = attempt;
     const { store, log } = this.options;
     const record = await readRun(store, run);
     for (const { step: candidate, sources } of await this.#checkpoints(run, step)) {
@@ -179,13 +185,14 @@ export class StateRestorer {
         if (source === 'disk' && !(await fileExists(path))) continue;
         signal.throwIfAborted();
         progress({ restoring: step, from: `the checkpoint of step ${candidate} on ${source}` });
+        const under = await this.base.under(record, attempt);
         try {
           if (source === 'store') {
             await this.options.states.prepare(run);
             const onProgress = (bytes: number): void => progress({ restoring: step, fetched: bytes });
             await fetchCheckpoint(store, record, candidate, path, { signal, onProgress });
           }
-          const held = await this.options.engine.loadState(path);
+          const held = await this.options.engine.loadState({ path, ...under });
           if (held.state === wanted) return { step: candidate, from: source, bytes: (await stat(path)).size };
           log(
             `the state of step ${candidate} on ${source} is ${held.state}, its record says ${wanted}: using an older one`,
@@ -194,6 +201,8 @@ export class StateRestorer {
           signal.throwIfAborted();
           // A store, a disk or an engine in trouble says nothing about the checkpoint: that is for a later try.
           if (!isDamage(error)) throw error;
+          // Nor does a damaged file of the weights under it; the later try fetches those anew.
+          if (under.base !== undefined && (await this.base.forgetIfDamaged(record, under.base))) throw error;
           log(
             `the checkpoint of step ${candidate} on ${source} is not usable (${error.message}): using an older one`,
           );
@@ -201,7 +210,7 @@ export class StateRestorer {
         await rm(path, { force: true });
       }
     }
-    await this.loadBase(record);
+    await this.loadBase(record, attempt);
     return { step: 0, from: 'base', bytes: 0 };
   }
 
@@ -215,14 +224,14 @@ export class StateRestorer {
    * Makes the engine know them, which may take the base model into it: of a run with LoRA every state lies beside those weights,
    * of another only the first one has them.
    */
-  async #knowReference(run: string, { progress }: Attended): Promise<void> {
+  async #knowReference(run: string, attempt: Attended): Promise<void> {
     const { engine, store, log } = this.options;
     const wanted = await this.#reference(run);
     if (wanted === null) return;
     const held = await engine.held();
     if (held?.reference === wanted) return;
-    progress({ restoring: 0, reference: wanted });
-    if (held?.weights !== wanted) await this.loadBase(await readRun(store, run));
+    attempt.progress({ restoring: 0, reference: wanted });
+    if (held?.weights !== wanted) await this.loadBase(await readRun(store, run), attempt);
     const found = await engine.setReference({ held: true });
     if (found !== wanted) {
       const key = updateKey(await timelineOf(store, run, 0), 0);
@@ -245,10 +254,9 @@ export class StateRestorer {
   }
 
   /** The engine holds the base model then, compared with the record of step 0. */
-  async loadBase(record: RunRecord): Promise<void> {
+  async loadBase(record: RunRecord, attempt: Attended): Promise<void> {
     const { run } = record;
-    const { architecture, initializer_range } = record.spec.model;
-    const held = await this.options.engine.loadRandom({ architecture, initializer_range, seed: record.seed });
+    const held = await this.base.hold(record, attempt);
     const base = await readState(this.options.store, run, 0);
     if (held.state !== base) {
       throw new Diverged(
@@ -306,8 +314,8 @@ export class StateRestorer {
   }
 }
 
-/** `BadInput`: the engine refuses the file. */
+/** `BadInput`: the engine refuses the file; `WrongBase`: it says that it lies over other weights. */
 function isDamage(error: unknown): error is Error {
-  if (error instanceof EngineError) return error.code === 'BadInput';
+  if (error instanceof EngineError) return ['BadInput', 'WrongBase'].includes(error.code);
   return error instanceof CorruptCheckpoint || error instanceof UnreadableRecord;
 }
