@@ -1,21 +1,19 @@
 // openRun: spec → run. Creates the run's records or finds them, claims ownership (R20), folds control (R21).
-import { readFile } from 'node:fs/promises';
 import { refuseChangedFiles } from './changed-files.js';
 import type { OpenedBudget, OpenedRun, RunOutline, WorkflowIdentity } from './contracts.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 import { openFork } from './fork-run.js';
 import { refuseImpossibleData } from './impossible-data.js';
+import { takeUpModel } from './model-assets.js';
 import { phasesOf } from './phases.js';
 import { prepareDataset } from './prepare-dataset.js';
-import { loadChatTemplate } from '../episode/chat-template.js';
-import { loadTokenizer } from '../episode/tokenizer.js';
 import { toolParserId } from '../episode/tool-call-parser.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import { limitsOf } from '../spec/budget.js';
 import type { Digest, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import type { BudgetSpec, RunSpec } from '../spec/run-spec.js';
 import { parseRunSpec, withLaterSettings } from '../spec/schema.js';
-import { canonicalText, differences, sha256Hex } from '../store/canonical.js';
+import { differences, sha256Hex } from '../store/canonical.js';
 import { inParallel } from '../store/in-parallel.js';
 import { listCheckpoints } from '../store/checkpoints.js';
 import { figuresOf } from '../store/fault-figures.js';
@@ -112,11 +110,7 @@ async function findOrCreate(
     await refuseChangedFiles(deps.store, existing, spec);
     return existing;
   }
-  const [tokenizer, template] = await Promise.all([
-    readAsset(spec.model.tokenizer, 'model.tokenizer'),
-    readAsset(spec.model.chat_template, 'model.chat_template'),
-  ]);
-  checkAssets(spec, tokenizer, template);
+  const { baseModel, tokenizer, template } = await takeUpModel(spec, signal);
   const dataset = await prepareDataset(deps.store, spec, signal).catch((error: Error) => {
     throw error.name === 'BadDataFile'
       ? new InvalidSpec([{ path: 'data', problem: error.message, mend: '' }])
@@ -128,7 +122,7 @@ async function findOrCreate(
     name: spec.name,
     spec,
     seed: spec.seed,
-    base_model: baseModelDigest(spec),
+    base_model: baseModel,
     tokenizer: await storeAsset(deps, tokenizer),
     chat_template: await storeAsset(deps, template),
     tool_parser: toolParserId,
@@ -178,38 +172,9 @@ function comparable(spec: RunSpec): unknown {
   return { ...rest, model, data, environments };
 }
 
-async function readAsset(path: string, key: string): Promise<string> {
-  return readFile(path, 'utf8').catch((error: Error) => {
-    throw new InvalidSpec([
-      { path: key, problem: `${path} cannot be read: ${error.message}`, mend: 'name a file that exists' },
-    ]);
-  });
-}
-
-/** Loads both once, so that a broken file is refused here and not on a node. */
-function checkAssets(spec: RunSpec, tokenizerText: string, templateText: string): void {
-  try {
-    const tokenizer = loadTokenizer(tokenizerText);
-    loadChatTemplate(templateText, tokenizer);
-  } catch (error) {
-    throw new InvalidSpec([
-      {
-        path: 'model',
-        problem: `${spec.model.tokenizer} and ${spec.model.chat_template} do not load: ${(error as Error).message}`,
-        mend: 'bring a Hugging Face tokenizer.json and its Jinja chat template',
-      },
-    ]);
-  }
-}
-
 async function storeAsset(deps: OrchestratorDeps, text: string): Promise<Digest> {
   const bytes = Buffer.from(text);
   return (await createFile(deps.store, assetKey(sha256Hex(bytes)), bytes)).sha256;
-}
-
-function baseModelDigest(spec: RunSpec): Digest {
-  const { init, architecture, initializer_range } = spec.model;
-  return sha256Hex(canonicalText({ init, architecture, initializer_range, seed: spec.seed }));
 }
 
 function outlineOf(record: RunRecord): RunOutline {
