@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <vector>
 
 #include "base/exact_math.h"
@@ -44,84 +44,31 @@ void step_fp32(Policy& policy, const ops::Table& op, std::span<const float> grad
   });
 }
 
-/// The values of 8-bit blocks [first, last) of the flat array.
-class EightBitStep {
- public:
-  EightBitStep(Policy& policy, const ops::Table& op, std::span<const float> gradients, const ops::AdamStep& adam)
-      : moments_(policy.moments()), values_(policy.trained()), gradients_(gradients), op_(op), adam_(adam),
-        ranges_(policy.trained_ranges()) {}
+/// A block of 256 values may reach over the border of two matrices, so decay is told for every 16 values (all widths are multiples).
+constexpr size_t decay_unit = 16;
 
-  void run(size_t first, size_t last) {
-    for (size_t block = first; block < last;) {
-      bool decayed = false;
-      if (!uniform(block, decayed)) {
-        step_mixed(block++);
-        continue;
-      }
-      size_t end = block + 1;
-      for (bool same = decayed; end < last && uniform(end, same) && same == decayed;) ++end;
-      step(decayed ? adam_ : without_decay(adam_), values_.data() + block * Moments::block, block, end);
-      block = end;
-    }
+/// For each 16 values of [first, last), whether they decay.
+void mark_decayed(const std::vector<TrainedRange>& ranges, size_t first, size_t last, uint8_t* decayed) {
+  const auto behind = [](size_t at, const TrainedRange& range) { return at < range.offset + range.size; };
+  auto range = std::upper_bound(ranges.begin(), ranges.end(), first, behind);
+  for (size_t at = first; at < last; at += decay_unit) {
+    while (range != ranges.end() && at >= range->offset + range->size) ++range;
+    *decayed++ = range != ranges.end() && range->decayed;
   }
-
- private:
-  size_t end_of(size_t block) const { return std::min(block * Moments::block, values_.size()); }
-
-  void step(const ops::AdamStep& adam, float* values, size_t first, size_t last) {
-    op_.adamw_8bit(adam, values, moments_.first_codes.data() + first * Moments::block, moments_.first_scales.data() + first,
-                   moments_.second_codes.data() + first * Moments::block, moments_.second_scales.data() + first,
-                   gradients_.data() + first * Moments::block, end_of(last) - first * Moments::block);
-  }
-
-  /// The first range that ends behind `offset`.
-  auto range_at(size_t offset) const {
-    return std::upper_bound(ranges_.begin(), ranges_.end(), offset,
-                            [](size_t at, const TrainedRange& range) { return at < range.offset + range.size; });
-  }
-
-  /// Whether all values of a block decay, or none.
-  bool uniform(size_t block, bool& decayed) const {
-    auto range = range_at(block * Moments::block);
-    decayed = range->decayed;
-    for (; range != ranges_.end() && range->offset < end_of(block + 1); ++range)
-      if (range->decayed != decayed) return false;
-    return true;
-  }
-
-  /// A block in which some values decay: what AdamW does to the moments does not depend on decay, so it steps twice from the same
-  /// state, and each value is taken from the step that is its own.
-  void step_mixed(size_t block) {
-    const size_t first = block * Moments::block, count = end_of(block + 1) - first;
-    float decayed[Moments::block];
-    int8_t first_codes[Moments::block];
-    uint8_t second_codes[Moments::block];
-    float first_scale = moments_.first_scales.data()[block], second_scale = moments_.second_scales.data()[block];
-    std::memcpy(decayed, values_.data() + first, count * sizeof(float));
-    std::memcpy(first_codes, moments_.first_codes.data() + first, count);
-    std::memcpy(second_codes, moments_.second_codes.data() + first, count);
-    op_.adamw_8bit(adam_, decayed, first_codes, &first_scale, second_codes, &second_scale, gradients_.data() + first, count);
-    step(without_decay(adam_), values_.data() + first, block, block + 1);
-    for (auto range = range_at(first); range != ranges_.end() && range->offset < first + count; ++range) {
-      if (!range->decayed) continue;
-      const size_t begin = std::max(range->offset, first), end = std::min(range->offset + range->size, first + count);
-      std::memcpy(values_.data() + begin, decayed + (begin - first), (end - begin) * sizeof(float));
-    }
-  }
-
-  Moments& moments_;
-  std::span<float> values_;
-  std::span<const float> gradients_;
-  const ops::Table& op_;
-  const ops::AdamStep& adam_;
-  std::vector<TrainedRange> ranges_;
-};
+}
 
 void step_8bit(Policy& policy, const ops::Table& op, std::span<const float> gradients, const ops::AdamStep& adam, ThreadPool& pool) {
-  EightBitStep step(policy, op, gradients, adam);
-  constexpr size_t share = parameter_block / Moments::block;
-  const size_t blocks = policy.moments().blocks();
-  pool.parallel_for((blocks + share - 1) / share, [&](size_t s) { step.run(s * share, std::min(blocks, (s + 1) * share)); });
+  const std::vector<TrainedRange> ranges = policy.trained_ranges();
+  const std::span<float> values = policy.trained();
+  Moments& moments = policy.moments();
+  pool.parallel_for((values.size() + parameter_block - 1) / parameter_block, [&](size_t b) {
+    const size_t first = b * parameter_block, last = std::min(values.size(), first + parameter_block);
+    uint8_t decayed[parameter_block / decay_unit];
+    mark_decayed(ranges, first, last, decayed);
+    op.adamw_8bit(adam, values.data() + first, moments.first_codes.data() + first, moments.first_scales.data() + first / Moments::block,
+                  moments.second_codes.data() + first, moments.second_scales.data() + first / Moments::block, gradients.data() + first,
+                  last - first, decayed);
+  });
 }
 
 }  // namespace
