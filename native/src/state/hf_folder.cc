@@ -99,6 +99,7 @@ HfModel read_model(const Folder& folder) {
 class Files {
  public:
   explicit Files(const Folder& folder) {
+    path_ = folder.join(folder.has(kSingleFile) ? kSingleFile : kIndexFile);
     // transformers looks for them in this order.
     if (folder.has(kSingleFile)) {
       open(folder, kSingleFile);
@@ -112,6 +113,8 @@ class Files {
     }
   }
 
+  // The one weight file, or the index.
+  const std::string& path() const { return path_; }
   const std::map<std::string, Source>& tensors() const { return tensors_; }
 
  private:
@@ -159,6 +162,7 @@ class Files {
     }
   }
 
+  std::string path_;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::map<std::string, Source> tensors_;
 };
@@ -175,14 +179,15 @@ void check_source(const std::string& name, const Source& source, const std::vect
 }
 
 // Every tensor of the architecture is there, and no other that would change what the model computes.
-void check_sources(const Folder& folder, const Files& files, const Architecture& architecture) {
+void check_sources(const Files& files, const Architecture& architecture) {
   std::set<std::string> known;
   for (const auto& tensor : expected_weight_tensors(architecture)) {
     known.insert(tensor.name);
     const auto found = files.tensors().find(tensor.name);
     if (found == files.tensors().end()) {
-      throw HfError(folder.join(files.tensors().empty() ? kSingleFile : *files.tensors().begin()->second.file) + ": tensor " + tensor.name + " is missing; a " +
-                    name(architecture.model_type) + " model of this config.json has it, " + describe_tensor("", tensor.shape).substr(1));
+      throw HfError(files.path() + ": tensor " + tensor.name + " is missing; a " +
+                    name(architecture.model_type) + " model of this config.json has it, " +
+                    describe_tensor("", tensor.shape).substr(1));
     }
     check_source(tensor.name, found->second, tensor.shape);
   }
@@ -239,7 +244,7 @@ HfModel read_hf_model(const std::string& path) {
   return as_hf_error([&] {
     const Folder folder(path);
     HfModel model = read_model(folder);
-    check_sources(folder, Files(folder), model.architecture);
+    check_sources(Files(folder), model.architecture);
     return model;
   });
 }
@@ -250,7 +255,7 @@ LoadedHf load_hf(const std::string& path, ThreadPool& pool, const Progress& prog
     LoadedHf loaded{read_model(folder), nullptr, ""};
     const Architecture& architecture = loaded.model.architecture;
     const Files files(folder);
-    check_sources(folder, files, architecture);
+    check_sources(files, architecture);
     loaded.weights = std::make_shared<Weights>(architecture, &pool);
     const auto tensors = weight_tensors(*loaded.weights);
     std::vector<const Source*> sources;

@@ -38,6 +38,7 @@ void check_values(const TensorBytes<std::byte>& tensor, std::size_t from, std::s
 
 void check_tensors(const SafetensorsHeader& header, std::span<const TensorBytes<const std::byte>> expected) {
   std::set<std::string> known;
+  std::uint64_t at = 0;
   for (const auto& tensor : expected) {
     known.insert(tensor.name);
     const auto found = header.tensors.find(tensor.name);
@@ -49,6 +50,9 @@ void check_tensors(const SafetensorsHeader& header, std::span<const TensorBytes<
       throw SafetensorsError("tensor " + tensor.name + " is " + describe_tensor(place.dtype, place.shape) + "; expected " +
                              describe_tensor(tensor.dtype, tensor.shape));
     }
+    // The digest covers data in the order of names; so a program that knows nothing of tensors can compute it from the file.
+    if (place.begin < at) throw SafetensorsError("tensor " + tensor.name + " lies before one whose name comes first");
+    at = place.end;
   }
   for (const auto& [name, place] : header.tensors) {
     if (!known.contains(name)) {

@@ -16,7 +16,7 @@
 
 namespace longhaul {
 
-// Throws SafetensorsError that names the tensor: missing, unknown, or of another dtype or shape.
+// Throws SafetensorsError that names the tensor: missing, unknown, of another dtype or shape, or out of its order.
 void check_tensors(const SafetensorsHeader& header, std::span<const TensorBytes<const std::byte>> expected);
 
 // Index of the first fp32 value that is infinite or no number. `bytes` need not be aligned.
