@@ -7,14 +7,14 @@ const silentMs = 15 * 60_000;
 
 /**
  * Removes files and folders that an engine (`*.tmp-PID`) or a transfer (`*.part`) began in `folder` and can no longer end. Called before a
- * state is written there, because after a few of them there may be no space for it.
+ * state is written there, because after a few of them there may be no space for it. `prefix`: of the names that are looked at.
  */
-export async function removeLeftovers(folder: string): Promise<void> {
+export async function removeLeftovers(folder: string, prefix = ''): Promise<void> {
   const names = await readdir(folder).catch(() => []);
   await Promise.all(
     names.map(async (name) => {
       const writer = /\.(?:tmp-(?<pid>\d+)|part)$/.exec(name);
-      if (!writer) return;
+      if (!writer || !name.startsWith(prefix)) return;
       const path = join(folder, name);
       const pid = writer.groups?.['pid'];
       if ((pid !== undefined && !isAlive(Number(pid))) || (await isSilent(path)))
