@@ -68,7 +68,8 @@ export function batchDifference(stored: Uint8Array, computed: Uint8Array, key: s
   const found = differences(a.identity, b.identity);
   const names = new Set([...Object.keys(a.arrays), ...Object.keys(b.arrays)]) as Set<keyof BatchArrays>;
   for (const name of names) {
-    const [stored, computed] = [a.arrays[name] ?? [], b.arrays[name] ?? []];
+    const stored: ArrayLike<number> = a.arrays[name] ?? [];
+    const computed: ArrayLike<number> = b.arrays[name] ?? [];
     const at = Array.from(stored).findIndex((value, index) => !Object.is(value, computed[index]));
     const first = at >= 0 ? at : stored.length;
     if (first === stored.length && first === computed.length) continue;
