@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -38,7 +39,10 @@ Json figures(const MemoryPlan& plan, std::size_t available) {
 }
 
 // All the memory this process may come to.
-std::size_t most_bytes() { return available_memory() + resident_bytes(); }
+std::size_t most_bytes(std::size_t available) {
+  const std::size_t resident = resident_bytes();
+  return available > SIZE_MAX - resident ? SIZE_MAX : available + resident;
+}
 
 int whole_pieces(int rows) {
   const std::int64_t pieces = (std::int64_t{std::max(rows, 1)} + piece_rows - 1) / piece_rows;
@@ -111,7 +115,7 @@ std::vector<ForestPassSettings> MemoryGuard::choices(int most_rows) const {
 Json MemoryGuard::plan_load(const Architecture& architecture, const std::optional<LoraSettings>& lora, MomentFormat moments,
                             bool reference, bool shared) const {
   const std::size_t available = available_memory();
-  const std::size_t most = available + resident_bytes();
+  const std::size_t most = most_bytes(available);
   MemoryRequest request = request_for(architecture, lora, moments, reference);
   MemoryPlan plan;
   bool fits = false;
@@ -141,7 +145,7 @@ void MemoryGuard::plan_reference(const Policy& policy) const {
 
 PlannedPasses MemoryGuard::plan_update(const Policy& policy, const Batch& batch, bool reference) const {
   const BatchSize size = size_of(batch);
-  const std::size_t most = most_bytes();
+  const std::size_t most = most_bytes(available_memory());
   std::optional<LoraSettings> lora;
   if (policy.adapters() != nullptr) lora = policy.adapters()->settings();
   MemoryRequest request = request_for(policy.architecture(), lora, policy.moments().format, reference);

@@ -60,11 +60,11 @@ void Scheduler::feed_running() {
 }
 
 // Who comes in does so with tokens in this very pass, and never by driving out another: there is room for its prompt, and for
-// every eighth of those that run to begin a new block. The others wait outside, where they cost nothing.
+// half of those that run to begin a new block. The others wait outside, where they cost nothing.
 void Scheduler::admit_waiting() {
   if (running_.empty()) starved_ = false;
   while (!waiting_.empty() && !starved_ && running_.size() < kMostRunning && prefill_left_ > 0) {
-    const std::size_t reserve = running_.size() / 8;
+    const std::size_t reserve = running_.size() / 2;
     if (!running_.empty() && trie_.available() <= reserve) return;
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();

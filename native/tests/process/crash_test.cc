@@ -110,7 +110,7 @@ void memory_that_runs_out_in_an_update_changes_nothing() {
   const std::string state = undisturbed.start();
   const WrittenBatch batch = batch_for(state);
   const std::string after = undisturbed.call(update_request(state, batch, kMiniBatches, "first")).state();
-  for (const std::int64_t advances : {0, 3, 11}) {
+  for (const std::int64_t advances : {0, 3, 7}) {
     ForkedEngine engine(with_faults());
     CHECK(engine.start() == state);
     Json fault = fault_request("out_of_memory");
