@@ -1,0 +1,131 @@
+// Matrix products at the shapes of the measured models, beside the peak of the machine's multiply-add units: both in turns, the best of
+// each, since a shared machine's clock and neighbours change from second to second.
+#pragma once
+
+#include "base/thread_pool.h"
+#include "bench/fma_peak.h"
+#include "bench/options.h"
+#include "bench/report.h"
+#include "bench/sizes.h"
+
+namespace longhaul::bench {
+
+struct Product {
+  int m;  // rows of tokens
+  int outputs, inputs;
+
+  double flops() const { return 2.0 * m * outputs * inputs; }
+};
+
+/// Part t of n items cut into equal multiples of `unit`.
+inline std::pair<int, int> part_of(int n, int parts, int t, int unit) {
+  const int size = (n + parts * unit - 1) / (parts * unit) * unit;
+  return {std::min(n, t * size), std::min(n, (t + 1) * size)};
+}
+
+/// Y[m, outputs] = X[m, inputs] · Wᵀ, threads share the columns.
+class ForwardProduct {
+ public:
+  ForwardProduct(Product p, ThreadPool& pool)
+      : p_(p), pool_(pool), x_(size_t(p.m) * p.inputs), y_(size_t(p.m) * p.outputs) {
+    AlignedBuffer w(size_t(p.outputs) * p.inputs);
+    for (size_t i = 0; i < w.size(); ++i) w.data()[i] = float(i % 13) * 0.1f;
+    for (size_t i = 0; i < x_.size(); ++i) x_.data()[i] = float(i % 17) * 0.1f;
+    ops::pack_transposed(w.data(), p.outputs, p.inputs, panels_);
+  }
+
+  void run() {
+    pool_.parallel_for(size_t(pool_.threads()), [&](size_t t) {
+      const auto [first, last] = part_of(ops::panel_count(p_.outputs), pool_.threads(), int(t), 1);
+      ops::table().matmul_panels(x_.data(), size_t(p_.inputs), panels_, first, last, y_.data(), size_t(p_.outputs), p_.m, false);
+    });
+  }
+
+ private:
+  Product p_;
+  ThreadPool& pool_;
+  AlignedBuffer x_, y_;
+  ops::Panels panels_;
+};
+
+/// dW[outputs, inputs] += dY[m, outputs]ᵀ · X[m, inputs], X packed each time, threads share the rows of dW.
+class GradientProduct {
+ public:
+  GradientProduct(Product p, ThreadPool& pool)
+      : p_(p), pool_(pool), x_(size_t(p.m) * p.inputs), dy_(size_t(p.m) * p.outputs), dw_(size_t(p.outputs) * p.inputs) {
+    for (size_t i = 0; i < x_.size(); ++i) x_.data()[i] = float(i % 17) * 1e-3f;
+    for (size_t i = 0; i < dy_.size(); ++i) dy_.data()[i] = float(i % 13) * 1e-3f;
+  }
+
+  void run() {
+    constexpr int piece = 512;  // rows, as in a training pass
+    for (int row = 0; row < p_.m; row += piece) {
+      const int rows = std::min(piece, p_.m - row);
+      ops::size_panels(panels_, rows, p_.inputs);
+      pool_.parallel_for(size_t(pool_.threads()), [&](size_t t) {
+        const auto [first, last] = part_of(ops::panel_count(p_.inputs), pool_.threads(), int(t), 1);
+        ops::table().pack(x_.data() + size_t(row) * p_.inputs, size_t(p_.inputs), panels_, first, last);
+      });
+      pool_.parallel_for(size_t(pool_.threads()), [&](size_t t) {
+        const auto [first, last] = part_of(p_.outputs, pool_.threads(), int(t), 12);
+        ops::table().matmul_transposed(dy_.data() + size_t(row) * p_.outputs + first, size_t(p_.outputs), panels_,
+                                       dw_.data() + size_t(first) * p_.inputs, size_t(p_.inputs), last - first);
+      });
+    }
+  }
+
+ private:
+  Product p_;
+  ThreadPool& pool_;
+  AlignedBuffer x_, dy_, dw_;
+  ops::Panels panels_;
+};
+
+/// [--rows 64|256|512|2048, else all of them] [--rounds 20] [--threads 2]
+inline void bench_gemm(Options options) {
+  const int only_rows = options.whole("rows", 0, 0), rounds = options.whole("rounds", 20), threads = options.whole("threads", 2);
+  options.done();
+  ThreadPool pool(threads);
+  constexpr double burst = 4e8;  // operations a thread: some milliseconds
+
+  double machine_peak = 0;
+  const auto measure = [&](const char* kind, Product p, auto& product) {
+    const int repeats = std::max(1, int(burst * threads / p.flops()));
+    double best = 0, peak = 0;
+    product.run();
+    for (int r = 0; r < rounds; ++r) {
+      double start = now(), done = 0;
+      std::vector<double> flops(static_cast<size_t>(threads));
+      pool.parallel_for(size_t(threads), [&](size_t t) { flops[t] = fma_burst(burst); });
+      for (const double f : flops) done += f;
+      peak = std::max(peak, done / (now() - start) / 1e9);
+      start = now();
+      for (int i = 0; i < repeats; ++i) product.run();
+      best = std::max(best, p.flops() * repeats / (now() - start) / 1e9);
+    }
+    machine_peak = std::max(machine_peak, peak);
+    print({{"bench", "gemm"},
+           {"kind", kind},
+           {"instruction_set", ops::name(ops::instruction_set())},
+           {"threads", threads},
+           {"m", p.m},
+           {"outputs", p.outputs},
+           {"inputs", p.inputs},
+           {"gflops", best},
+           {"peak_gflops", peak},
+           {"of_peak", peak > 0 ? best / peak : 0.0}});
+  };
+  constexpr int layers[][2] = {{768, 128}, {128, 384}, {2048, 256}, {256, 1024}, {1280, 768}, {4480, 768}, {768, 2240}};
+  for (const int m : {64, 256, 512, 2048})
+    for (const auto& [outputs, inputs] : layers) {
+      if (only_rows != 0 && m != only_rows) continue;
+      const Product p{m, outputs, inputs};
+      ForwardProduct forward(p, pool);
+      measure("matmul", p, forward);
+      GradientProduct gradient(p, pool);
+      measure("weight_gradient", p, gradient);
+    }
+  print({{"bench", "gemm"}, {"kind", "peak"}, {"threads", threads}, {"gflops", machine_peak}});
+}
+
+}  // namespace longhaul::bench
