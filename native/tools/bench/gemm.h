@@ -3,10 +3,10 @@
 #pragma once
 
 #include "base/thread_pool.h"
-#include "bench/fma_peak.h"
-#include "bench/options.h"
-#include "bench/report.h"
-#include "bench/sizes.h"
+#include "fma_peak.h"
+#include "options.h"
+#include "report.h"
+#include "sizes.h"
 
 namespace longhaul::bench {
 

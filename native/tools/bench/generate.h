@@ -1,9 +1,9 @@
 // Generation through the scheduler: a batch of different prompts, all sampled at temperature 1 to the same length.
 #pragma once
 
-#include "bench/options.h"
-#include "bench/report.h"
-#include "bench/sizes.h"
+#include "options.h"
+#include "report.h"
+#include "sizes.h"
 #include "serve/scheduler.h"
 
 namespace longhaul::bench {

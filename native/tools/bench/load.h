@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <string>
 
-#include "bench/options.h"
-#include "bench/report.h"
-#include "bench/sizes.h"
+#include "options.h"
+#include "report.h"
+#include "sizes.h"
 #include "state/hf_export.h"
 #include "state/hf_folder.h"
 

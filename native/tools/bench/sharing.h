@@ -1,7 +1,7 @@
 // What it costs to train samples of one prompt when the prompt is computed once, against each sample with a prompt of its own.
 #pragma once
 
-#include "bench/train.h"
+#include "train.h"
 
 namespace longhaul::bench {
 

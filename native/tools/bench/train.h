@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "bench/options.h"
-#include "bench/report.h"
-#include "bench/sizes.h"
+#include "options.h"
+#include "report.h"
+#include "sizes.h"
 #include "train/update.h"
 
 namespace longhaul::bench {
