@@ -11,6 +11,8 @@ ForestPass::ForestPass(ThreadPool& pool, ForestPassSettings settings) : state_(s
 
 ForestPass::~ForestPass() = default;
 
+void ForestPass::configure(ForestPassSettings settings) { state_->settings = settings; }
+
 void ForestPass::weights_changed() { state_->stale = true; }
 
 void ForestPass::begin(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows,

@@ -32,8 +32,11 @@ struct ForestPassSettings {
 
 class ForestPass {
  public:
-  ForestPass(ThreadPool& pool, ForestPassSettings settings = {});
+  explicit ForestPass(ThreadPool& pool, ForestPassSettings settings = {});
   ~ForestPass();
+
+  /// Holds from the next `begin`. Memory of larger passes is kept.
+  void configure(ForestPassSettings settings);
 
   /// Sets the mini-batch; `target_rows` in any order, repeats allowed. The arguments must outlive the use of this object.
   /// `passed` is called after each pass, forward or backward (but not where a backward pass computes its forward again).

@@ -43,10 +43,14 @@ void check_reference(const Policy& policy, const UpdateSettings& settings) {
     throw std::invalid_argument("update: the reference weights have another architecture than the policy");
 }
 
+std::vector<int> rows_of_mini_batches(const Batch& batch, size_t mini_batches) {
+  std::vector<int> rows(mini_batches);
+  for (int n = 0; n < batch.node_count(); ++n) rows[size_t(batch.nodes[size_t(n) * 3 + 2])] += batch.nodes[size_t(n) * 3 + 1];
+  return rows;
+}
+
 /// Passes of an update, for its progress: forward and backward over each mini-batch, over its reference, and its step.
-int count_work(const Batch& batch, const UpdateSettings& settings) {
-  std::vector<int> rows(settings.learning_rates.size());
-  for (int n = 0; n < batch.node_count(); ++n) rows[batch.nodes[size_t(n) * 3 + 2]] += batch.nodes[size_t(n) * 3 + 1];
+int count_work(const std::vector<int>& rows, const UpdateSettings& settings) {
   int work = 0;
   for (const int count : rows)
     work += count_passes(count, settings.passes.pass_rows) * (settings.loss.wants_reference() ? 3 : 2) + 1;
@@ -101,17 +105,25 @@ struct Trainer::State {
   explicit State(ThreadPool& the_pool) : pool(the_pool) {}
 
   ThreadPool& pool;
-  ForestPassSettings passes;
   std::unique_ptr<ForestPass> pass;
+  bool recomputes = false;
+  /// Rows of the largest pass that `pass` has memory for.
+  int held_rows = 0;
   AlignedBuffer gradients{BufferMemory::mapped};
   std::unique_ptr<Policy> spare;
   std::vector<float> reference_logprobs;
 
-  ForestPass& forest_pass(const ForestPassSettings& settings) {
-    if (!pass || settings.pass_rows != passes.pass_rows || settings.recompute != passes.recompute)
+  /// Keeps the memory of passes, unless the settings ask for less than it takes.
+  void prepare_pass(const ForestPassSettings& settings, int most_rows) {
+    const int rows = std::min(most_rows, settings.pass_rows);
+    const bool tighter = (settings.recompute && !recomputes) || (rows < most_rows && rows < held_rows);
+    if (!pass || tighter) {
       pass = std::make_unique<ForestPass>(pool, settings);
-    passes = settings;
-    return *pass;
+      held_rows = 0;
+    }
+    pass->configure(settings);
+    recomputes = settings.recompute;
+    held_rows = std::max(held_rows, rows);
   }
 
   std::unique_ptr<Policy> copy_of(const Policy& policy) {
@@ -168,7 +180,9 @@ LossReport Trainer::State::gradient(const Policy& policy, const MiniBatch& mini,
 }
 
 UpdateReport Trainer::State::update(const Policy& policy, const Batch& batch, const UpdateSettings& settings) {
-  const int mini_batches = int(settings.learning_rates.size()), total = count_work(batch, settings);
+  const int mini_batches = int(settings.learning_rates.size());
+  const std::vector<int> rows = rows_of_mini_batches(batch, settings.learning_rates.size());
+  const int total = count_work(rows, settings);
   int done = 0;
   const OnAdvance advanced = [&] {
     if (settings.advanced) settings.advanced();
@@ -178,7 +192,7 @@ UpdateReport Trainer::State::update(const Policy& policy, const Batch& batch, co
     if (settings.progress) settings.progress(++done, total);
     if (settings.cancelled && settings.cancelled->load(std::memory_order_relaxed)) throw CancelledUpdate{};
   };
-  forest_pass(settings.passes);
+  prepare_pass(settings.passes, *std::max_element(rows.begin(), rows.end()));
   std::unique_ptr<Policy> next = copy_of(policy);
   if (settings.reset_moments) {
     next->moments().clear();
