@@ -146,7 +146,7 @@ void who_does_not_read_stops_admission() {
   ForkedEngine engine;
   const std::string state = start(engine, 8 << 20);
   const double passes = engine.stat("passes");
-  constexpr std::uint32_t questions = 160'000, flood = 1'000'000;
+  constexpr std::uint32_t questions = 200'000, flood = 1'000'000;
   std::string stream;
   for (std::uint32_t i = 0; i < questions; ++i) {
     const auto frame = encode_frame(flood + i, verb_request("stats"));
