@@ -133,7 +133,7 @@ void reads_stop_tokens() {
 
 void reads_what_it_writes() {
   for (const auto& [title, architecture] : tiny_architectures()) {
-    for (const std::vector<std::int32_t>& eos : {std::vector<std::int32_t>{}, {5}, {5, 6}}) {
+    for (const auto& eos : std::vector<std::vector<std::int32_t>>{{}, {5}, {5, 6}}) {
       const Json json = hf_config_json(architecture, eos, "float32");
       const HfConfig read = parse_hf_config(write_json(json));
       CHECK(read.architecture == architecture);

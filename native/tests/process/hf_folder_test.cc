@@ -164,7 +164,6 @@ void refuses_broken_folders() {
     embedding.values.resize(72 * 48);
   }, "tensor model.embed_tokens.weight is F32 [72, 48]; expected F32, F16 or BF16 [71, 48]");
   // Whole numbers are no weights.
-  const std::vector<std::byte> numbers(48 * 4);
   std::vector<OutgoingTensor> outgoing;
   for (const ModelTensor& tensor : whole) {
     outgoing.push_back({tensor.name, tensor.name == "model.norm.weight" ? "I32" : "F32", tensor.shape, std::as_bytes(std::span(tensor.values))});

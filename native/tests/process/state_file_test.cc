@@ -144,7 +144,6 @@ void refuses_what_does_not_fit() {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   Policy full = tiny_policy();
   fill_moments(full);
-  // 8-bit moments of a number of values that is no multiple of four: what follows them lies across leaves and words.
   const Policy small = tiny_lora_policy(7, tiny_architecture(), {1, 1, {LoraTarget::k_proj}}, MomentFormat::int8);
   const std::string path = folder / "x";
   save_state(full, folder / "full");
@@ -225,37 +224,6 @@ void refuses_weights_that_do_not_fit() {
   CHECK_THROWS(SafetensorsError, load_weights(path, pool), "__metadata__.architecture is missing");
 }
 
-// The codes of these moments end at an odd byte and reach over a leaf: a value that lies in two leaves is checked too.
-void checks_values_across_leaves() {
-  const TemporaryFolder folder("state-leaves");
-  ThreadPool pool(2);
-  Architecture architecture = tiny_architecture();
-  architecture.hidden_size = 1040;
-  architecture.intermediate_size = 1600;
-  // rank 1 on up_proj: 2640 values a layer; 421 layers' worth of codes is more than a leaf
-  architecture.num_hidden_layers = 1;
-  architecture.vocab_size = 601;
-  Policy policy = tiny_policy(7, architecture, MomentFormat::int8);
-  fill_moments(policy);
-  const std::string path = folder / "x";
-  save_state(policy, path);
-  const auto tensors = state_tensors(policy);
-  const StateLeaves leaves{std::span<const TensorBytes<const std::byte>>(state_tensors(std::as_const(policy)))};
-  CHECK(leaves.count() > 8);
-  int split = 0;
-  for (std::size_t leaf = 0; leaf < leaves.count(); ++leaf) {
-    leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t) {
-      if (tensors[tensor].dtype != "F32" || from % 4 == 0) return;
-      ++split;
-      Parts parts = take_apart(path);
-      set_value(parts.tensors[tensors[tensor].name].second, from / 4, std::numeric_limits<float>::quiet_NaN());
-      put_together(folder / "y", parts);
-      CHECK_THROWS(SafetensorsError, load_state(folder / "y", pool), "has nan as value " + std::to_string(from / 4));
-    });
-  }
-  std::printf("%d values lie in two leaves\n", split);
-}
-
 }  // namespace
 
 int main() {
@@ -264,6 +232,5 @@ int main() {
   refuses_another_base();
   refuses_what_does_not_fit();
   refuses_weights_that_do_not_fit();
-  checks_values_across_leaves();
   return test::finish();
 }
