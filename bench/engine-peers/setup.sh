@@ -3,7 +3,7 @@
 # setup.sh [FOLDER]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-folder=${1:-$here/.venv}
+folder=${1:-$here/../../.longhaul/engine-peers}
 if ! cmp -s "$here/requirements.txt" "$folder/installed.txt"; then
   python3 -m venv "$folder" >&2
   # Pip's own settings say where from; a build of PyTorch for the CPU alone is enough, and used where an index has it.
