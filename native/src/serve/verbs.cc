@@ -329,7 +329,10 @@ void Verbs::score_tokens(const Request& request) {
   const auto held = require_state(request);
   const std::vector<std::int32_t> tokens = read_tokens(request, *held->policy);
   const std::vector<float> logprobs =
-      score(*held->policy, tokens, read_temperature(request), *pool_, [this] { clock_.advance(); });
+      score(*held->policy, tokens, read_temperature(request), *pool_, [&] {
+        clock_.advance();
+        if (*request.cancelled) throw RequestError("Cancelled", "cancelled");
+      });
   const OutgoingArray arrays[] = {{"logprobs",
                                    DType::f32,
                                    {static_cast<std::int64_t>(logprobs.size())},

@@ -244,7 +244,7 @@ void a_batch_that_does_not_fit_is_refused_with_its_rows() {
   Architecture wide = tiny_architecture();
   wide.max_position_embeddings = 32768;
   wide.hidden_size = 256;
-  wide.intermediate_size = 4096;
+  wide.intermediate_size = 1024;
   wide.num_hidden_layers = 4;
   const std::string state = engine.call(ForkedEngine::load_request({{"architecture", architecture_json(wide)}})).state();
   CHECK(state.size() == 64);
