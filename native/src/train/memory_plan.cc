@@ -58,18 +58,17 @@ std::size_t attention_floats(const Architecture& architecture, int chain) {
   const std::size_t keys = std::size_t(ops::panel_count(std::max(chain, 1))) * ops::panel_columns,
                     width = std::size_t(architecture.head_dim),
                     padded = std::size_t(ops::panel_count(architecture.head_dim)) * ops::panel_columns;
-  const std::size_t slice = std::max(std::size_t(96 * architecture.queries_per_key_value()),
-                                     std::size_t(16 * architecture.queries_per_key_value()));
-  const std::size_t scores = std::max(std::min(std::size_t(128) * 1024, slice * keys),
-                                      std::size_t(16 * architecture.queries_per_key_value()) * keys);
+  const std::size_t heads = std::size_t(architecture.queries_per_key_value());
+  const std::size_t scores = std::max(std::min(std::size_t{128} << 10, 96 * keys), 16 * heads * keys);
   return keys * (2 * width + 3 * padded) + 2 * scores;
 }
 
 /// Floats of what every thread has for itself (train/forest_activations.h, TileSpace; train/gradient_work.cc; the kernels').
 std::size_t thread_floats(const Architecture& architecture, const RowWidths& widths, int chain) {
   constexpr std::size_t forward_tile = 192, backward_tile = 128, transposed = 192 * 512, packed = 512 * 256;
+  // Scratch space of moderate size takes a quarter more (base/aligned_buffer.h).
   return forward_tile * (3 * widths.hidden + 3 * widths.ffn + widths.adapters) + backward_tile * (widths.hidden + widths.ffn) +
-         transposed + packed + attention_floats(architecture, chain);
+         packed + (transposed + attention_floats(architecture, chain)) * 5 / 4;
 }
 
 std::size_t activation_floats(const MemoryRequest& request, const RowWidths& widths, std::size_t rows) {
