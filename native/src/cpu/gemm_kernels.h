@@ -65,14 +65,33 @@ template <int Rows, Order order>
     for (int v = 0; v < tile_vectors; ++v) store(c + i * ldc + v * lanes, sum_of[i][v]);
 }
 
-template <int Most, Order order>
+// One copy of each height, which the switch below jumps to. Heights above the instruction set's are never asked for.
+template <int Rows, Order order>
+[[gnu::noinline]] void tile_function(const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc,
+                                     bool accumulate) {
+  tile<Rows, order>(a, stride, b, depth, c, ldc, accumulate);
+}
+
+template <int Rows>
+constexpr int possible_height = Rows < tile_rows ? Rows : tile_rows;
+
+// rows in [1, tile_rows]
+template <Order order>
 inline void tile_of(int rows, const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc,
                     bool accumulate) {
-  if constexpr (Most > 0) {
-    if (rows == Most)
-      tile<Most, order>(a, stride, b, depth, c, ldc, accumulate);
-    else
-      tile_of<Most - 1, order>(rows, a, stride, b, depth, c, ldc, accumulate);
+  switch (rows) {
+    case 1: return tile_function<possible_height<1>, order>(a, stride, b, depth, c, ldc, accumulate);
+    case 2: return tile_function<possible_height<2>, order>(a, stride, b, depth, c, ldc, accumulate);
+    case 3: return tile_function<possible_height<3>, order>(a, stride, b, depth, c, ldc, accumulate);
+    case 4: return tile_function<possible_height<4>, order>(a, stride, b, depth, c, ldc, accumulate);
+    case 5: return tile_function<possible_height<5>, order>(a, stride, b, depth, c, ldc, accumulate);
+    case 6: return tile_function<possible_height<6>, order>(a, stride, b, depth, c, ldc, accumulate);
+    case 7: return tile_function<possible_height<7>, order>(a, stride, b, depth, c, ldc, accumulate);
+    case 8: return tile_function<possible_height<8>, order>(a, stride, b, depth, c, ldc, accumulate);
+    case 9: return tile_function<possible_height<9>, order>(a, stride, b, depth, c, ldc, accumulate);
+    case 10: return tile_function<possible_height<10>, order>(a, stride, b, depth, c, ldc, accumulate);
+    case 11: return tile_function<possible_height<11>, order>(a, stride, b, depth, c, ldc, accumulate);
+    default: return tile_function<possible_height<12>, order>(a, stride, b, depth, c, ldc, accumulate);
   }
 }
 
@@ -92,7 +111,7 @@ inline void panel_product(const float* a, size_t stride, const float* b, int dep
     for (int tiles = (rows + tile_rows - 1) / tile_rows; tiles > 0; --tiles) {
       const int height = (rows - i + tiles - 1) / tiles;
       if (tiles > 1) prefetch_tile(c + (i + height) * ldc + column, ldc, smaller(tile_rows, rows - i - height));
-      tile_of<tile_rows, order>(height, a + i * next_row, stride, b + column, depth, c + i * ldc + column, ldc, accumulate);
+      tile_of<order>(height, a + i * next_row, stride, b + column, depth, c + i * ldc + column, ldc, accumulate);
       i += height;
     }
   }
@@ -105,7 +124,7 @@ inline void packed_panel_product(const float* a, const float* b, int depth, floa
     for (int i = 0; i < rows; i += tile_rows) {
       const int rest = rows - i - tile_rows;
       if (rest > 0) prefetch_tile(c + (i + tile_rows) * ldc + column, ldc, smaller(tile_rows, rest));
-      tile_of<tile_rows, Order::by_depth>(smaller(tile_rows, rows - i), a + size_t(i) * depth, tile_rows, b + column,
+      tile_of<Order::by_depth>(smaller(tile_rows, rows - i), a + size_t(i) * depth, tile_rows, b + column,
                                           depth, c + i * ldc + column, ldc, accumulate);
     }
 }
