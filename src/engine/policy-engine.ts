@@ -1,6 +1,6 @@
 // The policy as the rest of Longhaul sees it. `native/` implements it over a child process; others may follow.
 import type { Digest, LossPlan, Numerics } from '../spec/records.js';
-import type { LoraSpec, ModelArchitecture, MomentFormat } from '../spec/run-spec.js';
+import type { LoraSpec, ModelArchitecture, Moments } from '../spec/run-spec.js';
 
 /** What an implementation promises; what it cannot is declared, not faked. */
 export interface EngineCapabilities {
@@ -43,7 +43,7 @@ export interface LoadedState {
 export interface TrainedPart {
   /** `seed`: of the adapters' first values. */
   lora?: LoraSpec & { seed: number };
-  moments?: MomentFormat;
+  moments?: Moments;
 }
 
 export interface RandomModel extends TrainedPart {

@@ -197,6 +197,11 @@ export function recordsOfAllKinds(): RecordTypes {
       numerics,
       files: [{ path: 'state.safetensors', size: 10, sha256: digestOf('c') }],
     },
+    weights: {
+      schema: 'longhaul.weights/1',
+      weights: digestOf('d'),
+      files: [{ path: 'weights.safetensors', size: 10, sha256: digestOf('e') }],
+    },
     suite: {
       schema: 'longhaul.suite/1',
       name: 'interval',
