@@ -28,7 +28,7 @@ export interface ExportedModel {
 
 /** The engine holds the state. Throws where the folder is there already. */
 export async function exportModel(
-  engine: Pick<PolicyEngine, 'exportHf'>,
+  engine: Pick<PolicyEngine, 'exportHf' | 'setVocabulary'>,
   model: ModelToExport,
 ): Promise<ExportedModel> {
   const path = resolve(model.to);
@@ -37,9 +37,13 @@ export async function exportModel(
   await removeLeftovers(dirname(path), `${basename(path)}.tmp-`);
   const unfinished = `${path}.tmp-${process.pid}`;
   const { state, dtype, adapters } = model;
+  const tokenizer = loadTokenizer(model.tokenizer);
+  const { endOfTurn } = loadChatTemplate(model.template, tokenizer);
   try {
+    // Generation stops where a turn of this chat template ends.
+    await engine.setVocabulary(tokenizer.bytes(), [endOfTurn]);
     const exported = await engine.exportHf({ state, path: unfinished, dtype, adapters });
-    const added = await addTokenizer(unfinished, model);
+    const added = await addTokenizer(unfinished, model, tokenizer.decode([endOfTurn]));
     if (adapters === 'peft' && model.base !== undefined) await nameBase(unfinished, model.base);
     await sync(unfinished);
     await rename(unfinished, path);
@@ -52,20 +56,16 @@ export async function exportModel(
 }
 
 /** Answers the names of what it has written. */
-async function addTokenizer(folder: string, model: ModelToExport): Promise<string[]> {
-  const tokenizer = loadTokenizer(model.tokenizer);
-  const { endOfTurn } = loadChatTemplate(model.template, tokenizer);
+async function addTokenizer(folder: string, model: ModelToExport, endOfTurn: string): Promise<string[]> {
   const files: Record<string, string> = {
     'tokenizer.json': model.tokenizer,
     'chat_template.jinja': model.template,
     'tokenizer_config.json': jsonText({
       tokenizer_class: 'PreTrainedTokenizerFast',
-      eos_token: tokenizer.decode([endOfTurn]),
+      eos_token: endOfTurn,
       clean_up_tokenization_spaces: false,
       model_max_length: model.maxPositionEmbeddings,
     }),
-    // Generation stops where a turn of this chat template ends.
-    'generation_config.json': jsonText({ eos_token_id: endOfTurn }),
   };
   for (const [name, text] of Object.entries(files)) await writeDurably(join(folder, name), text);
   return Object.keys(files);

@@ -186,8 +186,8 @@ export interface PolicyEngine {
   setReference(from: ReferenceSource): Promise<Digest | null>;
   /** Writes a folder that transformers opens, without tokenizer files. */
   exportHf(request: ExportRequest): Promise<SavedState>;
-  /** The bytes of each token, for stop strings. Forgotten by a load of another vocabulary size. */
-  setVocabulary(tokens: readonly Uint8Array[]): Promise<void>;
+  /** The bytes of each token, for stop strings; `eos`: what `exportHf` writes as such. Forgotten by a load of another vocabulary size. */
+  setVocabulary(tokens: readonly Uint8Array[], eos?: readonly number[]): Promise<void>;
   generate(request: GenerateRequest, signal?: AbortSignal): Promise<GenerateResult>;
   /** Log-probs of tokens[1..], conditioned on what precedes each; float32. */
   score(request: ScoreRequest): Promise<number[]>;

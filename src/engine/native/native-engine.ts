@@ -33,7 +33,7 @@ export interface NativeEngineOptions {
   instructionSet?: 'avx512' | 'avx2' | 'scalar';
   /** Bound of the KV cache; 256 MiB where absent. */
   kvCacheBytes?: number;
-  /** Rows of one pass of an update; the engine's own where absent. Changes no bit. */
+  /** Rows of one pass of an update, a multiple of 512; what fits and is fastest where absent. Changes no bit. */
   passRows?: number;
   /** Compute activations a second time instead of keeping them; the engine's own choice where absent. Changes no bit. */
   recompute?: boolean;
@@ -135,8 +135,8 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
       return savedState((await call({ verb: 'export_hf', ...request })).header);
     },
 
-    async setVocabulary(tokens: readonly Uint8Array[]) {
-      await call({ verb: 'set_vocabulary' }, [
+    async setVocabulary(tokens: readonly Uint8Array[], eos?: readonly number[]) {
+      await call({ verb: 'set_vocabulary', ...(eos && { eos }) }, [
         { name: 'bytes', dtype: 'U8', data: new Uint8Array(Buffer.concat(tokens)) },
         { name: 'lengths', dtype: 'I32', data: Int32Array.from(tokens, ({ length }) => length) },
       ]);
