@@ -5,6 +5,7 @@ import type { EvaluationResult } from '../spec/evaluation-records.js';
 import { wantsReference } from '../spec/loss.js';
 import type {
   AdvantagePlan,
+  BaseRecord,
   Digest,
   EpisodeRecord,
   PlanRecord,
@@ -28,12 +29,14 @@ import {
   stepFolder,
   stepsFolder,
   updateKey,
+  weightsManifestKey,
 } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { openRunView } from './quarantine.js';
 import { readNumerics, readRun, timelineOf } from './run-records.js';
 import { auditSequences, type Sequences } from './sequence-audit.js';
 import { checkStarts } from './start-audit.js';
+import { verifyWeights } from './weights.js';
 
 export type { ChainAudit, Violation } from './audit-report.js';
 
@@ -167,8 +170,21 @@ async function checkBase(chain: Chain): Promise<void> {
   if (base.identity.base_model !== (await readRun(store, timeline)).base_model) {
     report.add('R5', key, 'it was made from another base model than run.json names');
   }
+  await checkWeights(chain, base);
   chain.state = base.identity.state;
   chain.weights = base.identity.weights ?? null;
+}
+
+/** A run from a folder can be restored only with the weights that it put into the store. */
+async function checkWeights({ store, record, report }: Chain, { identity }: BaseRecord): Promise<void> {
+  if (record.spec.model.path === undefined || identity.weights === undefined) return;
+  try {
+    await verifyWeights(store, identity.weights);
+  } catch (error) {
+    if (!(error instanceof Error) || !['CorruptCheckpoint', 'UnreadableRecord', 'NewerSchema'].includes(error.name))
+      throw error;
+    report.add('R31', weightsManifestKey(identity.weights), error.message);
+  }
 }
 
 async function checkStep(chain: Chain, step: number): Promise<void> {
