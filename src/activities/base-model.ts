@@ -61,7 +61,8 @@ export class BaseModel {
     const { engine } = this.options;
     const { architecture, initializer_range, path } = record.spec.model;
     const trained = trainedPart(record);
-    if (architecture) return engine.loadRandom({ architecture, initializer_range, seed: record.seed, ...trained });
+    if (architecture)
+      return engine.loadRandom({ architecture, initializer_range, seed: record.seed, ...trained });
     const weights = await this.#recordedWeights(record);
     if (weights !== null && (await weightsExist(this.options.store, weights)))
       return this.#loadStored(weights, trained, attempt);
@@ -139,7 +140,8 @@ export class BaseModel {
         throw error;
       });
       if (!(loaded instanceof EngineError) && loaded.weights === weights) return loaded;
-      const problem = loaded instanceof EngineError ? loaded.message : `it holds the weights ${loaded.weights}`;
+      const problem =
+        loaded instanceof EngineError ? loaded.message : `it holds the weights ${loaded.weights}`;
       await rm(path, { force: true });
       if (isLast) throw new CorruptCheckpoint(path, null, problem);
       log(`${path} is not usable (${problem}): fetching it anew`);

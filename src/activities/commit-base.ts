@@ -20,7 +20,14 @@ export async function commitBase(
   const engine = await holder.engine.info();
   const base: BaseRecord = {
     schema: 'longhaul.base/1',
-    identity: { run: input.run, step: 0, base_model: record.base_model, state, weights, numerics: engine.numerics },
+    identity: {
+      run: input.run,
+      step: 0,
+      base_model: record.base_model,
+      state,
+      weights,
+      numerics: engine.numerics,
+    },
     observed: {
       engine: { build: engine.build, incarnation: engine.incarnation },
       committed_at: new Date().toISOString(),

@@ -7,7 +7,12 @@ import { loadChatTemplate } from '../episode/chat-template.js';
 import { loadTokenizer } from '../episode/tokenizer.js';
 import { BadModelFolder } from '../models/hf-config.js';
 import { modelFilesDigest } from '../models/model-files.js';
-import { type ModelFolder, readModelFolder, refuseLargerVocabulary, selfContained } from '../models/model-folder.js';
+import {
+  type ModelFolder,
+  readModelFolder,
+  refuseLargerVocabulary,
+  selfContained,
+} from '../models/model-folder.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { Digest } from '../spec/records.js';
 import type { ModelSpec, RunSpec } from '../spec/run-spec.js';
@@ -21,7 +26,9 @@ export interface ModelAssets {
 /** Throws `InvalidSpec` where a file is missing, damaged, or does not fit the others. */
 export async function takeUpModel(spec: RunSpec, signal?: AbortSignal): Promise<ModelAssets> {
   const { model } = spec;
-  const folder = await named('model.path', async () => (model.path === undefined ? null : readModelFolder(model.path)));
+  const folder = await named('model.path', async () =>
+    model.path === undefined ? null : readModelFolder(model.path),
+  );
   const architecture = folder?.architecture ?? model.architecture;
   const tokenizer = await readAsset(model.tokenizer, 'model.tokenizer');
   const template = await readTemplate(model, folder);

@@ -32,7 +32,8 @@ export async function exportModel(
   model: ModelToExport,
 ): Promise<ExportedModel> {
   const path = resolve(model.to);
-  if (await exists(path)) throw new Error(`${path} is there already: name a folder that is not, or remove it`);
+  if (await exists(path))
+    throw new Error(`${path} is there already: name a folder that is not, or remove it`);
   await mkdir(dirname(path), { recursive: true });
   await removeLeftovers(dirname(path), `${basename(path)}.tmp-`);
   const unfinished = `${path}.tmp-${process.pid}`;

@@ -36,7 +36,9 @@ export class RunDataCache {
   async #load(run: string): Promise<RunData> {
     const record = await readRun(this.store, run);
     const [tokenizer, templateText, dataset] = await Promise.all([
-      this.#tokenizers.get(record.tokenizer, async () => loadTokenizer(await readAsset(this.store, record.tokenizer))),
+      this.#tokenizers.get(record.tokenizer, async () =>
+        loadTokenizer(await readAsset(this.store, record.tokenizer)),
+      ),
       readAsset(this.store, record.chat_template),
       this.datasets.load(record.dataset),
     ]);

@@ -19,7 +19,12 @@ export function stateFileDigest(path: string, signal?: AbortSignal): Promise<Dig
 
 /** Of a file that `saveWeights` wrote: the digest that LoRA states call their base. Throws `BadTensorFile`. */
 export function weightsFileDigest(path: string, signal?: AbortSignal): Promise<Digest> {
-  return treeDigest(path, 'longhaul.weights/1', ({ architecture }) => ({ architecture: json(architecture) }), signal);
+  return treeDigest(
+    path,
+    'longhaul.weights/1',
+    ({ architecture }) => ({ architecture: json(architecture) }),
+    signal,
+  );
 }
 
 /** What a digest covers beside the tensors: the file's metadata with their own types. */

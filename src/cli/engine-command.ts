@@ -7,7 +7,13 @@ import { EngineError } from '../engine/policy-engine.js';
 import { parameterCount } from '../models/hf-config.js';
 import { modelFilesDigest } from '../models/model-files.js';
 import { readSpecFile } from '../spec/schema.js';
-import { type GenerateInput, parseGenerateInput, parseScoreInput, type Placed, type ScoreInput } from './engine-input.js';
+import {
+  type GenerateInput,
+  parseGenerateInput,
+  parseScoreInput,
+  type Placed,
+  type ScoreInput,
+} from './engine-input.js';
 import { type ModelFlags, openEngine, type OpenModel, textOf, tokensOf, withModel } from './engine-model.js';
 import { BadInput, wholeNumber, withOutput } from './output.js';
 
@@ -27,15 +33,24 @@ export function register(program: Command): void {
       }),
     ),
   );
-  inputCommand(engine, 'score', 'print the log-probs of given tokens, texts or conversations', scoreHelp).action(
-    withOutput((flags: InputFlags) => answerAll(flags, parseScoreInput, score)),
-  );
-  inputCommand(engine, 'generate', 'sample what follows given tokens, texts or conversations', generateHelp).action(
-    withOutput((flags: InputFlags) => answerAll(flags, parseGenerateInput, generate)),
-  );
+  inputCommand(
+    engine,
+    'score',
+    'print the log-probs of given tokens, texts or conversations',
+    scoreHelp,
+  ).action(withOutput((flags: InputFlags) => answerAll(flags, parseScoreInput, score)));
+  inputCommand(
+    engine,
+    'generate',
+    'sample what follows given tokens, texts or conversations',
+    generateHelp,
+  ).action(withOutput((flags: InputFlags) => answerAll(flags, parseGenerateInput, generate)));
   engine
     .command('new')
-    .argument('<spec>', 'run spec, YAML or JSON, whose architecture, seed, tokenizer and chat template are taken')
+    .argument(
+      '<spec>',
+      'run spec, YAML or JSON, whose architecture, seed, tokenizer and chat template are taken',
+    )
     .description('write a model folder with random weights: a stand-in where none can be fetched')
     .requiredOption('--to <dir>', 'folder to write; must not be there')
     .addOption(new Option('--dtype <type>', 'of the weights').choices(['f32', 'bf16']).default('f32'))
@@ -53,14 +68,21 @@ function modelCommand(engine: Command, name: string, description: string): Comma
     .command(name)
     .description(description)
     .requiredOption('--model <dir>', 'Hugging Face folder of a Qwen3 or Qwen2.5 model')
-    .option('--state <file>', 'a run’s state.safetensors in place of the folder’s weights; of a LoRA run, over them')
+    .option(
+      '--state <file>',
+      'a run’s state.safetensors in place of the folder’s weights; of a LoRA run, over them',
+    )
     .option('--threads <n>', 'of the engine; by default one a core', wholeNumber(1, 1024))
     .option('--json', 'print errors as JSON too');
 }
 
 function inputCommand(engine: Command, name: string, description: string, help: string): Command {
   return modelCommand(engine, name, description)
-    .option('--input <file>', 'requests: a JSON object, a list of them, or one a line; "-" is standard input', '-')
+    .option(
+      '--input <file>',
+      'requests: a JSON object, a list of them, or one a line; "-" is standard input',
+      '-',
+    )
     .addHelpText('after', help);
 }
 
@@ -85,7 +107,10 @@ async function describe(model: OpenModel): Promise<object> {
     ...{ weights: loaded.weights, state: loaded.state },
     parameters: parameterCount(architecture),
     architecture: { model_type: 'qwen3', ...architecture },
-    tokenizer: tokenizer === null ? null : { vocab_size: model.tokenizer().vocabSize, chat_template: chatTemplate !== null },
+    tokenizer:
+      tokenizer === null
+        ? null
+        : { vocab_size: model.tokenizer().vocabSize, chat_template: chatTemplate !== null },
     eos_tokens: eosTokens,
     memory_bytes: loaded.memory,
     engine: { build, numerics, instruction_set: instructionSet, threads },
@@ -104,7 +129,8 @@ async function answerAll<T>(
       try {
         return await answer(model, request);
       } catch (error) {
-        const isInput = error instanceof BadInput || (error instanceof EngineError && error.code === 'BadInput');
+        const isInput =
+          error instanceof BadInput || (error instanceof EngineError && error.code === 'BadInput');
         throw isInput ? new BadInput(`${where}: ${error.message}`, { cause: error }) : error;
       }
     });
@@ -133,7 +159,8 @@ async function generate(model: OpenModel, request: GenerateInput): Promise<objec
   const { engine, loaded, folder } = model;
   const { temperature, max_new_tokens, seed, stop, top_p, top_k } = request;
   const tokens = await tokensOf(model, request, true);
-  if (tokens.length === 0) throw new BadInput('it has no tokens: generation needs at least one to go on from');
+  if (tokens.length === 0)
+    throw new BadInput('it has no tokens: generation needs at least one to go on from');
   if (stop !== undefined) await model.tellVocabulary();
   const samples = await Promise.all(
     Array.from({ length: request.n }, async (_, sample) => {
@@ -146,7 +173,12 @@ async function generate(model: OpenModel, request: GenerateInput): Promise<objec
         ...(top_p === undefined ? {} : { top_p }),
         ...(top_k === undefined ? {} : { top_k }),
       });
-      return { tokens: sampled.tokens, text: textOf(model, sampled.tokens), logprobs: sampled.logprobs, finish };
+      return {
+        tokens: sampled.tokens,
+        text: textOf(model, sampled.tokens),
+        logprobs: sampled.logprobs,
+        finish,
+      };
     }),
   );
   return { prompt_tokens: tokens, samples };
@@ -155,7 +187,8 @@ async function generate(model: OpenModel, request: GenerateInput): Promise<objec
 async function newFolder(specFile: string, { to, dtype }: { to: string; dtype: string }) {
   const { model, seed } = await readSpecFile(specFile);
   const { architecture, initializer_range } = model;
-  if (!architecture) throw new BadInput(`${specFile} names a model folder itself, and no architecture to draw weights for`);
+  if (!architecture)
+    throw new BadInput(`${specFile} names a model folder itself, and no architecture to draw weights for`);
   const [tokenizer, template] = await Promise.all([
     readFile(model.tokenizer, 'utf8'),
     readFile(model.chat_template, 'utf8'),

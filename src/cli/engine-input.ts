@@ -62,7 +62,9 @@ function parse<T extends PromptInput>(text: string, schema: z.ZodType<T>): Place
 
 function valuesOf(text: string): { where: string; value: unknown }[] {
   if (text.trim() === '')
-    throw new BadInput('the input is empty: give a JSON object, a list of them, or one a line, e.g. {"text": "Hello"}');
+    throw new BadInput(
+      'the input is empty: give a JSON object, a list of them, or one a line, e.g. {"text": "Hello"}',
+    );
   try {
     const value: unknown = JSON.parse(text);
     if (!Array.isArray(value)) return [{ where: 'line 1', value }];

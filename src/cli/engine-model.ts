@@ -53,7 +53,12 @@ export function openEngine(threads: number | undefined): NativeEngine {
   });
 }
 
-function textCoders({ path, tokenizer: text, chatTemplate, texts }: ModelFolder): Pick<OpenModel, 'tokenizer' | 'template'> {
+function textCoders({
+  path,
+  tokenizer: text,
+  chatTemplate,
+  texts,
+}: ModelFolder): Pick<OpenModel, 'tokenizer' | 'template'> {
   let tokenizer: Tokenizer | undefined;
   let template: ChatTemplate | undefined;
   const needTokenizer = (): Tokenizer => {
@@ -63,14 +68,19 @@ function textCoders({ path, tokenizer: text, chatTemplate, texts }: ModelFolder)
   return {
     tokenizer: needTokenizer,
     template: () => {
-      if (chatTemplate === null) throw new BadInput(`${path} has no chat template: give text or tokens in place of messages`);
+      if (chatTemplate === null)
+        throw new BadInput(`${path} has no chat template: give text or tokens in place of messages`);
       return (template ??= loadChatTemplate(chatTemplate, needTokenizer(), texts));
     },
   };
 }
 
 /** Ids of what a request asks about; `generate`: messages end where the next turn of the assistant begins. */
-export async function tokensOf(model: OpenModel, input: PromptInput, generate: boolean): Promise<readonly number[]> {
+export async function tokensOf(
+  model: OpenModel,
+  input: PromptInput,
+  generate: boolean,
+): Promise<readonly number[]> {
   if (input.tokens !== undefined) return input.tokens;
   if (input.text !== undefined) return model.tokenizer().encodeLong(input.text);
   const messages = input.messages ?? [];

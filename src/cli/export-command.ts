@@ -36,7 +36,10 @@ export function register(program: Command): void {
     .addOption(folderOption())
     .requiredOption('--to <dir>', 'folder to write; must not be there')
     .addOption(
-      new Option('--merged', 'a whole model; what LoRA has learned is added to its weights (the default)').conflicts('peft'),
+      new Option(
+        '--merged',
+        'a whole model; what LoRA has learned is added to its weights (the default)',
+      ).conflicts('peft'),
     )
     .option('--peft', 'the adapters of a LoRA run alone, as PEFT keeps them')
     .addOption(
@@ -65,7 +68,12 @@ async function committedStep(store: ObjectStore, run: string, step: number | nul
 }
 
 /** The state is restored on an engine of its own, from the newest checkpoint before it and the logged batches after that. */
-async function exportRun(store: ObjectStore, run: string, step: number, flags: ExportFlags): Promise<Exported> {
+async function exportRun(
+  store: ObjectStore,
+  run: string,
+  step: number,
+  flags: ExportFlags,
+): Promise<Exported> {
   const record = await readRun(store, run);
   const { lora, path, architecture } = record.spec.model;
   if (flags.peft && !lora)
@@ -82,7 +90,8 @@ async function exportRun(store: ObjectStore, run: string, step: number, flags: E
         ...{ state, to: flags.to, tokenizer, template },
         dtype: flags.dtype === 'bf16' ? 'BF16' : 'F32',
         adapters: flags.peft ? 'peft' : 'merged',
-        maxPositionEmbeddings: architecture?.max_position_embeddings ?? record.spec.generator.max_sequence_length,
+        maxPositionEmbeddings:
+          architecture?.max_position_embeddings ?? record.spec.generator.max_sequence_length,
         ...(path === undefined ? {} : { base: path }),
       });
       return { ...exported, run, step };

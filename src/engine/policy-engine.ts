@@ -112,7 +112,6 @@ export interface ScoreRequest {
   temperature: number;
 }
 
-
 export interface UpdateRequest {
   /** State before; the engine refuses another with `WrongState`. */
   state: Digest;

@@ -34,7 +34,12 @@ export function tokenBytes(tokenizerJson: string): Uint8Array[] {
 /** One more than the highest id of a `tokenizer.json`. Throws an Error where it has no vocabulary. */
 export function tokenCount(tokenizerJson: string): number {
   const { model, added_tokens = [] } = JSON.parse(tokenizerJson) as TokenizerFile;
-  return Math.max(highestId(vocabularyOf(model)), highestId(added_tokens.map(({ content, id }) => [content, id]))) + 1;
+  return (
+    Math.max(
+      highestId(vocabularyOf(model)),
+      highestId(added_tokens.map(({ content, id }) => [content, id])),
+    ) + 1
+  );
 }
 
 function vocabularyOf({ vocab }: TokenizerFile['model']): [string, number][] {
@@ -52,7 +57,9 @@ function coderOf({ model, decoder, pre_tokenizer }: TokenizerFile): (token: stri
   const isByteLevel = [...decoders, ...flat(pre_tokenizer)].some(({ type }) => type === 'ByteLevel');
   if (isByteLevel) return byteLevel;
   if (model.type === 'WordPiece' || decoders.some(({ type }) => type === 'WordPiece'))
-    throw new Error('tokens of a WordPiece tokenizer are no bytes by themselves: it can have no stop strings');
+    throw new Error(
+      'tokens of a WordPiece tokenizer are no bytes by themselves: it can have no stop strings',
+    );
   const replaced = decoders.flatMap(({ type, pattern, content }) =>
     type === 'Replace' && pattern?.String !== undefined ? [[pattern.String, content ?? ''] as const] : [],
   );

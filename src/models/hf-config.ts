@@ -18,7 +18,12 @@ const supported = {
 type ModelType = keyof typeof supported;
 
 /** Of Qwen3Config and Qwen2Config, for keys that a file leaves out. */
-const defaults = { rms_norm_eps: 1e-6, rope_theta: 10_000, max_position_embeddings: 32_768, qwen3HeadDim: 128 };
+const defaults = {
+  rms_norm_eps: 1e-6,
+  rope_theta: 10_000,
+  max_position_embeddings: 32_768,
+  qwen3HeadDim: 128,
+};
 
 /** `file` names the source in errors. Throws `BadModelFolder`. */
 export function architectureOf(config: Config, file: string): ModelArchitecture {
@@ -71,7 +76,12 @@ function refuseWhatIsNotThere(config: Config, type: ModelType, file: string): vo
   if (type === 'qwen3' && config['attention_bias'] === true) throw bad(file, 'attention_bias', true, 'false');
   const quantized = config['quantization_config'];
   if (quantized !== undefined && quantized !== null)
-    throw bad(file, 'quantization_config', quantized, 'absent: bring weights in bfloat16, float16 or float32');
+    throw bad(
+      file,
+      'quantization_config',
+      quantized,
+      'absent: bring weights in bfloat16, float16 or float32',
+    );
 }
 
 /** `rope_theta` and `rope_scaling` of old, `rope_parameters` of new transformers. */
@@ -122,7 +132,8 @@ export function parameterCount(architecture: ModelArchitecture): number {
   const query = architecture.num_attention_heads * head_dim;
   const keyValue = architecture.num_key_value_heads * head_dim;
   const isQwen2 = architecture.model_type === 'qwen2';
-  const attention = hidden_size * (2 * query + 2 * keyValue) + (isQwen2 ? query + 2 * keyValue : 2 * head_dim);
+  const attention =
+    hidden_size * (2 * query + 2 * keyValue) + (isQwen2 ? query + 2 * keyValue : 2 * head_dim);
   const layer = attention + 3 * hidden_size * intermediate_size + 2 * hidden_size;
   const embeddings = vocab_size * hidden_size * (architecture.tie_word_embeddings ? 1 : 2);
   return embeddings + num_hidden_layers * layer + hidden_size;

@@ -37,7 +37,8 @@ export async function readModelFolder(folder: string): Promise<ModelFolder> {
     architecture,
     eosTokens: idsOf(generation?.['eos_token_id'] ?? config['eos_token_id']),
     tokenizer,
-    chatTemplate: (await readTextIfAny(join(path, 'chat_template.jinja'))) ?? templateOf(texts?.['chat_template']),
+    chatTemplate:
+      (await readTextIfAny(join(path, 'chat_template.jinja'))) ?? templateOf(texts?.['chat_template']),
     texts: {
       ...(textOf(texts?.['bos_token']) === null ? {} : { bos_token: textOf(texts?.['bos_token']) as string }),
       ...(textOf(texts?.['eos_token']) === null ? {} : { eos_token: textOf(texts?.['eos_token']) as string }),
@@ -63,7 +64,9 @@ function countTokens(tokenizer: string, file: string): number {
   try {
     return tokenCount(tokenizer);
   } catch (error) {
-    throw new BadModelFolder(`${file} is no usable tokenizer.json: ${(error as Error).message}`, { cause: error });
+    throw new BadModelFolder(`${file} is no usable tokenizer.json: ${(error as Error).message}`, {
+      cause: error,
+    });
   }
 }
 

@@ -181,7 +181,10 @@ async function checkWeights({ store, record, report }: Chain, { identity }: Base
   try {
     await verifyWeights(store, identity.weights);
   } catch (error) {
-    if (!(error instanceof Error) || !['CorruptCheckpoint', 'UnreadableRecord', 'NewerSchema'].includes(error.name))
+    if (
+      !(error instanceof Error) ||
+      !['CorruptCheckpoint', 'UnreadableRecord', 'NewerSchema'].includes(error.name)
+    )
       throw error;
     report.add('R31', weightsManifestKey(identity.weights), error.message);
   }

@@ -116,7 +116,8 @@ export async function verifyCheckpoint(
 ): Promise<CheckpointManifest> {
   const home = await homeOfStep(store, record, step);
   const manifest = await readManifest(store, home, step);
-  for (const file of manifest.files) await verifyListed(store, checkpointFileKey(home, step, file.path), file);
+  for (const file of manifest.files)
+    await verifyListed(store, checkpointFileKey(home, step, file.path), file);
   return manifest;
 }
 

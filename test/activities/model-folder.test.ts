@@ -1,5 +1,14 @@
 // A run that begins with a Hugging Face folder: by LoRA and in full. The folder is needed once; afterwards the store has all of it.
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -14,7 +23,9 @@ import { verifyWeights } from '../../src/store/weights.js';
 import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from './fixture.js';
 
 const lora = { rank: 4, alpha: 8 };
-const adapters = { lora: { ...lora, targets: ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] } };
+const adapters = {
+  lora: { ...lora, targets: ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] },
+};
 
 let environments: EnvironmentServer;
 let harness: Harness;
@@ -26,7 +37,9 @@ beforeAll(async () => {
   environments = await startEnvironments();
   original = join(mkdtempSync(join(tmpdir(), 'longhaul-folders-')), 'original');
   const maker = await startHarness(environments);
-  const { model } = maker.spec as { model: { tokenizer: string; chat_template: string } & Record<string, never> };
+  const { model } = maker.spec as {
+    model: { tokenizer: string; chat_template: string } & Record<string, never>;
+  };
   const { state } = await maker.engine.loadRandom({
     architecture: {
       ...{ rms_norm_eps: 1e-6, tie_word_embeddings: true },
@@ -152,7 +165,11 @@ describe('what was put into the store', () => {
 
 describe('a folder that does not fit is refused when the run is opened', () => {
   test.each<[string, () => Record<string, unknown>, RegExp]>([
-    ['that is not there', () => specOf({ path: '/nowhere/model' }), /model\.path.*there is no folder \/nowhere\/model/],
+    [
+      'that is not there',
+      () => specOf({ path: '/nowhere/model' }),
+      /model\.path.*there is no folder \/nowhere\/model/,
+    ],
     [
       'whose context is too short',
       () => specOf({}, { max_sequence_length: 513 }),
@@ -190,7 +207,9 @@ describe('a folder that does not fit is refused when the run is opened', () => {
     writeFileSync(file, bytes);
     await expect(harness.advance(0)).rejects.toThrow(/is not the one that run "unit" was started with/);
     rmSync(folder, { recursive: true });
-    await expect(harness.advance(0)).rejects.toThrow(/there is no folder .* only the first node of a run needs it/);
+    await expect(harness.advance(0)).rejects.toThrow(
+      /there is no folder .* only the first node of a run needs it/,
+    );
   });
 });
 

@@ -11,7 +11,11 @@ const model = join(folder, 'model');
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json', 'utf8'));
 
 function longhaul(args: string[], input = '') {
-  const { status, stdout, stderr } = spawnSync('bin/longhaul', args, { encoding: 'utf8', input, timeout: 60_000 });
+  const { status, stdout, stderr } = spawnSync('bin/longhaul', args, {
+    encoding: 'utf8',
+    input,
+    timeout: 60_000,
+  });
   return { code: status, output: stdout, errors: stderr };
 }
 
@@ -34,7 +38,8 @@ function answers<T>(verb: string, input: string, ...args: string[]): T[] {
     .map((line) => JSON.parse(line) as T);
 }
 
-const asLines = (...requests: object[]): string => requests.map((request) => JSON.stringify(request)).join('\n');
+const asLines = (...requests: object[]): string =>
+  requests.map((request) => JSON.stringify(request)).join('\n');
 
 beforeAll(() => {
   const { code, errors } = longhaul(['engine', 'new', 'presets/tiny.yaml', '--to', model]);
@@ -45,7 +50,13 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('longhaul engine new', () => {
   test('writes what transformers opens, and never over a folder', () => {
-    for (const file of ['config.json', 'model.safetensors', 'tokenizer.json', 'chat_template.jinja', 'generation_config.json'])
+    for (const file of [
+      'config.json',
+      'model.safetensors',
+      'tokenizer.json',
+      'chat_template.jinja',
+      'generation_config.json',
+    ])
       expect(existsSync(join(model, file))).toBe(true);
     const again = longhaul(['engine', 'new', 'presets/tiny.yaml', '--to', model]);
     expect(again).toMatchObject({ code: 1, errors: expect.stringMatching(/is there already/) as string });
@@ -131,10 +142,22 @@ describe('longhaul engine score and generate', () => {
   test.each<[string, string, RegExp]>([
     ['', 'score', /the input is empty/],
     ['{"tokens": [1, 2]}\n{"tokens": [1, 2', 'score', /line 2: it is no JSON/],
-    [asLines({ tokens: [1, 2] }, { tokens: [1, 2], temprature: 1 }), 'score', /line 2: temprature .*did you mean temperature/],
-    ['[{"tokens": [1, 2]}, {"tokens": [1, -2]}]', 'score', /item 2 of the list: tokens\[1\] must be at least 0, not -2/],
+    [
+      asLines({ tokens: [1, 2] }, { tokens: [1, 2], temprature: 1 }),
+      'score',
+      /line 2: temprature .*did you mean temperature/,
+    ],
+    [
+      '[{"tokens": [1, 2]}, {"tokens": [1, -2]}]',
+      'score',
+      /item 2 of the list: tokens\[1\] must be at least 0, not -2/,
+    ],
     [asLines({ tokens: [1] }), 'score', /line 1: it has 1 tokens; a score needs at least 2/],
-    [asLines({ text: 'a', tokens: [1] }), 'generate', /line 1: give exactly one of text, tokens and messages; it has text and tokens/],
+    [
+      asLines({ text: 'a', tokens: [1] }),
+      'generate',
+      /line 1: give exactly one of text, tokens and messages; it has text and tokens/,
+    ],
     [asLines({ temperature: 1 }), 'generate', /line 1: .*it has none of them/],
     [asLines({ text: 'a', temperature: 0 }), 'generate', /line 1: temperature must be more than 0, not 0/],
     [asLines({ text: 'a', stop: ['x', ''] }), 'generate', /line 1: stop\[1\] /],

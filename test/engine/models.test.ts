@@ -5,7 +5,14 @@ import { describe, expect, it } from 'vitest';
 import { stateFileDigest, weightsFileDigest } from '../../src/activities/state-file.js';
 import type { NativeEngine } from '../../src/engine/native/native-engine.js';
 import type { RandomModel } from '../../src/engine/policy-engine.js';
-import { generation, startEngine, temporaryPath, tinyModel, transcript, writeUpdate } from './engine-fixture.js';
+import {
+  generation,
+  startEngine,
+  temporaryPath,
+  tinyModel,
+  transcript,
+  writeUpdate,
+} from './engine-fixture.js';
 
 const lora = { rank: 4, alpha: 8, targets: ['q_proj', 'v_proj', 'down_proj'] as const, seed: 3 };
 const trainedByLora = { lora: { ...lora, targets: [...lora.targets] } };
@@ -73,7 +80,9 @@ describe('a Hugging Face folder', () => {
     });
     writeFileSync(config, text.replace('"hidden_size": 64', '"hidden_size": 128'));
     await expect(engine.loadHf({ path })).rejects.toMatchObject({ code: 'BadInput' });
-    await expect(engine.loadHf({ path: temporaryPath('nowhere') })).rejects.toMatchObject({ code: 'BadInput' });
+    await expect(engine.loadHf({ path: temporaryPath('nowhere') })).rejects.toMatchObject({
+      code: 'BadInput',
+    });
     expect(await engine.held()).toMatchObject({ state });
   });
 
@@ -95,7 +104,11 @@ describe('a weights file', () => {
     expect(saved).toMatchObject({ weights, files: [{ path }] });
     expect(await weightsFileDigest(path)).toBe(weights);
     const fresh = startEngine();
-    expect(await fresh.loadWeights({ path })).toMatchObject({ state, weights, architecture: tinyModel.architecture });
+    expect(await fresh.loadWeights({ path })).toMatchObject({
+      state,
+      weights,
+      architecture: tinyModel.architecture,
+    });
   });
 });
 
@@ -189,11 +202,17 @@ describe('a reference', () => {
     await engine.saveWeights(weights, path);
     const request = writeUpdate(state, 1);
     const withKl = { ...request, loss: { ...request.loss, ...kl } };
-    await expect(engine.update({ ...withKl, reference: weights })).rejects.toMatchObject({ code: 'WrongReference' });
+    await expect(engine.update({ ...withKl, reference: weights })).rejects.toMatchObject({
+      code: 'WrongReference',
+    });
     expect(await engine.setReference({ held: true })).toBe(weights);
     expect(await engine.held()).toMatchObject({ reference: weights });
     const first = await engine.update({ ...withKl, reference: weights });
-    const second = await engine.update({ ...writeUpdate(first.state, 2), loss: withKl.loss, reference: weights });
+    const second = await engine.update({
+      ...writeUpdate(first.state, 2),
+      loss: withKl.loss,
+      reference: weights,
+    });
     expect(second.applied).toBe(true);
 
     const fresh = startEngine();
@@ -208,7 +227,8 @@ describe('a reference', () => {
 describe('stop texts', () => {
   /** Token 32 + i is the i-th printable character, so that a text is made of as many tokens. */
   const vocabulary = Array.from({ length: 96 }, (_, id) => Buffer.from(String.fromCharCode(32 + id)));
-  const textOf = (tokens: readonly number[]): string => Buffer.concat(tokens.map((id) => vocabulary[id]!)).toString();
+  const textOf = (tokens: readonly number[]): string =>
+    Buffer.concat(tokens.map((id) => vocabulary[id]!)).toString();
 
   it('end a generation with the token that completes one', async () => {
     const engine = startEngine();

@@ -49,7 +49,12 @@ describe('the architecture of a config.json', () => {
     expect(architecture).toMatchObject({ head_dim: 128, rope_theta: 1_000_000, tie_word_embeddings: true });
     expect(architecture).not.toHaveProperty('model_type');
     expect(parameterCount(architecture)).toBe(596_049_920);
-    const untied = { hidden_size: 4096, intermediate_size: 12288, num_attention_heads: 32, num_hidden_layers: 36 };
+    const untied = {
+      hidden_size: 4096,
+      intermediate_size: 12288,
+      num_attention_heads: 32,
+      num_hidden_layers: 36,
+    };
     expect(parameterCount(read({ ...qwen3, ...untied, tie_word_embeddings: false }))).toBe(8_190_735_360);
   });
 
@@ -61,7 +66,11 @@ describe('the architecture of a config.json', () => {
 
   test('is the same with the keys of new transformers', () => {
     const { rope_theta: _theta, rope_scaling: _scaling, torch_dtype: _dtype, ...rest } = qwen3;
-    const renamed = { ...rest, dtype: 'bfloat16', rope_parameters: { rope_type: 'default', rope_theta: 1_000_000 } };
+    const renamed = {
+      ...rest,
+      dtype: 'bfloat16',
+      rope_parameters: { rope_type: 'default', rope_theta: 1_000_000 },
+    };
     expect(read(renamed)).toEqual(read(qwen3));
   });
 
@@ -92,11 +101,23 @@ describe('a model that the engine does not have is refused, naming the key, what
     ['sliding windows', { use_sliding_window: true }, /use_sliding_window is true; expected false/],
     ['biases in Qwen3', { attention_bias: true }, /attention_bias is true/],
     ['quantized weights', { quantization_config: { bits: 4 } }, /quantization_config is \{"bits":4\}/],
-    ['linear scaling', { rope_scaling: { rope_type: 'linear', factor: 2 } }, /rope_scaling\.rope_type is "linear"/],
+    [
+      'linear scaling',
+      { rope_scaling: { rope_type: 'linear', factor: 2 } },
+      /rope_scaling\.rope_type is "linear"/,
+    ],
     ['YaRN without a factor', { rope_scaling: { rope_type: 'yarn' } }, /factor is missing/],
-    ['a width that is text', { hidden_size: '1024' }, /hidden_size is "1024"; expected a whole number above 0/],
+    [
+      'a width that is text',
+      { hidden_size: '1024' },
+      /hidden_size is "1024"; expected a whole number above 0/,
+    ],
     ['no width', { hidden_size: undefined }, /hidden_size is missing/],
-    ['heads that do not divide', { num_key_value_heads: 5 }, /num_key_value_heads is 5; expected a divisor of .* 16/],
+    [
+      'heads that do not divide',
+      { num_key_value_heads: 5 },
+      /num_key_value_heads is 5; expected a divisor of .* 16/,
+    ],
     ['an epsilon of 0', { rms_norm_eps: 0 }, /rms_norm_eps is 0; expected a number above 0/],
   ])('%s', (_, change, message) => {
     expect(() => read({ ...qwen3, ...change })).toThrow(BadModelFolder);

@@ -38,7 +38,11 @@ describe('a model folder', () => {
   });
 
   test('may have its template and special tokens in tokenizer_config.json, in any of their forms', async () => {
-    write('tokenizer_config.json', { chat_template: 'old', bos_token: null, eos_token: { content: '<|im_end|>' } });
+    write('tokenizer_config.json', {
+      chat_template: 'old',
+      bos_token: null,
+      eos_token: { content: '<|im_end|>' },
+    });
     expect(await readModelFolder(folder)).toMatchObject({
       eosTokens: [2],
       chatTemplate: 'old',
@@ -71,9 +75,13 @@ describe('a model folder', () => {
 describe('the files of its weights', () => {
   test('are one, or those that the index lists', async () => {
     expect(await weightFiles(folder)).toEqual(['model.safetensors']);
-    write('model.safetensors.index.json', { weight_map: { b: '2.safetensors', a: '1.safetensors', c: '1.safetensors' } });
+    write('model.safetensors.index.json', {
+      weight_map: { b: '2.safetensors', a: '1.safetensors', c: '1.safetensors' },
+    });
     write('1.safetensors', 'one');
-    await expect(weightFiles(folder)).rejects.toThrow(/has no 2\.safetensors, which model\.safetensors\.index\.json lists/);
+    await expect(weightFiles(folder)).rejects.toThrow(
+      /has no 2\.safetensors, which model\.safetensors\.index\.json lists/,
+    );
     write('2.safetensors', 'two');
     expect(await weightFiles(folder)).toEqual(['1.safetensors', '2.safetensors']);
   });
@@ -88,7 +96,9 @@ describe('the files of its weights', () => {
     write('adapter_config.json', {});
     await expect(weightFiles(folder)).rejects.toThrow(/it is a PEFT adapter/);
     write('pytorch_model.bin', 'x');
-    await expect(weightFiles(folder)).rejects.toThrow(/it has pytorch_model\.bin: save the model as safetensors/);
+    await expect(weightFiles(folder)).rejects.toThrow(
+      /it has pytorch_model\.bin: save the model as safetensors/,
+    );
   });
 
   test('have a digest of their own content and that of the config, and of nothing else', async () => {
