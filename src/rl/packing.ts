@@ -111,12 +111,7 @@ function split(node: TreeNode, at: number): void {
   node.children = new Map([[node.source[at] as number, rest]]);
 }
 
-function newNode(
-  source: readonly number[],
-  start: number,
-  end: number,
-  parent: TreeNode | null,
-): TreeNode {
+function newNode(source: readonly number[], start: number, end: number, parent: TreeNode | null): TreeNode {
   return { source, start, end, children: new Map(), parent, index: -1, firstRow: -1 };
 }
 

@@ -79,7 +79,10 @@ const lora = z.strictObject({
 
 const model = z.strictObject({
   name: name.describe('name in checkpoint keys'),
-  init: z.literal('random').default('random').describe('weights drawn from the seed, where no `path` is given'),
+  init: z
+    .literal('random')
+    .default('random')
+    .describe('weights drawn from the seed, where no `path` is given'),
   path: text
     .exactOptional()
     .describe(
@@ -199,7 +202,9 @@ const generator = z.strictObject({
   top_p: positive
     .max(1)
     .exactOptional()
-    .describe('training episodes draw from the likeliest tokens that make up this share; needs `truncated_sampling`'),
+    .describe(
+      'training episodes draw from the likeliest tokens that make up this share; needs `truncated_sampling`',
+    ),
   top_k: count
     .exactOptional()
     .describe('training episodes draw from so many likeliest tokens; needs `truncated_sampling`'),
@@ -292,7 +297,9 @@ const trainer = z.strictObject({
     .enum(['population', 'sample'])
     .default('population')
     .describe('the deviation’s squares are divided by n, or, as SkyRL does, by n − 1'),
-  advantage_eps: positive.default(1e-6).describe('added to a group’s standard deviation, of `maxrl` to its mean'),
+  advantage_eps: positive
+    .default(1e-6)
+    .describe('added to a group’s standard deviation, of `maxrl` to its mean'),
   curriculum_floor: z
     .number()
     .min(0)
@@ -445,7 +452,9 @@ function withModelFiles({ model, ...rest }: z.output<typeof runSpecSchema>): Run
     ...rest,
     model: {
       ...model,
-      ...(lora ? { lora: { ...lora, targets: loraTargets.filter((one) => lora.targets.includes(one)) } } : {}),
+      ...(lora
+        ? { lora: { ...lora, targets: loraTargets.filter((one) => lora.targets.includes(one)) } }
+        : {}),
       tokenizer: model.tokenizer ?? own(ownFiles.tokenizer),
       chat_template: model.chat_template ?? own(ownFiles.chat_template),
     },

@@ -38,7 +38,8 @@ const keys: Record<string, string> = {
   use_kl_estimator_k3: 'write kl_estimator_type: k3',
   advantage_batch_normalize: 'advantage_estimator: reinforce++ is whitened over the step',
   zero_variance_filter: 'groups whose rewards are all the same never carry a loss',
-  dynamic_sampling: 'groups whose rewards are all the same never carry a loss; curriculum_floor draws fewer of them',
+  dynamic_sampling:
+    'groups whose rewards are all the same never carry a loss; curriculum_floor draws fewer of them',
   value_head_prefix: 'no critic is trained here',
   lambd: 'no critic is trained here',
   gamma: 'no critic is trained here, and a sample’s reward is that of all its tokens',
@@ -47,7 +48,8 @@ const keys: Record<string, string> = {
   kl_cov: 'policy_loss_type has no kl_cov; use_kl_loss holds the policy near the first weights',
   update_epochs_per_batch: 'a batch is used for one update: its log-probs are exact then',
   policy_mini_batch_size: 'a GRPO step is one update of train_batch_size groups',
-  micro_train_batch_size_per_gpu: 'the engine cuts a batch by the memory that it has, and no result depends on that',
+  micro_train_batch_size_per_gpu:
+    'the engine cuts a batch by the memory that it has, and no result depends on that',
   off_policy_correction: 'use_tis and tis_imp_ratio_cap are what there is of it',
 };
 

@@ -128,16 +128,14 @@ function batchProblem(arrays: BatchArrays, identity: BatchIdentity): string | nu
 }
 
 function nodesProblem({ nodes, tokens }: BatchArrays, miniBatches: number): string | null {
-  if (nodes.length % NODE_COLUMNS !== 0)
-    return `nodes has ${nodes.length} items, not ${NODE_COLUMNS} a node`;
+  if (nodes.length % NODE_COLUMNS !== 0) return `nodes has ${nodes.length} items, not ${NODE_COLUMNS} a node`;
   let rows = 0;
   let place = 0;
   for (let i = 0; i * NODE_COLUMNS < nodes.length; i++) {
-    const [parent, length, miniBatch] = nodes.subarray(i * NODE_COLUMNS, (i + 1) * NODE_COLUMNS) as unknown as [
-      number,
-      number,
-      number,
-    ];
+    const [parent, length, miniBatch] = nodes.subarray(
+      i * NODE_COLUMNS,
+      (i + 1) * NODE_COLUMNS,
+    ) as unknown as [number, number, number];
     if (length < 1) return `node ${i} has length ${length}`;
     if (miniBatch < 0 || miniBatch >= miniBatches)
       return `node ${i} is in mini-batch ${miniBatch} of ${miniBatches}`;
@@ -179,7 +177,8 @@ function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | 
     if (i > 0 && own === sample && miniBatch !== place)
       return `target ${i} is in mini-batch ${miniBatch}, the others of its sample ${own} are not`;
     const values = [target_advantages[i], target_old_logprobs[i], target_rollout_logprobs?.[i] ?? 0];
-    if (!values.every((value) => Number.isFinite(value))) return `target ${i} has an advantage or log-prob that is not finite`;
+    if (!values.every((value) => Number.isFinite(value)))
+      return `target ${i} has an advantage or log-prob that is not finite`;
     [place, sample] = [miniBatch, own];
     perMiniBatch[miniBatch] = (perMiniBatch[miniBatch] ?? 0) + 1;
   }

@@ -62,7 +62,10 @@ describe('a run whose steps an earlier version planned', () => {
     await planEarlier(1);
     const { violations } = await auditRun(harness.store, run);
     expect(violations).toContainEqual(
-      expect.objectContaining({ key: planKey(run, 1), problem: expect.stringMatching('longhaul.plan/1') as string }),
+      expect.objectContaining({
+        key: planKey(run, 1),
+        problem: expect.stringMatching('longhaul.plan/1') as string,
+      }),
     );
   });
 });
@@ -71,7 +74,15 @@ describe('a spec that an earlier version has stored', () => {
   /** As it was before there were other objectives, adapters and moments than one kind. */
   async function storeEarlier(): Promise<void> {
     const later = [
-      ...['policy_loss_type', 'loss_reduction', 'clip_ratio_c', 'cispo', 'sapo', 'use_kl_loss', 'kl_loss_coef'],
+      ...[
+        'policy_loss_type',
+        'loss_reduction',
+        'clip_ratio_c',
+        'cispo',
+        'sapo',
+        'use_kl_loss',
+        'kl_loss_coef',
+      ],
       ...['kl_estimator_type', 'use_entropy_loss', 'entropy_loss_coef', 'use_tis', 'tis_imp_ratio_cap'],
       ...['grpo_norm_by_std', 'advantage_deviation'],
     ];

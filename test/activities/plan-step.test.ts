@@ -97,7 +97,11 @@ describe('planStep', () => {
     try {
       const trainer = {
         ...(other.spec['trainer'] as object),
-        ...{ policy_loss_type: 'dual_clip', loss_reduction: 'seq_mean_token_sum_norm', use_entropy_loss: true },
+        ...{
+          policy_loss_type: 'dual_clip',
+          loss_reduction: 'seq_mean_token_sum_norm',
+          use_entropy_loss: true,
+        },
         ...{ advantage_estimator: 'rloo' },
       };
       await other.open({ ...other.spec, trainer });
@@ -105,7 +109,11 @@ describe('planStep', () => {
       const { record: supervised } = await readPlan(other.store, run, lastSftStep);
       expect(supervised.loss).toEqual({ kind: 'cross_entropy', reduction: 'token_mean' });
       expect(supervised).not.toHaveProperty('advantages');
-      const change: ControlChange = { kind: 'setHyperparameters', entropy_loss_coef: 0.5, max_generate_length: 4 };
+      const change: ControlChange = {
+        kind: 'setHyperparameters',
+        entropy_loss_coef: 0.5,
+        max_generate_length: 4,
+      };
       await recordControl(other.orchestrator, { run, owner: 1, updateId: 'a', change });
       const { record: plan } = await readPlan(other.store, run, step, (await other.plan(step, 1)).plan);
       expect(plan).toMatchObject({ advantages: { estimator: 'rloo' } });

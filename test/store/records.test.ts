@@ -51,7 +51,9 @@ describe.each(recordKinds)('a %s record', (kind) => {
     await put({ ...record(), schema: version(known + 1) }, episode);
     await expect(readRecord(store, key, kind)).rejects.toMatchObject({
       name: 'NewerSchema',
-      message: expect.stringMatching(new RegExp(`${key}.*${version(known + 1)}.*${version(known)}`)) as string,
+      message: expect.stringMatching(
+        new RegExp(`${key}.*${version(known + 1)}.*${version(known)}`),
+      ) as string,
     });
   });
 

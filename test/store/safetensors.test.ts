@@ -169,7 +169,9 @@ describe('a batch file', () => {
     const bytes = encodeBatchFile(sampled, identity);
     expect(decodeBatchFile(bytes, 'k').arrays).toEqual(sampled);
     const plain = encodeBatchFile(arrays(), identity);
-    expect(batchDifference(plain, bytes, 'k')).toMatch(/target_rollout_logprobs\[0\] \(stored undefined of 0/);
+    expect(batchDifference(plain, bytes, 'k')).toMatch(
+      /target_rollout_logprobs\[0\] \(stored undefined of 0/,
+    );
   });
 
   it('of two mini-batches has the targets of each behind those before', () => {

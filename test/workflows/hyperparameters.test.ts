@@ -11,14 +11,17 @@ describe('a value that is set live', () => {
     ['temperature', 0.9],
     ['max_turns', 3],
   ])('%s = %s is taken whatever the spec leaves out', (name, value) => {
-    for (const spec of [undefined, null, {}, specWith({})]) expect(problemWith({ [name]: value }, spec)).toBeNull();
+    for (const spec of [undefined, null, {}, specWith({})])
+      expect(problemWith({ [name]: value }, spec)).toBeNull();
   });
 
   test('is refused with its range', () => {
     expect(problemWith({ kl_loss_coef: 11 }, specWith({ use_kl_loss: true }))).toBe(
       'kl_loss_coef must be a number from 0 to 10, not 11',
     );
-    expect(problemWith({ entropy_loss_coef: -1 }, specWith({ use_entropy_loss: true }))).toMatch(/from 0 to 1/);
+    expect(problemWith({ entropy_loss_coef: -1 }, specWith({ use_entropy_loss: true }))).toMatch(
+      /from 0 to 1/,
+    );
     expect(problemWith({ max_turns: 1.5 }, {})).toMatch(/a whole number from 1 to 1000/);
   });
 
@@ -29,7 +32,9 @@ describe('a value that is set live', () => {
     expect(problemWith({ [name]: 0.5 }, specWith({ [use]: true }))).toBeNull();
     expect(problemWith({ [name]: 0 }, specWith({ [use]: true }))).toBeNull();
     for (const spec of [specWith({}), specWith({ [use]: false }), {}])
-      expect(problemWith({ [name]: 0.5 }, spec)).toMatch(new RegExp(`${name} changes nothing.*trainer.${use}`));
+      expect(problemWith({ [name]: 0.5 }, spec)).toMatch(
+        new RegExp(`${name} changes nothing.*trainer.${use}`),
+      );
   });
 
   test('of the clip range is refused where the objective clips nothing there', () => {
@@ -43,7 +48,9 @@ describe('a value that is set live', () => {
 
   test('of tokens is at most what the model takes, as far as the spec says that', () => {
     const architecture = { max_position_embeddings: 512 };
-    expect(problemWith({ max_sequence_length: 513 }, specWith({}, { architecture }))).toMatch(/from 1 to 512/);
+    expect(problemWith({ max_sequence_length: 513 }, specWith({}, { architecture }))).toMatch(
+      /from 1 to 512/,
+    );
     expect(problemWith({ max_sequence_length: 40_000 }, specWith({}))).toMatch(/from 1 to 32768/);
     expect(problemWith({ max_sequence_length: 131_072 }, specWith({}, { path: '/models/qwen' }))).toBeNull();
   });
