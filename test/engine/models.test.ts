@@ -72,13 +72,14 @@ describe('a Hugging Face folder', () => {
     const engine = startEngine();
     const { path, state } = await folderOf(engine);
     const config = join(path, 'config.json');
-    const text = readFileSync(config, 'utf8');
-    writeFileSync(config, text.replace('"qwen3"', '"llama"'));
+    const settings = JSON.parse(readFileSync(config, 'utf8')) as object;
+    const change = (changed: object): void => writeFileSync(config, JSON.stringify({ ...settings, ...changed }));
+    change({ model_type: 'llama' });
     await expect(engine.loadHf({ path })).rejects.toMatchObject({
       code: 'BadInput',
       message: expect.stringMatching(/config\.json.*llama.*qwen3/),
     });
-    writeFileSync(config, text.replace('"hidden_size": 64', '"hidden_size": 128'));
+    change({ hidden_size: 128 });
     await expect(engine.loadHf({ path })).rejects.toMatchObject({ code: 'BadInput' });
     await expect(engine.loadHf({ path: temporaryPath('nowhere') })).rejects.toMatchObject({
       code: 'BadInput',
