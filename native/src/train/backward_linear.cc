@@ -42,21 +42,33 @@ void apply_backward(const ops::Table& op, const BackwardLinear& linear, const fl
   if (dx) op.matmul(d_down, width, linear.adapter_panels->a, dx, ld_dx, rows, true);
 }
 
-void add_gradients(GradientWork& work, const BackwardLinear& linear, float* gradients, const float* dy, size_t ld_dy, const float* x,
-                   size_t ld_x, int rows, const float* down, const float* d_down) {
+void PackedLinear::resize(const BackwardLinear& linear, int rows) {
+  if (linear.trained()) x.resize(rows, linear.inputs());
+  down.resize(linear.adapter ? linear.adapter->parts.size() : 0);
+  for (size_t i = 0; i < down.size(); ++i) down[i].resize(rows, linear.adapter->parts[i].b.columns);
+}
+
+void PackedLinear::write(const BackwardLinear& linear, const float* rows_x, size_t ld_x, const float* rows_down, int first, int count) {
+  if (linear.trained()) x.write(rows_x, ld_x, first, count);
+  for (PackedRows& part : down) {
+    part.write(rows_down, size_t(linear.adapter_width()), first, count);
+    rows_down += part.columns();
+  }
+}
+
+void add_gradients(GradientWork& work, const BackwardLinear& linear, float* gradients, const float* dy, size_t ld_dy,
+                   const PackedLinear& x, const float* d_down) {
   if (!linear.frozen) {
     const ParameterRange& w = linear.weight;
-    work.add({gradients + w.offset, size_t(w.columns), dy, ld_dy, x, ld_x, rows, w.rows, w.columns});
+    work.add({gradients + w.offset, size_t(w.columns), dy, ld_dy, &x.x, w.rows});
     return;
   }
   if (!linear.adapter) return;
-  const size_t width = size_t(linear.adapter_width());
   const ParameterRange& a = linear.adapter->a;
-  work.add({gradients + a.offset, size_t(a.columns), d_down, width, x, ld_x, rows, a.rows, a.columns});
+  work.add({gradients + a.offset, size_t(a.columns), d_down, size_t(linear.adapter_width()), &x.x, a.rows});
   for (size_t i = 0; i < linear.adapter->parts.size(); ++i) {
     const AdapterPart& part = linear.adapter->parts[i];
-    work.add({gradients + part.b.offset, size_t(part.b.columns), dy + part.first_output, ld_dy, down + i * part.b.columns, width, rows,
-              part.b.rows, part.b.columns});
+    work.add({gradients + part.b.offset, size_t(part.b.columns), dy + part.first_output, ld_dy, &x.down[i], part.b.rows});
   }
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/policy.h"
-#include "train/gradient_work.h"
+#include "train/backward_linear.h"
 
 namespace longhaul {
 
@@ -50,8 +50,8 @@ struct RowWidths {
   size_t final() const { return 2 * hidden + 1; }
   /// Of a backward pass: gradients of the hidden state (twice: behind the last layer it is scattered), attention, and qkv.
   size_t backward() const { return 2 * hidden + query + qkv; }
-  /// Of one of the two pieces that are worked on at once.
-  size_t piece() const { return 2 * hidden + 3 * ffn + adapters; }
+  /// Of one of the two pieces that are worked on at once: gradients, and what they are multiplied with.
+  size_t piece() const { return 3 * hidden + 3 * ffn + query + 2 * adapters; }
 };
 
 /// x·Aᵀ of the four linear layers, or its gradient.
@@ -74,11 +74,10 @@ struct LayerActivations {
 
 /// What the gradients of one piece are made from, besides activations.
 struct PieceSpace {
-  AlignedBuffer d_output;        // [512, hidden]: gradient of the MLP's output
-  AlignedBuffer activated;       // [512, intermediate]
-  AlignedBuffer d_gate_up;       // [512, 2 · intermediate]
-  AlignedBuffer normed;          // [512, hidden]: input of the MLP, or of the attention
+  AlignedBuffer d_output;   // [512, hidden]: gradient of the MLP's output
+  AlignedBuffer d_gate_up;  // [512, 2 · intermediate]
   AdapterBuffers d_adapter_down;
+  PackedLinear qkv, output, gate_up, down;
   // Sums of blocks of 64 rows.
   AlignedBuffer norm_blocks, final_norm_blocks, head_norm_blocks, bias_blocks;
 };

@@ -19,12 +19,9 @@ int piece_tile_rows(int rows, int threads) {
 float* at_row(AlignedBuffer& buffer, int row, size_t width) { return buffer.data() + size_t(row) * width; }
 
 void make_room(PieceSpace& space, const Architecture& arch, const BackwardLinears& linears) {
-  const size_t rows = piece_rows, width = size_t(arch.hidden_size), ffn = size_t(arch.intermediate_size),
-               blocks = size_t(piece_rows / norm_block_rows);
+  const size_t rows = piece_rows, width = size_t(arch.hidden_size), blocks = size_t(piece_rows / norm_block_rows);
   room(space.d_output, rows * width);
-  room(space.activated, rows * ffn);
-  room(space.d_gate_up, rows * 2 * ffn);
-  room(space.normed, rows * width);
+  room(space.d_gate_up, rows * 2 * size_t(arch.intermediate_size));
   room(space.d_adapter_down.qkv, rows * size_t(linears.qkv.adapter_width()));
   room(space.d_adapter_down.output, rows * size_t(linears.output.adapter_width()));
   room(space.d_adapter_down.gate_up, rows * size_t(linears.gate_up.adapter_width()));
@@ -37,10 +34,10 @@ void make_room(PieceSpace& space, const Architecture& arch, const BackwardLinear
 
 }  // namespace
 
-/// Calls tile(space, place, first, count) for tiles of every piece (`place` counts from the piece's first row), and then, on the calling
-/// thread, finish(space, piece), which adds the piece's gradients to `work`. Pieces from the last to the first.
-template <class Tile, class Finish>
-void ForestPass::State::over_pieces(const PassRange& pass, bool of_outputs, Tile&& tile, Finish&& finish) {
+/// For every piece, from the last to the first: begin(space, count) on the calling thread, tile(space, place, first, count) for its tiles
+/// (`place` counts from the piece's first row), and then finish(space, piece) on the calling thread, which adds its gradients to `work`.
+template <class Begin, class Tile, class Finish>
+void ForestPass::State::over_pieces(const PassRange& pass, bool of_outputs, Begin&& begin, Tile&& tile, Finish&& finish) {
   const auto piece_at = [&](int index) {
     if (!of_outputs) return Piece{index * piece_rows, std::min(piece_rows, pass.rows - index * piece_rows)};
     const int32_t* bounds = plan.piece_outputs.data() + pass.first_piece + index;
@@ -52,6 +49,7 @@ void ForestPass::State::over_pieces(const PassRange& pass, bool of_outputs, Tile
     const Piece piece = index > 0 ? piece_at(index - 1) : Piece{};
     const int rows = piece_tile_rows(piece.count, pool.threads());
     const size_t tiles = size_t(piece.count + rows - 1) / rows;
+    if (tiles > 0) begin(pieces[(index - 1) % 2], piece.count);
     pool.parallel_for(tiles + work.size(), [&](size_t item) {
       if (item >= tiles) return work.run(item - tiles, *op);
       const int place = int(item) * rows;
@@ -132,24 +130,21 @@ void ForestPass::State::backward_layer(const PassRange& pass, int layer, float* 
   const Architecture& arch = architecture();
   const LayerParameters& parameters = this->parameters(layer);
   const BackwardLinears& linear = backwards[layer];
-  LayerActivations& act = at(layer);
-  const size_t width = size_t(arch.hidden_size), ffn = size_t(arch.intermediate_size), ld = size_t(arch.qkv_width()),
-               query_width = size_t(arch.query_width());
+  const size_t width = size_t(arch.hidden_size), ffn = size_t(arch.intermediate_size), ld = size_t(arch.qkv_width());
 
   over_pieces(
       pass, last(layer),
+      [&](PieceSpace& space, int count) {
+        space.gate_up.resize(linear.gate_up, count);
+        space.down.resize(linear.down, count);
+        space.output.resize(linear.output, count);
+      },
       [&](PieceSpace& space, int place, int first, int count) { transform_backward(pass, layer, space, place, first, count); },
       [&](PieceSpace& space, Piece piece) {
-        const auto down = [&](AlignedBuffer& buffer, const BackwardLinear& of) {
-          return at_row(buffer, piece.first, size_t(of.adapter_width()));
-        };
-        add_gradients(work, linear.gate_up, gradients, space.d_gate_up.data(), 2 * ffn, space.normed.data(), width, piece.count,
-                      down(act.adapter_down.gate_up, linear.gate_up), space.d_adapter_down.gate_up.data());
-        add_gradients(work, linear.down, gradients, space.d_output.data(), width, space.activated.data(), ffn, piece.count,
-                      down(act.adapter_down.down, linear.down), space.d_adapter_down.down.data());
-        add_gradients(work, linear.output, gradients, at_row(d_hidden, piece.first, width), width,
-                      at_row(act.attention, piece.first, query_width), query_width, piece.count,
-                      down(act.adapter_down.output, linear.output), space.d_adapter_down.output.data());
+        add_gradients(work, linear.gate_up, gradients, space.d_gate_up.data(), 2 * ffn, space.gate_up, space.d_adapter_down.gate_up.data());
+        add_gradients(work, linear.down, gradients, space.d_output.data(), width, space.down, space.d_adapter_down.down.data());
+        add_gradients(work, linear.output, gradients, at_row(d_hidden, piece.first, width), width, space.output,
+                      space.d_adapter_down.output.data());
         if (frozen()) return;
         work.add_blocks(gradients + parameters.post_norm.offset, space.norm_blocks.data(), blocks_of(piece.count), int(width));
         if (last(layer))
@@ -161,12 +156,10 @@ void ForestPass::State::backward_layer(const PassRange& pass, int layer, float* 
   if (layer == 0 && frozen() && !linear.qkv.trained()) return;
   attend_backward(pass, layer);
   over_pieces(
-      pass, false,
+      pass, false, [&](PieceSpace& space, int count) { space.qkv.resize(linear.qkv, count); },
       [&](PieceSpace& space, int place, int first, int count) { project_backward(pass, layer, space, place, first, count); },
       [&](PieceSpace& space, Piece piece) {
-        add_gradients(work, linear.qkv, gradients, at_row(d_qkv, piece.first, ld), ld, space.normed.data(), width, piece.count,
-                      at_row(act.adapter_down.qkv, piece.first, size_t(linear.qkv.adapter_width())),
-                      space.d_adapter_down.qkv.data());
+        add_gradients(work, linear.qkv, gradients, at_row(d_qkv, piece.first, ld), ld, space.qkv, space.d_adapter_down.qkv.data());
         if (frozen()) return;
         const int blocks = blocks_of(piece.count), head_dim = arch.head_dim;
         work.add_blocks(gradients + parameters.input_norm.offset, space.norm_blocks.data(), blocks, int(width));
@@ -190,6 +183,7 @@ void ForestPass::State::transform_backward(const PassRange& pass, int layer, Pie
   const int hidden = arch.hidden_size, ffn = arch.intermediate_size;
   const size_t width = size_t(hidden), floats = size_t(count) * width, query_width = size_t(arch.query_width());
   float* d_rows = at_row(d_hidden, first, width);
+  const auto down = [&](AlignedBuffer& buffer, const BackwardLinear& of) { return at_row(buffer, first, size_t(of.adapter_width())); };
   float* d_normed = room(tile.d_normed, floats);
 
   if (last(layer)) {
@@ -206,7 +200,11 @@ void ForestPass::State::transform_backward(const PassRange& pass, int layer, Pie
 
   std::memcpy(at_row(space.d_output, place, width), d_rows, floats * sizeof(float));
   float* gate_up = at_row(act.gate_up, first, size_t(2) * ffn);
-  if (linear.down.trained()) op->swiglu(gate_up, at_row(space.activated, place, size_t(ffn)), count, ffn);
+  if (linear.down.trained()) {
+    float* activated = room(tile.activated, size_t(count) * ffn);
+    op->swiglu(gate_up, activated, count, ffn);
+    space.down.write(linear.down, activated, size_t(ffn), down(act.adapter_down.down, linear.down), place, count);
+  }
   float* d_activated = room(tile.d_activated, size_t(count) * ffn);
   apply_backward(*op, linear.down, d_rows, width, d_activated, size_t(ffn), count,
                  at_row(space.d_adapter_down.down, place, size_t(linear.down.adapter_width())));
@@ -215,10 +213,14 @@ void ForestPass::State::transform_backward(const PassRange& pass, int layer, Pie
 
   const float* middle = at_row(act.middle, first, width);
   float* inverse = room(tile.inverse, size_t(count));
-  op->rms_norm(middle, weights().at(parameters.post_norm), eps(), at_row(space.normed, place, width), inverse, count, hidden);
+  float* normed = room(tile.normed, floats);
+  op->rms_norm(middle, weights().at(parameters.post_norm), eps(), normed, inverse, count, hidden);
+  space.gate_up.write(linear.gate_up, normed, width, down(act.adapter_down.gate_up, linear.gate_up), place, count);
   apply_backward(*op, linear.gate_up, d_gate_up, size_t(2) * ffn, d_normed, width, count,
                  at_row(space.d_adapter_down.gate_up, place, size_t(linear.gate_up.adapter_width())));
   norm_backward(middle, weights().at(parameters.post_norm), inverse, d_normed, d_rows, space.norm_blocks.data(), place, count);
+  space.output.write(linear.output, at_row(act.attention, first, query_width), query_width,
+                     down(act.adapter_down.output, linear.output), place, count);
   apply_backward(*op, linear.output, d_rows, width, at_row(d_attention, first, query_width), query_width, count,
                  at_row(space.d_adapter_down.output, place, size_t(linear.output.adapter_width())));
 }
@@ -302,7 +304,9 @@ void ForestPass::State::project_backward(const PassRange& pass, int layer, Piece
 
   const float* x = at_row(inputs[layer], first, width);
   float* inverse = room(tile.inverse, size_t(count));
-  op->rms_norm(x, weights().at(parameters.input_norm), eps(), at_row(space.normed, place, width), inverse, count, hidden);
+  float* normed = room(tile.normed, size_t(count) * width);
+  op->rms_norm(x, weights().at(parameters.input_norm), eps(), normed, inverse, count, hidden);
+  space.qkv.write(linear, normed, width, at_row(act.adapter_down.qkv, first, size_t(linear.adapter_width())), place, count);
   float* d_down = at_row(space.d_adapter_down.qkv, place, size_t(linear.adapter_width()));
   if (layer == 0 && frozen()) {
     apply_backward(*op, linear, d_rows, ld, nullptr, 0, count, d_down);

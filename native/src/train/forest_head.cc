@@ -17,28 +17,35 @@ int head_tile_rows(int rows, int threads) {
 
 }  // namespace
 
-/// Logits [count, vocab] of targets [first, first + count) in canonical order; `hidden` [count, width] receives what they come from.
-void ForestPass::State::compute_logits(const PassRange& pass, int first, int count, float* hidden, float* to) {
+/// Logits of targets [first, first + count) in canonical order, to rows [offset, offset + count) of the chunk; and what they come from,
+/// where the head is trained.
+void ForestPass::State::compute_logits(const PassRange& pass, int first, int offset, int count) {
   const size_t width = size_t(architecture().hidden_size), vocab = size_t(architecture().vocab_size);
+  float* hidden = room(tile_space().normed, size_t(count) * width);
   for (int i = 0; i < count; ++i)
     std::memcpy(hidden + size_t(i) * width,
                 final_normed.data() + size_t(plan.target_outputs[first + i] - pass.first_output) * width, width * sizeof(float));
-  op->matmul(hidden, width, weights().forward_panels().head, to, vocab, count, false);
+  op->matmul(hidden, width, weights().forward_panels().head, logits.data() + size_t(offset) * vocab, vocab, count, false);
+  if (keep != Keep::nothing && !frozen()) head_rows.write(hidden, width, offset, count);
+}
+
+/// Room for the next rows of logits.
+void ForestPass::State::prepare_chunk(int rows) {
+  room(logits, rounded_rows(rows) * size_t(architecture().vocab_size));
+  if (keep != Keep::nothing && !frozen()) head_rows.resize(rows, architecture().hidden_size);
 }
 
 void ForestPass::State::head_logprobs(const PassRange& pass, bool keep_logits) {
   const int capacity = head_capacity(architecture(), pool.threads()), vocab = architecture().vocab_size;
-  const size_t width = size_t(architecture().hidden_size);
   const int most = keep_logits ? std::max(pass.targets, 1) : capacity;
   logits_kept = keep_logits;
   for (int begin = 0; begin < pass.targets; begin += most) {
     const int rows = std::min(most, pass.targets - begin), tile = head_tile_rows(rows, pool.threads());
-    float* hidden = room(head_rows, rounded_rows(rows) * width);
-    float* block = room(logits, rounded_rows(rows) * vocab);
+    prepare_chunk(rows);
     pool.parallel_for(size_t(rows + tile - 1) / tile, [&](size_t t) {
       const int offset = int(t) * tile, count = std::min(tile, rows - offset), first = pass.first_target + begin + offset;
-      float* row = block + size_t(offset) * vocab;
-      compute_logits(pass, first, count, hidden + size_t(offset) * width, row);
+      compute_logits(pass, first, offset, count);
+      float* row = logits.data() + size_t(offset) * vocab;
       for (int i = 0; i < count; ++i, row += vocab) {
         const int32_t target = plan.target_order[first + i];
         const ops::RowNormalizer normalizer = op->normalize_row(row, vocab, inverse_temperature);
@@ -52,20 +59,18 @@ void ForestPass::State::head_logprobs(const PassRange& pass, bool keep_logits) {
 }
 
 void ForestPass::State::head_gradient(const PassRange& pass, float* gradients) {
-  const int capacity = head_capacity(architecture(), pool.threads()), vocab = architecture().vocab_size,
-            hidden_size = architecture().hidden_size;
-  const size_t width = size_t(hidden_size);
+  const int capacity = head_capacity(architecture(), pool.threads()), vocab = architecture().vocab_size;
+  const size_t width = size_t(architecture().hidden_size);
   const int most = logits_kept ? std::max(pass.targets, 1) : capacity;
   const ParameterRange& head = policy->layout().head;
   room(d_targets, rounded_rows(plan.most_targets()) * width);
   for (int begin = 0; begin < pass.targets; begin += most) {
     const int rows = std::min(most, pass.targets - begin), tile = head_tile_rows(rows, pool.threads());
-    float* hidden = room(head_rows, rounded_rows(rows) * width);
-    float* block = room(logits, rounded_rows(rows) * vocab);
+    prepare_chunk(rows);
     pool.parallel_for(size_t(rows + tile - 1) / tile, [&](size_t t) {
       const int offset = int(t) * tile, count = std::min(tile, rows - offset), first = pass.first_target + begin + offset;
-      float* d_logits = block + size_t(offset) * vocab;
-      if (!logits_kept) compute_logits(pass, first, count, hidden + size_t(offset) * width, d_logits);
+      if (!logits_kept) compute_logits(pass, first, offset, count);
+      float* d_logits = logits.data() + size_t(offset) * vocab;
       for (int i = 0; i < count; ++i) {
         const int32_t target = plan.target_order[first + i];
         float* row = d_logits + size_t(i) * vocab;
@@ -81,7 +86,7 @@ void ForestPass::State::head_gradient(const PassRange& pass, float* gradients) {
     });
     if (!frozen()) {
       work.clear();
-      work.add({gradients + head.offset, width, block, size_t(vocab), hidden, width, rows, vocab, hidden_size});
+      work.add({gradients + head.offset, width, logits.data(), size_t(vocab), &head_rows, vocab});
       pool.parallel_for(work.size(), [&](size_t item) { work.run(item, *op); });
     }
     tell(advanced);

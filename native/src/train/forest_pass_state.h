@@ -43,7 +43,8 @@ struct ForestPass::State {
   std::vector<AlignedBuffer> kept_keys_values, d_kept_keys_values;
 
   // Head, in canonical order of targets.
-  AlignedBuffer head_rows{BufferMemory::mapped}, logits{BufferMemory::mapped}, d_targets{BufferMemory::mapped};
+  PackedRows head_rows;  // what the logits come from
+  AlignedBuffer logits{BufferMemory::mapped}, d_targets{BufferMemory::mapped};
   std::vector<ops::RowNormalizer> normalizers;
   bool logits_kept = false;
   bool with_entropy = false;
@@ -109,14 +110,15 @@ struct ForestPass::State {
   template <class Work>
   void each_tile(int rows, Work&& work_on);
 
-  void compute_logits(const PassRange& pass, int first, int count, float* hidden, float* to);
+  void prepare_chunk(int rows);
+  void compute_logits(const PassRange& pass, int first, int offset, int count);
 
   struct Piece {
     int first = 0;  // row or output of the pass
     int count = 0;
   };
-  template <class Tile, class Finish>
-  void over_pieces(const PassRange& pass, bool of_outputs, Tile&& tile, Finish&& finish);
+  template <class Begin, class Tile, class Finish>
+  void over_pieces(const PassRange& pass, bool of_outputs, Begin&& begin, Tile&& tile, Finish&& finish);
   void prepare_backward(const PassRange& pass);
   void backward_layer(const PassRange& pass, int layer, float* gradients);
   void transform_backward(const PassRange& pass, int layer, PieceSpace& space, int place, int first, int count);

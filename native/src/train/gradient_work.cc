@@ -1,51 +1,70 @@
 #include "train/gradient_work.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace longhaul {
 
 namespace {
 
-/// An item's part of C: large enough that packing X and transposing dY cost little beside the product, small enough for the cache.
-constexpr int item_outputs = 192, item_panels = 8;
-/// Of X at once; the chain goes on from C.
-constexpr int packed_rows = 512;
+/// An item's rows of C: what the kernel takes at once, so that it rearranges dY once for all columns (cpu/gemm_kernels.h).
+constexpr int item_outputs = 192;
 
-int rounded_up(int n, int unit) { return (n + unit - 1) / unit * unit; }
+int divided_up(int n, int unit) { return (n + unit - 1) / unit; }
 
 }  // namespace
 
+void PackedRows::resize(int rows, int columns) {
+  rows_ = rows;
+  columns_ = columns;
+  const size_t count = size_t(divided_up(rows, block_rows));
+  if (blocks_.size() < count) blocks_.resize(count);
+  for (size_t b = 0; b < count; ++b) {
+    blocks_[b].depth = std::min(block_rows, rows - int(b) * block_rows);
+    blocks_[b].columns = columns;
+    room(blocks_[b].values, size_t(ops::panel_count(columns)) * ops::panel_columns * block_rows);
+  }
+}
+
+void PackedRows::write(const float* x, size_t ld_x, int first, int count) {
+  for (int row = first; row < first + count; ++row, x += ld_x) {
+    ops::Panels& block = blocks_[size_t(row / block_rows)];
+    float* to = block.values.data() + size_t(row % block_rows) * ops::panel_columns;
+    const size_t stride = size_t(block.depth) * ops::panel_columns;
+    int column = 0;
+    for (; column + ops::panel_columns <= columns_; column += ops::panel_columns, to += stride)
+      std::memcpy(to, x + column, ops::panel_columns * sizeof(float));
+    if (column == columns_) continue;
+    std::memset(to, 0, ops::panel_columns * sizeof(float));
+    std::memcpy(to, x + column, size_t(columns_ - column) * sizeof(float));
+  }
+}
+
 void GradientWork::add(const GradientProduct& product) {
-  if (product.rows == 0) return;
-  const int panels = (product.inputs + ops::panel_columns - 1) / ops::panel_columns;
-  const int columns = std::min(panels, item_panels) * ops::panel_columns;
-  // Equal shares: as many items a thread has, all of about one size.
-  int parts = (product.outputs + item_outputs - 1) / item_outputs;
-  if (product.outputs >= 2 * threads_ * 48) parts = rounded_up(parts, threads_);
-  const int outputs = std::max(48, rounded_up((product.outputs + parts - 1) / parts, 12));
-  for (int o = 0; o < product.outputs; o += outputs)
-    for (int i = 0; i < product.inputs; i += columns) {
-      GradientProduct item = product;
-      item.c += size_t(o) * product.ld_c + i;
-      item.dy += o;
-      item.x += i;
-      item.outputs = std::min(outputs, product.outputs - o);
-      item.inputs = std::min(columns, product.inputs - i);
-      products_.push_back(item);
-    }
+  if (product.x->rows() == 0) return;
+  // A few items a thread, all of about one size; many, of the kernel's.
+  int outputs = item_outputs;
+  if (product.outputs < 4 * threads_ * item_outputs) {
+    const int parts = divided_up(divided_up(product.outputs, item_outputs), threads_) * threads_;
+    outputs = std::max(48, divided_up(divided_up(product.outputs, parts), 12) * 12);
+  }
+  for (int o = 0; o < product.outputs; o += outputs) {
+    GradientProduct item = product;
+    item.c += size_t(o) * product.ld_c;
+    item.dy += o;
+    item.outputs = std::min(outputs, product.outputs - o);
+    products_.push_back(item);
+  }
 }
 
 void GradientWork::run(size_t item, const ops::Table& op) const {
   if (item < products_.size()) {
     const GradientProduct& product = products_[item];
-    static thread_local ops::Panels panels;
-    const int count = (product.inputs + ops::panel_columns - 1) / ops::panel_columns;
-    panels.columns = product.inputs;
-    for (int row = 0; row < product.rows; row += packed_rows) {
-      panels.depth = std::min(packed_rows, product.rows - row);
-      room(panels.values, size_t(count) * panels.depth * ops::panel_columns);
-      op.pack(product.x + size_t(row) * product.ld_x, product.ld_x, panels, 0, count);
-      op.matmul_transposed(product.dy + size_t(row) * product.ld_dy, product.ld_dy, panels, product.c, product.ld_c, product.outputs);
+    const float* dy = product.dy;
+    for (int row = 0; row < product.x->rows(); row += PackedRows::block_rows) {
+      const ops::Panels& block = product.x->blocks()[size_t(row / PackedRows::block_rows)];
+      op.matmul_transposed(dy, product.ld_dy, block, product.c, product.ld_c, product.outputs);
+      dy += size_t(block.depth) * product.ld_dy;
     }
     return;
   }

@@ -16,15 +16,33 @@ inline float* room(AlignedBuffer& buffer, size_t size) {
   return buffer.data();
 }
 
-/// C[outputs, inputs] += dY[rows, outputs]ᵀ · X[rows, inputs], one chain of fused multiply-adds over rows that goes on from C.
+/// X[rows, columns] in the order in which GEMM kernels read a right-hand side, in blocks of 512 rows. Threads may write different rows
+/// at once, while they still have them in the cache.
+class PackedRows {
+ public:
+  static constexpr int block_rows = 512;
+
+  /// Keeps its memory; contents are unspecified until written.
+  void resize(int rows, int columns);
+  void write(const float* x, size_t ld_x, int first, int count);
+
+  int rows() const { return rows_; }
+  int columns() const { return columns_; }
+  const std::vector<ops::Panels>& blocks() const { return blocks_; }
+
+ private:
+  int rows_ = 0, columns_ = 0;
+  std::vector<ops::Panels> blocks_;  // may be more than `rows` need
+};
+
+/// C[outputs, columns of X] += dY[rows of X, outputs]ᵀ · X, one chain of fused multiply-adds over rows that goes on from C.
 struct GradientProduct {
   float* c;
   size_t ld_c;
   const float* dy;
   size_t ld_dy;
-  const float* x;
-  size_t ld_x;
-  int rows, outputs, inputs;
+  const PackedRows* x;
+  int outputs;
 };
 
 class GradientWork {

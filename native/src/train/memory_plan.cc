@@ -130,7 +130,8 @@ std::size_t rest_of_cgroups() {
   for (std::string line; std::getline(file, line);) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    std::string controllers = ",";
+    controllers.append(line, first + 1, second - first - 1).append(",");
     std::string path = line.substr(second + 1);
     if (path == "/") path.clear();
     if (controllers == ",,")

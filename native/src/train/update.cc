@@ -92,11 +92,12 @@ struct Totals {
   }
 };
 
-/// Whether a spent policy's memory is what a copy of `policy` takes.
+/// Whether a step from `policy` may end in this one: the same kind, on the same frozen weights.
 bool fits(const Policy& spent, const Policy& policy) {
   if (!(spent.architecture() == policy.architecture()) || spent.moments().format != policy.moments().format) return false;
   const Adapters *own = spent.adapters(), *other = policy.adapters();
-  return own && other ? own->settings() == other->settings() : !own && !other;
+  if (!own || !other) return !own && !other;
+  return own->settings() == other->settings() && spent.shared_weights() == policy.shared_weights();
 }
 
 }  // namespace
@@ -126,13 +127,11 @@ struct Trainer::State {
     held_rows = std::max(held_rows, rows);
   }
 
-  std::unique_ptr<Policy> copy_of(const Policy& policy) {
-    if (!spare || !fits(*spare, policy)) {
-      spare.reset();
-      return std::make_unique<Policy>(policy);
-    }
-    *spare = policy;
-    return std::move(spare);
+  /// Where a step from `policy` can end; its values are of no account.
+  std::unique_ptr<Policy> place_for_next(const Policy& policy) {
+    if (spare && fits(*spare, policy)) return std::move(spare);
+    spare.reset();
+    return std::make_unique<Policy>(policy);
   }
 
   std::span<float> zero_gradients(size_t size) {
@@ -193,11 +192,9 @@ UpdateReport Trainer::State::update(const Policy& policy, const Batch& batch, co
     if (settings.cancelled && settings.cancelled->load(std::memory_order_relaxed)) throw CancelledUpdate{};
   };
   prepare_pass(settings.passes, *std::max_element(rows.begin(), rows.end()));
-  std::unique_ptr<Policy> next = copy_of(policy);
-  if (settings.reset_moments) {
-    next->moments().clear();
-    next->optimizer_steps = 0;
-  }
+  std::unique_ptr<Policy> next = place_for_next(policy);
+  // The first step goes from the policy that is held to the next, which costs no copy; all others stay there.
+  const Policy* from = &policy;
   Totals totals;
   const auto give_up = [&](const char* reason) {
     spare = std::move(next);
@@ -206,12 +203,14 @@ UpdateReport Trainer::State::update(const Policy& policy, const Batch& batch, co
   try {
     for (int k = 0; k < mini_batches; ++k) {
       const MiniBatch mini = mini_batch_of(batch, k);
-      const std::span<float> gradients = zero_gradients(std::as_const(*next).trained().size());
+      const std::span<float> gradients = zero_gradients(from->trained().size());
       pass->weights_changed();
-      const LossReport report = gradient(*next, mini, settings, advanced, passed, gradients);
-      const double norm = gradient_norm(*next, gradients, pool);
+      const LossReport report = gradient(*from, mini, settings, advanced, passed, gradients);
+      const double norm = gradient_norm(*from, gradients, pool);
       if (!std::isfinite(norm) || !std::isfinite(report.loss)) return give_up("non_finite");
-      optimizer_step(*next, gradients, norm, settings.learning_rates[size_t(k)], settings.optimizer, pool);
+      optimizer_step(*next, *from, k == 0 && settings.reset_moments, gradients, norm, settings.learning_rates[size_t(k)],
+                     settings.optimizer, pool);
+      from = next.get();
       passed();
       totals.add(report, mini, norm, k == 0);
     }

@@ -23,7 +23,7 @@ void check_along_gradient(Policy& policy, const std::vector<float>& gradient, co
     double squares = 0;
     for (size_t i = place.offset; i < place.offset + place.size; ++i) squares += double(gradient[i]) * gradient[i];
     check(squares > 0, what + ": " + place.name + " has no gradient");
-    const double norm = std::sqrt(squares), step = 4e-3;
+    const double norm = std::sqrt(squares), step = std::min(4e-3, 0.03 / norm);
     const std::vector<float> before(trained.begin() + place.offset, trained.begin() + place.offset + place.size);
     double values[2], moved = 0;
     for (const int side : {0, 1}) {
@@ -112,7 +112,7 @@ void losses_match_finite_differences() {
     const double ratios[] = {0.5, 0.95, 1.0, 1.08, 1.5, 1.7};
     old.push_back(float(start[i] - std::log(ratios[i % 6])));
     reference.push_back(start[i] + (i % 2 ? 0.3f : -0.2f));
-    advantages.push_back(i % 4 < 2 ? 1.1f : -0.7f);
+    advantages.push_back(i / 20 % 2 ? -0.7f : 1.1f);
     samples.push_back(int32_t(i / 20));
   }
   for (const auto& [name, settings] : cases) {

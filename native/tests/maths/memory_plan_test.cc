@@ -29,7 +29,7 @@ Architecture middling_architecture() {
   architecture.vocab_size = 4096;
   architecture.hidden_size = 256;
   architecture.intermediate_size = 768;
-  architecture.num_hidden_layers = 4;
+  architecture.num_hidden_layers = 3;
   architecture.num_attention_heads = 8;
   architecture.num_key_value_heads = 4;
   architecture.max_position_embeddings = 2048;
@@ -40,7 +40,7 @@ MemoryRequest request_of(const Architecture& architecture) {
   MemoryRequest request;
   request.architecture = architecture;
   request.threads = 2;
-  request.batch_rows = 4096;
+  request.batch_rows = 2048;
   request.longest_chain = 512;
   return request;
 }
@@ -106,15 +106,15 @@ void an_update_takes_what_the_plan_says() {
     MomentFormat moments;
   };
   const Architecture architecture = middling_architecture();
-  for (const Way way : {Way{"one pass", false, false, 4096, MomentFormat::fp32}, Way{"passes of 1024", false, false, 1024, MomentFormat::int8},
-                        Way{"recomputed", false, true, 4096, MomentFormat::fp32}, Way{"LoRA", true, false, 2048, MomentFormat::fp32}}) {
+  for (const Way way : {Way{"one pass", false, false, 2048, MomentFormat::fp32}, Way{"passes of 512", false, false, 512, MomentFormat::int8},
+                        Way{"recomputed", false, true, 2048, MomentFormat::fp32}, Way{"LoRA", true, false, 1024, MomentFormat::fp32}}) {
     MemoryRequest request = request_of(architecture);
     request.recompute = way.recompute;
     request.pass_rows = way.pass_rows;
     request.moments = way.moments;
     if (way.lora) request.lora = lora_settings(8, 16);
     const MemoryPlan plan = plan_memory(request);
-    const OwnedBatch batch = rows_of(4096, architecture.vocab_size);
+    const OwnedBatch batch = rows_of(2048, architecture.vocab_size);
     const double taken = peak_bytes([&] {
       ThreadPool pool(2);
       auto weights = std::make_shared<Weights>(architecture);
@@ -126,7 +126,7 @@ void an_update_takes_what_the_plan_says() {
       settings.passes = {way.pass_rows, way.recompute};
       Trainer trainer(pool);
       // Moments are pages of zeros until the first step has written them.
-      for (int step = 0; step < 3; ++step) {
+      for (int step = 0; step < 2; ++step) {
         UpdateReport report = trainer.update(*held, batch.view(), settings);
         check(report.applied, "applied");
         trainer.recycle(std::exchange(held, std::move(report.next)));
@@ -154,9 +154,9 @@ void each_setting_shows_in_its_part() {
                               plan.activations + plan.head, "total");
 
   MemoryRequest other = plain;
-  other.pass_rows = 1024;
+  other.pass_rows = 512;
   check(plan_memory(other).activations < plan.activations / 2, "smaller passes");
-  check_equal(plan_memory(other).keys_values, size_t(2 * 4 * 4096 * 2 * 128 * 4), "keys and values of all rows, and their gradients");
+  check_equal(plan_memory(other).keys_values, size_t(2 * 3 * 2048 * 2 * 128 * 4), "keys and values of all rows, and their gradients");
   other = plain;
   other.recompute = true;
   check(plan_memory(other).activations < plan.activations * 2 / 3, "recomputation");
