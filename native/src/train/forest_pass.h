@@ -4,6 +4,8 @@
 // Canonical order. Rows are cut into pieces of 512, counted from the first row of the forest. Gradients go over pieces from the last
 // to the first, within a piece row by row (weight gradients: one FMA chain; norms and biases: sums of blocks of 64 rows, added from
 // the last block to the first). Attention adds to the gradients of keys and values node by node, from the last (cut at pieces) to the first.
+// Targets: by the piece of their row from the last to the first, in a piece by row, at a row as they were given; the head's gradient is one
+// chain over them. Rows of the embedding are summed apart and added last: where the head is the same matrix, its chain comes first.
 #pragma once
 
 #include <functional>
