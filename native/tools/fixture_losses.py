@@ -44,7 +44,7 @@ def policy_losses(settings: dict, logprobs, old, advantages, mask) -> torch.Tens
         tau = torch.where(advantages > 0, torch.full_like(advantages, settings["sapo_tau_pos"]),
                           torch.full_like(advantages, settings["sapo_tau_neg"]))
         return -advantages * torch.sigmoid(tau * (ratio - 1)) * (4 / tau)
-    assert kind in ("regular", "dual_clip"), kind
+    assert kind in ("regular", "dual_clip", "gspo"), kind
     clipped = ratio.clamp(1 - settings["eps_clip_low"], 1 + settings["eps_clip_high"])
     losses = -torch.minimum(ratio * advantages, clipped * advantages)
     if kind == "dual_clip":
