@@ -21,12 +21,12 @@ constexpr int tile_rows = 4, tile_vectors = 1;
 #endif
 constexpr int tile_columns = tile_vectors * lanes;
 /// Most rows of C, and most of the chain, that are worked on at once: 192 · 384 floats of A are 288 KiB.
-constexpr int row_block = 192;
-constexpr int depth_block = 384;
-/// The same for Aᵀ, whose C is a gradient that comes from memory: the longer the chain, the fewer its journeys.
-constexpr int transposed_depth_block = 512;
-/// How far ahead lines of B are asked for: about 190 cycles of a full AVX-512 tile.
-constexpr int prefetch_depth = 16;
+constexpr int row_block = 192, depth_block = 384;
+/// The same for Aᵀ, whose C is a gradient that comes from memory: the longer the chain, the fewer its journeys. Fewer rows, so that
+/// the next ones can be fetched while these are worked on.
+constexpr int transposed_row_block = 96, transposed_depth_block = 512;
+/// How far ahead lines of B and of packed A are asked for: 32 steps are about 380 cycles of a full AVX-512 tile.
+constexpr int prefetch_depth = 32, packed_prefetch_depth = 16;
 
 inline int smaller(int a, int b) { return a < b ? a : b; }
 inline int larger(int a, int b) { return a > b ? a : b; }
@@ -58,6 +58,7 @@ template <int Rows, Order order>
       const Vec row = broadcast(order == Order::by_row ? a[i * stride] : a[i]);
       for (int v = 0; v < tile_vectors; ++v) sum_of[i][v] = fma(row, column[v], sum_of[i][v]);
     }
+    if (order == Order::by_depth) __builtin_prefetch(a + packed_prefetch_depth * stride);
     a += order == Order::by_row ? 1 : stride;
     b += panel_columns;
   }
@@ -124,8 +125,8 @@ inline void packed_panel_product(const float* a, const float* b, int depth, floa
     for (int i = 0; i < rows; i += tile_rows) {
       const int rest = rows - i - tile_rows;
       if (rest > 0) prefetch_tile(c + (i + tile_rows) * ldc + column, ldc, smaller(tile_rows, rest));
-      tile_of<Order::by_depth>(smaller(tile_rows, rows - i), a + size_t(i) * depth, tile_rows, b + column,
-                                          depth, c + i * ldc + column, ldc, accumulate);
+      tile_of<Order::by_depth>(smaller(tile_rows, rows - i), a + size_t(i) * depth, tile_rows, b + column, depth,
+                               c + i * ldc + column, ldc, accumulate);
     }
 }
 
@@ -184,19 +185,30 @@ inline void pack_tiles(const float* a, size_t lda, int rows, int depth, float* o
   }
 }
 
+/// Asks for a share of A[depth, rows], so that its lines are near when they are packed: rows far apart are fetched one by one, and
+/// waiting for them takes as long as a tenth of the product.
+inline void prefetch_share(const float* a, size_t lda, int rows, int depth, int share, int shares) {
+  constexpr int line = 64 / int(sizeof(float));
+  for (int k = depth * share / shares; k < depth * (share + 1) / shares; ++k)
+    for (int i = 0; i < rows; i += line) __builtin_prefetch(a + size_t(k) * lda + i, 0, 2);
+}
+
 void matmul_transposed(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m) {
-  const int part = even_part(b.depth, transposed_depth_block);
-  float* packed = scratch(Scratch::transposed, size_t(row_block) * part);
-  for (int i = 0; i < m; i += row_block) {
-    const int rows = smaller(row_block, m - i);
-    for (int k = 0; k < b.depth; k += part) {
-      const int depth = smaller(part, b.depth - k);
-      pack_tiles(a + size_t(k) * lda + i, lda, rows, depth, packed);
-      for (int p = 0; p < panel_count(b.columns); ++p)
+  const int part = even_part(b.depth, transposed_depth_block), panels = panel_count(b.columns);
+  float* packed = scratch(Scratch::transposed, size_t(transposed_row_block) * part);
+  for (int k = 0; k < b.depth; k += part) {
+    const int depth = smaller(part, b.depth - k);
+    for (int i = 0; i < m; i += transposed_row_block) {
+      const int rows = smaller(transposed_row_block, m - i), next = i + rows, next_rows = smaller(transposed_row_block, m - next);
+      const float* block = a + size_t(k) * lda;
+      pack_tiles(block + i, lda, rows, depth, packed);
+      for (int p = 0; p < panels; ++p) {
+        if (next_rows > 0) prefetch_share(block + next, lda, next_rows, depth, p, panels);
         into_columns(c + size_t(i) * ldc + p * panel_columns, ldc, rows, b.columns - p * panel_columns, true,
                      [&](float* to, size_t ld_to, bool add_to) {
                        packed_panel_product(packed, b.panel(p) + size_t(k) * panel_columns, depth, to, ld_to, rows, add_to);
                      });
+      }
     }
   }
 }

@@ -148,7 +148,7 @@ void heads_can_be_shared_between_calls() {
     // Gradients are added to what is there.
     d_queries[apart].assign(in.qkv.size(), 0.25f);
     d_keys_values[apart].assign(in.keys_values.size(), -0.5f);
-    for (const auto [first, last] : apart ? std::vector<std::pair<int, int>>{{2, 3}, {0, 2}} : std::vector<std::pair<int, int>>{{0, 3}}) {
+    for (const auto& [first, last] : apart ? std::vector<std::pair<int, int>>{{2, 3}, {0, 2}} : std::vector<std::pair<int, int>>{{0, 3}}) {
       ops::ChainAttention chain = in.chain(out[apart].data(), log_sums[apart].data());
       chain.first_kv_head = first;
       chain.last_kv_head = last;

@@ -48,11 +48,11 @@ inline std::vector<float> on_every_set(const std::string& what,
   return expected;
 }
 
-/// |actual − expected| ≤ tolerance · the largest |expected| (or 1e-3, where all are smaller)
+/// |actual − expected| ≤ tolerance · the largest |expected| (or 1e-2, where all are smaller)
 inline void check_close(const std::vector<float>& actual, const std::vector<double>& expected, double tolerance,
                         const std::string& what) {
   check_equal(actual.size(), expected.size(), what + ": number of values");
-  double largest = 1e-3;
+  double largest = 1e-2;
   for (const double value : expected) largest = std::max(largest, std::abs(value));
   for (size_t i = 0; i < actual.size(); ++i)
     if (!(std::abs(actual[i] - expected[i]) <= tolerance * largest)) {

@@ -46,7 +46,7 @@ inline constexpr int fma_chains_avx2 = 14;
 /// Runs at least about `flops` floating-point operations on this thread with the instruction set in use, and says how many; 0 where
 /// that is the scalar one.
 inline double fma_burst(double flops) {
-  static volatile float kept;
+  [[maybe_unused]] static volatile float kept;
   switch (ops::instruction_set()) {
     case ops::InstructionSet::avx512: {
       const long rounds = long(flops / (2 * 16 * fma_chains)) + 1;
