@@ -12,6 +12,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import { exportModel } from '../../src/activities/model-export.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
@@ -237,4 +238,12 @@ describe('an exported model', () => {
     expect(read.architecture).toEqual(assets.architecture);
     expect(read.eosTokens).toEqual(assets.eosTokens);
   });
+});
+
+test.each(['lora', 'folder'])('presets/%s.yaml is a run from a folder', async (name) => {
+  const preset = parse(readFileSync(`presets/${name}.yaml`, 'utf8')) as { model: object };
+  await harness.open({ ...preset, name: run, model: { ...preset.model, path: folder } });
+  const { spec } = await readRun(harness.store, run);
+  expect(spec.model).toMatchObject({ path: folder, tokenizer: join(folder, 'tokenizer.json') });
+  expect(spec.model.lora !== undefined).toBe(name === 'lora');
 });
