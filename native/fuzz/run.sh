@@ -14,7 +14,7 @@ if [ -z "$compiler" ]; then
 fi
 mkdir -p "$work/corpus" "$work/crashes"
 cmake -S "$native" -B "$work/build" -DLONGHAUL_FUZZ=ON -DCMAKE_CXX_COMPILER="$compiler" > "$work/build.log"
-cmake --build "$work/build" -j "$(nproc)" >> "$work/build.log" || { tail -50 "$work/build.log" >&2; exit 2; }
+cmake --build "$work/build" -j "$(nproc)" --target frame_fuzz safetensors_fuzz config_fuzz fuzz_seeds >> "$work/build.log" || { tail -50 "$work/build.log" >&2; exit 2; }
 "$work/build/fuzz_seeds" "$work/corpus"
 total=0
 crashes=0
