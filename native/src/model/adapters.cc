@@ -95,9 +95,11 @@ std::string module_path(LoraTarget target) {
 }
 
 void validate(const LoraSettings& settings, const Architecture& architecture) {
-  if (settings.rank < 1 || settings.rank > most_rank)
+  // hidden_size is a side of every adapted matrix: a product B·A of a higher rank does not exist.
+  const int most = std::min(most_rank, architecture.hidden_size);
+  if (settings.rank < 1 || settings.rank > most)
     throw std::invalid_argument("lora.rank is " + std::to_string(settings.rank) + "; it must be between 1 and " +
-                                std::to_string(most_rank));
+                                std::to_string(most));
   if (!(settings.alpha > 0 && settings.alpha <= 1e6)) {
     char shown[32];
     std::snprintf(shown, sizeof shown, "%.12g", settings.alpha);

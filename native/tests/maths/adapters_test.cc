@@ -163,7 +163,8 @@ void bad_settings_are_refused() {
   const auto refused = [](LoraSettings settings, const std::string& part) {
     check_throws<std::invalid_argument>([&] { Adapters adapters(tiny_architecture(), settings); }, part, part);
   };
-  refused({0, 8, {LoraTarget::q_proj}}, "lora.rank is 0; it must be between 1 and 1024");
+  refused({0, 8, {LoraTarget::q_proj}}, "lora.rank is 0; it must be between 1 and 48");
+  refused({49, 8, {LoraTarget::q_proj}}, "lora.rank is 49; it must be between 1 and 48");
   refused({4, 0, {LoraTarget::q_proj}}, "lora.alpha is 0");
   refused({4, std::nan(""), {LoraTarget::q_proj}}, "lora.alpha is nan");
   refused({4, 8, {}}, "lora.targets is empty");
