@@ -13,11 +13,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { takeUpModel } from '../../src/activities/model-assets.js';
 import { exportModel } from '../../src/activities/model-export.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { readModelFolder } from '../../src/models/model-folder.js';
+import { parseRunSpec } from '../../src/spec/schema.js';
 import { weightsFileKey } from '../../src/store/layout.js';
 import { readBase, readRun, readState } from '../../src/store/run-records.js';
 import { verifyWeights } from '../../src/store/weights.js';
@@ -242,8 +244,8 @@ describe('an exported model', () => {
 
 test.each(['lora', 'folder'])('presets/%s.yaml is a run from a folder', async (name) => {
   const preset = parse(readFileSync(`presets/${name}.yaml`, 'utf8')) as { model: object };
-  await harness.open({ ...preset, name: run, model: { ...preset.model, path: folder } });
-  const { spec } = await readRun(harness.store, run);
+  const spec = parseRunSpec({ ...preset, model: { ...preset.model, path: folder } });
   expect(spec.model).toMatchObject({ path: folder, tokenizer: join(folder, 'tokenizer.json') });
   expect(spec.model.lora !== undefined).toBe(name === 'lora');
+  expect((await takeUpModel(spec)).tokenizer).toBe(readFileSync(join(folder, 'tokenizer.json'), 'utf8'));
 });

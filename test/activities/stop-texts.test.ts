@@ -26,7 +26,11 @@ afterAll(async () => {
 async function sampled(generator: object): Promise<{ turns: string[][]; plan: object }> {
   const harness = await startHarness(environments);
   harnesses.push(harness);
-  const settings = { ...(harness.spec['generator'] as object), max_generate_length: longestTurn, ...generator };
+  const settings = {
+    ...(harness.spec['generator'] as object),
+    max_generate_length: longestTurn,
+    ...generator,
+  };
   await harness.open({ ...harness.spec, generator: settings });
   await harness.advance(step);
   const episodes = await readStepEpisodes(harness.store, run, step);

@@ -210,6 +210,8 @@ describe('an impossible combination', () => {
     ],
     ['generator.max_generate_length', (spec) => (spec['generator'] = { max_generate_length: 20_000 })],
     ['generator.max_sequence_length', (spec) => (spec['generator'] = { max_sequence_length: 40_000 })],
+    ['generator.top_p', (spec) => (spec['generator'] = { top_p: 0.9 })],
+    ['generator.top_k', (spec) => (spec['generator'] = { top_k: 20, truncated_sampling: false })],
     [
       'warm_start[0].demonstrations',
       (spec) => (spec['warm_start'] = [{ name: 'a', demonstrations: 'drill', updates: 5 }]),
