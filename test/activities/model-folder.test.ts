@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { auditRun } from '../../src/activities/audit-run.js';
 import { takeUpModel } from '../../src/activities/model-assets.js';
 import { exportModel } from '../../src/activities/model-export.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
@@ -20,7 +21,7 @@ import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js'
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { readModelFolder } from '../../src/models/model-folder.js';
 import { parseRunSpec } from '../../src/spec/schema.js';
-import { weightsFileKey } from '../../src/store/layout.js';
+import { weightsFileKey, weightsManifestKey } from '../../src/store/layout.js';
 import { readBase, readRun, readState } from '../../src/store/run-records.js';
 import { verifyWeights } from '../../src/store/weights.js';
 import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from './fixture.js';
@@ -158,10 +159,15 @@ describe('what was put into the store', () => {
   test('is refused where it was changed, naming its key', async () => {
     const { weights } = await prepared();
     const key = weightsFileKey(weights, 'weights.safetensors');
+    expect((await auditRun(harness.store, run)).violations).toEqual([]);
     await tamper(harness.store, key, (bytes) => {
       bytes[bytes.length - 5]! ^= 0xff;
       return bytes;
     });
+    const { violations } = await auditRun(harness.store, run);
+    expect(violations.filter(({ rule }) => rule === 'R31')).toEqual([
+      { rule: 'R31', key: weightsManifestKey(weights), problem: expect.stringContaining('sha256') as string },
+    ]);
     await expect(hold(2, harness.secondNode())).rejects.toThrow(new RegExp(`${key}: .*sha256`));
   });
 });
