@@ -18,7 +18,7 @@ Json read_json(const std::string& path) {
   std::string error;
   const auto json = parse_json(read_text(path), error);
   CHECK(json.has_value());
-  return json.value_or(Json());
+  return json ? *json : Json();
 }
 
 HfExport settings(HfDtype dtype = HfDtype::f32, HfAdapters adapters = HfAdapters::merged) {
