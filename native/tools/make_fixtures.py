@@ -10,17 +10,14 @@ holds the model's config.json and the settings. tests/maths/parity_test.cc reads
 
 import contextlib
 import json
-import pathlib
 
 import peft
 import torch
 import transformers
-from safetensors.torch import save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from fixture_losses import pad, total_loss
+from fixture_losses import pad, total_loss, write_fixture
 
-FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests" / "maths" / "fixtures"
 VOCAB, LENGTHS, STEPS = 40, (50, 33), 3
 SHAPE = {
     "vocab_size": VOCAB, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -166,8 +163,8 @@ def main() -> None:
     for index, (name, config, loss_settings, lora) in enumerate(CASES):
         torch.manual_seed(3 + index)
         arrays, settings = fixture(config, loss_settings, lora)
-        save_file({key: value.detach().contiguous().clone() for key, value in arrays.items()}, FOLDER / f"{name}.safetensors",
-                  metadata={"config": config_json(config), "settings": json.dumps(settings), "versions": json.dumps(versions)})
+        write_fixture(name, arrays, {
+            "config": config_json(config), "settings": json.dumps(settings), "versions": json.dumps(versions)})
 
 
 if __name__ == "__main__":
