@@ -79,7 +79,9 @@ export async function measureSharing(): Promise<Measured> {
 /** The worst share of the machine's multiply-add peak among the products of the measured models. */
 export async function measureGemm(): Promise<Measured> {
   const [own] = await programs();
-  const answered = (await lines(own, ['gemm', '--threads', String(threads)])).filter(({ of_peak }) => of_peak !== undefined);
+  const answered = (await lines(own, ['gemm', '--threads', String(threads)])).filter(
+    ({ of_peak }) => of_peak !== undefined,
+  );
   const worst = (kind: string): number =>
     Math.min(...answered.filter((line) => line.kind === kind).map((line) => number(line.of_peak, 'of_peak')));
   const shares = answered.map((line) => number(line.of_peak, 'of_peak'));
@@ -114,9 +116,14 @@ export async function measureBuild(): Promise<Measured> {
 
 /** Every fuzzer for two minutes. */
 export async function measureFuzzing(): Promise<Measured> {
-  const { code, output } = await runCommand('bash', [join(repository, 'native/fuzz/run.sh'), '120'], commandDeadlineMs);
+  const { code, output } = await runCommand(
+    'bash',
+    [join(repository, 'native/fuzz/run.sh'), '120'],
+    commandDeadlineMs,
+  );
   const counts = /in all: (\d+) executions, (\d+) crashes/.exec(output);
-  if (!counts) throw new Error(`the fuzzers ended with ${code} and gave no count: ${output.slice(-400).trim()}`);
+  if (!counts)
+    throw new Error(`the fuzzers ended with ${code} and gave no count: ${output.slice(-400).trim()}`);
   return { values: { executions: Number(counts[1]), crashes: Number(counts[2]) } };
 }
 
@@ -129,14 +136,25 @@ function programs(): Promise<[own: string, python: string]> {
     const folder = join(repository, '.longhaul/engine-bench');
     await configure(folder);
     await build(folder, 'longhaul-bench');
-    const setup = await outputOf('bash', [join(repository, 'bench/engine-peers/setup.sh')], commandDeadlineMs);
+    const setup = await outputOf(
+      'bash',
+      [join(repository, 'bench/engine-peers/setup.sh')],
+      commandDeadlineMs,
+    );
     return [join(folder, 'longhaul-bench'), setup.trim().split('\n').at(-1) ?? ''];
   })();
   return installed;
 }
 
 async function configure(folder: string): Promise<void> {
-  const args = ['-S', join(repository, 'native'), '-B', folder, '-DCMAKE_BUILD_TYPE=Release', '-DLONGHAUL_TESTS=OFF'];
+  const args = [
+    '-S',
+    join(repository, 'native'),
+    '-B',
+    folder,
+    '-DCMAKE_BUILD_TYPE=Release',
+    '-DLONGHAUL_TESTS=OFF',
+  ];
   await outputOf('cmake', args, commandDeadlineMs);
 }
 
@@ -150,7 +168,8 @@ async function lines(command: string, args: string[], { mayFail = false } = {}):
   if (code !== 0 && !mayFail)
     throw new Error(`${[command, ...args].join(' ')} ended with ${code}: ${output.slice(-400).trim()}`);
   const printed = output.split('\n').filter((line) => line.startsWith('{'));
-  if (printed.length === 0) throw new Error(`${[command, ...args].join(' ')} printed nothing and ended with ${code}`);
+  if (printed.length === 0)
+    throw new Error(`${[command, ...args].join(' ')} printed nothing and ended with ${code}`);
   return printed.map((line) => JSON.parse(line) as BenchLine);
 }
 

@@ -73,7 +73,8 @@ describe('a Hugging Face folder', () => {
     const { path, state } = await folderOf(engine);
     const config = join(path, 'config.json');
     const settings = JSON.parse(readFileSync(config, 'utf8')) as object;
-    const change = (changed: object): void => writeFileSync(config, JSON.stringify({ ...settings, ...changed }));
+    const change = (changed: object): void =>
+      writeFileSync(config, JSON.stringify({ ...settings, ...changed }));
     change({ model_type: 'llama' });
     await expect(engine.loadHf({ path })).rejects.toMatchObject({
       code: 'BadInput',
