@@ -101,6 +101,29 @@ void yarn_frequencies_follow_the_ramp() {
   }
 }
 
+// inv_freq of transformers 5.23.0 (Qwen3, heads of 128, original_max_position_embeddings 32768), which computes them in fp32.
+void yarn_frequencies_are_those_of_transformers() {
+  const auto check_all = [](double theta, double factor, const std::vector<std::pair<int, double>>& expected) {
+    const std::vector<float> frequencies = rotary_frequencies(with_yarn(theta, factor));
+    for (const auto& [i, value] : expected)
+      check(std::abs(frequencies[i] - value) <= 4e-7 * value, "frequency " + std::to_string(i) + " of factor " + std::to_string(factor));
+  };
+  check_all(1e6, 2, {{0, 1.0}, {1, 0.8058422207832336}, {21, 0.010746078565716743}, {23, 0.006978305988013744},
+                     {24, 0.005458018742501736}, {29, 0.0015737258363515139}, {31, 0.0009489525109529495},
+                     {36, 0.0002604596083983779}, {39, 0.00011682710464810953}, {40, 8.891397010302171e-05},
+                     {63, 6.204688816069392e-07}});
+  check_all(5e6, 4, {{0, 1.0}, {1, 0.785830020904541}, {21, 0.006337244529277086}, {23, 0.0035220880527049303},
+                     {24, 0.0026139975525438786}, {29, 0.0005529430927708745}, {31, 0.0002845485578291118},
+                     {36, 4.263530354364775e-05}, {39, 2.0689745724666864e-05}, {40, 1.625862205401063e-05},
+                     {63, 6.362699167539176e-08}});
+  const RopeTable table(with_yarn(1e6, 2, 12346));
+  const size_t row = size_t(12345) * 64;
+  check_near(table.cos()[row], 0.11915992945432663, 2e-7, "cos of pair 0");
+  check_near(table.sin()[row], -1.0626546144485474, 2e-7, "sin of pair 0");
+  check_near(table.cos()[row + 63], 1.069283366203308, 2e-7, "cos of pair 63");
+  check_near(table.sin()[row + 63], 0.008190536871552467, 2e-7, "sin of pair 63");
+}
+
 // Where both ends of the ramp are one pair, transformers moves one of them by a thousandth.
 void a_ramp_without_length_is_a_step() {
   Architecture step = rotary(16, 1e6);
@@ -152,6 +175,7 @@ int main() {
               {"the table holds cosine and sine", table_holds_cosine_and_sine},
               {"YaRN goes over between two pairs", yarn_goes_over_between_two_pairs},
               {"YaRN's frequencies follow the ramp", yarn_frequencies_follow_the_ramp},
+              {"YaRN's frequencies are those of transformers", yarn_frequencies_are_those_of_transformers},
               {"a ramp without length is a step", a_ramp_without_length_is_a_step},
               {"YaRN scales the table at every position", yarn_scales_the_table_at_every_position},
               {"the table does not depend on threads", the_table_does_not_depend_on_threads},
