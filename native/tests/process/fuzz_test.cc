@@ -157,7 +157,7 @@ void the_engine_answers_or_ends_as_the_protocol_says() {
   const auto token_bytes = raw_bytes(std::span<const std::int32_t>(tokens));
   const std::string payload(token_bytes.begin(), token_bytes.end());
   int answered = 0, broken = 0;
-  for (int i = 0; i < 80 && test::failures == 0; ++i) {
+  for (int i = 0; i < 110 && test::failures == 0; ++i) {
     ForkedEngine engine;
     const std::string state = engine.start();
     const std::vector<std::string> good = headers(state);
@@ -170,8 +170,13 @@ void the_engine_answers_or_ends_as_the_protocol_says() {
     }
     if (random.below(2) == 0) stream += damaged(random, framed(frames + 1, good[0], payload));
     engine.write_all(stream);
-    // It may wait for the rest of a frame, so its silence says nothing; at the end of file it ends at once.
-    for (Answer answer = engine.receive(20); answer.alive; answer = engine.receive(20)) {
+    // Every whole frame is answered, unless the stream is found broken; then it may wait for the rest of a frame, so its silence
+    // says nothing.
+    std::uint32_t replies = 0;
+    while (true) {
+      const Answer answer = engine.receive(replies < frames ? 2000 : 20);
+      if (!answer.alive) break;
+      ++replies;
       ++answered;
       CHECK(answer.ok() || answer.error().find(": ") != std::string::npos);
       CHECK(answer.state() == state);
@@ -187,7 +192,7 @@ void the_engine_answers_or_ends_as_the_protocol_says() {
     broken += refused;
   }
   std::printf("%d replies, %d broken streams\n", answered, broken);
-  CHECK(answered > 150 && broken > 20);
+  CHECK(answered > 100 && broken > 20);
 }
 
 }  // namespace
