@@ -65,18 +65,6 @@ StateHeader parse_state_header(const SafetensorsHeader& file) {
   return header;
 }
 
-// Errors of `read` about what the file holds, with the file's name.
-template <class Read>
-auto naming(const std::string& path, Read&& read) {
-  try {
-    return read();
-  } catch (const SafetensorsError& error) {
-    throw SafetensorsError("state file " + path + ": " + error.what());
-  } catch (const std::invalid_argument& error) {
-    throw SafetensorsError("state file " + path + ": " + error.what());
-  }
-}
-
 void require_base(const std::string& path, const StateHeader& header, const BaseWeights& held, ThreadPool& pool) {
   if (!held.weights) {
     throw WrongBaseError("state file " + path + " has adapters on the weights " + header.base +
@@ -120,11 +108,11 @@ WrittenFile save_state(const Policy& policy, const std::string& path, std::strin
 }
 
 StateHeader read_state_header(const std::string& path) {
-  return naming(path, [&] { return parse_state_header(read_safetensors_header(InputFile(path))); });
+  return naming_file("state file " + path, [&] { return parse_state_header(read_safetensors_header(InputFile(path))); });
 }
 
 LoadedState load_state(const std::string& path, ThreadPool& pool, const BaseWeights& held, const Progress& progress) {
-  return naming(path, [&] {
+  return naming_file("state file " + path, [&] {
     const InputFile file(path);
     const SafetensorsHeader tensors = read_safetensors_header(file);
     const StateHeader header = parse_state_header(tensors);

@@ -1,11 +1,13 @@
 // Reads the tensors of our own files: all that are expected and no others, hashed and checked on the way.
-// defines: check_tensors, read_and_hash, first_not_finite
+// defines: check_tensors, read_and_hash, first_not_finite, naming_file
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -27,5 +29,17 @@ std::optional<std::size_t> first_not_finite(std::span<const std::byte> bytes);
 std::vector<Blake3Digest> read_and_hash(const InputFile& file, const SafetensorsHeader& header,
                                         std::span<const TensorBytes<std::byte>> tensors, ThreadPool& pool,
                                         const Progress& progress);
+
+// What `read` gives; errors about what the file holds begin with the file then.
+template <class Read>
+auto naming_file(const std::string& file, Read&& read) {
+  try {
+    return read();
+  } catch (const SafetensorsError& error) {
+    throw SafetensorsError(file + ": " + error.what());
+  } catch (const std::invalid_argument& error) {
+    throw SafetensorsError(file + ": " + error.what());
+  }
+}
 
 }  // namespace longhaul

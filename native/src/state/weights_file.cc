@@ -26,18 +26,6 @@ Architecture parse_architecture(const SafetensorsHeader& file) {
   return architecture;
 }
 
-// Errors of `read` about what the file holds, with the file's name.
-template <class Read>
-auto naming(const std::string& path, Read&& read) {
-  try {
-    return read();
-  } catch (const SafetensorsError& error) {
-    throw SafetensorsError("weights file " + path + ": " + error.what());
-  } catch (const std::invalid_argument& error) {
-    throw SafetensorsError("weights file " + path + ": " + error.what());
-  }
-}
-
 }  // namespace
 
 WrittenFile save_weights(const Weights& weights, const std::string& path, const Progress& progress) {
@@ -50,11 +38,11 @@ WrittenFile save_weights(const Weights& weights, const std::string& path, const 
 }
 
 Architecture read_weights_architecture(const std::string& path) {
-  return naming(path, [&] { return parse_architecture(read_safetensors_header(InputFile(path))); });
+  return naming_file("weights file " + path, [&] { return parse_architecture(read_safetensors_header(InputFile(path))); });
 }
 
 LoadedWeights load_weights(const std::string& path, ThreadPool& pool, const Progress& progress) {
-  return naming(path, [&] {
+  return naming_file("weights file " + path, [&] {
     const InputFile file(path);
     const SafetensorsHeader header = read_safetensors_header(file);
     const Architecture architecture = parse_architecture(header);
