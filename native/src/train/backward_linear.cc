@@ -48,7 +48,8 @@ void PackedLinear::resize(const BackwardLinear& linear, int rows) {
   for (size_t i = 0; i < down.size(); ++i) down[i].resize(rows, linear.adapter->parts[i].b.columns);
 }
 
-void PackedLinear::write(const BackwardLinear& linear, const float* rows_x, size_t ld_x, const float* rows_down, int first, int count) {
+void PackedLinear::write(const BackwardLinear& linear, const float* rows_x, size_t ld_x, const float* rows_down, int first,
+                         int count) {
   if (linear.trained()) x.write(rows_x, ld_x, first, count);
   for (PackedRows& part : down) {
     part.write(rows_down, size_t(linear.adapter_width()), first, count);

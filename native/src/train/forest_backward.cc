@@ -34,8 +34,8 @@ void make_room(PieceSpace& space, const Architecture& arch, const BackwardLinear
 
 }  // namespace
 
-/// For every piece, from the last to the first: begin(space, count) on the calling thread, tile(space, place, first, count) for its tiles
-/// (`place` counts from the piece's first row), and then finish(space, piece) on the calling thread, which adds its gradients to `work`.
+/// For every piece, from the last to the first: begin(space, count) on the calling thread, tile(space, place, first, count) for its
+/// tiles (`place` counts from the piece's first row), and finish(space, piece) on the calling thread, which adds its gradients to `work`.
 template <class Begin, class Tile, class Finish>
 void ForestPass::State::over_pieces(const PassRange& pass, bool of_outputs, Begin&& begin, Tile&& tile, Finish&& finish) {
   const auto piece_at = [&](int index) {
@@ -85,7 +85,8 @@ void ForestPass::State::prepare_backward(const PassRange& pass) {
   if (several_passes()) {
     d_kept_keys_values.resize(size_t(arch.num_hidden_layers), AlignedBuffer(BufferMemory::mapped));
     for (AlignedBuffer& buffer : d_kept_keys_values)
-      zeroed.push_back({room(buffer, rounded_rows(forest->rows()) * widths.keys_values), size_t(forest->rows()) * widths.keys_values});
+      zeroed.push_back({room(buffer, rounded_rows(forest->rows()) * widths.keys_values),
+                        size_t(forest->rows()) * widths.keys_values});
   }
   if (!frozen()) {
     const size_t size = plan.distinct_tokens.size() * widths.hidden;
@@ -120,8 +121,8 @@ void ForestPass::State::add_embedding_gradient(float* gradients) {
   constexpr size_t rows = 64;
   pool.parallel_for((tokens + rows - 1) / rows, [&](size_t item) {
     for (size_t i = item * rows; i < std::min(tokens, (item + 1) * rows); ++i)
-      op->add(gradients + policy->layout().embedding.offset + size_t(plan.distinct_tokens[i]) * width, d_embedding.data() + i * width,
-              width);
+      op->add(gradients + policy->layout().embedding.offset + size_t(plan.distinct_tokens[i]) * width,
+              d_embedding.data() + i * width, width);
   });
 }
 
@@ -141,7 +142,8 @@ void ForestPass::State::backward_layer(const PassRange& pass, int layer, float* 
       },
       [&](PieceSpace& space, int place, int first, int count) { transform_backward(pass, layer, space, place, first, count); },
       [&](PieceSpace& space, Piece piece) {
-        add_gradients(work, linear.gate_up, gradients, space.d_gate_up.data(), 2 * ffn, space.gate_up, space.d_adapter_down.gate_up.data());
+        add_gradients(work, linear.gate_up, gradients, space.d_gate_up.data(), 2 * ffn, space.gate_up,
+                      space.d_adapter_down.gate_up.data());
         add_gradients(work, linear.down, gradients, space.d_output.data(), width, space.down, space.d_adapter_down.down.data());
         add_gradients(work, linear.output, gradients, at_row(d_hidden, piece.first, width), width, space.output,
                       space.d_adapter_down.output.data());
@@ -165,8 +167,8 @@ void ForestPass::State::backward_layer(const PassRange& pass, int layer, float* 
         work.add_blocks(gradients + parameters.input_norm.offset, space.norm_blocks.data(), blocks, int(width));
         if (arch.has_head_norms()) {
           work.add_blocks(gradients + parameters.query_norm.offset, space.head_norm_blocks.data(), blocks, head_dim);
-          work.add_blocks(gradients + parameters.key_norm.offset, space.head_norm_blocks.data() + size_t(piece_rows / norm_block_rows) * head_dim,
-                          blocks, head_dim);
+          work.add_blocks(gradients + parameters.key_norm.offset,
+                          at_row(space.head_norm_blocks, piece_rows / norm_block_rows, size_t(head_dim)), blocks, head_dim);
         }
         if (arch.has_qkv_bias())
           work.add_blocks(gradients + parameters.qkv_bias.offset, space.bias_blocks.data(), blocks, int(ld));
@@ -183,7 +185,9 @@ void ForestPass::State::transform_backward(const PassRange& pass, int layer, Pie
   const int hidden = arch.hidden_size, ffn = arch.intermediate_size;
   const size_t width = size_t(hidden), floats = size_t(count) * width, query_width = size_t(arch.query_width());
   float* d_rows = at_row(d_hidden, first, width);
-  const auto down = [&](AlignedBuffer& buffer, const BackwardLinear& of) { return at_row(buffer, first, size_t(of.adapter_width())); };
+  const auto down = [&](AlignedBuffer& buffer, const BackwardLinear& of) {
+    return at_row(buffer, first, size_t(of.adapter_width()));
+  };
   float* d_normed = room(tile.d_normed, floats);
 
   if (last(layer)) {
@@ -194,8 +198,8 @@ void ForestPass::State::transform_backward(const PassRange& pass, int layer, Pie
       for (int t = 1; t < targets; ++t) op->add(d_normed + size_t(i) * width, from + size_t(t) * width, width);
     }
     std::memset(d_rows, 0, floats * sizeof(float));
-    norm_backward(at_row(last_hidden, first, width), weights().at(policy->layout().final_norm), final_inverse.data() + first, d_normed, d_rows,
-                  space.final_norm_blocks.data(), place, count);
+    norm_backward(at_row(last_hidden, first, width), weights().at(policy->layout().final_norm), final_inverse.data() + first,
+                  d_normed, d_rows, space.final_norm_blocks.data(), place, count);
   }
 
   std::memcpy(at_row(space.d_output, place, width), d_rows, floats * sizeof(float));
@@ -265,7 +269,8 @@ void ForestPass::State::project_backward(const PassRange& pass, int layer, Piece
   const BackwardLinear& linear = backwards[layer].qkv;
   LayerActivations& act = at(layer);
   TileSpace& tile = tile_space();
-  const int hidden = arch.hidden_size, heads = arch.num_attention_heads, kv_heads = arch.num_key_value_heads, head_dim = arch.head_dim;
+  const int hidden = arch.hidden_size, heads = arch.num_attention_heads, kv_heads = arch.num_key_value_heads,
+            head_dim = arch.head_dim;
   const size_t width = size_t(hidden), ld = size_t(arch.qkv_width()), query_width = size_t(arch.query_width()),
                kept_width = size_t(2) * arch.key_value_width(), ld_saved = query_width + kept_width / 2,
                ld_inverse = size_t(heads) + kv_heads;
@@ -290,8 +295,8 @@ void ForestPass::State::project_backward(const PassRange& pass, int layer, Piece
       saved = at_row(act.heads_saved, first + i, ld_saved);
       inverse = at_row(act.heads_inverse, first + i, ld_inverse);
     }
-    op->head_norm_rope_backward(d_queries, ld, norms ? weights().at(parameters.query_norm) : nullptr, positions, weights().rope().cos(),
-                                weights().rope().sin(), saved, ld_saved, inverse, ld_inverse, d_query_norm, rows, heads, head_dim);
+    op->head_norm_rope_backward(d_queries, ld, norms ? weights().at(parameters.query_norm) : nullptr, positions,
+                                weights().rope().cos(), weights().rope().sin(), saved, ld_saved, inverse, ld_inverse, d_query_norm, rows, heads, head_dim);
     op->head_norm_rope_backward(d_queries + query_width, ld, norms ? weights().at(parameters.key_norm) : nullptr, positions,
                                 weights().rope().cos(), weights().rope().sin(), norms ? saved + query_width : nullptr, ld_saved,
                                 norms ? inverse + heads : nullptr, ld_inverse, d_key_norm, rows, kv_heads, head_dim);

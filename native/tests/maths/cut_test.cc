@@ -73,14 +73,14 @@ void gradients_do_not_depend_on_passes_recomputation_or_threads() {
     const Objective objective = cut_objective(policy.architecture().vocab_size).with_entropy();
     ThreadPool alone(1);
     const Gradient expected = gradient_of(objective, policy, alone);
-    for (const Way way : {Way{512, false, 2}, Way{512, true, 1}, Way{1024, false, 3}, Way{1024, true, 2}, Way{1536, false, 2},
-                          Way{whole, false, 2}, Way{whole, true, 3}}) {
+    for (const Way way : {Way{512, false, 2}, Way{512, true, 1}, Way{1024, false, 3}, Way{1536, true, 2}, Way{whole, false, 2}, Way{whole, true, 3}}) {
       ThreadPool pool(way.threads);
       check_same(gradient_of(objective, policy, pool, {way.pass_rows, way.recompute}), expected,
                  name + ", passes of " + std::to_string(way.pass_rows) + (way.recompute ? ", recomputed, " : ", ") +
                      std::to_string(way.threads) + " threads");
-      check_same_bits(logprobs_of(objective, policy, pool, {way.pass_rows, false}), expected.logprobs, name + ": log-probs alone");
     }
+    for (const int pass_rows : {512, whole})
+      check_same_bits(logprobs_of(objective, policy, alone, {pass_rows, false}), expected.logprobs, name + ": log-probs alone");
   }
 }
 
@@ -143,8 +143,8 @@ void gradients_do_not_depend_on_the_head_s_chunks() {
   architecture.num_hidden_layers = 1;
   const Policy policy = tiny_policy(2, architecture);
   Objective objective;
-  objective.forest.add(-1, random_tokens(1400, 20000, 1));
-  for (int row = 0; row < 1399; ++row) objective.add_target(row, objective.forest.tokens[size_t(row) + 1], row % 2 ? 0.2 : -0.1);
+  objective.forest.add(-1, random_tokens(640, 20000, 1));
+  for (int row = 0; row < 639; ++row) objective.add_target(row, objective.forest.tokens[size_t(row) + 1], row % 2 ? 0.2 : -0.1);
   ThreadPool pool(2);
   check(int(objective.targets()) > head_capacity(architecture, 2), "chunks are needed");
   const Gradient in_chunks = gradient_of(objective, policy, pool, {whole, false});
