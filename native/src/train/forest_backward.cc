@@ -296,7 +296,8 @@ void ForestPass::State::project_backward(const PassRange& pass, int layer, Piece
       inverse = at_row(act.heads_inverse, first + i, ld_inverse);
     }
     op->head_norm_rope_backward(d_queries, ld, norms ? weights().at(parameters.query_norm) : nullptr, positions,
-                                weights().rope().cos(), weights().rope().sin(), saved, ld_saved, inverse, ld_inverse, d_query_norm, rows, heads, head_dim);
+                                weights().rope().cos(), weights().rope().sin(), saved, ld_saved, inverse, ld_inverse, d_query_norm,
+                                rows, heads, head_dim);
     op->head_norm_rope_backward(d_queries + query_width, ld, norms ? weights().at(parameters.key_norm) : nullptr, positions,
                                 weights().rope().cos(), weights().rope().sin(), norms ? saved + query_width : nullptr, ld_saved,
                                 norms ? inverse + heads : nullptr, ld_inverse, d_key_norm, rows, kv_heads, head_dim);
