@@ -6,6 +6,7 @@
 
 #include "cpu/gemm_kernels.h"
 #include "cpu/scratch.h"
+#include "cpu/transpose.h"
 #include "cpu/vec16.h"
 #include "ops/ops.h"
 
@@ -172,10 +173,10 @@ inline void gather_transposed(const ChainAttention& args, size_t column, int key
   for (int b = 0; b < key_blocks(keys); ++b) {
     float* panel = out + size_t(b) * hd * key_block;
     const int count = smaller(key_block, keys - b * key_block);
-    for (int j = 0; j < count; ++j) {
-      const float* row = args.keys_values + size_t(args.chain_rows[b * key_block + j]) * args.ld_keys_values + column;
-      for (int d = 0; d < hd; ++d) panel[size_t(d) * key_block + j] = row[d];
-    }
+    const float* rows[key_block];
+    for (int j = 0; j < count; ++j)
+      rows[j] = args.keys_values + size_t(args.chain_rows[b * key_block + j]) * args.ld_keys_values + column;
+    rows_to_panel(rows, count, hd, panel);
     for (int j = count; j < key_block; ++j)
       for (int d = 0; d < hd; ++d) panel[size_t(d) * key_block + j] = 0.0f;
   }

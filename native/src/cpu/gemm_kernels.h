@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cpu/scratch.h"
+#include "cpu/transpose.h"
 #include "cpu/vec16.h"
 #include "ops/ops.h"
 
@@ -213,19 +214,12 @@ void matmul_transposed(const float* a, size_t lda, const Panels& b, float* c, si
   }
 }
 
-// In blocks of 32 along k, so that the lines being written stay in the first-level cache.
 void pack_transposed_panels(const float* w, size_t ldw, Panels& out, int first, int last) {
-  constexpr int depth_step = 32;
   for (int p = first; p < last; ++p) {
-    float* panel = out.values.data() + size_t(p) * out.depth * panel_columns;
     const int columns = smaller(panel_columns, out.columns - p * panel_columns);
-    for (int first_k = 0; first_k < out.depth; first_k += depth_step) {
-      const int last_k = smaller(first_k + depth_step, out.depth);
-      for (int j = 0; j < columns; ++j) {
-        const float* row = w + size_t(p * panel_columns + j) * ldw;
-        for (int k = first_k; k < last_k; ++k) panel[size_t(k) * panel_columns + j] = row[k];
-      }
-    }
+    const float* rows[panel_columns];
+    for (int j = 0; j < columns; ++j) rows[j] = w + size_t(p * panel_columns + j) * ldw;
+    rows_to_panel(rows, columns, out.depth, out.values.data() + size_t(p) * out.depth * panel_columns);
   }
 }
 
