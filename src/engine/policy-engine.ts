@@ -22,8 +22,8 @@ export interface EngineInfo {
 /** A state that the engine holds. */
 export interface HeldState {
   state: Digest;
-  /** Of the model's weights alone, adapters left out. */
-  weights: Digest;
+  /** Of the model's weights alone, adapters left out; null behind an update of all of them: it would have to be computed. */
+  weights: Digest | null;
   /** Of the weights that the KL term compares with; null where there are none. */
   reference: Digest | null;
   /** `step_id` of the last update this process applied; null after a load. */

@@ -291,9 +291,11 @@ void Verbs::set_vocabulary(const Request& request) {
 
 void Verbs::tell_held(const Request& request) {
   auto held = held_.get();
-  if (held) held = with_weights_digest(std::move(held));
+  // Behind an update of all weights it would have to be computed, by who asks after every step for the state alone.
+  if (held && request.has("weights") && request.flag("weights")) held = with_weights_digest(std::move(held));
+  const bool known = held && !held->weights_digest.empty();
   Json fields;
-  fields.set("weights", held ? Json(held->weights_digest) : Json(nullptr));
+  fields.set("weights", known ? Json(held->weights_digest) : Json(nullptr));
   fields.set("reference", reference_.weights ? Json(reference_.digest) : Json(nullptr));
   fields.set("last_step_id", held && held->last_step_id ? Json(*held->last_step_id) : Json(nullptr));
   replies_.reply(request.id(), std::move(fields));

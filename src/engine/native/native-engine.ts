@@ -267,7 +267,7 @@ function digestOrNull(value: unknown): Digest | null {
 function heldState(header: Record<string, unknown>): HeldState {
   return {
     state: stateOf(header),
-    weights: String(header['weights']),
+    weights: digestOrNull(header['weights']),
     reference: digestOrNull(header['reference']),
     lastStepId: digestOrNull(header['last_step_id']),
   };
