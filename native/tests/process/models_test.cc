@@ -58,7 +58,7 @@ void weights_go_out_and_come_back() {
   CHECK(with_path(engine, "save_weights", path_of("others"), {{"weights", state}}).error().starts_with("WrongState"));
   const std::string after = update(engine, state).state();
   CHECK(engine.call("held").header.find("weights")->is_null());
-  const std::string moved = engine.call({{"verb", "held"}, {"weights", true}}).text("weights");
+  const std::string moved = engine.call(Json::Object{{"verb", "held"}, {"weights", true}}).text("weights");
   CHECK(after != state && moved.size() == 64 && moved != weights);
 
   const Answer loaded = with_path(engine, "load_weights", path_of("weights"));
@@ -143,7 +143,7 @@ void a_kl_term_needs_its_reference() {
   CHECK(update(engine, state, {{"reference", state}}, kl).error().starts_with("WrongReference: holds reference " + weights));
   const std::string first = update(engine, state, {{"reference", weights}}, kl).state();
   // It stays what it was while the weights move on.
-  CHECK(engine.call("held").text("reference") == weights && engine.call({{"verb", "held"}, {"weights", true}}).text("weights") != weights);
+  CHECK(engine.call("held").text("reference") == weights && engine.call(Json::Object{{"verb", "held"}, {"weights", true}}).text("weights") != weights);
   const Answer second = update(engine, first, {{"reference", weights}}, kl);
   CHECK(second.ok() && figure(second.header.find("metrics"), "kl") > 0);
 
