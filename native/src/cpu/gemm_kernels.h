@@ -26,6 +26,8 @@ constexpr int row_block = 192, depth_block = 384;
 /// The same for Aᵀ, whose C is a gradient that comes from memory: the longer the chain, the fewer its journeys. Fewer rows, so that
 /// the next ones can be fetched while these are worked on.
 constexpr int transposed_row_block = 96, transposed_depth_block = 512;
+/// Up to so many panels Aᵀ is read as it lies: packing it would take as long as it saves. (Not where its rows would share a cache set.)
+constexpr int most_direct_panels = 4;
 /// How far ahead lines of B and of packed A are asked for: 32 steps are about 380 cycles of a full AVX-512 tile.
 constexpr int prefetch_depth = 32, packed_prefetch_depth = 16;
 
@@ -196,18 +198,23 @@ inline void prefetch_share(const float* a, size_t lda, int rows, int depth, int 
 
 void matmul_transposed(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m) {
   const int part = even_part(b.depth, transposed_depth_block), panels = panel_count(b.columns);
+  const bool direct = panels <= most_direct_panels && lda % 512 != 0;
   float* packed = scratch(Scratch::transposed, size_t(transposed_row_block) * part);
   for (int k = 0; k < b.depth; k += part) {
     const int depth = smaller(part, b.depth - k);
     for (int i = 0; i < m; i += transposed_row_block) {
       const int rows = smaller(transposed_row_block, m - i), next = i + rows, next_rows = smaller(transposed_row_block, m - next);
       const float* block = a + size_t(k) * lda;
-      pack_tiles(block + i, lda, rows, depth, packed);
+      if (!direct) pack_tiles(block + i, lda, rows, depth, packed);
       for (int p = 0; p < panels; ++p) {
         if (next_rows > 0) prefetch_share(block + next, lda, next_rows, depth, p, panels);
         into_columns(c + size_t(i) * ldc + p * panel_columns, ldc, rows, b.columns - p * panel_columns, true,
                      [&](float* to, size_t ld_to, bool add_to) {
-                       packed_panel_product(packed, b.panel(p) + size_t(k) * panel_columns, depth, to, ld_to, rows, add_to);
+                       const float* panel = b.panel(p) + size_t(k) * panel_columns;
+                       if (direct)
+                         panel_product<Order::by_depth>(block + i, lda, panel, depth, to, ld_to, rows, add_to);
+                       else
+                         packed_panel_product(packed, panel, depth, to, ld_to, rows, add_to);
                      });
       }
     }

@@ -14,7 +14,7 @@ struct Shape {
 // Around the borders of tiles (4, 6, 12 rows), panels (32 columns), blocks of rows (192) and of the chain (384, 512).
 constexpr Shape shapes[] = {{1, 32, 16},    {1, 1, 1},      {7, 71, 48},   {12, 33, 300}, {13, 64, 257},  {25, 96, 384},
                             {61, 40, 385},  {97, 96, 512},  {192, 31, 20}, {193, 40, 31}, {205, 65, 400}, {14, 100, 1100},
-                            {385, 32, 64}};
+                            {385, 32, 64},  {100, 96, 700}, {70, 200, 520}};
 
 std::string title(const ops::Table& table, Shape s) {
   return std::string(table.name) + " " + std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k);

@@ -1,5 +1,6 @@
-// Matrix products at the shapes of the measured models, beside the peak of the machine's multiply-add units: both in turns, the best of
-// each, since a shared machine's clock and neighbours change from second to second.
+// Matrix products at the shapes of the measured models, beside the peak of the machine's multiply-add units: in turns; `of_peak` is the
+// median over rounds of a product's rate to that of the multiply-adds just before and just behind it, since the clock of a shared machine
+// changes from second to second.
 #pragma once
 
 #include "base/thread_pool.h"
@@ -92,20 +93,29 @@ inline void bench_gemm(Options options) {
   if (clock != "wall" && clock != "processor") throw std::invalid_argument("--clock is \"" + clock + "\"; it must be wall or processor");
   const auto time = [&] { return clock == "wall" ? now() : processor_time() / threads; };
 
+  const auto burst_rate = [&] {
+    std::vector<double> flops(static_cast<size_t>(threads));
+    const double start = time();
+    pool.parallel_for(size_t(threads), [&](size_t t) { flops[t] = fma_burst(burst); });
+    double done = 0;
+    for (const double f : flops) done += f;
+    return done / (time() - start) / 1e9;
+  };
+
   double machine_peak = 0;
   const auto measure = [&](const char* kind, Product p, auto& product) {
     const int repeats = std::max(1, int(burst * threads / p.flops()));
-    double best = 0, peak = 0;
+    double best = 0, peak = 0, peak_before = burst_rate();
+    std::vector<double> ratios;
     product.run();
     for (int r = 0; r < rounds; ++r) {
-      double start = time(), done = 0;
-      std::vector<double> flops(static_cast<size_t>(threads));
-      pool.parallel_for(size_t(threads), [&](size_t t) { flops[t] = fma_burst(burst); });
-      for (const double f : flops) done += f;
-      peak = std::max(peak, done / (time() - start) / 1e9);
-      start = time();
+      const double start = time();
       for (int i = 0; i < repeats; ++i) product.run();
-      best = std::max(best, p.flops() * repeats / (time() - start) / 1e9);
+      const double rate = p.flops() * repeats / (time() - start) / 1e9, peak_behind = burst_rate();
+      if (peak_behind > 0) ratios.push_back(2 * rate / (peak_before + peak_behind));
+      best = std::max(best, rate);
+      peak = std::max(peak, peak_behind);
+      peak_before = peak_behind;
     }
     machine_peak = std::max(machine_peak, peak);
     print({{"bench", "gemm"},
@@ -118,7 +128,7 @@ inline void bench_gemm(Options options) {
            {"inputs", p.inputs},
            {"gflops", best},
            {"peak_gflops", peak},
-           {"of_peak", peak > 0 ? best / peak : 0.0}});
+           {"of_peak", ratios.empty() ? 0.0 : median(ratios)}});
   };
   constexpr int layers[][2] = {{768, 128}, {128, 384}, {2048, 256}, {256, 1024}, {1280, 768}, {4480, 768}, {768, 2240}};
   for (const int m : {64, 256, 512, 2048})
