@@ -27,13 +27,13 @@ LayerLinears linears(const Policy& policy, int layer);
 /// Floats that `apply` needs in `down_out` for a row: parts · rank (0 without adapters).
 int adapter_width(const Linear& linear);
 
-/// y [rows, ldy] (+)= x [rows, ldx]·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ. `down_out` [rows, adapter_width] receives scale·(x·Aᵀ), which the
-/// backward pass needs. One thread; a row's bits depend on the row alone.
+/// y [rows, ldy] (+)= x [rows, ldx]·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ. `down_out` [rows, adapter_width] receives scale·(x·Aᵀ), which
+/// the backward pass needs. One thread; a row's bits depend on the row alone.
 void apply(const ops::Table& op, const Linear& linear, const float* x, size_t ldx, float* y, size_t ldy, int rows,
            bool accumulate, float* down_out);
 
-/// `apply` in parts, for whoever shares the product with W among threads by columns: `adapt_down` fills `down_out`, then y (+)= x·Wᵀ is
-/// the caller's, then `finish` adds bias and adapters to y.
+/// `apply` in parts, for whoever shares the product with W among threads by columns: `adapt_down` fills `down_out`, then
+/// y (+)= x·Wᵀ is the caller's, then `finish` adds bias and adapters to y.
 void adapt_down(const ops::Table& op, const Linear& linear, const float* x, size_t ldx, int rows, float* down_out);
 void finish(const ops::Table& op, const Linear& linear, const float* down_out, float* y, size_t ldy, int rows);
 

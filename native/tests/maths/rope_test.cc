@@ -106,7 +106,8 @@ void yarn_frequencies_are_those_of_transformers() {
   const auto check_all = [](double theta, double factor, const std::vector<std::pair<int, double>>& expected) {
     const std::vector<float> frequencies = rotary_frequencies(with_yarn(theta, factor));
     for (const auto& [i, value] : expected)
-      check(std::abs(frequencies[i] - value) <= 4e-7 * value, "frequency " + std::to_string(i) + " of factor " + std::to_string(factor));
+      check(std::abs(frequencies[i] - value) <= 4e-7 * value,
+            "frequency " + std::to_string(i) + " of factor " + std::to_string(factor));
   };
   check_all(1e6, 2, {{0, 1.0}, {1, 0.8058422207832336}, {21, 0.010746078565716743}, {23, 0.006978305988013744},
                      {24, 0.005458018742501736}, {29, 0.0015737258363515139}, {31, 0.0009489525109529495},
