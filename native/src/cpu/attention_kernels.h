@@ -90,10 +90,13 @@ void store_keys_values(const float* qkv, size_t ld_qkv, int rows, const int32_t*
   }
 }
 
-// Calls fn(block id, first row, last row) for maximal runs of neighbouring rows that all see block b and share it.
+// Calls fn(block id, first row, last row, next run's block id) for maximal runs of neighbouring rows that all see block b and share
+// it. The blocks of a run lie anywhere, so the product with one fetches the next.
 template <class Fn>
 inline void for_each_run(const PagedAttention& args, int b, Fn&& fn) {
   const int first_position = b * key_block;
+  int32_t run_block = -1;
+  int run_first = 0, run_last = 0;
   for (int i = 0; i < args.rows;) {
     if (args.positions[i] < first_position) {
       ++i;
@@ -102,9 +105,12 @@ inline void for_each_run(const PagedAttention& args, int b, Fn&& fn) {
     const int32_t block = args.block_tables[i][b];
     int j = i + 1;
     while (j < args.rows && args.positions[j] >= first_position && args.block_tables[j][b] == block) ++j;
-    fn(block, i, j);
-    i = j;
+    if (run_block >= 0) fn(run_block, run_first, run_last, block);
+    run_block = block;
+    run_first = i;
+    run_last = i = j;
   }
+  if (run_block >= 0) fn(run_block, run_first, run_last, run_block);
 }
 
 void paged_attention(const PagedAttention& args) {
@@ -124,11 +130,12 @@ void paged_attention(const PagedAttention& args) {
     for (int i = 0; i < args.rows; ++i)
       copy_row(args.qkv + i * args.ld_qkv + size_t(kv) * group * hd, queries + size_t(i) * group * hd, group * hd);
     for (int b = 0; b < blocks; ++b)
-      for_each_run(args, b, [&](int32_t block, int first, int last) {
+      for_each_run(args, b, [&](int32_t block, int first, int last, int32_t next) {
         const float* keys = args.cache + size_t(block) * args.block_stride + size_t(kv) * args.head_stride;
+        const float* next_keys = args.cache + size_t(next) * args.block_stride + size_t(kv) * args.head_stride;
         panel_product<Order::by_row>(queries + size_t(first) * group * hd, hd, keys, hd,
                                      scores + size_t(first) * group * ld + size_t(b) * key_block, ld,
-                                     (last - first) * group, false);
+                                     (last - first) * group, false, next_keys);
       });
     for (int i = 0; i < args.rows; ++i)
       for (int h = 0; h < group; ++h) {
@@ -136,15 +143,17 @@ void paged_attention(const PagedAttention& args) {
         inverse_sums[row] = softmax_scores(scores + row * ld, args.positions[i] + 1, int(ld), scale).inverse_sum;
       }
     for (int b = 0; b < blocks; ++b)
-      for_each_run(args, b, [&](int32_t block, int first, int last) {
-        const float* values = args.cache + size_t(block) * args.block_stride + size_t(kv) * args.head_stride +
-                              size_t(hd) * key_block;
+      for_each_run(args, b, [&](int32_t block, int first, int last, int32_t next) {
+        const size_t head = size_t(kv) * args.head_stride + size_t(hd) * key_block;
+        const float* values = args.cache + size_t(block) * args.block_stride + head;
+        const float* next_values = args.cache + size_t(next) * args.block_stride + head;
         int seen = 0;
         for (int i = first; i < last; ++i) seen = larger(seen, args.positions[i] + 1 - b * key_block);
         for (int d = 0; d < width; d += panel_columns)
           panel_product<Order::by_row>(scores + size_t(first) * group * ld + size_t(b) * key_block, ld,
                                        values + size_t(d) * key_block, smaller(seen, key_block),
-                                       outputs + size_t(first) * group * width + d, width, (last - first) * group, b > 0);
+                                       outputs + size_t(first) * group * width + d, width, (last - first) * group, b > 0,
+                                       next_values + size_t(d) * key_block);
       });
     for (int i = 0; i < args.rows; ++i)
       for (int h = 0; h < group; ++h) {

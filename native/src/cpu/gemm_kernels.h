@@ -44,17 +44,17 @@ inline int even_part(int whole, int most) {
 /// Where A[i,k] lies: a + i·stride + k, or a + k·stride + i.
 enum class Order { by_row, by_depth };
 
-// C[Rows, tile_columns] (+)= A · B; B rows are panel_columns wide.
+// C[Rows, tile_columns] (+)= A · B; B rows are panel_columns wide. `ahead` is what is fetched meanwhile, line for line of B.
 template <int Rows, Order order>
-[[gnu::always_inline]] inline void tile(const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc,
-                                        bool accumulate) {
+[[gnu::always_inline]] inline void tile(const float* a, size_t stride, const float* b, const float* ahead, int depth,
+                                        float* c, size_t ldc, bool accumulate) {
   Vec sum_of[Rows][tile_vectors];
   for (int i = 0; i < Rows; ++i)
     for (int v = 0; v < tile_vectors; ++v) sum_of[i][v] = accumulate ? load(c + i * ldc + v * lanes) : zeros();
   for (int k = 0; k < depth; ++k) {
     Vec column[tile_vectors];
     for (int v = 0; v < tile_vectors; ++v) {
-      __builtin_prefetch(b + prefetch_depth * panel_columns + v * lanes);
+      __builtin_prefetch(ahead + v * lanes);
       column[v] = load(b + v * lanes);
     }
     for (int i = 0; i < Rows; ++i) {
@@ -64,6 +64,7 @@ template <int Rows, Order order>
     if (order == Order::by_depth) __builtin_prefetch(a + packed_prefetch_depth * stride);
     a += order == Order::by_row ? 1 : stride;
     b += panel_columns;
+    ahead += panel_columns;
   }
   for (int i = 0; i < Rows; ++i)
     for (int v = 0; v < tile_vectors; ++v) store(c + i * ldc + v * lanes, sum_of[i][v]);
@@ -71,9 +72,9 @@ template <int Rows, Order order>
 
 // One copy of each height, which the switch below jumps to. Heights above the instruction set's are never asked for.
 template <int Rows, Order order>
-[[gnu::noinline]] void tile_function(const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc,
-                                     bool accumulate) {
-  tile<Rows, order>(a, stride, b, depth, c, ldc, accumulate);
+[[gnu::noinline]] void tile_function(const float* a, size_t stride, const float* b, const float* ahead, int depth, float* c,
+                                     size_t ldc, bool accumulate) {
+  tile<Rows, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
 }
 
 template <int Rows>
@@ -81,21 +82,21 @@ constexpr int possible_height = Rows < tile_rows ? Rows : tile_rows;
 
 // rows in [1, tile_rows]
 template <Order order>
-inline void tile_of(int rows, const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc,
-                    bool accumulate) {
+inline void tile_of(int rows, const float* a, size_t stride, const float* b, const float* ahead, int depth, float* c,
+                    size_t ldc, bool accumulate) {
   switch (rows) {
-    case 1: return tile_function<possible_height<1>, order>(a, stride, b, depth, c, ldc, accumulate);
-    case 2: return tile_function<possible_height<2>, order>(a, stride, b, depth, c, ldc, accumulate);
-    case 3: return tile_function<possible_height<3>, order>(a, stride, b, depth, c, ldc, accumulate);
-    case 4: return tile_function<possible_height<4>, order>(a, stride, b, depth, c, ldc, accumulate);
-    case 5: return tile_function<possible_height<5>, order>(a, stride, b, depth, c, ldc, accumulate);
-    case 6: return tile_function<possible_height<6>, order>(a, stride, b, depth, c, ldc, accumulate);
-    case 7: return tile_function<possible_height<7>, order>(a, stride, b, depth, c, ldc, accumulate);
-    case 8: return tile_function<possible_height<8>, order>(a, stride, b, depth, c, ldc, accumulate);
-    case 9: return tile_function<possible_height<9>, order>(a, stride, b, depth, c, ldc, accumulate);
-    case 10: return tile_function<possible_height<10>, order>(a, stride, b, depth, c, ldc, accumulate);
-    case 11: return tile_function<possible_height<11>, order>(a, stride, b, depth, c, ldc, accumulate);
-    default: return tile_function<possible_height<12>, order>(a, stride, b, depth, c, ldc, accumulate);
+    case 1: return tile_function<possible_height<1>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
+    case 2: return tile_function<possible_height<2>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
+    case 3: return tile_function<possible_height<3>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
+    case 4: return tile_function<possible_height<4>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
+    case 5: return tile_function<possible_height<5>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
+    case 6: return tile_function<possible_height<6>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
+    case 7: return tile_function<possible_height<7>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
+    case 8: return tile_function<possible_height<8>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
+    case 9: return tile_function<possible_height<9>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
+    case 10: return tile_function<possible_height<10>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
+    case 11: return tile_function<possible_height<11>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
+    default: return tile_function<possible_height<12>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
   }
 }
 
@@ -108,14 +109,15 @@ inline void tile_of(int rows, const float* a, size_t stride, const float* b, int
 // C[rows, 32] (+)= A · one panel, in tiles of nearly equal height: a short one would wait for its own chains.
 template <Order order>
 inline void panel_product(const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc, int rows,
-                          bool accumulate) {
+                          bool accumulate, const float* ahead = nullptr) {
+  if (!ahead) ahead = b + prefetch_depth * panel_columns;
   const size_t next_row = order == Order::by_row ? stride : 1;
   for (int column = 0; column < panel_columns; column += tile_columns) {
     int i = 0;
     for (int tiles = (rows + tile_rows - 1) / tile_rows; tiles > 0; --tiles) {
       const int height = (rows - i + tiles - 1) / tiles;
       if (tiles > 1) prefetch_tile(c + (i + height) * ldc + column, ldc, smaller(tile_rows, rows - i - height));
-      tile_of<order>(height, a + i * next_row, stride, b + column, depth, c + i * ldc + column, ldc, accumulate);
+      tile_of<order>(height, a + i * next_row, stride, b + column, ahead + column, depth, c + i * ldc + column, ldc, accumulate);
       i += height;
     }
   }
@@ -128,8 +130,8 @@ inline void packed_panel_product(const float* a, const float* b, int depth, floa
     for (int i = 0; i < rows; i += tile_rows) {
       const int rest = rows - i - tile_rows;
       if (rest > 0) prefetch_tile(c + (i + tile_rows) * ldc + column, ldc, smaller(tile_rows, rest));
-      tile_of<Order::by_depth>(smaller(tile_rows, rows - i), a + size_t(i) * depth, tile_rows, b + column, depth,
-                               c + i * ldc + column, ldc, accumulate);
+      tile_of<Order::by_depth>(smaller(tile_rows, rows - i), a + size_t(i) * depth, tile_rows, b + column,
+                               b + prefetch_depth * panel_columns + column, depth, c + i * ldc + column, ldc, accumulate);
     }
 }
 
