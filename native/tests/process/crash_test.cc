@@ -163,8 +163,8 @@ void it_dies_with_its_parent() {
   // An answer shows that it is past its start, where it asks for the signal.
   const auto frame = encode_frame(1, verb_request("stats"));
   CHECK(write(ends[0], frame.data(), frame.size()) == static_cast<ssize_t>(frame.size()));
-  char byte = 0;
-  CHECK(read(ends[0], &byte, 1) == 1);
+  pollfd answer{ends[0], POLLIN, 0};
+  CHECK(poll(&answer, 1, 30'000) == 1);
   kill(parent, SIGKILL);
   int status = 0;
   CHECK(waitpid(parent, &status, 0) == parent);
