@@ -299,13 +299,15 @@ async function slowRun(folder: string, { steps, shape }: DisturbedRun): Promise<
   const spec = await steadyRun(folder, { name: 'disturbed', steps: steps + 1 });
   const { hidden_size, layers, groups, samples } = shape;
   const heads = hidden_size / 32;
+  const { architecture } = spec.model;
+  if (!architecture) throw new Error('a steady run draws its weights');
   return {
     ...spec,
     model: {
       ...spec.model,
       name: 'slow',
       architecture: {
-        ...spec.model.architecture,
+        ...architecture,
         ...{ hidden_size, intermediate_size: 3 * hidden_size, num_hidden_layers: layers },
         ...{ num_attention_heads: heads, num_key_value_heads: heads / 2 },
       },

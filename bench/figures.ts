@@ -1,5 +1,6 @@
 // Every figure that the design promises, with its bar, and a few without one that tell where time goes.
 import { durabilityFigures } from './durability-figures.js';
+import { engineFigures } from './engine-figures.js';
 import { type FigureDefinition, type Lookup, median } from './figure.js';
 
 export const quickstartSeeds = [1, 2, 3, 4, 5] as const;
@@ -241,6 +242,7 @@ export const figureDefinitions: readonly FigureDefinition[] = [
     what: 'CPU time of the calling process for one generate among 256',
     value: (of) => of('engine', 'client_cpu_us_per_request'),
   },
+  ...engineFigures,
   {
     name: 'store_puts_per_second',
     measurement: 'store',

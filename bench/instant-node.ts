@@ -14,7 +14,7 @@ import { readWorkerConfig } from '../src/workers/config.js';
 import { serveNode } from '../src/workers/node-worker.js';
 import { exitWith, installLogger } from '../src/workers/worker-log.js';
 
-const numerics = { backend: 'cpu', version: 1 } as const;
+const numerics = { backend: 'cpu', version: 2 } as const;
 const engine = { build: 'answers at once', incarnation: `pid ${process.pid}` };
 
 const log = installLogger('instant node');

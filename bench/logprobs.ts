@@ -162,21 +162,20 @@ export async function trainOn(
 ): Promise<{ state: Digest; metrics: Record<string, number>; tokens: number; milliseconds: number }> {
   const slots = Array.from({ length: Math.ceil(generated.length / 4) }, (_, slot) => slot);
   const forest = packForest([
-    slots.map((slot) => ({
-      prefixKey: slot % 2 === 0 ? 'even' : 'odd',
-      prompt: promptOf(slot),
-      samples: generated.slice(slot * 4, slot * 4 + 4).map(({ tokens, logprobs }, sample) => ({
-        tokens,
+    slots.flatMap((slot) => {
+      const prompt = promptOf(slot);
+      return generated.slice(slot * 4, slot * 4 + 4).map(({ tokens, logprobs }, sample) => ({
+        tokens: [...prompt, ...tokens],
         targets: tokens.map((_, index) => ({
-          index,
+          index: prompt.length + index,
           advantage: sample % 2 === 0 ? 1 : -1,
           oldLogprob: logprobs[index] ?? 0,
         })),
-      })),
-    })),
+      }));
+    }),
   ]);
   const bytes = encodeBatchFile(forest, {
-    ...{ schema: 'longhaul.batch/1', run: 'bench', step: 1, plan: sha256Hex('plan'), previous_state: state },
+    ...{ schema: 'longhaul.batch/2', run: 'bench', step: 1, plan: sha256Hex('plan'), previous_state: state },
     ...{ inputs: sha256Hex('inputs'), mini_batches: 1, loss_tokens: [forest.target_tokens.length] },
     ...{ outcomes: [], metrics: {} },
   });
@@ -187,7 +186,7 @@ export async function trainOn(
     ...{ state, step_id: sha256Hex(`${state} ${batchSha256}`), batchPath, batchSha256, temperature },
     ...{ learning_rates: [2.5e-4], adam_betas: [0.9, 0.98], adam_eps: 1e-8, weight_decay: 0 },
     ...{ max_grad_norm: 1, reset_moments: false },
-    loss: { kind: 'clipped_policy', eps_clip_low: 0.2, eps_clip_high: 0.28 },
+    loss: { kind: 'regular', reduction: 'token_mean', eps_clip_low: 0.2, eps_clip_high: 0.28 },
   };
   const begun = performance.now();
   const result = await engine.update(request);

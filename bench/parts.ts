@@ -15,6 +15,16 @@ import { measureLogprobs } from './logprobs.js';
 import { measureLongRun } from './long-run.js';
 import { measureManyRuns } from './many-runs.js';
 import { measureNodeLoss } from './node-loss.js';
+import {
+  measureBuild,
+  measureFuzzing,
+  measureGemm,
+  measureGeneration,
+  measureLoad,
+  measureSharing,
+  measureTraining,
+  modelSizes,
+} from './native-engine.js';
 import { quickstartModel } from './quickstart-model.js';
 import { outputOf, type QuickstartRun, runCommand, runQuickstart } from './quickstart.js';
 import { repository } from './repository.js';
@@ -98,6 +108,23 @@ export const parts: readonly Part[] = [
     long: false,
     measure: async () => ({ values: { ...(await measureEngine()) } }),
   },
+  ...modelSizes.map((size): Part => ({
+    name: `engine/train-${size}`,
+    measurement: 'engine',
+    long: true,
+    measure: () => measureTraining(size),
+  })),
+  ...modelSizes.map((size): Part => ({
+    name: `engine/generate-${size}`,
+    measurement: 'engine',
+    long: true,
+    measure: () => measureGeneration(size),
+  })),
+  { name: 'engine/sharing', measurement: 'engine', long: true, measure: measureSharing },
+  { name: 'engine/gemm', measurement: 'engine', long: true, measure: measureGemm },
+  { name: 'engine/load', measurement: 'engine', long: true, measure: measureLoad },
+  { name: 'engine/build', measurement: 'engine', long: true, measure: measureBuild },
+  { name: 'engine/fuzz', measurement: 'engine', long: true, measure: measureFuzzing },
   {
     name: 'store',
     measurement: 'store',

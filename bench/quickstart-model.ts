@@ -11,7 +11,9 @@ const vocabulary = 1024;
 
 export async function quickstartModel(): Promise<RandomModel> {
   const { model } = await readSpecFile(join(repository, 'presets/quickstart.yaml'));
-  return { architecture: model.architecture, initializer_range: model.initializer_range, seed: 1 };
+  const { architecture, initializer_range } = model;
+  if (!architecture) throw new Error('the quickstart draws its weights');
+  return { architecture, initializer_range, seed: 1 };
 }
 
 /** Tokens that differ by kind and index, and are always the same. */

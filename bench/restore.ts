@@ -48,7 +48,7 @@ export async function measureRestore(width = 512, times = 5): Promise<RestoreFig
     for (let time = 0; time < times; time++) {
       // What a child has read is counted as its parent's when it has ended.
       plain.push(await cold(path, 'self', () => run('dd', [`if=${path}`, 'of=/dev/null', 'bs=4M'])));
-      restored.push(await cold(path, reader, () => engine.loadState(path)));
+      restored.push(await cold(path, reader, () => engine.loadState({ path })));
       if ((await engine.held())?.state !== state) throw new Error('another state came back');
     }
     return {

@@ -1,5 +1,6 @@
 // A later start of a run names files that the run has taken up already: they may be gone, but not others.
 import { readFile } from 'node:fs/promises';
+import { templateText } from './model-assets.js';
 import { lines } from './prepare-dataset.js';
 import { BadDataFile, parseDemonstrations, parseTasks } from './task-file.js';
 import type { Digest, RunRecord } from '../spec/records.js';
@@ -16,6 +17,8 @@ interface NamedFile {
   /** Undefined: the spec names none, which is the same as an empty one. */
   file: string | undefined;
   taken: Digest | undefined;
+  /** The text itself, where that is not the whole file. */
+  read?: () => Promise<string>;
   /** What of the file's text is taken up. */
   content: (text: string, file: string) => string;
 }
@@ -29,7 +32,13 @@ export async function refuseChangedFiles(
   const whole = (text: string): string => text;
   const files: NamedFile[] = [
     { path: 'model.tokenizer', file: model.tokenizer, taken: record.tokenizer, content: whole },
-    { path: 'model.chat_template', file: model.chat_template, taken: record.chat_template, content: whole },
+    {
+      path: 'model.chat_template',
+      file: model.chat_template,
+      taken: record.chat_template,
+      read: () => templateText(model),
+      content: whole,
+    },
   ];
   if (!data.builtin) {
     const { name, version } = record.dataset;
@@ -63,9 +72,9 @@ export async function refuseChangedFiles(
 }
 
 /** What the file holds, as a digest. Null where it is not there to be compared: the run has all of it in its store. */
-async function digestOf({ file, content }: NamedFile): Promise<string | null> {
+async function digestOf({ file, read, content }: NamedFile): Promise<string | null> {
   if (file === undefined) return sha256Hex('');
-  const text = await readFile(file, 'utf8').catch(() => null);
+  const text = await (read?.() ?? readFile(file, 'utf8')).catch(() => null);
   if (text === null) return null;
   try {
     return sha256Hex(content(text, file));

@@ -16,11 +16,18 @@ export async function commitBase(
   const existing = await readRecord(store, key, 'base');
   if (existing) return { state: existing.identity.state };
   const { record } = await deps.runs.get(input.run);
-  const state = await holder.holdBase(record, currentScope());
+  const { state, weights } = await holder.holdBase(record, currentScope());
   const engine = await holder.engine.info();
   const base: BaseRecord = {
     schema: 'longhaul.base/1',
-    identity: { run: input.run, step: 0, base_model: record.base_model, state, numerics: engine.numerics },
+    identity: {
+      run: input.run,
+      step: 0,
+      base_model: record.base_model,
+      state,
+      weights,
+      numerics: engine.numerics,
+    },
     observed: {
       engine: { build: engine.build, incarnation: engine.incarnation },
       committed_at: new Date().toISOString(),

@@ -231,6 +231,7 @@ export const fatalFailures = [
   'NoProgress',
   'EnvironmentsUnavailable',
   'UnreadableRecord',
+  'OlderSchema',
   'NewerSchema',
   'StoreUnfit',
   'EngineUnfit',

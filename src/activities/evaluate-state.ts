@@ -8,7 +8,7 @@ import type { RunData } from './run-data.js';
 import { currentScope } from './scope.js';
 import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
 import type { Digest, EpisodeRecord, Numerics } from '../spec/records.js';
-import { samplingOf } from './sampling.js';
+import { evaluationSampling } from './sampling.js';
 import { projectTrajectories } from './trajectories.js';
 import { promptTooLong } from '../episode/episode-loop.js';
 import { isPass } from '../rl/pass.js';
@@ -68,7 +68,7 @@ function suiteOf(data: RunData, name: 'interval' | 'final', numerics: Numerics):
       seed: hash32(record.seed, index),
     })),
     samples_per_task: 1,
-    sampling: { ...samplingOf(record.spec.generator), temperature: 1 },
+    sampling: evaluationSampling(record.spec.generator),
     seed: record.seed,
     digests: {
       tokenizer: record.tokenizer,

@@ -9,11 +9,18 @@ import type { RefRecord, RunRecord } from '../spec/records.js';
 import type { ForkSpec, RunSpec } from '../spec/run-spec.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { SpecProblem } from '../spec/invalid-spec.js';
+import { withLaterSettings } from '../spec/schema.js';
 import { canonicalText, differences } from '../store/canonical.js';
 import { namesFolder, refKey, runIdOf, runKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { adoptOrCreate, appendSequence, readSequence } from '../store/records.js';
-import { lastCommittedStep, readRunIfAny, readState, timelineOf } from '../store/run-records.js';
+import {
+  lastCommittedStep,
+  readRunIfAny,
+  readState,
+  refuseEarlierVersion,
+  timelineOf,
+} from '../store/run-records.js';
 
 /** Committed steps that are named in place of one that is not. */
 const nearestShown = 3;
@@ -89,6 +96,7 @@ export async function planFork(store: ObjectStore, spec: RunSpec, fork: ForkSpec
     throw new InvalidSpec([{ path: 'fork.run', problem, mend: 'name one that `longhaul runs` lists' }]);
   }
   const last = await lastCommittedStep(store, fork.run);
+  await refuseEarlierVersion(store, fork.run, Math.min(fork.rebase?.to ?? fork.step, last));
   const misplaced = [...stepProblems(fork, last), ...rebaseProblems(fork, last)];
   const problems = [
     ...misplaced,
@@ -175,7 +183,7 @@ function rebaseProblems({ run, step, rebase }: ForkSpec, last: number): SpecProb
 
 /** A fork's steps up to its parent's are the parent's: what those were made from cannot be other in the fork. */
 function changeProblems(parent: RunRecord, spec: RunSpec, step: number): SpecProblem[] {
-  return differences(fixed(parent.spec, step), fixed(spec, step)).map((line) => ({
+  return differences(fixed(withLaterSettings(parent.spec), step), fixed(spec, step)).map((line) => ({
     path: line.slice(0, line.indexOf(' ')),
     problem: `a fork of ${parent.run} has its parent's ${line.slice(line.indexOf(' ') + 1)}`,
     mend: 'leave it as it is in the parent, or start a run of its own',
@@ -198,7 +206,7 @@ function endProblems(spec: RunSpec, { run, step, rebase }: ForkSpec): SpecProble
 
 /** File paths may differ: what they hold is compared by digest. */
 function fixed({ seed, model, data, warm_start }: RunSpec, step: number): object {
-  const { tokenizer: _tokenizer, chat_template: _template, ...rest } = model;
+  const { tokenizer: _tokenizer, chat_template: _template, path: _path, ...rest } = model;
   return {
     seed,
     model: rest,

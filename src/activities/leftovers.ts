@@ -1,4 +1,4 @@
-// What killed writers leave behind: files under temporary names that nobody will rename, each as big as a whole state.
+// What killed writers leave behind: files and folders under temporary names that nobody will rename, each as big as a whole state.
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -6,19 +6,19 @@ import { join } from 'node:path';
 const silentMs = 15 * 60_000;
 
 /**
- * Removes files that an engine (`*.tmp-PID`) or a transfer (`*.part`) began in `folder` and can no longer end. Called before a
- * state is written there, because after a few of them there may be no space for it.
+ * Removes files and folders that an engine (`*.tmp-PID`) or a transfer (`*.part`) began in `folder` and can no longer end. Called before a
+ * state is written there, because after a few of them there may be no space for it. `prefix`: of the names that are looked at.
  */
-export async function removeLeftovers(folder: string): Promise<void> {
+export async function removeLeftovers(folder: string, prefix = ''): Promise<void> {
   const names = await readdir(folder).catch(() => []);
   await Promise.all(
     names.map(async (name) => {
       const writer = /\.(?:tmp-(?<pid>\d+)|part)$/.exec(name);
-      if (!writer) return;
+      if (!writer || !name.startsWith(prefix)) return;
       const path = join(folder, name);
       const pid = writer.groups?.['pid'];
       if ((pid !== undefined && !isAlive(Number(pid))) || (await isSilent(path)))
-        await rm(path, { force: true });
+        await rm(path, { recursive: true, force: true });
     }),
   );
 }

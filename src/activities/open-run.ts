@@ -1,21 +1,19 @@
 // openRun: spec → run. Creates the run's records or finds them, claims ownership (R20), folds control (R21).
-import { readFile } from 'node:fs/promises';
 import { refuseChangedFiles } from './changed-files.js';
 import type { OpenedBudget, OpenedRun, RunOutline, WorkflowIdentity } from './contracts.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 import { openFork } from './fork-run.js';
 import { refuseImpossibleData } from './impossible-data.js';
+import { takeUpModel } from './model-assets.js';
 import { phasesOf } from './phases.js';
 import { prepareDataset } from './prepare-dataset.js';
-import { loadChatTemplate } from '../episode/chat-template.js';
-import { loadTokenizer } from '../episode/tokenizer.js';
 import { toolParserId } from '../episode/tool-call-parser.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import { limitsOf } from '../spec/budget.js';
 import type { Digest, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import type { BudgetSpec, RunSpec } from '../spec/run-spec.js';
-import { parseRunSpec } from '../spec/schema.js';
-import { canonicalText, differences, sha256Hex } from '../store/canonical.js';
+import { parseRunSpec, withLaterSettings } from '../spec/schema.js';
+import { differences, sha256Hex } from '../store/canonical.js';
 import { inParallel } from '../store/in-parallel.js';
 import { listCheckpoints } from '../store/checkpoints.js';
 import { figuresOf } from '../store/fault-figures.js';
@@ -23,7 +21,13 @@ import { assetKey, ownersFolder, runKey } from '../store/layout.js';
 import { claimRun } from '../store/owners.js';
 import { adoptOrCreate, createFile, readRecord, readSequence } from '../store/records.js';
 import { foldedControl } from '../store/control-records.js';
-import { claimName, lastCommittedStep, readState, readUpdate } from '../store/run-records.js';
+import {
+  claimName,
+  lastCommittedStep,
+  readState,
+  readUpdate,
+  refuseEarlierVersion,
+} from '../store/run-records.js';
 import { spentInAll } from '../store/spending.js';
 
 export async function openRun(
@@ -102,14 +106,11 @@ async function findOrCreate(
   const existing = await readRecord(deps.store, runKey(run), 'run');
   if (existing) {
     refuseOtherSpec(existing, spec);
+    await refuseEarlierVersion(deps.store, run, await lastCommittedStep(deps.store, run));
     await refuseChangedFiles(deps.store, existing, spec);
     return existing;
   }
-  const [tokenizer, template] = await Promise.all([
-    readAsset(spec.model.tokenizer, 'model.tokenizer'),
-    readAsset(spec.model.chat_template, 'model.chat_template'),
-  ]);
-  checkAssets(spec, tokenizer, template);
+  const { baseModel, tokenizer, template } = await takeUpModel(spec, signal);
   const dataset = await prepareDataset(deps.store, spec, signal).catch((error: Error) => {
     throw error.name === 'BadDataFile'
       ? new InvalidSpec([{ path: 'data', problem: error.message, mend: '' }])
@@ -121,7 +122,7 @@ async function findOrCreate(
     name: spec.name,
     spec,
     seed: spec.seed,
-    base_model: baseModelDigest(spec),
+    base_model: baseModel,
     tokenizer: await storeAsset(deps, tokenizer),
     chat_template: await storeAsset(deps, template),
     tool_parser: toolParserId,
@@ -141,10 +142,11 @@ function refuseOtherSpec(stored: RunRecord, spec: RunSpec): void {
 
 /**
  * Paths may differ from machine to machine: what they name is held by digest (`refuseChangedFiles`). A server may move,
- * and a budget may be raised: the newest owner's record has both. Placement is never truth.
+ * and a budget may be raised: the newest owner's record has both. Placement is never truth. Settings that came after the stored
+ * spec was written have their defaults in it.
  */
 export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): void {
-  const found = differences(comparable(stored), comparable(spec));
+  const found = differences(comparable(withLaterSettings(stored)), comparable(spec));
   if (found.length === 0) return;
   throw new InvalidSpec([
     {
@@ -162,7 +164,7 @@ function urlsOf({ environments }: RunSpec): Record<string, string | null> {
 }
 
 function comparable(spec: RunSpec): unknown {
-  const { tokenizer: _tokenizer, chat_template: _template, ...model } = spec.model;
+  const { tokenizer: _tokenizer, chat_template: _template, path: _path, ...model } = spec.model;
   const { tasks: _tasks, demonstrations: _demonstrations, ...data } = spec.data;
   const environments = spec.environments.map(({ url: _url, ...environment }) => environment);
   // Where a run began is in its lineage: what is started later goes on with it, whether its spec says so or not.
@@ -170,38 +172,9 @@ function comparable(spec: RunSpec): unknown {
   return { ...rest, model, data, environments };
 }
 
-async function readAsset(path: string, key: string): Promise<string> {
-  return readFile(path, 'utf8').catch((error: Error) => {
-    throw new InvalidSpec([
-      { path: key, problem: `${path} cannot be read: ${error.message}`, mend: 'name a file that exists' },
-    ]);
-  });
-}
-
-/** Loads both once, so that a broken file is refused here and not on a node. */
-function checkAssets(spec: RunSpec, tokenizerText: string, templateText: string): void {
-  try {
-    const tokenizer = loadTokenizer(tokenizerText);
-    loadChatTemplate(templateText, tokenizer);
-  } catch (error) {
-    throw new InvalidSpec([
-      {
-        path: 'model',
-        problem: `${spec.model.tokenizer} and ${spec.model.chat_template} do not load: ${(error as Error).message}`,
-        mend: 'bring a Hugging Face tokenizer.json and its Jinja chat template',
-      },
-    ]);
-  }
-}
-
 async function storeAsset(deps: OrchestratorDeps, text: string): Promise<Digest> {
   const bytes = Buffer.from(text);
   return (await createFile(deps.store, assetKey(sha256Hex(bytes)), bytes)).sha256;
-}
-
-function baseModelDigest(spec: RunSpec): Digest {
-  const { init, architecture, initializer_range } = spec.model;
-  return sha256Hex(canonicalText({ init, architecture, initializer_range, seed: spec.seed }));
 }
 
 function outlineOf(record: RunRecord): RunOutline {

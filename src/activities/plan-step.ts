@@ -12,6 +12,7 @@ import { advancePassRates, drawDemonstrations, drawTasks } from '../rl/curriculu
 import { constantWithWarmup, warmupThenDecay } from '../rl/learning-rate.js';
 import { isPass } from '../rl/pass.js';
 import { hash32 } from '../rl/random.js';
+import { advantagesOf, crossEntropy, lossOf, wantsReference } from '../spec/loss.js';
 import type {
   ControlState,
   CurriculumState,
@@ -26,7 +27,7 @@ import { foldControl, readControl } from '../store/control-records.js';
 import { planKey } from '../store/layout.js';
 import { checkOwner } from '../store/owners.js';
 import { adoptOrCreate, readRecord } from '../store/records.js';
-import { readNumerics, readPlan, readState, readUpdate } from '../store/run-records.js';
+import { readNumerics, readPlan, readState, readUpdate, referenceOf } from '../store/run-records.js';
 
 export async function planStep(
   deps: OrchestratorDeps,
@@ -80,7 +81,7 @@ async function makePlan(
     return { ...source, ...own };
   }
   const base = {
-    schema: 'longhaul.plan/1' as const,
+    schema: 'longhaul.plan/2' as const,
     step,
     ...own,
     digests: {
@@ -100,16 +101,12 @@ async function makePlan(
     };
   const settings = settingsUnder(record.spec, control);
   const curriculum = await curriculumAfter(deps, run, step - 1);
+  const resetMoments = await resetIsDue(deps, run, step, phase.index);
+  const part = grpoPart(data, step, phase.index, curriculum, settings, resetMoments);
   return {
     ...base,
-    ...grpoPart(
-      data,
-      step,
-      phase.index,
-      curriculum,
-      settings,
-      await resetIsDue(deps, run, step, phase.index),
-    ),
+    ...part,
+    ...(wantsReference(part.loss) ? { reference: await referenceOf(deps.store, run) } : {}),
     kind: 'grpo',
     sampling: samplingOf(settings.generator),
   };
@@ -140,12 +137,15 @@ function sftPart(data: RunData, phase: SftPhaseSpec, index: number): SftPart {
       adam_betas: phase.adam_betas,
       reset_moments: index === 0,
     },
-    loss: { kind: 'cross_entropy' },
+    loss: crossEntropy,
     curriculum: { pass_rates: {}, cursors: {} },
   };
 }
 
-type GrpoPart = Pick<GrpoPlan, 'slots' | 'samples_per_slot' | 'optimizer' | 'loss' | 'curriculum'>;
+type GrpoPart = Pick<
+  GrpoPlan,
+  'slots' | 'samples_per_slot' | 'advantages' | 'optimizer' | 'loss' | 'curriculum'
+>;
 
 function grpoPart(
   data: RunData,
@@ -176,12 +176,8 @@ function grpoPart(
       adam_betas: trainer.adam_betas,
       reset_moments: resetMoments,
     },
-    loss: {
-      kind: 'clipped_policy',
-      eps_clip_low: trainer.eps_clip_low,
-      eps_clip_high: trainer.eps_clip_high,
-      advantage_eps: trainer.advantage_eps,
-    },
+    loss: lossOf(trainer, generator),
+    advantages: advantagesOf(trainer),
     curriculum: { pass_rates: curriculum.pass_rates, cursors: drawn.cursors },
   };
 }

@@ -73,7 +73,9 @@ export class PolicyHolder {
       if (provenance !== 'held') await this.engine.restart();
       await this.#refuseOtherNumerics(run, numerics, attempt);
       const held = await this.engine.held();
-      if (held?.state !== state && held?.lastStepId !== stepId) {
+      const begun = held?.lastStepId === stepId;
+      const ready = held?.state === state && (await this.#restorer.knowsReference(run));
+      if (!begun && !ready) {
         const newest =
           provenance === 'from an older checkpoint' ? await this.#restorer.olderThanNewest(run, step) : step;
         await this.#restorer.restore(run, step, state, attempt, newest);
@@ -96,12 +98,18 @@ export class PolicyHolder {
       throw otherNumerics(run, recorded, 'The engine of this node', numerics);
   }
 
-  /** Holds the run's base model; answers its digest. */
-  async holdBase(record: RunRecord, attempt: Attended = unattended): Promise<Digest> {
+  /** Holds the run's base model; answers its digest, and that of its weights. */
+  async holdBase(
+    record: RunRecord,
+    attempt: Attended = unattended,
+  ): Promise<{ state: Digest; weights: Digest }> {
     return this.options.lock.exclusive(async () => {
-      const { architecture, initializer_range } = record.spec.model;
-      const held = await this.engine.loadRandom({ architecture, initializer_range, seed: record.seed });
-      return held.state;
+      const held = await this.#restorer.base.hold(record, attempt);
+      // Whoever finds state 0 on record finds its weights too.
+      await this.#restorer.base.keep(record, held, attempt);
+      // Later it would have to be loaded for this alone.
+      if (record.spec.trainer.use_kl_loss) await this.engine.setReference({ held: true });
+      return held;
     }, attempt.signal);
   }
 

@@ -56,6 +56,8 @@ export async function fillSeats(
     // The engine may have been waited for; meanwhile another worker may have finished what was missing (R9).
     const { present, missing } = await look(deps, order);
     const environments = await environmentsNow(deps.store, data.record);
+    // Another run on this engine may have told it another tokenizer's.
+    if (order.sampling.stop) await deps.holder.engine.setVocabulary(data.tokenizer.bytes());
     const journals = await deps.journals.below(order.folder);
     const toPlay = { ...order, seats: missing, environments, journals };
     const played = await playSeats(deps, toPlay, scope, evidence);

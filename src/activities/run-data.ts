@@ -36,18 +36,21 @@ export class RunDataCache {
   async #load(run: string): Promise<RunData> {
     const record = await readRun(this.store, run);
     const [tokenizer, templateText, dataset] = await Promise.all([
-      this.#tokenizers.get(record.tokenizer, async () => loadTokenizer(await this.#asset(record.tokenizer))),
-      this.#asset(record.chat_template),
+      this.#tokenizers.get(record.tokenizer, async () =>
+        loadTokenizer(await readAsset(this.store, record.tokenizer)),
+      ),
+      readAsset(this.store, record.chat_template),
       this.datasets.load(record.dataset),
     ]);
     return { record, tokenizer, template: loadChatTemplate(templateText, tokenizer), ...dataset };
   }
+}
 
-  async #asset(digest: Digest): Promise<string> {
-    const key = assetKey(digest);
-    const bytes = await this.store.get(key);
-    if (bytes === null) throw new UnreadableRecord(key, 'it is not in the store');
-    if (sha256Hex(bytes) !== digest) throw new UnreadableRecord(key, 'its bytes do not match its name');
-    return Buffer.from(bytes).toString('utf8');
-  }
+/** Text of a tokenizer or chat template that a run record names. Throws `UnreadableRecord`. */
+export async function readAsset(store: ObjectStore, digest: Digest): Promise<string> {
+  const key = assetKey(digest);
+  const bytes = await store.get(key);
+  if (bytes === null) throw new UnreadableRecord(key, 'it is not in the store');
+  if (sha256Hex(bytes) !== digest) throw new UnreadableRecord(key, 'its bytes do not match its name');
+  return Buffer.from(bytes).toString('utf8');
 }

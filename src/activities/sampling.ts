@@ -2,7 +2,22 @@
 import type { SamplingPlan } from '../spec/records.js';
 import type { GeneratorSpec } from '../spec/run-spec.js';
 
+/** Of the episodes that are trained on. */
 export function samplingOf(generator: GeneratorSpec): SamplingPlan {
+  const { top_p, top_k } = generator;
+  return {
+    ...common(generator),
+    ...(top_p === undefined ? {} : { top_p }),
+    ...(top_k === undefined ? {} : { top_k }),
+  };
+}
+
+/** Of evaluations: the whole distribution at temperature 1, whatever is drawn from in training. */
+export function evaluationSampling(generator: GeneratorSpec): SamplingPlan {
+  return { ...common(generator), temperature: 1 };
+}
+
+function common(generator: GeneratorSpec): SamplingPlan {
   const {
     temperature,
     max_turns,
@@ -13,6 +28,7 @@ export function samplingOf(generator: GeneratorSpec): SamplingPlan {
     system_prompt,
     max_output_chars,
     max_episode_failures,
+    stop,
   } = generator;
   return {
     temperature,
@@ -24,5 +40,6 @@ export function samplingOf(generator: GeneratorSpec): SamplingPlan {
     system_prompt,
     max_output_chars,
     max_episode_failures,
+    ...(stop === undefined ? {} : { stop }),
   };
 }

@@ -5,15 +5,24 @@ import { join } from 'node:path';
 import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
 import { type Restored, rounded } from './attempt-account.js';
+import { BaseModel } from './base-model.js';
 import { fileExists, type LocalStates } from './local-states.js';
 import type { AttemptScope } from './scope.js';
-import type { Digest, PlanRecord } from '../spec/records.js';
+import type { Digest, PlanRecord, RunRecord } from '../spec/records.js';
 import { sha256File } from '../store/canonical.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/checkpoints.js';
 import { batchKey, updateKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
-import { readPlan, readRun, readState, readUpdate, timelineOf } from '../store/run-records.js';
+import {
+  readPlan,
+  readRun,
+  readState,
+  readUpdate,
+  referenceOf,
+  timelineOf,
+  timelinesOf,
+} from '../store/run-records.js';
 import { CorruptCheckpoint, Diverged, UnreadableRecord } from '../store/store-errors.js';
 
 export interface StateRestorerOptions {
@@ -48,19 +57,15 @@ export type Provenance = (typeof provenances)[number];
 
 /** Callers hold the engine's lock exclusively. */
 export class StateRestorer {
-  constructor(private readonly options: StateRestorerOptions) {}
+  readonly base: BaseModel;
+
+  constructor(private readonly options: StateRestorerOptions) {
+    this.base = new BaseModel(options);
+  }
 
   /** Applies the logged batch of `step` to the state before it; throws the reason of `signal`. */
   async apply({ run, step, plan, batch, stepId, onProgress, signal }: LoggedUpdate): Promise<UpdateResult> {
     const batchPath = await this.#batchFile(run, step, batch);
-    const loss =
-      plan.loss.kind === 'cross_entropy'
-        ? plan.loss
-        : {
-            kind: plan.loss.kind,
-            eps_clip_low: plan.loss.eps_clip_low,
-            eps_clip_high: plan.loss.eps_clip_high,
-          };
     try {
       return await this.options.engine.update(
         {
@@ -69,7 +74,8 @@ export class StateRestorer {
           batchPath,
           batchSha256: batch,
           ...plan.optimizer,
-          loss,
+          loss: plan.loss,
+          ...(plan.reference === undefined ? {} : { reference: plan.reference }),
           temperature: plan.kind === 'grpo' ? plan.sampling.temperature : 1,
         },
         onProgress,
@@ -94,6 +100,8 @@ export class StateRestorer {
     let newest = newestCheckpoint;
     for (const next of [...provenances.slice(1), null]) {
       const begunAt = performance.now();
+      // First: it may take another state than the one that is wanted.
+      await this.#knowReference(run, attempt);
       const held = await this.#heldStep(run, newest);
       const loaded: LoadedState =
         held === null ? await this.#loadNewest(run, newest, attempt) : { step: held, from: 'held', bytes: 0 };
@@ -166,7 +174,8 @@ export class StateRestorer {
   }
 
   /** Loads the newest usable state ≤ `step`. Falls back to older ones, and says so. */
-  async #loadNewest(run: string, step: number, { signal, progress }: Attended): Promise<LoadedState> {
+  async #loadNewest(run: string, step: number, attempt: Attended): Promise<LoadedState> {
+    const { signal, progress } = attempt;
     const { store, log } = this.options;
     const record = await readRun(store, run);
     for (const { step: candidate, sources } of await this.#checkpoints(run, step)) {
@@ -176,13 +185,14 @@ export class StateRestorer {
         if (source === 'disk' && !(await fileExists(path))) continue;
         signal.throwIfAborted();
         progress({ restoring: step, from: `the checkpoint of step ${candidate} on ${source}` });
+        const under = await this.base.under(record, attempt);
         try {
           if (source === 'store') {
             await this.options.states.prepare(run);
             const onProgress = (bytes: number): void => progress({ restoring: step, fetched: bytes });
             await fetchCheckpoint(store, record, candidate, path, { signal, onProgress });
           }
-          const held = await this.options.engine.loadState(path);
+          const held = await this.options.engine.loadState({ path, ...under });
           if (held.state === wanted) return { step: candidate, from: source, bytes: (await stat(path)).size };
           log(
             `the state of step ${candidate} on ${source} is ${held.state}, its record says ${wanted}: using an older one`,
@@ -191,6 +201,8 @@ export class StateRestorer {
           signal.throwIfAborted();
           // A store, a disk or an engine in trouble says nothing about the checkpoint: that is for a later try.
           if (!isDamage(error)) throw error;
+          // Nor does a damaged file of the weights under it; the later try fetches those anew.
+          if (under.base !== undefined && (await this.base.forgetIfDamaged(record, under.base))) throw error;
           log(
             `the checkpoint of step ${candidate} on ${source} is not usable (${error.message}): using an older one`,
           );
@@ -198,9 +210,54 @@ export class StateRestorer {
         await rm(path, { force: true });
       }
     }
-    const { architecture, initializer_range } = record.spec.model;
-    const held = await this.options.engine.loadRandom({ architecture, initializer_range, seed: record.seed });
-    const base = await readState(store, run, 0);
+    await this.loadBase(record, attempt);
+    return { step: 0, from: 'base', bytes: 0 };
+  }
+
+  /** True where the engine knows the weights that the run's KL terms are taken against, or where it has none. */
+  async knowsReference(run: string): Promise<boolean> {
+    const wanted = await this.#reference(run);
+    return wanted === null || (await this.options.engine.held())?.reference === wanted;
+  }
+
+  /**
+   * Makes the engine know them, which may take the base model into it: of a run with LoRA every state lies beside those weights,
+   * of another only the first one has them.
+   */
+  async #knowReference(run: string, attempt: Attended): Promise<void> {
+    const { engine, store, log } = this.options;
+    const wanted = await this.#reference(run);
+    if (wanted === null) return;
+    const held = await engine.held();
+    if (held?.reference === wanted) return;
+    attempt.progress({ restoring: 0, reference: wanted });
+    if (held?.weights !== wanted) await this.loadBase(await readRun(store, run), attempt);
+    const found = await engine.setReference({ held: true });
+    if (found !== wanted) {
+      const key = updateKey(await timelineOf(store, run, 0), 0);
+      throw new Diverged(
+        `the base model of ${run} has weights ${found ?? 'none'}, but its record says ${wanted}`,
+        { key, stored: wanted, computed: found },
+      );
+    }
+    log(`the KL term of ${run} is taken against the weights that it began with, ${wanted}`);
+  }
+
+  /** Null where neither the run nor one that it goes on from has a KL term: logged updates of all of them may be applied again. */
+  async #reference(run: string): Promise<Digest | null> {
+    const { store } = this.options;
+    for await (const timeline of timelinesOf(store, run)) {
+      const { spec } = await readRun(store, timeline.run);
+      if (spec.trainer.use_kl_loss) return referenceOf(store, run);
+    }
+    return null;
+  }
+
+  /** The engine holds the base model then, compared with the record of step 0. */
+  async loadBase(record: RunRecord, attempt: Attended): Promise<void> {
+    const { run } = record;
+    const held = await this.base.hold(record, attempt);
+    const base = await readState(this.options.store, run, 0);
     if (held.state !== base) {
       throw new Diverged(
         `the base model of ${run} was made anew as state ${held.state}, but step 0 records ${base}`,
@@ -211,7 +268,6 @@ export class StateRestorer {
         },
       );
     }
-    return { step: 0, from: 'base', bytes: 0 };
   }
 
   /** Steps ≤ `step` of which there is a checkpoint, newest first, and where it may be. */
@@ -258,8 +314,8 @@ export class StateRestorer {
   }
 }
 
-/** `BadInput`: the engine refuses the file. */
+/** `BadInput`: the engine refuses the file; `WrongBase`: it says that it lies over other weights. */
 function isDamage(error: unknown): error is Error {
-  if (error instanceof EngineError) return error.code === 'BadInput';
+  if (error instanceof EngineError) return ['BadInput', 'WrongBase'].includes(error.code);
   return error instanceof CorruptCheckpoint || error instanceof UnreadableRecord;
 }

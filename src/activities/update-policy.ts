@@ -153,7 +153,13 @@ async function recordOnceAgreed(
 }
 
 /** Shown of a step. With its environments a step has hundreds of metrics, and the history would carry them all. */
-const shownMetrics = ['reward/avg_raw_reward', 'policy/final_loss', 'policy/grad_norm', 'policy/policy_lr'];
+const shownMetrics = [
+  'reward/avg_raw_reward',
+  'policy/final_loss',
+  'policy/grad_norm',
+  'policy/policy_lr',
+  'policy/policy_kl',
+];
 
 /** Whoever wrote the record may have been handed fewer faults, or none: those go on with the next step. */
 async function answer(
@@ -242,6 +248,9 @@ function policyMetrics(metrics: Record<string, number>): Record<string, number> 
     grad_norm: 'policy/grad_norm',
     clip_ratio: 'policy/ppo_clip_ratio',
     max_logprob_difference: 'policy/rollout_train_logprob_diff_max',
+    kl: 'policy/policy_kl',
+    entropy: 'policy/policy_entropy',
+    tis_weight: 'policy/tis_imp_ratio',
   };
   return Object.fromEntries(
     Object.entries(metrics).map(([name, value]) => [names[name] ?? `policy/${name}`, value]),

@@ -14,7 +14,7 @@ import type { ForkSpec, RebaseSpec } from '../spec/run-spec.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { needsOf } from '../store/references.js';
 import { readRun } from '../store/run-records.js';
-import { NewerSchema, UnreadableRecord } from '../store/store-errors.js';
+import { NewerSchema, OlderSchema, UnreadableRecord } from '../store/store-errors.js';
 import { findEngineBinary } from '../workers/engine-binary.js';
 import { folderOption, openStoreOf, requireRun, type StoreFlags, storeOption, withOutput } from './output.js';
 
@@ -60,7 +60,7 @@ interface Family {
 async function familyOf(store: ObjectStore, run: string): Promise<Family> {
   const { lineage } = await readRun(store, run);
   const needed = await needsOf(store, run).catch((error: unknown) => {
-    if (error instanceof UnreadableRecord || error instanceof NewerSchema) return null;
+    if ([UnreadableRecord, OlderSchema, NewerSchema].some((kind) => error instanceof kind)) return null;
     throw error;
   });
   if (!lineage) return { lineage, needed };

@@ -15,6 +15,7 @@ import { type FollowFlags, trainAndFollow } from './follow-training.js';
 import { refuseEqualNumerics, refuseNeedlessRebase } from './needed-rebase.js';
 import { poolView } from './nodes-command.js';
 import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput } from './output.js';
+import { parsePlace } from './place.js';
 import { changedSpec } from './spec-changes.js';
 import { storeOfCommand } from './stack-store.js';
 import { withClient, withTemporalFlags } from './temporal-access.js';
@@ -170,15 +171,6 @@ async function forkFrom(store: ObjectStore, from: string): Promise<ForkSpec> {
   const { name: run, step } = parsePlace(from);
   await requireRun(store, run);
   return { run, step: step ?? Math.max(0, await lastCommittedStep(store, run)) };
-}
-
-function parsePlace(text: string): { name: string; step: number | null } {
-  const [, name, step] = /^([^@]+)(?:@(.*))?$/s.exec(text) ?? [];
-  if (name === undefined) throw new Error(`${JSON.stringify(text)} is not understood: give RUN@STEP`);
-  if (step === undefined) return { name, step: null };
-  if (!/^[0-9]{1,9}$/.test(step))
-    throw new Error(`${JSON.stringify(step)} is no step: give a whole number from 0 up, as in ${name}@20`);
-  return { name, step: Number(step) };
 }
 
 async function newestTimeline(store: ObjectStore, name: string): Promise<string> {

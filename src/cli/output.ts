@@ -71,6 +71,11 @@ export async function requireRun(store: ObjectStore, run: string): Promise<void>
   throw new Error(`there is no run "${run}" in ${store.address}: ${known}`);
 }
 
+/** What a person gave cannot be understood: ends with 2, as a mistyped option does. */
+export class BadInput extends Error {
+  override readonly name = 'BadInput';
+}
+
 /** For options: whole numbers from `least` to `most`. */
 export function wholeNumber(least = 0, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
   return (text) => {
@@ -83,7 +88,7 @@ export function wholeNumber(least = 0, most = Number.MAX_SAFE_INTEGER): (text: s
 }
 
 /**
- * Turns an action into one that ends with exit code 1 and a readable line on failure. With `--json` the line is
+ * Turns an action into one that ends with exit code 1 (2 for `BadInput`) and a readable line on failure. With `--json` the line is
  * `{"error":{"name","message"}}` on standard output, so that a script reads one format. LONGHAUL_DEBUG adds the stack.
  */
 export function withOutput<Arguments extends unknown[]>(
@@ -93,7 +98,7 @@ export function withOutput<Arguments extends unknown[]>(
     try {
       await action(...args);
     } catch (error) {
-      process.exitCode = 1;
+      process.exitCode = error instanceof BadInput ? 2 : 1;
       printError(error instanceof Error ? censored(error) : error, args.some(asksForJson));
     }
   };

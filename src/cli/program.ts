@@ -25,6 +25,8 @@ export const modules: [verbs: string[], load: () => Promise<CommandModule>][] = 
   [['gc'], () => import('./gc-command.js')],
   [['quarantine'], () => import('./quarantine-command.js')],
   [['env'], () => import('./env-command.js')],
+  [['engine'], () => import('./engine-command.js')],
+  [['export'], () => import('./export-command.js')],
   [['doctor'], () => import('./doctor-command.js')],
 ];
 

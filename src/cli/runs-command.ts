@@ -8,7 +8,7 @@ import { inParallel } from '../store/in-parallel.js';
 import { ownersFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readSequence } from '../store/records.js';
-import { NewerSchema, UnreadableRecord } from '../store/store-errors.js';
+import { NewerSchema, OlderSchema, UnreadableRecord } from '../store/store-errors.js';
 import { lastCommittedStep, listRuns, readRun, readRunIfAny } from '../store/run-records.js';
 import { storeOption, wholeNumber, withOutput } from './output.js';
 import { storeOfCommand } from './stack-store.js';
@@ -161,7 +161,7 @@ async function storedLines(store: ObjectStore, known: ReadonlySet<string>): Prom
 }
 
 function isUnreadable(error: unknown): boolean {
-  return error instanceof UnreadableRecord || error instanceof NewerSchema;
+  return [UnreadableRecord, OlderSchema, NewerSchema].some((kind) => error instanceof kind);
 }
 
 function originOf(record: RunRecord | null): RunLine['from'] {

@@ -1,6 +1,6 @@
 // The policy as the rest of Longhaul sees it. `native/` implements it over a child process; others may follow.
-import type { Digest, Numerics } from '../spec/records.js';
-import type { ModelArchitecture } from '../spec/run-spec.js';
+import type { Digest, LossPlan, Numerics } from '../spec/records.js';
+import type { LoraSpec, ModelArchitecture, Moments } from '../spec/run-spec.js';
 
 /** What an implementation promises; what it cannot is declared, not faked. */
 export interface EngineCapabilities {
@@ -22,14 +22,55 @@ export interface EngineInfo {
 /** A state that the engine holds. */
 export interface HeldState {
   state: Digest;
+  /** Of the model's weights alone, adapters left out; null behind an update of all of them: it would have to be computed. */
+  weights: Digest | null;
+  /** Of the weights that the KL term compares with; null where there are none. */
+  reference: Digest | null;
   /** `step_id` of the last update this process applied; null after a load. */
   lastStepId: Digest | null;
 }
 
-export interface RandomModel {
+/** Bytes by part, as the engine plans them before it allocates anything; `total` is their sum, `available` what it may take. */
+export type MemoryPlan = Record<string, number> & { total: number; available: number };
+
+export interface LoadedState {
+  state: Digest;
+  weights: Digest;
+  memory: MemoryPlan;
+}
+
+/** What of a model is trained, and in which form its moments are kept: all of its weights and `fp32`, where left out. */
+export interface TrainedPart {
+  /** `seed`: of the adapters' first values. */
+  lora?: LoraSpec & { seed: number };
+  moments?: Moments;
+}
+
+export interface RandomModel extends TrainedPart {
   architecture: ModelArchitecture;
   initializer_range: number;
   seed: number;
+}
+
+/** A model on the engine's disk: a Hugging Face folder, or a file that `saveWeights` wrote. */
+export interface StoredModel extends TrainedPart {
+  path: string;
+}
+
+export interface LoadedModel extends LoadedState {
+  architecture: ModelArchitecture;
+}
+
+/** Where the weights of the KL term come from; `held`: those that are held now, with LoRA the base. */
+export type ReferenceSource = { held: true } | { path: string } | null;
+
+/** A state as a folder for others: adapters merged into the weights, or as PEFT keeps them. */
+export interface ExportRequest {
+  state: Digest;
+  /** Must not be there. */
+  path: string;
+  dtype: 'F32' | 'BF16';
+  adapters: 'merged' | 'peft';
 }
 
 /** Random numbers are Philox, keyed by these and the token's position (R13). */
@@ -51,13 +92,18 @@ export interface GenerateRequest {
   max_new_tokens: number;
   /** Generation ends after the first of these; it is part of the result. */
   stop_tokens: readonly number[];
+  /** Generation ends with the token that completes one of these texts; needs `setVocabulary`. */
+  stop_strings?: readonly string[];
+  /** Draw from the likeliest tokens alone: those that make up this share, and at most so many. Log-probs stay those of the whole. */
+  top_p?: number;
+  top_k?: number;
 }
 
 export interface GenerateResult {
   tokens: number[];
   /** float32 log-probs at `temperature`, one per token. */
   logprobs: number[];
-  finish: 'stop' | 'length';
+  finish: 'stop' | 'length' | 'stop_string';
 }
 
 export interface ScoreRequest {
@@ -78,11 +124,13 @@ export interface UpdateRequest {
   weight_decay: number;
   max_grad_norm: number;
   reset_moments: boolean;
-  loss: { kind: 'cross_entropy' } | { kind: 'clipped_policy'; eps_clip_low: number; eps_clip_high: number };
+  loss: LossPlan;
   temperature: number;
+  /** What `setReference` answered; another one held is `WrongReference`. */
+  reference?: Digest;
 }
 
-/** How far an update has come, in logical shards of its mini-batches. */
+/** How far an update has come, in shards of its mini-batches. */
 export interface UpdateProgress {
   done: number;
   total: number;
@@ -91,29 +139,54 @@ export interface UpdateProgress {
 export interface UpdateResult {
   state: Digest;
   applied: true | { reason: string };
-  /** Means over the mini-batches: loss, grad_norm, clip_ratio, entropy is not computed; max_logprob_difference. */
+  /** Over all mini-batches: loss, grad_norm, clip_ratio, max_logprob_difference, … (docs/engine.md). */
   metrics: Record<string, number>;
+}
+
+export interface SavedFile {
+  path: string;
+  size: number;
+  sha256: Digest;
 }
 
 export interface SavedState {
   state: Digest;
-  files: { path: string; size: number; sha256: Digest }[];
+  files: SavedFile[];
+}
+
+export interface SavedWeights {
+  weights: Digest;
+  files: SavedFile[];
 }
 
 /**
  * Every call names the state digest it needs. Errors are `EngineError` with a code:
- * `WrongState`, `BadBatch`, `BadInput`, `Cancelled`, `OutOfMemory`, `EngineExited`, `VersionMismatch`,
- * `EngineMissing`; `OtherNumerics` is for those who compare its numerics with a run's (R18).
+ * `WrongState`, `WrongBase`, `WrongReference`, `BadBatch`, `BadInput`, `Cancelled`, `OutOfMemory`, `EngineExited`,
+ * `VersionMismatch`, `EngineMissing`; `OtherNumerics` is for those who compare its numerics with a run's (R18).
  */
 export interface PolicyEngine {
   readonly capabilities: EngineCapabilities;
   /** Starts the process where it is not running. */
   info(): Promise<EngineInfo>;
   held(): Promise<HeldState | null>;
-  loadRandom(model: RandomModel): Promise<HeldState>;
-  /** Loads `state.safetensors` that `saveState` wrote. */
-  loadState(path: string): Promise<HeldState>;
+  loadRandom(model: RandomModel): Promise<LoadedState>;
+  /** Loads a Hugging Face folder; also tells which tokens end a text by its `generation_config.json`. */
+  loadHf(model: StoredModel): Promise<LoadedModel & { eosTokens: number[] }>;
+  /** Loads a file that `saveWeights` wrote. */
+  loadWeights(model: StoredModel): Promise<LoadedModel>;
+  saveWeights(weights: Digest, path: string): Promise<SavedWeights>;
+  /**
+   * Loads `state.safetensors` that `saveState` wrote. `base`: weights file or folder under a LoRA state, where its weights are
+   * not held already; one with other weights is `WrongBase`.
+   */
+  loadState(state: { path: string; base?: string }): Promise<LoadedState>;
   saveState(state: Digest, path: string): Promise<SavedState>;
+  /** Answers the digest of the reference weights; null where there are none now. */
+  setReference(from: ReferenceSource): Promise<Digest | null>;
+  /** Writes a folder that transformers opens, without tokenizer files. */
+  exportHf(request: ExportRequest): Promise<SavedState>;
+  /** The bytes of each token, for stop strings; `eos`: what `exportHf` writes as such. Forgotten by a load of another vocabulary size. */
+  setVocabulary(tokens: readonly Uint8Array[], eos?: readonly number[]): Promise<void>;
   generate(request: GenerateRequest, signal?: AbortSignal): Promise<GenerateResult>;
   /** Log-probs of tokens[1..], conditioned on what precedes each; float32. */
   score(request: ScoreRequest): Promise<number[]>;
@@ -133,6 +206,8 @@ export class EngineError extends Error {
   constructor(
     readonly code:
       | 'WrongState'
+      | 'WrongBase'
+      | 'WrongReference'
       | 'BadBatch'
       | 'BadInput'
       | 'Cancelled'

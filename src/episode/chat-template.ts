@@ -13,6 +13,8 @@ export interface ChatTemplate {
   readonly endOfTurn: number;
   /** Text of a conversation, with the generation prompt behind it. `today`: for templates that print a date. */
   prompt(messages: readonly ChatMessage[], today?: string): string;
+  /** Text of a conversation as it stands, with nothing behind its last turn. */
+  conversation(messages: readonly ChatMessage[], today?: string): string;
   /**
    * Text between an assistant's turn and the next one: the rest of the turn's closing, the observation as a user
    * message, the generation prompt. `closed`: the turn's last token was `endOfTurn`.
@@ -73,6 +75,7 @@ export function loadChatTemplate(
   return {
     endOfTurn: closing.id,
     prompt: (messages, today = '') => render(messages, true, today),
+    conversation: (messages, today = '') => render(messages, false, today),
     between(observation, closed) {
       const text = frame ? frame.before + observation + frame.after : observed(observation);
       return closed ? text.slice(closing.text.length) : text;

@@ -310,9 +310,14 @@ async function sampledTurn(
   course.hasSampled = true;
   const max_new_tokens = Math.min(sampling.max_generate_length, sampling.max_sequence_length - tokens.length);
   const stop_tokens = stopTokens(deps);
-  const { temperature } = sampling;
+  const { temperature, stop, top_p, top_k } = sampling;
   const sampled = await deps.engine.generate(
-    { state, tokens, key, temperature, max_new_tokens, stop_tokens },
+    {
+      ...{ state, tokens, key, temperature, max_new_tokens, stop_tokens },
+      ...(stop === undefined ? {} : { stop_strings: stop }),
+      ...(top_p === undefined ? {} : { top_p }),
+      ...(top_k === undefined ? {} : { top_k }),
+    },
     signal,
   );
   const turn: SampledTurn = { tokens: sampled.tokens, logprobs: sampled.logprobs };

@@ -3,6 +3,7 @@
 import { createRequire } from 'node:module';
 import { Worker } from 'node:worker_threads';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
+import { tokenBytes } from './token-bytes.js';
 
 /** Longer texts are encoded in a thread: 16 KB take about 15 ms, and the event loop must not stand still for 50. */
 const maxInlineChars = 16 * 1024;
@@ -22,6 +23,8 @@ export interface Tokenizer {
   addedToken(text: string): number | undefined;
   /** The longest added token that the text starts with. */
   leadingAddedToken(text: string): { text: string; id: number } | null;
+  /** The bytes of each token, by id (`token-bytes.ts`); made when they are first asked for. */
+  bytes(): readonly Uint8Array[];
 }
 
 /** Throws an Error that says what is wrong with the file. */
@@ -37,6 +40,7 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
     byLength.map(([token]) => token),
   );
   const thread = encodingThread(json);
+  let bytes: readonly Uint8Array[] | undefined;
 
   function encodeStretch(text: string): readonly number[] {
     if (text === '') return [];
@@ -68,6 +72,7 @@ export function loadTokenizer(tokenizerJson: string | Uint8Array): Tokenizer {
       ids.length === 0
         ? ''
         : hub.decode([...ids], { skip_special_tokens: false, clean_up_tokenization_spaces: false }),
+    bytes: () => (bytes ??= tokenBytes(json)),
     addedToken: (text) => added.get(text),
     leadingAddedToken(text) {
       const found = byLength.find(([token]) => text.startsWith(token));

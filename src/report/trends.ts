@@ -31,6 +31,18 @@ const trend: Trend[] = [
     format: (value) => String(Number(value.toPrecision(3))),
   },
   {
+    title: 'KL from the first weights',
+    kind: 'grpo',
+    value: ({ observed }) => observed.metrics['policy/policy_kl'],
+    format: (value) => String(Number(value.toPrecision(3))),
+  },
+  {
+    title: 'Entropy of a token',
+    kind: 'grpo',
+    value: ({ observed }) => observed.metrics['policy/policy_entropy'],
+    format: (value) => String(Number(value.toPrecision(3))),
+  },
+  {
     title: 'Sampled tokens an episode',
     kind: 'grpo',
     value: ({ observed }) => observed.metrics['generate/avg_num_tokens'],

@@ -1,22 +1,79 @@
-// Group-relative advantages. Only graded outcomes enter a group's mean and deviation; unknown is never 0.
-export interface AdvantageSettings {
-  /** Added to the standard deviation. */
-  eps: number;
-  /** Divides the squared deviations by n (`population`) or n − 1 (`sample`, as SkyRL does). */
-  deviation: 'population' | 'sample';
+// Advantages of a step's samples, as SkyRL's estimators without a critic define them. Only graded outcomes enter a mean or a
+// deviation; unknown is never 0.
+import type { AdvantagePlan } from '../spec/records.js';
+
+export interface GradedSample {
+  /** Null: unknown. */
+  reward: number | null;
+  /** Tokens that it sampled. */
+  tokens: number;
 }
 
-/** (R − mean) / (std + eps) per sample; null for what gives no target: unknown samples, groups without a signal. */
+type GroupRelative = Exclude<AdvantagePlan, { estimator: 'reinforce++' }>;
+
+/** Added to the variance of whitened returns. */
+const whiteningEps = 1e-8;
+
+/** Of each group's samples, in order; null for what gives no target: unknown samples, and what has no signal. */
+export function stepAdvantages(
+  groups: readonly (readonly GradedSample[])[],
+  settings: AdvantagePlan,
+): (number | null)[][] {
+  if (settings.estimator === 'reinforce++') return whitenedReturns(groups);
+  return groups.map((group) =>
+    groupAdvantages(
+      group.map(({ reward }) => reward),
+      settings,
+    ),
+  );
+}
+
+/**
+ * Of one group's samples. grpo: (R − mean) / (std + eps), or without the division; rloo: R − mean of the others; maxrl:
+ * (R − mean) / (mean + eps). A group with fewer than two graded samples, or whose rewards are all the same, has no signal.
+ */
 export function groupAdvantages(
   rewards: readonly (number | null)[],
-  { eps, deviation }: AdvantageSettings,
+  settings: GroupRelative,
 ): (number | null)[] {
   const graded = rewards.filter((reward) => reward !== null);
   if (graded.length < 2 || graded.every((reward) => reward === graded[0])) return rewards.map(() => null);
   const mean = sum(graded) / graded.length;
-  const squares = sum(graded.map((reward) => (reward - mean) ** 2));
-  const std = Math.sqrt(squares / (deviation === 'sample' ? graded.length - 1 : graded.length));
-  return rewards.map((reward) => (reward === null ? null : (reward - mean) / (std + eps)));
+  const scale = scaleOf(graded, mean, settings);
+  return rewards.map((reward) => (reward === null ? null : (reward - mean) / scale));
+}
+
+function scaleOf(graded: readonly number[], mean: number, settings: GroupRelative): number {
+  const n = graded.length;
+  switch (settings.estimator) {
+    case 'grpo': {
+      if (!settings.norm_by_std) return 1;
+      const squares = sum(graded.map((reward) => (reward - mean) ** 2));
+      return Math.sqrt(squares / (settings.deviation === 'sample' ? n - 1 : n)) + settings.eps;
+    }
+    case 'rloo':
+      return (n - 1) / n;
+    case 'maxrl':
+      return mean + settings.eps;
+  }
+}
+
+/**
+ * reinforce++: the return of every sampled token is its sample's reward, whitened over all of the step's sampled tokens (variance
+ * by n − 1). So a long sample weighs more in the mean, as it does in the loss. A step whose rewards are all the same has no signal.
+ */
+function whitenedReturns(groups: readonly (readonly GradedSample[])[]): (number | null)[][] {
+  const graded = groups
+    .flat()
+    .flatMap(({ reward, tokens }) => (reward === null || tokens === 0 ? [] : [{ reward, tokens }]));
+  const none = graded.every(({ reward }) => reward === graded[0]?.reward);
+  const count = sum(graded.map(({ tokens }) => tokens));
+  const mean = sum(graded.map(({ reward, tokens }) => tokens * reward)) / count;
+  const squares = sum(graded.map(({ reward, tokens }) => tokens * (reward - mean) ** 2));
+  const scale = Math.sqrt(squares / (count - 1) + whiteningEps);
+  return groups.map((group) =>
+    group.map(({ reward }) => (none || reward === null ? null : (reward - mean) / scale)),
+  );
 }
 
 function sum(values: readonly number[]): number {

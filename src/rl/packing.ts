@@ -1,183 +1,166 @@
-// Packs a step's samples into the forest that the engine trains on (docs/engine-protocol.md, "The batch file").
-// Shared prefixes become inner nodes, so that they are computed once. A pure function: the packing follows from the samples.
-import { shardCount, type BatchArrays } from '../spec/batch.js';
+// Packs a step's samples into the forest that the engine trains on (docs/engine-protocol.md, "The batch file"): the prefix tree of
+// each mini-batch's samples. What samples begin with alike (system and tool text, a group's prompt, the first turns of transcripts)
+// is there once, and so computed once. A pure function: the forest follows from the samples and their order.
+import type { BatchArrays } from '../spec/batch.js';
 
 export interface SampleToPack {
-  /** Tokens after the group's prompt. */
+  /** The whole sequence, prompt first. */
   tokens: readonly number[];
-  /** Tokens that carry loss, by index into `tokens`, ascending. */
+  /** Tokens that carry loss, by index into `tokens`, ascending, from 1: nothing predicts the first token. */
   targets: readonly { index: number; advantage: number; oldLogprob: number }[];
 }
 
-export interface GroupToPack {
-  /** Groups with one key share the beginning of their prompts; null: nothing is shared. */
-  prefixKey: string | null;
-  prompt: readonly number[];
-  samples: readonly SampleToPack[];
-}
+const nodeColumns = 3;
 
-/** Each shard repeats its families' beginnings; below this many tokens that costs more than an even spread is worth. */
-const leastShardTokens = 1024;
-/** A shorter common beginning is not worth a node of its own. */
-const shortestPrefix = 8;
-
-/** Groups of each mini-batch in (slot, sample) order. Samples without targets, and groups without samples, take no place. */
-export function packForest(miniBatches: readonly (readonly GroupToPack[])[]): BatchArrays {
-  const forest = new ForestBuilder();
-  for (const [miniBatch, groups] of miniBatches.entries()) {
-    const trained = groups
-      .map((group) => ({ ...group, samples: group.samples.filter((sample) => sample.targets.length > 0) }))
-      .filter((group) => group.samples.length > 0);
-    const families = familiesOf(trained);
-    for (const [shard, members] of assignShards(families).entries())
-      packShard(forest, miniBatch, shard, members);
-  }
-  return forest.arrays();
-}
-
-interface Member {
-  group: GroupToPack;
-  /** Length of the beginning that this group shares with its family. */
-  shared: number;
-  family: number;
-  cost: number;
-}
-
-/** Groups with one prefix key, in order of their first appearance, with what their prompts have in common. */
-function familiesOf(groups: readonly GroupToPack[]): Member[] {
-  const families = new Map<string, GroupToPack[]>();
-  for (const [index, group] of groups.entries()) {
-    const key = group.prefixKey ?? `\0${index}`;
-    families.set(key, [...(families.get(key) ?? []), group]);
-  }
-  return [...families.values()].flatMap((members, family) => {
-    const shared = members.length < 2 ? 0 : commonBeginning(members.map((group) => group.prompt));
-    const saved = shared < shortestPrefix ? 0 : shared;
-    return members.map((group) => ({
-      group,
-      family,
-      shared: saved,
-      // Without the shared beginning, which a shard holds once.
-      cost:
-        group.prompt.length - saved + group.samples.reduce((sum, sample) => sum + sample.tokens.length, 0),
-    }));
+/**
+ * Samples of each mini-batch in (slot, sample) order; those without targets take no place. Nodes stand depth-first, branches in the
+ * order in which the samples come to them; targets stand sample after sample. Throws a TypeError on a target that nothing predicts.
+ */
+export function packForest(miniBatches: readonly (readonly SampleToPack[])[]): BatchArrays {
+  const trees = miniBatches.map((samples) => {
+    const trained = samples.filter(({ targets }) => targets.length > 0);
+    const roots = prefixTree(trained);
+    return { trained, nodes: depthFirst(roots), roots };
   });
-}
-
-/** Consecutive members go to one shard, so that few shards repeat a family's beginning; shards are balanced in tokens. */
-function assignShards(members: readonly Member[]): Member[][] {
-  const total = members.reduce((sum, member) => sum + member.cost, 0);
-  const used = Math.max(1, Math.min(shardCount, Math.floor(total / leastShardTokens)));
-  const shards: Member[][] = Array.from({ length: shardCount }, () => []);
-  let before = 0;
-  for (const member of members) {
-    const middle = before + member.cost / 2;
-    shards[Math.min(used - 1, Math.floor((middle * used) / total))]?.push(member);
-    before += member.cost;
+  const nodes = trees.flatMap((tree) => tree.nodes);
+  const forest = allocate({
+    nodes: nodes.length,
+    rows: nodes.reduce((sum, { start, end }) => sum + end - start, 0),
+    targets: trees.reduce((sum, { trained }) => sum + targetsIn(trained), 0),
+  });
+  let [node, row, target, sample] = [0, 0, 0, 0];
+  for (const [miniBatch, tree] of trees.entries()) {
+    for (const one of tree.nodes) {
+      one.index = node;
+      one.firstRow = row;
+      forest.nodes.set([one.parent?.index ?? -1, one.end - one.start, miniBatch], nodeColumns * node);
+      for (let at = one.start; at < one.end; at++) forest.tokens[row++] = one.source[at] as number;
+      node += 1;
+    }
+    for (const one of tree.trained) {
+      target = addTargets(forest, tree.roots, one, sample, target);
+      sample += 1;
+    }
   }
-  return shards;
+  return forest;
 }
 
-function packShard(
-  forest: ForestBuilder,
-  miniBatch: number,
-  shard: number,
-  members: readonly Member[],
-): void {
-  const place = { miniBatch, shard };
-  let family = -1;
-  let root = noNode;
-  for (const { group, shared, family: own } of members) {
-    if (own !== family) {
-      family = own;
-      root = shared > 0 ? forest.addNode(noNode, group.prompt.slice(0, shared), place) : noNode;
-    }
-    const rest = group.prompt.slice(shared);
-    const single = group.samples.length === 1 ? group.samples[0] : undefined;
-    if (single) {
-      const inputs = inputsOf(single);
-      const node = forest.addNode(root, [...rest, ...inputs], place);
-      forest.addTargets(single, (index) => forest.firstRow(node) + rest.length + index - 1, place);
-      continue;
-    }
-    const prompt = forest.addNode(root, rest, place);
-    const lastPromptRow = forest.firstRow(prompt) + rest.length - 1;
-    for (const sample of group.samples) {
-      const inputs = inputsOf(sample);
-      const leaf = inputs.length > 0 ? forest.addNode(prompt, inputs, place) : prompt;
-      forest.addTargets(
-        sample,
-        (index) => (index === 0 ? lastPromptRow : forest.firstRow(leaf) + index - 1),
-        place,
+/** Tokens that follow each other without a branch. */
+interface TreeNode {
+  /** A sample that goes through the node: the node's tokens are `source[start..end)`, at these positions of every such sample. */
+  source: readonly number[];
+  start: number;
+  end: number;
+  /** By first token, in the order in which the samples come to them. */
+  children: Branches;
+  parent: TreeNode | null;
+  index: number;
+  firstRow: number;
+}
+type Branches = Map<number, TreeNode>;
+
+function prefixTree(samples: readonly SampleToPack[]): Branches {
+  const roots: Branches = new Map();
+  for (const sample of samples) insert(roots, sample.tokens, inputsOf(sample));
+  return roots;
+}
+
+/** How many of its tokens are read: the last target is only predicted, and so is nothing behind it. */
+function inputsOf({ tokens, targets }: SampleToPack): number {
+  let last = 0;
+  for (const { index } of targets) {
+    if (!Number.isInteger(index) || index <= last || index >= tokens.length)
+      throw new TypeError(
+        `a target at token ${index} of ${tokens.length} behind one at ${last}: they ascend from 1`,
       );
+    last = index;
+  }
+  return last;
+}
+
+/** Every token is compared once, with the one node that may hold it. */
+function insert(roots: Branches, tokens: readonly number[], length: number): void {
+  let branches = roots;
+  let parent: TreeNode | null = null;
+  let at = 0;
+  while (at < length) {
+    const node = branches.get(tokens[at] as number);
+    if (!node) {
+      branches.set(tokens[at] as number, newNode(tokens, at, length, parent));
+      return;
     }
-  }
-}
-
-/** The last target is only predicted, never read, and neither is what follows it. */
-function inputsOf(sample: SampleToPack): readonly number[] {
-  return sample.tokens.slice(0, sample.targets.at(-1)?.index ?? 0);
-}
-
-/** Leaves every prompt at least one token of its own: its last row predicts the first sampled token. */
-function commonBeginning(prompts: readonly (readonly number[])[]): number {
-  const [first = [], ...others] = prompts;
-  let length = Math.min(...prompts.map((prompt) => prompt.length - 1));
-  for (const other of others) {
-    let same = 0;
-    while (same < length && first[same] === other[same]) same += 1;
-    length = same;
-  }
-  return Math.max(length, 0);
-}
-
-const noNode = -1;
-
-interface Place {
-  miniBatch: number;
-  shard: number;
-}
-
-class ForestBuilder {
-  readonly #nodes: number[] = [];
-  readonly #firstRows: number[] = [];
-  readonly #tokens: number[] = [];
-  readonly #targetRows: number[] = [];
-  readonly #targetTokens: number[] = [];
-  readonly #advantages: number[] = [];
-  readonly #oldLogprobs: number[] = [];
-  readonly #targetPlaces: number[] = [];
-
-  addNode(parent: number, tokens: readonly number[], { miniBatch, shard }: Place): number {
-    this.#nodes.push(parent, tokens.length, miniBatch, shard);
-    this.#firstRows.push(this.#tokens.length);
-    for (const token of tokens) this.#tokens.push(token);
-    return this.#firstRows.length - 1;
-  }
-
-  firstRow(node: number): number {
-    return this.#firstRows[node] as number;
-  }
-
-  addTargets(sample: SampleToPack, rowOf: (index: number) => number, { miniBatch, shard }: Place): void {
-    for (const { index, advantage, oldLogprob } of sample.targets) {
-      this.#targetRows.push(rowOf(index));
-      this.#targetTokens.push(sample.tokens[index] as number);
-      this.#advantages.push(advantage);
-      this.#oldLogprobs.push(oldLogprob);
-      this.#targetPlaces.push(miniBatch, shard);
+    while (at < length && at < node.end && node.source[at] === tokens[at]) at += 1;
+    if (at === length) return;
+    if (at < node.end) split(node, at);
+    else if (node.children.size === 0) {
+      // Its samples have ended: it goes on as this one does.
+      node.source = tokens;
+      node.end = length;
+      return;
     }
+    [branches, parent] = [node.children, node];
   }
+}
 
-  arrays(): BatchArrays {
-    return {
-      nodes: Int32Array.from(this.#nodes),
-      tokens: Int32Array.from(this.#tokens),
-      target_rows: Int32Array.from(this.#targetRows),
-      target_tokens: Int32Array.from(this.#targetTokens),
-      target_advantages: Float32Array.from(this.#advantages),
-      target_old_logprobs: Float32Array.from(this.#oldLogprobs),
-      target_shards: Int32Array.from(this.#targetPlaces),
-    };
+/** The node keeps what is before `at`, and its place among its siblings. */
+function split(node: TreeNode, at: number): void {
+  const rest = newNode(node.source, at, node.end, node);
+  rest.children = node.children;
+  for (const child of rest.children.values()) child.parent = rest;
+  node.end = at;
+  node.children = new Map([[node.source[at] as number, rest]]);
+}
+
+function newNode(source: readonly number[], start: number, end: number, parent: TreeNode | null): TreeNode {
+  return { source, start, end, children: new Map(), parent, index: -1, firstRow: -1 };
+}
+
+/** Without recursion: a chain of turns may be as deep as a mini-batch is wide. */
+function depthFirst(roots: Branches): TreeNode[] {
+  const order: TreeNode[] = [];
+  const open = [...roots.values()].reverse();
+  for (let node = open.pop(); node; node = open.pop()) {
+    order.push(node);
+    open.push(...[...node.children.values()].reverse());
   }
+  return order;
+}
+
+/** Answers the number of the target behind them. */
+function addTargets(
+  forest: BatchArrays,
+  roots: Branches,
+  { tokens, targets }: SampleToPack,
+  sample: number,
+  first: number,
+): number {
+  let target = first;
+  let node = roots.get(tokens[0] as number) as TreeNode;
+  for (const { index, advantage, oldLogprob } of targets) {
+    const before = index - 1;
+    while (before >= node.end) node = node.children.get(tokens[node.end] as number) as TreeNode;
+    forest.target_rows[target] = node.firstRow + before - node.start;
+    forest.target_tokens[target] = tokens[index] as number;
+    forest.target_samples[target] = sample;
+    forest.target_advantages[target] = advantage;
+    forest.target_old_logprobs[target] = oldLogprob;
+    target += 1;
+  }
+  return target;
+}
+
+function targetsIn(samples: readonly SampleToPack[]): number {
+  return samples.reduce((sum, { targets }) => sum + targets.length, 0);
+}
+
+function allocate({ nodes, rows, targets }: { nodes: number; rows: number; targets: number }): BatchArrays {
+  return {
+    nodes: new Int32Array(nodeColumns * nodes),
+    tokens: new Int32Array(rows),
+    target_rows: new Int32Array(targets),
+    target_tokens: new Int32Array(targets),
+    target_samples: new Int32Array(targets),
+    target_advantages: new Float32Array(targets),
+    target_old_logprobs: new Float32Array(targets),
+  };
 }

@@ -1,20 +1,49 @@
 // Values that are fine each for itself and impossible together.
 import type { SpecProblem } from './invalid-spec.js';
-import type { RunSpec } from './run-spec.js';
+import type { ModelArchitecture, RunSpec } from './run-spec.js';
 
 export function combinationProblems(spec: RunSpec): SpecProblem[] {
   return [
-    ...architectureProblems(spec),
+    ...modelProblems(spec),
     ...dataProblems(spec),
     ...environmentProblems(spec),
     ...warmStartProblems(spec),
     ...lengthProblems(spec),
+    ...samplingProblems(spec),
     ...trainerProblems(spec),
     ...budgetProblems(spec),
   ];
 }
 
-function architectureProblems({ model: { architecture } }: RunSpec): SpecProblem[] {
+function modelProblems({ model }: RunSpec): SpecProblem[] {
+  const { architecture, path, tokenizer, chat_template } = model;
+  const problems: SpecProblem[] = [];
+  if (architecture !== undefined && path !== undefined) {
+    problems.push({
+      path: 'model',
+      problem: 'both architecture and path are given',
+      mend: 'a model folder has its own config.json: keep one of them',
+    });
+  }
+  if (architecture === undefined && path === undefined) {
+    problems.push({
+      path: 'model',
+      problem: 'neither architecture nor path is given',
+      mend: 'name a Hugging Face folder in path, or give the architecture of random weights',
+    });
+  }
+  for (const [key, file] of Object.entries({ tokenizer, chat_template })) {
+    if (file !== '') continue;
+    problems.push({
+      path: `model.${key}`,
+      problem: 'is missing',
+      mend: 'only a model folder, in model.path, brings its own: name a file',
+    });
+  }
+  return architecture === undefined ? problems : [...problems, ...architectureProblems(architecture)];
+}
+
+function architectureProblems(architecture: ModelArchitecture): SpecProblem[] {
   const { num_attention_heads: heads, num_key_value_heads: groups } = architecture;
   if (heads % groups === 0) return [];
   return [
@@ -139,7 +168,8 @@ function warmStartProblems({ warm_start, data }: RunSpec): SpecProblem[] {
 
 function lengthProblems({ generator, model }: RunSpec): SpecProblem[] {
   const { max_input_length, max_generate_length, max_sequence_length } = generator;
-  const longest = model.architecture.max_position_embeddings;
+  // What a model folder takes is known to who reads it.
+  const longest = model.architecture?.max_position_embeddings ?? Infinity;
   const problems: SpecProblem[] = [];
   for (const [key, tokens] of Object.entries({ max_input_length, max_generate_length })) {
     if (tokens <= max_sequence_length) continue;
@@ -159,15 +189,35 @@ function lengthProblems({ generator, model }: RunSpec): SpecProblem[] {
   return problems;
 }
 
+/** The engine's log-probs are those of the whole distribution (R13): ratios of tokens that a truncated one drew are not what they seem. */
+function samplingProblems({ generator }: RunSpec): SpecProblem[] {
+  if (generator.truncated_sampling === true) return [];
+  return (['top_p', 'top_k'] as const)
+    .filter((key) => generator[key] !== undefined)
+    .map((key) => ({
+      path: `generator.${key}`,
+      problem: 'would train on another distribution than the one whose log-probs are recorded',
+      mend: 'remove it, or accept that with generator.truncated_sampling: true',
+    }));
+}
+
 function trainerProblems({ trainer }: RunSpec): SpecProblem[] {
-  if (trainer.warmup_steps <= trainer.max_training_steps) return [];
-  return [
-    {
+  const problems: SpecProblem[] = [];
+  if (trainer.warmup_steps > trainer.max_training_steps) {
+    problems.push({
       path: 'trainer.warmup_steps',
       problem: `${trainer.warmup_steps} is more than max_training_steps ${trainer.max_training_steps}`,
       mend: 'lower it',
-    },
-  ];
+    });
+  }
+  if (trainer.max_seq_len !== undefined && trainer.loss_reduction !== 'seq_mean_token_sum_norm') {
+    problems.push({
+      path: 'trainer.max_seq_len',
+      problem: `loss_reduction ${trainer.loss_reduction} divides by no length`,
+      mend: 'remove it, or set loss_reduction: seq_mean_token_sum_norm',
+    });
+  }
+  return problems;
 }
 
 function budgetProblems({ budget }: RunSpec): SpecProblem[] {

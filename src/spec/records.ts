@@ -1,6 +1,13 @@
 // Every record of the store (docs/records.md) but those of evaluations, which are beside. Types only.
 // A record's digest is the sha256 of its canonical JSON without the member `observed`: clocks, hosts, attempts live there.
-import type { BudgetSpec, RebaseSpec, RunSpec } from './run-spec.js';
+import type {
+  BudgetSpec,
+  KlEstimator,
+  LossReduction,
+  PolicyLossType,
+  RebaseSpec,
+  RunSpec,
+} from './run-spec.js';
 
 /** Lower-case hex sha256, 64 characters. */
 export type Digest = string;
@@ -78,6 +85,11 @@ export interface SamplingPlan {
   system_prompt: 'skyrl' | 'short';
   max_output_chars: number;
   max_episode_failures: number;
+  /** A turn ends with the token that completes one of these texts. */
+  stop?: string[];
+  /** Draw from the likeliest tokens alone. Log-probs stay those of the whole distribution. */
+  top_p?: number;
+  top_k?: number;
 }
 
 /** One optimizer update's effective settings. */
@@ -92,9 +104,32 @@ export interface OptimizerPlan {
   reset_moments: boolean;
 }
 
-export type LossPlan =
-  | { kind: 'cross_entropy' }
-  | { kind: 'clipped_policy'; eps_clip_low: number; eps_clip_high: number; advantage_eps: number };
+/** The engine's loss, as its protocol takes it: `src/spec/loss.ts` makes it of a spec. Keys that do not bear on it are absent. */
+export interface LossPlan {
+  kind: PolicyLossType | 'cross_entropy';
+  reduction: LossReduction;
+  max_seq_len?: number;
+  eps_clip_low?: number;
+  eps_clip_high?: number;
+  clip_ratio_c?: number;
+  cispo_eps_clip_low?: number;
+  cispo_eps_clip_high?: number;
+  sapo_tau_pos?: number;
+  sapo_tau_neg?: number;
+  /** Absent, like the two below: no such term. */
+  kl_weight?: number;
+  kl_estimator?: KlEstimator;
+  entropy_weight?: number;
+  tis_cap?: number;
+}
+
+/** How a GRPO step's advantages follow from its outcomes. */
+export type AdvantagePlan =
+  | { estimator: 'grpo'; norm_by_std: true; deviation: 'population' | 'sample'; eps: number }
+  | { estimator: 'grpo'; norm_by_std: false }
+  | { estimator: 'rloo' }
+  | { estimator: 'reinforce++' }
+  | { estimator: 'maxrl'; eps: number };
 
 /** Curriculum and data position (R7): as used for this step (`pass_rates`) and as left after planning it (`cursors`). */
 export interface CurriculumState {
@@ -105,7 +140,7 @@ export interface CurriculumState {
 }
 
 interface PlanBase {
-  schema: 'longhaul.plan/1';
+  schema: 'longhaul.plan/2';
   run: string;
   step: number;
   previous_state: Digest;
@@ -113,6 +148,8 @@ interface PlanBase {
   rebased?: { run: string; plan: Digest };
   optimizer: OptimizerPlan;
   loss: LossPlan;
+  /** Digest of the weights that the loss's KL term is taken against; absent where it has none. */
+  reference?: Digest;
   curriculum: CurriculumState;
   digests: { tokenizer: Digest; chat_template: Digest; tool_parser: string; dataset: Digest };
   numerics: Numerics;
@@ -125,6 +162,7 @@ export interface GrpoPlan extends PlanBase {
   kind: 'grpo';
   slots: GroupSlot[];
   samples_per_slot: number;
+  advantages: AdvantagePlan;
   sampling: SamplingPlan;
 }
 
@@ -185,7 +223,7 @@ export interface EpisodeRecord {
 
 /** Stored in the batch file's `__metadata__.longhaul` (canonical JSON). */
 export interface BatchIdentity {
-  schema: 'longhaul.batch/1';
+  schema: 'longhaul.batch/2';
   run: string;
   step: number;
   plan: Digest;
@@ -246,7 +284,15 @@ export interface UpdateRecord {
 /** `steps/000000/update.json`: the base model (R5). */
 export interface BaseRecord {
   schema: 'longhaul.base/1';
-  identity: { run: string; step: 0; base_model: Digest; state: Digest; numerics: Numerics };
+  identity: {
+    run: string;
+    step: 0;
+    base_model: Digest;
+    state: Digest;
+    /** Digest of the model's weights without adapters: what a KL term is taken against. */
+    weights?: Digest;
+    numerics: Numerics;
+  };
   observed: { engine: { build: string; incarnation: string }; committed_at: string };
 }
 
@@ -338,6 +384,8 @@ export interface Hyperparameters {
   lr?: number;
   eps_clip_low?: number;
   eps_clip_high?: number;
+  kl_loss_coef?: number;
+  entropy_loss_coef?: number;
   train_batch_size?: number;
   ckpt_interval?: number;
   eval_interval?: number;
@@ -423,5 +471,13 @@ export interface CheckpointManifest {
   step: number;
   state: Digest;
   numerics: Numerics;
+  files: FileEntry[];
+}
+
+/** `weights/{weights}/manifest.json`, written last: a model's weights that a run was brought as a folder. */
+export interface WeightsManifest {
+  schema: 'longhaul.weights/1';
+  /** The engine's digest of them (docs/engine-protocol.md, "The state"). */
+  weights: Digest;
   files: FileEntry[];
 }

@@ -6,19 +6,41 @@ import type { Numerics } from './records.js';
 export interface ModelSpec {
   /** Name in checkpoint keys: `checkpoints/{project}/{name}/…`. */
   name: string;
-  /** `random`: weights drawn by Philox from the run's seed and this architecture (Hugging Face `config.json` keys). */
+  /** `random`: weights drawn by Philox from the run's seed and `architecture` (Hugging Face `config.json` keys), where no `path` is given. */
   init: 'random';
-  architecture: ModelArchitecture;
-  /** Standard deviation of the initial weights; o_proj and down_proj are divided by √(2·layers). */
+  /** Of random weights; absent where `path` has one. */
+  architecture?: ModelArchitecture;
+  /** Standard deviation of random weights; o_proj and down_proj are divided by √(2·layers). */
   initializer_range: number;
-  /** Path of a Hugging Face `tokenizer.json`, relative to the spec file. */
+  /** Hugging Face folder that the weights come from, relative to the spec file. */
+  path?: string;
+  /** Only adapters beside frozen weights are trained. Absent: all weights. */
+  lora?: LoraSpec;
+  /** How the optimizer keeps its moments. */
+  moments: Moments;
+  /** Path of a Hugging Face `tokenizer.json`, relative to the spec file; `{path}/tokenizer.json` where a spec leaves it out. */
   tokenizer: string;
-  /** Path of a Jinja chat template, relative to the spec file. */
+  /** Path of a Jinja chat template, relative to the spec file; `{path}/chat_template.jinja` where a spec leaves it out. */
   chat_template: string;
 }
 
-/** Qwen3 architecture, in the keys of its `config.json`. */
+export type Moments = 'fp32' | 'int8';
+export type LoraTarget = 'q_proj' | 'k_proj' | 'v_proj' | 'o_proj' | 'gate_proj' | 'up_proj' | 'down_proj';
+
+/** LoRA: W·x + (alpha / rank) · B·A·x. */
+export interface LoraSpec {
+  rank: number;
+  alpha: number;
+  /** Linear layers that have adapters, in every block. */
+  targets: LoraTarget[];
+  /** Of the first A matrices; absent: the run's seed. */
+  seed?: number;
+}
+
+/** A Qwen3 or Qwen2.5 architecture, in the keys of its `config.json`. */
 export interface ModelArchitecture {
+  /** Absent: `qwen3`. */
+  model_type?: 'qwen3' | 'qwen2';
   vocab_size: number;
   hidden_size: number;
   intermediate_size: number;
@@ -28,6 +50,13 @@ export interface ModelArchitecture {
   head_dim: number;
   rms_norm_eps: number;
   rope_theta: number;
+  yarn?: {
+    factor: number;
+    original_max_position_embeddings: number;
+    beta_fast?: number;
+    beta_slow?: number;
+    attention_factor?: number;
+  };
   tie_word_embeddings: boolean;
   max_position_embeddings: number;
 }
@@ -94,11 +123,23 @@ export interface GeneratorSpec {
   max_output_chars: number;
   /** Charged failures of one episode before its outcome is `unknown`. */
   max_episode_failures: number;
+  /** A turn ends with the token that completes one of these texts, and not only where the chat template ends it. */
+  stop?: string[];
+  /** Training episodes are drawn from the likeliest tokens alone; only with `truncated_sampling`. */
+  top_p?: number;
+  top_k?: number;
+  /** Accepts that the episodes are then of another distribution than the log-probs that training takes the ratio of. */
+  truncated_sampling?: boolean;
   /** Seconds to wait for an environment that is down before the run is `blocked`. */
   max_wait_s: number;
   /** Seconds within which an environment call must be answered. */
   call_timeout_s: number;
 }
+
+export type PolicyLossType = 'regular' | 'dual_clip' | 'gspo' | 'cispo' | 'sapo' | 'reinforce';
+export type LossReduction = 'token_mean' | 'sequence_mean' | 'seq_mean_token_sum_norm';
+export type KlEstimator = 'k1' | 'k2' | 'k3';
+export type AdvantageEstimator = 'grpo' | 'rloo' | 'reinforce++' | 'maxrl';
 
 export interface TrainerSpec {
   /** Groups (task slots) per GRPO step. */
@@ -111,10 +152,28 @@ export interface TrainerSpec {
   adam_eps: number;
   weight_decay: number;
   max_grad_norm: number;
+  policy_loss_type: PolicyLossType;
+  loss_reduction: LossReduction;
+  /** Of `seq_mean_token_sum_norm`; absent: `max_input_length` + `max_generate_length`. */
+  max_seq_len?: number;
   eps_clip_low: number;
   eps_clip_high: number;
-  advantage_estimator: 'grpo';
-  /** Added to a group's standard deviation. */
+  /** Of `dual_clip`. */
+  clip_ratio_c: number;
+  cispo: { cispo_eps_clip_low: number; cispo_eps_clip_high: number };
+  sapo: { tau_pos: number; tau_neg: number };
+  use_kl_loss: boolean;
+  kl_loss_coef: number;
+  kl_estimator_type: KlEstimator;
+  use_entropy_loss: boolean;
+  entropy_loss_coef: number;
+  use_tis: boolean;
+  tis_imp_ratio_cap: number;
+  advantage_estimator: AdvantageEstimator;
+  grpo_norm_by_std: boolean;
+  /** Divides a group's squared deviations by n (`population`) or n − 1 (`sample`, as SkyRL does). */
+  advantage_deviation: 'population' | 'sample';
+  /** Added to a group's standard deviation, of `maxrl` to its mean. */
   advantage_eps: number;
   /** Draw task templates ∝ p(1−p) + this floor, p the moving pass rate; 0 draws tasks uniformly. */
   curriculum_floor: number;

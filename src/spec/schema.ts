@@ -2,12 +2,13 @@
 // `docs/run-spec.md` is written from this file.
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { dirname, isAbsolute, resolve } from 'node:path';
+import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { parse as parseYaml } from 'yaml';
 import { z } from 'zod';
 import { combinationProblems } from './combinations.js';
 import { InvalidSpec, type SpecProblem } from './invalid-spec.js';
-import type { RunSpec } from './run-spec.js';
+import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } from './loss.js';
+import type { LoraTarget, RunSpec } from './run-spec.js';
 import { secretInUrl } from './secrets.js';
 import { issueProblems } from './spec-issues.js';
 
@@ -19,31 +20,93 @@ const count = z.int().min(1);
 const countOrZero = z.int().min(0);
 const share = z.number().min(0).max(1);
 const positive = z.number().gt(0);
-const multipleOf32 = z.int().min(32).multipleOf(32);
+const multipleOf16 = z.int().min(16).multipleOf(16);
 const seed = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]);
 
+const yarn = z.strictObject({
+  factor: z.number().min(1).max(1024).describe('how many times longer contexts become'),
+  original_max_position_embeddings: count.describe('tokens that the model was made for'),
+  beta_fast: positive.exactOptional().describe('turns of a frequency above which it stays; absent: 32'),
+  beta_slow: positive
+    .exactOptional()
+    .describe('turns of a frequency below which it is stretched whole; absent: 1'),
+  attention_factor: positive
+    .exactOptional()
+    .describe('scale of the rotation; absent: 0.1 · ln(`factor`) + 1'),
+});
+
 const architecture = z.strictObject({
-  vocab_size: multipleOf32.describe('tokens; at least as many as the tokenizer has'),
-  hidden_size: multipleOf32.describe('width of the residual stream'),
-  intermediate_size: multipleOf32.describe('width of the feed-forward layers'),
+  model_type: z
+    .enum(['qwen3', 'qwen2'])
+    .exactOptional()
+    .describe('`qwen3` normalises queries and keys, `qwen2` (Qwen2.5) has biases there; absent: `qwen3`'),
+  vocab_size: count.describe('tokens; at least as many as the tokenizer has'),
+  hidden_size: multipleOf16.describe('width of the residual stream'),
+  intermediate_size: multipleOf16.describe('width of the feed-forward layers'),
   num_hidden_layers: count.describe('layers'),
   num_attention_heads: count.describe('query heads'),
   num_key_value_heads: count.describe('key and value heads; divides the query heads'),
-  head_dim: multipleOf32.describe('width of one head'),
+  head_dim: multipleOf16.describe('width of one head'),
   rms_norm_eps: positive.lt(1).default(1e-6).describe('added to the mean square of a norm'),
   rope_theta: z.number().gt(1).lt(1e12).default(1_000_000).describe('base of the rotary embedding'),
+  yarn: yarn.exactOptional().describe('longer contexts by YaRN, at every length'),
   tie_word_embeddings: z.boolean().default(true).describe('the output layer shares the embedding'),
   max_position_embeddings: count.default(32_768).describe('tokens; longest transcript that the model takes'),
 });
 
+/** In the order in which they stand in files. */
+const loraTargets = [
+  'q_proj',
+  'k_proj',
+  'v_proj',
+  'o_proj',
+  'gate_proj',
+  'up_proj',
+  'down_proj',
+] as const satisfies readonly LoraTarget[];
+
+const lora = z.strictObject({
+  rank: count.max(1024).describe('width of the adapters'),
+  alpha: positive.describe('adapters are scaled by this over `rank`'),
+  targets: z
+    .array(z.enum(loraTargets))
+    .min(1)
+    .default([...loraTargets])
+    .describe('linear layers that have adapters, in every block'),
+  seed: seed.exactOptional().describe('of the first adapters; absent: the run’s'),
+});
+
 const model = z.strictObject({
   name: name.describe('name in checkpoint keys'),
-  init: z.literal('random').default('random').describe('weights drawn from the seed'),
-  architecture: architecture.describe('Qwen3 architecture, in the keys of its `config.json`'),
-  initializer_range: positive.default(0.02).describe('standard deviation of the first weights'),
-  tokenizer: text.describe('path of a Hugging Face `tokenizer.json`, relative to the spec file'),
-  chat_template: text.describe('path of a Jinja chat template, relative to the spec file'),
+  init: z
+    .literal('random')
+    .default('random')
+    .describe('weights drawn from the seed, where no `path` is given'),
+  path: text
+    .exactOptional()
+    .describe(
+      'Hugging Face folder of a Qwen3 or Qwen2.5 model, relative to the spec file; excludes `architecture`',
+    ),
+  architecture: architecture
+    .exactOptional()
+    .describe('of random weights, in the keys of Hugging Face’s `config.json`; excludes `path`'),
+  initializer_range: positive.default(0.02).describe('standard deviation of random weights'),
+  lora: lora.exactOptional().describe('trains adapters beside frozen weights; absent: trains all weights'),
+  moments: z
+    .enum(['fp32', 'int8'])
+    .default('fp32')
+    .describe('how the optimizer keeps its moments: in 8 or in 2 bytes a parameter'),
+  tokenizer: text
+    .exactOptional()
+    .describe(
+      'path of a Hugging Face `tokenizer.json`, relative to the spec file; needed without `path`, whose own is used where it is absent',
+    ),
+  chat_template: text
+    .exactOptional()
+    .describe(
+      'path of a Jinja chat template, relative to the spec file; needed without `path`, whose own is used where it is absent',
+    ),
 });
 
 const builtin = z.strictObject({
@@ -130,6 +193,28 @@ const generator = z.strictObject({
   max_episode_failures: countOrZero
     .default(3)
     .describe('charged failures of an episode before its outcome is unknown'),
+  stop: z
+    .array(text)
+    .min(1)
+    .max(16)
+    .exactOptional()
+    .describe('texts; a turn also ends with the token that completes one of them'),
+  top_p: positive
+    .max(1)
+    .exactOptional()
+    .describe(
+      'training episodes draw from the likeliest tokens that make up this share; needs `truncated_sampling`',
+    ),
+  top_k: count
+    .exactOptional()
+    .describe('training episodes draw from so many likeliest tokens; needs `truncated_sampling`'),
+  truncated_sampling: z
+    .boolean()
+    .exactOptional()
+    .describe(
+      'accepts what `top_p` and `top_k` do: the log-probs that updates compare are of the whole distribution, and the episodes of another one; ' +
+        'evaluations draw from the whole one',
+    ),
   max_wait_s: positive
     .default(3_600)
     .describe('seconds to wait for an environment that is down before the run blocks'),
@@ -149,13 +234,72 @@ const trainer = z.strictObject({
   adam_eps: positive.default(1e-8).describe('added to the root of the second moment'),
   weight_decay: z.number().min(0).default(0.01).describe('decoupled, a step, times the learning rate'),
   max_grad_norm: positive.default(1).describe('gradients are scaled down to this global norm'),
+  policy_loss_type: z
+    .enum(policyLossTypes)
+    .default('regular')
+    .describe(
+      'objective: `regular` is the clipped one of PPO, GRPO and DAPO; docs/engine.md has the formulas',
+    ),
+  loss_reduction: z
+    .enum(lossReductions)
+    .default('token_mean')
+    .describe(
+      'over a step’s sampled tokens at once, over samples of their token means, or over samples of their sums / `max_seq_len` (Dr. GRPO)',
+    ),
+  max_seq_len: count
+    .exactOptional()
+    .describe('of `seq_mean_token_sum_norm`; absent: `max_input_length` + `max_generate_length`'),
   eps_clip_low: share.default(0.2).describe('the probability ratio is clipped at 1 − this'),
   eps_clip_high: positive.default(0.2).describe('the probability ratio is clipped at 1 + this'),
+  clip_ratio_c: z
+    .number()
+    .gt(1)
+    .default(3)
+    .describe('of `dual_clip`: where an advantage is below 0, the loss is at most this times its size'),
+  cispo: z
+    .strictObject({
+      cispo_eps_clip_low: z.number().min(0).default(1).describe('the weight of a token is at least 1 − this'),
+      cispo_eps_clip_high: z.number().min(0).default(5).describe('the weight of a token is at most 1 + this'),
+    })
+    .prefault({})
+    .describe('settings of `policy_loss_type: cispo`'),
+  sapo: z
+    .strictObject({
+      tau_pos: positive.default(1).describe('temperature of the gate for advantages above 0'),
+      tau_neg: positive.default(1.05).describe('temperature of the gate for the others'),
+    })
+    .prefault({})
+    .describe('settings of `policy_loss_type: sapo`'),
+  use_kl_loss: z
+    .boolean()
+    .default(false)
+    .describe('adds a KL term against the weights that the run began with; with LoRA these cost no memory'),
+  kl_loss_coef: z.number().min(0).max(10).default(0.001).describe('weight of the KL term'),
+  kl_estimator_type: z.enum(klEstimators).default('k3').describe('estimator of the KL term, with gradients'),
+  use_entropy_loss: z.boolean().default(false).describe('subtracts the entropy of the next token’s choice'),
+  entropy_loss_coef: z.number().min(0).max(1).default(0.01).describe('weight of the entropy term'),
+  use_tis: z
+    .boolean()
+    .default(false)
+    .describe(
+      'truncated importance sampling; changes nothing where rollouts and updates have the same log-probs, as here',
+    ),
+  tis_imp_ratio_cap: positive.default(2).describe('of `use_tis`: largest weight of a token'),
   advantage_estimator: z
-    .literal('grpo')
+    .enum(advantageEstimators)
     .default('grpo')
-    .describe('(reward − group mean) / (group std + `advantage_eps`)'),
-  advantage_eps: positive.default(1e-6).describe('added to a group’s standard deviation'),
+    .describe(
+      '`grpo`: (reward − group mean) / (group std + `advantage_eps`); `rloo`: reward − mean of the others; `maxrl`: ' +
+        '(reward − group mean) / (group mean + `advantage_eps`); `reinforce++`: whitened over the step’s sampled tokens',
+    ),
+  grpo_norm_by_std: z.boolean().default(true).describe('of `grpo`: divides by the standard deviation'),
+  advantage_deviation: z
+    .enum(['population', 'sample'])
+    .default('population')
+    .describe('the deviation’s squares are divided by n, or, as SkyRL does, by n − 1'),
+  advantage_eps: positive
+    .default(1e-6)
+    .describe('added to a group’s standard deviation, of `maxrl` to its mean'),
   curriculum_floor: z
     .number()
     .min(0)
@@ -261,7 +405,7 @@ export function parseRunSpec(input: unknown, context: { file?: string } = {}): R
   const result = runSpecSchema.safeParse(input);
   if (!result.success)
     throw new InvalidSpec(issueProblems(result.error.issues, runSpecSchema, input), context.file);
-  const spec: RunSpec = result.data;
+  const spec = withModelFiles(result.data);
   const problems = combinationProblems(spec);
   const located = withAbsolutePaths(spec, context.file, problems);
   if (problems.length > 0) throw new InvalidSpec(problems, context.file);
@@ -288,20 +432,47 @@ export async function readSpecFile(path: string): Promise<RunSpec> {
   return parseRunSpec(input, { file });
 }
 
+/**
+ * A stored spec as this version would have written it: settings that came later have their defaults, which mean what there was
+ * before them. One that this version would refuse stays as it is.
+ */
+export function withLaterSettings(stored: RunSpec): RunSpec {
+  const result = runSpecSchema.safeParse(stored);
+  return result.success ? withModelFiles(result.data) : stored;
+}
+
+/** Files of a model folder that are used where a spec names no others. */
+const ownFiles = { tokenizer: 'tokenizer.json', chat_template: 'chat_template.jinja' } as const;
+
+/** A model folder brings its own tokenizer and chat template. Empty where nothing names one: `combinationProblems` says so. */
+function withModelFiles({ model, ...rest }: z.output<typeof runSpecSchema>): RunSpec {
+  const { path, lora } = model;
+  const own = (file: string): string => (path === undefined ? '' : join(path, file));
+  return {
+    ...rest,
+    model: {
+      ...model,
+      ...(lora
+        ? { lora: { ...lora, targets: loraTargets.filter((one) => lora.targets.includes(one)) } }
+        : {}),
+      tokenizer: model.tokenizer ?? own(ownFiles.tokenizer),
+      chat_template: model.chat_template ?? own(ownFiles.chat_template),
+    },
+  };
+}
+
 /** A spec travels to other machines' working folders: a relative path in it would mean another file there. */
 function withAbsolutePaths(spec: RunSpec, file: string | undefined, problems: SpecProblem[]): RunSpec {
-  const absolute = (key: string, path: string): string => {
-    if (isAbsolute(path)) return path;
+  const absolute = (
+    key: string,
+    path: string,
+    mend = 'relative paths start at the folder of the spec file',
+  ): string => {
+    if (path === '' || isAbsolute(path)) return path;
     if (file !== undefined) {
       const resolved = resolve(dirname(file), path);
       // An absolute path may name a file of the machine that trains; a relative one can only mean this machine's.
-      if (!existsSync(resolved)) {
-        problems.push({
-          path: key,
-          problem: `there is no file ${resolved}`,
-          mend: 'relative paths start at the folder of the spec file',
-        });
-      }
+      if (!existsSync(resolved)) problems.push({ path: key, problem: `there is no file ${resolved}`, mend });
       return resolved;
     }
     problems.push({
@@ -312,12 +483,28 @@ function withAbsolutePaths(spec: RunSpec, file: string | undefined, problems: Sp
     return path;
   };
   const { tasks, demonstrations } = spec.data;
+  const { path } = spec.model;
+  const folder =
+    path === undefined
+      ? undefined
+      : absolute(
+          'model.path',
+          path,
+          'relative paths start at the folder of the spec file; random weights in such a folder are made by ' +
+            '`longhaul engine new SPEC --to DIR`',
+        );
+  /** What a folder must hold is for who reads it to say: a chat template may be in its `tokenizer_config.json`. */
+  const modelFile = (key: keyof typeof ownFiles): string => {
+    const own = path !== undefined && spec.model[key] === join(path, ownFiles[key]);
+    return own ? join(folder ?? path, ownFiles[key]) : absolute(`model.${key}`, spec.model[key]);
+  };
   return {
     ...spec,
     model: {
       ...spec.model,
-      tokenizer: absolute('model.tokenizer', spec.model.tokenizer),
-      chat_template: absolute('model.chat_template', spec.model.chat_template),
+      ...(folder === undefined ? {} : { path: folder }),
+      tokenizer: modelFile('tokenizer'),
+      chat_template: modelFile('chat_template'),
     },
     data: {
       ...spec.data,

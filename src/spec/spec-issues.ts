@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { SpecProblem } from './invalid-spec.js';
 import { nearestName } from './nearest-name.js';
 import { secretInUrl } from './secrets.js';
+import { mendOfKey, mendOfValue } from './skyrl-names.js';
 
 type Issue = z.core.$ZodIssue;
 
@@ -33,6 +34,8 @@ function unknownKey(
     const mend = 'a spec holds no secret: docs/security.md says by which variable or file each is given';
     return { path: pathText(path), problem, mend };
   }
+  const skyrl = mendOfKey(key);
+  if (skyrl !== null) return { path: pathText(path), problem, mend: skyrl };
   if (near !== null)
     return { path: pathText(path), problem, mend: `did you mean ${pathText([...path.slice(0, -1), near])}?` };
   const elsewhere = allKeyPaths(schema).filter((other) => other.split('.').at(-1) === key);
@@ -80,7 +83,7 @@ function problemOf(issue: Issue, schema: z.ZodType, input: unknown): SpecProblem
       };
     case 'invalid_value': {
       const near = typeof value === 'string' ? nearestName(value, issue.values.map(String)) : null;
-      const mend = near === null ? '' : `did you mean "${near}"?`;
+      const mend = mendOfValue(issue.path, value) ?? (near === null ? '' : `did you mean "${near}"?`);
       return {
         path,
         problem: `must be ${issue.values.map((one) => JSON.stringify(one)).join(' or ')}, not ${shown}`,

@@ -32,7 +32,7 @@ temporal workflow start --type trainingRun --task-queue longhaul -w train/NAME -
 
 \`longhaul spec\` fills in all defaults and makes file paths absolute. Relative paths are relative to the spec file. A key
 that is not listed here is refused, and so are values that are impossible together; every problem is reported at once.
-Names follow SkyRL where it has one. [\`presets/\`](../presets) has two complete specs.
+Names follow SkyRL where it has one. [\`presets/\`](../presets) has complete specs.
 
 Lengths are in tokens, times in seconds, shares between 0 and 1. A *step* maps one policy state to the next; an *update* is one
 optimizer update: a GRPO step makes one, a warm-start step \`mini_batches_per_step\`.

@@ -110,4 +110,11 @@ export async function readable<T>(
   }
 }
 
-const dataErrors = ['UnreadableRecord', 'NewerSchema', 'CorruptCheckpoint', 'BadKey', 'BadTensorFile'];
+const dataErrors = [
+  'UnreadableRecord',
+  'OlderSchema',
+  'NewerSchema',
+  'CorruptCheckpoint',
+  'BadKey',
+  'BadTensorFile',
+];

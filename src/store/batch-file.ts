@@ -1,6 +1,6 @@
 // The batch file (docs/engine-protocol.md): what one step's update sees, as a canonical safetensors file.
 // It is a function of the plan and the episodes, so its sha256 is the batch's digest.
-import { shardCount, type BatchArrays } from '../spec/batch.js';
+import type { BatchArrays } from '../spec/batch.js';
 import type { BatchIdentity, Digest } from '../spec/records.js';
 import { canonicalText, differences, sha256Hex } from './canonical.js';
 import { checkRecord } from './record-codec.js';
@@ -8,32 +8,31 @@ import { decodeSafetensors, encodeSafetensors, type Tensor } from './safetensors
 import { UnreadableRecord } from './store-errors.js';
 
 const METADATA_KEY = 'longhaul';
-const NODE_COLUMNS = 4;
+const NODE_COLUMNS = 3;
 
 /** Throws a TypeError on arrays that break the format: a batch that the engine would refuse is never sealed. */
 export function encodeBatchFile(arrays: BatchArrays, identity: BatchIdentity): Uint8Array {
   const problem = batchProblem(arrays, identity);
   if (problem) throw new TypeError(`batch of step ${identity.step} of ${identity.run}: ${problem}`);
-  const [nodes, tokens, targets] = [
-    arrays.nodes.length / NODE_COLUMNS,
-    arrays.tokens.length,
-    arrays.target_rows.length,
-  ];
+  const { nodes, target_rollout_logprobs: rollout } = arrays;
+  const ints = (data: Int32Array): Tensor => ({ dtype: 'I32', shape: [data.length], data });
+  const floats = (data: Float32Array): Tensor => ({ dtype: 'F32', shape: [data.length], data });
   return encodeSafetensors({
     metadata: { [METADATA_KEY]: canonicalText(identity) },
     tensors: {
-      nodes: { dtype: 'I32', shape: [nodes, NODE_COLUMNS], data: arrays.nodes },
-      tokens: { dtype: 'I32', shape: [tokens], data: arrays.tokens },
-      target_rows: { dtype: 'I32', shape: [targets], data: arrays.target_rows },
-      target_tokens: { dtype: 'I32', shape: [targets], data: arrays.target_tokens },
-      target_advantages: { dtype: 'F32', shape: [targets], data: arrays.target_advantages },
-      target_old_logprobs: { dtype: 'F32', shape: [targets], data: arrays.target_old_logprobs },
-      target_shards: { dtype: 'I32', shape: [targets, 2], data: arrays.target_shards },
+      nodes: { dtype: 'I32', shape: [nodes.length / NODE_COLUMNS, NODE_COLUMNS], data: nodes },
+      tokens: ints(arrays.tokens),
+      target_rows: ints(arrays.target_rows),
+      target_tokens: ints(arrays.target_tokens),
+      target_samples: ints(arrays.target_samples),
+      target_advantages: floats(arrays.target_advantages),
+      target_old_logprobs: floats(arrays.target_old_logprobs),
+      ...(rollout ? { target_rollout_logprobs: floats(rollout) } : {}),
     },
   });
 }
 
-/** Throws `UnreadableRecord` or `NewerSchema`, naming `key`. */
+/** Throws `UnreadableRecord`, `OlderSchema` or `NewerSchema`, naming `key`. */
 export function decodeBatchFile(
   bytes: Uint8Array,
   key: string,
@@ -45,9 +44,12 @@ export function decodeBatchFile(
     tokens: int32(tensors, 'tokens', 1, key),
     target_rows: int32(tensors, 'target_rows', 1, key),
     target_tokens: int32(tensors, 'target_tokens', 1, key),
+    target_samples: int32(tensors, 'target_samples', 1, key),
     target_advantages: float32(tensors, 'target_advantages', key),
     target_old_logprobs: float32(tensors, 'target_old_logprobs', key),
-    target_shards: int32(tensors, 'target_shards', 2, key),
+    ...(tensors['target_rollout_logprobs']
+      ? { target_rollout_logprobs: float32(tensors, 'target_rollout_logprobs', key) }
+      : {}),
   };
   const problem = batchProblem(arrays, identity);
   if (problem) throw new UnreadableRecord(key, problem);
@@ -64,8 +66,10 @@ export function batchDifference(stored: Uint8Array, computed: Uint8Array, key: s
   if (Buffer.compare(stored, computed) === 0) return null;
   const [a, b] = [decodeBatchFile(stored, key), decodeBatchFile(computed, key)];
   const found = differences(a.identity, b.identity);
-  for (const name of Object.keys(a.arrays) as (keyof BatchArrays)[]) {
-    const [stored, computed] = [a.arrays[name], b.arrays[name]];
+  const names = new Set([...Object.keys(a.arrays), ...Object.keys(b.arrays)]) as Set<keyof BatchArrays>;
+  for (const name of names) {
+    const stored: ArrayLike<number> = a.arrays[name] ?? [];
+    const computed: ArrayLike<number> = b.arrays[name] ?? [];
     const at = Array.from(stored).findIndex((value, index) => !Object.is(value, computed[index]));
     const first = at >= 0 ? at : stored.length;
     if (first === stored.length && first === computed.length) continue;
@@ -124,24 +128,22 @@ function batchProblem(arrays: BatchArrays, identity: BatchIdentity): string | nu
 }
 
 function nodesProblem({ nodes, tokens }: BatchArrays, miniBatches: number): string | null {
-  if (nodes.length % NODE_COLUMNS !== 0) return `nodes has ${nodes.length} items, not four a node`;
+  if (nodes.length % NODE_COLUMNS !== 0) return `nodes has ${nodes.length} items, not ${NODE_COLUMNS} a node`;
   let rows = 0;
   let place = 0;
   for (let i = 0; i * NODE_COLUMNS < nodes.length; i++) {
-    const [parent, length, miniBatch, shard] = nodes.subarray(
+    const [parent, length, miniBatch] = nodes.subarray(
       i * NODE_COLUMNS,
       (i + 1) * NODE_COLUMNS,
-    ) as unknown as [number, number, number, number];
+    ) as unknown as [number, number, number];
     if (length < 1) return `node ${i} has length ${length}`;
     if (miniBatch < 0 || miniBatch >= miniBatches)
       return `node ${i} is in mini-batch ${miniBatch} of ${miniBatches}`;
-    if (shard < 0 || shard >= shardCount) return `node ${i} is in shard ${shard} of ${shardCount}`;
-    if (miniBatch * shardCount + shard < place)
-      return `node ${i} is out of order (mini-batch ${miniBatch}, shard ${shard})`;
-    place = miniBatch * shardCount + shard;
+    if (miniBatch < place) return `node ${i} is out of order (mini-batch ${miniBatch})`;
+    place = miniBatch;
     if (parent < -1 || parent >= i) return `node ${i} has parent ${parent}; a parent precedes its children`;
-    if (parent >= 0 && placeOf(nodes, parent) !== place)
-      return `node ${i} is not in the shard of its parent ${parent}`;
+    if (parent >= 0 && miniBatchOf(nodes, parent) !== place)
+      return `node ${i} is not in the mini-batch of its parent ${parent}`;
     rows += length;
   }
   return rows === tokens.length
@@ -150,29 +152,34 @@ function nodesProblem({ nodes, tokens }: BatchArrays, miniBatches: number): stri
 }
 
 function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | null {
-  const targets = arrays.target_rows.length;
-  for (const [name, length] of Object.entries({
-    target_tokens: arrays.target_tokens.length,
-    target_advantages: arrays.target_advantages.length,
-    target_old_logprobs: arrays.target_old_logprobs.length,
-    target_shards: arrays.target_shards.length / 2,
+  const { target_rows, target_samples, target_advantages, target_old_logprobs, target_rollout_logprobs } =
+    arrays;
+  const targets = target_rows.length;
+  for (const [name, array] of Object.entries({
+    target_tokens: arrays.target_tokens,
+    target_samples,
+    target_advantages,
+    target_old_logprobs,
+    target_rollout_logprobs: target_rollout_logprobs ?? target_old_logprobs,
   })) {
-    if (length !== targets) return `${name} has ${length} rows, target_rows has ${targets}`;
+    if (array.length !== targets) return `${name} has ${array.length} rows, target_rows has ${targets}`;
   }
   const places = rowPlaces(arrays);
   const perMiniBatch = new Array<number>(identity.mini_batches).fill(0);
-  let last = 0;
+  let [place, sample] = [0, 0];
   for (let i = 0; i < targets; i++) {
-    const row = arrays.target_rows[i] as number;
-    const miniBatch = arrays.target_shards[2 * i] as number;
-    const place = miniBatch * shardCount + (arrays.target_shards[2 * i + 1] as number);
+    const row = target_rows[i] as number;
     if (row < 0 || row >= places.length) return `target ${i} is predicted by row ${row} of ${places.length}`;
-    if (places[row] !== place) return `target ${i} is not in the mini-batch and shard of its row ${row}`;
-    if (place < last) return `target ${i} is out of order`;
-    if (!Number.isFinite(arrays.target_advantages[i]) || !Number.isFinite(arrays.target_old_logprobs[i])) {
+    const [miniBatch, own] = [places[row] as number, target_samples[i] as number];
+    if (miniBatch < place) return `target ${i} is out of order (mini-batch ${miniBatch})`;
+    if (own < sample || own > sample + 1 || (i === 0 && own !== 0))
+      return `target ${i} is of sample ${own}; samples count up from 0`;
+    if (i > 0 && own === sample && miniBatch !== place)
+      return `target ${i} is in mini-batch ${miniBatch}, the others of its sample ${own} are not`;
+    const values = [target_advantages[i], target_old_logprobs[i], target_rollout_logprobs?.[i] ?? 0];
+    if (!values.every((value) => Number.isFinite(value)))
       return `target ${i} has an advantage or log-prob that is not finite`;
-    }
-    last = place;
+    [place, sample] = [miniBatch, own];
     perMiniBatch[miniBatch] = (perMiniBatch[miniBatch] ?? 0) + 1;
   }
   return perMiniBatch.join() === identity.loss_tokens.join()
@@ -180,18 +187,18 @@ function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | 
     : `its mini-batches have ${perMiniBatch.join(', ')} targets, its identity says ${identity.loss_tokens.join(', ')}`;
 }
 
-/** For each row of `tokens`: mini-batch × 8 + shard. */
+/** The mini-batch of each row of `tokens`. */
 function rowPlaces({ nodes, tokens }: BatchArrays): Int32Array {
   const places = new Int32Array(tokens.length);
   let row = 0;
   for (let node = 0; node * NODE_COLUMNS < nodes.length; node++) {
     const end = row + (nodes[node * NODE_COLUMNS + 1] as number);
-    places.fill(placeOf(nodes, node), row, end);
+    places.fill(miniBatchOf(nodes, node), row, end);
     row = end;
   }
   return places;
 }
 
-function placeOf(nodes: Int32Array, node: number): number {
-  return (nodes[node * NODE_COLUMNS + 2] as number) * shardCount + (nodes[node * NODE_COLUMNS + 3] as number);
+function miniBatchOf(nodes: Int32Array, node: number): number {
+  return nodes[node * NODE_COLUMNS + 2] as number;
 }

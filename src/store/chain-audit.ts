@@ -2,7 +2,16 @@
 // against its episode, no step twice or skipped, no finished episode started again (R9). Written from docs/records.md;
 // `longhaul audit` and chaos runs use it.
 import type { EvaluationResult } from '../spec/evaluation-records.js';
-import type { Digest, EpisodeRecord, PlanRecord, RunRecord, UpdateRecord } from '../spec/records.js';
+import { wantsReference } from '../spec/loss.js';
+import type {
+  AdvantagePlan,
+  BaseRecord,
+  Digest,
+  EpisodeRecord,
+  PlanRecord,
+  RunRecord,
+  UpdateRecord,
+} from '../spec/records.js';
 import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
 import { batchDifference, decodeBatchFile, inputsDigest } from './batch-file.js';
 import { canonicalText, recordDigest, sha256Hex, stepIdOf } from './canonical.js';
@@ -20,12 +29,14 @@ import {
   stepFolder,
   stepsFolder,
   updateKey,
+  weightsManifestKey,
 } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { openRunView } from './quarantine.js';
 import { readNumerics, readRun, timelineOf } from './run-records.js';
 import { auditSequences, type Sequences } from './sequence-audit.js';
 import { checkStarts } from './start-audit.js';
+import { verifyWeights } from './weights.js';
 
 export type { ChainAudit, Violation } from './audit-report.js';
 
@@ -48,6 +59,8 @@ interface Chain {
   report: AuditReport;
   sequences: Sequences;
   state: Digest | null;
+  /** Those that the run began with; null where its base names none. */
+  weights: Digest | null;
   /** Of the newest step. */
   kind: PlanRecord['kind'] | null;
   /** Step that applied it, by step id and by batch. */
@@ -78,6 +91,7 @@ export async function auditChain(
     // After the steps: a run that goes on records an owner and control before it plans with them.
     sequences: await auditSequences(store, record, report),
     state: null,
+    weights: null,
     kind: null,
     applied: new Map(),
     control: 0,
@@ -156,7 +170,24 @@ async function checkBase(chain: Chain): Promise<void> {
   if (base.identity.base_model !== (await readRun(store, timeline)).base_model) {
     report.add('R5', key, 'it was made from another base model than run.json names');
   }
+  await checkWeights(chain, base);
   chain.state = base.identity.state;
+  chain.weights = base.identity.weights ?? null;
+}
+
+/** A run from a folder can be restored only with the weights that it put into the store. */
+async function checkWeights({ store, record, report }: Chain, { identity }: BaseRecord): Promise<void> {
+  if (record.spec.model.path === undefined || identity.weights === undefined) return;
+  try {
+    await verifyWeights(store, identity.weights);
+  } catch (error) {
+    if (
+      !(error instanceof Error) ||
+      !['CorruptCheckpoint', 'UnreadableRecord', 'NewerSchema'].includes(error.name)
+    )
+      throw error;
+    report.add('R31', weightsManifestKey(identity.weights), error.message);
+  }
 }
 
 async function checkStep(chain: Chain, step: number): Promise<void> {
@@ -243,6 +274,10 @@ function checkPlan(
   if (canonicalText(plan.digests) !== canonicalText(expected)) {
     fault('R7', 'its digests of tokenizer, template, parser and dataset are not those of run.json');
   }
+  const reference = wantsReference(plan.loss) ? (chain.weights ?? plan.reference ?? null) : null;
+  if (!plan.rebased && (plan.reference ?? null) !== reference) {
+    fault('R10', 'its KL term is not taken against the weights that the run began with');
+  }
   if (timeline !== record.run) return;
   if (plan.control > sequences.control) fault('R21', `it covers control ${plan.control}, which is missing`);
   if (plan.owner > sequences.owners) fault('R20', `it was made by owner ${plan.owner}, which is missing`);
@@ -312,8 +347,8 @@ async function checkBatch(
     plan.kind === 'sft' ? await demonstrationsOf(chain, plan.mini_batches) : episodes && digestsOf(episodes);
   const sameInputs = inputs !== null && batch.inputs === inputsDigest(inputs);
   if (inputs && !sameInputs) fault('it was sealed from other inputs than those in the store');
-  if (episodes && batch.loss_tokens[0] !== targetsOf(episodes)) {
-    report.add('R25', key, 'its targets are not the tokens of graded samples in groups with a signal');
+  if (episodes && plan.kind === 'grpo' && batch.loss_tokens[0] !== targetsOf(episodes, plan.advantages)) {
+    report.add('R25', key, 'its targets are not the tokens of graded samples that have a signal');
   }
   if (!sameInputs || recordDigest(plan) !== batch.plan) return;
   await checkRebuilt(chain, key, bytes, plan, episodes ?? []);
@@ -346,11 +381,17 @@ async function demonstrationsOf(chain: Chain, miniBatches: number[][]): Promise<
 const digestsOf = (episodes: EpisodeRecord[][]): Digest[] =>
   episodes.flat().map((episode) => recordDigest(episode));
 
-/** Sampled tokens that carry a loss: of graded samples, where the graded ones of their group differ. */
-function targetsOf(groups: EpisodeRecord[][]): number {
+/**
+ * Sampled tokens that carry a loss: of graded samples, where the graded ones of their group differ; of reinforce++, which knows no
+ * groups, where those of the step do.
+ */
+function targetsOf(groups: EpisodeRecord[][], { estimator }: AdvantagePlan): number {
   let targets = 0;
-  for (const group of groups) {
-    const graded = group.filter((episode) => episode.outcome.status === 'graded');
+  for (const group of estimator === 'reinforce++' ? [groups.flat()] : groups) {
+    const graded = group.filter(
+      ({ outcome, logprobs }) =>
+        outcome.status === 'graded' && (estimator !== 'reinforce++' || logprobs.length > 0),
+    );
     const values = new Set(graded.map(({ outcome }) => (outcome.status === 'graded' ? outcome.value : null)));
     if (values.size > 1) for (const { logprobs } of graded) targets += logprobs.length;
   }

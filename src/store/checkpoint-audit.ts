@@ -56,4 +56,4 @@ export async function auditCheckpoints(
   }
 }
 
-const storedErrors = ['CorruptCheckpoint', 'UnreadableRecord', 'NewerSchema'];
+const storedErrors = ['CorruptCheckpoint', 'UnreadableRecord', 'OlderSchema', 'NewerSchema'];

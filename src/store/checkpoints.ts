@@ -1,8 +1,7 @@
 // Checkpoints: data files first, manifest last, all create-only. Without a whole manifest there is no checkpoint; with
 // one, every file was there with its bytes. Files are canonical, so two that save one state write the same bytes (R31).
-import { rm } from 'node:fs/promises';
 import type { CheckpointManifest, Digest, FileEntry, Numerics, RunRecord } from '../spec/records.js';
-import { sha256File, sha256Pieces } from './canonical.js';
+import { sha256File } from './canonical.js';
 import { inParallel } from './in-parallel.js';
 import {
   checkpointFileKey,
@@ -13,8 +12,9 @@ import {
 import type { ObjectStore } from './object-store.js';
 import { readRecord, recordFunction } from './records.js';
 import { readRun, timelineOf, timelinesOf } from './run-records.js';
-import { CorruptCheckpoint, Diverged } from './store-errors.js';
-import { reporting, type Transfer } from './transfer.js';
+import { CorruptCheckpoint } from './store-errors.js';
+import { fetchListed, uploadSame, verifyListed } from './stored-files.js';
+import type { Transfer } from './transfer.js';
 
 const STATE_FILE = 'state.safetensors';
 
@@ -52,10 +52,7 @@ export async function writeCheckpoint(
   const { step, state, numerics, statePath, signal, onProgress } = checkpoint;
   const home = await homeOfStep(store, record, step);
   const file: FileEntry = { path: STATE_FILE, ...(await sha256File(statePath, signal)) };
-  const key = checkpointFileKey(home, step, file.path);
-  if ((await store.createFromFile(key, statePath, { signal, onProgress })) === 'exists') {
-    await checkSame(store, key, file, onProgress);
-  }
+  await uploadSame(store, checkpointFileKey(home, step, file.path), statePath, file, { signal, onProgress });
   await checkpoint.beforeManifest?.();
   signal?.throwIfAborted();
   const manifest: CheckpointManifest = {
@@ -107,15 +104,7 @@ export async function fetchCheckpoint(
   const file = manifest.files.find((entry) => entry.path === STATE_FILE);
   const manifestKey = checkpointManifestKey(home, step);
   if (!file) throw new CorruptCheckpoint(manifestKey, null, `it lists no ${STATE_FILE}`);
-  const key = checkpointFileKey(home, step, file.path);
-  if (!(await store.getToFile(key, path, transfer))) {
-    throw new CorruptCheckpoint(key, file.sha256, 'it is missing, though its manifest is there');
-  }
-  const found = await sha256File(path, transfer.signal);
-  if (found.size !== file.size || found.sha256 !== file.sha256) {
-    await rm(path, { force: true });
-    throw new CorruptCheckpoint(key, file.sha256, mismatch(file, found));
-  }
+  await fetchListed(store, checkpointFileKey(home, step, file.path), file, path, transfer);
   return manifest;
 }
 
@@ -127,14 +116,8 @@ export async function verifyCheckpoint(
 ): Promise<CheckpointManifest> {
   const home = await homeOfStep(store, record, step);
   const manifest = await readManifest(store, home, step);
-  for (const file of manifest.files) {
-    const key = checkpointFileKey(home, step, file.path);
-    const found = await digestOf(store, key);
-    if (!found) throw new CorruptCheckpoint(key, file.sha256, 'it is missing, though its manifest is there');
-    if (found.size !== file.size || found.sha256 !== file.sha256) {
-      throw new CorruptCheckpoint(key, file.sha256, mismatch(file, found));
-    }
-  }
+  for (const file of manifest.files)
+    await verifyListed(store, checkpointFileKey(home, step, file.path), file);
   return manifest;
 }
 
@@ -150,31 +133,4 @@ async function readManifest(
     throw new CorruptCheckpoint(key, null, `it says that it is step ${manifest.step} of ${manifest.run}`);
   }
   return manifest;
-}
-
-async function checkSame(
-  store: ObjectStore,
-  key: string,
-  file: FileEntry,
-  onProgress: Transfer['onProgress'],
-): Promise<void> {
-  const found = await digestOf(store, key, onProgress);
-  if (found?.sha256 === file.sha256 && found.size === file.size) return;
-  throw new Diverged(
-    `${key}: the stored file has sha256 ${found?.sha256 ?? 'none'}, the one on disk ${file.sha256}. The stored one stands.`,
-    { key, stored: found, computed: file },
-  );
-}
-
-async function digestOf(
-  store: ObjectStore,
-  key: string,
-  onProgress?: Transfer['onProgress'],
-): Promise<{ size: number; sha256: Digest } | null> {
-  const pieces = await store.stream(key);
-  return pieces && sha256Pieces(reporting(pieces, onProgress));
-}
-
-function mismatch(file: FileEntry, found: { size: number; sha256: Digest }): string {
-  return `it has ${found.size} bytes with sha256 ${found.sha256}; its manifest says ${file.size} with ${file.sha256}`;
 }

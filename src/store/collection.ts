@@ -25,7 +25,7 @@ import { appendSequence, readSequence, requireRecord } from './records.js';
 import { needsOf } from './references.js';
 import { keptCheckpoints } from './retention.js';
 import { lastCommittedStep, readRun, readUpdate } from './run-records.js';
-import { NewerSchema, UnreadableRecord } from './store-errors.js';
+import { NewerSchema, OlderSchema, UnreadableRecord } from './store-errors.js';
 
 export interface CollectionOptions {
   /** Null keeps every checkpoint. */
@@ -116,7 +116,8 @@ export async function collect(
   const view = await openRunView(store, run);
   for (const step of plan.episodes) {
     const problem = await foldStep(view, run, step, collected).catch((error: Error) => {
-      if (error instanceof UnreadableRecord || error instanceof NewerSchema) return error.message;
+      const unread = [UnreadableRecord, OlderSchema, NewerSchema];
+      if (unread.some((kind) => error instanceof kind)) return error.message;
       throw error;
     });
     if (problem === null) collected.episodes.push(step);

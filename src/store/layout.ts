@@ -133,6 +133,11 @@ export const datasetManifestKey = (name: string, version: string) =>
 export const datasetFileKey = (name: string, version: string, path: string) =>
   checkKey(`${datasetFolder(name, version)}${path}`);
 
+/** A model's weights that a run was brought, by the engine's digest of them. */
+const weightsFolder = (weights: Digest) => `weights/${checkDigest(weights, 'weights')}/`;
+export const weightsManifestKey = (weights: Digest) => `${weightsFolder(weights)}manifest.json`;
+export const weightsFileKey = (weights: Digest, path: string) => checkKey(`${weightsFolder(weights)}${path}`);
+
 /** Tokenizer and chat template files, by content. */
 export const assetKey = (sha256: Digest) => `assets/${checkDigest(sha256, 'asset')}`;
 

@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import { gunzip, gunzipSync, gzip, gzipSync } from 'node:zlib';
 import { canonicalBytes } from './canonical.js';
 import { recordSchemas, schemaVersions, type RecordKind, type RecordTypes } from './record-schemas.js';
-import { NewerSchema, UnreadableRecord } from './store-errors.js';
+import { NewerSchema, OlderSchema, UnreadableRecord } from './store-errors.js';
 
 const GZIP_OS_BYTE = 9;
 const OS_UNKNOWN = 255;
@@ -30,7 +30,7 @@ export async function encodeRecord<Kind extends RecordKind>(
   return kind === 'episode' ? compress(bytes) : bytes;
 }
 
-/** Throws `UnreadableRecord` or `NewerSchema`, naming `key`. */
+/** Throws `UnreadableRecord`, `OlderSchema` or `NewerSchema`, naming `key`. */
 export async function decodeRecord<Kind extends RecordKind>(
   key: string,
   kind: Kind,
@@ -51,6 +51,7 @@ export function checkRecord<Kind extends RecordKind>(
   const known = `longhaul.${kind}/${schemaVersions[kind]}`;
   if (found.kind !== kind) throw new UnreadableRecord(key, `it has schema ${found.text}, expected ${known}`);
   if (found.version > schemaVersions[kind]) throw new NewerSchema(key, found.text, known);
+  if (found.version < schemaVersions[kind]) throw new OlderSchema(key, found.text, known);
   const checked = recordSchemas[kind].safeParse(value);
   if (!checked.success)
     throw new UnreadableRecord(key, describe(checked.error.issues), { cause: checked.error });

@@ -18,6 +18,7 @@ import type {
   RefRecord,
   RunRecord,
   UpdateRecord,
+  WeightsManifest,
 } from '../spec/records.js';
 import {
   count,
@@ -54,6 +55,7 @@ export interface RecordTypes {
   gc: CollectionRecord;
   dataset: DatasetManifest;
   checkpoint: CheckpointManifest;
+  weights: WeightsManifest;
   suite: SuiteRecord;
   evaluation: EvaluationResult;
 }
@@ -113,6 +115,8 @@ const hyperparameters = {
   lr: z.number().nonnegative().exactOptional(),
   eps_clip_low: z.number().nonnegative().exactOptional(),
   eps_clip_high: z.number().nonnegative().exactOptional(),
+  kl_loss_coef: z.number().nonnegative().exactOptional(),
+  entropy_loss_coef: z.number().nonnegative().exactOptional(),
   train_batch_size: positive.exactOptional(),
   ckpt_interval: positive.exactOptional(),
   eval_interval: positive.exactOptional(),
@@ -186,6 +190,12 @@ const checkpoint = z.strictObject({
   files: z.array(fileEntry).min(1),
 });
 
+const weights = z.strictObject({
+  schema: z.literal('longhaul.weights/1'),
+  weights: digest,
+  files: z.array(fileEntry).min(1),
+});
+
 const suite = z.strictObject({
   schema: z.literal('longhaul.suite/1'),
   name: text,
@@ -244,6 +254,7 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
   gc,
   dataset,
   checkpoint,
+  weights,
   suite,
   evaluation,
 };
@@ -251,10 +262,10 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
 /** The newest version of each kind that this code knows. */
 export const schemaVersions: Record<RecordKind, number> = {
   run: 1,
-  plan: 1,
+  plan: 2,
   episode: 1,
   episodes: 1,
-  batch: 1,
+  batch: 2,
   update: 1,
   base: 1,
   attempt: 1,
@@ -265,6 +276,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   gc: 1,
   dataset: 1,
   checkpoint: 1,
+  weights: 1,
   suite: 1,
   evaluation: 1,
 };

@@ -16,7 +16,7 @@ export interface StoredRecord<Kind extends RecordKind> {
   adopted: boolean;
 }
 
-/** Null when there is no such record. Throws `UnreadableRecord` or `NewerSchema`. */
+/** Null when there is no such record. Throws `UnreadableRecord`, `OlderSchema` or `NewerSchema`. */
 export async function readRecord<Kind extends RecordKind>(
   store: ObjectStore,
   key: string,

@@ -5,7 +5,7 @@ import { recordDigest } from './canonical.js';
 import { namesFolder, parseStepFolder, planKey, runIdOf, runKey, stepsFolder, updateKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { appendSequence, readRecord, requireRecord } from './records.js';
-import { UnreadableRecord } from './store-errors.js';
+import { OlderSchema, UnreadableRecord } from './store-errors.js';
 
 /** Longest chain of forks that is followed; a cycle must not hang a reader. */
 const MAX_LINEAGE = 1000;
@@ -118,6 +118,16 @@ export async function readState(store: ObjectStore, run: string, step: number): 
   return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity.state;
 }
 
+/** Digest of the weights that the run began with: what its KL terms are taken against. Throws `UnreadableRecord`. */
+export async function referenceOf(store: ObjectStore, run: string): Promise<Digest> {
+  const { identity } = await readBase(store, run);
+  if (identity.weights !== undefined) return identity.weights;
+  throw new UnreadableRecord(
+    updateKey(identity.run, 0),
+    'it names no weights to take a KL term against: an earlier version made it. Start a run of its own',
+  );
+}
+
 /** Numerics that the run, or its nearest rebased ancestor, was rebased to; null where there was no rebase (R18). */
 export async function rebasedTo(store: ObjectStore, run: string): Promise<Numerics | null> {
   for await (const timeline of timelinesOf(store, run)) {
@@ -151,6 +161,15 @@ export async function readPlan(
     );
   }
   return { record, digest };
+}
+
+/** Throws `OlderSchema` where an earlier version took the step: this one cannot go on from it. */
+export async function refuseEarlierVersion(store: ObjectStore, run: string, step: number): Promise<void> {
+  if (step < 1) return;
+  await readPlan(store, run, step).catch((error: unknown) => {
+    // What else is wrong with it is found by who needs it.
+    if (error instanceof OlderSchema) throw error;
+  });
 }
 
 /** Run id of a name's newest timeline; a name without one gets its first. Two that start at once get the same. */

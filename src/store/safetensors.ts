@@ -7,6 +7,7 @@ export type Tensor =
   | { dtype: 'I32'; shape: readonly number[]; data: Int32Array }
   | { dtype: 'F32'; shape: readonly number[]; data: Float32Array }
   | { dtype: 'U8'; shape: readonly number[]; data: Uint8Array }
+  | { dtype: 'I8'; shape: readonly number[]; data: Int8Array }
   | { dtype: 'I64'; shape: readonly number[]; data: BigInt64Array };
 export type TensorType = Tensor['dtype'];
 
@@ -23,7 +24,7 @@ export interface TensorEntry {
   end: number;
 }
 
-const ITEM_BYTES: Record<TensorType, number> = { I32: 4, F32: 4, U8: 1, I64: 8 };
+const ITEM_BYTES: Record<TensorType, number> = { I32: 4, F32: 4, U8: 1, I8: 1, I64: 8 };
 const LENGTH_BYTES = 8;
 const MAX_HEADER_BYTES = 100_000_000;
 
@@ -176,6 +177,8 @@ function tensorOf(dtype: TensorType, shape: number[], buffer: ArrayBuffer): Tens
       return { dtype, shape, data: new Float32Array(buffer) };
     case 'U8':
       return { dtype, shape, data: new Uint8Array(buffer) };
+    case 'I8':
+      return { dtype, shape, data: new Int8Array(buffer) };
     case 'I64':
       return { dtype, shape, data: new BigInt64Array(buffer) };
   }

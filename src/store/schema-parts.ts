@@ -32,4 +32,7 @@ export const sampling = z.strictObject({
   system_prompt: z.enum(['skyrl', 'short']),
   max_output_chars: positive,
   max_episode_failures: count,
+  stop: z.array(text.min(1)).min(1).exactOptional(),
+  top_p: share.exactOptional(),
+  top_k: positive.exactOptional(),
 });

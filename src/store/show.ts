@@ -13,7 +13,7 @@ import { UnreadableRecord } from './store-errors.js';
 const TEXT_LIMIT = 200_000;
 const LONG_LIST = 12;
 
-/** Readable text of the object at `key`. Throws `UnreadableRecord` or `NewerSchema`, and for a key that is not there an error that says what lies near it. */
+/** Readable text of the object at `key`. Throws `UnreadableRecord`, `OlderSchema` or `NewerSchema`, and for a key that is not there an error that says what lies near it. */
 export async function showRecord(store: ObjectStore, key: string): Promise<string> {
   const plain = key.replace(/\.r[1-9][0-9]*$/, '');
   if (plain.endsWith('.safetensors') && !plain.endsWith('/batch.safetensors')) return showTensors(store, key);
@@ -134,9 +134,9 @@ function showManifest(manifest: CheckpointManifest): string {
 
 function showBatch(bytes: Uint8Array, key: string): string {
   const { identity, arrays } = decodeBatchFile(bytes, key);
-  const nodes = arrays.nodes.length / 4;
+  const nodes = arrays.nodes.length / 3;
   let roots = 0;
-  for (let i = 0; i < nodes; i++) if (arrays.nodes[4 * i] === -1) roots++;
+  for (let i = 0; i < nodes; i++) if (arrays.nodes[3 * i] === -1) roots++;
   return [
     key,
     `${identity.schema}  sha256 ${sha256Hex(bytes)}, ${bytes.length} bytes`,

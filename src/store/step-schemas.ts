@@ -1,6 +1,6 @@
 // The schemas of a step's records: plan, episodes, batch, update, and the evidence of its attempts (R7–R12).
 import { z } from 'zod';
-import type { EpisodeRecord, RecoveryCause, RestoreSource } from '../spec/records.js';
+import type { EpisodeRecord, LossPlan, RecoveryCause, RestoreSource } from '../spec/records.js';
 import {
   count,
   counts,
@@ -30,8 +30,50 @@ const logprobs = z.custom<number[]>(
 const engine = z.strictObject({ build: text, incarnation: text });
 const outcomes = z.array(z.array(z.number().nullable()));
 
+const amount = z.number().nonnegative();
+const loss = z.strictObject({
+  kind: oneOf<LossPlan['kind']>({
+    regular: true,
+    dual_clip: true,
+    gspo: true,
+    cispo: true,
+    sapo: true,
+    reinforce: true,
+    cross_entropy: true,
+  }),
+  reduction: oneOf<LossPlan['reduction']>({
+    token_mean: true,
+    sequence_mean: true,
+    seq_mean_token_sum_norm: true,
+  }),
+  max_seq_len: positive.exactOptional(),
+  eps_clip_low: amount.exactOptional(),
+  eps_clip_high: amount.exactOptional(),
+  clip_ratio_c: amount.exactOptional(),
+  cispo_eps_clip_low: amount.exactOptional(),
+  cispo_eps_clip_high: amount.exactOptional(),
+  sapo_tau_pos: amount.exactOptional(),
+  sapo_tau_neg: amount.exactOptional(),
+  kl_weight: amount.exactOptional(),
+  kl_estimator: z.enum(['k1', 'k2', 'k3']).exactOptional(),
+  entropy_weight: amount.exactOptional(),
+  tis_cap: amount.exactOptional(),
+} satisfies Record<keyof LossPlan, z.ZodType>);
+const advantages = z.union([
+  z.strictObject({
+    estimator: z.literal('grpo'),
+    norm_by_std: z.literal(true),
+    deviation: z.enum(['population', 'sample']),
+    eps: amount,
+  }),
+  z.strictObject({ estimator: z.literal('grpo'), norm_by_std: z.literal(false) }),
+  z.strictObject({ estimator: z.literal('rloo') }),
+  z.strictObject({ estimator: z.literal('reinforce++') }),
+  z.strictObject({ estimator: z.literal('maxrl'), eps: amount }),
+]);
+
 const planBase = {
-  schema: z.literal('longhaul.plan/1'),
+  schema: z.literal('longhaul.plan/2'),
   run: text,
   step: positive,
   previous_state: digest,
@@ -44,15 +86,8 @@ const planBase = {
     max_grad_norm: z.number().positive(),
     reset_moments: z.boolean(),
   }),
-  loss: z.discriminatedUnion('kind', [
-    z.strictObject({ kind: z.literal('cross_entropy') }),
-    z.strictObject({
-      kind: z.literal('clipped_policy'),
-      eps_clip_low: z.number().nonnegative(),
-      eps_clip_high: z.number().nonnegative(),
-      advantage_eps: z.number().nonnegative(),
-    }),
-  ]),
+  loss,
+  reference: digest.exactOptional(),
   curriculum: z.strictObject({ pass_rates: z.record(z.string(), share), cursors: counts }),
   digests,
   numerics,
@@ -73,6 +108,7 @@ export const plan = z.discriminatedUnion('kind', [
     kind: z.literal('grpo'),
     slots: z.array(slot).min(1),
     samples_per_slot: positive,
+    advantages,
   }),
   z.strictObject({
     ...planBase,
@@ -130,7 +166,7 @@ export const episodes = z.strictObject({
 });
 
 export const batch = z.strictObject({
-  schema: z.literal('longhaul.batch/1'),
+  schema: z.literal('longhaul.batch/2'),
   run: text,
   step: positive,
   plan: digest,
@@ -168,7 +204,14 @@ export const update = z.strictObject({
 
 export const base = z.strictObject({
   schema: z.literal('longhaul.base/1'),
-  identity: z.strictObject({ run: text, step: z.literal(0), base_model: digest, state: digest, numerics }),
+  identity: z.strictObject({
+    run: text,
+    step: z.literal(0),
+    base_model: digest,
+    state: digest,
+    weights: digest.exactOptional(),
+    numerics,
+  }),
   observed: z.strictObject({ engine, committed_at: time }),
 });
 

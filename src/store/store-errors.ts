@@ -54,6 +54,21 @@ export class NewerSchema extends Error {
   }
 }
 
+/** A record was written by a Longhaul before this one, in a schema that this one does not read: it is refused, not guessed (R1). */
+export class OlderSchema extends Error {
+  override readonly name = 'OlderSchema';
+  constructor(
+    readonly key: string,
+    readonly found: string,
+    readonly known: string,
+  ) {
+    super(
+      `record ${key} has schema ${found}: an earlier version of Longhaul made it, and this one reads ${known} only. ` +
+        'Continue that run with that version, or start it anew under another name (docs/upgrades.md).',
+    );
+  }
+}
+
 /** The same inputs gave another identity than the stored one (R2, R19). Nothing was changed. */
 export class Diverged extends Error {
   override readonly name = 'Diverged';

@@ -10,6 +10,10 @@ interface Range {
 const steps: Range = { low: 1, high: 1_000_000, whole: true };
 /** The spec's `model.architecture.max_position_embeddings`, where it is left out. */
 const defaultPositions = 32_768;
+/** Of a model folder the workflow knows no limit; the engine does. */
+const mostPositions = 1_048_576;
+/** As `clipsRatio` of spec/loss.ts, which a workflow does not carry. */
+const clippingLosses = ['regular', 'dual_clip', 'gspo'];
 
 /** The spec's own ranges, and what the keys of a step's records have room for: 1,000 samples of 100,000 slots. */
 function rangesFor(spec: unknown): Record<keyof Hyperparameters, Range> {
@@ -18,6 +22,8 @@ function rangesFor(spec: unknown): Record<keyof Hyperparameters, Range> {
     lr: { low: 0, high: 1 },
     eps_clip_low: { low: 0, high: 1 },
     eps_clip_high: { low: 0.0001, high: 10 },
+    kl_loss_coef: { low: 0, high: 10 },
+    entropy_loss_coef: { low: 0, high: 1 },
     train_batch_size: { low: 1, high: 100_000, whole: true },
     ckpt_interval: steps,
     eval_interval: steps,
@@ -51,6 +57,8 @@ export function problemWith(values: unknown, spec: unknown): string | null {
       const kind = range.whole ? 'a whole number' : 'a number';
       return `${name} must be ${kind} from ${range.low} to ${range.high}, not ${JSON.stringify(value)}`;
     }
+    const idle = whyIdle(name, spec);
+    if (idle !== null) return idle;
   }
   return null;
 }
@@ -68,8 +76,25 @@ function within({ low, high, whole }: Range, value: unknown): boolean {
   return value >= low && value <= high && (!whole || Number.isInteger(value));
 }
 
+/** Why a value would change nothing in a run of this spec, or null: it is said where it is set, and not found out later. */
+function whyIdle(name: string, spec: unknown): string | null {
+  const trainer = ((spec ?? {}) as { trainer?: Record<string, unknown> }).trainer ?? {};
+  const given = trainer['policy_loss_type'];
+  const kind = typeof given === 'string' ? given : 'regular';
+  if (name === 'kl_loss_coef' && trainer['use_kl_loss'] !== true)
+    return 'kl_loss_coef changes nothing: the run has no KL term (trainer.use_kl_loss is not true in its spec)';
+  if (name === 'entropy_loss_coef' && trainer['use_entropy_loss'] !== true)
+    return 'entropy_loss_coef changes nothing: the run has no entropy term (trainer.use_entropy_loss is not true in its spec)';
+  if (name.startsWith('eps_clip_') && !clippingLosses.includes(kind))
+    return `${name} changes nothing: policy_loss_type ${kind} does not clip the probability ratio there`;
+  return null;
+}
+
 function positionsOf(spec: unknown): number {
-  const { model } = (spec ?? {}) as { model?: { architecture?: { max_position_embeddings?: unknown } } };
+  const { model } = (spec ?? {}) as {
+    model?: { path?: unknown; architecture?: { max_position_embeddings?: unknown } };
+  };
+  if (typeof model?.path === 'string') return mostPositions;
   const positions = model?.architecture?.max_position_embeddings;
   return typeof positions === 'number' ? positions : defaultPositions;
 }

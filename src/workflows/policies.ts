@@ -20,6 +20,7 @@ export const remedies: Record<FatalFailure, string> = {
   EnvironmentsUnavailable:
     'Start the environment servers (`longhaul doctor` shows which one does not answer)',
   UnreadableRecord: 'Restore the named record, or set it aside with `longhaul quarantine KEY`',
+  OlderSchema: 'Start workers of the version that wrote the record, or the run anew under another name',
   NewerSchema: 'Start workers of the version that wrote the record',
   StoreUnfit: 'Use a store with create-only puts (`longhaul doctor` probes it)',
   EngineUnfit:

@@ -30,9 +30,9 @@ function watched(deps: NodeDeps, wrong = 0): string[] {
   const { engine } = deps.holder;
   const { update, restart, loadRandom, loadState } = engine;
   const did: string[] = [];
-  engine.loadState = (path) => {
-    did.push(`load ${Number(/(\d{6})\.[0-9a-f]{64}/.exec(path)?.[1])}`);
-    return loadState(path);
+  engine.loadState = (state) => {
+    did.push(`load ${Number(/(\d{6})\.[0-9a-f]{64}/.exec(state.path)?.[1])}`);
+    return loadState(state);
   };
   engine.loadRandom = (model) => {
     did.push('load base');
@@ -139,7 +139,7 @@ describe('a state that is not of the run’s chain is no beginning', () => {
     const helper = await nodeAt(2);
     const { store } = harness;
     const { architecture, initializer_range } = (await readRun(store, run)).spec.model;
-    await helper.holder.engine.loadRandom({ architecture, initializer_range, seed: 99 });
+    await helper.holder.engine.loadRandom({ architecture: architecture!, initializer_range, seed: 99 });
     const did = watched(helper);
     await hold(helper, 2);
     expect(did).toEqual(['load base', 'update', 'update']);

@@ -92,6 +92,40 @@ describe('planStep', () => {
     expect((await auditRun(harness.store, run)).violations).toEqual([]);
   });
 
+  it('spells out the objective that the spec asks for, as it is under what was set', async () => {
+    const other = await startHarness(environments);
+    try {
+      const trainer = {
+        ...(other.spec['trainer'] as object),
+        ...{
+          policy_loss_type: 'dual_clip',
+          loss_reduction: 'seq_mean_token_sum_norm',
+          use_entropy_loss: true,
+        },
+        ...{ advantage_estimator: 'rloo' },
+      };
+      await other.open({ ...other.spec, trainer });
+      await other.advance(lastSftStep);
+      const { record: supervised } = await readPlan(other.store, run, lastSftStep);
+      expect(supervised.loss).toEqual({ kind: 'cross_entropy', reduction: 'token_mean' });
+      expect(supervised).not.toHaveProperty('advantages');
+      const change: ControlChange = {
+        kind: 'setHyperparameters',
+        entropy_loss_coef: 0.5,
+        max_generate_length: 4,
+      };
+      await recordControl(other.orchestrator, { run, owner: 1, updateId: 'a', change });
+      const { record: plan } = await readPlan(other.store, run, step, (await other.plan(step, 1)).plan);
+      expect(plan).toMatchObject({ advantages: { estimator: 'rloo' } });
+      expect(plan.loss).toEqual({
+        ...{ kind: 'dual_clip', reduction: 'seq_mean_token_sum_norm', max_seq_len: 448 + 4 },
+        ...{ eps_clip_low: 0.2, eps_clip_high: 0.2, clip_ratio_c: 3, entropy_weight: 0.5 },
+      });
+    } finally {
+      await other.close();
+    }
+  });
+
   it('gives each slot of each step, and each seed of a run, a world seed of its own', async () => {
     const seeds: number[] = [];
     for (const at of [step, step + 1]) {

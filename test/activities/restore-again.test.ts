@@ -32,9 +32,9 @@ function wrongAtFirst(times: number): { deps: NodeDeps; did: string[] } {
   const { update, restart, loadRandom, loadState } = engine;
   const did: string[] = [];
   let left = times;
-  engine.loadState = (path) => {
-    did.push(`load ${Number(/(\d{6})\.[0-9a-f]{64}/.exec(path)?.[1])}`);
-    return loadState(path);
+  engine.loadState = (state) => {
+    did.push(`load ${Number(/(\d{6})\.[0-9a-f]{64}/.exec(state.path)?.[1])}`);
+    return loadState(state);
   };
   engine.loadRandom = (model) => {
     did.push('load base');

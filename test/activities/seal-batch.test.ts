@@ -34,7 +34,7 @@ const slots = [
 ];
 const plan: GrpoPlan = {
   ...(base.plan as GrpoPlan),
-  loss: { kind: 'clipped_policy', eps_clip_low: 0.2, eps_clip_high: 0.28, advantage_eps: 0.1 },
+  advantages: { estimator: 'grpo', norm_by_std: true, deviation: 'population', eps: 0.1 },
   slots: slots.map(({ env_key }, slot) => ({
     slot,
     task_key: `t${slot}`,
@@ -98,14 +98,14 @@ describe('the batch of twelve episodes', () => {
     [0, 0],
     [0, 1],
     [0, 2],
+    [1, 1],
+    [1, 2],
     [3, 0],
     [3, 1],
     [3, 2],
-    [1, 1],
-    [1, 2],
   ] as const;
 
-  test('has its slots in order, those of one environment together, and no group without a signal', async () => {
+  test('has what its samples begin with once, the samples in order, and no group without a signal', async () => {
     const { arrays } = await seal(allEpisodes());
     const sampled = (slot: number, sample: number) => {
       const first = 1000 + 100 * slot + 10 * sample;
@@ -122,8 +122,16 @@ describe('the batch of twelve episodes', () => {
     );
     expect([...arrays.target_rows]).toEqual([
       ...[10, 11, 13, 10, 14, 16, 10, 17, 19],
-      ...[20, 21, 23, 20, 24, 26, 20, 27, 29],
       ...[31, 32, 34, 31, 35, 37],
+      ...[20, 21, 23, 20, 24, 26, 20, 27, 29],
+    ]);
+    expect([...arrays.target_samples]).toEqual(learning.flatMap((_, sample) => [sample, sample, sample]));
+    const leaves = (parent: number, count: number) => range(0, count).flatMap(() => [parent, 3, 0]);
+    expect([...arrays.nodes]).toEqual([
+      ...[-1, 10, 0],
+      ...[0, 1, 0, ...leaves(1, 3)],
+      ...[0, 1, 0, ...leaves(5, 3)],
+      ...[-1, 2, 0, ...leaves(9, 2)],
     ]);
   });
 
@@ -132,9 +140,9 @@ describe('the batch of twelve episodes', () => {
     const [halves, thirds] = [Math.sqrt(1 / 6) + 0.1, Math.sqrt(2 / 9) + 0.1];
     const expected = [
       ...[0.5 / halves, -0.5 / halves, 0],
-      ...[-2 / 3 / thirds, 1 / 3 / thirds, 1 / 3 / thirds],
       // The unknown sample is no 0: the mean of 1 and 0 is a half.
       ...[0.5 / 0.6, -0.5 / 0.6],
+      ...[-2 / 3 / thirds, 1 / 3 / thirds, 1 / 3 / thirds],
     ].flatMap((advantage) => [advantage, advantage, advantage]);
     for (const [index, advantage] of arrays.target_advantages.entries())
       expect(advantage).toBeCloseTo(expected[index] as number, 6);
@@ -160,9 +168,22 @@ describe('the batch of twelve episodes', () => {
     expect(identity.loss_tokens).toEqual([24]);
   });
 
+  test('of reinforce++ has every graded sample: groups count for nothing', async () => {
+    const by = { ...plan, advantages: { estimator: 'reinforce++' as const } };
+    const episodes = allEpisodes().map((one) => ({ ...one, plan: recordDigest(by) }));
+    const { arrays, identity } = await seal(episodes, by);
+    expect(identity.loss_tokens).toEqual([3 * 10]);
+    // Rewards 1 0 .5 | 1 0 | 1 1 | 0 1 1, three tokens each.
+    const mean = 6.5 / 10;
+    const scale = Math.sqrt((3 * (6 * 0.35 ** 2 + 3 * 0.65 ** 2 + 0.15 ** 2)) / 29 + 1e-8);
+    expect(arrays.target_advantages[0]).toBeCloseTo((1 - mean) / scale, 6);
+    expect(arrays.target_advantages[3]).toBeCloseTo((0 - mean) / scale, 6);
+    expect(arrays.target_advantages.reduce((sum, value) => sum + value, 0)).toBeCloseTo(0, 5);
+  });
+
   test('has these bytes, for ever', async () => {
     expect((await seal(allEpisodes())).batch).toBe(
-      '3b46a3f6407ede5e930321046724c7889aabe2554c2360ea06ccbe8692166809',
+      'f94f1e7d08e3fc3743d594101463846577b8d3887e5cc09c229795f757589a36',
     );
   });
 });

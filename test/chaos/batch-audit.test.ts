@@ -92,10 +92,10 @@ test.each<{ what: string; break: (arrays: BatchArrays) => void; problem: string 
   {
     what: 'a node below another parent',
     break: ({ nodes }) => {
-      const child = Array.from({ length: nodes.length / 4 }, (_, node) => node).findLast(
-        (node) => nodes[4 * node]! > 0,
+      const child = Array.from({ length: nodes.length / 3 }, (_, node) => node).findLast(
+        (node) => nodes[3 * node]! > 0,
       )!;
-      nodes[4 * child] = 0;
+      nodes[3 * child] = 0;
     },
     problem: 'a target reads',
   },

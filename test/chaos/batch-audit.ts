@@ -79,8 +79,10 @@ function wrongConstants({ target_advantages, target_old_logprobs }: BatchArrays)
 
 /** What the policy sampled in graded episodes, where the graded values of a group differ. */
 function expectedTargets(plan: GrpoPlan, episodes: readonly EpisodeRecord[]): Target[] {
-  const { loss } = plan;
-  const eps = loss.kind === 'clipped_policy' ? loss.advantage_eps : 0;
+  const { advantages } = plan;
+  if (advantages.estimator !== 'grpo' || !advantages.norm_by_std || advantages.deviation !== 'population')
+    throw new Error('only the advantages of the presets are implemented a second time');
+  const { eps } = advantages;
   return plan.slots.flatMap(({ slot }) => {
     const graded = episodes.flatMap((episode) =>
       episode.slot === slot && episode.outcome.status === 'graded'
@@ -107,9 +109,9 @@ const sampledPositions = ({ turns }: EpisodeRecord): number[] =>
 
 /** A row sees all tokens of its node's ancestors, and its own node's up to itself. */
 function targetsOf(arrays: BatchArrays): Target[] {
-  const nodes = Array.from({ length: arrays.nodes.length / 4 }, (_, index) => ({
-    parent: arrays.nodes[4 * index]!,
-    length: arrays.nodes[4 * index + 1]!,
+  const nodes = Array.from({ length: arrays.nodes.length / 3 }, (_, index) => ({
+    parent: arrays.nodes[3 * index]!,
+    length: arrays.nodes[3 * index + 1]!,
   }));
   const paths: number[][] = [];
   const nodeOf: number[] = [];

@@ -164,7 +164,7 @@ describe('forks and rewinds', { timeout: 120_000 }, () => {
     },
     { args: ['rewind', 'done@4'], says: 'done~2 is at step 4: there is nothing to rewind' },
     { args: ['rewind', 'done'], says: 'which step?' },
-    { args: ['rebase', 'done', '--numerics', 'cpu/1'], says: 'done~2 has numerics cpu/1 already' },
+    { args: ['rebase', 'done', '--numerics', 'cpu/2'], says: 'done~2 has numerics cpu/2 already' },
     { args: ['rewind', 'nobody@1'], says: 'there is no run "nobody"' },
   ])('$args is refused: $says', async ({ args, says }) => {
     expect(await longhaul(...args)).toMatchObject({

@@ -10,6 +10,7 @@ import {
 } from '../../src/engine/native/native-engine.js';
 import type { GenerateRequest, RandomModel, UpdateRequest } from '../../src/engine/policy-engine.js';
 import type { Digest } from '../../src/spec/records.js';
+import { packForest, type SampleToPack } from '../../src/rl/packing.js';
 import { encodeBatchFile } from '../../src/store/batch-file.js';
 import { sha256Hex } from '../../src/store/canonical.js';
 import { findEngine } from '../support/find-tools.js';
@@ -74,70 +75,45 @@ export function generation(
 
 export interface UpdateShape {
   miniBatches?: number;
-  /** In each mini-batch. */
-  shards?: number;
-  /** Tokens of each answer to a shard's prompt. */
+  /** Prompts in each mini-batch. */
+  prompts?: number;
+  /** Tokens of each answer to a prompt. */
   answers?: number[];
 }
 
-/** Writes a batch of prompts with answers as leaves; answers the update that applies it. */
+/** Writes a batch of prompts with answers behind them; answers the update that applies it. */
 export function writeUpdate(
   state: Digest,
   step: number,
-  { miniBatches = 2, shards = 1, answers: lengths = [6, 4] }: UpdateShape = {},
+  { miniBatches = 2, prompts = 1, answers: lengths = [6, 4] }: UpdateShape = {},
 ): UpdateRequest {
-  const prompt = transcript(9, step);
-  const answers = lengths.map((length, index) => transcript(length, step + 20 * (index + 1)));
-  const nodes: number[] = [];
-  const tokens: number[] = [];
-  const targets = {
-    rows: [] as number[],
-    tokens: [] as number[],
-    advantages: [] as number[],
-    shards: [] as number[],
+  const group = (place: number): SampleToPack[] => {
+    const prompt = transcript(9, step + 5 * place);
+    return lengths.map((length, index) => ({
+      tokens: [...prompt, ...transcript(length, step + 20 * (index + 1))],
+      targets: Array.from({ length }, (_, i) => ({
+        index: prompt.length + i,
+        advantage: index % 2 === 0 ? 1 : -0.5,
+        oldLogprob: -4,
+      })),
+    }));
   };
-  for (let place = 0; place < miniBatches * shards; place += 1) {
-    const [miniBatch, shard] = [Math.floor(place / shards), place % shards];
-    const root = nodes.length / 4;
-    const promptEnd = tokens.length + prompt.length - 1;
-    nodes.push(-1, prompt.length, miniBatch, shard);
-    tokens.push(...prompt);
-    answers.forEach((answer, index) => {
-      nodes.push(root, answer.length, miniBatch, shard);
-      const start = tokens.length;
-      tokens.push(...answer);
-      answer.forEach((token, i) => {
-        targets.rows.push(i === 0 ? promptEnd : start + i - 1);
-        targets.tokens.push(token);
-        targets.advantages.push(index % 2 === 0 ? 1 : -0.5);
-        targets.shards.push(miniBatch, shard);
-      });
-    });
-  }
-  const lossTokens = targets.rows.length / miniBatches;
-  const bytes = encodeBatchFile(
-    {
-      nodes: Int32Array.from(nodes),
-      tokens: Int32Array.from(tokens),
-      target_rows: Int32Array.from(targets.rows),
-      target_tokens: Int32Array.from(targets.tokens),
-      target_advantages: Float32Array.from(targets.advantages),
-      target_old_logprobs: new Float32Array(targets.rows.length).fill(-4),
-      target_shards: Int32Array.from(targets.shards),
-    },
-    {
-      schema: 'longhaul.batch/1',
-      run: 'test',
-      step,
-      plan: sha256Hex(`plan ${step}`),
-      previous_state: state,
-      inputs: sha256Hex(`inputs ${step}`),
-      mini_batches: miniBatches,
-      loss_tokens: new Array<number>(miniBatches).fill(lossTokens),
-      outcomes: [],
-      metrics: {},
-    },
+  const places = Array.from({ length: prompts }, (_, place) => place);
+  const batch = Array.from({ length: miniBatches }, (_, miniBatch) =>
+    places.flatMap((place) => group(miniBatch * prompts + place)),
   );
+  const bytes = encodeBatchFile(packForest(batch), {
+    schema: 'longhaul.batch/2',
+    run: 'test',
+    step,
+    plan: sha256Hex(`plan ${step}`),
+    previous_state: state,
+    inputs: sha256Hex(`inputs ${step}`),
+    mini_batches: miniBatches,
+    loss_tokens: batch.map((samples) => samples.reduce((sum, { targets }) => sum + targets.length, 0)),
+    outcomes: [],
+    metrics: {},
+  });
   const batchSha256 = sha256Hex(bytes);
   const batchPath = temporaryPath(`batch-${step}-${batchSha256.slice(0, 8)}.safetensors`);
   writeFileSync(batchPath, bytes);
@@ -152,7 +128,7 @@ export function writeUpdate(
     weight_decay: 0.01,
     max_grad_norm: 1,
     reset_moments: false,
-    loss: { kind: 'clipped_policy', eps_clip_low: 0.2, eps_clip_high: 0.28 },
+    loss: { kind: 'regular', reduction: 'token_mean', eps_clip_low: 0.2, eps_clip_high: 0.28 },
     temperature: 1,
   };
 }

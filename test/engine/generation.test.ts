@@ -161,7 +161,7 @@ describe('bits', () => {
       return console.warn(`skipped: ${name}: ${info.message}`);
     }
     expect(info).toMatchObject(options);
-    expect(await engine.loadRandom(tinyModel)).toEqual({ state, lastStepId: null });
+    expect(await engine.loadRandom(tinyModel)).toMatchObject({ state });
     expect(await engine.generate(request)).toEqual(await reference.generate(request));
   });
 });

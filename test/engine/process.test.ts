@@ -23,7 +23,7 @@ describe('the engine process', () => {
   it('says who it is', async () => {
     const engine = startEngine({ threads: 2 });
     const info = await engine.info();
-    expect(info).toMatchObject({ numerics: { backend: 'cpu', version: 1 }, threads: 2 });
+    expect(info).toMatchObject({ numerics: { backend: 'cpu', version: 2 }, threads: 2 });
     expect(info.build).toMatch(/^\d+\.\d+\.\d+, g\+\+/);
     expect(info.incarnation).toMatch(/^[0-9a-f]{16}$/);
     expect((await startEngine().info()).incarnation).not.toBe(info.incarnation);
@@ -46,7 +46,7 @@ describe('the engine process', () => {
     expect(performance.now() - start).toBeLessThan(1_000);
     expect((await engine.info()).incarnation).not.toBe(incarnation);
     await expect(engine.generate(generation(state, [1]))).rejects.toMatchObject({ code: 'WrongState' });
-    expect(await engine.loadRandom(longModel)).toEqual({ state, lastStepId: null });
+    expect(await engine.loadRandom(longModel)).toMatchObject({ state });
   });
 
   it('that aborts after an update but before its reply left nothing: the update is done again', async () => {

@@ -1,7 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import { groupAdvantages } from '../../src/rl/advantages.js';
+import { type GradedSample, groupAdvantages, stepAdvantages } from '../../src/rl/advantages.js';
 
-const skyrl = { eps: 1e-6, deviation: 'sample' } as const;
+const skyrl = { estimator: 'grpo', norm_by_std: true, deviation: 'sample', eps: 1e-6 } as const;
+const rloo = { estimator: 'rloo' } as const;
+const maxrl = { estimator: 'maxrl', eps: 1e-6 } as const;
+
+function expectClose(found: readonly (number | null)[], expected: readonly (number | null)[]): void {
+  expect(found).toHaveLength(expected.length);
+  for (const [index, value] of expected.entries()) {
+    if (value === null) expect(found[index]).toBeNull();
+    else expect(found[index]).toBeCloseTo(value, 5);
+  }
+}
 
 describe('group-relative advantages', () => {
   test.each([
@@ -18,24 +28,85 @@ describe('group-relative advantages', () => {
       [0.499999, 0.499999, 0.499999, -1.499997],
     ],
   ])('of %j are what SkyRL computes', (rewards, expected) => {
-    const advantages = groupAdvantages(rewards, skyrl);
-    for (const [index, value] of expected.entries()) expect(advantages[index]).toBeCloseTo(value, 5);
+    expectClose(groupAdvantages(rewards, skyrl), expected);
   });
 
   test('use the population deviation where the recipe does', () => {
-    const [first] = groupAdvantages([1, 0], { eps: 1e-4, deviation: 'population' });
+    const [first] = groupAdvantages([1, 0], { ...skyrl, eps: 1e-4, deviation: 'population' });
     expect(first).toBeCloseTo(0.5 / 0.5001, 12);
   });
 
-  test('of a group without a signal are none', () => {
-    expect(groupAdvantages([1, 1, 1], skyrl)).toEqual([null, null, null]);
-    expect(groupAdvantages([0.1, 0.1, 0.1], skyrl)).toEqual([null, null, null]);
+  test('are differences from the mean without the deviation (Dr. GRPO)', () => {
+    expect(groupAdvantages([1, 0, 0, 0], { estimator: 'grpo', norm_by_std: false })).toEqual([
+      0.75, -0.25, -0.25, -0.25,
+    ]);
   });
 
-  test('leave unknown outcomes out of mean and deviation: unknown is never 0', () => {
-    const [a, b, c] = groupAdvantages([1, null, 0], skyrl);
-    expect([a, c]).toEqual(groupAdvantages([1, 0], skyrl));
+  test('are differences from the others’ mean with rloo', () => {
+    // (s − mean) · n / (n − 1) is s less the mean of the other samples.
+    expectClose(groupAdvantages([1, 0, 0, 0], rloo), [1, -1 / 3, -1 / 3, -1 / 3]);
+    const rewards = [0.5, 2, -1, 0.25];
+    const others = rewards.map((reward, at) => {
+      const rest = rewards.filter((_, index) => index !== at);
+      return reward - rest.reduce((sum, value) => sum + value, 0) / rest.length;
+    });
+    expectClose(groupAdvantages(rewards, rloo), others);
+  });
+
+  test('are shares of the mean with maxrl', () => {
+    expectClose(groupAdvantages([1, 0, 0, 0], maxrl), [2.999988, -0.999996, -0.999996, -0.999996]);
+    expectClose(groupAdvantages([1, 1, 0, 0], maxrl), [0.999998, 0.999998, -0.999998, -0.999998]);
+  });
+
+  test.each([skyrl, rloo, maxrl])('of a group without a signal are none (%j)', (settings) => {
+    expect(groupAdvantages([1, 1, 1], settings)).toEqual([null, null, null]);
+    expect(groupAdvantages([0.1, 0.1, 0.1], settings)).toEqual([null, null, null]);
+    expect(groupAdvantages([1], settings)).toEqual([null]);
+  });
+
+  test.each([skyrl, rloo, maxrl])('leave unknown outcomes out: unknown is never 0 (%j)', (settings) => {
+    const [a, b, c] = groupAdvantages([1, null, 0], settings);
+    expect([a, c]).toEqual(groupAdvantages([1, 0], settings));
     expect(b).toBeNull();
-    expect(groupAdvantages([1, null, null], skyrl)).toEqual([null, null, null]);
+    expect(groupAdvantages([1, null, null], settings)).toEqual([null, null, null]);
+  });
+});
+
+describe('advantages of a step', () => {
+  const of = (...samples: [number | null, number][]): GradedSample[] =>
+    samples.map(([reward, tokens]) => ({ reward, tokens }));
+  const reinforce = { estimator: 'reinforce++' } as const;
+
+  test('are each group’s own with a group-relative estimator', () => {
+    const groups = [of([1, 5], [0, 9]), of([0, 1], [0, 1]), of([null, 0], [1, 2], [0, 2])];
+    expect(stepAdvantages(groups, rloo)).toEqual([
+      [1, -1],
+      [null, null],
+      [null, 1, -1],
+    ]);
+  });
+
+  test('are whitened over all sampled tokens with reinforce++', () => {
+    // Returns of six tokens: 1 1 1 | 0 | 0 0. Mean 0.5, variance by n − 1: 6 · 0.25 / 5.
+    const scale = Math.sqrt(0.3 + 1e-8);
+    expectClose(stepAdvantages([of([1, 3], [0, 1]), of([0, 2])], reinforce).flat(), [
+      0.5 / scale,
+      -0.5 / scale,
+      -0.5 / scale,
+    ]);
+    // A long sample pulls the mean towards itself.
+    const [[long, short]] = stepAdvantages([of([1, 9], [0, 1])], reinforce) as [[number, number]];
+    expect(Math.abs(short / long)).toBeCloseTo(9, 9);
+    expect(9 * long + short).toBeCloseTo(0, 9);
+  });
+
+  test('with reinforce++ a group of equal rewards has a signal by the others, and a step of equal ones has none', () => {
+    const [first, second] = stepAdvantages([of([1, 2], [1, 2]), of([0, 2], [null, 3])], reinforce);
+    expect(first?.every((value) => value !== null && value > 0)).toBe(true);
+    expect(second?.[0]).toBeLessThan(0);
+    expect(second?.[1]).toBeNull();
+    expect(stepAdvantages([of([1, 2], [1, 5]), of([1, 1])], reinforce).flat()).toEqual([null, null, null]);
+    // What sampled nothing says nothing.
+    expect(stepAdvantages([of([1, 2], [0, 0])], reinforce).flat()).toEqual([null, null]);
   });
 });

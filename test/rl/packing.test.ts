@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type GroupToPack, packForest } from '../../src/rl/packing.js';
+import { packForest, type SampleToPack } from '../../src/rl/packing.js';
 import type { BatchArrays } from '../../src/spec/batch.js';
 
 interface Target {
+  sample: number;
   /** Everything the target is predicted from. */
   context: number[];
   token: number;
@@ -11,28 +12,48 @@ interface Target {
   oldLogprob: number;
 }
 
-/** Reads a forest as the engine does: a row sees its ancestors' tokens and its own up to itself. */
-function unpack(forest: BatchArrays): Map<number, Target[]> {
-  const nodes: { parent: number; first: number; length: number }[] = [];
-  const nodeOfRow: number[] = [];
-  for (let node = 0, first = 0; node * 4 < forest.nodes.length; node++) {
-    const length = forest.nodes[node * 4 + 1] as number;
-    nodes.push({ parent: forest.nodes[node * 4] as number, first, length });
-    for (let i = 0; i < length; i++) nodeOfRow.push(node);
+interface Node {
+  parent: number;
+  first: number;
+  length: number;
+  miniBatch: number;
+}
+
+function nodesOf({ nodes }: BatchArrays): Node[] {
+  const found: Node[] = [];
+  let first = 0;
+  for (let at = 0; at < nodes.length; at += 3) {
+    const [parent = -1, length = 0, miniBatch = -1] = nodes.subarray(at, at + 3);
+    found.push({ parent, first, length, miniBatch });
     first += length;
   }
+  return found;
+}
+
+/** The tokens of a node's ancestors and its own. */
+function pathOf(forest: BatchArrays, nodes: readonly Node[], index: number): number[] {
+  const { parent, first, length } = nodes[index] as Node;
+  const own = [...forest.tokens.slice(first, first + length)];
+  return parent < 0 ? own : [...pathOf(forest, nodes, parent), ...own];
+}
+
+/** Reads a forest as the engine does: a row sees its ancestors' tokens and its own up to itself. */
+function unpack(forest: BatchArrays): Map<number, Target[]> {
+  const nodes = nodesOf(forest);
+  const nodeOfRow = nodes.flatMap(({ length }, index) => new Array<number>(length).fill(index));
   const contextOf = (row: number): number[] => {
-    const node = nodes[nodeOfRow[row] as number] as (typeof nodes)[number];
-    const own = [...forest.tokens.slice(node.first, row + 1)];
-    const parent = nodes[node.parent];
-    return parent ? [...contextOf(parent.first + parent.length - 1), ...own] : own;
+    const index = nodeOfRow[row] as number;
+    const { first, length } = nodes[index] as Node;
+    const path = pathOf(forest, nodes, index);
+    return path.slice(0, path.length - (first + length - 1 - row));
   };
   const byMiniBatch = new Map<number, Target[]>();
   for (const [index, row] of forest.target_rows.entries()) {
-    const miniBatch = forest.target_shards[index * 2] as number;
+    const { miniBatch } = nodes[nodeOfRow[row] as number] as Node;
     const list = byMiniBatch.get(miniBatch) ?? [];
     byMiniBatch.set(miniBatch, list);
     list.push({
+      sample: forest.target_samples[index] as number,
       context: contextOf(row),
       token: forest.target_tokens[index] as number,
       advantage: forest.target_advantages[index] as number,
@@ -42,100 +63,191 @@ function unpack(forest: BatchArrays): Map<number, Target[]> {
   return byMiniBatch;
 }
 
-function targetsOf(groups: readonly GroupToPack[]): Target[] {
-  return groups.flatMap(({ prompt, samples }) =>
-    samples.flatMap(({ tokens, targets }) =>
-      targets.map(({ index, advantage, oldLogprob }) => ({
-        context: [...prompt, ...tokens.slice(0, index)],
-        token: tokens[index] as number,
-        advantage: Math.fround(advantage),
-        oldLogprob: Math.fround(oldLogprob),
-      })),
-    ),
+/** In order; samples are numbered from `first`. */
+function targetsOf(samples: readonly SampleToPack[], first: number): Target[] {
+  return trainedOf(samples).flatMap(({ tokens, targets }, place) =>
+    targets.map(({ index, advantage, oldLogprob }) => ({
+      sample: first + place,
+      context: tokens.slice(0, index),
+      token: tokens[index] as number,
+      advantage: Math.fround(advantage),
+      oldLogprob: Math.fround(oldLogprob),
+    })),
   );
 }
 
-const sorted = (targets: readonly Target[]): string[] =>
-  targets.map((target) => JSON.stringify(target)).sort();
+const trainedOf = (samples: readonly SampleToPack[]): SampleToPack[] =>
+  samples.filter(({ targets }) => targets.length > 0);
+/** What is read of a sample: nothing is predicted from its last target on. */
+const inputOf = ({ tokens, targets }: SampleToPack): number[] => tokens.slice(0, targets.at(-1)?.index ?? 0);
 
-const token = fc.integer({ min: 0, max: 3 });
+const token = fc.integer({ min: 0, max: 2 });
+/** Few tokens, and common beginnings, so that samples share, branch, end within another, and are the same. */
 const sample = fc
-  .array(fc.record({ token, trained: fc.boolean(), advantage: fc.integer({ min: -4, max: 4 }) }), {
-    minLength: 1,
-    maxLength: 9,
-  })
-  .map((items) => ({
-    tokens: items.map((item) => item.token),
-    targets: items.flatMap(({ trained, advantage }, index) =>
-      trained ? [{ index, advantage, oldLogprob: -index / 8 }] : [],
-    ),
+  .tuple(
+    fc.constantFrom([], [0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 1, 1], [2, 2, 2, 2, 2, 2, 2, 2, 2]),
+    fc.array(fc.record({ token, trained: fc.boolean(), advantage: fc.integer({ min: -4, max: 4 }) }), {
+      minLength: 2,
+      maxLength: 9,
+    }),
+  )
+  .map(([beginning, items]): SampleToPack => ({
+    tokens: [...beginning, ...items.map((item) => item.token)],
+    targets: items.flatMap(({ trained, advantage }, place) => {
+      const index = beginning.length + place;
+      return trained && index > 0 ? [{ index, advantage, oldLogprob: -index / 8 }] : [];
+    }),
   }));
-const group = fc.record({
-  prefixKey: fc.constantFrom('tracker', 'booking', null),
-  // A long common beginning now and then, so that families do share.
-  prompt: fc
-    .tuple(fc.constantFrom(0, 7, 12, 40), fc.array(token, { minLength: 1, maxLength: 6 }))
-    .map(([shared, own]) => [...new Array<number>(shared).fill(1), ...own]),
-  samples: fc.array(sample, { minLength: 1, maxLength: 4 }),
-});
-const batch = fc.array(fc.array(group, { maxLength: 40 }), { minLength: 1, maxLength: 3 });
+const miniBatch = fc.array(sample, { maxLength: 24 });
+const batch = fc.array(miniBatch, { minLength: 1, maxLength: 3 });
 
 describe('packing', () => {
-  test('unpacking gives back every target with exactly the tokens before it', () => {
+  test('unpacking gives back every target in its order, with exactly the tokens before it', () => {
     fc.assert(
       fc.property(batch, (miniBatches) => {
         const unpacked = unpack(packForest(miniBatches));
-        for (const [index, groups] of miniBatches.entries()) {
-          expect(sorted(unpacked.get(index) ?? [])).toEqual(sorted(targetsOf(groups)));
+        let first = 0;
+        for (const [index, samples] of miniBatches.entries()) {
+          expect(unpacked.get(index) ?? []).toEqual(targetsOf(samples, first));
+          first += trainedOf(samples).length;
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test('the nodes of a mini-batch are its prefix tree: a row for each distinct beginning of its samples, and no more', () => {
+    fc.assert(
+      fc.property(batch, (miniBatches) => {
+        const forest = packForest(miniBatches);
+        const nodes = nodesOf(forest);
+        for (const [index, samples] of miniBatches.entries()) {
+          const inputs = trainedOf(samples).map(inputOf);
+          const beginnings = new Set(
+            inputs.flatMap((tokens) => tokens.map((_, at) => tokens.slice(0, at + 1).join())),
+          );
+          const own = nodes.flatMap((node, at) => (node.miniBatch === index ? [{ ...node, at }] : []));
+          expect(own.reduce((rows, { length }) => rows + length, 0)).toBe(beginnings.size);
+          for (const { at } of own) {
+            expect(beginnings.has(pathOf(forest, nodes, at).join())).toBe(true);
+            // Compressed: a node ends where samples part, and nowhere else.
+            const children = own.filter(({ parent }) => parent === at);
+            expect(children.length).not.toBe(1);
+            expect(new Set(children.map(({ first }) => forest.tokens[first])).size).toBe(children.length);
+          }
+          const roots = own.filter(({ parent }) => parent === -1);
+          expect(new Set(roots.map(({ first }) => forest.tokens[first])).size).toBe(roots.length);
         }
       }),
       { numRuns: 200 },
     );
   });
 
-  test('nodes and targets are in order of (mini-batch, shard), and a parent stands before its children beside them', () => {
+  test('nodes stand depth-first in their mini-batch, branches in the order in which samples come to them', () => {
     fc.assert(
       fc.property(batch, (miniBatches) => {
-        const { nodes, target_shards } = packForest(miniBatches);
-        const places = (values: Int32Array, width: number, at: number) =>
-          Array.from(
-            { length: values.length / width },
-            (_, i) => (values[i * width + at] as number) * 8 + (values[i * width + at + 1] as number),
+        const forest = packForest(miniBatches);
+        const nodes = nodesOf(forest);
+        expect(nodes.map((node) => node.miniBatch)).toEqual(
+          nodes.map((node) => node.miniBatch).sort((a, b) => a - b),
+        );
+        const lineOf = (at: number): number[] =>
+          at < 0 ? [-1] : [at, ...lineOf((nodes[at] as Node).parent)];
+        const comers = nodes.map(({ length, miniBatch: place }, at) => {
+          const path = pathOf(forest, nodes, at);
+          return trainedOf(miniBatches[place] ?? [])
+            .map(inputOf)
+            .findIndex(
+              (tokens) =>
+                tokens.length > path.length - length &&
+                path.slice(0, tokens.length).join() === tokens.slice(0, path.length).join(),
+            );
+        });
+        for (const [at, { parent, length, miniBatch: place }] of nodes.entries()) {
+          expect(length).toBeGreaterThan(0);
+          // The node before it, or one that this one lies below.
+          expect(lineOf(at - 1)).toContain(parent);
+          if (parent >= 0) expect(nodes[parent]?.miniBatch).toBe(place);
+          const elder = nodes.findLastIndex(
+            (node, other) => other < at && node.parent === parent && node.miniBatch === place,
           );
-        const nodePlaces = places(nodes, 4, 2);
-        const targetPlaces = places(target_shards, 2, 0);
-        expect(nodePlaces).toEqual([...nodePlaces].sort((a, b) => a - b));
-        expect(targetPlaces).toEqual([...targetPlaces].sort((a, b) => a - b));
-        for (const [node, place] of nodePlaces.entries()) {
-          const parent = nodes[node * 4] as number;
-          expect(nodes[node * 4 + 1]).toBeGreaterThan(0);
-          if (parent >= 0) expect([parent < node, nodePlaces[parent]]).toEqual([true, place]);
+          if (elder >= 0) expect(comers[at]).toBeGreaterThan(comers[elder] as number);
         }
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  test('samples without a target leave no trace', () => {
+    fc.assert(
+      fc.property(batch, sample, (miniBatches, { tokens }) => {
+        const padded = miniBatches.map((samples) => samples.flatMap((one) => [{ tokens, targets: [] }, one]));
+        expect(packForest(padded)).toEqual(packForest(miniBatches));
       }),
       { numRuns: 100 },
     );
   });
 
-  test('shards of a full step are balanced, and repeat few beginnings', () => {
-    const filled = (length: number, value: number) => new Array<number>(length).fill(value);
-    const groups = Array.from({ length: 32 }, (_, slot): GroupToPack => ({
-      prefixKey: slot % 2 === 0 ? 'tracker' : 'booking',
-      prompt: [...filled(120, slot % 2), ...filled(20, slot + 2)],
-      samples: Array.from({ length: 8 }, (_, i) => ({
-        tokens: filled(30 + ((slot * 7 + i * 3) % 40), i),
-        targets: [{ index: 29, advantage: 1, oldLogprob: -1 }],
-      })),
-    }));
-    const { nodes } = packForest([groups]);
-    const tokens = filled(8, 0);
-    let beginnings = 0;
-    for (let i = 0; i < nodes.length; i += 4) {
-      const shard = nodes[i + 3] as number;
-      tokens[shard] = (tokens[shard] ?? 0) + (nodes[i + 1] as number);
-      if (nodes[i] === -1) beginnings += 1;
-    }
-    const used = tokens.filter((count) => count > 0);
-    expect(Math.max(...used) / Math.min(...used)).toBeLessThan(1.7);
-    expect(beginnings).toBeLessThanOrEqual(used.length + 1);
+  test('the tree has the same nodes whatever the order of the samples; only their places follow it', () => {
+    const tree = (samples: SampleToPack[]): string[] => {
+      const forest = packForest([samples]);
+      const nodes = nodesOf(forest);
+      return nodes.map((node, at) => `${pathOf(forest, nodes, at).join()} ${node.length}`).sort();
+    };
+    fc.assert(
+      fc.property(miniBatch, (samples) => {
+        expect(tree([...samples].reverse())).toEqual(tree(samples));
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  test('targets of several samples may stand on one row', () => {
+    const tokens = [7, 8, 9];
+    const targets = [{ index: 1, advantage: 1, oldLogprob: -1 }];
+    const both = packForest([
+      [
+        { tokens, targets },
+        { tokens: [7, 5], targets },
+        { tokens, targets: [...targets, { index: 2, advantage: -1, oldLogprob: -2 }] },
+      ],
+    ]);
+    expect([...both.nodes]).toEqual([-1, 2, 0]);
+    expect([...both.tokens]).toEqual([7, 8]);
+    expect([...both.target_rows]).toEqual([0, 0, 0, 1]);
+    expect([...both.target_tokens]).toEqual([8, 5, 8, 9]);
+    expect([...both.target_samples]).toEqual([0, 1, 2, 2]);
+  });
+
+  test('a target that nothing predicts, or out of order, is refused', () => {
+    const target = (index: number) => ({ index, advantage: 1, oldLogprob: 0 });
+    for (const targets of [[target(0)], [target(3)], [target(2), target(1)], [target(1), target(1)]])
+      expect(() => packForest([[{ tokens: [1, 2, 3], targets }]])).toThrow(TypeError);
+  });
+
+  test('every token is looked at a few times, however many samples there are', () => {
+    let reads = 0;
+    const watched = (tokens: number[]): number[] =>
+      new Proxy(tokens, {
+        get(target, key): unknown {
+          reads += 1;
+          return Reflect.get(target, key);
+        },
+      });
+    // The samples of a group part late, groups part from each other after the system text, and turns follow turns.
+    const system = Array.from({ length: 200 }, (_, at) => at % 50);
+    const samples = Array.from({ length: 64 }, (_, n): SampleToPack => {
+      const prompt = Array.from({ length: 40 }, (_, at) => 100 + ((n >> 3) * 31 + at) * 7);
+      const answer = Array.from({ length: 60 + (n % 9) }, (_, at) => (at < 20 ? at : n * at));
+      const start = system.length + prompt.length;
+      return {
+        tokens: watched([...system, ...prompt, ...answer]),
+        targets: answer.map((_, at) => ({ index: start + at, advantage: 1, oldLogprob: -1 })),
+      };
+    });
+    const { tokens } = packForest([samples]);
+    const total = samples.length * 300;
+    expect(tokens.length).toBeLessThan(200 + 8 * 40 + 64 * 70);
+    expect(reads).toBeLessThan(6 * total);
   });
 });

@@ -68,7 +68,7 @@ describe('a sound spec', () => {
     const spec = parseRunSpec(smallest());
     expect(spec.generator.temperature).toBe(1);
     expect(spec.trainer.eps_clip_low).toBe(0.2);
-    expect(spec.model.architecture.rope_theta).toBe(1_000_000);
+    expect(spec.model.architecture?.rope_theta).toBe(1_000_000);
     expect(spec.warm_start).toEqual([]);
   });
 
@@ -139,15 +139,19 @@ describe('a wrong value', () => {
     ],
     ['trainer.max_training_steps', (spec) => delete spec.trainer['max_training_steps'], /is missing/],
     [
-      'model.architecture.vocab_size',
-      (spec) => (spec.model.architecture['vocab_size'] = 1000),
-      /a multiple of 32, not 1000/,
+      'model.architecture.head_dim',
+      (spec) => (spec.model.architecture['head_dim'] = 40),
+      /a multiple of 16, not 40/,
     ],
     [
       'model.architecture.hidden_size',
-      (spec) => (spec.model.architecture['hidden_size'] = 48),
-      /a multiple of 32/,
+      (spec) => (spec.model.architecture['hidden_size'] = 24),
+      /a multiple of 16/,
     ],
+    ['model.lora.rank', (spec) => (spec.model['lora'] = { rank: 0, alpha: 8 }), /at least 1, not 0/],
+    ['trainer.clip_ratio_c', (spec) => (spec.trainer['clip_ratio_c'] = 1), /more than 1, not 1/],
+    ['trainer.kl_loss_coef', (spec) => (spec.trainer['kl_loss_coef'] = -1), /at least 0, not -1/],
+    ['trainer.tis_imp_ratio_cap', (spec) => (spec.trainer['tis_imp_ratio_cap'] = -1), /more than 0/],
     ['name', (spec) => (spec['name'] = '../x'), /1 to 64 letters/],
     [
       'environments[0].url',
@@ -206,11 +210,17 @@ describe('an impossible combination', () => {
     ],
     ['generator.max_generate_length', (spec) => (spec['generator'] = { max_generate_length: 20_000 })],
     ['generator.max_sequence_length', (spec) => (spec['generator'] = { max_sequence_length: 40_000 })],
+    ['generator.top_p', (spec) => (spec['generator'] = { top_p: 0.9 })],
+    ['generator.top_k', (spec) => (spec['generator'] = { top_k: 20, truncated_sampling: false })],
     [
       'warm_start[0].demonstrations',
       (spec) => (spec['warm_start'] = [{ name: 'a', demonstrations: 'drill', updates: 5 }]),
     ],
     ['trainer.warmup_steps', (spec) => (spec.trainer['warmup_steps'] = 11)],
+    ['trainer.max_seq_len', (spec) => (spec.trainer['max_seq_len'] = 512)],
+    ['model', (spec) => (spec.model['path'] = '/models/qwen')],
+    ['model', (spec) => delete (spec.model as Record<string, unknown>)['architecture']],
+    ['model.chat_template', (spec) => delete spec.model['chat_template']],
     ['model.tokenizer', (spec) => (spec.model['tokenizer'] = 'tokenizer.json')],
   ])('at %s is refused', (path, change) => {
     expect(problemsOf(change).map((problem) => problem.path)).toEqual([path]);

@@ -49,7 +49,7 @@ export function recordsOfAllKinds(): RecordTypes {
       observed: { started_at: at },
     },
     plan: {
-      schema: 'longhaul.plan/1',
+      schema: 'longhaul.plan/2',
       kind: 'grpo',
       run: 'tiny',
       step: 1,
@@ -62,7 +62,7 @@ export function recordsOfAllKinds(): RecordTypes {
         max_grad_norm: 1,
         reset_moments: false,
       },
-      loss: { kind: 'clipped_policy', eps_clip_low: 0.2, eps_clip_high: 0.28, advantage_eps: 1e-6 },
+      loss: { kind: 'regular', reduction: 'token_mean', eps_clip_low: 0.2, eps_clip_high: 0.28 },
       curriculum: { pass_rates: { find: 0.5 }, cursors: { find: 3 } },
       digests,
       numerics,
@@ -70,6 +70,7 @@ export function recordsOfAllKinds(): RecordTypes {
       owner: 1,
       slots: [{ slot: 0, task_key: 't1', env_key: 'tracker', template: 'find', seed: 11 }],
       samples_per_slot: 2,
+      advantages: { estimator: 'grpo', norm_by_std: true, deviation: 'population', eps: 1e-6 },
       sampling,
     },
     episode: {
@@ -94,7 +95,7 @@ export function recordsOfAllKinds(): RecordTypes {
     },
     episodes: { schema: 'longhaul.episodes/1', run: 'tiny', step: 1, count: 2 },
     batch: {
-      schema: 'longhaul.batch/1',
+      schema: 'longhaul.batch/2',
       run: 'tiny',
       step: 1,
       plan: digestOf('5'),
@@ -124,7 +125,14 @@ export function recordsOfAllKinds(): RecordTypes {
     },
     base: {
       schema: 'longhaul.base/1',
-      identity: { run: 'tiny', step: 0, base_model: digestOf('4'), state: digestOf('a'), numerics },
+      identity: {
+        run: 'tiny',
+        step: 0,
+        base_model: digestOf('4'),
+        state: digestOf('a'),
+        weights: digestOf('e'),
+        numerics,
+      },
       observed: { engine, committed_at: at },
     },
     attempt: {
@@ -188,6 +196,11 @@ export function recordsOfAllKinds(): RecordTypes {
       state: digestOf('b'),
       numerics,
       files: [{ path: 'state.safetensors', size: 10, sha256: digestOf('c') }],
+    },
+    weights: {
+      schema: 'longhaul.weights/1',
+      weights: digestOf('d'),
+      files: [{ path: 'weights.safetensors', size: 10, sha256: digestOf('e') }],
     },
     suite: {
       schema: 'longhaul.suite/1',

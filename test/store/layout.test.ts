@@ -148,6 +148,8 @@ makes('trajectoryResultsKey', 'trajectories/evals/', run, whole, name);
 makes('datasetManifestKey', 'datasets/', name, name);
 makes('datasetFileKey', 'datasets/', name, name, path);
 makes('assetKey', 'assets/', sha256);
+makes('weightsManifestKey', 'weights/', sha256);
+makes('weightsFileKey', 'weights/', sha256, path);
 made['sequenceKey'] = {
   root: 'names/',
   make: fc.tuple(name, whole).map(

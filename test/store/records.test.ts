@@ -7,6 +7,7 @@ import { canonicalBytes, recordDigest } from '../../src/store/canonical.js';
 import { openDirectoryStore } from '../../src/store/directory-store.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { decodeRecord, encodeRecord } from '../../src/store/record-codec.js';
+import { schemaVersions } from '../../src/store/record-schemas.js';
 import {
   adoptOrCreate,
   appendSequence,
@@ -43,12 +44,25 @@ describe.each(recordKinds)('a %s record', (kind) => {
     expect(await readRecord(store, key, kind)).toEqual(record());
   });
 
+  const known = schemaVersions[kind];
+  const version = (n: number): string => `longhaul.${kind}/${n}`;
+
   it('of a newer schema is refused, naming the key and both versions', async () => {
-    await put({ ...record(), schema: `longhaul.${kind}/2` }, episode);
+    await put({ ...record(), schema: version(known + 1) }, episode);
     await expect(readRecord(store, key, kind)).rejects.toMatchObject({
       name: 'NewerSchema',
       message: expect.stringMatching(
-        new RegExp(`${key}.*longhaul\\.${kind}/2.*longhaul\\.${kind}/1`),
+        new RegExp(`${key}.*${version(known + 1)}.*${version(known)}`),
+      ) as string,
+    });
+  });
+
+  it.runIf(known > 1)('of an older schema is refused, saying what to do about its run', async () => {
+    await put({ ...record(), schema: version(known - 1) }, episode);
+    await expect(readRecord(store, key, kind)).rejects.toMatchObject({
+      name: 'OlderSchema',
+      message: expect.stringMatching(
+        new RegExp(`${key}.*${version(known - 1)}: an earlier version.*Continue that run with that version`),
       ) as string,
     });
   });
@@ -133,7 +147,7 @@ describe('a choice', () => {
   });
 
   it('is not adopted where it cannot be read', async () => {
-    await store.create(key, bytesOf('{"schema":"longhaul.plan/1"'));
+    await store.create(key, bytesOf('{"schema":"longhaul.plan/2"'));
     await expect(adoptOrCreate(store, key, 'plan', recordsOfAllKinds().plan)).rejects.toMatchObject({
       name: 'UnreadableRecord',
     });

@@ -290,13 +290,13 @@ describe('show', () => {
     await adoptOrCreate(store, episodeKey('tiny', 1, 0, 1), 'episode', episode);
     await adoptOrCreate(store, planKey('tiny', 1), 'plan', plan);
     const arrays = {
-      nodes: Int32Array.of(-1, 4, 0, 0),
+      nodes: Int32Array.of(-1, 4, 0),
       tokens: Int32Array.of(1, 2, 3, 4),
       target_rows: Int32Array.of(0, 1, 2),
       target_tokens: Int32Array.of(2, 3, 4),
       target_advantages: Float32Array.of(1, 1, 1),
       target_old_logprobs: Float32Array.of(-1, -2, -3),
-      target_shards: new Int32Array(6),
+      target_samples: new Int32Array(3),
     };
     await store.create(batchKey('tiny', 1), encodeBatchFile(arrays, batch));
     const statePath = join(scratch, `show-${count}`);
@@ -309,7 +309,7 @@ describe('show', () => {
       /1 in 1 trees, 4 tokens.*3: 3 by mini-batch/s,
     );
     expect(await showRecord(store, planKey('tiny', 1))).toMatch(
-      /longhaul\.plan\/1 {2}digest [0-9a-f]{64}.*"samples_per_slot": 2/s,
+      /longhaul\.plan\/2 {2}digest [0-9a-f]{64}.*"samples_per_slot": 2/s,
     );
     const manifest = await showRecord(store, checkpointManifestKey(checkpointHome(record), 1));
     expect(manifest).toMatch(/5 bytes {2}[0-9a-f]{64} {2}state\.safetensors/);

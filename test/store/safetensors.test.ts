@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { BatchArrays } from '../../src/spec/batch.js';
-import { decodeBatchFile, encodeBatchFile } from '../../src/store/batch-file.js';
+import { batchDifference, decodeBatchFile, encodeBatchFile } from '../../src/store/batch-file.js';
 import { decodeSafetensors, encodeSafetensors, type Tensor } from '../../src/store/safetensors.js';
 import { recordsOfAllKinds } from './fixtures.js';
 
@@ -144,16 +144,19 @@ describe('a safetensors file', () => {
 
 describe('a batch file', () => {
   const identity = recordsOfAllKinds().batch;
+  /** A root with two branches: two samples of one group, the first with two targets. */
   const arrays = (change: Partial<BatchArrays> = {}): BatchArrays => ({
-    nodes: Int32Array.of(-1, 2, 0, 1, 0, 2, 0, 1, 0, 1, 0, 1),
+    nodes: Int32Array.of(-1, 2, 0, 0, 2, 0, 0, 1, 0),
     tokens: Int32Array.of(1, 2, 3, 4, 5),
     target_rows: Int32Array.of(1, 2, 1),
     target_tokens: Int32Array.of(3, 4, 5),
+    target_samples: Int32Array.of(0, 0, 1),
     target_advantages: Float32Array.of(1, 1, -1),
     target_old_logprobs: Float32Array.of(-0.5, -0.25, -2),
-    target_shards: Int32Array.of(0, 1, 0, 1, 0, 1),
     ...change,
   });
+  const two = { ...identity, mini_batches: 2, loss_tokens: [2, 1] };
+  const apart = { nodes: Int32Array.of(-1, 3, 0, -1, 2, 1) };
 
   it('comes back as it went, the same bytes each time', () => {
     const bytes = encodeBatchFile(arrays(), identity);
@@ -161,23 +164,58 @@ describe('a batch file', () => {
     expect(encodeBatchFile(arrays(), identity)).toEqual(bytes);
   });
 
+  it('may hold the log-probs of sampling beside the old ones', () => {
+    const sampled = arrays({ target_rollout_logprobs: Float32Array.of(-0.5, -0.5, -2) });
+    const bytes = encodeBatchFile(sampled, identity);
+    expect(decodeBatchFile(bytes, 'k').arrays).toEqual(sampled);
+    const plain = encodeBatchFile(arrays(), identity);
+    expect(batchDifference(plain, bytes, 'k')).toMatch(
+      /target_rollout_logprobs\[0\] \(stored undefined of 0/,
+    );
+  });
+
+  it('of two mini-batches has the targets of each behind those before', () => {
+    const sound = arrays({ ...apart, target_rows: Int32Array.of(0, 2, 3) });
+    expect(decodeBatchFile(encodeBatchFile(sound, two), 'k').arrays).toEqual(sound);
+  });
+
   it.each<[string, Partial<BatchArrays>, RegExp]>([
-    ['a node before its parent', { nodes: Int32Array.of(1, 2, 0, 1, -1, 3, 0, 1) }, /parent precedes/],
+    ['a node before its parent', { nodes: Int32Array.of(1, 2, 0, -1, 3, 0) }, /parent precedes/],
     ['lengths that do not add up', { tokens: Int32Array.of(1, 2, 3, 4) }, /5 tokens together/],
-    ['a ninth shard', { nodes: Int32Array.of(-1, 5, 0, 8) }, /shard 8 of 8/],
-    ['a mini-batch too many', { nodes: Int32Array.of(-1, 5, 1, 0) }, /mini-batch 1 of 1/],
-    ['a child in another shard', { nodes: Int32Array.of(-1, 2, 0, 1, 0, 3, 0, 2) }, /shard of its parent/],
-    ['nodes out of order', { nodes: Int32Array.of(-1, 2, 0, 1, -1, 3, 0, 0) }, /out of order/],
+    ['an empty node', { nodes: Int32Array.of(-1, 5, 0, 0, 0, 0) }, /node 1 has length 0/],
+    ['half a node', { nodes: Int32Array.of(-1, 5) }, /2 items, not 3 a node/],
+    ['a mini-batch too many', { nodes: Int32Array.of(-1, 5, 1) }, /mini-batch 1 of 1/],
     ['a row that is not there', { target_rows: Int32Array.of(1, 2, 5) }, /row 5 of 5/],
-    [
-      'a target in another shard',
-      { target_shards: Int32Array.of(0, 1, 0, 1, 0, 2) },
-      /not in the mini-batch and shard/,
-    ],
+    ['samples that begin at 1', { target_samples: Int32Array.of(1, 1, 2) }, /samples count up from 0/],
+    ['a sample left out', { target_samples: Int32Array.of(0, 0, 2) }, /of sample 2; samples count up/],
+    ['a sample that goes on later', { target_samples: Int32Array.of(0, 1, 0) }, /of sample 0; samples/],
     ['arrays of different lengths', { target_tokens: Int32Array.of(3, 4) }, /2 rows/],
+    ['samples of another length', { target_samples: Int32Array.of(0, 0) }, /target_samples has 2 rows/],
     ['a log-prob that is no number', { target_old_logprobs: Float32Array.of(-1, NaN, 0) }, /not finite/],
+    [
+      'a log-prob of sampling that is no number',
+      { target_rollout_logprobs: Float32Array.of(-1, 0, Infinity) },
+      /not finite/,
+    ],
   ])('with %s is never written', (_, change, problem) => {
     expect(() => encodeBatchFile(arrays(change), identity)).toThrow(problem);
+  });
+
+  it.each<[string, Partial<BatchArrays>, RegExp]>([
+    ['nodes out of order', { nodes: Int32Array.of(-1, 2, 1, -1, 3, 0) }, /node 1 is out of order/],
+    ['a child in another one', { nodes: Int32Array.of(-1, 2, 0, 0, 3, 1) }, /mini-batch of its parent 0/],
+    ['targets out of order', { ...apart, target_rows: Int32Array.of(3, 4, 0) }, /target 2 is out of order/],
+    ['a sample in both', { ...apart, target_rows: Int32Array.of(0, 3, 4) }, /the others of its sample 0/],
+  ])('of two mini-batches with %s is never written', (_, change, problem) => {
+    expect(() => encodeBatchFile(arrays(change), two)).toThrow(problem);
+  });
+
+  it('of an earlier version is named as such', () => {
+    const bytes = encodeBatchFile(arrays(), identity);
+    const text = Buffer.from(bytes).toString('latin1').replace('longhaul.batch/2', 'longhaul.batch/1');
+    expect(() => decodeBatchFile(Buffer.from(text, 'latin1'), 'runs/x/batch')).toThrow(
+      /runs\/x\/batch has schema longhaul\.batch\/1: an earlier version/,
+    );
   });
 
   it('whose identity counts other targets is never written', () => {

@@ -23,7 +23,7 @@ export const engineBuildFolder = join(cacheRoot, 'engine', `build-${checkoutKey}
 
 /** Tests and tools of `native/` do not change the engine's binary. */
 function sources() {
-  return filesBelow(native).filter((path) => !/\/native\/(test|tests|tools|bench)\//.test(path));
+  return filesBelow(native).filter((path) => !/\/native\/(test|tests|tools|bench|fuzz)\//.test(path));
 }
 
 /** The binary that these sources and this compiler give; it may not be there yet. */

@@ -21,30 +21,31 @@ class AlignedBuffer {
   AlignedBuffer() = default;
   explicit AlignedBuffer(BufferMemory memory) : memory_(memory) {}
   explicit AlignedBuffer(size_t size) { resize(size); }
-  AlignedBuffer(const AlignedBuffer& other) : memory_(other.memory_) {
-    resize(other.size_);
-    if (size_ > 0) std::memcpy(data_, other.data_, size_ * sizeof(float));
-  }
+  AlignedBuffer(const AlignedBuffer& other) : memory_(other.memory_) { copy(other); }
   AlignedBuffer(AlignedBuffer&& other) noexcept { swap(other); }
-  AlignedBuffer& operator=(AlignedBuffer other) noexcept {
+  /// Keeps its memory where that is large enough, else takes new memory of the same kind as before. An empty buffer that never had
+  /// any takes over the kind as well.
+  AlignedBuffer& operator=(const AlignedBuffer& other) {
+    if (this == &other) return *this;
+    if (capacity_ == 0) memory_ = other.memory_;
+    copy(other);
+    return *this;
+  }
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
     swap(other);
     return *this;
   }
   ~AlignedBuffer() { release(); }
 
-  /// New contents, all zero.
+  /// New contents, all zero. Where memory is not there (std::bad_alloc) the buffer is empty.
   void resize(size_t size) {
     const bool fresh = reserve(size);
     size_ = size;
     if (size > 0 && !(fresh && is_mapped(capacity_))) std::memset(data_, 0, size * sizeof(float));
   }
-  /// At least `size` floats whose contents are unspecified; never shrinks. For scratch space.
+  /// At least `size` floats whose contents are unspecified but finite at first; never shrinks. For scratch space.
   float* scratch(size_t size) {
-    if (size > size_) {
-      reserve(size + size / 4);
-      std::memset(data_, 0, capacity_ * sizeof(float));
-      size_ = capacity_;
-    }
+    if (size > size_) resize(size > exact_from ? size : size + size / 4);
     return data_;
   }
 
@@ -66,16 +67,24 @@ class AlignedBuffer {
 
   /// Below it a page of its own, and the zeroing of all of it, cost more than they save.
   static constexpr size_t mapped_from = (size_t{4} << 20) / sizeof(float);
+  /// Above it scratch space is planned for to the byte (train/memory_plan.h); below, room to grow saves allocations.
+  static constexpr size_t exact_from = (size_t{64} << 20) / sizeof(float);
 
   bool is_mapped(size_t capacity) const { return memory_ == BufferMemory::mapped && capacity >= mapped_from; }
 
-  /// Contents are lost where it gives fresh memory, and then unspecified, or zero where that is mapped.
+  void copy(const AlignedBuffer& other) {
+    reserve(other.size_);
+    size_ = other.size_;
+    if (size_ > 0) std::memcpy(data_, other.data_, size_ * sizeof(float));
+  }
+
+  /// True where it gives fresh memory: then contents are lost, and unspecified, or zero where that is mapped. The old memory goes
+  /// first: two large buffers at once may be more than there is.
   bool reserve(size_t size) {
     if (size <= capacity_) return false;
-    const size_t bytes = size * sizeof(float);
-    float* fresh = static_cast<float*>(is_mapped(size) ? map(bytes) : ::operator new[](bytes, alignment));
     release();
-    data_ = fresh;
+    const size_t bytes = size * sizeof(float);
+    data_ = static_cast<float*>(is_mapped(size) ? map(bytes) : ::operator new[](bytes, alignment));
     capacity_ = size;
     return true;
   }
@@ -87,12 +96,14 @@ class AlignedBuffer {
     return fresh;
   }
 
-  void release() {
+  void release() noexcept {
     if (is_mapped(capacity_)) {
       ::munmap(data_, capacity_ * sizeof(float));
     } else {
       ::operator delete[](data_, alignment);
     }
+    data_ = nullptr;
+    size_ = capacity_ = 0;
   }
 
   float* data_ = nullptr;

@@ -1,10 +1,12 @@
 // Attention, once over a block-wise cache (sampling) and once over gathered chains (training). Both compute a row the same
 // way: scores in panels of 32 keys, softmax over 16 lanes by position, values as one chain over keys in order of position.
-// Padding adds exact zeros, so which rows share a panel never shows in the bits.
+// Padding adds exact zeros, so which rows share a panel never shows in the bits, and products may leave out what is masked for
+// all of their rows.
 #pragma once
 
 #include "cpu/gemm_kernels.h"
 #include "cpu/scratch.h"
+#include "cpu/transpose.h"
 #include "cpu/vec16.h"
 #include "ops/ops.h"
 
@@ -14,6 +16,9 @@ namespace {
 constexpr int key_block = panel_columns;
 
 inline int key_blocks(int keys) { return (keys + key_block - 1) / key_block; }
+
+/// A head's width in whole panels.
+inline int padded_width(int head_dim) { return panel_count(head_dim) * panel_columns; }
 
 inline float score_scale(int head_dim) { return 1.0f / __builtin_sqrtf(float(head_dim)); }
 
@@ -59,6 +64,15 @@ inline void add_row(const float* x, float* y, int n) {
   for (int i = 0; i < n; i += lanes) store(y + i, add(load(y + i), load(x + i)));
 }
 
+// x [width] to its place in panels of 32 columns, `panel_stride` floats apart, zero past `width` (a multiple of 16).
+inline void split_row(const float* x, int width, float* out, size_t panel_stride) {
+  for (int d = 0; d < width; d += panel_columns, out += panel_stride) {
+    const int count = smaller(panel_columns, width - d);
+    copy_row(x + d, out, count);
+    if (count < panel_columns) store(out + count, zeros());
+  }
+}
+
 void store_keys_values(const float* qkv, size_t ld_qkv, int rows, const int32_t* positions,
                        const int32_t* const* block_tables, float* cache, size_t block_stride, size_t head_stride,
                        int heads, int kv_heads, int head_dim) {
@@ -71,16 +85,18 @@ void store_keys_values(const float* qkv, size_t ld_qkv, int rows, const int32_t*
       float* keys = block + size_t(h) * head_stride;
       float* values = keys + size_t(head_dim) * key_block;
       for (int d = 0; d < head_dim; ++d) keys[size_t(d) * key_block + slot] = key[d];
-      for (int d = 0; d < head_dim; d += panel_columns)
-        copy_row(value + d, values + size_t(d) * key_block + size_t(slot) * panel_columns, panel_columns);
+      split_row(value, head_dim, values + size_t(slot) * panel_columns, size_t(key_block) * panel_columns);
     }
   }
 }
 
-// Calls fn(block id, first row, last row) for maximal runs of neighbouring rows that all see block b and share it.
+// Calls fn(block id, first row, last row, next run's block id) for maximal runs of neighbouring rows that all see block b and share
+// it. The blocks of a run lie anywhere, so the product with one fetches the next.
 template <class Fn>
 inline void for_each_run(const PagedAttention& args, int b, Fn&& fn) {
   const int first_position = b * key_block;
+  int32_t run_block = -1;
+  int run_first = 0, run_last = 0;
   for (int i = 0; i < args.rows;) {
     if (args.positions[i] < first_position) {
       ++i;
@@ -89,13 +105,16 @@ inline void for_each_run(const PagedAttention& args, int b, Fn&& fn) {
     const int32_t block = args.block_tables[i][b];
     int j = i + 1;
     while (j < args.rows && args.positions[j] >= first_position && args.block_tables[j][b] == block) ++j;
-    fn(block, i, j);
-    i = j;
+    if (run_block >= 0) fn(run_block, run_first, run_last, block);
+    run_block = block;
+    run_first = i;
+    run_last = i = j;
   }
+  if (run_block >= 0) fn(run_block, run_first, run_last, run_block);
 }
 
 void paged_attention(const PagedAttention& args) {
-  const int group = args.heads / args.kv_heads, hd = args.head_dim;
+  const int group = args.heads / args.kv_heads, hd = args.head_dim, width = padded_width(hd);
   int longest = 0;
   for (int i = 0; i < args.rows; ++i) longest = larger(longest, args.positions[i] + 1);
   const int blocks = key_blocks(longest);
@@ -104,17 +123,19 @@ void paged_attention(const PagedAttention& args) {
   const float scale = score_scale(hd);
   float* queries = scratch(Scratch::queries, query_rows * hd);
   float* scores = scratch(Scratch::scores, query_rows * ld);
-  float* outputs = scratch(Scratch::outputs, query_rows * hd);
+  float* outputs = scratch(Scratch::outputs, query_rows * width);
   float* inverse_sums = scratch(Scratch::sums, query_rows);
 
   for (int kv = 0; kv < args.kv_heads; ++kv) {
     for (int i = 0; i < args.rows; ++i)
       copy_row(args.qkv + i * args.ld_qkv + size_t(kv) * group * hd, queries + size_t(i) * group * hd, group * hd);
     for (int b = 0; b < blocks; ++b)
-      for_each_run(args, b, [&](int32_t block, int first, int last) {
+      for_each_run(args, b, [&](int32_t block, int first, int last, int32_t next) {
         const float* keys = args.cache + size_t(block) * args.block_stride + size_t(kv) * args.head_stride;
-        panel_product(queries + size_t(first) * group * hd, hd, 1, keys, hd,
-                      scores + size_t(first) * group * ld + size_t(b) * key_block, ld, (last - first) * group, false);
+        const float* next_keys = args.cache + size_t(next) * args.block_stride + size_t(kv) * args.head_stride;
+        panel_product<Order::by_row>(queries + size_t(first) * group * hd, hd, keys, hd,
+                                     scores + size_t(first) * group * ld + size_t(b) * key_block, ld,
+                                     (last - first) * group, false, next_keys);
       });
     for (int i = 0; i < args.rows; ++i)
       for (int h = 0; h < group; ++h) {
@@ -122,107 +143,148 @@ void paged_attention(const PagedAttention& args) {
         inverse_sums[row] = softmax_scores(scores + row * ld, args.positions[i] + 1, int(ld), scale).inverse_sum;
       }
     for (int b = 0; b < blocks; ++b)
-      for_each_run(args, b, [&](int32_t block, int first, int last) {
-        const float* values = args.cache + size_t(block) * args.block_stride + size_t(kv) * args.head_stride +
-                              size_t(hd) * key_block;
+      for_each_run(args, b, [&](int32_t block, int first, int last, int32_t next) {
+        const size_t head = size_t(kv) * args.head_stride + size_t(hd) * key_block;
+        const float* values = args.cache + size_t(block) * args.block_stride + head;
+        const float* next_values = args.cache + size_t(next) * args.block_stride + head;
         int seen = 0;
         for (int i = first; i < last; ++i) seen = larger(seen, args.positions[i] + 1 - b * key_block);
-        for (int d = 0; d < hd; d += panel_columns)
-          panel_product(scores + size_t(first) * group * ld + size_t(b) * key_block, ld, 1, values + size_t(d) * key_block,
-                        smaller(seen, key_block), outputs + size_t(first) * group * hd + d, hd, (last - first) * group,
-                        b > 0);
+        for (int d = 0; d < width; d += panel_columns)
+          panel_product<Order::by_row>(scores + size_t(first) * group * ld + size_t(b) * key_block, ld,
+                                       values + size_t(d) * key_block, smaller(seen, key_block),
+                                       outputs + size_t(first) * group * width + d, width, (last - first) * group, b > 0,
+                                       next_values + size_t(d) * key_block);
       });
     for (int i = 0; i < args.rows; ++i)
       for (int h = 0; h < group; ++h) {
         const size_t row = size_t(i) * group + h;
-        scale_row(outputs + row * hd, inverse_sums[row],
+        scale_row(outputs + row * width, inverse_sums[row],
                   args.out + (size_t(i) * args.heads + size_t(kv) * group + h) * hd, hd);
       }
   }
 }
 
-// Rows of queries whose scores fit the caches: a node is worked on in slices of this many rows.
-constexpr int chain_slice = 48;
+// A node is worked on in slices of queries whose scores fit the caches; products with values go over chunks of them, each with
+// the keys that its last query sees.
+constexpr int query_chunk = 16, most_slice_rows = 96, score_budget = 128 * 1024;
 
-// Keys or values of a chain: `transposed` is [blocks][head_dim][32 keys], `rows` is [head_dim / 32][keys][32].
-inline void gather_transposed(const ChainAttention& args, size_t column, float* out) {
+inline int slice_queries(int group, int keys) {
+  const int rows = smaller(most_slice_rows, score_budget / (key_blocks(keys) * key_block));
+  return larger(1, rows / group / query_chunk) * query_chunk;
+}
+
+// Keys that any query of the node sees.
+inline int keys_seen(const ChainAttention& args) { return args.query_places[args.queries - 1] + 1; }
+
+// Keys or values of a chain as the right-hand side of a product over the head's width: [blocks][head_dim][32 keys].
+inline void gather_transposed(const ChainAttention& args, size_t column, int keys, float* out) {
   const int hd = args.head_dim;
-  for (int b = 0; b < key_blocks(args.chain_length); ++b) {
+  for (int b = 0; b < key_blocks(keys); ++b) {
     float* panel = out + size_t(b) * hd * key_block;
-    const int count = smaller(key_block, args.chain_length - b * key_block);
-    for (int j = 0; j < count; ++j) {
-      const float* row = args.qkv + size_t(args.chain_rows[b * key_block + j]) * args.ld_qkv + column;
-      for (int d = 0; d < hd; ++d) panel[size_t(d) * key_block + j] = row[d];
-    }
+    const int count = smaller(key_block, keys - b * key_block);
+    const float* rows[key_block];
+    for (int j = 0; j < count; ++j)
+      rows[j] = args.keys_values + size_t(args.chain_rows[b * key_block + j]) * args.ld_keys_values + column;
+    rows_to_panel(rows, count, hd, panel);
     for (int j = count; j < key_block; ++j)
       for (int d = 0; d < hd; ++d) panel[size_t(d) * key_block + j] = 0.0f;
   }
 }
 
-inline void gather_rows(const ChainAttention& args, size_t column, float* out) {
-  for (int d = 0; d < args.head_dim; d += panel_columns)
-    for (int j = 0; j < args.chain_length; ++j)
-      copy_row(args.qkv + size_t(args.chain_rows[j]) * args.ld_qkv + column + d,
-               out + (size_t(d / panel_columns) * args.chain_length + j) * panel_columns, panel_columns);
+// The same for a product over keys: [⌈head_dim / 32⌉][keys][32].
+inline void gather_rows(const ChainAttention& args, size_t column, int keys, float* out) {
+  for (int j = 0; j < keys; ++j)
+    split_row(args.keys_values + size_t(args.chain_rows[j]) * args.ld_keys_values + column, args.head_dim,
+              out + size_t(j) * panel_columns, size_t(keys) * panel_columns);
 }
 
-// x[rows, head_dim] as panels of 32 columns: [head_dim / 32][rows][32].
+// x[rows, head_dim] as panels of 32 columns: [⌈head_dim / 32⌉][rows][32].
 inline void split_panels(const float* x, int rows, int head_dim, float* out) {
-  for (int d = 0; d < head_dim; d += panel_columns)
-    for (int i = 0; i < rows; ++i)
-      copy_row(x + size_t(i) * head_dim + d, out + (size_t(d / panel_columns) * rows + i) * panel_columns, panel_columns);
+  for (int i = 0; i < rows; ++i)
+    split_row(x + size_t(i) * head_dim, head_dim, out + size_t(i) * panel_columns, size_t(rows) * panel_columns);
 }
 
-// Some consecutive queries of a chain.
+// Some consecutive queries of a chain; a row is a query and one of the heads that share keys.
 struct QuerySlice {
   const int32_t* places;
+  const int32_t* query_rows;
   const int32_t* outputs;
-  int count;
+  int count, group, rows;
   int seen;  // keys that the last of them sees
 
-  QuerySlice(const ChainAttention& args, int first)
+  QuerySlice(const ChainAttention& args, int group_size, int first, int most)
       : places(args.query_places + first),
+        query_rows(args.query_rows + first),
         outputs(args.query_outputs + first),
-        count(smaller(chain_slice, args.queries - first)),
+        count(smaller(most, args.queries - first)),
+        group(group_size),
+        rows(count * group_size),
         seen(places[count - 1] + 1) {}
+
+  /// The first row that sees any key of block b.
+  int first_row(int b) const {
+    int i = 0;
+    while (i < count && places[i] < b * key_block) ++i;
+    return i * group;
+  }
+
+  /// Calls fn(first row, rows, keys that the last of them sees) for chunks of queries.
+  template <class Fn>
+  void each_chunk(Fn&& fn) const {
+    for (int i = 0; i < count; i += query_chunk) {
+      const int here = smaller(query_chunk, count - i);
+      fn(i * group, here * group, places[i + here - 1] + 1);
+    }
+  }
+
+  void gather_queries(const ChainAttention& args, int kv, float* queries) const {
+    const size_t width = size_t(group) * args.head_dim;
+    for (int i = 0; i < count; ++i)
+      copy_row(args.qkv + size_t(query_rows[i]) * args.ld_qkv + kv * width, queries + i * width, int(width));
+  }
 };
 
 void chain_attention(const ChainAttention& args) {
-  const int group = args.heads / args.kv_heads, hd = args.head_dim;
-  const size_t whole = size_t(key_blocks(args.chain_length)) * key_block;
+  if (args.queries == 0) return;
+  const int group = args.heads / args.kv_heads, hd = args.head_dim, width = padded_width(hd), all_keys = keys_seen(args),
+            most = slice_queries(group, all_keys);
+  const size_t whole = size_t(key_blocks(all_keys)) * key_block, slice_rows = size_t(most) * group;
   const float scale = score_scale(hd);
   float* keys = scratch(Scratch::keys_panels, whole * hd);
-  float* values = scratch(Scratch::values_rows, whole * hd);
-  float* queries = scratch(Scratch::queries, size_t(chain_slice) * group * hd);
-  float* scores = scratch(Scratch::scores, size_t(chain_slice) * group * whole);
-  float* outputs = scratch(Scratch::outputs, size_t(chain_slice) * group * hd);
-  float* inverse_sums = scratch(Scratch::sums, size_t(chain_slice) * group);
+  float* values = scratch(Scratch::values_rows, whole * width);
+  float* queries = scratch(Scratch::queries, slice_rows * hd);
+  float* scores = scratch(Scratch::scores, slice_rows * whole);
+  float* outputs = scratch(Scratch::outputs, slice_rows * width);
+  float* inverse_sums = scratch(Scratch::sums, slice_rows);
 
-  for (int kv = 0; kv < args.kv_heads; ++kv) {
-    gather_transposed(args, size_t(args.heads + kv) * hd, keys);
-    gather_rows(args, size_t(args.heads + args.kv_heads + kv) * hd, values);
-    for (int first = 0; first < args.queries; first += chain_slice) {
-      const QuerySlice slice(args, first);
-      const int count = slice.count, rows = count * group, seen = slice.seen, blocks = key_blocks(seen);
-      const size_t ld = size_t(blocks) * key_block;
-      for (int i = 0; i < count; ++i)
-        copy_row(args.qkv + size_t(args.chain_rows[slice.places[i]]) * args.ld_qkv + size_t(kv) * group * hd,
-                 queries + size_t(i) * group * hd, group * hd);
-      for (int b = 0; b < blocks; ++b)
-        panel_product(queries, hd, 1, keys + size_t(b) * hd * key_block, hd, scores + size_t(b) * key_block, ld, rows, false);
-      for (int i = 0; i < count; ++i)
+  for (int kv = args.first_kv_head; kv < args.last_kv_head; ++kv) {
+    gather_transposed(args, size_t(kv) * hd, all_keys, keys);
+    gather_rows(args, size_t(args.kv_heads + kv) * hd, all_keys, values);
+    for (int first = 0; first < args.queries; first += most) {
+      const QuerySlice slice(args, group, first, most);
+      const size_t ld = size_t(key_blocks(slice.seen)) * key_block;
+      slice.gather_queries(args, kv, queries);
+      for (int b = 0; b < key_blocks(slice.seen); ++b) {
+        const int row = slice.first_row(b);
+        panel_product<Order::by_row>(queries + size_t(row) * hd, hd, keys + size_t(b) * hd * key_block, hd,
+                                     scores + size_t(row) * ld + size_t(b) * key_block, ld, slice.rows - row, false);
+      }
+      for (int i = 0; i < slice.count; ++i)
         for (int h = 0; h < group; ++h) {
           const size_t row = size_t(i) * group + h;
           const SoftmaxRow softmax = softmax_scores(scores + row * ld, slice.places[i] + 1, int(ld), scale);
           inverse_sums[row] = softmax.inverse_sum;
           if (args.log_sums) args.log_sums[size_t(slice.outputs[i]) * args.heads + kv * group + h] = softmax.log_sum;
         }
-      for (int d = 0; d < hd; d += panel_columns)
-        panel_product(scores, ld, 1, values + size_t(d) * args.chain_length, seen, outputs + d, hd, rows, false);
-      for (int i = 0; i < count; ++i)
+      slice.each_chunk([&](int row, int rows, int seen) {
+        for (int d = 0; d < width; d += panel_columns)
+          panel_product<Order::by_row>(scores + size_t(row) * ld, ld, values + size_t(d) * all_keys, seen,
+                                       outputs + size_t(row) * width + d, width, rows, false);
+      });
+      for (int i = 0; i < slice.count; ++i)
         for (int h = 0; h < group; ++h) {
           const size_t row = size_t(i) * group + h;
-          scale_row(outputs + row * hd, inverse_sums[row],
+          scale_row(outputs + row * width, inverse_sums[row],
                     args.out + (size_t(slice.outputs[i]) * args.heads + size_t(kv) * group + h) * hd, hd);
         }
     }
@@ -249,48 +311,52 @@ inline void softmax_backward(float* scores, float* d_scores, int keys, int padde
   }
 }
 
+// The gradient of a key or value is one chain over the node's queries in order, for each query over its heads in order; slices
+// continue it, so their size does not show. What the chain gives is then added to `d_keys_values` once.
 void chain_attention_backward(const ChainAttentionBackward& backward) {
   const ChainAttention& args = backward.forward;
-  const int group = args.heads / args.kv_heads, hd = args.head_dim;
-  const size_t whole = size_t(key_blocks(args.chain_length)) * key_block, slice_rows = size_t(chain_slice) * group;
+  if (args.queries == 0) return;
+  const int group = args.heads / args.kv_heads, hd = args.head_dim, width = padded_width(hd), all_keys = keys_seen(args),
+            most = slice_queries(group, all_keys);
+  const size_t whole = size_t(key_blocks(all_keys)) * key_block, slice_rows = size_t(most) * group;
   const size_t out_width = size_t(args.heads) * hd;
   const float scale = score_scale(hd);
   float* keys = scratch(Scratch::keys_panels, whole * hd);
-  float* key_rows = scratch(Scratch::keys_rows, whole * hd);
+  float* key_rows = scratch(Scratch::keys_rows, whole * width);
   float* values = scratch(Scratch::values_panels, whole * hd);
   float* queries = scratch(Scratch::queries, slice_rows * hd);
-  float* query_panels = scratch(Scratch::d_queries, slice_rows * hd);
+  float* query_panels = scratch(Scratch::d_queries, slice_rows * width);
   float* scores = scratch(Scratch::scores, slice_rows * whole);
   float* d_scores = scratch(Scratch::d_scores, slice_rows * whole);
   float* d_outputs = scratch(Scratch::outputs, slice_rows * hd);
-  float* d_output_panels = scratch(Scratch::d_outputs, slice_rows * hd);
-  float* d_queries = scratch(Scratch::values_rows, slice_rows * hd);
-  float* d_keys = scratch(Scratch::d_keys, whole * hd);
-  float* d_values = scratch(Scratch::d_values, whole * hd);
+  float* d_output_panels = scratch(Scratch::d_outputs, slice_rows * width);
+  float* d_queries = scratch(Scratch::values_rows, slice_rows * width);
+  float* d_keys = scratch(Scratch::d_keys, whole * width);
+  float* d_values = scratch(Scratch::d_values, whole * width);
 
-  for (int kv = 0; kv < args.kv_heads; ++kv) {
-    const size_t key_column = size_t(args.heads + kv) * hd, value_column = key_column + size_t(args.kv_heads) * hd;
-    gather_transposed(args, key_column, keys);
-    gather_rows(args, key_column, key_rows);
-    gather_transposed(args, value_column, values);
+  for (int kv = args.first_kv_head; kv < args.last_kv_head; ++kv) {
+    const size_t key_column = size_t(kv) * hd, value_column = size_t(args.kv_heads + kv) * hd,
+                 head_column = size_t(kv) * group * hd;
+    gather_transposed(args, key_column, all_keys, keys);
+    gather_rows(args, key_column, all_keys, key_rows);
+    gather_transposed(args, value_column, all_keys, values);
     int touched = 0;
-    for (int first = 0; first < args.queries; first += chain_slice) {
-      const QuerySlice slice(args, first);
-      const int count = slice.count, rows = count * group, seen = slice.seen, blocks = key_blocks(seen);
-      const size_t ld = size_t(blocks) * key_block;
-      const size_t head_column = size_t(kv) * group * hd;
-      for (int i = 0; i < count; ++i) {
-        copy_row(args.qkv + size_t(args.chain_rows[slice.places[i]]) * args.ld_qkv + head_column,
-                 queries + size_t(i) * group * hd, group * hd);
+    for (int first = 0; first < args.queries; first += most) {
+      const QuerySlice slice(args, group, first, most);
+      const size_t ld = size_t(key_blocks(slice.seen)) * key_block;
+      slice.gather_queries(args, kv, queries);
+      for (int i = 0; i < slice.count; ++i)
         copy_row(backward.d_out + size_t(slice.outputs[i]) * out_width + head_column, d_outputs + size_t(i) * group * hd,
                  group * hd);
+      for (int b = 0; b < key_blocks(slice.seen); ++b) {
+        const int row = slice.first_row(b);
+        const size_t panel = size_t(b) * hd * key_block, corner = size_t(row) * ld + size_t(b) * key_block;
+        panel_product<Order::by_row>(queries + size_t(row) * hd, hd, keys + panel, hd, scores + corner, ld,
+                                     slice.rows - row, false);
+        panel_product<Order::by_row>(d_outputs + size_t(row) * hd, hd, values + panel, hd, d_scores + corner, ld,
+                                     slice.rows - row, false);
       }
-      for (int b = 0; b < blocks; ++b) {
-        panel_product(queries, hd, 1, keys + size_t(b) * hd * key_block, hd, scores + size_t(b) * key_block, ld, rows, false);
-        panel_product(d_outputs, hd, 1, values + size_t(b) * hd * key_block, hd, d_scores + size_t(b) * key_block, ld, rows,
-                      false);
-      }
-      for (int i = 0; i < count; ++i)
+      for (int i = 0; i < slice.count; ++i)
         for (int h = 0; h < group; ++h) {
           const size_t row = size_t(i) * group + h;
           const size_t head = size_t(slice.outputs[i]) * args.heads + kv * group + h;
@@ -298,24 +364,39 @@ void chain_attention_backward(const ChainAttentionBackward& backward) {
           softmax_backward(scores + row * ld, d_scores + row * ld, slice.places[i] + 1, int(ld), scale,
                            args.log_sums[head], pull);
         }
-      split_panels(queries, rows, hd, query_panels);
-      split_panels(d_outputs, rows, hd, d_output_panels);
+      slice.each_chunk([&](int row, int rows, int seen) {
+        for (int d = 0; d < width; d += panel_columns)
+          panel_product<Order::by_row>(d_scores + size_t(row) * ld, ld, key_rows + size_t(d) * all_keys, seen,
+                                       d_queries + size_t(row) * width + d, width, rows, false);
+      });
+      for (int i = 0; i < slice.count; ++i)
+        for (int h = 0; h < group; ++h)
+          add_row(d_queries + (size_t(i) * group + h) * width,
+                  backward.d_queries + size_t(slice.query_rows[i]) * args.ld_qkv + head_column + size_t(h) * hd, hd);
+
+      split_panels(queries, slice.rows, hd, query_panels);
+      split_panels(d_outputs, slice.rows, hd, d_output_panels);
       // A slice sees more keys than those before it did; the gradients of the new ones start at zero.
-      for (size_t j = size_t(touched) * hd; j < size_t(seen) * hd; ++j) d_keys[j] = d_values[j] = 0.0f;
-      touched = seen;
-      for (int d = 0; d < hd; d += panel_columns) {
-        const size_t panel = size_t(d / panel_columns) * rows * panel_columns;
-        panel_product(d_scores, ld, 1, key_rows + size_t(d) * args.chain_length, seen, d_queries + d, hd, rows, false);
-        panel_product(d_scores, 1, ld, query_panels + panel, rows, d_keys + d, hd, seen, true);
-        panel_product(scores, 1, ld, d_output_panels + panel, rows, d_values + d, hd, seen, true);
+      for (size_t j = size_t(touched) * width; j < size_t(slice.seen) * width; j += lanes) {
+        store(d_keys + j, zeros());
+        store(d_values + j, zeros());
       }
-      for (int i = 0; i < count; ++i)
-        add_row(d_queries + size_t(i) * group * hd, backward.d_qkv + size_t(args.chain_rows[slice.places[i]]) * args.ld_qkv + head_column, group * hd);
+      touched = slice.seen;
+      for (int b = 0; b < key_blocks(slice.seen); ++b) {
+        const int row = slice.first_row(b), rows = slice.rows - row, here = smaller(key_block, slice.seen - b * key_block);
+        const size_t corner = size_t(row) * ld + size_t(b) * key_block, key = size_t(b) * key_block * width;
+        for (int d = 0; d < width; d += panel_columns) {
+          const size_t panel = size_t(d) * slice.rows + size_t(row) * panel_columns;
+          panel_product<Order::by_depth>(d_scores + corner, ld, query_panels + panel, rows, d_keys + key + d, width, here, true);
+          panel_product<Order::by_depth>(scores + corner, ld, d_output_panels + panel, rows, d_values + key + d, width, here,
+                                         true);
+        }
+      }
     }
     for (int j = 0; j < touched; ++j) {
-      float* row = backward.d_qkv + size_t(args.chain_rows[j]) * args.ld_qkv;
-      add_row(d_keys + size_t(j) * hd, row + key_column, hd);
-      add_row(d_values + size_t(j) * hd, row + value_column, hd);
+      float* row = backward.d_keys_values + size_t(args.chain_rows[j]) * args.ld_keys_values;
+      add_row(d_keys + size_t(j) * width, row + key_column, hd);
+      add_row(d_values + size_t(j) * width, row + value_column, hd);
     }
   }
 }

@@ -31,15 +31,6 @@ std::atomic<InstructionSet>& current() {
   return set;
 }
 
-void size_panels(Panels& out, int depth, int columns) {
-  out.depth = depth;
-  out.columns = columns;
-  const size_t panels = size_t(columns + panel_columns - 1) / panel_columns;
-  const size_t size = panels * depth * panel_columns;
-  // Columns past the end of the last panel must be zero.
-  if (out.values.size() < size || columns % panel_columns != 0) out.values.resize(size);
-}
-
 }  // namespace
 
 bool supported(InstructionSet set) {
@@ -73,14 +64,22 @@ const char* name(InstructionSet set) { return table_of(set).name; }
 
 const Table& table() { return table_of(instruction_set()); }
 
+void size_panels(Panels& out, int depth, int columns) {
+  out.depth = depth;
+  out.columns = columns;
+  const size_t size = size_t(panel_count(columns)) * depth * panel_columns;
+  // Columns past the end of the last panel must be zero.
+  if (out.values.size() < size || columns % panel_columns != 0) out.values.resize(size);
+}
+
 void pack_transposed(const float* w, int n, int k, Panels& out) {
   size_panels(out, k, n);
-  table().pack_transposed(w, size_t(k), out, 0, (n + panel_columns - 1) / panel_columns);
+  table().pack_transposed(w, size_t(k), out, 0, panel_count(n));
 }
 
 void pack(const float* x, size_t ldx, int k, int n, Panels& out) {
   size_panels(out, k, n);
-  table().pack(x, ldx, out, 0, (n + panel_columns - 1) / panel_columns);
+  table().pack(x, ldx, out, 0, panel_count(n));
 }
 
 float* scratch(Scratch purpose, size_t size) {

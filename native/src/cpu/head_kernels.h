@@ -1,4 +1,4 @@
-// Rows of logits: normaliser, draw, gradient. Sums over the vocabulary go by blocks of 64 tokens, in token order, so that a
+// Rows of logits: normaliser, draw, entropy, gradients. Sums over the vocabulary go by blocks of 64 tokens, in token order, so that a
 // draw walks the same partial sums that normalise the log-prob.
 #pragma once
 
@@ -76,16 +76,49 @@ int32_t draw_row(const float* logits, int n, float inverse_temperature, float un
   return best;
 }
 
+// log p of 16 tokens
+inline Vec log_probabilities(Vec logits, const RowNormalizer& normalizer, float inverse_temperature) {
+  return sub(mul(sub(logits, broadcast(normalizer.max)), broadcast(inverse_temperature)), broadcast(normalizer.log_sum));
+}
+
 void softmax_gradient(float* logits, int n, RowNormalizer normalizer, float inverse_temperature, int token, float scale) {
-  const Vec top = broadcast(normalizer.max), sharpness = broadcast(inverse_temperature),
-            log_sum = broadcast(normalizer.log_sum), factor = broadcast(scale);
+  const Vec factor = broadcast(scale);
+  const auto gradient = [&](Vec z) { return mul(factor, exponential(log_probabilities(z, normalizer, inverse_temperature))); };
   int i = 0;
-  for (; i + lanes <= n; i += lanes)
-    store(logits + i, mul(factor, exponential(sub(mul(sub(load(logits + i), top), sharpness), log_sum))));
-  if (i < n)
-    store_first(logits + i,
-                mul(factor, exponential(sub(mul(sub(load_first(logits + i, n - i, normalizer.max), top), sharpness), log_sum))),
-                n - i);
+  for (; i + lanes <= n; i += lanes) store(logits + i, gradient(load(logits + i)));
+  if (i < n) store_first(logits + i, gradient(load_first(logits + i, n - i, normalizer.max)), n - i);
+  logits[token] = logits[token] - scale;
+}
+
+float row_entropy(const float* logits, int n, RowNormalizer normalizer, float inverse_temperature) {
+  float total = 0.0f;
+  for (int begin = 0; begin < n; begin += draw_block) {
+    const int end = begin + draw_block < n ? begin + draw_block : n;
+    Vec block = zeros();
+    int i = begin;
+    for (; i + lanes <= end; i += lanes) {
+      const Vec log_p = log_probabilities(load(logits + i), normalizer, inverse_temperature);
+      block = fma(exponential(log_p), log_p, block);
+    }
+    if (i < end) {
+      const Vec log_p = log_probabilities(load_first(logits + i, end - i, normalizer.max), normalizer, inverse_temperature);
+      block = fma(keep_first(exponential(log_p), end - i), log_p, block);
+    }
+    total = total - sum(block);
+  }
+  return total;
+}
+
+void softmax_entropy_gradient(float* logits, int n, RowNormalizer normalizer, float inverse_temperature, int token,
+                              float scale, float entropy, float entropy_scale) {
+  const Vec factor = broadcast(scale), entropy_factor = broadcast(entropy_scale), shift = broadcast(entropy);
+  const auto gradient = [&](Vec z) {
+    const Vec log_p = log_probabilities(z, normalizer, inverse_temperature);
+    return mul(fma(entropy_factor, add(log_p, shift), factor), exponential(log_p));
+  };
+  int i = 0;
+  for (; i + lanes <= n; i += lanes) store(logits + i, gradient(load(logits + i)));
+  if (i < n) store_first(logits + i, gradient(load_first(logits + i, n - i, normalizer.max)), n - i);
   logits[token] = logits[token] - scale;
 }
 

@@ -4,6 +4,7 @@
 #include "cpu/attention_kernels.h"
 #include "cpu/gemm_kernels.h"
 #include "cpu/head_kernels.h"
+#include "cpu/moment_kernels.h"
 #include "cpu/row_kernels.h"
 #include "ops/ops.h"
 
@@ -14,11 +15,15 @@ constexpr Table make_table(const char* name) {
   Table table{};
   table.name = name;
   table.matmul = matmul;
+  table.matmul_panels = matmul_panels;
   table.matmul_transposed = matmul_transposed;
   table.pack_transposed = pack_transposed_panels;
   table.pack = pack_panels;
   table.rms_norm = rms_norm;
   table.rms_norm_backward = rms_norm_backward;
+  table.add_bias = add_bias;
+  table.column_sums = column_sums;
+  table.scale_rows = scale_rows;
   table.head_norm_rope = head_norm_rope;
   table.head_norm_rope_backward = head_norm_rope_backward;
   table.swiglu = swiglu;
@@ -32,7 +37,10 @@ constexpr Table make_table(const char* name) {
   table.normalize_row = normalize_row;
   table.draw_row = draw_row;
   table.softmax_gradient = softmax_gradient;
+  table.row_entropy = row_entropy;
+  table.softmax_entropy_gradient = softmax_entropy_gradient;
   table.adamw = adamw;
+  table.adamw_8bit = adamw_8bit;
   return table;
 }
 

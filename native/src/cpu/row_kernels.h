@@ -1,4 +1,4 @@
-// Operations on rows: norms, rotary embedding, SwiGLU, AdamW. Widths are multiples of 16.
+// Operations on rows: norms, rotary embedding, SwiGLU, biases. Widths are multiples of 16 unless said otherwise.
 #pragma once
 
 #include "cpu/vec16.h"
@@ -14,7 +14,7 @@ inline float norm_row(const float* x, const float* weight, float eps, float* y, 
   return inverse;
 }
 
-// dx (+)= r·w·dy − x·r³·mean(w·dy·x);  dw += dy·x·r
+// dx (+)= r·w·dy − x·r³·mean(w·dy·x);  dw += dy·x·r, where wanted
 template <bool Accumulate>
 inline void norm_row_backward(const float* x, const float* weight, float inverse, const float* dy, float* dx,
                               float* d_weight, int width) {
@@ -25,7 +25,7 @@ inline void norm_row_backward(const float* x, const float* weight, float inverse
   for (int i = 0; i < width; i += lanes) {
     const Vec row = load(x + i), gradient = load(dy + i);
     const Vec direct = sub(mul(mul(gradient, load(weight + i)), scale), mul(row, pull));
-    store(d_weight + i, fma(gradient, mul(row, scale), load(d_weight + i)));
+    if (d_weight) store(d_weight + i, fma(gradient, mul(row, scale), load(d_weight + i)));
     store(dx + i, Accumulate ? add(load(dx + i), direct) : direct);
   }
 }
@@ -45,14 +45,60 @@ void rms_norm_backward(const float* x, const float* weight, const float* inverse
   }
 }
 
-// Pairs (i, i + width/2), rotated by the position's angle; direction −1 is the transpose.
+// Rows of any width: whole vectors, then the lanes that are left.
+void add_bias(float* c, size_t ldc, const float* bias, int rows, int columns) {
+  for (int r = 0; r < rows; ++r) {
+    float* row = c + size_t(r) * ldc;
+    int i = 0;
+    for (; i + lanes <= columns; i += lanes) store(row + i, add(load(row + i), load(bias + i)));
+    if (i < columns)
+      store_first(row + i, add(load_first(row + i, columns - i, 0.0f), load_first(bias + i, columns - i, 0.0f)), columns - i);
+  }
+}
+
+void column_sums(const float* dy, size_t ld, int rows, int columns, float* out) {
+  constexpr int together = 4 * lanes;
+  int i = 0;
+  for (; i + together <= columns; i += together) {
+    Vec total[4];
+    for (int v = 0; v < 4; ++v) total[v] = load(out + i + v * lanes);
+    for (int r = 0; r < rows; ++r)
+      for (int v = 0; v < 4; ++v) total[v] = add(total[v], load(dy + size_t(r) * ld + i + v * lanes));
+    for (int v = 0; v < 4; ++v) store(out + i + v * lanes, total[v]);
+  }
+  for (; i < columns; i += lanes) {
+    const int count = columns - i < lanes ? columns - i : lanes;
+    Vec total = load_first(out + i, count, 0.0f);
+    for (int r = 0; r < rows; ++r) total = add(total, load_first(dy + size_t(r) * ld + i, count, 0.0f));
+    store_first(out + i, total, count);
+  }
+}
+
+void scale_rows(float* x, size_t ldx, float factor, int rows, int columns) {
+  const Vec f = broadcast(factor);
+  for (int r = 0; r < rows; ++r) {
+    float* row = x + size_t(r) * ldx;
+    int i = 0;
+    for (; i + lanes <= columns; i += lanes) store(row + i, mul(load(row + i), f));
+    if (i < columns) store_first(row + i, mul(load_first(row + i, columns - i, 0.0f), f), columns - i);
+  }
+}
+
+// Pairs (i, i + width/2), rotated by the position's angle; direction −1 is the transpose. Half a width may be no multiple of 16.
 inline void rotate(float* x, const float* cos, const float* sin, int width, float direction) {
   const int half = width / 2;
   const Vec sign = broadcast(direction);
-  for (int i = 0; i < half; i += lanes) {
+  int i = 0;
+  for (; i + lanes <= half; i += lanes) {
     const Vec c = load(cos + i), s = mul(load(sin + i), sign), a = load(x + i), b = load(x + half + i);
     store(x + i, sub(mul(a, c), mul(b, s)));
     store(x + half + i, add(mul(b, c), mul(a, s)));
+  }
+  if (const int rest = half - i; rest > 0) {
+    const Vec c = load_first(cos + i, rest, 0.0f), s = mul(load_first(sin + i, rest, 0.0f), sign),
+              a = load_first(x + i, rest, 0.0f), b = load_first(x + half + i, rest, 0.0f);
+    store_first(x + i, sub(mul(a, c), mul(b, s)), rest);
+    store_first(x + half + i, add(mul(b, c), mul(a, s)), rest);
   }
 }
 
@@ -65,8 +111,10 @@ void head_norm_rope(float* x, size_t ldx, const float* weight, float eps, const 
       float* head = x + i * ldx + size_t(h) * head_dim;
       if (saved)
         __builtin_memcpy(saved + i * ld_saved + size_t(h) * head_dim, head, size_t(head_dim) * sizeof(float));
-      const float inverse = norm_row(head, weight, eps, head, head_dim);
-      if (inverse_rms) inverse_rms[i * ld_inverse + h] = inverse;
+      if (weight) {
+        const float inverse = norm_row(head, weight, eps, head, head_dim);
+        if (inverse_rms) inverse_rms[i * ld_inverse + h] = inverse;
+      }
       rotate(head, cos + angle, sin + angle, head_dim, 1.0f);
     }
   }
@@ -80,8 +128,9 @@ void head_norm_rope_backward(float* dx, size_t ldx, const float* weight, const i
     for (int h = 0; h < heads; ++h) {
       float* head = dx + i * ldx + size_t(h) * head_dim;
       rotate(head, cos + angle, sin + angle, head_dim, -1.0f);
-      norm_row_backward<false>(saved + i * ld_saved + size_t(h) * head_dim, weight, inverse_rms[i * ld_inverse + h], head,
-                               head, d_weight, head_dim);
+      if (weight)
+        norm_row_backward<false>(saved + i * ld_saved + size_t(h) * head_dim, weight, inverse_rms[i * ld_inverse + h],
+                                 head, head, d_weight, head_dim);
     }
   }
 }
@@ -134,23 +183,6 @@ double sum_of_squares(const float* x, size_t n) {
     total += double(sum(squares));
   }
   return total;
-}
-
-void adamw(const AdamStep& step, float* weights, float* first, float* second, const float* gradients, size_t n) {
-  const Vec scale = broadcast(step.gradient_scale), beta1 = broadcast(step.beta1), beta2 = broadcast(step.beta2);
-  const Vec rest1 = broadcast(step.one_minus_beta1), rest2 = broadcast(step.one_minus_beta2);
-  const Vec correction1 = broadcast(step.correction1), correction2 = broadcast(step.correction2);
-  const Vec rate = broadcast(-step.learning_rate), eps = broadcast(step.eps), decay = broadcast(step.weight_decay);
-  for (size_t i = 0; i < n; i += lanes) {
-    const Vec g = mul(load(gradients + i), scale);
-    const Vec m = fma(beta1, load(first + i), mul(rest1, g));
-    const Vec v = fma(beta2, load(second + i), mul(rest2, mul(g, g)));
-    const Vec w = load(weights + i);
-    const Vec direction = div(div(m, correction1), add(square_root(div(v, correction2)), eps));
-    store(first + i, m);
-    store(second + i, v);
-    store(weights + i, fma(rate, fma(decay, w, direction), w));
-  }
 }
 
 }  // namespace

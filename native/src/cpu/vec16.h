@@ -41,6 +41,31 @@ inline Vec power_of_two(Vec shifted) {
   return _mm512_castsi512_ps(
       _mm512_slli_epi32(_mm512_add_epi32(_mm512_castps_si512(shifted), _mm512_set1_epi32(127)), 23));
 }
+// a where `condition` > 0, else 0
+inline Vec where_positive(Vec condition, Vec a) {
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(condition, _mm512_setzero_ps(), _CMP_GT_OQ), a);
+}
+inline Vec load_bytes(const int8_t* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+inline Vec load_bytes(const uint8_t* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+// The integer n modulo 256 for each lane of n + 1.5·2²³
+inline void store_low_bytes(void* p, Vec shifted) {
+  _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_castps_si512(shifted)));
+}
+// A fraction in [0, 1) for each lane, by a hash (lowbias32) of its bits and its place, which is `first_place` for lane 0
+inline Vec hashed_fraction(Vec v, uint32_t first_place) {
+  const __m512i place = _mm512_add_epi32(_mm512_set1_epi32(int(first_place)),
+                                         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+  __m512i h = _mm512_xor_si512(_mm512_castps_si512(v), _mm512_mullo_epi32(place, _mm512_set1_epi32(int(0x9E3779B9u))));
+  h = _mm512_mullo_epi32(_mm512_xor_si512(h, _mm512_srli_epi32(h, 16)), _mm512_set1_epi32(int(0x7FEB352Du)));
+  h = _mm512_mullo_epi32(_mm512_xor_si512(h, _mm512_srli_epi32(h, 15)), _mm512_set1_epi32(int(0x846CA68Bu)));
+  h = _mm512_xor_si512(h, _mm512_srli_epi32(h, 16));
+  h = _mm512_or_si512(_mm512_srli_epi32(h, 9), _mm512_set1_epi32(0x3F800000));
+  return _mm512_sub_ps(_mm512_castsi512_ps(h), _mm512_set1_ps(1.0f));
+}
 inline __m256 lower_half(Vec v) { return _mm512_castps512_ps256(v); }
 inline __m256 upper_half(Vec v) { return _mm512_extractf32x8_ps(v, 1); }
 
@@ -66,21 +91,59 @@ inline Vec div(Vec a, Vec b) { return {_mm256_div_ps(a.low, b.low), _mm256_div_p
 inline Vec square_root(Vec a) { return {_mm256_sqrt_ps(a.low), _mm256_sqrt_ps(a.high)}; }
 inline Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)}; }
 inline Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)}; }
+inline __m256i first_mask_half(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+inline __m256 load_first_half(const float* p, __m256i mask, float fill) {
+  return _mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask));
+}
 inline Vec load_first(const float* p, int n, float fill) {
-  float whole[lanes];
-  for (int i = 0; i < lanes; ++i) whole[i] = i < n ? p[i] : fill;
-  return load(whole);
+  return {load_first_half(p, first_mask_half(n), fill), load_first_half(p + 8, first_mask_half(n - 8), fill)};
 }
 inline void store_first(float* p, Vec v, int n) {
-  float whole[lanes];
-  store(whole, v);
-  for (int i = 0; i < n; ++i) p[i] = whole[i];
+  _mm256_maskstore_ps(p, first_mask_half(n), v.low);
+  _mm256_maskstore_ps(p + 8, first_mask_half(n - 8), v.high);
 }
 inline Vec keep_first(Vec v, int n) {
-  float whole[lanes];
-  store(whole, v);
-  for (int i = n; i < lanes; ++i) whole[i] = 0.0f;
-  return load(whole);
+  return {_mm256_and_ps(v.low, _mm256_castsi256_ps(first_mask_half(n))),
+          _mm256_and_ps(v.high, _mm256_castsi256_ps(first_mask_half(n - 8)))};
+}
+inline __m256 where_positive_half(__m256 condition, __m256 a) {
+  return _mm256_and_ps(_mm256_cmp_ps(condition, _mm256_setzero_ps(), _CMP_GT_OQ), a);
+}
+inline Vec where_positive(Vec condition, Vec a) {
+  return {where_positive_half(condition.low, a.low), where_positive_half(condition.high, a.high)};
+}
+inline __m128i load_eight_bytes(const void* p) { return _mm_loadl_epi64(static_cast<const __m128i*>(p)); }
+inline Vec load_bytes(const int8_t* p) {
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_eight_bytes(p))),
+          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_eight_bytes(p + 8)))};
+}
+inline Vec load_bytes(const uint8_t* p) {
+  return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load_eight_bytes(p))),
+          _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load_eight_bytes(p + 8)))};
+}
+inline __m128i low_bytes_half(__m256 shifted) {
+  const __m256i first_bytes = _mm256_set1_epi32(0x0C080400);
+  const __m256i fours = _mm256_shuffle_epi8(_mm256_castps_si256(shifted), first_bytes);
+  return _mm_unpacklo_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
+}
+inline void store_low_bytes(void* p, Vec shifted) {
+  _mm_storeu_si128(static_cast<__m128i*>(p),
+                   _mm_unpacklo_epi64(low_bytes_half(shifted.low), low_bytes_half(shifted.high)));
+}
+inline __m256 hashed_fraction_half(__m256 v, uint32_t first_place) {
+  const __m256i place =
+      _mm256_add_epi32(_mm256_set1_epi32(int(first_place)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  __m256i h = _mm256_xor_si256(_mm256_castps_si256(v), _mm256_mullo_epi32(place, _mm256_set1_epi32(int(0x9E3779B9u))));
+  h = _mm256_mullo_epi32(_mm256_xor_si256(h, _mm256_srli_epi32(h, 16)), _mm256_set1_epi32(int(0x7FEB352Du)));
+  h = _mm256_mullo_epi32(_mm256_xor_si256(h, _mm256_srli_epi32(h, 15)), _mm256_set1_epi32(int(0x846CA68Bu)));
+  h = _mm256_xor_si256(h, _mm256_srli_epi32(h, 16));
+  h = _mm256_or_si256(_mm256_srli_epi32(h, 9), _mm256_set1_epi32(0x3F800000));
+  return _mm256_sub_ps(_mm256_castsi256_ps(h), _mm256_set1_ps(1.0f));
+}
+inline Vec hashed_fraction(Vec v, uint32_t first_place) {
+  return {hashed_fraction_half(v.low, first_place), hashed_fraction_half(v.high, first_place + 8)};
 }
 inline __m256 power_of_two_half(__m256 shifted) {
   return _mm256_castsi256_ps(
@@ -154,6 +217,36 @@ inline Vec power_of_two(Vec shifted) {
     return power;
   });
 }
+inline Vec where_positive(Vec condition, Vec a) {
+  return each_lane([&](int i) { return condition.lane[i] > 0.0f ? a.lane[i] : 0.0f; });
+}
+inline Vec load_bytes(const int8_t* p) {
+  return each_lane([&](int i) { return float(p[i]); });
+}
+inline Vec load_bytes(const uint8_t* p) {
+  return each_lane([&](int i) { return float(p[i]); });
+}
+inline void store_low_bytes(void* p, Vec shifted) {
+  for (int i = 0; i < lanes; ++i) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, &shifted.lane[i], 4);
+    static_cast<uint8_t*>(p)[i] = uint8_t(bits);
+  }
+}
+inline Vec hashed_fraction(Vec v, uint32_t first_place) {
+  return each_lane([&](int i) {
+    uint32_t h;
+    __builtin_memcpy(&h, &v.lane[i], 4);
+    h ^= (first_place + uint32_t(i)) * 0x9E3779B9u;
+    h = (h ^ (h >> 16)) * 0x7FEB352Du;
+    h = (h ^ (h >> 15)) * 0x846CA68Bu;
+    h ^= h >> 16;
+    h = (h >> 9) | 0x3F800000u;
+    float fraction;
+    __builtin_memcpy(&fraction, &h, 4);
+    return fraction - 1.0f;
+  });
+}
 
 #endif
 
@@ -186,10 +279,15 @@ inline float maximum(Vec v) {
 
 inline Vec zeros() { return broadcast(0.0f); }
 
+inline Vec absolute(Vec a) { return max(a, sub(zeros(), a)); }
+
+// Adding it rounds to the nearest integer, ties to even, and leaves that integer in the low bits: 1.5·2²³
+constexpr float integer_shift = 12582912.0f;
+
 // eˣ to 2 ulp; x is clamped to [−87, 88], NaN stays NaN. Range reduction and polynomial after Cephes' expf.
 inline Vec exponential(Vec x) {
   x = min(broadcast(88.0f), max(broadcast(-87.0f), x));
-  const Vec shift = broadcast(12582912.0f);  // 1.5·2²³: adding it rounds to the nearest integer
+  const Vec shift = broadcast(integer_shift);
   const Vec shifted = fma(x, broadcast(1.44269504088896341f), shift);
   const Vec n = sub(shifted, shift);
   Vec r = fma(n, broadcast(-0.693359375f), x);

@@ -14,11 +14,13 @@ namespace longhaul {
 
 /// Keys and values of `block_capacity` blocks of 32 positions, all layers of a position in one block. Who owns which block
 /// is the scheduler's business; block b of a table holds positions [32·b, 32·b + 32).
+/// The capacity is address space: a block takes memory when it is first written, so a cache costs what its highest blocks in use
+/// do. Whoever hands out blocks keeps to low ids. Addresses never move.
 class KvCache {
  public:
   static constexpr int block_positions = 32;
 
-  /// Throws std::bad_alloc where the memory is not there.
+  /// Throws std::bad_alloc where even the address space is not there.
   KvCache(const Architecture& architecture, int block_capacity);
 
   int block_capacity() const { return block_capacity_; }
@@ -26,11 +28,12 @@ class KvCache {
 
   /// Keys of one block, layer and KV head: [head_dim, 32 positions].
   float* keys(int block, int layer, int head);
-  /// Values: [head_dim / 32, 32 positions, 32].
+  /// Values: [⌈head_dim / 32⌉, 32 positions, 32], zero past head_dim.
   float* values(int block, int layer, int head);
 
-  /// Floats from one block to the next.
+  /// Floats from one block to the next, and from one KV head to the next.
   size_t block_stride() const;
+  size_t head_stride() const { return head_stride_; }
 
   /// Copies all layers of a block (copy on write of a partly filled shared block).
   void copy_block(int from, int to);
@@ -39,8 +42,9 @@ class KvCache {
   int block_capacity_ = 0;
   int layers_ = 0;
   int heads_ = 0;
-  size_t head_size_ = 0;
-  AlignedBuffer storage_;
+  int head_dim_ = 0;
+  size_t head_stride_ = 0;
+  AlignedBuffer storage_{BufferMemory::mapped};
 };
 
 /// Tokens to add behind what the blocks already hold.
@@ -54,9 +58,13 @@ struct Feed {
   bool want_logits = false;
 };
 
+/// How threads share the work of a call: by rows, or by columns of the weights (large models, few rows). The bits are the same.
+enum class Split { as_fits, by_rows, by_columns };
+
 /// Writes keys and values of all feeds and, in feed order, the logits of those that want them: logits [wanted, vocab].
 /// A block that is written in a call is written by one feed only. Feeds of the same call may read what others write.
 /// Throws std::invalid_argument on a token, position or block out of range, before anything is written.
-void extend(const Policy& policy, KvCache& cache, std::span<const Feed> feeds, float* logits, ThreadPool& pool);
+void extend(const Policy& policy, KvCache& cache, std::span<const Feed> feeds, float* logits, ThreadPool& pool,
+            Split split = Split::as_fits);
 
 }  // namespace longhaul

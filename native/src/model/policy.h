@@ -1,111 +1,78 @@
-// The policy: weights, AdamW moments and the number of optimizer steps. What the state digest covers is what `tensors` lists.
+// The policy: weights, what of them is trained (all, or adapters beside them), AdamW's moments and the number of optimizer steps.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "base/aligned_buffer.h"
-#include "base/thread_pool.h"
-#include "model/architecture.h"
-#include "ops/ops.h"
+#include "model/adapters.h"
+#include "model/moments.h"
+#include "model/weights.h"
 
 namespace longhaul {
 
-template <class T>
-struct NamedTensor {
-  std::string name;
-  std::vector<int64_t> shape;
-  std::span<T> values;
+/// What the optimizer works on in one piece: a range of the trained array.
+struct TrainedRange {
+  size_t offset, size;
+  bool decayed;
 };
 
-/// Rows [0, rows) of a weight matrix [rows, columns] inside the flat parameter array; norms have rows = 1.
-struct ParameterRange {
-  size_t offset = 0;
-  int rows = 0;
-  int columns = 0;
-  /// Weight decay leaves norms and embeddings alone.
-  bool decayed = false;
-
-  size_t size() const { return size_t(rows) * size_t(columns); }
-};
-
-/// Query, key and value projections are one matrix, gate and up another: one GEMM each. The Hugging Face tensors are
-/// contiguous row ranges of them.
-struct LayerParameters {
-  ParameterRange input_norm, qkv, query_norm, key_norm, output, post_norm, gate_up, down;
-};
-
-struct ParameterLayout {
-  ParameterRange embedding;
-  std::vector<LayerParameters> layers;
-  ParameterRange final_norm;
-  /// Equal to `embedding` where the word embeddings are tied.
-  ParameterRange head;
-  size_t total = 0;
-
-  explicit ParameterLayout(const Architecture& architecture);
-  ParameterLayout() = default;
-  /// Every distinct range, in storage order.
-  std::vector<ParameterRange> ranges() const;
-};
-
-struct LayerPanels {
-  ops::Panels qkv, output, gate_up, down;
-};
-
-/// Copies of the weight matrices in the order the GEMM kernels read them.
-struct PolicyPanels {
-  std::vector<LayerPanels> layers;
-  ops::Panels head;
-};
-
+/// A value type: copies share frozen weights and copy what is trained. Assignment keeps the memory. Weights that somebody else
+/// holds (`shared_weights`: a reference) are never written: whoever asks to write gets a copy.
 class Policy {
  public:
-  /// All weights zero (norms too); fill `tensors()` and call `weights_changed`, or call `initialize`.
-  explicit Policy(const Architecture& architecture);
+  /// Full fine-tuning; all zero. Fill `trained()` and call `changed`, or call `initialize`.
+  explicit Policy(const Architecture& architecture, MomentFormat moments = MomentFormat::fp32);
+  /// Full fine-tuning from these weights (copied, or taken over where nobody else holds them); `changed` has been called on them.
+  explicit Policy(std::shared_ptr<Weights> weights, MomentFormat moments = MomentFormat::fp32);
+  /// LoRA beside frozen weights, on which `changed` has been called; adapters are initialised from `seed`. Ready for use.
+  Policy(std::shared_ptr<const Weights> base, const LoraSettings& lora, uint64_t seed,
+         MomentFormat moments = MomentFormat::fp32);
+  /// Nothing is trained: weights, on which `changed` has been called, for forward passes alone. Copies share them.
+  static Policy frozen(std::shared_ptr<const Weights> weights);
+  Policy(const Policy& other);
+  Policy& operator=(const Policy& other);
+  Policy(Policy&&) = default;
 
-  /// Normal weights with this standard deviation (Philox domain 3), o_proj and down_proj divided by √(2·layers), norms 1,
-  /// moments 0, optimizer steps 0. The bits depend on architecture, range and seed alone.
-  void initialize(double initializer_range, uint64_t seed);
+  /// Weights::initialize, moments 0, optimizer steps 0, and `changed`. Full fine-tuning only.
+  void initialize(double initializer_range, uint64_t seed, ThreadPool* pool = nullptr);
 
-  const Architecture& architecture() const { return architecture_; }
-  const ParameterLayout& layout() const { return layout_; }
+  const Architecture& architecture() const { return weights_->architecture(); }
+  const ParameterLayout& layout() const { return weights_->layout(); }
+  const Weights& weights() const { return *weights_; }
+  std::shared_ptr<const Weights> shared_weights() const { return weights_; }
+  /// Throws std::logic_error where they are frozen.
+  Weights& own_weights();
+  /// Null without LoRA.
+  const Adapters* adapters() const { return adapters_ ? &*adapters_ : nullptr; }
+  Adapters* adapters() { return adapters_ ? &*adapters_ : nullptr; }
 
-  /// All tensors of the state, sorted by name: `adam.m.*`, `adam.v.*`, `lm_head.weight` (untied only), `model.*`.
-  std::vector<NamedTensor<float>> tensors();
-  std::vector<NamedTensor<const float>> tensors() const;
+  /// The flat array that the optimizer steps: the weights', or the adapters'; empty where nothing is trained.
+  std::span<float> trained();
+  std::span<const float> trained() const;
+  /// Its ranges in storage order. Adapters decay as matrices do.
+  std::vector<TrainedRange> trained_ranges() const;
+  /// Named tensors of the trained array, sorted by name (their places in `trained()`).
+  std::vector<TensorPlace> trained_places() const;
 
-  /// Flat parameters and moments, [layout().total] each.
-  std::span<float> weights() { return weights_.span(); }
-  std::span<const float> weights() const { return weights_.span(); }
-  std::span<float> first_moments() { return first_moments_.span(); }
-  std::span<const float> first_moments() const { return first_moments_.span(); }
-  std::span<float> second_moments() { return second_moments_.span(); }
-  std::span<const float> second_moments() const { return second_moments_.span(); }
-
-  const float* weight(const ParameterRange& range) const { return weights_.data() + range.offset; }
-
+  Moments& moments() { return moments_; }
+  const Moments& moments() const { return moments_; }
   int64_t optimizer_steps = 0;
 
-  /// Must follow every change of the weights: rebuilds the panels that a forward pass reads.
-  void weights_changed(ThreadPool* pool = nullptr);
-  /// Rows of W, for y = x·Wᵀ.
-  const PolicyPanels& forward_panels() const { return forward_; }
-  /// Columns of W, for dx = dy·W: whoever trains keeps them, since a state that is only sampled from needs none.
-  void pack_backward(PolicyPanels& out, ThreadPool* pool = nullptr) const;
-
-  /// cos and sin of the rotary embedding, [max_position_embeddings, head_dim / 2].
-  const float* rope_cos() const { return rope_cos_.data(); }
-  const float* rope_sin() const { return rope_sin_.data(); }
+  /// Must follow every change of what is trained.
+  void changed(ThreadPool* pool = nullptr);
 
  private:
-  Architecture architecture_;
-  ParameterLayout layout_;
-  AlignedBuffer weights_{BufferMemory::mapped}, first_moments_{BufferMemory::mapped}, second_moments_{BufferMemory::mapped};
-  PolicyPanels forward_;
-  AlignedBuffer rope_cos_, rope_sin_;
+  Policy() = default;
+  /// Whether copies share the weights, which are then never written.
+  bool shares_weights() const { return frozen_ || adapters_; }
+
+  std::shared_ptr<Weights> weights_;
+  bool frozen_ = false;
+  std::optional<Adapters> adapters_;
+  Moments moments_;
 };
 
 }  // namespace longhaul

@@ -14,6 +14,11 @@ struct Drawn {
 /// Inverse CDF of softmax(logits / temperature) in token order; `uniform` in [0, 1). logits [vocab], temperature > 0.
 Drawn draw(const float* logits, int vocab, float temperature, float uniform);
 
+/// The same from a part of the distribution: of the `top_k` likeliest tokens (0: of all) the fewest whose share of their probability
+/// reaches `top_p`, in (0, 1]. Of equally likely tokens those with smaller ids come first. The log-prob is that of the whole
+/// distribution: what training computes. With top_p = 1 and top_k = 0 it is `draw`.
+Drawn draw_truncated(const float* logits, int vocab, float temperature, float uniform, double top_p, int top_k);
+
 /// log softmax(logits / temperature)[token].
 float logprob_of(const float* logits, int vocab, float temperature, int token);
 

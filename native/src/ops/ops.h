@@ -14,6 +14,9 @@ namespace longhaul::ops {
 /// Panel width, and the unit of KV blocks: GEMM operands are stored as panels of 32 columns.
 inline constexpr int panel_columns = 32;
 
+/// Panels of a matrix of so many columns.
+constexpr int panel_count(int columns) { return (columns + panel_columns - 1) / panel_columns; }
+
 /// B[K,N] in the order the GEMM kernels read it: panel p holds, for each k, columns [32·p, 32·p + 32), zero past N.
 struct Panels {
   AlignedBuffer values{BufferMemory::mapped};
@@ -38,23 +41,28 @@ struct PagedAttention {
   const int32_t* const* block_tables;  // [rows]; neighbours with equal leading blocks are computed together
   const float* cache;                  // this layer's keys of KV head 0 in block 0
   size_t block_stride;                 // floats between blocks
-  size_t head_stride;                  // between KV heads; keys [head_dim, 32], then values [head_dim / 32, 32, 32]
+  size_t head_stride;                  // between KV heads; keys [head_dim, 32], then values [⌈head_dim / 32⌉, 32, 32], zero past head_dim
   int heads;
   int kv_heads;
   int head_dim;
   float* out;                          // [rows, heads · head_dim]
 };
 
-/// Attention of some rows of one forest node over its chain: all rows of its ancestors, then its own, causally.
+/// Attention of some rows of one forest node over its chain: all rows of its ancestors, then its own, causally. Works on KV
+/// heads [first_kv_head, last_kv_head) alone, so that threads can share a node by heads.
 struct ChainAttention {
-  const float* qkv;           // [all rows, ld_qkv]
+  const float* qkv;           // [pass rows, ld_qkv]: queries (and keys, values) of the rows of this pass
   size_t ld_qkv;
-  const int32_t* chain_rows;  // [chain_length], in order of position
+  const float* keys_values;   // [all rows, ld_keys_values]: keys, then values, of every row that a chain may name
+  size_t ld_keys_values;
+  const int32_t* chain_rows;  // [chain_length], in order of position: rows of keys and values
   int chain_length;
-  // The node's rows whose output is wanted, in order: their place in the chain and their row in `out`.
+  // The node's rows whose output is wanted, in order: their place in the chain, their row in `qkv` and in `out`.
   const int32_t* query_places;
+  const int32_t* query_rows;
   const int32_t* query_outputs;
   int queries;
+  int first_kv_head, last_kv_head;
   int heads;
   int kv_heads;
   int head_dim;
@@ -64,8 +72,9 @@ struct ChainAttention {
 
 struct ChainAttentionBackward {
   ChainAttention forward;
-  const float* d_out;  // [outputs, heads · head_dim]
-  float* d_qkv;        // [all rows, ld_qkv], added to
+  const float* d_out;      // [outputs, heads · head_dim]
+  float* d_queries;        // [pass rows, ld_qkv], added to
+  float* d_keys_values;    // [all rows, ld_keys_values], added to
 };
 
 /// One AdamW step on a range of parameters; corrections are 1 − βᵗ.
@@ -81,6 +90,10 @@ struct Table {
 
   // C[M,N] (+)= A[M,K] · B[K,N]
   void (*matmul)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m, bool accumulate);
+  // The same for the columns of panels [first, last) alone, so that threads can share few rows by columns: each reads a part of B.
+  // `c` is where column 0 is or would be.
+  void (*matmul_panels)(const float* a, size_t lda, const Panels& b, int first, int last, float* c, size_t ldc, int m,
+                        bool accumulate);
   // C[M,N] += A[K,M]ᵀ · B[K,N]
   void (*matmul_transposed)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m);
   // B = W[N,K]ᵀ; `out` has its sizes set and room for all panels. Writes panels [first, last).
@@ -90,15 +103,22 @@ struct Table {
 
   // y[i] = x[i] · inverse_rms[i] · weight; inverse_rms [rows] may be null
   void (*rms_norm)(const float* x, const float* weight, float eps, float* y, float* inverse_rms, int rows, int width);
-  // dx += …; d_weight += …, rows in order
+  // dx += …; d_weight += …, rows in order (null: not wanted)
   void (*rms_norm_backward)(const float* x, const float* weight, const float* inverse_rms, const float* dy, float* dx,
                             float* d_weight, int rows, int width);
-  // x [rows, ldx] in place: RMSNorm of each of `heads` heads, then rotary embedding at the row's position.
+  // c [rows, ldc] += bias [columns]
+  void (*add_bias)(float* c, size_t ldc, const float* bias, int rows, int columns);
+  // out [columns] += the rows of dy, one after another, in order
+  void (*column_sums)(const float* dy, size_t ld, int rows, int columns, float* out);
+  // x [rows, ldx] (columns of them) *= factor
+  void (*scale_rows)(float* x, size_t ldx, float factor, int rows, int columns);
+  // x [rows, ldx] in place: RMSNorm of each of `heads` heads (none where `weight` is null), then rotary embedding at the row's
+  // position. head_dim is a multiple of 16.
   // saved [rows, heads, head_dim] (input) and inverse_rms [rows, heads] may be null.
   void (*head_norm_rope)(float* x, size_t ldx, const float* weight, float eps, const int32_t* positions, const float* cos,
                          const float* sin, float* saved, size_t ld_saved, float* inverse_rms, size_t ld_inverse, int rows,
                          int heads, int head_dim);
-  // dx [rows, ldx] in place; d_weight [head_dim] added to
+  // dx [rows, ldx] in place; d_weight [head_dim] added to, rows in order (null: not wanted). Rotation alone where `weight` is null.
   void (*head_norm_rope_backward)(float* dx, size_t ldx, const float* weight, const int32_t* positions, const float* cos,
                                   const float* sin, const float* saved, size_t ld_saved, const float* inverse_rms,
                                   size_t ld_inverse, float* d_weight, int rows, int heads, int head_dim);
@@ -124,8 +144,18 @@ struct Table {
   // In place: logits → scale · (softmax − onehot(token))
   void (*softmax_gradient)(float* logits, int n, RowNormalizer normalizer, float inverse_temperature, int token,
                            float scale);
+  // −Σ p log p of softmax(logits · inverse_temperature), nats; sums by blocks of 64 tokens as normalize_row does
+  float (*row_entropy)(const float* logits, int n, RowNormalizer normalizer, float inverse_temperature);
+  // As softmax_gradient, and the entropy's gradient beside it: logits_j → scale · (p_j − onehot) + entropy_scale · p_j · (log p_j + entropy)
+  void (*softmax_entropy_gradient)(float* logits, int n, RowNormalizer normalizer, float inverse_temperature, int token,
+                                   float scale, float entropy, float entropy_scale);
 
   void (*adamw)(const AdamStep& step, float* weights, float* first, float* second, const float* gradients, size_t n);
+  // The same with moments in 8 bits (model/moments.h, cpu/moment_kernels.h); n values in blocks of 256 with one scale each, the
+  // last may be shorter. `decayed` [⌈n / 16⌉] says for every 16 values whether weight decay holds, since a block may reach over
+  // the border of two matrices; null: for all.
+  void (*adamw_8bit)(const AdamStep& step, float* weights, int8_t* first_codes, float* first_scales, uint8_t* second_codes,
+                     float* second_scales, const float* gradients, size_t n, const uint8_t* decayed);
 };
 
 /// log softmax of one token, from its logit.
@@ -145,6 +175,9 @@ const char* name(InstructionSet set);
 
 /// The table in use.
 const Table& table();
+
+/// Gives `out` the sizes of B[K,N] and room for it, columns past N zero; contents are unspecified until packed.
+void size_panels(Panels& out, int depth, int columns);
 
 /// Sizes `out` for B[K,N] and packs it: from W[N,K] (transposed) or from X[K,N].
 void pack_transposed(const float* w, int n, int k, Panels& out);

@@ -9,6 +9,16 @@ BlockTrie::BlockTrie(int capacity) : blocks_(static_cast<std::size_t>(capacity))
   clear();
 }
 
+std::uint64_t BlockTrie::full_key(int parent, std::span<const std::int32_t> tokens) {
+  // FNV-1a over words.
+  std::uint64_t hash = 0xcbf29ce484222325u ^ static_cast<std::uint32_t>(parent);
+  for (const std::int32_t token : tokens) {
+    hash = (hash ^ static_cast<std::uint32_t>(token)) * 0x100000001b3u;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
 void BlockTrie::clear() noexcept {
   free_.clear();
   for (int block = capacity() - 1; block >= 0; --block) {
@@ -17,14 +27,27 @@ void BlockTrie::clear() noexcept {
   }
   idle_.clear();
   children_.clear();
+  full_.clear();
 }
 
 BlockTrie::Match BlockTrie::find(int parent, std::span<const std::int32_t> tokens) const {
   Match best;
   if (tokens.empty()) return best;
+  if (tokens.size() == kBlockTokens) {
+    const auto whole = full_.find(full_key(parent, tokens));
+    if (whole != full_.end()) {
+      const Block& block = blocks_[whole->second];
+      if (block.parent == parent && std::equal(tokens.begin(), tokens.end(), block.tokens.begin(), block.tokens.end())) {
+        return {Match::Kind::adopt, whole->second, kBlockTokens};
+      }
+    }
+  }
   const auto found = children_.find(child_key(parent, tokens[0]));
   if (found == children_.end()) return best;
-  for (const int candidate : found->second) {
+  const std::vector<int>& siblings = found->second;
+  int compared = 0;
+  for (auto sibling = siblings.rbegin(); sibling != siblings.rend() && compared < kMostCompared; ++sibling, ++compared) {
+    const int candidate = *sibling;
     const Block& block = blocks_[candidate];
     const std::size_t most = std::min(tokens.size(), block.tokens.size());
     const auto end = std::mismatch(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(most), block.tokens.begin());
@@ -41,8 +64,8 @@ BlockTrie::Match BlockTrie::find(int parent, std::span<const std::int32_t> token
     } else if (block.written_pass == pass_ && common > block.settled) {
       match.kind = Match::Kind::wait;
     }
-    const bool better = common > best.tokens || (common == best.tokens && match.kind == Match::Kind::claim);
-    if (better) best = match;
+    const bool sooner = match.kind == Match::Kind::claim || best.kind == Match::Kind::wait;
+    if (common > best.tokens || (common == best.tokens && sooner)) best = match;
   }
   return best;
 }
@@ -92,6 +115,7 @@ void BlockTrie::append(int block, std::span<const std::int32_t> tokens) {
     held.written_pass = pass_;
   }
   held.tokens.insert(held.tokens.end(), tokens.begin(), tokens.end());
+  if (held.tokens.size() == kBlockTokens) full_.emplace(full_key(held.parent, held.tokens), block);
 }
 
 void BlockTrie::append_copied(int block, int from, int count) {
@@ -106,6 +130,10 @@ void BlockTrie::forget(int block) {
     const auto siblings = children_.find(child_key(gone.parent, gone.tokens[0]));
     std::erase(siblings->second, block);
     if (siblings->second.empty()) children_.erase(siblings);
+  }
+  if (gone.tokens.size() == kBlockTokens) {
+    const auto whole = full_.find(full_key(gone.parent, gone.tokens));
+    if (whole != full_.end() && whole->second == block) full_.erase(whole);
   }
   gone = Block{};
 }

@@ -17,6 +17,8 @@ class BlockTrie {
   static constexpr int kBlockTokens = 32;
   // Copying fewer positions than this costs more than computing them again.
   static constexpr int kLeastCopied = 4;
+  // Partly filled siblings that are looked at, the youngest first: thousands of samples of one short prompt are siblings.
+  static constexpr int kMostCompared = 64;
   static constexpr int kRoot = -1;
   static constexpr int kNone = -2;
 
@@ -54,6 +56,8 @@ class BlockTrie {
   void clear() noexcept;
 
   int capacity() const { return static_cast<int>(blocks_.size()); }
+  // Blocks that `create` could give out now.
+  std::size_t available() const { return free_.size() + idle_.size(); }
   std::uint64_t evictions() const { return evictions_; }
 
  private:
@@ -66,6 +70,8 @@ class BlockTrie {
     std::list<int>::iterator idle;  // its place in idle_ while nobody holds it
   };
 
+  // Full blocks are found by all of their tokens.
+  static std::uint64_t full_key(int parent, std::span<const std::int32_t> tokens);
   static std::uint64_t child_key(int parent, std::int32_t token) {
     return (std::uint64_t{static_cast<std::uint32_t>(parent)} << 32) | static_cast<std::uint32_t>(token);
   }
@@ -74,8 +80,10 @@ class BlockTrie {
   std::vector<Block> blocks_;
   std::vector<int> free_;
   std::list<int> idle_;  // least recently released first
-  // Children of a parent by their first token.
+  // Children of a parent by their first token, in order of their beginning.
   std::unordered_map<std::uint64_t, std::vector<int>> children_;
+  // By `full_key`; of two equal blocks the first, and a collision only hides one.
+  std::unordered_map<std::uint64_t, int> full_;
   std::uint64_t pass_ = 1;
   std::uint64_t evictions_ = 0;
 };

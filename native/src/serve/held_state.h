@@ -1,13 +1,15 @@
 // The state that the engine holds, as one value that never changes: an update or a load makes another one and exchanges the
 // pointer, so no failure on the way leaves weights under another state's digest (R12), and a save beside it writes what it
 // was asked for.
-// defines: HeldState, StateHolder
+// defines: HeldState, StateHolder, Reference
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/policy.h"
 #include "wire/json.h"
@@ -17,10 +19,22 @@ namespace longhaul {
 struct HeldState {
   std::shared_ptr<const Policy> policy;
   std::string digest;
+  // Of the weights without adapters. Empty behind an update that changed them, until somebody asks.
+  std::string weights_digest;
+  // Where the weights came from, as a folder's export names them; empty where from nowhere.
+  std::string weights_path;
+  // That end a text, as the folder said; may be empty.
+  std::vector<std::int32_t> eos_tokens;
   // Of the update that led here in this process, applied or not; none after a load.
   std::optional<std::string> last_step_id;
   // What that update was answered.
   Json last_update;
+};
+
+// Weights that a KL term is taken against; none where there is no pointer.
+struct Reference {
+  std::shared_ptr<const Weights> weights;
+  std::string digest;
 };
 
 // Read on any thread, exchanged on the engine's alone.

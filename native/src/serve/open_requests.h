@@ -23,7 +23,9 @@ class OpenRequests {
   void cancel(std::uint32_t id) {
     std::lock_guard lock(mutex_);
     const auto found = flags_.find(id);
-    if (found != flags_.end()) *found->second = true;
+    if (found == flags_.end()) return;
+    *found->second = true;
+    ++cancellations_;  // behind the flag: who sees the count sees the flag
   }
 
   void close(std::uint32_t id) {
@@ -31,9 +33,13 @@ class OpenRequests {
     flags_.erase(id);
   }
 
+  // How many flags were raised so far: nobody needs to look at all flags while it stands still.
+  std::uint64_t cancellations() const { return cancellations_; }
+
  private:
   std::mutex mutex_;
   std::unordered_map<std::uint32_t, std::shared_ptr<std::atomic<bool>>> flags_;
+  std::atomic<std::uint64_t> cancellations_{0};
 };
 
 }  // namespace longhaul

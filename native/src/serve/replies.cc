@@ -28,17 +28,18 @@ void Replies::reply(std::uint32_t id, Json fields, Arrays arrays) {
   send(id, std::move(fields), arrays);
 }
 
-void Replies::refuse(std::uint32_t id, const std::string& code, const std::string& message) {
+void Replies::refuse(std::uint32_t id, const ErrorReply& refusal) {
   Json error;
-  error.set("code", code);
-  error.set("message", is_utf8(message) ? message : std::string("(a message that is not UTF-8)"));
+  error.set("code", refusal.code);
+  error.set("message", is_utf8(refusal.message) ? refusal.message : std::string("(a message that is not UTF-8)"));
+  for (const JsonMember& fact : refusal.facts) error.set(fact.name, fact.value);
   Json header;
   header.set("ok", false);
   header.set("error", std::move(error));
   send(id, std::move(header), {});
 }
 
-void Replies::progress(std::uint32_t id, int done, int total) {
+void Replies::progress(std::uint32_t id, std::uint64_t done, std::uint64_t total) {
   Json fields;
   fields.set("done", done);
   fields.set("total", total);

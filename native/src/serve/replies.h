@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string>
 
+#include "serve/errors.h"
 #include "serve/held_state.h"
 #include "serve/open_requests.h"
 #include "wire/channel.h"
@@ -21,9 +23,11 @@ class Replies {
   Replies(Channel& channel, const StateHolder& held, OpenRequests& open);
 
   void reply(std::uint32_t id, Json fields, Arrays arrays = {});
-  void refuse(std::uint32_t id, const std::string& code, const std::string& message);
+  void refuse(std::uint32_t id, const ErrorReply& error);
+  // What was thrown while `verb` was done.
+  void refuse(std::uint32_t id, const std::string& verb, std::exception_ptr error) { refuse(id, error_reply(error, verb)); }
   // The request stays open.
-  void progress(std::uint32_t id, int done, int total);
+  void progress(std::uint32_t id, std::uint64_t done, std::uint64_t total);
 
   // Too much waits for the reader.
   bool blocked() const { return channel_.unsent_bytes() > kMostUnsentBytes; }

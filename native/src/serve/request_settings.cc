@@ -1,9 +1,33 @@
 #include "serve/request_settings.h"
 
+#include "state/identity.h"
+
 namespace longhaul {
+namespace {
+
+constexpr std::int64_t kMostSeed = std::int64_t{1} << 53;
+
+template <class T>
+struct Named {
+  const char* name;
+  T value;
+};
+
+template <class T, std::size_t N>
+T choice_of(const Json& object, const char* where, const char* name, const Named<T> (&choices)[N]) {
+  const std::string text = text_of(object, where, name);
+  std::string list;
+  for (const Named<T>& choice : choices) {
+    if (text == choice.name) return choice.value;
+    list += (list.empty() ? "" : ", ") + std::string(choice.name);
+  }
+  throw RequestError("BadInput", std::string(where) + "." + name + " is \"" + text + "\"; it must be one of " + list);
+}
+
+}  // namespace
 
 std::vector<std::int32_t> read_tokens(const Request& request, const Policy& policy) {
-  std::vector<std::int32_t> tokens = request.tokens();
+  std::vector<std::int32_t> tokens = request.i32_array("tokens");
   const int vocab = policy.architecture().vocab_size;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= vocab) {
@@ -16,7 +40,7 @@ std::vector<std::int32_t> read_tokens(const Request& request, const Policy& poli
 
 SamplingKey read_key(const Json& key) {
   SamplingKey result;
-  result.seed = static_cast<std::uint64_t>(whole_of(key, "key", "seed", 0, std::int64_t{1} << 53));
+  result.seed = static_cast<std::uint64_t>(whole_of(key, "key", "seed", 0, kMostSeed));
   const Json* domain = key.find("domain");
   const std::string* name = domain == nullptr ? nullptr : domain->string();
   if (name != nullptr && *name == "train") {
@@ -39,31 +63,70 @@ double read_temperature(const Request& request) {
   return temperature;
 }
 
+TrainedAs read_trained(const Request& request) {
+  TrainedAs trained;
+  if (request.has("lora")) {
+    const Json& lora = request.field("lora");
+    refuse_unknown_keys(lora, "lora", {"rank", "alpha", "targets", "seed"});
+    trained.lora = lora_from_json(lora);
+    trained.lora_seed = static_cast<std::uint64_t>(whole_of(lora, "lora", "seed", 0, kMostSeed));
+  }
+  if (request.has("moments")) trained.moments = moment_format_from(request.text("moments"));
+  return trained;
+}
+
+LossSettings read_loss(const Json& loss) {
+  refuse_unknown_keys(loss, "loss",
+                      {"kind", "reduction", "max_seq_len", "eps_clip_low", "eps_clip_high", "clip_ratio_c", "cispo_eps_clip_low",
+                       "cispo_eps_clip_high", "sapo_tau_pos", "sapo_tau_neg", "kl_weight", "kl_estimator", "entropy_weight",
+                       "tis_cap"});
+  static constexpr Named<LossKind> kinds[] = {
+      {"regular", LossKind::regular},     {"dual_clip", LossKind::dual_clip},
+      {"gspo", LossKind::gspo},           {"cispo", LossKind::cispo},
+      {"sapo", LossKind::sapo},           {"reinforce", LossKind::reinforce},
+      {"cross_entropy", LossKind::cross_entropy}};
+  static constexpr Named<LossReduction> reductions[] = {{"token_mean", LossReduction::token_mean},
+                                                        {"sequence_mean", LossReduction::sequence_mean},
+                                                        {"seq_mean_token_sum_norm", LossReduction::seq_mean_token_sum_norm}};
+  static constexpr Named<KlEstimator> estimators[] = {
+      {"k1", KlEstimator::k1}, {"k2", KlEstimator::k2}, {"k3", KlEstimator::k3}};
+  LossSettings settings;
+  settings.kind = choice_of(loss, "loss", "kind", kinds);
+  if (loss.find("reduction")) settings.reduction = choice_of(loss, "loss", "reduction", reductions);
+  if (loss.find("kl_estimator")) settings.kl_estimator = choice_of(loss, "loss", "kl_estimator", estimators);
+  if (loss.find("max_seq_len")) settings.max_seq_len = static_cast<int>(whole_of(loss, "loss", "max_seq_len", 1, 1 << 30));
+  const std::pair<const char*, double*> numbers[] = {
+      {"eps_clip_low", &settings.eps_clip_low},
+      {"eps_clip_high", &settings.eps_clip_high},
+      {"clip_ratio_c", &settings.clip_ratio_c},
+      {"cispo_eps_clip_low", &settings.cispo_eps_clip_low},
+      {"cispo_eps_clip_high", &settings.cispo_eps_clip_high},
+      {"sapo_tau_pos", &settings.sapo_tau_pos},
+      {"sapo_tau_neg", &settings.sapo_tau_neg},
+      {"kl_weight", &settings.kl_weight},
+      {"entropy_weight", &settings.entropy_weight},
+      {"tis_cap", &settings.tis_cap}};
+  for (const auto& [name, value] : numbers) {
+    if (loss.find(name)) *value = number_of(loss, "loss", name);
+  }
+  validate(settings);
+  return settings;
+}
+
 UpdateSettings read_update_settings(const Request& request) {
   UpdateSettings settings;
   settings.learning_rates = request.numbers("learning_rates");
   if (settings.learning_rates.empty()) throw RequestError("BadInput", "learning_rates must have one entry a mini-batch");
   const std::vector<double> betas = request.numbers("adam_betas");
   if (betas.size() != 2) throw RequestError("BadInput", "adam_betas must have two entries");
-  settings.beta1 = betas[0];
-  settings.beta2 = betas[1];
-  settings.adam_eps = request.number("adam_eps");
-  settings.weight_decay = request.number("weight_decay");
-  settings.max_grad_norm = request.number("max_grad_norm");
+  settings.optimizer.beta1 = betas[0];
+  settings.optimizer.beta2 = betas[1];
+  settings.optimizer.adam_eps = request.number("adam_eps");
+  settings.optimizer.weight_decay = request.number("weight_decay");
+  settings.optimizer.max_grad_norm = request.number("max_grad_norm");
   settings.reset_moments = request.flag("reset_moments");
   settings.temperature = read_temperature(request);
-  const Json& loss = request.field("loss");
-  const Json* kind = loss.find("kind");
-  const std::string* name = kind == nullptr ? nullptr : kind->string();
-  if (name != nullptr && *name == "cross_entropy") {
-    settings.loss.kind = LossKind::cross_entropy;
-  } else if (name != nullptr && *name == "clipped_policy") {
-    settings.loss.kind = LossKind::clipped_policy;
-    settings.loss.eps_clip_low = number_of(loss, "loss", "eps_clip_low");
-    settings.loss.eps_clip_high = number_of(loss, "loss", "eps_clip_high");
-  } else {
-    throw RequestError("BadInput", "loss.kind must be cross_entropy or clipped_policy");
-  }
+  settings.loss = read_loss(request.field("loss"));
   return settings;
 }
 

@@ -1,17 +1,19 @@
 #include "serve/saver.h"
 
-#include <new>
+#include <chrono>
+#include <exception>
+#include <utility>
 
-#include "state/state_file.h"
+#include "serve/log.h"
 
 namespace longhaul {
 
-void Saver::start(std::shared_ptr<const HeldState> state, std::string path, std::uint32_t id) {
+void Saver::start(std::uint32_t id, std::string verb, Work work) {
   join();
   busy_ = true;
   try {
-    thread_ = std::thread([this, state = std::move(state), path = std::move(path), id] {
-      save(*state, path, id);
+    thread_ = std::thread([this, id, verb = std::move(verb), work = std::move(work)]() mutable {
+      run(id, verb, std::move(work));
       busy_ = false;
       ended_();
     });
@@ -25,21 +27,20 @@ void Saver::join() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Saver::save(const HeldState& state, const std::string& path, std::uint32_t id) {
+void Saver::run(std::uint32_t id, const std::string& verb, Work work) {
+  const auto began = std::chrono::steady_clock::now();
+  Json fields;
+  std::exception_ptr error;
   try {
-    const WrittenFile written = save_state(*state.policy, path);
-    Json entry;
-    entry.set("path", path);
-    entry.set("size", written.size);
-    entry.set("sha256", written.sha256);
-    Json fields;
-    fields.set("files", Json::Array{std::move(entry)});
-    replies_.reply(id, std::move(fields));
-  } catch (const std::bad_alloc&) {
-    replies_.refuse(id, "OutOfMemory", "not enough memory to save the state");
-  } catch (const std::exception& error) {
-    replies_.refuse(id, "BadInput", error.what());
+    fields = work();
+  } catch (...) {
+    error = std::current_exception();
   }
+  work = nullptr;
+  if (error) return replies_.refuse(id, verb, error);
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - began);
+  log_line("info", verb + " is done", {{"ms", static_cast<std::int64_t>(took.count())}});
+  replies_.reply(id, std::move(fields));
 }
 
 }  // namespace longhaul

@@ -1,21 +1,22 @@
-// Writes a state to disk on a thread of its own, beside generations; one at a time.
+// Writes files on a thread of its own, beside generations; one at a time.
 // defines: Saver
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <thread>
 
-#include "serve/held_state.h"
 #include "serve/replies.h"
 
 namespace longhaul {
 
 class Saver {
  public:
+  // Writes, and answers the fields of the reply.
+  using Work = std::function<Json()>;
+
   // `ended` is called on the saver's thread behind each reply.
   Saver(Replies& replies, std::function<void()> ended) : replies_(replies), ended_(std::move(ended)) {}
   ~Saver() { join(); }
@@ -24,14 +25,15 @@ class Saver {
 
   bool busy() const { return busy_; }
 
-  // Answers request `id` when the file is there. Only while it is not busy.
-  void start(std::shared_ptr<const HeldState> state, std::string path, std::uint32_t id);
+  // Answers request `id` when `work` is done, or with what it throws; what `work` holds is let go of before. Only while it is
+  // not busy.
+  void start(std::uint32_t id, std::string verb, Work work);
 
   // Waits until what was started has ended.
   void join();
 
  private:
-  void save(const HeldState& state, const std::string& path, std::uint32_t id);
+  void run(std::uint32_t id, const std::string& verb, Work work);
 
   Replies& replies_;
   std::function<void()> ended_;

@@ -2,20 +2,25 @@
 
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/philox.h"
 #include "ops/ops.h"
 #include "serve/scheduler.h"
+#include "state/blake3.h"
 #include "state/digest.h"
 #include "state/sha256.h"
 #include "train/score.h"
+#include "train/update.h"
 
 namespace longhaul {
 namespace {
 
-Architecture tiny_architecture() {
+Architecture tiny_architecture(ModelType type) {
   Architecture architecture;
+  architecture.model_type = type;
   architecture.vocab_size = 96;
   architecture.hidden_size = 64;
   architecture.intermediate_size = 96;
@@ -28,22 +33,76 @@ Architecture tiny_architecture() {
   return architecture;
 }
 
-bool check(bool holds, const std::string& what) {
-  std::printf("%s %s\n", holds ? "ok  " : "FAIL", what.c_str());
-  return holds;
+struct Model {
+  const char* name;
+  ModelType type;
+  bool lora;
+};
+
+// Zeros (biases, and B of an adapter) would hide what is left out.
+void fill_zeros(std::span<float> values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == 0) values[i] = 0.1f * philox_uniform(philox4x32_10({static_cast<std::uint32_t>(i), 0, 0, 0}, {1, 2})[0]);
+  }
 }
 
-struct Sampled {
+Policy make_policy(const Model& model, ThreadPool& pool) {
+  auto weights = std::make_shared<Weights>(tiny_architecture(model.type), &pool);
+  weights->initialize(0.2, 7, &pool);
+  fill_zeros(weights->values());
+  weights->changed(&pool);
+  if (!model.lora) return Policy(std::move(weights));
+  LoraSettings lora;
+  lora.rank = 4;
+  lora.alpha = 8;
+  lora.targets = {LoraTarget::q_proj, LoraTarget::v_proj, LoraTarget::o_proj, LoraTarget::up_proj, LoraTarget::down_proj};
+  Policy policy(std::shared_ptr<const Weights>(std::move(weights)), lora, 9);
+  fill_zeros(policy.trained());
+  policy.changed(&pool);
+  return policy;
+}
+
+struct Results {
   std::string state;
   std::vector<std::int32_t> tokens;
   std::vector<float> logprobs;
   std::vector<float> scored;
+  std::string trained;
 };
 
-Sampled sample(int threads) {
+// One step on the second half of what was sampled, whose log-probs are those of sampling.
+std::string train(const Policy& policy, const std::vector<std::int32_t>& tokens, const std::vector<float>& logprobs,
+                  ThreadPool& pool) {
+  const std::vector<std::int32_t> nodes{-1, static_cast<std::int32_t>(tokens.size()), 0};
+  std::vector<std::int32_t> rows, targets, samples;
+  std::vector<float> advantages, old;
+  const std::size_t prompt = tokens.size() - logprobs.size();
+  for (std::size_t i = logprobs.size() / 2; i < logprobs.size(); ++i) {
+    rows.push_back(static_cast<std::int32_t>(prompt + i - 1));
+    targets.push_back(tokens[prompt + i]);
+    samples.push_back(0);
+    advantages.push_back(0.5f);
+    old.push_back(logprobs[i]);
+  }
+  Batch batch;
+  batch.nodes = nodes;
+  batch.tokens = tokens;
+  batch.target_rows = rows;
+  batch.target_tokens = targets;
+  batch.target_samples = samples;
+  batch.target_advantages = advantages;
+  batch.target_old_logprobs = old;
+  UpdateSettings settings;
+  settings.learning_rates = {1e-2};
+  settings.loss.kind = LossKind::regular;
+  settings.loss.entropy_weight = 0.01;
+  const UpdateReport report = compute_update(policy, batch, settings, pool);
+  return report.applied ? state_digest(*report.next, pool) : report.reason;
+}
+
+Results run(const Model& model, int threads) {
   ThreadPool pool(threads);
-  Policy policy(tiny_architecture());
-  policy.initialize(0.2, 7);
+  const Policy policy = make_policy(model, pool);
   GenerationCounters counters;
   Scheduler scheduler(policy.architecture(), 0, counters);
   Generation generation;
@@ -54,38 +113,64 @@ Sampled sample(int threads) {
   scheduler.submit(std::move(generation));
   std::vector<Finished> finished;
   while (!scheduler.idle()) scheduler.step(policy, pool, true, finished);
-  Sampled result;
-  result.state = state_digest(policy, pool);
-  result.tokens = finished.at(0).generation.tokens;
-  result.logprobs = finished.at(0).generation.logprobs;
-  const auto all = score(policy, result.tokens, 1.0);
-  result.scored.assign(all.end() - static_cast<std::ptrdiff_t>(result.logprobs.size()), all.end());
-  return result;
+  Results results;
+  results.state = state_digest(policy, pool);
+  results.tokens = finished.at(0).generation.tokens;
+  results.logprobs = finished.at(0).generation.logprobs;
+  const auto all = score(policy, results.tokens, 1.0, pool);
+  results.scored.assign(all.end() - static_cast<std::ptrdiff_t>(results.logprobs.size()), all.end());
+  results.trained = train(policy, results.tokens, results.logprobs, pool);
+  return results;
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+bool same(const Results& a, const Results& b) {
+  return a.state == b.state && a.tokens == b.tokens && same_bits(a.logprobs, b.logprobs) && same_bits(a.scored, b.scored) &&
+         a.trained == b.trained;
+}
+
+bool check(bool holds, const std::string& what) {
+  std::printf("%s %s\n", holds ? "ok  " : "FAIL", what.c_str());
+  return holds;
+}
+
+bool check_blake3() {
+  // More than one chunk for every lane.
+  std::vector<std::byte> message(100'000);
+  for (std::size_t i = 0; i < message.size(); ++i) message[i] = static_cast<std::byte>(i % 251);
+  const Blake3Digest expected = blake3(message, Blake3Code::portable);
+  bool good = to_hex(blake3({})) == "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+  for (const Blake3Code code : {Blake3Code::avx2, Blake3Code::avx512}) {
+    if (blake3_supported(code)) good = good && blake3(message, code) == expected;
+  }
+  return good;
+}
+
 }  // namespace
 
 int run_selftest() {
   bool good = check(sha256_hex("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "sha256");
-  ops::set_instruction_set(ops::InstructionSet::scalar);
-  const Sampled reference = sample(1);
-  good &= check(same_bits(reference.logprobs, reference.scored), "scalar: sampled log-probs equal scored ones");
-  for (const auto set : {ops::InstructionSet::avx2, ops::InstructionSet::avx512}) {
-    const std::string name = ops::name(set);
-    if (!ops::supported(set)) {
-      std::printf("skip %s: this machine does not have it\n", name.c_str());
-      continue;
-    }
-    ops::set_instruction_set(set);
-    for (const int threads : {1, 2}) {
-      const Sampled other = sample(threads);
-      good &= check(other.state == reference.state && other.tokens == reference.tokens &&
-                        same_bits(other.logprobs, reference.logprobs) && same_bits(other.scored, reference.scored),
-                    name + ", " + std::to_string(threads) + " threads: the same bits as scalar");
+  good &= check(check_blake3(), "blake3");
+  for (const Model& model : {Model{"qwen3", ModelType::qwen3, false}, Model{"qwen2", ModelType::qwen2, false},
+                             Model{"qwen3 with LoRA", ModelType::qwen3, true}}) {
+    const std::string prefix = std::string(model.name) + ", ";
+    ops::set_instruction_set(ops::InstructionSet::scalar);
+    const Results reference = run(model, 1);
+    good &= check(same_bits(reference.logprobs, reference.scored), prefix + "scalar: sampled log-probs equal scored ones");
+    good &= check(reference.trained.size() == 64, prefix + "scalar: a step of training is applied");
+    for (const auto set : {ops::InstructionSet::avx2, ops::InstructionSet::avx512}) {
+      const std::string name = prefix + ops::name(set);
+      if (!ops::supported(set)) {
+        std::printf("skip %s: this machine does not have it\n", name.c_str());
+        continue;
+      }
+      ops::set_instruction_set(set);
+      for (const int threads : {1, 2}) {
+        good &= check(same(run(model, threads), reference), name + ", " + std::to_string(threads) + " threads: the same bits as scalar");
+      }
     }
   }
   return good ? 0 : 1;

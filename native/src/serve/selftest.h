@@ -1,5 +1,5 @@
-// What `longhaul-engine --selftest` does: on every instruction set of this machine, a tiny policy is drawn, sampled from
-// and scored; all must agree with each other to the bit.
+// What `longhaul-engine --selftest` does: on every instruction set of this machine, tiny policies of every kind are drawn,
+// sampled from, scored and trained by one step; all must agree with each other to the bit.
 // defines: run_selftest
 #pragma once
 

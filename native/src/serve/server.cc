@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "serve/log.h"
+#include "serve/memory_guard.h"
 
 namespace longhaul {
 
@@ -24,6 +25,10 @@ int Server::run() {
     clock_.advance();
     handle_all();
     if (verbs_.shutting_down()) break;
+    if (const std::uint64_t count = open_.cancellations(); count != cancellations_) {
+      cancellations_ = count;
+      verbs_.drop_cancelled();
+    }
     if (verbs_.ready()) {
       verbs_.step();
       continue;
@@ -45,12 +50,12 @@ void Server::receive(Frame frame) {
   try {
     request.verb = request.text("verb");
   } catch (const RequestError& error) {
-    return replies_.refuse(request.id(), error.code, error.what());
+    return replies_.refuse(request.id(), {error.code, error.what(), {}});
   }
   if (request.verb == "stats") return stats(request.id());
   if (request.verb == "cancel") return cancel(request);
   request.cancelled = open_.open(request.id());
-  if (!request.cancelled) return replies_.refuse(request.id(), "BadInput", "a request with this id is still open");
+  if (!request.cancelled) return replies_.refuse(request.id(), {"BadInput", "a request with this id is still open", {}});
   mailbox_.put(std::move(request));
 }
 
@@ -58,7 +63,7 @@ void Server::cancel(const Request& request) {
   try {
     open_.cancel(static_cast<std::uint32_t>(request.whole("target", 1, 0xFFFFFFFF)));
   } catch (const RequestError& error) {
-    return replies_.refuse(request.id(), error.code, error.what());
+    return replies_.refuse(request.id(), {error.code, error.what(), {}});
   }
   mailbox_.wake();
   replies_.reply(request.id(), {});
@@ -77,6 +82,7 @@ void Server::stats(std::uint32_t id) {
   values.set("waiting", counters.waiting.load());
   values.set("updates", verbs_.updates());
   values.set("unsent_bytes", static_cast<std::uint64_t>(channel_.unsent_bytes()));
+  values.set("resident_bytes", static_cast<std::uint64_t>(resident_bytes()));
   values.set("busy_ms", clock_.busy_ms());
   Json fields;
   fields.set("stats", std::move(values));

@@ -4,6 +4,7 @@
 // defines: Server, ServerOptions
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "serve/held_state.h"
@@ -46,6 +47,7 @@ class Server {
   Channel channel_;
   Replies replies_;
   Verbs verbs_;
+  std::uint64_t cancellations_ = 0;  // of those that the engine has looked at
   std::optional<Request> deferred_;  // waits until it is alone; nothing behind it is taken
 };
 

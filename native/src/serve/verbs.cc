@@ -1,19 +1,24 @@
 #include "serve/verbs.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
+#include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <new>
 
 #include "ops/ops.h"
+#include "serve/faults.h"
+#include "serve/log.h"
+#include "serve/progress_frames.h"
 #include "serve/request_settings.h"
 #include "serve/version.h"
-#include "state/batch_file.h"
+#include "serve/vocabulary.h"
 #include "state/digest.h"
+#include "state/hf_export.h"
 #include "state/state_file.h"
+#include "state/weights_file.h"
 #include "train/score.h"
 
 namespace longhaul {
@@ -25,6 +30,50 @@ int available_cores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
+void choose_instruction_set(const std::string& wanted) {
+  for (const auto set : {ops::InstructionSet::scalar, ops::InstructionSet::avx2, ops::InstructionSet::avx512}) {
+    if (wanted != ops::name(set)) continue;
+    if (!ops::supported(set)) throw RequestError("BadInput", "this machine has no " + wanted);
+    return ops::set_instruction_set(set);
+  }
+  throw RequestError("BadInput", "instruction_set must be avx512, avx2 or scalar");
+}
+
+Json file_entry(const WrittenFile& file) {
+  Json entry;
+  entry.set("path", file.path);
+  entry.set("size", file.size);
+  entry.set("sha256", file.sha256);
+  return entry;
+}
+
+Json files_reply(const std::vector<WrittenFile>& files) {
+  Json::Array list;
+  for (const WrittenFile& file : files) list.push_back(file_entry(file));
+  Json fields;
+  fields.set("files", std::move(list));
+  return fields;
+}
+
+HfExport read_export(const Request& request) {
+  HfExport settings;
+  const std::string dtype = request.text("dtype"), adapters = request.text("adapters");
+  if (dtype != "F32" && dtype != "BF16") throw RequestError("BadInput", "dtype must be F32 or BF16");
+  if (adapters != "merged" && adapters != "peft") throw RequestError("BadInput", "adapters must be merged or peft");
+  settings.dtype = dtype == "F32" ? HfDtype::f32 : HfDtype::bf16;
+  settings.adapters = adapters == "merged" ? HfAdapters::merged : HfAdapters::peft;
+  return settings;
+}
+
+// Of the weights under a policy's adapters; files of one without any have none.
+std::string base_of(const HeldState& held) {
+  return held.policy->adapters() != nullptr ? held.weights_digest : std::string();
+}
+
+std::int64_t ms_since(std::chrono::steady_clock::time_point began) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - began).count();
+}
+
 }  // namespace
 
 Verbs::Verbs(VerbOptions options, Replies& replies, StateHolder& held, WorkClock& clock)
@@ -33,69 +82,78 @@ Verbs::Verbs(VerbOptions options, Replies& replies, StateHolder& held, WorkClock
       held_(held),
       clock_(clock),
       generations_(replies),
+      updates_(replies, memory_, [this] { advance(); }),
       saver_(replies, options_.save_ended) {}
 
+const Verbs::Verb* Verbs::find(const std::string& name) {
+  static constexpr Verb verbs[] = {
+      {"hello", &Verbs::hello, Waits::for_all},
+      {"load", &Verbs::load, Waits::for_all},
+      {"load_hf", &Verbs::load_hf_folder, Waits::for_all},
+      {"load_weights", &Verbs::load_weights_file, Waits::for_all},
+      {"load_state", &Verbs::load_state_file, Waits::for_all},
+      {"update", &Verbs::update, Waits::for_all},
+      {"shutdown", &Verbs::shutdown, Waits::for_all},
+      {"save_state", &Verbs::save_state_file, Waits::for_save},
+      {"save_weights", &Verbs::save_weights_file, Waits::for_save},
+      {"export_hf", &Verbs::export_folder, Waits::for_save},
+      {"set_reference", &Verbs::set_reference, Waits::never},
+      {"set_vocabulary", &Verbs::set_vocabulary, Waits::never},
+      {"held", &Verbs::tell_held, Waits::never},
+      {"generate", &Verbs::generate, Waits::never},
+      {"score", &Verbs::score_tokens, Waits::never},
+      {"fault", &Verbs::fault, Waits::never},
+  };
+  for (const Verb& verb : verbs) {
+    if (name == verb.name) return &verb;
+  }
+  return nullptr;
+}
+
 bool Verbs::must_wait(const Request& request) const {
-  const std::string& verb = request.verb;
-  if (verb == "save_state") return saver_.busy();
-  const bool alone = verb == "load" || verb == "load_state" || verb == "update" || verb == "shutdown" || verb == "hello";
-  return alone && (!generations_.idle() || saver_.busy());
+  const Verb* verb = find(request.verb);
+  if (verb == nullptr || verb->waits == Waits::never) return false;
+  return saver_.busy() || (verb->waits == Waits::for_all && !generations_.idle());
 }
 
 void Verbs::handle(const Request& request) {
   try {
-    dispatch(request);
-  } catch (const RequestError& error) {
-    replies_.refuse(request.id(), error.code, error.what());
-  } catch (const BatchError& error) {
-    replies_.refuse(request.id(), "BadBatch", error.what());
-  } catch (const std::bad_alloc&) {
-    replies_.refuse(request.id(), "OutOfMemory", "not enough memory for " + request.verb);
-  } catch (const std::exception& error) {
-    replies_.refuse(request.id(), "BadInput", error.what());
+    if (*request.cancelled) throw RequestError("Cancelled", "cancelled before it began");
+    const Verb* verb = find(request.verb);
+    if (verb == nullptr || (request.verb == "fault" && !options_.test_faults)) {
+      throw RequestError("BadInput", "unknown verb " + request.verb);
+    }
+    if (!greeted_ && request.verb != "hello") throw RequestError("BadInput", "the first verb must be hello");
+    (this->*verb->run)(request);
+  } catch (...) {
+    replies_.refuse(request.id(), request.verb, std::current_exception());
   }
-}
-
-void Verbs::dispatch(const Request& request) {
-  if (*request.cancelled) throw RequestError("Cancelled", "cancelled before it began");
-  if (request.verb == "hello") return hello(request);
-  if (!greeted_) throw RequestError("BadInput", "the first verb must be hello");
-  if (request.verb == "generate") return generations_.submit(request, *require_state(request)->policy);
-  if (request.verb == "score") return score_tokens(request);
-  if (request.verb == "update") return update(request);
-  if (request.verb == "held") return tell_held(request);
-  if (request.verb == "load") return load(request);
-  if (request.verb == "load_state") return load_state_file(request);
-  if (request.verb == "save_state") return save(request);
-  if (request.verb == "fault") return fault(request);
-  if (request.verb == "shutdown") {
-    shutting_down_ = true;
-    return replies_.reply(request.id(), {});
-  }
-  throw RequestError("BadInput", "unknown verb " + request.verb);
 }
 
 void Verbs::hello(const Request& request) {
   if (request.whole("protocol", 0, 1 << 30) != kProtocol) {
-    throw RequestError("VersionMismatch", "this engine speaks protocol " + std::to_string(kProtocol));
+    throw RequestError("VersionMismatch", "this engine speaks protocol " + std::to_string(kProtocol) + ", not " +
+                                              std::to_string(request.whole("protocol", 0, 1 << 30)));
   }
-  if (request.frame.header.find("instruction_set") != nullptr) {
-    const std::string wanted = request.text("instruction_set");
-    bool known = false;
-    for (const auto set : {ops::InstructionSet::scalar, ops::InstructionSet::avx2, ops::InstructionSet::avx512}) {
-      if (wanted != ops::name(set)) continue;
-      if (!ops::supported(set)) throw RequestError("BadInput", "this machine has no " + wanted);
-      ops::set_instruction_set(set);
-      known = true;
+  MemoryOptions options = memory_.options();
+  if (request.has("kv_cache_bytes")) {
+    options.cache_bytes = static_cast<std::size_t>(request.whole("kv_cache_bytes", 0, std::int64_t{1} << 50));
+  }
+  if (request.has("pass_rows")) {
+    options.pass_rows = static_cast<int>(request.whole("pass_rows", piece_rows, 1 << 30));
+    if (*options.pass_rows % piece_rows != 0) {
+      throw RequestError("BadInput", "pass_rows must be a multiple of " + std::to_string(piece_rows));
     }
-    if (!known) throw RequestError("BadInput", "instruction_set must be avx512, avx2 or scalar");
   }
-  if (request.frame.header.find("kv_cache_bytes") != nullptr) {
-    generations_.set_cache_bytes(static_cast<std::size_t>(request.whole("kv_cache_bytes", 0, std::int64_t{1} << 50)));
+  if (request.has("recompute")) options.recompute = request.flag("recompute");
+  options.threads = request.has("threads") ? static_cast<int>(request.whole("threads", 1, 1024)) : available_cores();
+  if (request.has("instruction_set")) choose_instruction_set(request.text("instruction_set"));
+  if (!pool_ || pool_->threads() != options.threads) {
+    updates_.forget();  // the trainer holds on to the pool
+    pool_ = std::make_unique<ThreadPool>(options.threads);
   }
-  int threads = available_cores();
-  if (request.frame.header.find("threads") != nullptr) threads = static_cast<int>(request.whole("threads", 1, 1024));
-  if (!pool_ || pool_->threads() != threads) pool_ = std::make_unique<ThreadPool>(threads);
+  memory_.configure(options);
+  generations_.set_cache_bytes(options.cache_bytes);
   greeted_ = true;
 
   Json numerics;
@@ -107,41 +165,42 @@ void Verbs::hello(const Request& request) {
   fields.set("build", build_text());
   fields.set("numerics", std::move(numerics));
   fields.set("instruction_set", ops::name(ops::instruction_set()));
-  fields.set("threads", threads);
+  fields.set("threads", options.threads);
   replies_.reply(request.id(), std::move(fields));
 }
 
-void Verbs::load(const Request& request) {
-  const Architecture architecture = architecture_from_json(request.field("architecture"));
-  const double range = request.number("initializer_range");
-  if (!(range > 0)) throw RequestError("BadInput", "initializer_range must be above 0");
-  const auto seed = static_cast<std::uint64_t>(request.whole("seed", 0, std::int64_t{1} << 53));
-  auto policy = std::make_unique<Policy>(architecture);
-  policy->initialize(range, seed);
-  std::string digest = state_digest(*policy, *pool_);
-  install(std::move(policy), std::move(digest), request.id());
-}
-
-void Verbs::load_state_file(const Request& request) {
-  const std::string path = request.text("path");
-  try {
-    LoadedState loaded = load_state(path, *pool_);
-    install(std::move(loaded.policy), std::move(loaded.digest), request.id());
-  } catch (const SafetensorsError& error) {
-    throw RequestError("BadInput", "state file " + path + ": " + error.what());
-  } catch (const std::invalid_argument& error) {
-    throw RequestError("BadInput", "state file " + path + ": " + error.what());
-  }
-}
+void Verbs::load(const Request& request) { load_model(request, &Loader::random); }
+void Verbs::load_hf_folder(const Request& request) { load_model(request, &Loader::folder); }
+void Verbs::load_weights_file(const Request& request) { load_model(request, &Loader::weights_file); }
+void Verbs::load_state_file(const Request& request) { load_model(request, &Loader::state_file); }
 
 // The old state is held until the new one is whole.
-void Verbs::install(std::unique_ptr<Policy> policy, std::string digest, std::uint32_t id) {
+void Verbs::load_model(const Request& request, LoadKind kind) {
+  const auto began = std::chrono::steady_clock::now();
+  updates_.forget();
+  LoadedModel loaded = (loader_for(request).*kind)(request);
   auto next = std::make_shared<HeldState>();
-  next->digest = std::move(digest);
-  next->policy = std::move(policy);
-  generations_.prepare(next->policy->architecture());
+  next->digest = std::move(loaded.digest);
+  next->weights_digest = std::move(loaded.weights_digest);
+  next->weights_path = std::move(loaded.weights_path);
+  next->eos_tokens = std::move(loaded.eos_tokens);
+  next->policy = updates_.lend(std::move(loaded.policy));
+  const Architecture& architecture = next->policy->architecture();
+  generations_.prepare(architecture);
+  if (reference_.weights && !(reference_.weights->architecture() == architecture)) reference_ = {};
+  log_line("info", request.verb + " is done",
+           {{"ms", ms_since(began)}, {"state", next->digest}, {"resident_bytes", std::uint64_t{resident_bytes()}}});
   exchange(std::move(next));
-  replies_.reply(id, {});
+  updates_.forget();  // the policy that was held until now
+  replies_.reply(request.id(), std::move(loaded.fields));
+}
+
+Loader Verbs::loader_for(const Request& request) {
+  const auto progress = [this, frames = ProgressFrames(replies_, request)](std::uint64_t done, std::uint64_t total) {
+    advance();
+    frames(done, total);
+  };
+  return Loader(memory_, *pool_, held_.get(), reference_, progress);
 }
 
 // noexcept: half of this would leave the cache of one policy beside another, so a failure ends the process.
@@ -150,16 +209,102 @@ void Verbs::exchange(std::shared_ptr<const HeldState> next) noexcept {
   held_.exchange(std::move(next));
 }
 
-void Verbs::save(const Request& request) {
-  auto held = require_state(request);
-  saver_.start(std::move(held), request.text("path"), request.id());
+void Verbs::advance() {
+  clock_.advance();
+  if (advances_left_ < 0 || advances_left_-- > 0) return;
+  throw std::bad_alloc();
+}
+
+void Verbs::set_reference(const Request& request) {
+  const std::string from = request.text("from");
+  if (from == "none") {
+    reference_ = {};
+  } else if (from == "held") {
+    // A state never changes, so its weights are shared. An update of all weights goes on in other memory, for which there must be room.
+    const auto held = with_weights_digest(require_model(request));
+    const bool frozen = held->policy->adapters() != nullptr;
+    if (!frozen && reference_.weights != held->policy->shared_weights()) memory_.plan_reference(*held->policy);
+    reference_ = {held->policy->shared_weights(), held->weights_digest};
+  } else if (from == "path") {
+    require_model(request);
+    reference_ = loader_for(request).reference_at(request.text("path"));
+  } else {
+    throw RequestError("BadInput", "from must be held, path or none");
+  }
+  Json fields;
+  fields.set("reference", reference_.weights ? Json(reference_.digest) : Json(nullptr));
+  replies_.reply(request.id(), std::move(fields));
+}
+
+void Verbs::save_state_file(const Request& request) {
+  saver_.start(request.id(), request.verb,
+               [held = require_state(request), path = request.text("path"), frames = ProgressFrames(replies_, request)] {
+                 return files_reply({save_state(*held->policy, path, base_of(*held), frames)});
+               });
+}
+
+void Verbs::save_weights_file(const Request& request) {
+  const std::string wanted = request.digest("weights");
+  const auto held = with_weights_digest(require_model(request));
+  if (wanted != held->weights_digest) {
+    throw RequestError("WrongState", "holds weights " + held->weights_digest + "; save_weights needs " + wanted);
+  }
+  saver_.start(request.id(), request.verb,
+               [held, path = request.text("path"), frames = ProgressFrames(replies_, request)] {
+                 Json fields = files_reply({save_weights(held->policy->weights(), path, frames)});
+                 fields.set("weights", held->weights_digest);
+                 return fields;
+               });
+}
+
+void Verbs::export_folder(const Request& request) {
+  const auto held = require_state(request);
+  HfExport settings = read_export(request);
+  if (settings.adapters == HfAdapters::peft && held->policy->adapters() == nullptr) {
+    throw RequestError("BadInput", "adapters is peft, but the state has no adapters: it was trained in full; export it as merged");
+  }
+  settings.eos_tokens = held->eos_tokens;
+  settings.base_model = held->weights_path;
+  saver_.start(request.id(), request.verb,
+               [held, settings, path = request.text("path"), frames = ProgressFrames(replies_, request)] {
+                 return files_reply(export_hf(*held->policy, path, settings, frames));
+               });
+}
+
+void Verbs::set_vocabulary(const Request& request) {
+  const auto held = require_model(request);
+  const std::vector<std::int32_t> lengths = request.i32_array("lengths");
+  const auto rows = static_cast<std::size_t>(held->policy->architecture().vocab_size);
+  if (lengths.size() > rows) {
+    throw RequestError("BadInput", "lengths has " + std::to_string(lengths.size()) + " tokens, but the model's vocabulary " +
+                                       std::to_string(rows));
+  }
+  auto vocabulary = std::make_shared<const Vocabulary>(request.u8_array("bytes"), lengths);
+  if (request.has("eos")) {
+    auto next = std::make_shared<HeldState>(*held);
+    next->eos_tokens = request.token_list("eos");
+    held_.exchange(std::move(next));
+  }
+  generations_.set_vocabulary(std::move(vocabulary));
+  replies_.reply(request.id(), {});
 }
 
 void Verbs::tell_held(const Request& request) {
-  const auto held = held_.get();
+  auto held = held_.get();
+  // Behind an update of all weights it would have to be computed, by who asks after every step for the state alone.
+  if (held && request.has("weights") && request.flag("weights")) held = with_weights_digest(std::move(held));
+  const bool known = held && !held->weights_digest.empty();
   Json fields;
+  fields.set("weights", known ? Json(held->weights_digest) : Json(nullptr));
+  fields.set("reference", reference_.weights ? Json(reference_.digest) : Json(nullptr));
   fields.set("last_step_id", held && held->last_step_id ? Json(*held->last_step_id) : Json(nullptr));
   replies_.reply(request.id(), std::move(fields));
+}
+
+std::shared_ptr<const HeldState> Verbs::require_model(const Request& request) const {
+  auto held = held_.get();
+  if (!held) throw RequestError("WrongState", "no state is held; " + request.verb + " needs one: send a load first");
+  return held;
 }
 
 std::shared_ptr<const HeldState> Verbs::require_state(const Request& request) const {
@@ -172,11 +317,24 @@ std::shared_ptr<const HeldState> Verbs::require_state(const Request& request) co
   return held;
 }
 
+std::shared_ptr<const HeldState> Verbs::with_weights_digest(std::shared_ptr<const HeldState> held) {
+  if (!held->weights_digest.empty()) return held;
+  auto next = std::make_shared<HeldState>(*held);
+  next->weights_digest = weights_digest(held->policy->weights(), *pool_);
+  held_.exchange(next);  // the same state, better known
+  return next;
+}
+
+void Verbs::generate(const Request& request) { generations_.submit(request, *require_state(request)->policy); }
+
 void Verbs::score_tokens(const Request& request) {
   const auto held = require_state(request);
   const std::vector<std::int32_t> tokens = read_tokens(request, *held->policy);
   const std::vector<float> logprobs =
-      score(*held->policy, tokens, read_temperature(request), [this] { clock_.advance(); });
+      score(*held->policy, tokens, read_temperature(request), *pool_, [&] {
+        clock_.advance();
+        if (*request.cancelled) throw RequestError("Cancelled", "cancelled");
+      });
   const OutgoingArray arrays[] = {{"logprobs",
                                    DType::f32,
                                    {static_cast<std::int64_t>(logprobs.size())},
@@ -185,54 +343,35 @@ void Verbs::score_tokens(const Request& request) {
 }
 
 void Verbs::update(const Request& request) {
+  const auto began = std::chrono::steady_clock::now();
   const std::string step_id = request.digest("step_id");
   if (const auto held = held_.get(); held && held->last_step_id == step_id) return replies_.reply(request.id(), held->last_update);
-  const auto held = require_state(request);
-  UpdateSettings settings = read_update_settings(request);
-  const auto mini_batches = static_cast<int>(settings.learning_rates.size());
-  const BatchFile batch = read_batch(request.text("batch_path"), request.digest("batch_sha256"), held->digest, mini_batches);
-  settings.cancelled = request.cancelled.get();
-  settings.advanced = [this] { clock_.advance(); };
-  settings.progress = [this, id = request.id()](int done, int total) { replies_.progress(id, done, total); };
-  UpdateReport report = compute_update(*held->policy, batch.view(), settings, *pool_);
-  if (!report.applied && report.reason == "cancelled") throw RequestError("Cancelled", "cancelled");
-
-  Json metrics{Json::Object{}};
-  for (const auto& [name, value] : report.metrics) metrics.set(name, value);
-  Json reason;
-  reason.set("reason", report.reason);
-  Json fields;
-  fields.set("applied", report.applied ? Json(true) : std::move(reason));
-  fields.set("metrics", std::move(metrics));
-  auto next = std::make_shared<HeldState>(*held);
-  if (report.applied) {
-    next->digest = state_digest(*report.next, *pool_);
-    next->policy = std::move(report.next);
-  }
-  next->last_step_id = step_id;
-  next->last_update = fields;
+  auto next = updates_.compute(request, *require_state(request), reference_, *pool_);
+  Json fields = next->last_update;
+  log_line("info", "update is done", {{"ms", ms_since(began)}, {"state", next->digest}, {"step_id", step_id}});
   exchange(std::move(next));
-  ++updates_;
+  ++updates_done_;
   if (aborts_after_update_) std::abort();
   replies_.reply(request.id(), std::move(fields));
 }
 
-// Points at which a test lets the engine die.
+// Points at which a test lets the engine die, or memory run out.
 void Verbs::fault(const Request& request) {
-  if (!options_.test_faults) throw RequestError("BadInput", "unknown verb fault");
   const std::string kind = request.text("kind");
-  if (kind == "abort") std::abort();
   if (kind == "abort_after_update") {
     aborts_after_update_ = true;
   } else if (kind == "half_frame") {
     replies_.break_next();
-  } else if (kind == "hang") {
-    raise(SIGSTOP);
-  } else if (kind == "stall") {
-    while (true) pause();
+  } else if (kind == "out_of_memory") {
+    advances_left_ = request.has("after") ? static_cast<int>(request.whole("after", 0, 1 << 20)) : 0;
   } else {
-    throw RequestError("BadInput", "unknown fault " + kind);
+    raise_fault(kind);
   }
+  replies_.reply(request.id(), {});
+}
+
+void Verbs::shutdown(const Request& request) {
+  shutting_down_ = true;
   replies_.reply(request.id(), {});
 }
 

@@ -12,9 +12,12 @@
 #include "base/thread_pool.h"
 #include "serve/generations.h"
 #include "serve/held_state.h"
+#include "serve/loader.h"
+#include "serve/memory_guard.h"
 #include "serve/replies.h"
 #include "serve/request.h"
 #include "serve/saver.h"
+#include "serve/updates.h"
 #include "serve/work_clock.h"
 
 namespace longhaul {
@@ -38,6 +41,8 @@ class Verbs {
   bool ready() const { return generations_.ready(); }
   // One token more for each generation that runs.
   void step() { generations_.step(*held_.get()->policy, *pool_); }
+  // Answers generations that were cancelled.
+  void drop_cancelled() { generations_.drop_cancelled(); }
 
   // After `shutdown` was answered.
   bool shutting_down() const { return shutting_down_; }
@@ -45,34 +50,64 @@ class Verbs {
 
   // On any thread.
   const GenerationCounters& generation_counters() const { return generations_.counters(); }
-  std::uint64_t updates() const { return updates_; }
+  std::uint64_t updates() const { return updates_done_; }
 
  private:
-  void dispatch(const Request& request);
+  // What a verb waits for before it begins.
+  enum class Waits { never, for_save, for_all };
+  struct Verb {
+    const char* name;
+    void (Verbs::*run)(const Request& request);
+    Waits waits;
+  };
+  static const Verb* find(const std::string& name);
+
   void hello(const Request& request);
   void load(const Request& request);
+  void load_hf_folder(const Request& request);
+  void load_weights_file(const Request& request);
   void load_state_file(const Request& request);
-  void install(std::unique_ptr<Policy> policy, std::string digest, std::uint32_t id);
-  void exchange(std::shared_ptr<const HeldState> next) noexcept;
-  void save(const Request& request);
+  void set_reference(const Request& request);
+  void save_state_file(const Request& request);
+  void save_weights_file(const Request& request);
+  void export_folder(const Request& request);
+  void set_vocabulary(const Request& request);
   void tell_held(const Request& request);
+  void generate(const Request& request);
   void score_tokens(const Request& request);
   void update(const Request& request);
   void fault(const Request& request);
+  void shutdown(const Request& request);
+
+  using LoadKind = LoadedModel (Loader::*)(const Request& request) const;
+  void load_model(const Request& request, LoadKind kind);
+  Loader loader_for(const Request& request);
+  void exchange(std::shared_ptr<const HeldState> next) noexcept;
+  // That the work at hand got on; here a test lets memory run out.
+  void advance();
+  // The state that is held. Throws RequestError where there is none.
+  std::shared_ptr<const HeldState> require_model(const Request& request) const;
   // The state that the request names, which must be the one that is held.
   std::shared_ptr<const HeldState> require_state(const Request& request) const;
+  // The state that is held, with the digest of its weights.
+  std::shared_ptr<const HeldState> with_weights_digest(std::shared_ptr<const HeldState> held);
 
   VerbOptions options_;
   Replies& replies_;
   StateHolder& held_;
   WorkClock& clock_;
+  MemoryGuard memory_;
   Generations generations_;
+  Updates updates_;
   Saver saver_;
   std::unique_ptr<ThreadPool> pool_;
+  Reference reference_;
   bool greeted_ = false;
   bool shutting_down_ = false;
   bool aborts_after_update_ = false;
-  std::atomic<std::uint64_t> updates_{0};
+  // How often the work may still get on before memory runs out; below 0: for ever.
+  std::atomic<int> advances_left_{-1};
+  std::atomic<std::uint64_t> updates_done_{0};
 };
 
 }  // namespace longhaul

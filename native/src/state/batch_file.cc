@@ -10,22 +10,30 @@
 namespace longhaul {
 namespace {
 
-// Copies a tensor [rows, columns] (columns 0: one dimension); answers its rows.
+// Copies a tensor [rows, columns] (columns 0: one dimension).
 template <class T>
-std::size_t take(const SafetensorsFile& file, const char* name, std::int64_t columns, std::vector<T>& out) {
+void take(const SafetensorsFile& file, const char* name, std::int64_t columns, std::vector<T>& out) {
   const auto found = file.tensors.find(name);
   if (found == file.tensors.end()) throw BatchError(std::string("tensor ") + name + " is missing");
   const TensorView& view = found->second;
-  const char* dtype = std::is_same_v<T, float> ? "F32" : "I32";
-  if (view.dtype != dtype) throw BatchError(std::string("tensor ") + name + " must be " + dtype);
+  const std::string dtype = std::is_same_v<T, float> ? "F32" : "I32";
   const std::size_t dimensions = columns == 0 ? 1 : 2;
-  if (view.shape.size() != dimensions || (columns != 0 && view.shape[1] != columns)) {
-    throw BatchError(std::string("tensor ") + name + " must have " +
-                     (columns == 0 ? "one dimension" : std::to_string(columns) + " columns"));
+  if (view.dtype != dtype || view.shape.size() != dimensions || (columns != 0 && view.shape[1] != columns)) {
+    throw BatchError(std::string("tensor ") + name + " is " + describe_tensor(view.dtype, view.shape) + "; it must be " + dtype +
+                     (columns == 0 ? " with one dimension" : " with " + std::to_string(columns) + " columns"));
   }
   out.resize(view.elements());
   if (!view.bytes.empty()) std::memcpy(out.data(), view.bytes.data(), view.bytes.size());
-  return static_cast<std::size_t>(view.shape[0]);
+}
+
+// Copies a tensor with one value for each target.
+template <class T>
+void take_targets(const SafetensorsFile& file, const char* name, std::size_t targets, std::vector<T>& out) {
+  take(file, name, 0, out);
+  if (out.size() != targets) {
+    throw BatchError(std::string("tensor ") + name + " has " + std::to_string(out.size()) + " values; target_rows has " +
+                     std::to_string(targets));
+  }
 }
 
 void check_identity(const SafetensorsFile& file, const std::string& state, int mini_batches) {
@@ -41,14 +49,14 @@ void check_identity(const SafetensorsFile& file, const std::string& state, int m
     }
     return *member->string();
   };
-  if (text("schema") != "longhaul.batch/1") throw BatchError("schema " + text("schema") + "; this engine reads longhaul.batch/1");
+  if (text("schema") != "longhaul.batch/2") throw BatchError("schema " + text("schema") + "; this engine reads longhaul.batch/2");
   if (text("previous_state") != state) {
     throw BatchError("was made for state " + text("previous_state") + ", the update names " + state);
   }
   const Json* count = identity->find("mini_batches");
   if (count == nullptr || count->number() == nullptr || *count->number() != mini_batches) {
-    throw BatchError("__metadata__.longhaul.mini_batches differs from the number of learning rates, " +
-                     std::to_string(mini_batches));
+    throw BatchError("__metadata__.longhaul.mini_batches is " + (count == nullptr ? "missing" : write_json(*count)) +
+                     "; the update has " + std::to_string(mini_batches) + " learning rates");
   }
 }
 
@@ -61,21 +69,31 @@ BatchFile parse_batch(std::vector<std::uint8_t> bytes, const std::string& sha256
   const SafetensorsFile file = parse_safetensors(std::move(bytes));
   check_identity(file, state, mini_batches);
   BatchFile batch;
-  take(file, "nodes", 4, batch.nodes);
+  take(file, "nodes", 3, batch.nodes);
   take(file, "tokens", 0, batch.tokens);
-  const std::size_t targets = take(file, "target_rows", 0, batch.target_rows);
-  const bool equal = take(file, "target_tokens", 0, batch.target_tokens) == targets &&
-                     take(file, "target_advantages", 0, batch.target_advantages) == targets &&
-                     take(file, "target_old_logprobs", 0, batch.target_old_logprobs) == targets &&
-                     take(file, "target_shards", 2, batch.target_shards) == targets;
-  if (!equal) throw BatchError("the target tensors differ in length");
+  take(file, "target_rows", 0, batch.target_rows);
+  const std::size_t targets = batch.target_rows.size();
+  take_targets(file, "target_tokens", targets, batch.target_tokens);
+  take_targets(file, "target_samples", targets, batch.target_samples);
+  take_targets(file, "target_advantages", targets, batch.target_advantages);
+  take_targets(file, "target_old_logprobs", targets, batch.target_old_logprobs);
+  if (file.tensors.contains("target_rollout_logprobs")) {
+    take_targets(file, "target_rollout_logprobs", targets, batch.target_rollout_logprobs);
+  }
   return batch;
 }
 
 }  // namespace
 
 Batch BatchFile::view() const {
-  return {nodes, tokens, target_rows, target_tokens, target_advantages, target_old_logprobs, target_shards};
+  return {.nodes = nodes,
+          .tokens = tokens,
+          .target_rows = target_rows,
+          .target_tokens = target_tokens,
+          .target_samples = target_samples,
+          .target_advantages = target_advantages,
+          .target_old_logprobs = target_old_logprobs,
+          .target_rollout_logprobs = target_rollout_logprobs};
 }
 
 BatchFile read_batch(const std::string& path, const std::string& sha256, const std::string& state, int mini_batches) {

@@ -1,4 +1,4 @@
-// Reads a batch file and holds it to its digest and to what the request says about it.
+// Reads a batch file (docs/engine-protocol.md, "The batch file") and holds it to its digest and to what the request says about it.
 // defines: BatchFile, read_batch
 #pragma once
 
@@ -12,8 +12,9 @@ namespace longhaul {
 
 // Owns the arrays that a Batch views: in the file they need not be aligned.
 struct BatchFile {
-  std::vector<std::int32_t> nodes, tokens, target_rows, target_tokens, target_shards;
+  std::vector<std::int32_t> nodes, tokens, target_rows, target_tokens, target_samples;
   std::vector<float> target_advantages, target_old_logprobs;
+  std::vector<float> target_rollout_logprobs;  // empty where the file has none
 
   Batch view() const;
 };

@@ -1,5 +1,5 @@
-// The state digest: a tree hash over weights, moments and the optimizer's count (docs/engine-protocol.md, "The state").
-// defines: StateLeaves, leaves_of, hash_leaves, state_digest, architecture_json, architecture_from_json
+// The digests of a state and of weights: tree hashes with BLAKE3 (docs/engine-protocol.md, "The state").
+// defines: StateLeaves, hash_leaves, state_digest, weights_digest
 #pragma once
 
 #include <algorithm>
@@ -7,12 +7,14 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/thread_pool.h"
 #include "model/policy.h"
-#include "state/sha256.h"
-#include "wire/json.h"
+#include "state/blake3.h"
+#include "state/identity.h"
+#include "state/state_tensors.h"
 
 namespace longhaul {
 
@@ -20,7 +22,10 @@ namespace longhaul {
 class StateLeaves {
  public:
   explicit StateLeaves(std::vector<std::size_t> tensor_bytes);
+  // Of these tensors.
+  explicit StateLeaves(std::span<const TensorBytes<const std::byte>> tensors);
   std::size_t count() const;
+  std::size_t total_bytes() const { return total_; }
 
   // Calls visit(tensor, first byte, bytes) for each part of a leaf, in order.
   template <class Visit>
@@ -37,31 +42,30 @@ class StateLeaves {
     }
   }
 
- private:
   static constexpr std::size_t kBytes = std::size_t{1} << 20;
+
+ private:
   std::size_t tensor_at(std::size_t byte) const;
 
   std::vector<std::size_t> sizes_, starts_;
   std::size_t total_ = 0;
 };
 
-// Of the policy's tensors.
-StateLeaves leaves_of(const Policy& policy);
+// Of all leaves, on all threads of the pool. `fill`, where given, puts a leaf's bytes in place before they are hashed, on the
+// thread that hashes them; leaves are begun in their order.
+std::vector<Blake3Digest> hash_leaves(std::span<const TensorBytes<const std::byte>> tensors, const StateLeaves& leaves,
+                                      ThreadPool& pool, const std::function<void(std::size_t leaf)>& fill = nullptr);
 
-// Of all leaves, two at a time on every thread of the pool. `fill`, where given, puts a leaf's bytes in place before they are
-// hashed: it is called for one leaf after another, in their order.
-std::vector<Sha256Digest> hash_leaves(const Policy& policy, const StateLeaves& leaves, ThreadPool& pool,
-                                      const std::function<void(std::size_t leaf)>& fill = nullptr);
+// Lower-case hex. `base` is the digest of the weights under adapters; where it is not given, and there are adapters, they are hashed too.
+std::string state_digest(const Policy& policy, ThreadPool& pool, std::string_view base = {});
 
-// Lower-case hex.
-std::string state_digest(const Policy& policy, ThreadPool& pool);
+// The same from leaves that are hashed already. With adapters `base` must be given.
+std::string state_digest(const Policy& policy, std::span<const Blake3Digest> leaves, std::string_view base);
+
+// Of the model's weights alone.
+std::string weights_digest(const Weights& weights, ThreadPool& pool);
 
 // The same from leaves that are hashed already.
-std::string state_digest(const Policy& policy, std::span<const Sha256Digest> leaves);
-
-Json architecture_json(const Architecture& architecture);
-
-// Throws std::invalid_argument that names the key.
-Architecture architecture_from_json(const Json& value);
+std::string weights_digest(const Architecture& architecture, std::span<const Blake3Digest> leaves);
 
 }  // namespace longhaul

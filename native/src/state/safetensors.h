@@ -1,13 +1,21 @@
 // Safetensors files: a reader that trusts nothing, and a writer of canonical bytes.
-// defines: SafetensorsError, InputFile, SafetensorsHeader, TensorView, SafetensorsFile, write_safetensors
+// defines: SafetensorsError, dtype_bytes, SafetensorsHeader, FileTensor, TensorView, SafetensorsFile, OutgoingTensor, WrittenFile,
+//          read_safetensors_header, parse_safetensors_header, parse_safetensors, write_safetensors
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "state/input_file.h"
+#include "state/output_file.h"
+#include "state/progress.h"
 
 namespace longhaul {
 
@@ -15,17 +23,12 @@ struct SafetensorsError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-struct TensorView {
-  std::string dtype;  // I32 or F32
-  std::vector<std::int64_t> shape;
-  std::span<const std::uint8_t> bytes;  // not aligned
-
-  std::size_t elements() const { return bytes.size() / 4; }
-};
+// Of one element of F32, F16, BF16, I32, I8 or U8; 0 for any other name.
+std::size_t dtype_bytes(std::string_view dtype);
 
 // Where a tensor lies: bytes [begin, end) of the data that follow the header.
-struct TensorPlace {
-  std::string dtype;  // I32 or F32
+struct FileTensor {
+  std::string dtype;
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -33,26 +36,16 @@ struct TensorPlace {
 
 struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
-  std::map<std::string, TensorPlace> tensors;
+  std::map<std::string, FileTensor> tensors;
   std::uint64_t data_begin = 0;  // in the file
 };
 
-// A regular file that several threads may read at once. Throws std::system_error.
-class InputFile {
- public:
-  explicit InputFile(const std::string& path);
-  ~InputFile();
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
+struct TensorView {
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::span<const std::uint8_t> bytes;  // not aligned
 
-  std::uint64_t size() const { return size_; }
-  // Bytes [offset, offset + size). Throws SafetensorsError where the file ends before.
-  void read(void* to, std::size_t size, std::uint64_t offset) const;
-
- private:
-  std::string path_;
-  int fd_;
-  std::uint64_t size_ = 0;
+  std::size_t elements() const { return bytes.size() / dtype_bytes(dtype); }
 };
 
 // The bytes of a file and the tensors in them.
@@ -62,30 +55,37 @@ struct SafetensorsFile {
   std::map<std::string, TensorView> tensors;
 };
 
-// Reads a whole file. Throws std::system_error.
-std::vector<std::uint8_t> read_file(const std::string& path);
-
-// Every offset is checked: inside the file, equal to the shape's size, without overlap and without gaps.
-// Throws SafetensorsError, and std::system_error.
+// Every offset is checked: inside the file, equal to the shape's size, without overlap and without gaps. Throws SafetensorsError
+// that names tensors, not the file, and std::system_error.
 SafetensorsHeader read_safetensors_header(const InputFile& file);
+
+// As above, of a file whose first bytes are given: at least the header's, at most `file_size`.
+SafetensorsHeader parse_safetensors_header(std::span<const std::uint8_t> beginning, std::uint64_t file_size);
 
 // As above, for a file in memory.
 SafetensorsFile parse_safetensors(std::vector<std::uint8_t> bytes);
 
+// "F32 [2, 3]"
+std::string describe_tensor(std::string_view dtype, std::span<const std::int64_t> shape);
+
 struct OutgoingTensor {
   std::string name;
+  std::string dtype;
   std::vector<std::int64_t> shape;
-  std::span<const float> values;
+  std::span<const std::byte> bytes;
+  // Makes the bytes when it is their turn, where they are not there (`bytes` is empty then).
+  std::function<std::vector<std::byte>()> make = nullptr;
+
+  std::uint64_t byte_count() const;
 };
 
-struct WrittenFile {
-  std::uint64_t size = 0;
-  std::string sha256;
-};
+// Header (tensors in the order given, data in that order too) and string metadata, then the data.
+void put_safetensors(OutputFile& file, const std::map<std::string, std::string>& metadata,
+                     std::span<const OutgoingTensor> tensors, const Progress& progress = {});
 
-// Writes F32 tensors (sorted by name by the caller) and string metadata: temporary file, fsync, rename, fsync of the
-// folder; the file is there whole or not at all. Throws std::system_error.
+// The same into a file of its own: temporary file, fsync, rename, fsync of the folder; the file is there whole or not at all.
+// Throws std::system_error.
 WrittenFile write_safetensors(const std::string& path, const std::map<std::string, std::string>& metadata,
-                              std::span<const OutgoingTensor> tensors);
+                              std::span<const OutgoingTensor> tensors, const Progress& progress = {});
 
 }  // namespace longhaul

@@ -1,12 +1,14 @@
 #include "train/batch.h"
 
 #include <cmath>
-#include <tuple>
+#include <limits>
 #include <vector>
 
 namespace longhaul {
 
 namespace {
+
+constexpr size_t node_columns = 3;
 
 [[noreturn]] void refuse(const char* tensor, size_t index, const std::string& what) {
   throw BatchError(std::string("batch: ") + tensor + "[" + std::to_string(index) + "] " + what);
@@ -18,71 +20,89 @@ void check_size(const char* tensor, size_t size, size_t expected) {
                      std::to_string(expected) + " are expected");
 }
 
-/// What each row belongs to.
-struct RowPlace {
-  int32_t mini_batch, shard;
-};
+void check_token(const char* tensor, size_t index, int32_t token, const Architecture& architecture) {
+  if (token < 0 || token >= architecture.vocab_size)
+    refuse(tensor, index, "is " + std::to_string(token) + ", not in the vocabulary of " + std::to_string(architecture.vocab_size));
+}
 
-std::vector<RowPlace> check_nodes(const Batch& batch, const Architecture& architecture, int mini_batches) {
-  std::vector<RowPlace> places;
+void check_finite(const char* tensor, std::span<const float> values) {
+  for (size_t i = 0; i < values.size(); ++i)
+    if (!std::isfinite(values[i])) refuse(tensor, i, "is not finite");
+}
+
+/// The mini-batch of each row.
+std::vector<int32_t> check_nodes(const Batch& batch, const Architecture& architecture, int mini_batches) {
+  std::vector<int32_t> mini_batch_of_row;
   std::vector<int64_t> ends(batch.node_count());
   for (int n = 0; n < batch.node_count(); ++n) {
-    const int32_t *node = &batch.nodes[size_t(n) * 4], parent = node[0], length = node[1];
+    const int32_t* node = &batch.nodes[size_t(n) * node_columns];
+    const int32_t parent = node[0], length = node[1], mini_batch = node[2];
     if (length < 1) refuse("nodes", n, "has length " + std::to_string(length));
-    if (node[2] < 0 || node[2] >= mini_batches)
-      refuse("nodes", n, "has mini-batch " + std::to_string(node[2]) + " of " + std::to_string(mini_batches));
-    if (node[3] < 0 || node[3] >= logical_shards) refuse("nodes", n, "has shard " + std::to_string(node[3]));
-    if (n > 0 && std::tie(node[2], node[3]) < std::tie(node[-2], node[-1]))
-      refuse("nodes", n, "is out of order: nodes are sorted by mini-batch and shard");
+    if (mini_batch < 0 || mini_batch >= mini_batches)
+      refuse("nodes", n, "has mini-batch " + std::to_string(mini_batch) + " of " + std::to_string(mini_batches));
+    if (n > 0 && mini_batch < *(node - 1)) refuse("nodes", n, "is out of order: nodes are sorted by mini-batch");
     if (parent < -1 || parent >= n)
       refuse("nodes", n, "has parent " + std::to_string(parent) + ", which does not precede it");
     ends[n] = length;
     if (parent >= 0) {
-      const int32_t* above = &batch.nodes[size_t(parent) * 4];
-      if (above[2] != node[2] || above[3] != node[3]) refuse("nodes", n, "has a parent in another mini-batch or shard");
+      if (batch.nodes[size_t(parent) * node_columns + 2] != mini_batch) refuse("nodes", n, "has a parent in another mini-batch");
       ends[n] += ends[parent];
     }
     if (ends[n] > architecture.max_position_embeddings)
       refuse("nodes", n, "ends at position " + std::to_string(ends[n]) + ", past max_position_embeddings, " +
                              std::to_string(architecture.max_position_embeddings));
-    if (places.size() + size_t(length) > batch.tokens.size()) refuse("nodes", n, "reaches past the tokens");
-    places.insert(places.end(), size_t(length), {node[2], node[3]});
+    if (mini_batch_of_row.size() + size_t(length) > batch.tokens.size()) refuse("nodes", n, "reaches past the tokens");
+    mini_batch_of_row.insert(mini_batch_of_row.end(), size_t(length), mini_batch);
   }
-  return places;
+  return mini_batch_of_row;
+}
+
+/// Samples count up, and each lies in one mini-batch: reductions are means over the samples of a mini-batch.
+void check_samples(const Batch& batch, const std::vector<int32_t>& mini_batch_of_row) {
+  for (size_t i = 0; i < batch.target_samples.size(); ++i) {
+    const int32_t sample = batch.target_samples[i], before = i == 0 ? -1 : batch.target_samples[i - 1];
+    if (sample != before + 1 && (i == 0 || sample != before))
+      refuse("target_samples", i, "is " + std::to_string(sample) + "; it must be " +
+                                      (i == 0 ? std::string("0") : std::to_string(before) + " or " + std::to_string(before + 1)));
+    if (i > 0 && sample == before &&
+        mini_batch_of_row[batch.target_rows[i]] != mini_batch_of_row[batch.target_rows[i - 1]])
+      refuse("target_samples", i, "is " + std::to_string(sample) + ", a sample of the mini-batch before");
+  }
 }
 
 }  // namespace
 
 void validate(const Batch& batch, const Architecture& architecture, int mini_batches) {
-  if (batch.nodes.size() % 4 != 0) throw BatchError("batch: nodes is not [N,4]");
-  const std::vector<RowPlace> places = check_nodes(batch, architecture, mini_batches);
-  check_size("tokens", batch.tokens.size(), places.size());
+  if (batch.nodes.size() % node_columns != 0) throw BatchError("batch: nodes is not [N,3]");
+  if (batch.tokens.size() > size_t(std::numeric_limits<int32_t>::max()))
+    throw BatchError("batch: tokens has " + std::to_string(batch.tokens.size()) + " values, more than rows can be numbered");
+  const std::vector<int32_t> mini_batch_of_row = check_nodes(batch, architecture, mini_batches);
+  check_size("tokens", batch.tokens.size(), mini_batch_of_row.size());
   const size_t targets = batch.target_rows.size();
   check_size("target_tokens", batch.target_tokens.size(), targets);
+  check_size("target_samples", batch.target_samples.size(), targets);
   check_size("target_advantages", batch.target_advantages.size(), targets);
   check_size("target_old_logprobs", batch.target_old_logprobs.size(), targets);
-  check_size("target_shards", batch.target_shards.size(), 2 * targets);
-  for (size_t i = 0; i < batch.tokens.size(); ++i)
-    if (batch.tokens[i] < 0 || batch.tokens[i] >= architecture.vocab_size)
-      refuse("tokens", i, "is " + std::to_string(batch.tokens[i]) + ", not in the vocabulary of " +
-                              std::to_string(architecture.vocab_size));
-  std::vector<int> counts(mini_batches);
+  if (!batch.target_rollout_logprobs.empty())
+    check_size("target_rollout_logprobs", batch.target_rollout_logprobs.size(), targets);
+  for (size_t i = 0; i < batch.tokens.size(); ++i) check_token("tokens", i, batch.tokens[i], architecture);
+  std::vector<size_t> counts(mini_batches);
+  int32_t before = 0;
   for (size_t i = 0; i < targets; ++i) {
-    const int32_t row = batch.target_rows[i], token = batch.target_tokens[i];
-    const int32_t mini_batch = batch.target_shards[2 * i], shard = batch.target_shards[2 * i + 1];
-    if (row < 0 || size_t(row) >= places.size())
-      refuse("target_rows", i, "is " + std::to_string(row) + " of " + std::to_string(places.size()) + " rows");
-    if (token < 0 || token >= architecture.vocab_size)
-      refuse("target_tokens", i, "is " + std::to_string(token) + ", not in the vocabulary of " +
-                                     std::to_string(architecture.vocab_size));
-    if (places[row].mini_batch != mini_batch || places[row].shard != shard)
-      refuse("target_shards", i, "is not the mini-batch and shard of row " + std::to_string(row));
-    if (i > 0 && std::tie(mini_batch, shard) < std::tie(batch.target_shards[2 * i - 2], batch.target_shards[2 * i - 1]))
-      refuse("target_shards", i, "is out of order: targets are sorted by mini-batch and shard");
-    if (!std::isfinite(batch.target_advantages[i])) refuse("target_advantages", i, "is not finite");
-    if (!std::isfinite(batch.target_old_logprobs[i])) refuse("target_old_logprobs", i, "is not finite");
+    const int32_t row = batch.target_rows[i];
+    if (row < 0 || size_t(row) >= mini_batch_of_row.size())
+      refuse("target_rows", i, "is " + std::to_string(row) + " of " + std::to_string(mini_batch_of_row.size()) + " rows");
+    const int32_t mini_batch = mini_batch_of_row[row];
+    if (mini_batch < before)
+      refuse("target_rows", i, "is out of order: targets are sorted by the mini-batch of their row");
+    before = mini_batch;
     ++counts[mini_batch];
+    check_token("target_tokens", i, batch.target_tokens[i], architecture);
   }
+  check_samples(batch, mini_batch_of_row);
+  check_finite("target_advantages", batch.target_advantages);
+  check_finite("target_old_logprobs", batch.target_old_logprobs);
+  check_finite("target_rollout_logprobs", batch.target_rollout_logprobs);
   for (int k = 0; k < mini_batches; ++k)
     if (counts[k] == 0) throw BatchError("batch: mini-batch " + std::to_string(k) + " has no targets");
 }

@@ -10,23 +10,23 @@
 
 namespace longhaul {
 
-constexpr int logical_shards = 8;
-
-/// Views of the tensors of a batch file (docs/engine-protocol.md, "The batch file").
+/// Views of the tensors of a batch file (docs/engine-protocol.md, "The batch file", longhaul.batch/2).
 struct Batch {
-  /// [N, 4]: parent (−1 for a root), length, mini-batch, shard.
+  /// [N, 3]: parent (−1 for a root), length, mini-batch. Sorted by mini-batch; a parent precedes its children in its mini-batch.
   std::span<const int32_t> nodes;
   /// [T], in node order.
   std::span<const int32_t> tokens;
-  /// [M] each.
+  /// [M] each; targets are sorted by the mini-batch of their row, and all targets of a sample lie together.
   std::span<const int32_t> target_rows;
   std::span<const int32_t> target_tokens;
+  /// Which sample (sequence) a target belongs to: counts up by 0 or 1 from 0, within the whole batch.
+  std::span<const int32_t> target_samples;
   std::span<const float> target_advantages;
   std::span<const float> target_old_logprobs;
-  /// [M, 2]: mini-batch, shard.
-  std::span<const int32_t> target_shards;
+  /// Log-probs at sampling, for truncated importance sampling; empty where they are the old ones.
+  std::span<const float> target_rollout_logprobs;
 
-  int node_count() const { return int(nodes.size() / 4); }
+  int node_count() const { return int(nodes.size() / 3); }
   int target_count() const { return int(target_rows.size()); }
 };
 

@@ -18,35 +18,34 @@ std::vector<int32_t> Forest::chain(int node) const {
   return chain;
 }
 
-std::vector<Shard> shards_of(const Batch& batch, int mini_batch) {
-  std::vector<Shard> shards;
-  std::vector<int> place(batch.node_count(), -1);
-  for (int index = 0; index < logical_shards; ++index) {
-    Shard shard;
-    shard.index = index;
-    int first_row = -1, row = 0;
-    for (int n = 0; n < batch.node_count(); ++n) {
-      const int32_t* node = &batch.nodes[size_t(n) * 4];
-      if (node[2] == mini_batch && node[3] == index) {
-        if (first_row < 0) first_row = row;
-        place[n] = shard.forest.add(node[0] < 0 ? -1 : place[node[0]], batch.tokens.subspan(row, node[1]));
-      }
-      row += node[1];
-    }
-    size_t first = 0, last = 0;
-    for (size_t t = 0; t < batch.target_rows.size(); ++t) {
-      if (batch.target_shards[2 * t] != mini_batch || batch.target_shards[2 * t + 1] != index) continue;
-      if (shard.target_rows.empty()) first = t;
-      last = t + 1;
-      shard.target_rows.push_back(batch.target_rows[t] - first_row);
-    }
-    if (shard.target_rows.empty()) continue;
-    shard.target_tokens = batch.target_tokens.subspan(first, last - first);
-    shard.advantages = batch.target_advantages.subspan(first, last - first);
-    shard.old_logprobs = batch.target_old_logprobs.subspan(first, last - first);
-    shards.push_back(std::move(shard));
+MiniBatch mini_batch_of(const Batch& batch, int index) {
+  MiniBatch mini;
+  int first_node = 0, first_row = 0;
+  while (first_node < batch.node_count() && batch.nodes[size_t(first_node) * 3 + 2] < index)
+    first_row += batch.nodes[size_t(first_node++) * 3 + 1];
+  int row = first_row;
+  for (int n = first_node; n < batch.node_count() && batch.nodes[size_t(n) * 3 + 2] == index; ++n) {
+    const int32_t parent = batch.nodes[size_t(n) * 3], length = batch.nodes[size_t(n) * 3 + 1];
+    mini.forest.add(parent < 0 ? -1 : parent - first_node, batch.tokens.subspan(size_t(row), size_t(length)));
+    row += length;
   }
-  return shards;
+
+  // Targets are sorted by mini-batch, and so by these ranges of rows.
+  const int last_row = row;
+  size_t first = 0;
+  while (first < batch.target_rows.size() && batch.target_rows[first] < first_row) ++first;
+  size_t last = first;
+  for (; last < batch.target_rows.size() && batch.target_rows[last] < last_row; ++last) {
+    mini.target_rows.push_back(batch.target_rows[last] - first_row);
+    mini.target_samples.push_back(batch.target_samples[last] - batch.target_samples[first]);
+  }
+  if (!mini.target_samples.empty()) mini.samples = mini.target_samples.back() + 1;
+  mini.target_tokens = batch.target_tokens.subspan(first, last - first);
+  mini.advantages = batch.target_advantages.subspan(first, last - first);
+  mini.old_logprobs = batch.target_old_logprobs.subspan(first, last - first);
+  if (!batch.target_rollout_logprobs.empty())
+    mini.rollout_logprobs = batch.target_rollout_logprobs.subspan(first, last - first);
+  return mini;
 }
 
 }  // namespace longhaul

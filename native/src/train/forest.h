@@ -31,18 +31,19 @@ struct Forest {
   std::vector<int32_t> chain(int node) const;
 };
 
-/// The part of a mini-batch that one logical shard works on.
-struct Shard {
-  int index = 0;
+/// One mini-batch: its forest, and views of its targets (`target_rows` count within the forest; `target_samples` from 0).
+struct MiniBatch {
   Forest forest;
-  /// Views of the batch's targets; `target_rows` counts within the forest.
   std::vector<int32_t> target_rows;
+  std::vector<int32_t> target_samples;
+  int samples = 0;
   std::span<const int32_t> target_tokens;
   std::span<const float> advantages;
   std::span<const float> old_logprobs;
+  std::span<const float> rollout_logprobs;  // or empty
 };
 
-/// The shards of one mini-batch that have targets, in order. The batch is valid.
-std::vector<Shard> shards_of(const Batch& batch, int mini_batch);
+/// The batch is valid.
+MiniBatch mini_batch_of(const Batch& batch, int index);
 
 }  // namespace longhaul

@@ -1,73 +1,66 @@
-// Forward and backward of the policy over a forest, on one thread. Activations of the forward are kept for the backward; the
-// memory is kept between passes.
+// Forward and backward of a policy over a mini-batch's forest, on all threads of a pool, in passes of bounded size. The bits
+// depend on forest, targets and weights alone: not on the size of a pass, on recomputation, or on the number of threads.
+//
+// Canonical order. Rows are cut into pieces of 512, counted from the first row of the forest. Gradients go over pieces from the last
+// to the first, within a piece row by row (weight gradients: one FMA chain; norms and biases: sums of blocks of 64 rows, added from
+// the last block to the first). Attention adds to the gradients of keys and values node by node, from the last (cut at pieces) to the first.
+// Targets: by the piece of their row from the last to the first, in a piece by row, at a row as they were given; the head's gradient is one
+// chain over them. Rows of the embedding are summed apart and added last: where the head is the same matrix, its chain comes first.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
 #include "model/policy.h"
 #include "train/forest.h"
 
 namespace longhaul {
 
-/// Called after each layer and each piece of the head, where given: a long pass can show that it gets on.
+/// Called after each layer and each piece of the head, where given, on the calling thread: a long pass can show that it gets on.
+/// Throws whatever it likes to end the pass (a cancellation).
 using OnAdvance = std::function<void()>;
+
+constexpr int piece_rows = 512;
+
+struct ForestPassSettings {
+  /// At most this many rows' activations exist at once; a multiple of 512, at least 512.
+  int pass_rows = 1 << 30;
+  /// Keep only each layer's input, and compute a layer again in the backward pass.
+  bool recompute = false;
+};
 
 class ForestPass {
  public:
-  /// Computes the hidden states of `target_rows` (any order, repeats allowed; behind the last layer only these rows exist).
-  void forward(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows, const OnAdvance& advanced = {});
+  explicit ForestPass(ThreadPool& pool, ForestPassSettings settings = {});
+  ~ForestPass();
 
-  /// After `forward`: log softmax(logits / temperature) of each target's token.
-  void logprobs(std::span<const int32_t> target_tokens, float temperature, std::span<float> out, const OnAdvance& advanced = {});
+  /// Holds from the next `begin`. Memory of larger passes is kept.
+  void configure(ForestPassSettings settings);
 
-  /// Like `logprobs`, and the gradient: asks for ∂L/∂logprob of each target and adds ∂L/∂weights to `gradients`, laid out as
-  /// the policy's weights are. `derivative(target, logprob)` is called once for each target, in order. `panels`: of the
-  /// policy's `pack_backward`.
-  void backward(const PolicyPanels& panels, std::span<const int32_t> target_tokens, float temperature,
-                const std::function<double(size_t target, float logprob)>& derivative, float* gradients,
-                const OnAdvance& advanced = {});
+  /// Sets the mini-batch; `target_rows` in any order, repeats allowed. The arguments must outlive the use of this object.
+  /// `passed` is called after each pass, forward or backward (but not where a backward pass computes its forward again).
+  void begin(const Policy& policy, const Forest& forest, std::span<const int32_t> target_rows,
+             std::span<const int32_t> target_tokens, float temperature, OnAdvance advanced = {}, OnAdvance passed = {});
+
+  /// log softmax(logits / temperature) of each target's token; `entropies` [M] where not empty.
+  void logprobs(std::span<float> out, std::span<float> entropies = {});
+
+  /// Log-probs as above, then derivatives from them (one call, after every log-prob is known), then adds ∂L/∂(trained parameters) to
+  /// `gradients`, laid out as policy.trained(). `derive(logprobs, entropies, derivatives, entropy_derivatives)`; the spans of
+  /// entropies are empty where `with_entropy` is false.
+  using Derive = std::function<void(std::span<const float> logprobs, std::span<const float> entropies,
+                                    std::span<double> derivatives, std::span<double> entropy_derivatives)>;
+  void gradient(const Derive& derive, bool with_entropy, std::span<float> gradients);
+
+  /// Must follow every change of what the policy trains, and stand between two policies that may have had the same address.
+  void weights_changed();
 
  private:
-  struct LayerActivations {
-    AlignedBuffer input, input_inverse, input_normed, qkv, heads_saved, heads_inverse, attention, log_sums;
-    AlignedBuffer middle, middle_inverse, middle_normed, gate_up, activated;
-  };
-  /// A node's chain, and which of its rows a layer's output is wanted of.
-  struct NodeQueries {
-    std::vector<int32_t> chain;
-    std::vector<int32_t> places, outputs;
-  };
-
-  void plan(std::span<const int32_t> target_rows);
-  bool last(int layer) const;
-  int outputs(int layer) const;
-  void forward_layer(int layer);
-  void backward_layer(int layer, float* gradients);
-  void head(std::span<const int32_t> target_tokens, float temperature,
-            const std::function<double(size_t, float)>* derivative, std::span<float> logprobs, float* gradients,
-            const OnAdvance& advanced);
-  /// gradients += dyᵀ · x
-  void weight_gradient(const ParameterRange& range, const float* dy, const float* x, int rows, float* gradients);
-
-  const Policy* policy_ = nullptr;
-  /// Of the backward pass that runs.
-  const PolicyPanels* backward_panels_ = nullptr;
-  const Architecture* architecture_ = nullptr;
-  const ops::Table* op_ = nullptr;
-  const Forest* forest_ = nullptr;
-
-  // Rows behind the last layer: the distinct target rows, ascending. `target_outputs_` maps targets to them.
-  std::vector<int32_t> output_rows_;
-  std::vector<int32_t> target_outputs_;
-  std::vector<NodeQueries> all_queries_, output_queries_;
-
-  std::vector<LayerActivations> layers_;
-  AlignedBuffer final_, final_inverse_, final_normed_;
-  AlignedBuffer d_hidden_, d_hidden_all_, d_normed_, d_attention_, d_qkv_, d_gate_up_, d_activated_, logits_, head_rows_, d_head_;
-  ops::Panels panels_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace longhaul

@@ -1,28 +1,72 @@
-// The loss of one target token and its derivative; every variant needs only ∂L/∂(log-prob).
+// The loss of a mini-batch's targets and its derivatives: every objective needs only ∂L/∂(log-prob) of each target, and
+// ∂L/∂(entropy), which is one number. Formulas: docs/engine.md, "Losses".
 #pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
 
 namespace longhaul {
 
-enum class LossKind { cross_entropy, clipped_policy };
+/// regular: PPO/GRPO/DAPO clip. Names as in run specs.
+enum class LossKind { regular, dual_clip, gspo, cispo, sapo, reinforce, cross_entropy };
+/// token_mean: Σ/ΣM; sequence_mean: mean over samples of their token means; seq_mean_token_sum_norm: Σ / (samples · max_seq_len).
+enum class LossReduction { token_mean, sequence_mean, seq_mean_token_sum_norm };
+enum class KlEstimator { k1, k2, k3 };
 
 struct LossSettings {
   LossKind kind = LossKind::cross_entropy;
+  LossReduction reduction = LossReduction::token_mean;
+  /// Of seq_mean_token_sum_norm.
+  int max_seq_len = 0;
   double eps_clip_low = 0.2;
   double eps_clip_high = 0.28;
+  /// dual_clip: bound of −r·A where A < 0 (Ye et al. 2020); above 1.
+  double clip_ratio_c = 3;
+  /// cispo: bounds of the detached weight, 1 − low and 1 + high.
+  double cispo_eps_clip_low = 1;
+  double cispo_eps_clip_high = 5;
+  /// sapo: temperatures for A > 0 and A ≤ 0.
+  double sapo_tau_pos = 1;
+  double sapo_tau_neg = 1.05;
+  double kl_weight = 0;
+  KlEstimator kl_estimator = KlEstimator::k3;
+  double entropy_weight = 0;
+  /// Truncated importance sampling: weight min(exp(old − rollout), cap), detached; 0: off.
+  double tis_cap = 0;
+
+  bool wants_reference() const { return kl_weight != 0; }
 };
 
-struct TargetLoss {
+/// Throws std::invalid_argument that names the setting, its value and what is allowed.
+void validate(const LossSettings& settings);
+
+/// Inputs of one mini-batch, [M] each.
+struct LossInputs {
+  std::span<const float> logprobs;
+  std::span<const float> old_logprobs;
+  std::span<const float> advantages;
+  std::span<const int32_t> samples;        // counts up from 0
+  std::span<const float> rollout_logprobs;   // empty: the old ones
+  std::span<const float> reference_logprobs; // empty without KL
+  std::span<const float> entropies;          // empty without entropy bonus
+};
+
+/// Sums over targets unless said otherwise; means over a whole update are formed by who adds them up.
+struct LossReport {
+  /// The reduced loss, KL and entropy terms included.
   double loss = 0;
-  /// ∂loss / ∂logprob
-  double derivative = 0;
-  /// exp(logprob − old); 1 for cross-entropy
-  double ratio = 1;
-  /// Whether the clip cut the gradient.
-  bool clipped = false;
+  double clipped = 0;         // targets whose gradient the clip cut
+  double ratio = 0;           // Σ exp(lp − old)
+  double max_difference = 0;  // max |lp − old| (0 for cross-entropy)
+  double kl = 0;              // Σ of the estimator
+  double entropy = 0;         // Σ
+  double tis_weight = 0;      // Σ
 };
 
-/// Cross-entropy −lp·advantage (advantages are 1); clipped policy −min(r·A, clip(r, 1−ε_low, 1+ε_high)·A), r = exp(lp − old).
-/// Neither is divided by the number of targets.
-TargetLoss target_loss(const LossSettings& settings, float logprob, float old_logprob, float advantage);
+/// Fills `derivatives` [M]: ∂loss/∂logprob, and `entropy_derivatives` [M] (∂loss/∂entropy, empty span where not wanted).
+/// In target order, in double; one thread. Throws nothing: non-finite inputs give a non-finite loss.
+LossReport compute_loss(const LossSettings& settings, const LossInputs& inputs, std::span<double> derivatives,
+                        std::span<double> entropy_derivatives);
 
 }  // namespace longhaul

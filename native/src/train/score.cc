@@ -7,7 +7,14 @@
 
 namespace longhaul {
 
-std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, double temperature,
+namespace {
+
+/// Rows whose activations exist at once: a longer text takes several passes, with the same bits.
+constexpr int score_pass_rows = 2048;
+
+}  // namespace
+
+std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, double temperature, ThreadPool& pool,
                          const std::function<void()>& advanced) {
   const Architecture& architecture = policy.architecture();
   if (tokens.size() < 2) throw std::invalid_argument("score: at least two tokens are needed");
@@ -24,9 +31,9 @@ std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, 
   std::vector<int32_t> rows;
   for (size_t i = 0; i + 1 < tokens.size(); ++i) rows.push_back(int32_t(i));
   std::vector<float> logprobs(rows.size());
-  static thread_local ForestPass pass;
-  pass.forward(policy, forest, rows, advanced);
-  pass.logprobs(tokens.subspan(1), float(temperature), logprobs, advanced);
+  ForestPass pass(pool, {score_pass_rows, false});
+  pass.begin(policy, forest, rows, tokens.subspan(1), float(temperature), advanced);
+  pass.logprobs(logprobs);
   return logprobs;
 }
 

@@ -2,219 +2,240 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
+#include <cstring>
 #include <stdexcept>
+#include <utility>
 
-#include "base/exact_math.h"
-#include "train/forest_pass.h"
+#include "train/forest_pass_plan.h"
+#include "train/gradient_work.h"
 
 namespace longhaul {
 
 namespace {
 
-/// Unit of work of the elementwise loops; also the order in which the gradient norm is summed.
-constexpr size_t parameter_block = 16384;
-
-struct ShardSums {
-  double loss = 0, ratio = 0, max_difference = 0;
-  size_t clipped = 0;
-
-  void add(const ShardSums& other) {
-    loss += other.loss;
-    ratio += other.ratio;
-    max_difference = std::max(max_difference, other.max_difference);
-    clipped += other.clipped;
-  }
-};
+/// Ends an update whose cancellation was asked for.
+struct CancelledUpdate {};
 
 void check(const UpdateSettings& settings) {
   const auto require = [](bool ok, const char* what) {
     if (!ok) throw std::invalid_argument(std::string("update: ") + what);
   };
+  const OptimizerSettings& optimizer = settings.optimizer;
   require(!settings.learning_rates.empty(), "learning_rates is empty; it has one rate for each mini-batch");
   for (const double rate : settings.learning_rates)
     require(std::isfinite(rate) && rate >= 0, "learning_rates must be finite and not negative");
-  require(settings.beta1 >= 0 && settings.beta1 < 1 && settings.beta2 >= 0 && settings.beta2 < 1,
+  require(optimizer.beta1 >= 0 && optimizer.beta1 < 1 && optimizer.beta2 >= 0 && optimizer.beta2 < 1,
           "adam_betas must be in [0, 1)");
-  require(settings.adam_eps > 0, "adam_eps must be above 0");
-  require(settings.weight_decay >= 0, "weight_decay must not be negative");
-  require(settings.max_grad_norm > 0, "max_grad_norm must be above 0");
+  require(optimizer.adam_eps > 0, "adam_eps must be above 0");
+  require(optimizer.weight_decay >= 0, "weight_decay must not be negative");
+  require(optimizer.max_grad_norm > 0, "max_grad_norm must be above 0");
   require(settings.temperature > 0, "temperature must be above 0");
-  require(settings.loss.eps_clip_low >= 0 && settings.loss.eps_clip_low <= 1 && settings.loss.eps_clip_high >= 0,
-          "eps_clip_low must be in [0, 1] and eps_clip_high not negative");
+  require(settings.passes.pass_rows >= piece_rows && settings.passes.pass_rows % piece_rows == 0,
+          "pass_rows must be a multiple of 512, at least 512");
+  validate(settings.loss);
 }
 
-/// Pairs of mini-batch and shard that have targets; the targets of a valid batch are sorted by them.
-int count_shards(const Batch& batch) {
-  int count = 0;
-  for (size_t t = 0; t < batch.target_rows.size(); ++t) {
-    const int32_t* place = &batch.target_shards[2 * t];
-    count += t == 0 || place[0] != place[-2] || place[1] != place[-1];
-  }
-  return count;
+void check_reference(const Policy& policy, const UpdateSettings& settings) {
+  if (!settings.loss.wants_reference()) return;
+  if (!settings.reference)
+    throw std::invalid_argument("update: loss.kl_weight is above 0, and there are no reference weights; set_reference takes them");
+  if (!(settings.reference->architecture() == policy.architecture()))
+    throw std::invalid_argument("update: the reference weights have another architecture than the policy");
 }
 
-class Update {
- public:
-  Update(const Policy& policy, const UpdateSettings& settings, ThreadPool& pool)
-      : policy_(std::make_unique<Policy>(policy)), settings_(settings), pool_(pool), op_(ops::table()) {
-    // Moments and weights step range by range, because only matrices decay.
-    for (const ParameterRange& range : policy.layout().ranges())
-      for (size_t offset = 0; offset < range.size(); offset += parameter_block)
-        blocks_.push_back({range.offset + offset, std::min(parameter_block, range.size() - offset), range.decayed});
+std::vector<int> rows_of_mini_batches(const Batch& batch, size_t mini_batches) {
+  std::vector<int> rows(mini_batches);
+  for (int n = 0; n < batch.node_count(); ++n) rows[size_t(batch.nodes[size_t(n) * 3 + 2])] += batch.nodes[size_t(n) * 3 + 1];
+  return rows;
+}
+
+/// Passes of an update, for its progress: forward and backward over each mini-batch, over its reference, and its step.
+int count_work(const std::vector<int>& rows, const UpdateSettings& settings) {
+  int work = 0;
+  for (const int count : rows)
+    work += count_passes(count, settings.passes.pass_rows) * (settings.loss.wants_reference() ? 3 : 2) + 1;
+  return work;
+}
+
+/// What the mini-batches of an update add up to.
+struct Totals {
+  double loss = 0, norm = 0, clip_ratio = 0, ratio = 0, max_difference = 0, kl = 0, entropy = 0, tis_weight = 0, targets = 0,
+         rows = 0;
+
+  void add(const LossReport& report, const MiniBatch& mini, double gradient_norm, bool first) {
+    const double count = double(mini.target_rows.size());
+    loss += report.loss;
+    norm += gradient_norm;
+    clip_ratio += report.clipped / count;
+    ratio += report.ratio / count;
+    if (first) max_difference = report.max_difference;
+    kl += report.kl;
+    entropy += report.entropy;
+    tis_weight += report.tis_weight;
+    targets += count;
+    rows += mini.forest.rows();
   }
 
-  /// Once.
-  UpdateReport run(const Batch& batch) {
-    const int mini_batches = int(settings_.learning_rates.size());
-    shards_ = count_shards(batch);
-    const auto give_up = [](const char* reason) { return UpdateReport{false, nullptr, reason, {}}; };
-    if (settings_.reset_moments) {
-      std::fill(policy_->first_moments().begin(), policy_->first_moments().end(), 0.0f);
-      std::fill(policy_->second_moments().begin(), policy_->second_moments().end(), 0.0f);
-      policy_->optimizer_steps = 0;
-    }
-    double loss = 0, norm_sum = 0, clip_ratio = 0, ratio = 0, max_difference = 0, rows = 0, targets = 0;
-    for (int k = 0; k < mini_batches; ++k) {
-      const std::vector<Shard> shards = shards_of(batch, k);
-      size_t count = 0;
-      for (const Shard& shard : shards) {
-        count += shard.target_rows.size();
-        rows += shard.forest.rows();
-      }
-      policy_->pack_backward(backward_panels_, &pool_);
-      const ShardSums sums = accumulate(shards, count);
-      if (cancelled()) return give_up("cancelled");
-      const double norm = gradient_norm();
-      if (!std::isfinite(norm) || !std::isfinite(sums.loss)) return give_up("non_finite");
-      step(settings_.learning_rates[k], norm);
-      loss += sums.loss / double(count);
-      norm_sum += norm;
-      clip_ratio += double(sums.clipped) / double(count);
-      ratio += sums.ratio / double(count);
-      if (k == 0) max_difference = sums.max_difference;
-      targets += double(count);
-    }
+  std::vector<std::pair<std::string, double>> metrics(const LossSettings& settings, int mini_batches) const {
     const double n = mini_batches;
-    return {true,
-            std::move(policy_),
-            "",
-            {{"loss", loss / n},
-             {"grad_norm", norm_sum / n},
-             {"clip_ratio", clip_ratio / n},
-             {"mean_ratio", ratio / n},
-             {"max_logprob_difference", max_difference},
-             {"targets", targets},
-             {"rows", rows}}};
+    std::vector<std::pair<std::string, double>> all{{"loss", loss / n},
+                                                    {"grad_norm", norm / n},
+                                                    {"clip_ratio", clip_ratio / n},
+                                                    {"mean_ratio", ratio / n},
+                                                    {"max_logprob_difference", max_difference},
+                                                    {"targets", targets},
+                                                    {"rows", rows}};
+    if (settings.kl_weight != 0) all.emplace_back("kl", kl / targets);
+    if (settings.entropy_weight != 0) all.emplace_back("entropy", entropy / targets);
+    if (settings.tis_cap > 0) all.emplace_back("tis_weight", tis_weight / targets);
+    return all;
   }
-
- private:
-  struct Block {
-    size_t offset, size;
-    bool decayed;
-  };
-
-  bool cancelled() const { return settings_.cancelled && settings_.cancelled->load(std::memory_order_relaxed); }
-
-  void tell_progress() {
-    if (!settings_.progress) return;
-    std::lock_guard lock(telling_);
-    settings_.progress(++shards_done_, shards_);
-  }
-
-  /// Sums of all shards, in shard order, and the gradient in gradients_[0].
-  ShardSums accumulate(const std::vector<Shard>& shards, size_t targets) {
-    if (gradients_.size() < shards.size()) gradients_.resize(shards.size());
-    std::vector<ShardSums> sums(shards.size());
-    pool_.parallel_for(shards.size(), [&](size_t s) {
-      if (cancelled()) return;
-      sums[s] = shard_gradient(shards[s], targets, gradients_[s]);
-      tell_progress();
-    });
-    if (cancelled()) return {};
-    pool_.parallel_for(blocks_.size(), [&](size_t b) {
-      const Block& block = blocks_[b];
-      for (size_t s = 1; s < shards.size(); ++s)
-        op_.add(gradients_[0].data() + block.offset, gradients_[s].data() + block.offset, block.size);
-    });
-    ShardSums total;
-    for (const ShardSums& shard : sums) total.add(shard);
-    return total;
-  }
-
-  ShardSums shard_gradient(const Shard& shard, size_t targets, AlignedBuffer& gradient) {
-    gradient.resize(policy_->layout().total);
-    ShardSums sums;
-    static thread_local ForestPass pass;
-    pass.forward(*policy_, shard.forest, shard.target_rows, settings_.advanced);
-    pass.backward(
-        backward_panels_, shard.target_tokens, float(settings_.temperature),
-        [&](size_t target, float logprob) {
-          const float old = shard.old_logprobs[target];
-          const TargetLoss loss = target_loss(settings_.loss, logprob, old, shard.advantages[target]);
-          sums.loss += loss.loss;
-          sums.ratio += loss.ratio;
-          sums.clipped += loss.clipped;
-          if (settings_.loss.kind == LossKind::clipped_policy)
-            sums.max_difference = std::max(sums.max_difference, std::abs(double(logprob) - double(old)));
-          return loss.derivative / double(targets);
-        },
-        gradient.data(), settings_.advanced);
-    return sums;
-  }
-
-  double gradient_norm() {
-    std::vector<double> squares(blocks_.size());
-    pool_.parallel_for(blocks_.size(), [&](size_t b) {
-      squares[b] = op_.sum_of_squares(gradients_[0].data() + blocks_[b].offset, blocks_[b].size);
-    });
-    double total = 0;
-    for (const double square : squares) total += square;
-    return std::sqrt(total);
-  }
-
-  void step(double learning_rate, double norm) {
-    const int64_t t = ++policy_->optimizer_steps;
-    ops::AdamStep adam{};
-    adam.learning_rate = float(learning_rate);
-    adam.eps = float(settings_.adam_eps);
-    adam.beta1 = float(settings_.beta1);
-    adam.one_minus_beta1 = float(1 - settings_.beta1);
-    adam.beta2 = float(settings_.beta2);
-    adam.one_minus_beta2 = float(1 - settings_.beta2);
-    adam.correction1 = float(1 - exact::integer_power(settings_.beta1, t));
-    adam.correction2 = float(1 - exact::integer_power(settings_.beta2, t));
-    adam.gradient_scale = norm > settings_.max_grad_norm ? float(settings_.max_grad_norm / norm) : 1.0f;
-    pool_.parallel_for(blocks_.size(), [&](size_t b) {
-      const Block& block = blocks_[b];
-      ops::AdamStep mine = adam;
-      mine.weight_decay = block.decayed ? float(settings_.weight_decay) : 0.0f;
-      op_.adamw(mine, policy_->weights().data() + block.offset, policy_->first_moments().data() + block.offset,
-                policy_->second_moments().data() + block.offset, gradients_[0].data() + block.offset, block.size);
-    });
-    policy_->weights_changed(&pool_);
-  }
-
-  // The next policy, while it comes into being.
-  std::unique_ptr<Policy> policy_;
-  const UpdateSettings& settings_;
-  ThreadPool& pool_;
-  const ops::Table& op_;
-  /// Of the weights that the mini-batch starts from.
-  PolicyPanels backward_panels_;
-  std::vector<Block> blocks_;
-  std::vector<AlignedBuffer> gradients_;
-  int shards_ = 0;
-  std::mutex telling_;
-  int shards_done_ = 0;
 };
+
+/// Whether a step from `policy` may end in this one: the same kind, on the same frozen weights.
+bool fits(const Policy& spent, const Policy& policy) {
+  if (!(spent.architecture() == policy.architecture()) || spent.moments().format != policy.moments().format) return false;
+  const Adapters *own = spent.adapters(), *other = policy.adapters();
+  if (!own || !other) return !own && !other;
+  return own->settings() == other->settings() && spent.shared_weights() == policy.shared_weights();
+}
 
 }  // namespace
 
-UpdateReport compute_update(const Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool) {
+struct Trainer::State {
+  explicit State(ThreadPool& the_pool) : pool(the_pool) {}
+
+  ThreadPool& pool;
+  std::unique_ptr<ForestPass> pass;
+  bool recomputes = false;
+  /// Rows of the largest pass that `pass` has memory for.
+  int held_rows = 0;
+  AlignedBuffer gradients{BufferMemory::mapped};
+  std::unique_ptr<Policy> spare;
+  std::vector<float> reference_logprobs;
+
+  /// Keeps the memory of passes, unless the settings ask for less than it takes.
+  void prepare_pass(const ForestPassSettings& settings, int most_rows) {
+    const int rows = std::min(most_rows, settings.pass_rows);
+    const bool tighter = (settings.recompute && !recomputes) || (rows < most_rows && rows < held_rows);
+    if (!pass || tighter) {
+      pass = std::make_unique<ForestPass>(pool, settings);
+      held_rows = 0;
+    }
+    pass->configure(settings);
+    recomputes = settings.recompute;
+    held_rows = std::max(held_rows, rows);
+  }
+
+  /// Where a step from `policy` can end; its values are of no account.
+  std::unique_ptr<Policy> place_for_next(const Policy& policy) {
+    if (spare && fits(*spare, policy)) return std::move(spare);
+    spare.reset();
+    return std::make_unique<Policy>(policy);
+  }
+
+  std::span<float> zero_gradients(size_t size) {
+    float* all = room(gradients, size);
+    constexpr size_t block = size_t{1} << 18;
+    pool.parallel_for((size + block - 1) / block, [&](size_t b) {
+      std::memset(all + b * block, 0, std::min(block, size - b * block) * sizeof(float));
+    });
+    return {all, size};
+  }
+
+  UpdateReport update(const Policy& policy, const Batch& batch, const UpdateSettings& settings);
+  LossReport gradient(const Policy& policy, const MiniBatch& mini, const UpdateSettings& settings, const OnAdvance& advanced,
+                      const OnAdvance& passed, std::span<float> out);
+};
+
+/// Log-probs of the reference, then the policy's, the loss, and the gradient added to `out`.
+LossReport Trainer::State::gradient(const Policy& policy, const MiniBatch& mini, const UpdateSettings& settings,
+                                    const OnAdvance& advanced, const OnAdvance& passed, std::span<float> out) {
+  const float temperature = float(settings.temperature);
+  if (settings.loss.wants_reference()) {
+    const Policy reference = Policy::frozen(settings.reference);
+    reference_logprobs.resize(mini.target_rows.size());
+    pass->begin(reference, mini.forest, mini.target_rows, mini.target_tokens, temperature, advanced, passed);
+    pass->logprobs(reference_logprobs);
+  } else {
+    reference_logprobs.clear();
+  }
+  LossReport report;
+  const auto derive = [&](std::span<const float> logprobs, std::span<const float> entropies, std::span<double> derivatives,
+                          std::span<double> entropy_derivatives) {
+    LossInputs inputs;
+    inputs.logprobs = logprobs;
+    inputs.old_logprobs = mini.old_logprobs;
+    inputs.advantages = mini.advantages;
+    inputs.samples = mini.target_samples;
+    inputs.rollout_logprobs = mini.rollout_logprobs;
+    inputs.reference_logprobs = reference_logprobs;
+    inputs.entropies = entropies;
+    report = compute_loss(settings.loss, inputs, derivatives, entropy_derivatives);
+  };
+  pass->begin(policy, mini.forest, mini.target_rows, mini.target_tokens, temperature, advanced, passed);
+  pass->gradient(derive, settings.loss.entropy_weight != 0, out);
+  return report;
+}
+
+UpdateReport Trainer::State::update(const Policy& policy, const Batch& batch, const UpdateSettings& settings) {
+  const int mini_batches = int(settings.learning_rates.size());
+  const std::vector<int> rows = rows_of_mini_batches(batch, settings.learning_rates.size());
+  const int total = count_work(rows, settings);
+  int done = 0;
+  const OnAdvance advanced = [&] {
+    if (settings.advanced) settings.advanced();
+    if (settings.cancelled && settings.cancelled->load(std::memory_order_relaxed)) throw CancelledUpdate{};
+  };
+  const OnAdvance passed = [&] {
+    if (settings.progress) settings.progress(++done, total);
+    if (settings.cancelled && settings.cancelled->load(std::memory_order_relaxed)) throw CancelledUpdate{};
+  };
+  prepare_pass(settings.passes, *std::max_element(rows.begin(), rows.end()));
+  std::unique_ptr<Policy> next = place_for_next(policy);
+  // The first step goes from the policy that is held to the next, which costs no copy; all others stay there.
+  const Policy* from = &policy;
+  Totals totals;
+  const auto give_up = [&](const char* reason) {
+    spare = std::move(next);
+    return UpdateReport{false, nullptr, reason, {}};
+  };
+  try {
+    for (int k = 0; k < mini_batches; ++k) {
+      const MiniBatch mini = mini_batch_of(batch, k);
+      const std::span<float> gradients = zero_gradients(from->trained().size());
+      pass->weights_changed();
+      const LossReport report = gradient(*from, mini, settings, advanced, passed, gradients);
+      const double norm = gradient_norm(*from, gradients, pool);
+      if (!std::isfinite(norm) || !std::isfinite(report.loss)) return give_up("non_finite");
+      optimizer_step(*next, *from, k == 0 && settings.reset_moments, gradients, norm, settings.learning_rates[size_t(k)],
+                     settings.optimizer, pool);
+      from = next.get();
+      passed();
+      totals.add(report, mini, norm, k == 0);
+    }
+  } catch (const CancelledUpdate&) {
+    return give_up("cancelled");
+  }
+  return {true, std::move(next), "", totals.metrics(settings.loss, mini_batches)};
+}
+
+Trainer::Trainer(ThreadPool& pool) : state_(std::make_unique<State>(pool)) {}
+
+Trainer::~Trainer() = default;
+
+UpdateReport Trainer::update(const Policy& policy, const Batch& batch, const UpdateSettings& settings) {
   check(settings);
+  check_reference(policy, settings);
   validate(batch, policy.architecture(), int(settings.learning_rates.size()));
-  return Update(policy, settings, pool).run(batch);
+  return state_->update(policy, batch, settings);
+}
+
+void Trainer::recycle(std::unique_ptr<Policy> spent) { state_->spare = std::move(spent); }
+
+UpdateReport compute_update(const Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool) {
+  Trainer trainer(pool);
+  return trainer.update(policy, batch, settings);
 }
 
 }  // namespace longhaul

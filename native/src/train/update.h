@@ -5,7 +5,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,27 +12,28 @@
 #include "base/thread_pool.h"
 #include "model/policy.h"
 #include "train/batch.h"
+#include "train/forest_pass.h"
 #include "train/loss.h"
+#include "train/optimizer.h"
 
 namespace longhaul {
 
 struct UpdateSettings {
   /// One for each mini-batch.
   std::vector<double> learning_rates;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double adam_eps = 1e-8;
-  double weight_decay = 0;
-  double max_grad_norm = 1;
+  OptimizerSettings optimizer;
   /// Zero the moments and the optimizer steps first.
   bool reset_moments = false;
   double temperature = 1;
   LossSettings loss;
-  /// Checked between shards; where it becomes true, the update is given up.
+  ForestPassSettings passes;
+  /// Weights whose log-probs the KL term is taken against; needed where loss.wants_reference().
+  std::shared_ptr<const Weights> reference;
+  /// Checked between layers; where it becomes true, the update is given up.
   const std::atomic<bool>* cancelled = nullptr;
-  /// Called after every shard of every mini-batch, on any thread, one call at a time; `total` counts them all.
+  /// Called as passes of the update are done (forward, backward and each mini-batch's step count); `total` is known from the start.
   std::function<void(int done, int total)> progress;
-  /// Called as a shard's work gets on, layer by layer, on any thread and from several at once.
+  /// Called as the work gets on, layer by layer.
   std::function<void()> advanced;
 };
 
@@ -44,11 +44,28 @@ struct UpdateReport {
   /// Where not applied: `non_finite` or `cancelled`.
   std::string reason;
   /// loss, grad_norm, clip_ratio, mean_ratio: means over the mini-batches; max_logprob_difference: max |lp − old| of the
-  /// first mini-batch (0 for cross-entropy); targets, rows: sums.
+  /// first mini-batch (0 for cross-entropy); targets, rows: sums. kl, entropy, tis_weight: means over targets, where in use.
   std::vector<std::pair<std::string, double>> metrics;
 };
 
-/// Throws std::invalid_argument on bad settings and BatchError on a bad batch.
+/// Keeps working memory (gradients, activations, the policy of the update before last) between updates: fresh pages cost as
+/// much as the arithmetic of a small model.
+class Trainer {
+ public:
+  explicit Trainer(ThreadPool& pool);
+  ~Trainer();
+
+  /// Throws std::invalid_argument on bad settings and BatchError on a bad batch.
+  UpdateReport update(const Policy& policy, const Batch& batch, const UpdateSettings& settings);
+  /// Takes a policy that nobody needs any more, for its memory.
+  void recycle(std::unique_ptr<Policy> spent);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// One update with a trainer of its own.
 UpdateReport compute_update(const Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool);
 
 }  // namespace longhaul

@@ -24,15 +24,15 @@ class Json {
   };
   using Object = std::vector<JsonMember>;  // source order; the parser refuses a repeated key
 
-  Json() : value_(nullptr) {}
-  Json(std::nullptr_t) : value_(nullptr) {}
-  Json(bool flag) : value_(flag) {}
-  Json(double number) : value_(number) {}
-  Json(int number) : value_(static_cast<double>(number)) {}
-  Json(std::int64_t number) : value_(static_cast<double>(number)) {}
-  Json(std::uint64_t number) : value_(static_cast<double>(number)) {}
-  Json(const char* text) : value_(std::string(text)) {}
-  Json(std::string text) : value_(std::move(text)) {}
+  Json();
+  Json(std::nullptr_t);
+  Json(bool flag);
+  Json(double number);
+  Json(int number);
+  Json(std::int64_t number);
+  Json(std::uint64_t number);
+  Json(const char* text);
+  Json(std::string text);
   Json(Array items);
   Json(Object members);
 
@@ -57,6 +57,16 @@ struct JsonMember {
   Json value;
 };
 
+// Here, where a member is whole: each of them may have to destroy a list of members.
+inline Json::Json() : value_(nullptr) {}
+inline Json::Json(std::nullptr_t) : value_(nullptr) {}
+inline Json::Json(bool flag) : value_(flag) {}
+inline Json::Json(double number) : value_(number) {}
+inline Json::Json(int number) : value_(static_cast<double>(number)) {}
+inline Json::Json(std::int64_t number) : value_(static_cast<double>(number)) {}
+inline Json::Json(std::uint64_t number) : value_(static_cast<double>(number)) {}
+inline Json::Json(const char* text) : value_(std::string(text)) {}
+inline Json::Json(std::string text) : value_(std::move(text)) {}
 inline Json::Json(Array items) : value_(std::move(items)) {}
 inline Json::Json(Object members) : value_(std::move(members)) {}
 

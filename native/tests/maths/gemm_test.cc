@@ -1,58 +1,59 @@
 // Every product equals the plain loop of fused multiply-adds over k, bit for bit, on every instruction set.
 #include <cmath>
 
-#include "base/philox.h"
-#include "check.h"
-#include "ops/ops.h"
+#include "every_set.h"
 
 using namespace longhaul;
 using namespace longhaul::test;
 
 namespace {
 
-std::vector<float> random_values(size_t n, uint32_t stream) {
-  std::vector<float> values;
-  for (size_t i = 0; i < n; ++i)
-    values.push_back(philox_uniform(philox4x32_10({uint32_t(i), stream, 0, 0}, {5, 6})[0]) - 0.5f);
-  return values;
-}
-
 struct Shape {
   int m, n, k;
 };
-constexpr Shape shapes[] = {{1, 32, 16}, {1, 1, 1}, {7, 71, 48}, {12, 33, 300}, {13, 64, 257}, {97, 96, 512}, {200, 40, 31}};
-
-void for_each_instruction_set(const std::function<void(const ops::Table&)>& test) {
-  for (const auto set : {ops::InstructionSet::scalar, ops::InstructionSet::avx2, ops::InstructionSet::avx512}) {
-    if (!ops::supported(set)) continue;
-    ops::set_instruction_set(set);
-    test(ops::table());
-  }
-  ops::set_instruction_set(ops::best_instruction_set());
-}
+// Around the borders of tiles (4, 6, 12 rows), panels (32 columns), blocks of rows (192) and of the chain (384, 512).
+constexpr Shape shapes[] = {{1, 32, 16},    {1, 1, 1},      {7, 71, 48},   {12, 33, 300}, {13, 64, 257},  {25, 96, 384},
+                            {61, 40, 385},  {97, 96, 512},  {192, 31, 20}, {193, 40, 31}, {205, 65, 400}, {14, 100, 1100},
+                            {385, 32, 64},  {100, 96, 700}, {70, 200, 520}};
 
 std::string title(const ops::Table& table, Shape s) {
   return std::string(table.name) + " " + std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k);
 }
 
+/// One chain a value, going on from `c`; A(i, k) and B(k, j) are functions.
+template <class A, class B>
+void plain_product(std::vector<float>& c, size_t ldc, Shape s, A&& a, B&& b) {
+  for (int i = 0; i < s.m; ++i)
+    for (int j = 0; j < s.n; ++j) {
+      float& sum = c[i * ldc + j];
+      for (int k = 0; k < s.k; ++k) sum = std::fma(a(i, k), b(k, j), sum);
+    }
+}
+
 void matmul_is_one_chain_over_k() {
   for (const Shape s : shapes) {
-    const std::vector<float> a = random_values(size_t(s.m) * s.k, 1), w = random_values(size_t(s.n) * s.k, 2),
-                             before = random_values(size_t(s.m) * s.n, 3);
+    // Rows lie apart: what stands between them must stay as it is.
+    const size_t lda = size_t(s.k) + 3, ldc = size_t(s.n) + 5;
+    const std::vector<float> a = random_values(size_t(s.m) * lda, 1), w = random_values(size_t(s.n) * s.k, 2),
+                             before = random_values(size_t(s.m) * ldc, 3);
     for (const bool accumulate : {false, true}) {
       std::vector<float> expected(before);
-      for (int i = 0; i < s.m; ++i)
-        for (int j = 0; j < s.n; ++j) {
-          float sum = accumulate ? before[size_t(i) * s.n + j] : 0.0f;
-          for (int k = 0; k < s.k; ++k) sum = std::fma(a[size_t(i) * s.k + k], w[size_t(j) * s.k + k], sum);
-          expected[size_t(i) * s.n + j] = sum;
-        }
+      if (!accumulate)
+        for (int i = 0; i < s.m; ++i) std::fill_n(expected.begin() + std::ptrdiff_t(i * ldc), s.n, 0.0f);
+      plain_product(expected, ldc, s, [&](int i, int k) { return a[i * lda + k]; },
+                    [&](int k, int j) { return w[size_t(j) * s.k + k]; });
       for_each_instruction_set([&](const ops::Table& table) {
         ops::Panels panels;
         ops::pack_transposed(w.data(), s.n, s.k, panels);
         std::vector<float> c(before);
-        table.matmul(a.data(), size_t(s.k), panels, c.data(), size_t(s.n), s.m, accumulate);
+        table.matmul(a.data(), lda, panels, c.data(), ldc, s.m, accumulate);
         check_same_bits(c, expected, title(table, s));
+        // The same by columns, in two calls.
+        std::vector<float> parts(before);
+        const int panel_count = ops::panel_count(s.n), middle = panel_count / 2;
+        table.matmul_panels(a.data(), lda, panels, middle, panel_count, parts.data(), ldc, s.m, accumulate);
+        table.matmul_panels(a.data(), lda, panels, 0, middle, parts.data(), ldc, s.m, accumulate);
+        check_same_bits(parts, expected, title(table, s) + " by columns");
       });
     }
   }
@@ -60,21 +61,44 @@ void matmul_is_one_chain_over_k() {
 
 void transposed_matmul_is_one_chain_over_k() {
   for (const Shape s : shapes) {
-    const std::vector<float> a = random_values(size_t(s.k) * s.m, 4), x = random_values(size_t(s.k) * s.n, 5),
-                             before = random_values(size_t(s.m) * s.n, 6);
+    const size_t lda = size_t(s.m) + 7, ldx = size_t(s.n) + 2, ldc = size_t(s.n) + 4;
+    const std::vector<float> a = random_values(size_t(s.k) * lda, 4), x = random_values(size_t(s.k) * ldx, 5),
+                             before = random_values(size_t(s.m) * ldc, 6);
     std::vector<float> expected(before);
-    for (int i = 0; i < s.m; ++i)
-      for (int j = 0; j < s.n; ++j)
-        for (int k = 0; k < s.k; ++k)
-          expected[size_t(i) * s.n + j] = std::fma(a[size_t(k) * s.m + i], x[size_t(k) * s.n + j], expected[size_t(i) * s.n + j]);
+    plain_product(expected, ldc, s, [&](int i, int k) { return a[k * lda + i]; }, [&](int k, int j) { return x[k * ldx + j]; });
     for_each_instruction_set([&](const ops::Table& table) {
       ops::Panels panels;
-      ops::pack(x.data(), size_t(s.n), s.k, s.n, panels);
+      ops::pack(x.data(), ldx, s.k, s.n, panels);
       std::vector<float> c(before);
-      table.matmul_transposed(a.data(), size_t(s.m), panels, c.data(), size_t(s.n), s.m);
+      table.matmul_transposed(a.data(), lda, panels, c.data(), ldc, s.m);
       check_same_bits(c, expected, title(table, s));
     });
   }
+}
+
+void rows_do_not_depend_on_their_neighbours() {
+  const int m = 50, n = 70, k = 600;
+  const std::vector<float> a = random_values(size_t(m) * k, 10), w = random_values(size_t(n) * k, 11);
+  ops::Panels panels;
+  ops::pack_transposed(w.data(), n, k, panels);
+  std::vector<float> together(size_t(m) * n), apart(size_t(m) * n);
+  ops::table().matmul(a.data(), size_t(k), panels, together.data(), size_t(n), m, false);
+  for (int i = 0, rows = 1; i < m; i += rows, rows = std::min(rows + 3, m - i))
+    ops::table().matmul(a.data() + size_t(i) * k, size_t(k), panels, apart.data() + size_t(i) * n, size_t(n), rows, false);
+  check_same_bits(apart, together, "rows in calls of 1, 4, 7, …");
+}
+
+void products_of_nothing_change_nothing() {
+  const std::vector<float> before = random_values(64, 12);
+  const std::vector<float> a(64);
+  ops::Panels empty;
+  ops::size_panels(empty, 0, 8);
+  for_each_instruction_set([&](const ops::Table& table) {
+    std::vector<float> c(before);
+    table.matmul_transposed(a.data(), 8, empty, c.data(), 8, 8);
+    table.matmul(a.data(), 8, empty, c.data(), 8, 8, true);
+    check_same_bits(c, before, table.name);
+  });
 }
 
 void panels_can_be_packed_again_with_another_width() {
@@ -91,5 +115,7 @@ void panels_can_be_packed_again_with_another_width() {
 int main() {
   return run({{"matmul is one chain over k", matmul_is_one_chain_over_k},
               {"transposed matmul is one chain over k", transposed_matmul_is_one_chain_over_k},
+              {"rows do not depend on their neighbours", rows_do_not_depend_on_their_neighbours},
+              {"products of nothing change nothing", products_of_nothing_change_nothing},
               {"panels can be packed again with another width", panels_can_be_packed_again_with_another_width}});
 }

@@ -1,4 +1,4 @@
-// Log-probs and weights of a tiny run, committed as bits: a compiler, machine or change of code that moves one bit of the
+// Log-probs and weights of two tiny runs, committed as bits: a compiler, machine or change of code that moves one bit of the
 // numerics shows here. A change on purpose raises the engine's numerics version and writes the file anew:
 // `golden_test --write`.
 #include <cinttypes>
@@ -16,43 +16,88 @@ namespace {
 
 const char* const golden_path = FIXTURE_DIRECTORY "/golden.txt";
 
-uint64_t hash_of(std::span<const float> values) {
-  uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
-  for (const float value : values) {
-    uint32_t bits;
-    std::memcpy(&bits, &value, sizeof bits);
-    for (int i = 0; i < 4; ++i) hash = (hash ^ (bits >> 8 * i & 0xff)) * 0x100000001b3ull;
+/// What the file holds, a line each.
+class Record {
+ public:
+  template <class T>
+  void add(const char* what, std::span<const T> values) {
+    char line[128];
+    std::snprintf(line, sizeof line, "%s %016" PRIx64 "\n", what, hash_of(std::as_bytes(values)));
+    text_ += line;
   }
-  return hash;
+  void add_logprobs(const Policy& policy, ThreadPool& pool) {
+    for (const float logprob : score(policy, random_tokens(40, policy.architecture().vocab_size, 77), 0.8, pool)) {
+      char line[128];
+      std::snprintf(line, sizeof line, "log-prob %a\n", double(logprob));
+      text_ += line;
+    }
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  static uint64_t hash_of(std::span<const std::byte> bytes) {
+    uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
+    for (const std::byte byte : bytes) hash = (hash ^ uint64_t(byte)) * 0x100000001b3ull;
+    return hash;
+  }
+
+  std::string text_;
+};
+
+void describe_full_fine_tuning(Record& record, ThreadPool& pool) {
+  const Architecture architecture = tiny_architecture();
+  Policy policy(architecture);
+  policy.initialize(0.2, 2024);
+  record.add("initial weights", std::as_const(policy).weights().values());
+  const size_t angles = size_t(architecture.max_position_embeddings) * size_t(architecture.head_dim) / 2;
+  record.add("rope cosines", std::span<const float>(policy.weights().rope().cos(), angles));
+  UpdateSettings settings;
+  settings.learning_rates = {1e-2, 1e-2, 5e-3};
+  settings.optimizer.weight_decay = 0.01;
+  settings.loss.kind = LossKind::regular;
+  apply_update(policy, group_batch(architecture.vocab_size, 3, 8, 37, 2, 15).view(), settings, pool);
+  const Policy& after = policy;
+  record.add("weights after 3 updates", after.weights().values());
+  record.add("first moments", after.moments().first.span());
+  record.add("second moments", after.moments().second.span());
+  record.add_logprobs(policy, pool);
+}
+
+/// The other family, YaRN, adapters, moments in 8 bits, and a loss with every term.
+void describe_lora(Record& record, ThreadPool& pool) {
+  Architecture architecture = tiny_architecture();
+  architecture.model_type = ModelType::qwen2;
+  architecture.head_dim = 48;
+  architecture.yarn = YarnScaling{2, 64, 32, 1, 1.0693147};
+  Policy policy = tiny_lora_policy(9, architecture, lora_settings(), MomentFormat::int8);
+  OwnedBatch batch = group_batch(architecture.vocab_size, 2, 4, 37, 2, 15);
+  for (const float old : batch.old_logprobs) batch.rollout_logprobs.push_back(old + 0.1f);
+  UpdateSettings settings;
+  settings.learning_rates = {1e-2, 1e-2};
+  settings.loss.kind = LossKind::gspo;
+  settings.loss.reduction = LossReduction::sequence_mean;
+  settings.loss.eps_clip_low = 1;
+  settings.loss.eps_clip_high = 1e6;
+  settings.loss.kl_weight = 0.1;
+  settings.loss.entropy_weight = 0.01;
+  settings.loss.tis_cap = 2;
+  settings.reference = policy.shared_weights();
+  apply_update(policy, batch.view(), settings, pool);
+  const Policy& after = policy;
+  record.add("adapters after 2 updates", after.trained());
+  record.add("first moments' codes", std::span<const int8_t>(after.moments().first_codes));
+  record.add("first moments' scales", after.moments().first_scales.span());
+  record.add("second moments' codes", std::span<const uint8_t>(after.moments().second_codes));
+  record.add("second moments' scales", after.moments().second_scales.span());
+  record.add_logprobs(policy, pool);
 }
 
 std::string describe() {
-  std::string text;
-  char line[128];
-  const auto add_hash = [&](const char* what, std::span<const float> values) {
-    std::snprintf(line, sizeof line, "%s %016" PRIx64 "\n", what, hash_of(values));
-    text += line;
-  };
-  Architecture architecture = tiny_architecture();
-  Policy policy(architecture);
-  policy.initialize(0.2, 2024);
+  Record record;
   ThreadPool pool(2);
-  add_hash("initial weights", policy.weights());
-  add_hash("rope cosines", {policy.rope_cos(), size_t(architecture.max_position_embeddings) * architecture.head_dim / 2});
-  UpdateSettings settings;
-  settings.learning_rates = {1e-2, 1e-2, 5e-3};
-  settings.weight_decay = 0.01;
-  settings.loss.kind = LossKind::clipped_policy;
-  apply_update(policy, group_batch(architecture.vocab_size, 3, 8, 37, 2, 15).view(), settings, pool);
-  add_hash("weights after 3 updates", policy.weights());
-  add_hash("first moments", policy.first_moments());
-  add_hash("second moments", policy.second_moments());
-  const std::vector<float> logprobs = score(policy, random_tokens(40, architecture.vocab_size, 77), 0.8);
-  for (const float logprob : logprobs) {
-    std::snprintf(line, sizeof line, "log-prob %a\n", double(logprob));
-    text += line;
-  }
-  return text;
+  describe_full_fine_tuning(record, pool);
+  describe_lora(record, pool);
+  return record.text();
 }
 
 void bits_are_the_committed_ones() {

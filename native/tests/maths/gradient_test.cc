@@ -1,209 +1,211 @@
-// The hand-written backward against finite differences and against itself without prefix sharing.
+// The hand-written backward against finite differences: every tensor of every kind of policy, log-probs, entropies and losses.
 #include <algorithm>
 
-#include "check.h"
-#include "policies.h"
-#include "train/forest_pass.h"
+#include "batches.h"
+#include "train/loss.h"
 
 using namespace longhaul;
 using namespace longhaul::test;
 
 namespace {
 
-/// Σ over targets of weight · log-prob: its gradient is what `backward` computes from those weights.
-struct Problem {
-  Forest forest;
-  std::vector<int32_t> rows, tokens;
-  std::vector<double> weights;
-  float temperature = 0.9f;
+/// Long enough that chains cross panels of 32 keys and slices of queries.
+Objective objective_for(const Policy& policy) { return shared_objective(policy.architecture().vocab_size, 53, 9, 60); }
 
-  double value(const Policy& policy) const {
-    std::vector<float> logprobs(rows.size());
-    ForestPass pass;
-    pass.forward(policy, forest, rows);
-    pass.logprobs(tokens, temperature, logprobs);
-    double sum = 0;
-    for (size_t i = 0; i < rows.size(); ++i) sum += weights[i] * double(logprobs[i]);
-    return sum;
-  }
-
-  std::vector<float> gradient(const Policy& policy) const {
-    std::vector<float> gradients(policy.layout().total, 0.0f);
-    ForestPass pass;
-    pass.forward(policy, forest, rows);
-    PolicyPanels panels;
-    policy.pack_backward(panels);
-    pass.backward(panels, tokens, temperature, [&](size_t i, float) { return weights[i]; }, gradients.data());
-    return gradients;
-  }
-};
-
-/// A prefix, two tasks, three samples each; long enough that chains cross panels and slices.
-Problem shared_problem(int vocab) {
-  Problem problem;
-  const int root = problem.forest.add(-1, random_tokens(53, vocab, 1));
-  for (int task = 0; task < 2; ++task) {
-    const int inner = problem.forest.add(root, random_tokens(9, vocab, 2 + task));
-    for (int s = 0; s < 3; ++s) {
-      const std::vector<int32_t> own = random_tokens(s == 0 ? 60 : 11, vocab, 10 + task * 3 + s);
-      const int node = problem.forest.add(inner, own);
-      for (size_t i = 0; i < own.size(); ++i) {
-        if (i % 3 == 2) continue;
-        const ForestNode &at = problem.forest.nodes[node], &above = problem.forest.nodes[inner];
-        problem.rows.push_back(i == 0 ? above.first_row + above.rows - 1 : at.first_row + int(i) - 1);
-        problem.tokens.push_back(own[i]);
-        problem.weights.push_back(i % 2 ? 0.3 : -0.2);
-      }
-    }
-  }
-  return problem;
-}
-
-/// The same targets, every root-to-leaf path written out.
-Problem unshared(const Problem& shared) {
-  Problem problem;
-  problem.temperature = shared.temperature;
-  size_t target = 0;
-  const Forest& forest = shared.forest;
-  for (size_t n = 0; n < forest.nodes.size(); ++n) {
-    bool leaf = true;
-    for (const ForestNode& other : forest.nodes) leaf = leaf && other.parent != int(n);
-    if (!leaf) continue;
-    const std::vector<int32_t> chain = forest.chain(int(n));
-    std::vector<int32_t> path;
-    for (const int32_t row : chain) path.push_back(forest.tokens[row]);
-    const int first = problem.forest.nodes.empty() ? 0 : problem.forest.rows();
-    problem.forest.add(-1, path);
-    // Targets were listed leaf by leaf; a leaf's first sits on its parent's last row.
-    while (target < shared.rows.size()) {
-      const auto place = std::find(chain.begin(), chain.end(), shared.rows[target]);
-      if (place == chain.end() || (target > 0 && !problem.rows.empty() && problem.rows.back() >= first &&
-                                   first + (place - chain.begin()) < problem.rows.back()))
-        break;
-      problem.rows.push_back(first + int(place - chain.begin()));
-      problem.tokens.push_back(shared.tokens[target]);
-      problem.weights.push_back(shared.weights[target]);
-      ++target;
-    }
-  }
-  check_equal(problem.rows.size(), shared.rows.size(), "targets without sharing");
-  return problem;
-}
-
-void check_finite_differences(const Architecture& architecture) {
-  Policy policy = tiny_policy(5, architecture);
-  const Problem problem = shared_problem(architecture.vocab_size);
-  const std::vector<float> gradient = problem.gradient(policy);
-  size_t checked = 0;
-  for (const NamedTensor<float>& tensor : policy.tensors()) {
-    if (tensor.name.starts_with("adam.")) continue;
-    const size_t offset = size_t(tensor.values.data() - policy.weights().data());
+/// Moves each tensor of `policy` along `gradient` and back, and compares what `value` says of it.
+void check_along_gradient(Policy& policy, const std::vector<float>& gradient, const std::function<double()>& value,
+                          double tolerance, const std::string& what) {
+  const std::span<float> trained = policy.trained();
+  double whole = 0;
+  for (const float g : gradient) whole += double(g) * g;
+  for (const TensorPlace& place : policy.trained_places()) {
     // Along the gradient itself the difference is largest against fp32 noise.
-    double squares = 0, greatest = 0;
-    for (size_t i = 0; i < tensor.values.size(); ++i) {
-      squares += double(gradient[offset + i]) * gradient[offset + i];
-      greatest = std::max(greatest, std::abs(double(gradient[offset + i])));
-    }
-    check(squares > 0, tensor.name + " has no gradient");
-    const double norm = std::sqrt(squares), step = 4e-3;
-    const std::vector<float> before(tensor.values.begin(), tensor.values.end());
+    double squares = 0;
+    for (size_t i = place.offset; i < place.offset + place.size; ++i) squares += double(gradient[i]) * gradient[i];
+    check(squares > 0, what + ": " + place.name + " has no gradient");
+    const double norm = std::sqrt(squares), step = std::min(4e-3, 0.03 / norm);
+    const std::vector<float> before(trained.begin() + place.offset, trained.begin() + place.offset + place.size);
     double values[2], moved = 0;
-    for (int side = 0; side < 2; ++side) {
-      for (size_t i = 0; i < before.size(); ++i)
-        tensor.values[i] = float(before[i] + (side ? step : -step) * gradient[offset + i] / norm);
-      if (side == 1)
-        for (size_t i = 0; i < before.size(); ++i)
-          moved += (double(tensor.values[i]) - before[i]) * gradient[offset + i];
-      policy.weights_changed();
-      values[side] = problem.value(policy);
+    for (const int side : {0, 1}) {
+      for (size_t i = 0; i < place.size; ++i) {
+        trained[place.offset + i] = float(before[i] + (side ? step : -step) * gradient[place.offset + i] / norm);
+        moved += (side ? 1 : -1) * (double(trained[place.offset + i]) - before[i]) * gradient[place.offset + i];
+      }
+      policy.changed();
+      values[side] = value();
     }
-    std::copy(before.begin(), before.end(), tensor.values.begin());
-    const double expected = 2 * moved, actual = values[1] - values[0];
-    check(std::abs(actual - expected) <= 0.01 * std::abs(expected),
-          tensor.name + ": difference " + std::to_string(actual) + ", gradient says " + std::to_string(expected));
-    ++checked;
+    std::copy(before.begin(), before.end(), trained.begin() + place.offset);
+    // What a tensor adds to the whole gradient bounds what fp32 can show of it.
+    const double actual = values[1] - values[0], noise = 2e-4 * step * std::sqrt(whole);
+    check(std::abs(actual - moved) <= tolerance * std::abs(moved) + noise,
+          what + ": " + place.name + ": difference " + std::to_string(actual) + ", gradient says " + std::to_string(moved));
   }
-  policy.weights_changed();
-  check(checked >= 24, "all tensors were checked");
+  policy.changed();
 }
 
-void every_tensor_matches_finite_differences() { check_finite_differences(tiny_architecture()); }
-
-void untied_embeddings_match_finite_differences() {
-  Architecture untied = tiny_architecture();
-  untied.tie_word_embeddings = false;
-  untied.num_hidden_layers = 3;
-  untied.head_dim = 64;
-  check_finite_differences(untied);
+void every_tensor_of_every_policy_matches_finite_differences() {
+  ThreadPool pool(2);
+  for (auto& [name, policy] : tiny_policies()) {
+    const Objective objective = objective_for(policy);
+    const Gradient gradient = gradient_of(objective, policy, pool);
+    check_along_gradient(policy, gradient.values, [&] { return value_of(objective, policy, pool); }, 0.01, name);
+  }
 }
 
-void one_layer_matches_finite_differences_of_single_weights() {
+void entropies_match_finite_differences() {
+  ThreadPool pool(2);
+  Policy full = tiny_policy(5), lora = tiny_lora_policy(6);
+  for (Policy* policy : {&full, &lora}) {
+    const Objective objective = objective_for(*policy).with_entropy();
+    const Gradient gradient = gradient_of(objective, *policy, pool);
+    check_along_gradient(*policy, gradient.values, [&] { return value_of(objective, *policy, pool); }, 0.01,
+                         policy == &full ? "entropy" : "entropy, LoRA");
+  }
+}
+
+void adapters_on_some_layers_match_finite_differences() {
+  ThreadPool pool(2);
+  const std::vector<std::vector<LoraTarget>> choices{{LoraTarget::down_proj},
+                                                     {LoraTarget::q_proj, LoraTarget::v_proj},
+                                                     {LoraTarget::o_proj, LoraTarget::up_proj},
+                                                     {LoraTarget::k_proj, LoraTarget::gate_proj}};
+  for (const std::vector<LoraTarget>& targets : choices) {
+    Policy policy = tiny_lora_policy(8, tiny_architecture(), {3, 4, targets});
+    const Objective objective = objective_for(policy);
+    const Gradient gradient = gradient_of(objective, policy, pool);
+    check_along_gradient(policy, gradient.values, [&] { return value_of(objective, policy, pool); }, 0.01,
+                         std::string("adapters from ") + name(targets.front()));
+  }
+}
+
+/// Losses whose value is what is differentiated (cispo's weights are not).
+void losses_match_finite_differences() {
+  ThreadPool pool(2);
+  std::vector<std::pair<std::string, LossSettings>> cases;
+  const auto add = [&](const std::string& name, LossKind kind, LossReduction reduction) -> LossSettings& {
+    LossSettings settings;
+    settings.kind = kind;
+    settings.reduction = reduction;
+    settings.max_seq_len = 64;
+    cases.emplace_back(name, settings);
+    return cases.back().second;
+  };
+  add("regular", LossKind::regular, LossReduction::token_mean);
+  add("dual_clip", LossKind::dual_clip, LossReduction::seq_mean_token_sum_norm);
+  add("sapo", LossKind::sapo, LossReduction::sequence_mean);
+  add("reinforce", LossKind::reinforce, LossReduction::token_mean);
+  add("cross_entropy", LossKind::cross_entropy, LossReduction::token_mean);
+  LossSettings& gspo = add("gspo with k3 and entropy", LossKind::gspo, LossReduction::sequence_mean);
+  gspo.kl_weight = 0.3;
+  gspo.entropy_weight = 0.1;
+  LossSettings& k2 = add("regular with k2", LossKind::regular, LossReduction::token_mean);
+  k2.kl_weight = 0.5;
+  k2.kl_estimator = KlEstimator::k2;
+
+  Policy policy = tiny_policy(9);
+  const Objective objective = objective_for(policy);
+  const std::vector<float> start = logprobs_of(objective, policy, pool);
+  std::vector<float> old, reference, advantages;
+  std::vector<int32_t> samples;
+  for (size_t i = 0; i < objective.targets(); ++i) {
+    // None so near the corners of the clip, 0.8 and 1.28, that a step goes over one.
+    const double ratios[] = {0.5, 0.95, 1.0, 1.08, 1.5, 1.7};
+    old.push_back(float(start[i] - std::log(ratios[i % 6])));
+    reference.push_back(start[i] + (i % 2 ? 0.3f : -0.2f));
+    advantages.push_back(i / 20 % 2 ? -0.7f : 1.1f);
+    samples.push_back(int32_t(i / 20));
+  }
+  for (const auto& [name, settings] : cases) {
+    LossReport report;
+    const ForestPass::Derive derive = [&, &settings = settings](std::span<const float> logprobs, std::span<const float> entropies,
+                                                                 std::span<double> derivatives, std::span<double> entropy_derivatives) {
+      LossInputs inputs;
+      inputs.logprobs = logprobs;
+      inputs.old_logprobs = old;
+      inputs.advantages = advantages;
+      inputs.samples = samples;
+      if (settings.wants_reference()) inputs.reference_logprobs = reference;
+      inputs.entropies = entropies;
+      report = compute_loss(settings, inputs, derivatives, entropy_derivatives);
+    };
+    const auto differentiate = [&] {
+      std::vector<float> values(policy.trained().size(), 0.0f);
+      ForestPass pass(pool);
+      pass.begin(policy, objective.forest, objective.rows, objective.tokens, objective.temperature);
+      pass.gradient(derive, settings.entropy_weight != 0, values);
+      return values;
+    };
+    const std::vector<float> gradient = differentiate();
+    const auto value = [&] {
+      differentiate();
+      return report.loss;
+    };
+    check_along_gradient(policy, gradient, value, 0.015, name);
+  }
+}
+
+void single_weights_of_one_layer_match_finite_differences() {
+  ThreadPool pool(1);
   Architecture architecture = tiny_architecture();
   architecture.num_hidden_layers = 1;
   Policy policy = tiny_policy(6, architecture);
-  const Problem problem = shared_problem(architecture.vocab_size);
-  const std::vector<float> gradient = problem.gradient(policy);
+  const Objective objective = objective_for(policy);
+  const std::vector<float> gradient = gradient_of(objective, policy, pool).values;
   double scale = 0;
   for (const float g : gradient) scale = std::max(scale, std::abs(double(g)));
   for (uint32_t i = 0; i < 60; ++i) {
     const size_t w = philox4x32_10({i, 0, 0, 0}, {8, 8})[0] % gradient.size();
-    const float before = policy.weights()[w];
+    const float before = policy.trained()[w];
     double values[2];
-    for (int side = 0; side < 2; ++side) {
-      policy.weights()[w] = before + (side ? 2e-3f : -2e-3f);
-      policy.weights_changed();
-      values[side] = problem.value(policy);
+    for (const int side : {0, 1}) {
+      policy.trained()[w] = before + (side ? 2e-3f : -2e-3f);
+      policy.changed();
+      values[side] = value_of(objective, policy, pool);
     }
-    policy.weights()[w] = before;
+    policy.trained()[w] = before;
     check_near((values[1] - values[0]) / 4e-3 / scale, gradient[w] / scale, 5e-3, "weight " + std::to_string(w));
   }
 }
 
-void sharing_changes_no_logprob_and_hardly_a_gradient() {
+void gradients_are_added_to_what_is_there() {
+  ThreadPool pool(2);
   const Policy policy = tiny_policy();
-  const Problem shared = shared_problem(71), alone = unshared(shared);
-  std::vector<float> with(shared.rows.size()), without(shared.rows.size());
-  ForestPass pass;
-  pass.forward(policy, shared.forest, shared.rows);
-  pass.logprobs(shared.tokens, 1, with);
-  pass.forward(policy, alone.forest, alone.rows);
-  pass.logprobs(alone.tokens, 1, without);
-  check_same_bits(with, without, "log-probs");
-  const std::vector<float> a = shared.gradient(policy), b = alone.gradient(policy);
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference += std::pow(double(a[i]) - b[i], 2);
-    norm += double(b[i]) * b[i];
-  }
-  check(std::sqrt(difference / norm) < 1e-5, "gradients differ by " + std::to_string(std::sqrt(difference / norm)));
+  const Objective objective = objective_for(policy);
+  const std::vector<float> once = gradient_of(objective, policy, pool).values;
+  std::vector<float> shifted(once.size(), 1000.0f);
+  ForestPass pass(pool);
+  pass.begin(policy, objective.forest, objective.rows, objective.tokens, objective.temperature);
+  pass.gradient([&](auto, auto, std::span<double> derivatives, auto) { std::copy(objective.weights.begin(), objective.weights.end(), derivatives.begin()); },
+                false, shifted);
+  for (size_t i = 0; i < once.size(); ++i) check_near(shifted[i] - 1000.0f, once[i], 2e-3, "gradient " + std::to_string(i));
 }
 
 void rows_behind_no_target_get_no_gradient() {
-  const Policy policy = tiny_policy();
-  Problem problem;
-  std::vector<int32_t> tokens = random_tokens(20, 70, 3);
-  tokens[15] = 70;  // stands nowhere else, and after the only target
-  problem.forest.add(-1, tokens);
-  problem.rows = {9};
-  problem.tokens = {tokens[10]};
-  problem.weights = {1};
-  // The tied head reaches every token's row; an untied model separates the two.
+  ThreadPool pool(1);
+  // A tied head reaches every token's row; an untied model separates the two.
   Architecture untied = tiny_architecture();
   untied.tie_word_embeddings = false;
-  const Policy separate = tiny_policy(7, untied);
-  const std::vector<float> gradient = problem.gradient(separate);
+  const Policy policy = tiny_policy(7, untied);
+  Objective objective;
+  std::vector<int32_t> tokens = random_tokens(20, 70, 3);
+  tokens[15] = 70;  // stands nowhere else, and after the only target
+  objective.forest.add(-1, tokens);
+  objective.add_target(9, tokens[10], 1);
+  const std::vector<float> gradient = gradient_of(objective, policy, pool).values;
   for (int i = 0; i < untied.hidden_size; ++i) {
-    check_equal(gradient[size_t(70) * untied.hidden_size + i], 0.0f, "gradient of a later token's embedding");
-    check(gradient[size_t(tokens[3]) * untied.hidden_size + i] != 0.0f, "an earlier token's embedding has a gradient");
+    check_equal(gradient[size_t(70 * untied.hidden_size + i)], 0.0f, "gradient of a later token's embedding");
+    check(gradient[size_t(tokens[3] * untied.hidden_size + i)] != 0.0f, "an earlier token's embedding has a gradient");
   }
 }
 
 }  // namespace
 
 int main() {
-  return run({{"every tensor matches finite differences", every_tensor_matches_finite_differences},
-              {"untied embeddings match finite differences", untied_embeddings_match_finite_differences},
-              {"single weights of one layer match finite differences", one_layer_matches_finite_differences_of_single_weights},
-              {"sharing changes no log-prob and hardly a gradient", sharing_changes_no_logprob_and_hardly_a_gradient},
+  return run({{"every tensor of every policy matches finite differences", every_tensor_of_every_policy_matches_finite_differences},
+              {"entropies match finite differences", entropies_match_finite_differences},
+              {"adapters on some layers match finite differences", adapters_on_some_layers_match_finite_differences},
+              {"losses match finite differences", losses_match_finite_differences},
+              {"single weights of one layer match finite differences", single_weights_of_one_layer_match_finite_differences},
+              {"gradients are added to what is there", gradients_are_added_to_what_is_there},
               {"rows behind no target get no gradient", rows_behind_no_target_get_no_gradient}});
 }

@@ -1,7 +1,11 @@
-// Small policies, token sequences and batches for the tests.
+// Small policies of every kind, token sequences and batches for the tests.
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/philox.h"
@@ -15,6 +19,7 @@
 
 namespace longhaul::test {
 
+/// Qwen3, tied, heads of 32.
 inline Architecture tiny_architecture() {
   Architecture tiny;
   tiny.vocab_size = 71;
@@ -29,16 +34,84 @@ inline Architecture tiny_architecture() {
   return tiny;
 }
 
-inline Policy tiny_policy(uint64_t seed = 7, Architecture architecture = tiny_architecture()) {
-  Policy policy(architecture);
-  policy.initialize(0.3, seed);
-  // Norm weights of 1 would hide a norm that is left out.
+/// Both model types, tied and untied, heads of 16 to 128, with and without YaRN and grouped queries. All with the tiny one's vocabulary.
+inline std::vector<std::pair<std::string, Architecture>> tiny_architectures() {
+  const auto variant = [](ModelType type, bool tied, int head_dim, int heads, int kv_heads) {
+    Architecture tiny = tiny_architecture();
+    tiny.model_type = type;
+    tiny.tie_word_embeddings = tied;
+    tiny.head_dim = head_dim;
+    tiny.num_attention_heads = heads;
+    tiny.num_key_value_heads = kv_heads;
+    return tiny;
+  };
+  std::vector<std::pair<std::string, Architecture>> all{
+      {"qwen3, tied, heads of 32", tiny_architecture()},
+      {"qwen3, untied, heads of 16", variant(ModelType::qwen3, false, 16, 3, 1)},
+      {"qwen3, tied, heads of 48, YaRN", variant(ModelType::qwen3, true, 48, 2, 1)},
+      {"qwen2, tied, heads of 64", variant(ModelType::qwen2, true, 64, 2, 2)},
+      {"qwen2, untied, heads of 16", variant(ModelType::qwen2, false, 16, 6, 2)},
+      {"qwen2, tied, heads of 128, YaRN", variant(ModelType::qwen2, true, 128, 2, 1)},
+  };
+  for (auto& [name, architecture] : all)
+    if (name.ends_with("YaRN")) architecture.yarn = YarnScaling{2, 64, 32, 1, 1.0693147};
+  return all;
+}
+
+/// Uniform in [0, 1), a function of its place.
+inline float uniform_at(uint32_t place, uint32_t stream) { return philox_uniform(philox4x32_10({place, stream, 0, 0}, {1, 2})[0]); }
+
+/// Norm weights of 1 and biases of 0 would hide a norm or a bias that is left out.
+inline void vary_vectors(Weights& weights) {
   uint32_t i = 0;
-  for (NamedTensor<float>& tensor : policy.tensors())
-    if (tensor.shape.size() == 1 && tensor.name.starts_with("model."))
-      for (float& value : tensor.values) value = 0.5f + philox_uniform(philox4x32_10({i++, 0, 0, 0}, {1, 2})[0]);
-  policy.weights_changed();
+  for (NamedTensor<float>& tensor : weights.tensors())
+    if (tensor.shape.size() == 1)
+      for (float& value : tensor.values) value = uniform_at(i++, 0) + (tensor.name.ends_with(".bias") ? -0.5f : 0.5f);
+}
+
+inline std::shared_ptr<Weights> tiny_weights(uint64_t seed = 7, const Architecture& architecture = tiny_architecture()) {
+  auto weights = std::make_shared<Weights>(architecture);
+  weights->initialize(0.3, seed);
+  vary_vectors(*weights);
+  weights->changed();
+  return weights;
+}
+
+/// Full fine-tuning.
+inline Policy tiny_policy(uint64_t seed = 7, const Architecture& architecture = tiny_architecture(),
+                          MomentFormat moments = MomentFormat::fp32) {
+  return Policy(tiny_weights(seed, architecture), moments);
+}
+
+/// Adapters on all linear layers.
+inline LoraSettings lora_settings(int rank = 5, double alpha = 8) {
+  return {rank, alpha, {LoraTarget::q_proj, LoraTarget::k_proj, LoraTarget::v_proj, LoraTarget::o_proj, LoraTarget::gate_proj,
+                        LoraTarget::up_proj, LoraTarget::down_proj}};
+}
+
+/// Adapters whose B is not zero, or they would do nothing.
+inline Policy tiny_lora_policy(uint64_t seed = 7, const Architecture& architecture = tiny_architecture(),
+                               const LoraSettings& settings = lora_settings(), MomentFormat moments = MomentFormat::fp32) {
+  Policy policy(tiny_weights(seed, architecture), settings, seed + 1, moments);
+  const std::span<float> trained = policy.trained();
+  for (const TensorPlace& place : policy.trained_places())
+    if (place.name.ends_with(".lora_B.weight"))
+      for (size_t i = 0; i < place.size; ++i)
+        trained[place.offset + i] = uniform_at(uint32_t(place.offset + i), 77) - 0.5f;
+  policy.changed();
   return policy;
+}
+
+/// Every architecture in full and with adapters.
+inline std::vector<std::pair<std::string, Policy>> tiny_policies() {
+  std::vector<std::pair<std::string, Policy>> policies;
+  uint64_t seed = 7;
+  for (const auto& [name, architecture] : tiny_architectures()) {
+    policies.emplace_back(name, tiny_policy(seed, architecture));
+    policies.emplace_back(name + ", LoRA", tiny_lora_policy(seed, architecture));
+    ++seed;
+  }
+  return policies;
 }
 
 inline std::vector<int32_t> random_tokens(int count, int vocab, uint32_t stream) {
@@ -50,39 +123,43 @@ inline std::vector<int32_t> random_tokens(int count, int vocab, uint32_t stream)
 
 /// A batch and what its spans view.
 struct OwnedBatch {
-  std::vector<int32_t> nodes, tokens, target_rows, target_tokens, target_shards;
-  std::vector<float> advantages, old_logprobs;
+  std::vector<int32_t> nodes, tokens, target_rows, target_tokens, target_samples;
+  std::vector<float> advantages, old_logprobs, rollout_logprobs;
 
-  int add_node(int parent, std::span<const int32_t> node_tokens, int mini_batch, int shard) {
-    nodes.insert(nodes.end(), {parent, int32_t(node_tokens.size()), mini_batch, shard});
+  /// Index of the node.
+  int add_node(int parent, std::span<const int32_t> node_tokens, int mini_batch) {
+    nodes.insert(nodes.end(), {parent, int32_t(node_tokens.size()), mini_batch});
     tokens.insert(tokens.end(), node_tokens.begin(), node_tokens.end());
-    return int(nodes.size()) / 4 - 1;
+    return int(nodes.size()) / 3 - 1;
   }
-  void add_target(int row, int token, float advantage, float old_logprob, int mini_batch, int shard) {
+  void add_target(int row, int token, float advantage, float old_logprob, int sample) {
     target_rows.push_back(row);
     target_tokens.push_back(token);
+    target_samples.push_back(sample);
     advantages.push_back(advantage);
     old_logprobs.push_back(old_logprob);
-    target_shards.insert(target_shards.end(), {mini_batch, shard});
   }
-  Batch view() const { return {nodes, tokens, target_rows, target_tokens, advantages, old_logprobs, target_shards}; }
+  Batch view() const {
+    return {nodes, tokens, target_rows, target_tokens, target_samples, advantages, old_logprobs, rollout_logprobs};
+  }
 };
 
-/// A shared prefix of `prefix` tokens and, in each shard, `samples` samples of `own` tokens; every second own token is a target.
-inline OwnedBatch group_batch(int vocab, int mini_batches, int shards, int prefix, int samples, int own) {
+/// In each mini-batch `groups` prefixes of `prefix` tokens, each with `samples` samples of `own` tokens; every second own token is
+/// a target, the first of them on the prefix's last row.
+inline OwnedBatch group_batch(int vocab, int mini_batches, int groups, int prefix, int samples, int own) {
   OwnedBatch batch;
-  const std::vector<int32_t> shared = random_tokens(prefix, vocab, 1000);
   uint32_t stream = 1;
+  int sample = 0;
   for (int k = 0; k < mini_batches; ++k)
-    for (int shard = 0; shard < shards; ++shard) {
-      const int root = batch.add_node(-1, shared, k, shard);
-      const int root_row = int(batch.tokens.size()) - prefix;
-      for (int s = 0; s < samples; ++s, ++stream) {
+    for (int group = 0; group < groups; ++group) {
+      const int root = batch.add_node(-1, random_tokens(prefix, vocab, uint32_t(1000 + group)), k);
+      const int last_of_prefix = int(batch.tokens.size()) - 1;
+      for (int s = 0; s < samples; ++s, ++stream, ++sample) {
         const std::vector<int32_t> mine = random_tokens(own, vocab, stream);
         const int first = int(batch.tokens.size());
-        batch.add_node(root, mine, k, shard);
+        batch.add_node(root, mine, k);
         for (int i = 0; i < own; i += 2)
-          batch.add_target(i == 0 ? root_row + prefix - 1 : first + i - 1, mine[i], s % 2 ? -0.7f : 1.1f, -3.5f, k, shard);
+          batch.add_target(i == 0 ? last_of_prefix : first + i - 1, mine[size_t(i)], s % 2 ? -0.7f : 1.1f, -3.5f, sample);
       }
     }
   return batch;
@@ -91,7 +168,7 @@ inline OwnedBatch group_batch(int vocab, int mini_batches, int shards, int prefi
 /// Puts the next policy in the place of the one that it was computed from.
 inline UpdateReport apply_update(Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool) {
   UpdateReport report = compute_update(policy, batch, settings, pool);
-  if (report.applied) policy = std::move(*report.next);
+  if (report.applied) policy = *report.next;
   return report;
 }
 
@@ -102,18 +179,18 @@ inline std::vector<int32_t> own_blocks(int positions, int first_block = 0) {
   return blocks;
 }
 
-/// Log-probs of tokens[1..] by decoding: `chunk` tokens a call.
-inline std::vector<float> decode_logprobs(const Policy& policy, std::span<const int32_t> tokens, int chunk,
-                                          ThreadPool& pool, float temperature = 1) {
+/// Log-probs of tokens[1..] by decoding: `chunk` tokens a call. Only the last row's logits of a call come back, so chunks of one
+/// give all, longer ones the chunks' ends.
+inline std::vector<float> decode_logprobs(const Policy& policy, std::span<const int32_t> tokens, int chunk, ThreadPool& pool,
+                                          float temperature = 1, Split split = Split::as_fits) {
   const int vocab = policy.architecture().vocab_size;
   const std::vector<int32_t> blocks = own_blocks(int(tokens.size()));
   KvCache cache(policy.architecture(), int(blocks.size()));
-  std::vector<float> logits(vocab), logprobs;
-  for (size_t i = 0; i + 1 < tokens.size(); i += chunk) {
+  std::vector<float> logits(static_cast<size_t>(vocab)), logprobs;
+  for (size_t i = 0; i + 1 < tokens.size(); i += size_t(chunk)) {
     const size_t count = std::min(size_t(chunk), tokens.size() - 1 - i);
     const Feed feed{tokens.subspan(i, count), int(i), blocks, true};
-    extend(policy, cache, {&feed, 1}, logits.data(), pool);
-    // Only the last row's logits come back, so chunks of one give all, longer ones the chunk ends.
+    extend(policy, cache, {&feed, 1}, logits.data(), pool, split);
     logprobs.push_back(logprob_of(logits.data(), vocab, temperature, tokens[i + count]));
   }
   return logprobs;

@@ -1,6 +1,8 @@
 #include "model/sample.h"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "base/exact_math.h"
 #include "base/philox.h"
@@ -89,6 +91,61 @@ void logits_that_are_not_finite_draw_nothing() {
     }
 }
 
+/// What the largest candidates leave: by top_k, by top_p, and by both.
+std::vector<bool> allowed(const std::vector<double>& p, double top_p, int top_k) {
+  std::vector<int> order(p.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return p[size_t(a)] > p[size_t(b)]; });
+  if (top_k > 0 && top_k < int(order.size())) order.resize(size_t(top_k));
+  double whole = 0, before = 0;
+  for (const int token : order) whole += p[size_t(token)];
+  std::vector<bool> kept(p.size());
+  for (const int token : order) {
+    if (before >= top_p * whole && before > 0) break;
+    kept[size_t(token)] = true;
+    before += p[size_t(token)];
+  }
+  return kept;
+}
+
+void truncated_draws_follow_what_is_left() {
+  const int n = 300, draws = 4000;
+  const std::vector<float> logits = some_logits(n, 8, 12);
+  const std::vector<double> p = probabilities(logits, 0.9);
+  for (const auto& [top_p, top_k] : {std::pair{0.5, 0}, {1.0, 7}, {0.8, 20}, {1e-9, 0}, {1.0, 1}, {0.999, 299}}) {
+    const std::vector<bool> kept = allowed(p, top_p, top_k);
+    double whole = 0;
+    for (int i = 0; i < n; ++i) whole += kept[size_t(i)] ? p[size_t(i)] : 0;
+    std::vector<double> counts(static_cast<size_t>(n));
+    for (int i = 0; i < draws; ++i) {
+      const Drawn drawn = draw_truncated(logits.data(), n, 0.9f, (float(i) + 0.5f) / draws, top_p, top_k);
+      const std::string what = "top_p " + std::to_string(top_p) + ", top_k " + std::to_string(top_k);
+      check(drawn.token >= 0 && kept[size_t(drawn.token)], what + ": a token that is not allowed");
+      // Of the whole distribution, as training sees it.
+      const float scored = logprob_of(logits.data(), n, 0.9f, drawn.token);
+      check_same_bits(&drawn.logprob, &scored, 1, "log-prob, " + what);
+      ++counts[size_t(drawn.token)];
+    }
+    for (int i = 0; i < n; ++i)
+      check_near(counts[size_t(i)] / draws, kept[size_t(i)] ? p[size_t(i)] / whole : 0, 2.0 / draws, "frequency of token " + std::to_string(i));
+  }
+}
+
+void truncation_that_is_off_is_the_plain_draw() {
+  const std::vector<float> logits = some_logits(100, 9);
+  for (uint32_t i = 0; i < 100; ++i) {
+    const float uniform = philox_uniform(i * 42949672u);
+    for (const int top_k : {0, 100, 1000})
+      check_equal(draw_truncated(logits.data(), 100, 1, uniform, 1, top_k).token, draw(logits.data(), 100, 1, uniform).token, "token");
+  }
+  const std::vector<float> equal(50, 2.0f);
+  for (const float uniform : {0.0f, 0.4f, 0.99f})
+    check(draw_truncated(equal.data(), 50, 1, uniform, 1, 3).token < 3, "of equally likely tokens those with small ids are kept");
+  std::vector<float> bad = logits;
+  bad[3] = std::numeric_limits<float>::quiet_NaN();
+  check_equal(draw_truncated(bad.data(), 100, 1, 0.5f, 0.9, 0).token, -1, "token of logits that are not finite");
+}
+
 void instruction_sets_agree() {
   const std::vector<float> logits = some_logits(1000, 7);
   for (const auto set : {ops::InstructionSet::scalar, ops::InstructionSet::avx2, ops::InstructionSet::avx512}) {
@@ -125,6 +182,8 @@ int main() {
               {"frequencies follow the distribution", frequencies_follow_the_distribution},
               {"improbable tokens are not drawn at the ends", improbable_tokens_are_not_drawn_at_the_ends},
               {"logits that are not finite draw nothing", logits_that_are_not_finite_draw_nothing},
+              {"truncated draws follow what is left", truncated_draws_follow_what_is_left},
+              {"truncation that is off is the plain draw", truncation_that_is_off_is_the_plain_draw},
               {"instruction sets agree", instruction_sets_agree},
               {"exact functions match libm", exact_functions_match_libm}});
 }

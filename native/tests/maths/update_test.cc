@@ -1,9 +1,10 @@
-// One step's update: the losses, AdamW against double precision, all or nothing, errors.
+// One step's update: AdamW against double precision, all or nothing, resumption, progress, errors.
 #include "train/update.h"
 
 #include <limits>
 #include <map>
 #include <new>
+#include <utility>
 
 #include "check.h"
 #include "policies.h"
@@ -19,10 +20,16 @@ constexpr int vocab = 71;
 UpdateSettings policy_settings(std::vector<double> rates) {
   UpdateSettings settings;
   settings.learning_rates = std::move(rates);
-  settings.beta1 = 0.9;
-  settings.beta2 = 0.98;
-  settings.weight_decay = 0.1;
-  settings.loss.kind = LossKind::clipped_policy;
+  settings.optimizer.beta1 = 0.9;
+  settings.optimizer.beta2 = 0.98;
+  settings.optimizer.weight_decay = 0.1;
+  settings.loss.kind = LossKind::regular;
+  return settings;
+}
+
+UpdateSettings cross_entropy_settings(double rate) {
+  UpdateSettings settings;
+  settings.learning_rates = {rate};
   return settings;
 }
 
@@ -31,73 +38,85 @@ std::map<std::string, double> metrics_of(const UpdateReport& report) {
   return {report.metrics.begin(), report.metrics.end()};
 }
 
+/// All that an update may change, as floats.
 std::vector<float> state_of(const Policy& policy) {
-  std::vector<float> state(policy.weights().begin(), policy.weights().end());
-  state.insert(state.end(), policy.first_moments().begin(), policy.first_moments().end());
-  state.insert(state.end(), policy.second_moments().begin(), policy.second_moments().end());
+  const Moments& moments = policy.moments();
+  std::vector<float> state(policy.trained().begin(), policy.trained().end());
+  for (const AlignedBuffer* buffer : {&moments.first, &moments.second, &moments.first_scales, &moments.second_scales})
+    state.insert(state.end(), buffer->span().begin(), buffer->span().end());
+  state.insert(state.end(), moments.first_codes.begin(), moments.first_codes.end());
+  state.insert(state.end(), moments.second_codes.begin(), moments.second_codes.end());
+  state.push_back(float(policy.optimizer_steps));
   return state;
 }
 
-void loss_cases() {
-  const LossSettings clip{LossKind::clipped_policy, 0.2, 0.28};
-  const float old = -1.0f;
-  const auto at = [&](double ratio, float advantage) { return target_loss(clip, float(old + std::log(ratio)), old, advantage); };
-  check_equal(target_loss(clip, old, old, 2.0f).ratio, 1.0, "ratio on policy");
-  check_equal(target_loss(clip, old, old, 2.0f).derivative, -2.0, "derivative on policy");
-  check_near(at(1.1, 2).loss, -2.2, 1e-6, "unclipped loss");
-  check_near(at(1.1, 2).derivative, -2.2, 1e-6, "unclipped derivative");
-  check_near(at(1.5, 2).loss, -2.56, 1e-6, "clipped above");
-  check_equal(at(1.5, 2).derivative, 0.0, "no gradient above the clip");
-  check(at(1.5, 2).clipped && !at(1.27, 2).clipped, "clipped is reported");
-  check_near(at(1.5, -2).loss, 3.0, 1e-6, "a worse action made likelier is not clipped");
-  check_near(at(1.5, -2).derivative, 3.0, 1e-6, "and keeps its gradient");
-  check_near(at(0.5, -2).loss, 1.6, 1e-6, "clipped below");
-  check_equal(at(0.5, -2).derivative, 0.0, "no gradient below the clip");
-  check_near(at(0.5, 2).derivative, -1.0, 1e-6, "a better action made less likely is not clipped");
-  check_equal(at(1.5, 0).derivative, 0.0, "no advantage, no gradient");
-  const TargetLoss entropy = target_loss({}, -1.5f, 0, 1);
-  check_equal(entropy.loss, 1.5, "cross-entropy");
-  check_equal(entropy.derivative, -1.0, "cross-entropy derivative");
+OwnedBatch sequence_batch(const std::vector<int32_t>& tokens) {
+  OwnedBatch batch;
+  batch.add_node(-1, tokens, 0);
+  for (size_t i = 1; i < tokens.size(); ++i) batch.add_target(int(i) - 1, tokens[i], 1, 0, 0);
+  return batch;
 }
 
-void cross_entropy_is_the_mean_over_all_shards() {
+/// Full and LoRA, moments in 32 and in 8 bits.
+std::vector<std::pair<std::string, Policy>> policies_to_train() {
+  std::vector<std::pair<std::string, Policy>> policies;
+  policies.emplace_back("full", tiny_policy());
+  policies.emplace_back("full, int8", tiny_policy(7, tiny_architecture(), MomentFormat::int8));
+  policies.emplace_back("LoRA", tiny_lora_policy());
+  policies.emplace_back("LoRA, int8", tiny_lora_policy(7, tiny_architecture(), lora_settings(), MomentFormat::int8));
+  return policies;
+}
+
+void cross_entropy_is_the_mean_over_all_targets() {
   Policy policy = tiny_policy();
   ThreadPool pool(2);
   const std::vector<int32_t> first = random_tokens(12, vocab, 1), second = random_tokens(30, vocab, 2);
   OwnedBatch batch;
-  batch.add_node(-1, first, 0, 1);
-  batch.add_node(-1, second, 0, 6);
+  batch.add_node(-1, first, 0);
+  batch.add_node(-1, second, 0);
   double expected = 0;
-  const std::vector<float> scores[] = {score(policy, first, 1), score(policy, second, 1)};
+  const std::vector<float> scores[] = {score(policy, first, 1, pool), score(policy, second, 1, pool)};
   for (int i = 1; i < 12; ++i) {
-    batch.add_target(i - 1, first[i], 1, 0, 0, 1);
-    expected -= scores[0][i - 1];
+    batch.add_target(i - 1, first[size_t(i)], 1, 0, 0);
+    expected -= scores[0][size_t(i) - 1];
   }
   for (int i = 1; i < 30; ++i) {
-    batch.add_target(12 + i - 1, second[i], 1, 0, 0, 6);
-    expected -= scores[1][i - 1];
+    batch.add_target(12 + i - 1, second[size_t(i)], 1, 0, 1);
+    expected -= scores[1][size_t(i) - 1];
   }
-  UpdateSettings settings;
-  settings.learning_rates = {1e-3};
-  const auto metrics = metrics_of(apply_update(policy, batch.view(), settings, pool));
+  const auto metrics = metrics_of(apply_update(policy, batch.view(), cross_entropy_settings(1e-3), pool));
   check_near(metrics.at("loss"), expected / 40, 1e-12, "loss");
   check_equal(metrics.at("targets"), 40.0, "targets");
   check_equal(metrics.at("rows"), 42.0, "rows");
   check_equal(metrics.at("max_logprob_difference"), 0.0, "log-prob difference of cross-entropy");
+  check(!metrics.contains("kl") && !metrics.contains("entropy") && !metrics.contains("tis_weight"), "metrics of what is in use alone");
 }
 
 void repeated_updates_learn_a_sequence() {
-  Policy policy = tiny_policy();
   ThreadPool pool(2);
-  const std::vector<int32_t> tokens = random_tokens(40, vocab, 3);
-  OwnedBatch batch;
-  batch.add_node(-1, tokens, 0, 0);
-  for (int i = 1; i < 40; ++i) batch.add_target(i - 1, tokens[i], 1, 0, 0, 0);
-  UpdateSettings settings;
-  settings.learning_rates = {1e-2};
-  double loss = 0;
-  for (int i = 0; i < 60; ++i) loss = metrics_of(apply_update(policy, batch.view(), settings, pool)).at("loss");
-  check(loss < 0.05, "loss after 60 updates is " + std::to_string(loss));
+  const OwnedBatch batch = sequence_batch(random_tokens(40, vocab, 3));
+  for (auto& [name, policy] : policies_to_train()) {
+    Trainer trainer(pool);
+    double loss = 0;
+    for (int i = 0; i < 60; ++i) {
+      UpdateReport report = trainer.update(policy, batch.view(), cross_entropy_settings(1e-2));
+      loss = metrics_of(report).at("loss");
+      policy = *report.next;
+      trainer.recycle(std::move(report.next));
+    }
+    check(loss < 0.05, name + ": loss after 60 updates is " + std::to_string(loss));
+  }
+}
+
+void adapters_train_and_their_base_stays() {
+  ThreadPool pool(2);
+  Policy policy = tiny_lora_policy();
+  const auto base = policy.shared_weights();
+  const std::vector<float> before(base->values().begin(), base->values().end()), adapters = state_of(policy);
+  apply_update(policy, group_batch(vocab, 2, 2, 20, 2, 12).view(), policy_settings({1e-2, 1e-2}), pool);
+  check(policy.shared_weights() == base, "the base is shared");
+  check_same_bits({base->values().begin(), base->values().end()}, before, "base");
+  check(state_of(policy) != adapters, "adapters moved");
 }
 
 // AdamW in double precision, fed with the gradient that the first moment of a step without history shows.
@@ -105,19 +124,21 @@ void adamw_matches_double_precision() {
   ThreadPool pool(1);
   const OwnedBatch batch = group_batch(vocab, 1, 3, 20, 2, 12);
   UpdateSettings settings = policy_settings({1e-2});
-  settings.max_grad_norm = 0.05;
+  settings.optimizer.max_grad_norm = 0.05;
   Policy policy = tiny_policy();
-  std::vector<double> weights(policy.weights().begin(), policy.weights().end()), first(weights.size()), second(weights.size());
+  const std::span<const float> values = policy.trained();
+  std::vector<double> weights(values.begin(), values.end()), first(weights.size()), second(weights.size());
   std::vector<bool> decayed(weights.size());
-  for (const NamedTensor<float>& tensor : policy.tensors())
-    if (tensor.shape.size() == 2 && tensor.name != "model.embed_tokens.weight" && tensor.name.starts_with("model."))
-      std::fill_n(decayed.begin() + (tensor.values.data() - policy.weights().data()), tensor.values.size(), true);
+  for (const TensorPlace& place : policy.trained_places())
+    if (place.shape.size() == 2 && place.name != "model.embed_tokens.weight")
+      std::fill_n(decayed.begin() + std::ptrdiff_t(place.offset), place.size, true);
   for (int t = 1; t <= 3; ++t) {
-    const std::vector<float> before(policy.first_moments().begin(), policy.first_moments().end());
+    const std::vector<float> before(policy.moments().first.span().begin(), policy.moments().first.span().end());
     apply_update(policy, batch.view(), settings, pool);
+    const std::span<const float> moved = policy.trained(), moment = policy.moments().first.span();
     double squares = 0, greatest_move = 0, greatest_error = 0;
     for (size_t i = 0; i < weights.size(); ++i) {
-      const double gradient = (double(policy.first_moments()[i]) - double(0.9f) * before[i]) / double(0.1f);
+      const double gradient = (double(moment[i]) - double(0.9f) * before[i]) / double(0.1f);
       squares += gradient * gradient;
       first[i] = 0.9 * first[i] + 0.1 * gradient;
       second[i] = 0.98 * second[i] + 0.02 * gradient * gradient;
@@ -126,11 +147,11 @@ void adamw_matches_double_precision() {
       weights[i] -= 1e-2 * (first[i] / (1 - std::pow(0.9, t))) / (std::sqrt(second[i] / (1 - std::pow(0.98, t))) + 1e-8);
       // Where the gradient is nothing but rounding, so is its direction.
       if (std::abs(gradient) < 1e-6) {
-        weights[i] = policy.weights()[i];
+        weights[i] = moved[i];
         continue;
       }
       greatest_move = std::max(greatest_move, std::abs(weights[i] - was));
-      greatest_error = std::max(greatest_error, std::abs(weights[i] - double(policy.weights()[i])));
+      greatest_error = std::max(greatest_error, std::abs(weights[i] - double(moved[i])));
     }
     check_near(std::sqrt(squares), 0.05, 1e-4, "norm of the clipped gradient at step " + std::to_string(t));
     check(greatest_move > 5e-3, "weights moved");
@@ -139,59 +160,157 @@ void adamw_matches_double_precision() {
   check_equal(policy.optimizer_steps, int64_t(3), "optimizer steps");
 }
 
+/// Without gradients, only decay is left: matrices shrink by it, and embeddings, norms and biases stay.
+void weight_decay_is_for_matrices_alone() {
+  ThreadPool pool(2);
+  OwnedBatch batch = group_batch(vocab, 1, 2, 20, 2, 12);
+  for (float& advantage : batch.advantages) advantage = 0;
+  for (const MomentFormat format : {MomentFormat::fp32, MomentFormat::int8})
+    for (const auto& [name, architecture] : tiny_architectures()) {
+      Policy policy = tiny_policy(7, architecture, format);
+      const std::vector<float> before(policy.trained().begin(), policy.trained().end());
+      check_equal(metrics_of(apply_update(policy, batch.view(), policy_settings({1e-2}), pool)).at("grad_norm"), 0.0, "gradient norm");
+      for (const TensorPlace& place : policy.trained_places()) {
+        const bool decays = place.shape.size() == 2 && place.name != "model.embed_tokens.weight";
+        for (size_t i = place.offset; i < place.offset + place.size; ++i)
+          check_near(double(policy.trained()[i]) / before[i], decays ? 1 - 1e-2 * 0.1 : 1, decays ? 1e-6 : 0, name + ", " + place.name);
+      }
+    }
+}
+
 void gradient_below_the_norm_is_not_scaled() {
   ThreadPool pool(1);
   const OwnedBatch batch = group_batch(vocab, 1, 2, 20, 2, 12);
   UpdateSettings loose = policy_settings({1e-3}), looser = loose;
-  loose.max_grad_norm = 1e6;
-  looser.max_grad_norm = 1e9;
+  loose.optimizer.max_grad_norm = 1e6;
+  looser.optimizer.max_grad_norm = 1e9;
   Policy a = tiny_policy(), b = tiny_policy();
   apply_update(a, batch.view(), loose, pool);
   apply_update(b, batch.view(), looser, pool);
   check_same_bits(state_of(a), state_of(b), "state");
 }
 
+/// One of two equal halves of a batch with two mini-batches, as a batch of its own.
+OwnedBatch half_of(const OwnedBatch& both, int half) {
+  const size_t nodes = both.nodes.size() / 2, tokens = both.tokens.size() / 2, targets = both.target_rows.size() / 2;
+  OwnedBatch batch;
+  batch.nodes.assign(both.nodes.begin() + std::ptrdiff_t(half * nodes), both.nodes.begin() + std::ptrdiff_t((half + 1) * nodes));
+  for (size_t i = 0; i < nodes; i += 3) {
+    if (batch.nodes[i] >= 0) batch.nodes[i] -= int32_t(half * nodes / 3);
+    batch.nodes[i + 2] = 0;
+  }
+  batch.tokens.assign(both.tokens.begin() + std::ptrdiff_t(half * tokens), both.tokens.begin() + std::ptrdiff_t((half + 1) * tokens));
+  for (size_t i = half * targets; i < (half + 1) * targets; ++i)
+    batch.add_target(both.target_rows[i] - int(half * tokens), both.target_tokens[i], both.advantages[i], both.old_logprobs[i],
+                     both.target_samples[i] - both.target_samples[half * targets]);
+  return batch;
+}
+
 void mini_batches_are_updates_in_turn() {
   ThreadPool pool(2);
   const OwnedBatch both = group_batch(vocab, 2, 4, 33, 2, 17);
-  Policy at_once = tiny_policy(), in_turn = tiny_policy();
-  apply_update(at_once, both.view(), policy_settings({1e-2, 3e-3}), pool);
-  // Each half as a batch of its own.
-  const Batch view = both.view();
-  const size_t nodes = both.nodes.size() / 2, tokens = both.tokens.size() / 2, targets = both.target_rows.size() / 2;
-  OwnedBatch second;
-  second.nodes.assign(both.nodes.begin() + nodes, both.nodes.end());
-  for (size_t i = 0; i < nodes; i += 4) {
-    if (second.nodes[i] >= 0) second.nodes[i] -= int32_t(nodes / 4);
-    second.nodes[i + 2] = 0;
+  UpdateSettings settings = policy_settings({1e-2, 3e-3}), first = policy_settings({1e-2}), second = policy_settings({3e-3});
+  for (UpdateSettings* one : {&settings, &first, &second}) {
+    one->loss.kind = LossKind::gspo;
+    one->loss.reduction = LossReduction::sequence_mean;
   }
-  second.tokens.assign(both.tokens.begin() + tokens, both.tokens.end());
-  for (size_t i = targets; i < 2 * targets; ++i)
-    second.add_target(both.target_rows[i] - int(tokens), both.target_tokens[i], both.advantages[i], both.old_logprobs[i], 0,
-                      both.target_shards[2 * i + 1]);
-  const Batch first{view.nodes.first(nodes), view.tokens.first(tokens), view.target_rows.first(targets), view.target_tokens.first(targets),
-                    view.target_advantages.first(targets), view.target_old_logprobs.first(targets), view.target_shards.first(2 * targets)};
-  apply_update(in_turn, first, policy_settings({1e-2}), pool);
-  apply_update(in_turn, second.view(), policy_settings({3e-3}), pool);
-  check_same_bits(state_of(at_once), state_of(in_turn), "state");
-  check_equal(at_once.optimizer_steps, int64_t(2), "optimizer steps");
+  for (const auto& [name, policy] : policies_to_train()) {
+    Policy at_once = policy, in_turn = policy;
+    apply_update(at_once, both.view(), settings, pool);
+    apply_update(in_turn, half_of(both, 0).view(), first, pool);
+    apply_update(in_turn, half_of(both, 1).view(), second, pool);
+    check_same_bits(state_of(at_once), state_of(in_turn), name + ": state");
+    check_equal(at_once.optimizer_steps, int64_t(2), name + ": optimizer steps");
+  }
+}
+
+/// n steps of one trainer that is used all the time, and k steps, a new process (a copy of the state alone, a new trainer), n − k steps.
+void steps_go_on_where_they_were_left() {
+  for (const auto& [name, start] : policies_to_train()) {
+    ThreadPool pool(2), other_pool(3);
+    Trainer trainer(pool);
+    std::unique_ptr<Policy> held = std::make_unique<Policy>(start);
+    Policy resumed = start;
+    for (int step = 0; step < 5; ++step) {
+      // Batches of different sizes, so that memory is used again in part.
+      const OwnedBatch batch = group_batch(vocab, 1 + step % 2, 1 + step % 3, 20 + 7 * step, 2, 12);
+      UpdateSettings settings = policy_settings(std::vector<double>(size_t(1 + step % 2), 1e-2));
+      UpdateReport report = trainer.update(*held, batch.view(), settings);
+      metrics_of(report);
+      trainer.recycle(std::exchange(held, std::move(report.next)));
+      if (step == 2) {
+        Policy loaded = start;
+        std::copy(resumed.trained().begin(), resumed.trained().end(), loaded.trained().begin());
+        loaded.moments() = resumed.moments();
+        loaded.optimizer_steps = resumed.optimizer_steps;
+        loaded.changed();
+        resumed = loaded;
+      }
+      settings.passes = {512, step % 2 == 0};
+      apply_update(resumed, batch.view(), settings, step < 2 ? pool : other_pool);
+      check_same_bits(state_of(resumed), state_of(*held), name + ": state after step " + std::to_string(step));
+    }
+  }
 }
 
 void reset_moments_forgets_history() {
   ThreadPool pool(1);
   const OwnedBatch batch = group_batch(vocab, 1, 2, 20, 2, 12);
-  Policy used = tiny_policy();
-  apply_update(used, batch.view(), policy_settings({1e-2}), pool);
-  Policy fresh = used;
-  std::fill(fresh.first_moments().begin(), fresh.first_moments().end(), 0.0f);
-  std::fill(fresh.second_moments().begin(), fresh.second_moments().end(), 0.0f);
-  fresh.optimizer_steps = 0;
-  UpdateSettings reset = policy_settings({1e-3});
-  apply_update(fresh, batch.view(), reset, pool);
-  reset.reset_moments = true;
-  apply_update(used, batch.view(), reset, pool);
-  check_same_bits(state_of(used), state_of(fresh), "state");
-  check_equal(used.optimizer_steps, int64_t(1), "optimizer steps");
+  for (const auto& [name, policy] : policies_to_train()) {
+    Policy used = policy;
+    apply_update(used, batch.view(), policy_settings({1e-2}), pool);
+    Policy fresh = used;
+    fresh.moments().clear();
+    fresh.optimizer_steps = 0;
+    UpdateSettings reset = policy_settings({1e-3});
+    apply_update(fresh, batch.view(), reset, pool);
+    reset.reset_moments = true;
+    apply_update(used, batch.view(), reset, pool);
+    check_same_bits(state_of(used), state_of(fresh), name + ": state");
+    check_equal(used.optimizer_steps, int64_t(1), name + ": optimizer steps");
+  }
+}
+
+void kl_to_the_reference_is_zero_at_it_and_pulls_back() {
+  ThreadPool pool(2);
+  const OwnedBatch batch = group_batch(vocab, 1, 3, 20, 2, 12);
+  for (const bool lora : {false, true}) {
+    Policy policy = lora ? tiny_lora_policy() : tiny_policy();
+    const std::shared_ptr<const Weights> reference = lora ? policy.shared_weights() : std::make_shared<Weights>(policy.weights());
+    UpdateSettings settings = policy_settings({2e-2});
+    check_equal(metrics_of(compute_update(policy, batch.view(), settings, pool)).count("kl"), size_t{0}, "kl without a weight");
+    settings.loss.kl_weight = 1e-9;
+    settings.reference = reference;
+    const double at_first = metrics_of(compute_update(policy, batch.view(), settings, pool)).at("kl");
+    if (lora)
+      check(at_first > 1e-3, "adapters that do something differ from their base: " + std::to_string(at_first));
+    else
+      check_equal(at_first, 0.0, "kl of the reference to itself");
+    for (int i = 0; i < 4; ++i) apply_update(policy, batch.view(), settings, pool);
+    const double away = metrics_of(compute_update(policy, batch.view(), settings, pool)).at("kl");
+    check(away > 1e-3, "the policy moved away: " + std::to_string(away));
+    settings.loss.kl_weight = 1e3;
+    for (int i = 0; i < 6; ++i) apply_update(policy, batch.view(), settings, pool);
+    const double back = metrics_of(compute_update(policy, batch.view(), settings, pool)).at("kl");
+    check(back < 0.5 * away, "the policy came back: from " + std::to_string(away) + " to " + std::to_string(back));
+    settings.reference = nullptr;
+    check_throws<std::invalid_argument>([&] { compute_update(policy, batch.view(), settings, pool); }, "no reference", "no reference");
+    settings.reference = tiny_weights(1, tiny_architectures()[1].second);
+    check_throws<std::invalid_argument>([&] { compute_update(policy, batch.view(), settings, pool); }, "another architecture", "another model");
+  }
+}
+
+void entropy_and_importance_weights_are_told() {
+  ThreadPool pool(2);
+  OwnedBatch batch = group_batch(vocab, 2, 2, 20, 2, 12);
+  for (const float old : batch.old_logprobs) batch.rollout_logprobs.push_back(old + std::log(2.0f));
+  Policy policy = tiny_policy();
+  UpdateSettings settings = policy_settings({1e-3, 1e-3});
+  settings.loss.entropy_weight = 0.01;
+  settings.loss.tis_cap = 2;
+  const auto metrics = metrics_of(compute_update(policy, batch.view(), settings, pool));
+  check(metrics.at("entropy") > 0.1 && metrics.at("entropy") < std::log(double(vocab)), "entropy in nats");
+  check_near(metrics.at("tis_weight"), 0.5, 1e-6, "importance weight");
 }
 
 void non_finite_update_leaves_everything_as_it_was() {
@@ -203,58 +322,76 @@ void non_finite_update_leaves_everything_as_it_was() {
   Policy policy = tiny_policy();
   apply_update(policy, group_batch(vocab, 1, 2, 20, 2, 12).view(), policy_settings({1e-3}), pool);
   const std::vector<float> before = state_of(policy);
-  const std::vector<float> scored = score(policy, random_tokens(30, vocab, 1), 1);
+  const std::vector<float> scored = score(policy, random_tokens(30, vocab, 1), 1, pool);
   UpdateSettings settings = policy_settings({1e-2, 1e-2});
   settings.reset_moments = true;
-  const UpdateReport report = apply_update(policy, batch.view(), settings, pool);
-  check(!report.applied, "not applied");
+  Trainer trainer(pool);
+  const UpdateReport report = trainer.update(policy, batch.view(), settings);
+  check(!report.applied && !report.next, "not applied");
   check_equal(report.reason, std::string("non_finite"), "reason");
   check_same_bits(state_of(policy), before, "state");
-  check_equal(policy.optimizer_steps, int64_t(1), "optimizer steps");
-  check_same_bits(score(policy, random_tokens(30, vocab, 1), 1), scored, "log-probs");
+  check_same_bits(score(policy, random_tokens(30, vocab, 1), 1, pool), scored, "log-probs");
+  // What the trainer kept from it shows nowhere.
+  batch.old_logprobs.back() = -3.5f;
+  Policy undisturbed = policy;
+  const UpdateReport next = trainer.update(policy, batch.view(), settings);
+  apply_update(undisturbed, batch.view(), settings, pool);
+  metrics_of(next);
+  check_same_bits(state_of(*next.next), state_of(undisturbed), "state after the next update");
 }
 
 void cancelled_update_leaves_everything_as_it_was() {
   ThreadPool pool(2);
   Policy policy = tiny_policy();
   const std::vector<float> before = state_of(policy);
-  UpdateSettings settings = policy_settings({1e-2, 1e-2});
-  std::atomic<bool> cancelled{false};
-  settings.cancelled = &cancelled;
-  settings.progress = [&](int done, int total) { cancelled = done > total / 2; };
-  const UpdateReport report = apply_update(policy, group_batch(vocab, 2, 2, 20, 2, 12).view(), settings, pool);
-  check_equal(report.reason, std::string("cancelled"), "reason");
-  check_same_bits(state_of(policy), before, "state");
+  const OwnedBatch batch = group_batch(vocab, 2, 2, 20, 2, 12);
+  // Between two passes, and between two layers.
+  for (const int after_layers : {0, 3, 9}) {
+    UpdateSettings settings = policy_settings({1e-2, 1e-2});
+    std::atomic<bool> cancelled{false};
+    int layers = 0;
+    settings.cancelled = &cancelled;
+    if (after_layers == 0)
+      settings.progress = [&](int done, int total) { cancelled = done > total / 2; };
+    else
+      settings.advanced = [&] { cancelled = ++layers >= after_layers; };
+    const UpdateReport report = apply_update(policy, batch.view(), settings, pool);
+    check_equal(report.reason, std::string("cancelled"), "reason");
+    check_same_bits(state_of(policy), before, "state");
+    if (after_layers > 0) check_equal(layers, after_layers, "nothing more is done");
+  }
 }
 
-void progress_counts_shards_and_the_work_advances_within_them() {
+void progress_counts_passes_and_the_work_advances_within_them() {
   Architecture deep = tiny_architecture();
   deep.num_hidden_layers = 5;
-  const OwnedBatch batch = group_batch(vocab, 2, 3, 20, 2, 12);
+  deep.max_position_embeddings = 2048;
+  const OwnedBatch batch = group_batch(vocab, 2, 3, 150, 2, 60);  // 810 rows a mini-batch
   for (const int threads : {1, 2}) {
     ThreadPool pool(threads);
     Policy policy = tiny_policy(7, deep);
     std::vector<int> done;
-    std::atomic<int> advances{0};
+    int advances = 0;
     UpdateSettings settings = policy_settings({1e-3, 1e-3});
+    settings.passes.pass_rows = 512;
     settings.advanced = [&] { ++advances; };
     settings.progress = [&](int now, int total) {
-      check_equal(total, 6, "all shards of both mini-batches");
-      // Between two calls at least one shard was computed: 5 layers forward, the head, 5 layers backward.
-      check(advances >= 11 * now, "advances before shard " + std::to_string(now) + ": " + std::to_string(advances));
+      check_equal(total, 10, "two passes forward, two backward and a step for each mini-batch");
       done.push_back(now);
     };
     apply_update(policy, batch.view(), settings, pool);
-    check(done == std::vector<int>{1, 2, 3, 4, 5, 6}, "every shard is told once, in order");
-    check_equal(advances.load(), 66, "advances");
+    check(done == std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, "everything is told once, in order");
+    // Of each mini-batch: 2 passes of 5 layers and the head forward, one of them again, 2 of the head and 5 layers backward.
+    check_equal(advances, 2 * (2 * 6 + 5 + 2 * 6), "advances");
   }
 }
 
 void scoring_advances_layer_by_layer() {
   const Policy policy = tiny_policy();
+  ThreadPool pool(2);
   int advances = 0;
-  score(policy, random_tokens(250, vocab, 1), 1, [&] { ++advances; });
-  check_equal(advances, 2 + 2, "two layers, and two pieces of at most 192 targets");
+  score(policy, random_tokens(250, vocab, 1), 1, pool, [&] { ++advances; });
+  check_equal(advances, 2 + 1, "two layers and the head");
 }
 
 // As memory that runs out does.
@@ -262,6 +399,7 @@ void update_that_throws_in_its_second_mini_batch_never_happened() {
   const OwnedBatch batch = group_batch(vocab, 2, 3, 20, 2, 12);
   for (const int threads : {1, 2}) {
     ThreadPool pool(threads);
+    Trainer trainer(pool);
     Policy policy = tiny_policy(), undisturbed = tiny_policy();
     const std::vector<float> before = state_of(policy);
     UpdateSettings settings = policy_settings({1e-2, 1e-2});
@@ -269,26 +407,14 @@ void update_that_throws_in_its_second_mini_batch_never_happened() {
     settings.progress = [](int done, int total) {
       if (done > total / 2) throw std::bad_alloc();
     };
-    check_throws<std::bad_alloc>([&] { apply_update(policy, batch.view(), settings, pool); }, "bad_alloc", "a throwing update");
+    check_throws<std::bad_alloc>([&] { trainer.update(policy, batch.view(), settings); }, "bad_alloc", "a throwing update");
     check_same_bits(state_of(policy), before, "state");
-    check_equal(policy.optimizer_steps, int64_t(0), "optimizer steps");
     settings.progress = nullptr;
-    apply_update(policy, batch.view(), settings, pool);
+    const UpdateReport report = trainer.update(policy, batch.view(), settings);
     apply_update(undisturbed, batch.view(), settings, pool);
-    check_same_bits(state_of(policy), state_of(undisturbed), "state after the next update");
+    metrics_of(report);
+    check_same_bits(state_of(*report.next), state_of(undisturbed), "state after the next update");
   }
-}
-
-void zero_advantages_leave_weights_without_decay() {
-  ThreadPool pool(1);
-  OwnedBatch batch = group_batch(vocab, 1, 2, 20, 2, 12);
-  for (float& advantage : batch.advantages) advantage = 0;
-  Policy policy = tiny_policy();
-  const std::vector<float> before(policy.weights().begin(), policy.weights().end());
-  UpdateSettings settings = policy_settings({1e-2});
-  settings.weight_decay = 0;
-  check_equal(metrics_of(apply_update(policy, batch.view(), settings, pool)).at("grad_norm"), 0.0, "gradient norm");
-  check_same_bits({policy.weights().begin(), policy.weights().end()}, before, "weights");
 }
 
 void bad_batches_are_refused_with_the_place() {
@@ -302,17 +428,15 @@ void bad_batches_are_refused_with_the_place() {
     check_throws<BatchError>([&] { apply_update(policy, batch.view(), policy_settings({1e-3}), pool); }, part, part);
     check_same_bits(state_of(policy), before, "state after " + part);
   };
-  refused([](OwnedBatch& b) { b.nodes[4] = 7; }, "nodes[1] has parent 7");
-  refused([](OwnedBatch& b) { b.nodes[5] = 0; }, "nodes[1] has length 0");
-  refused([](OwnedBatch& b) { b.nodes[5] = 1000; }, "nodes[1] ends at position 1020");
-  refused([](OwnedBatch& b) { b.nodes[6] = 1; }, "nodes[1] has mini-batch 1 of 1");
-  refused([](OwnedBatch& b) { b.nodes[3] = 8; }, "nodes[0] has shard 8");
-  refused([](OwnedBatch& b) { b.nodes[3] = 1; }, "nodes[1] is out of order");
+  refused([](OwnedBatch& b) { b.nodes[3] = 7; }, "nodes[1] has parent 7");
+  refused([](OwnedBatch& b) { b.nodes[4] = 0; }, "nodes[1] has length 0");
+  refused([](OwnedBatch& b) { b.nodes[4] = 1000; }, "nodes[1] ends at position 1020");
+  refused([](OwnedBatch& b) { b.nodes[5] = 1; }, "nodes[1] has mini-batch 1 of 1");
   refused([](OwnedBatch& b) { b.tokens.push_back(1); }, "tokens has");
   refused([](OwnedBatch& b) { b.tokens[3] = 71; }, "tokens[3] is 71");
   refused([](OwnedBatch& b) { b.target_rows[2] = -1; }, "target_rows[2] is -1");
   refused([](OwnedBatch& b) { b.target_tokens[2] = 99; }, "target_tokens[2] is 99");
-  refused([](OwnedBatch& b) { b.target_rows[0] = int(b.tokens.size()) - 1; }, "target_shards[0]");
+  refused([](OwnedBatch& b) { b.target_samples[0] = 1; }, "target_samples[0] is 1");
   refused([](OwnedBatch& b) { b.advantages[1] = std::numeric_limits<float>::quiet_NaN(); }, "target_advantages[1]");
   refused([](OwnedBatch& b) { b.advantages.pop_back(); }, "target_advantages has");
   refused([](OwnedBatch& b) { b = {}; }, "mini-batch 0 has no targets");
@@ -329,27 +453,32 @@ void bad_settings_are_refused() {
   };
   refused([](UpdateSettings& s) { s.learning_rates.clear(); }, "learning_rates");
   refused([](UpdateSettings& s) { s.learning_rates[0] = -1; }, "learning_rates");
-  refused([](UpdateSettings& s) { s.beta2 = 1; }, "adam_betas");
+  refused([](UpdateSettings& s) { s.optimizer.beta2 = 1; }, "adam_betas");
   refused([](UpdateSettings& s) { s.temperature = 0; }, "temperature");
-  refused([](UpdateSettings& s) { s.max_grad_norm = 0; }, "max_grad_norm");
+  refused([](UpdateSettings& s) { s.optimizer.max_grad_norm = 0; }, "max_grad_norm");
+  refused([](UpdateSettings& s) { s.passes.pass_rows = 700; }, "pass_rows");
+  refused([](UpdateSettings& s) { s.loss.eps_clip_low = 2; }, "eps_clip_low");
 }
 
 }  // namespace
 
 int main() {
-  return run({{"loss cases", loss_cases},
-              {"cross-entropy is the mean over all shards", cross_entropy_is_the_mean_over_all_shards},
+  return run({{"cross-entropy is the mean over all targets", cross_entropy_is_the_mean_over_all_targets},
               {"repeated updates learn a sequence", repeated_updates_learn_a_sequence},
+              {"adapters train and their base stays", adapters_train_and_their_base_stays},
               {"AdamW matches double precision", adamw_matches_double_precision},
+              {"weight decay is for matrices alone", weight_decay_is_for_matrices_alone},
               {"a gradient below the norm is not scaled", gradient_below_the_norm_is_not_scaled},
               {"mini-batches are updates in turn", mini_batches_are_updates_in_turn},
+              {"steps go on where they were left", steps_go_on_where_they_were_left},
               {"reset_moments forgets history", reset_moments_forgets_history},
+              {"KL to the reference is zero at it, and pulls back", kl_to_the_reference_is_zero_at_it_and_pulls_back},
+              {"entropy and importance weights are told", entropy_and_importance_weights_are_told},
               {"a non-finite update leaves everything as it was", non_finite_update_leaves_everything_as_it_was},
               {"a cancelled update leaves everything as it was", cancelled_update_leaves_everything_as_it_was},
-              {"progress counts shards, and the work advances within them", progress_counts_shards_and_the_work_advances_within_them},
+              {"progress counts passes, and the work advances within them", progress_counts_passes_and_the_work_advances_within_them},
               {"scoring advances layer by layer", scoring_advances_layer_by_layer},
               {"an update that throws in its second mini-batch never happened", update_that_throws_in_its_second_mini_batch_never_happened},
-              {"zero advantages leave weights without decay", zero_advantages_leave_weights_without_decay},
               {"bad batches are refused with the place", bad_batches_are_refused_with_the_place},
               {"bad settings are refused", bad_settings_are_refused}});
 }

@@ -76,6 +76,33 @@ void the_least_recently_released_leaf_is_evicted() {
   CHECK(trie.evictions() == 3);
 }
 
+// Thousands of samples of one short prompt: a full block is found among them all, a partly filled one among the youngest.
+void a_full_block_is_found_among_thousands_of_siblings() {
+  BlockTrie trie(5000);
+  std::vector<int> blocks;
+  for (int i = 0; i < 4000; ++i) {
+    std::vector<std::int32_t> tokens = run(0, 32);
+    tokens[20] = 1000 + i;
+    blocks.push_back(filled_block(trie, BlockTrie::kRoot, tokens));
+  }
+  trie.end_pass();
+  for (const int i : {0, 1, 1999, 3999}) {
+    std::vector<std::int32_t> tokens = run(0, 32);
+    tokens[20] = 1000 + i;
+    const auto match = trie.find(BlockTrie::kRoot, tokens);
+    CHECK(match.kind == Kind::adopt && match.block == blocks[static_cast<std::size_t>(i)]);
+  }
+  CHECK(trie.find(BlockTrie::kRoot, run(0, 32)).kind == Kind::copy && trie.find(BlockTrie::kRoot, run(0, 32)).tokens == 20);
+  CHECK(trie.available() == 1000);
+  // One that is gone is found no more.
+  trie.release(blocks[1999]);
+  CHECK(trie.available() == 1001);
+  for (int i = 0; i < 1001; ++i) trie.create(BlockTrie::kRoot);
+  std::vector<std::int32_t> gone = run(0, 32);
+  gone[20] = 1000 + 1999;
+  CHECK(trie.find(BlockTrie::kRoot, gone).kind == Kind::copy);
+}
+
 void an_empty_block_is_given_back_whole() {
   BlockTrie trie(1);
   const int block = trie.create(BlockTrie::kRoot);
@@ -90,6 +117,7 @@ int main() {
   full_blocks_are_shared_even_while_they_are_computed();
   partly_filled_blocks_are_claimed_copied_or_waited_for();
   the_least_recently_released_leaf_is_evicted();
+  a_full_block_is_found_among_thousands_of_siblings();
   an_empty_block_is_given_back_whole();
   return test::finish();
 }

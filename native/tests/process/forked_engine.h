@@ -1,5 +1,6 @@
 // A real Server in a child process, spoken to in frames: what it does to its state, and how it ends, can be seen from outside.
-// defines: Answer, ForkedEngine, save_request, WrittenBatch, write_batch, update_request
+// defines: Answer, ForkedEngine, Tokens, verb_request, generate_request, save_request, fault_request, WrittenBatch, write_batch,
+//          update_request, lora_json_of
 #pragma once
 
 #include <poll.h>
@@ -10,6 +11,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -20,7 +22,7 @@
 #include "checks.h"
 #include "maths/policies.h"
 #include "serve/server.h"
-#include "state/digest.h"
+#include "state/identity.h"
 #include "state/sha256.h"
 #include "wire/frame.h"
 
@@ -32,22 +34,37 @@ struct Answer {
   std::uint32_t id = 0;
   Json header;
   std::vector<Json> progress;
+  std::vector<std::int32_t> tokens;
+  std::vector<float> logprobs;
 
   bool ok() const { return alive && *header.find("ok")->boolean(); }
-  std::string state() const {
-    const Json* state = alive ? header.find("state") : nullptr;
-    return state == nullptr || state->string() == nullptr ? "" : *state->string();
+  // A member of the header that is a string; empty where it is not there.
+  std::string text(const char* name) const {
+    const Json* value = alive ? header.find(name) : nullptr;
+    return value == nullptr || value->string() == nullptr ? "" : *value->string();
   }
+  std::string state() const { return text("state"); }
   std::string error() const {
     const Json* error = alive ? header.find("error") : nullptr;
     return error == nullptr ? "" : *error->find("code")->string() + ": " + *error->find("message")->string();
   }
 };
 
+inline Json verb_request(const char* verb) {
+  Json request;
+  request.set("verb", verb);
+  return request;
+}
+
+struct EngineOptions {
+  // Runs in the child before it serves.
+  std::function<void()> prepare = [] {};
+  bool test_faults = false;
+};
+
 class ForkedEngine {
  public:
-  // `prepare` runs in the child before it serves.
-  explicit ForkedEngine(const std::function<void()>& prepare = [] {}) {
+  explicit ForkedEngine(const EngineOptions& options = {}) {
     int socket_ends[2], error_ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, socket_ends) != 0 || pipe(error_ends) != 0) std::abort();
     std::fflush(nullptr);
@@ -58,9 +75,9 @@ class ForkedEngine {
       signal(SIGPIPE, SIG_IGN);
       dup2(error_ends[1], STDERR_FILENO);
       for (const int fd : {socket_ends[0], error_ends[0], error_ends[1]}) close(fd);
-      prepare();
+      options.prepare();
       try {
-        Server server({.fd = socket_ends[1], .test_faults = false});
+        Server server({.fd = socket_ends[1], .test_faults = options.test_faults});
         _exit(server.run());
       } catch (const std::exception&) {
         _exit(1);
@@ -110,6 +127,9 @@ class ForkedEngine {
       answer.alive = true;
       answer.id = frame->id;
       answer.progress = std::move(progress_[frame->id]);
+      progress_.erase(frame->id);
+      take_array(*frame, "tokens", answer.tokens);
+      take_array(*frame, "logprobs", answer.logprobs);
       answer.header = std::move(frame->header);
       return answer;
     }
@@ -120,30 +140,38 @@ class ForkedEngine {
     send(++last_id_, std::move(header), arrays);
     return receive();
   }
+  Answer call(const char* verb) { return call(verb_request(verb)); }
 
   // One of its counters; −1 where another reply came first.
   double stat(const char* name) {
-    Json request;
-    request.set("verb", "stats");
-    const Answer answer = call(std::move(request));
+    const Answer answer = call("stats");
     const Json* stats = answer.alive ? answer.header.find("stats") : nullptr;
     return stats == nullptr ? -1 : *stats->find(name)->number();
   }
 
-  // Greets it and draws the tiny model; answers the state.
-  std::string start(int threads = 1) {
-    Json hello;
-    hello.set("verb", "hello");
-    hello.set("protocol", 1);
+  // Greets it with the smallest cache; `extra` are further fields.
+  Answer greet(int threads = 1, const Json::Object& extra = {}) {
+    Json hello = verb_request("hello");
+    hello.set("protocol", 2);
     hello.set("threads", threads);
     hello.set("kv_cache_bytes", 0);
-    call(std::move(hello));
-    Json load;
-    load.set("verb", "load");
+    for (const JsonMember& field : extra) hello.set(field.name, field.value);
+    return call(std::move(hello));
+  }
+
+  // Greets it and draws the tiny model; `extra` are further fields of `load`. Answers the state.
+  std::string start(int threads = 1, const Json::Object& extra = {}) {
+    greet(threads);
+    return call(load_request(extra)).state();
+  }
+
+  static Json load_request(const Json::Object& extra = {}) {
+    Json load = verb_request("load");
     load.set("architecture", architecture_json(tiny_architecture()));
     load.set("initializer_range", 0.2);
     load.set("seed", 7);
-    return call(std::move(load)).state();
+    for (const JsonMember& field : extra) load.set(field.name, field.value);
+    return load;
   }
 
   // The wait status of the process, which must be about to end.
@@ -164,6 +192,13 @@ class ForkedEngine {
   pid_t pid() const { return child_; }
 
  private:
+  template <class T>
+  static void take_array(const Frame& frame, const char* name, std::vector<T>& out) {
+    const ArrayView* view = frame.array(name);
+    if (view == nullptr) return;
+    out.resize(view->bytes.size() / sizeof(T));
+    if (!out.empty()) std::memcpy(out.data(), view->bytes.data(), view->bytes.size());
+  }
   std::optional<Frame> read_frame() {
     std::uint32_t length = 0;
     if (!read_all(&length, sizeof length)) return std::nullopt;
@@ -195,22 +230,64 @@ class ForkedEngine {
   std::map<std::uint32_t, std::vector<Json>> progress_;
 };
 
-struct WrittenBatch {
-  std::string path, sha256;
+// The array `tokens` of a request.
+struct Tokens {
+  explicit Tokens(std::vector<std::int32_t> tokens) : values(std::move(tokens)) {}
+  // Random ones of the tiny model.
+  Tokens(int count, std::uint32_t stream) : values(random_tokens(count, tiny_architecture().vocab_size, stream)) {}
+  std::vector<std::int32_t> values;
+  OutgoingArray array() const {
+    return {"tokens", DType::i32, {static_cast<std::int64_t>(values.size())}, raw_bytes(std::span<const std::int32_t>(values))};
+  }
 };
 
+inline Json generate_request(const std::string& state, std::uint32_t sample, int most) {
+  Json key;
+  key.set("seed", 5);
+  key.set("domain", "train");
+  key.set("step", 1);
+  key.set("slot", 0);
+  key.set("sample", static_cast<std::int64_t>(sample));
+  Json request = verb_request("generate");
+  request.set("state", state);
+  request.set("key", std::move(key));
+  request.set("temperature", 0.8);
+  request.set("max_new_tokens", most);
+  request.set("stop_tokens", Json::Array{});
+  return request;
+}
+
 inline Json save_request(const std::string& state, const std::string& path) {
-  Json request;
-  request.set("verb", "save_state");
+  Json request = verb_request("save_state");
   request.set("state", state);
   request.set("path", path);
   return request;
 }
 
+inline Json fault_request(const char* kind) {
+  Json request = verb_request("fault");
+  request.set("kind", kind);
+  return request;
+}
+
+// `lora` of a load: rank 4 on queries and on the way down.
+inline Json lora_json_of(std::int64_t seed) {
+  Json lora;
+  lora.set("rank", 4);
+  lora.set("alpha", 8);
+  lora.set("targets", Json::Array{Json("q_proj"), Json("down_proj")});
+  lora.set("seed", seed);
+  return lora;
+}
+
+struct WrittenBatch {
+  std::string path, sha256;
+};
+
 // A batch file as the store writes it, made for `state`.
 inline WrittenBatch write_batch(const std::string& path, const OwnedBatch& batch, const std::string& state, int mini_batches) {
   Json identity;
-  identity.set("schema", "longhaul.batch/1");
+  identity.set("schema", "longhaul.batch/2");
   identity.set("previous_state", state);
   identity.set("mini_batches", mini_batches);
   Json metadata;
@@ -229,13 +306,13 @@ inline WrittenBatch write_batch(const std::string& path, const OwnedBatch& batch
     entry.set("data_offsets", Json::Array{Json(begin), Json(static_cast<std::uint64_t>(data.size()))});
     header.set(name, std::move(entry));
   };
-  put("nodes", "I32", batch.nodes.data(), batch.nodes.size(), 4);
+  put("nodes", "I32", batch.nodes.data(), batch.nodes.size(), 3);
   put("tokens", "I32", batch.tokens.data(), batch.tokens.size(), 1);
   put("target_rows", "I32", batch.target_rows.data(), batch.target_rows.size(), 1);
   put("target_tokens", "I32", batch.target_tokens.data(), batch.target_tokens.size(), 1);
+  put("target_samples", "I32", batch.target_samples.data(), batch.target_samples.size(), 1);
   put("target_advantages", "F32", batch.advantages.data(), batch.advantages.size(), 1);
   put("target_old_logprobs", "F32", batch.old_logprobs.data(), batch.old_logprobs.size(), 1);
-  put("target_shards", "I32", batch.target_shards.data(), batch.target_shards.size(), 2);
   const std::string text = write_json(header);
   const std::uint64_t size = text.size();
   std::string bytes(reinterpret_cast<const char*>(&size), sizeof size);
@@ -247,11 +324,11 @@ inline WrittenBatch write_batch(const std::string& path, const OwnedBatch& batch
 // An `update` of that batch with one learning rate a mini-batch.
 inline Json update_request(const std::string& state, const WrittenBatch& batch, int mini_batches, const std::string& step) {
   Json loss;
-  loss.set("kind", "clipped_policy");
+  loss.set("kind", "regular");
+  loss.set("reduction", "token_mean");
   loss.set("eps_clip_low", 0.2);
   loss.set("eps_clip_high", 0.28);
-  Json request;
-  request.set("verb", "update");
+  Json request = verb_request("update");
   request.set("state", state);
   request.set("step_id", sha256_hex(step));
   request.set("batch_path", batch.path);

@@ -124,15 +124,31 @@ std::vector<std::string> headers(const std::string& state) {
   const std::string named = R"(,"state":")" + state + R"(")", tokens = R"(,"arrays":[{"name":"tokens","dtype":"I32","shape":[30]}])";
   const std::string key = R"("key":{"seed":5,"domain":"train","step":1,"slot":0,"sample":0})";
   return {
-      R"({"verb":"generate","temperature":1,"max_new_tokens":9,"stop_tokens":[3],)" + key + named + tokens + "}",
+      R"({"verb":"generate","temperature":1,"max_new_tokens":9,"stop_tokens":[3],"top_p":0.9,"top_k":5,)" + key + named + tokens + "}",
       R"({"verb":"score","temperature":0.5)" + named + tokens + "}",
       write_json(update_request(state, {"/nowhere/batch", std::string(64, 'a')}, 2, "first")),
       R"({"verb":"cancel","target":1})",
       R"({"verb":"stats"})",
       R"({"verb":"load_state","path":"/nowhere/state"})",
+      R"({"verb":"load_hf","path":"/nowhere/model","moments":"int8"})",
+      R"({"verb":"load_weights","path":"/nowhere/weights","lora":{"rank":4,"alpha":8,"targets":["q_proj"],"seed":1}})",
+      R"({"verb":"set_reference","from":"held"})",
+      R"({"verb":"set_vocabulary","arrays":[{"name":"bytes","dtype":"U8","shape":[0]},{"name":"lengths","dtype":"I32","shape":[30]}]})",
       R"({"verb":"held"})",
-      R"({"verb":"hello","protocol":1,"threads":1})",
+      R"({"verb":"hello","protocol":2,"threads":1})",
   };
+}
+
+// What it logged beside its daily business.
+std::string complaints(const std::string& log) {
+  std::string rest;
+  for (std::size_t at = 0; at < log.size();) {
+    const std::size_t end = std::min(log.find('\n', at), log.size() - 1) + 1;
+    const std::string line = log.substr(at, end - at);
+    if (line.find(R"("level":"info")") == std::string::npos) rest += line;
+    at = end;
+  }
+  return rest;
 }
 
 void the_engine_answers_or_ends_as_the_protocol_says() {
@@ -141,7 +157,7 @@ void the_engine_answers_or_ends_as_the_protocol_says() {
   const auto token_bytes = raw_bytes(std::span<const std::int32_t>(tokens));
   const std::string payload(token_bytes.begin(), token_bytes.end());
   int answered = 0, broken = 0;
-  for (int i = 0; i < 80 && test::failures == 0; ++i) {
+  for (int i = 0; i < 110 && test::failures == 0; ++i) {
     ForkedEngine engine;
     const std::string state = engine.start();
     const std::vector<std::string> good = headers(state);
@@ -154,15 +170,20 @@ void the_engine_answers_or_ends_as_the_protocol_says() {
     }
     if (random.below(2) == 0) stream += damaged(random, framed(frames + 1, good[0], payload));
     engine.write_all(stream);
-    // It may wait for the rest of a frame, so its silence says nothing; at the end of file it ends at once.
-    for (Answer answer = engine.receive(20); answer.alive; answer = engine.receive(20)) {
+    // Every whole frame is answered, unless the stream is found broken; then it may wait for the rest of a frame, so its silence
+    // says nothing.
+    std::uint32_t replies = 0;
+    while (true) {
+      const Answer answer = engine.receive(replies < frames ? 2000 : 20);
+      if (!answer.alive) break;
+      ++replies;
       ++answered;
       CHECK(answer.ok() || answer.error().find(": ") != std::string::npos);
       CHECK(answer.state() == state);
     }
     engine.hang_up();
     const int status = engine.end();
-    const std::string said = engine.errors();
+    const std::string said = complaints(engine.errors());
     const bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0 && said.empty();
     const bool refused = WIFEXITED(status) && WEXITSTATUS(status) == 3 && said.find("broken stream: ") != std::string::npos &&
                          said.find('\n') == said.size() - 1;
@@ -171,7 +192,7 @@ void the_engine_answers_or_ends_as_the_protocol_says() {
     broken += refused;
   }
   std::printf("%d replies, %d broken streams\n", answered, broken);
-  CHECK(answered > 150 && broken > 20);
+  CHECK(answered > 100 && broken > 20);
 }
 
 }  // namespace

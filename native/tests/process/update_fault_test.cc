@@ -59,7 +59,7 @@ const auto folder = std::filesystem::temp_directory_path() / ("longhaul-update-f
 constexpr int kMiniBatches = 2;
 
 std::unique_ptr<ForkedEngine> start_engine() {
-  return std::make_unique<ForkedEngine>([] { watched = true; });
+  return std::make_unique<ForkedEngine>(EngineOptions{.prepare = [] { watched = true; }});
 }
 
 // sha256 of the state file: what is in memory, whatever digest the engine believes in.

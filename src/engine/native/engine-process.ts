@@ -248,6 +248,8 @@ function startError(binary: string, error: NodeJS.ErrnoException): EngineError {
 
 const replyCodes = [
   'WrongState',
+  'WrongBase',
+  'WrongReference',
   'BadBatch',
   'BadInput',
   'Cancelled',

@@ -4,13 +4,19 @@ import type { Digest } from '../../spec/records.js';
 import {
   EngineError,
   type EngineInfo,
+  type ExportRequest,
   type GenerateRequest,
   type GenerateResult,
   type HeldState,
+  type LoadedModel,
+  type LoadedState,
   type PolicyEngine,
   type RandomModel,
+  type ReferenceSource,
+  type SavedFile,
   type SavedState,
   type ScoreRequest,
+  type StoredModel,
   type UpdateProgress,
   type UpdateRequest,
   type UpdateResult,
@@ -27,6 +33,10 @@ export interface NativeEngineOptions {
   instructionSet?: 'avx512' | 'avx2' | 'scalar';
   /** Bound of the KV cache; 256 MiB where absent. */
   kvCacheBytes?: number;
+  /** Rows of one pass of an update, a multiple of 512; what fits and is fastest where absent. Changes no bit. */
+  passRows?: number;
+  /** Compute activations a second time instead of keeping them; the engine's own choice where absent. Changes no bit. */
+  recompute?: boolean;
   log?: (line: string) => void;
   /** Lets tests make the engine die at chosen points. */
   testFaults?: boolean;
@@ -44,7 +54,7 @@ export interface NativeEngine extends PolicyEngine {
   injectFault(kind: 'abort' | 'abort_after_update' | 'half_frame' | 'hang' | 'stall'): Promise<void>;
 }
 
-const protocol = 1;
+const protocol = 2;
 /** Version of the engine that these sources belong to; `native/src/serve/version.h` has the same. */
 const engineVersion = '0.1.0';
 const startTimeoutMs = 30_000;
@@ -88,19 +98,48 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
       return header['state'] === null ? null : heldState(header);
     },
 
-    async loadRandom({ architecture, initializer_range, seed }: RandomModel) {
-      const { header } = await call({ verb: 'load', architecture, initializer_range, seed });
-      return heldState(header);
+    async loadRandom(model: RandomModel) {
+      return loadedState((await call({ verb: 'load', ...model })).header);
     },
 
-    async loadState(path: string) {
-      const { header } = await call({ verb: 'load_state', path });
-      return heldState(header);
+    async loadHf(model: StoredModel) {
+      const { header } = await call({ verb: 'load_hf', ...model });
+      return { ...loadedModel(header), eosTokens: (header['eos_tokens'] ?? []) as number[] };
+    },
+
+    async loadWeights(model: StoredModel) {
+      return loadedModel((await call({ verb: 'load_weights', ...model })).header);
+    },
+
+    async saveWeights(weights: Digest, path: string) {
+      const { header } = await call({ verb: 'save_weights', weights, path });
+      return { weights: String(header['weights']), files: header['files'] as SavedFile[] };
+    },
+
+    async loadState(state: { path: string; base?: string }) {
+      return loadedState((await call({ verb: 'load_state', ...state })).header);
     },
 
     async saveState(state: Digest, path: string): Promise<SavedState> {
-      const { header } = await call({ verb: 'save_state', state, path });
-      return { state: stateOf(header), files: header['files'] as SavedState['files'] };
+      return savedState((await call({ verb: 'save_state', state, path })).header);
+    },
+
+    async setReference(from: ReferenceSource) {
+      const source =
+        from === null ? { from: 'none' } : 'path' in from ? { from: 'path', path: from.path } : { from: 'held' };
+      const { header } = await call({ verb: 'set_reference', ...source });
+      return digestOrNull(header['reference']);
+    },
+
+    async exportHf(request: ExportRequest) {
+      return savedState((await call({ verb: 'export_hf', ...request })).header);
+    },
+
+    async setVocabulary(tokens: readonly Uint8Array[], eos?: readonly number[]) {
+      await call({ verb: 'set_vocabulary', ...(eos && { eos }) }, [
+        { name: 'bytes', dtype: 'U8', data: new Uint8Array(Buffer.concat(tokens)) },
+        { name: 'lengths', dtype: 'I32', data: Int32Array.from(tokens, ({ length }) => length) },
+      ]);
     },
 
     async generate(request: GenerateRequest, signal?: AbortSignal): Promise<GenerateResult> {
@@ -111,7 +150,7 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
       return {
         tokens: Array.from(numbersOf(arrays, 'tokens')),
         logprobs: Array.from(numbersOf(arrays, 'logprobs')),
-        finish: reply['finish'] === 'stop' ? 'stop' : 'length',
+        finish: finishOf(reply['finish']),
       };
     },
 
@@ -165,7 +204,7 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
 }
 
 async function start(options: NativeEngineOptions): Promise<Started> {
-  const { threads, instructionSet, kvCacheBytes, ...processOptions } = options;
+  const { threads, instructionSet, kvCacheBytes, passRows, recompute, ...processOptions } = options;
   const process = new EngineProcess(processOptions);
   const late = setTimeout(() => process.kill('it did not answer hello'), startTimeoutMs);
   try {
@@ -175,6 +214,8 @@ async function start(options: NativeEngineOptions): Promise<Started> {
       ...(threads !== undefined && { threads }),
       ...(instructionSet !== undefined && { instruction_set: instructionSet }),
       ...(kvCacheBytes !== undefined && { kv_cache_bytes: kvCacheBytes }),
+      ...(passRows !== undefined && { pass_rows: passRows }),
+      ...(recompute !== undefined && { recompute }),
     });
     if (header['version'] !== engineVersion)
       throw versionMismatch(options.binary, `is version ${String(header['version'])}`);
@@ -219,9 +260,37 @@ function stateOf(header: Record<string, unknown>): Digest {
   return String(header['state']);
 }
 
+function digestOrNull(value: unknown): Digest | null {
+  return typeof value === 'string' ? value : null;
+}
+
 function heldState(header: Record<string, unknown>): HeldState {
-  const last = header['last_step_id'];
-  return { state: stateOf(header), lastStepId: typeof last === 'string' ? last : null };
+  return {
+    state: stateOf(header),
+    weights: digestOrNull(header['weights']),
+    reference: digestOrNull(header['reference']),
+    lastStepId: digestOrNull(header['last_step_id']),
+  };
+}
+
+function loadedState(header: Record<string, unknown>): LoadedState {
+  return {
+    state: stateOf(header),
+    weights: String(header['weights']),
+    memory: header['memory'] as LoadedState['memory'],
+  };
+}
+
+function loadedModel(header: Record<string, unknown>): LoadedModel {
+  return { ...loadedState(header), architecture: header['architecture'] as LoadedModel['architecture'] };
+}
+
+function savedState(header: Record<string, unknown>): SavedState {
+  return { state: stateOf(header), files: header['files'] as SavedFile[] };
+}
+
+function finishOf(finish: unknown): GenerateResult['finish'] {
+  return finish === 'stop' || finish === 'stop_string' ? finish : 'length';
 }
 
 function numbersOf(arrays: Map<string, FrameArray>, name: string): FrameArray['data'] {

@@ -5,6 +5,17 @@ import { type Doctoring, learned, otherDigest, plan, run, supervised, update } f
 
 export const plans: readonly Doctoring[] = [
   {
+    what: 'a plan whose KL term is taken against other weights than the run began with',
+    rule: 'R10',
+    at: () => plan(learned),
+    names: 'its KL term',
+    doctor: (store) =>
+      store.edit(plan(learned), 'plan', (record) => {
+        record.loss.kl_weight = 0.1;
+        record.reference = otherDigest;
+      }),
+  },
+  {
     what: 'a plan was changed after it was carried out',
     rule: 'R7',
     at: () => plan(2),

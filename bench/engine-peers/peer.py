@@ -1,0 +1,137 @@
+"""What PyTorch and transformers do with the models that longhaul-bench measures (native/tools/bench/sizes.h): fp32, on the CPU.
+
+    peer.py train    [--size 0.85M|6M|60M] [--mode eager|compile] [--sequences 32] [--length 128] [--seconds 10] [--threads 2]
+    peer.py generate [--size …] [--batches 16,64,256] [--prompt 32] [--new 96] [--seconds 10] [--threads 2]
+
+One JSON object a line, with the keys of longhaul-bench; `generate` ends with that of its best batch.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+
+SIZES = {
+    "0.85M": {"num_hidden_layers": 4, "hidden_size": 128, "intermediate_size": 384, "num_attention_heads": 4,
+              "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 512},
+    "6M": {"num_hidden_layers": 6, "hidden_size": 256, "intermediate_size": 1024, "num_attention_heads": 8,
+           "num_key_value_heads": 4, "head_dim": 32, "vocab_size": 1024},
+    "60M": {"num_hidden_layers": 8, "hidden_size": 768, "intermediate_size": 2240, "num_attention_heads": 12,
+            "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 8192},
+}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command", required=True)
+    train = commands.add_parser("train")
+    train.add_argument("--mode", choices=["eager", "compile"], default="eager")
+    train.add_argument("--sequences", type=int, default=32)
+    train.add_argument("--length", type=int, default=128)
+    generate = commands.add_parser("generate")
+    generate.add_argument("--batches", type=lambda text: [int(part) for part in text.split(",")], default=[16, 64, 256])
+    generate.add_argument("--prompt", type=int, default=32)
+    generate.add_argument("--new", type=int, default=96)
+    for command in (train, generate):
+        command.add_argument("--size", choices=list(SIZES), default="6M")
+        command.add_argument("--seconds", type=float, default=10)
+        command.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+def show(**members) -> None:
+    print(json.dumps(members), flush=True)
+
+
+def make_model(size: str):
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    config = Qwen3Config(
+        **SIZES[size], rms_norm_eps=1e-6, tie_word_embeddings=True, max_position_embeddings=2048, initializer_range=0.02,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6}, bos_token_id=None, eos_token_id=None, pad_token_id=None,
+        attn_implementation="sdpa",
+    )
+    torch.manual_seed(1)
+    return Qwen3ForCausalLM(config).float()
+
+
+def timed_until(seconds: float, least: int, work) -> list[float]:
+    """Seconds of each call, as many as fit."""
+    times = []
+    end = time.perf_counter() + seconds
+    while len(times) < least or time.perf_counter() < end:
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def train(args: argparse.Namespace) -> None:
+    model = make_model(args.size)
+    model.config.use_cache = False
+    model.train()
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    tokens = torch.randint(SIZES[args.size]["vocab_size"], (args.sequences, args.length))
+    # Fused is the fastest form of the step on the CPU.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.0, fused=True)
+    forward = torch.compile(model, dynamic=False) if args.mode == "compile" else model
+
+    def update() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        forward(input_ids=tokens, labels=tokens, use_cache=False).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    for _ in range(3):
+        update()
+    times = timed_until(args.seconds, 3, update)
+    count = args.sequences * args.length
+    show(bench="train", engine=f"torch-{args.mode}", version=torch.__version__, size=args.size, parameters=parameters,
+         threads=args.threads, sequences=args.sequences, length=args.length, updates=len(times),
+         tokens_per_second=count / statistics.median(times), best_tokens_per_second=count / min(times))
+
+
+def generate(args: argparse.Namespace) -> None:
+    import transformers
+
+    model = make_model(args.size)
+    model.eval()
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    lines = []
+    for batch in args.batches:
+        prompts = torch.randint(SIZES[args.size]["vocab_size"], (batch, args.prompt))
+        mask = torch.ones_like(prompts)
+
+        def run(new: int) -> None:
+            out = model.generate(input_ids=prompts, attention_mask=mask, do_sample=True, temperature=1.0, top_k=0, top_p=1.0,
+                                 max_new_tokens=new, use_cache=True)
+            if out.shape[1] != args.prompt + new:
+                raise RuntimeError(f"generate stopped after {out.shape[1] - args.prompt} of {new} tokens")
+
+        with torch.inference_mode():
+            run(min(8, args.new))
+            times = timed_until(args.seconds / len(args.batches), 1, lambda: run(args.new))
+        count = batch * args.new
+        lines.append(dict(
+            bench="generate", engine="transformers", version=transformers.__version__, size=args.size, parameters=parameters,
+            threads=args.threads, batch=batch, prompt=args.prompt, new_tokens=args.new, rounds=len(times),
+            tokens_per_second=count / statistics.median(times), best_tokens_per_second=count / min(times)))
+        show(**lines[-1])
+    show(**(max(lines, key=lambda line: line["tokens_per_second"]) | {"best": True}))
+
+
+if __name__ == "__main__":
+    args = arguments()
+    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(args.threads)
+    import torch  # reads them
+
+    torch.set_num_threads(args.threads)
+    torch.set_num_interop_threads(1)
+    try:
+        {"train": train, "generate": generate}[args.command](args)
+    except Exception as error:  # a peer that cannot do it (torch.compile without a compiler) is a result too
+        show(bench=args.command, engine=f"torch-{args.mode}" if args.command == "train" else "transformers", size=args.size,
+             failed=f"{type(error).__name__}: {error}")
+        sys.exit(1)

@@ -1,0 +1,188 @@
+// The native engine beside PyTorch and transformers on the same machine, in turns, and beside what the machine itself can do.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Measured } from './parts.js';
+import { outputOf, runCommand } from './quickstart.js';
+import { repository } from './repository.js';
+
+export const modelSizes = ['0.85M', '6M', '60M'] as const;
+export type ModelSize = (typeof modelSizes)[number];
+
+/** Equal lengths; the large model gets fewer sequences, so that a round of the slowest peer stays under half a minute. */
+const sequences: Record<ModelSize, number> = { '0.85M': 32, '6M': 32, '60M': 8 };
+const sequenceLength = 128;
+const ownBatch: Record<ModelSize, number> = { '0.85M': 256, '6M': 256, '60M': 64 };
+const peerBatches: Record<ModelSize, string> = { '0.85M': '16,64,256', '6M': '16,64,256', '60M': '8,32,64' };
+const threads = 2;
+const roundSeconds = 10;
+const commandDeadlineMs = 20 * 60_000;
+
+/** A line of longhaul-bench or of its peer. */
+interface BenchLine {
+  kind?: string;
+  tokens_per_second?: number;
+  best?: boolean;
+  failed?: string;
+  m?: number;
+  of_peak?: number;
+  ratio?: number;
+  seconds?: number;
+}
+
+/** Trained tokens a second of whole updates: ours, PyTorch's eager mode, torch.compile. */
+export async function measureTraining(size: ModelSize): Promise<Measured> {
+  const [own, python] = await programs();
+  const shape = ['--size', size, '--sequences', String(sequences[size]), '--length', String(sequenceLength)];
+  const common = [...shape, '--seconds', String(roundSeconds), '--threads', String(threads)];
+  const ours: number[] = [];
+  const notes: string[] = [];
+  const peers: Record<'eager' | 'compile', number> = { eager: 0, compile: 0 };
+  for (const mode of ['eager', 'compile'] as const) {
+    ours.push(speed(await lines(own, ['train', ...common])));
+    const answered = await lines(python, [peer, 'train', '--mode', mode, ...common], { mayFail: true });
+    const failed = answered.at(-1)?.failed;
+    if (failed !== undefined) notes.push(`torch ${mode} failed: ${failed}`);
+    else peers[mode] = speed(answered);
+  }
+  ours.push(speed(await lines(own, ['train', ...common])));
+  const best = Math.max(peers.eager, peers.compile);
+  if (best === 0) throw new Error(notes.join('; '));
+  const longhaul = middle(ours);
+  return {
+    values: { longhaul, torch_eager: peers.eager, torch_compile: peers.compile, ratio: longhaul / best },
+    notes,
+  };
+}
+
+/** Generated tokens a second: ours at one batch size, `generate` of transformers at its best of several. */
+export async function measureGeneration(size: ModelSize): Promise<Measured> {
+  const [own, python] = await programs();
+  const lengths = ['--size', size, '--prompt', '32', '--new', '96', '--threads', String(threads)];
+  const timed = [...lengths, '--seconds', String(roundSeconds)];
+  const mine = ['generate', ...timed, '--batch', String(ownBatch[size])];
+  const before = speed(await lines(own, mine));
+  const answered = await lines(python, [peer, 'generate', ...timed, '--batches', peerBatches[size]]);
+  const transformers = speed(answered.filter((line) => line.best === true));
+  const after = speed(await lines(own, mine));
+  const longhaul = (before + after) / 2;
+  return { values: { longhaul, transformers, ratio: longhaul / transformers } };
+}
+
+/** Eight samples of one prompt, the prompt computed once and eight times. */
+export async function measureSharing(): Promise<Measured> {
+  const [own] = await programs();
+  const answered = await lines(own, ['sharing', '--size', '6M', '--threads', String(threads)]);
+  return { values: { ratio: number(answered.at(-1)?.ratio, 'ratio') } };
+}
+
+/** The worst share of the machine's multiply-add peak among the products of the measured models. */
+export async function measureGemm(): Promise<Measured> {
+  const [own] = await programs();
+  const answered = (await lines(own, ['gemm', '--threads', String(threads)])).filter(
+    ({ of_peak }) => of_peak !== undefined,
+  );
+  const worst = (kind: string): number =>
+    Math.min(...answered.filter((line) => line.kind === kind).map((line) => number(line.of_peak, 'of_peak')));
+  const shares = answered.map((line) => number(line.of_peak, 'of_peak'));
+  return {
+    values: {
+      matmul_worst: worst('matmul'),
+      weight_gradient_worst: worst('weight_gradient'),
+      median: middle(shares),
+    },
+  };
+}
+
+/** From the start of a process to a loaded Hugging Face folder of 60 M parameters. */
+export async function measureLoad(): Promise<Measured> {
+  const [own] = await programs();
+  const answered = await lines(own, ['load', '--size', '60M', '--threads', String(threads)]);
+  return { values: { seconds: number(answered.at(-1)?.seconds, 'seconds') } };
+}
+
+/** From an empty folder to the engine's binary. */
+export async function measureBuild(): Promise<Measured> {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-clean-build-'));
+  try {
+    const begun = performance.now();
+    await configure(folder);
+    await build(folder, 'longhaul-engine');
+    return { values: { seconds: (performance.now() - begun) / 1_000 } };
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** Every fuzzer for two minutes. */
+export async function measureFuzzing(): Promise<Measured> {
+  const { code, output } = await runCommand(
+    'bash',
+    [join(repository, 'native/fuzz/run.sh'), '120'],
+    commandDeadlineMs,
+  );
+  const counts = /in all: (\d+) executions, (\d+) crashes/.exec(output);
+  if (!counts)
+    throw new Error(`the fuzzers ended with ${code} and gave no count: ${output.slice(-400).trim()}`);
+  return { values: { executions: Number(counts[1]), crashes: Number(counts[2]) } };
+}
+
+const peer = join(repository, 'bench/engine-peers/peer.py');
+let installed: Promise<[own: string, python: string]> | null = null;
+
+/** longhaul-bench, built, and the Python that has the peers installed. */
+function programs(): Promise<[own: string, python: string]> {
+  installed ??= (async () => {
+    const folder = join(repository, '.longhaul/engine-bench');
+    await configure(folder);
+    await build(folder, 'longhaul-bench');
+    const setup = await outputOf(
+      'bash',
+      [join(repository, 'bench/engine-peers/setup.sh')],
+      commandDeadlineMs,
+    );
+    return [join(folder, 'longhaul-bench'), setup.trim().split('\n').at(-1) ?? ''];
+  })();
+  return installed;
+}
+
+async function configure(folder: string): Promise<void> {
+  const args = [
+    '-S',
+    join(repository, 'native'),
+    '-B',
+    folder,
+    '-DCMAKE_BUILD_TYPE=Release',
+    '-DLONGHAUL_TESTS=OFF',
+  ];
+  await outputOf('cmake', args, commandDeadlineMs);
+}
+
+async function build(folder: string, target: string): Promise<void> {
+  const args = ['--build', folder, '--parallel', String(availableParallelism()), '--target', target];
+  await outputOf('cmake', args, commandDeadlineMs);
+}
+
+async function lines(command: string, args: string[], { mayFail = false } = {}): Promise<BenchLine[]> {
+  const { code, output } = await runCommand(command, args, commandDeadlineMs);
+  if (code !== 0 && !mayFail)
+    throw new Error(`${[command, ...args].join(' ')} ended with ${code}: ${output.slice(-400).trim()}`);
+  const printed = output.split('\n').filter((line) => line.startsWith('{'));
+  if (printed.length === 0)
+    throw new Error(`${[command, ...args].join(' ')} printed nothing and ended with ${code}`);
+  return printed.map((line) => JSON.parse(line) as BenchLine);
+}
+
+function speed(answered: readonly BenchLine[]): number {
+  return number(answered.at(-1)?.tokens_per_second, 'tokens_per_second');
+}
+
+function number(value: number | undefined, name: string): number {
+  if (value === undefined) throw new Error(`the benchmark printed no ${name}`);
+  return value;
+}
+
+function middle(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}

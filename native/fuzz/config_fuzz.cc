@@ -1,0 +1,75 @@
+// What says how a model is built: config.json of a Hugging Face folder, generation_config.json, and the architecture and the
+// adapters of requests and of our own files. A model that can be built and described again, or one error.
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "fuzz.h"
+#include "model/parameters.h"
+#include "state/hf_config.h"
+#include "state/identity.h"
+#include "wire/json.h"
+
+using namespace longhaul;
+
+namespace {
+
+void hold(const Architecture& architecture) {
+  validate(architecture);  // what was read is valid
+  MUST(architecture_from_json(architecture_json(architecture)) == architecture);
+}
+
+void read_config(std::string_view text) {
+  HfConfig config;
+  try {
+    config = parse_hf_config(text);
+  } catch (const HfError& error) {
+    MUST(error.what()[0] != '\0');
+    return;
+  }
+  hold(config.architecture);
+  const Json written = hf_config_json(config.architecture, config.eos_tokens, "float32");
+  const HfConfig again = parse_hf_config(write_json(written));
+  MUST(again.architecture == config.architecture && again.eos_tokens == config.eos_tokens);
+}
+
+void read_identity(const Json& json, bool lora) {
+  try {
+    if (lora) {
+      const LoraSettings settings = lora_from_json(json);
+      MUST(lora_from_json(lora_json(settings)) == settings);
+    } else {
+      hold(architecture_from_json(json));
+    }
+  } catch (const std::invalid_argument& error) {
+    MUST(error.what()[0] != '\0');
+  }
+}
+
+void read_eos(const Json& json) {
+  try {
+    parse_eos_tokens(json);
+  } catch (const HfError& error) {
+    MUST(error.what()[0] != '\0');
+  }
+}
+
+}  // namespace
+
+// The first byte says what the rest is.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  if (data[0] == 'c') {
+    read_config(text);
+    return 0;
+  }
+  std::string error;
+  const auto json = parse_json(text, error);
+  if (!json) return 0;
+  if (data[0] == 'e') read_eos(*json);
+  if (data[0] == 'a') read_identity(*json, false);
+  if (data[0] == 'l') read_identity(*json, true);
+  return 0;
+}

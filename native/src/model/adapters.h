@@ -1,0 +1,102 @@
+// LoRA (Hu et al. 2021): y += (alpha / rank) · (x·Aᵀ)·Bᵀ beside a frozen linear layer. Never merged while training or sampling:
+// merging rounds differently, and rollout and update must see the same bits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
+#include "model/parameters.h"
+#include "ops/ops.h"
+
+namespace longhaul {
+
+enum class LoraTarget { q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj };
+
+/// "q_proj" …
+const char* name(LoraTarget target);
+/// The module's path inside a layer: "self_attn.q_proj" …
+std::string module_path(LoraTarget target);
+
+struct LoraSettings {
+  int rank = 0;
+  double alpha = 0;
+  /// Sorted, without repeats, not empty.
+  std::vector<LoraTarget> targets;
+
+  float scale() const { return float(alpha / rank); }
+  bool operator==(const LoraSettings&) const = default;
+};
+
+/// Throws std::invalid_argument that names the key, its value and what is allowed.
+void validate(const LoraSettings& settings, const Architecture& architecture);
+
+/// B of one target: it adds to columns [first_output, first_output + b.rows) of its fused linear layer.
+struct AdapterPart {
+  LoraTarget target;
+  ParameterRange b;  // [outputs, rank]
+  int first_output = 0;
+};
+
+/// All adapters of one fused linear layer. Their A matrices lie one behind another: one GEMM gives x·Aᵀ of all.
+struct FusedAdapter {
+  ParameterRange a;  // [parts · rank, inputs]
+  std::vector<AdapterPart> parts;
+
+  bool empty() const { return parts.empty(); }
+};
+
+struct LayerAdapters {
+  FusedAdapter qkv, output, gate_up, down;
+};
+
+struct AdapterLayout {
+  std::vector<LayerAdapters> layers;
+  size_t total = 0;
+
+  AdapterLayout() = default;
+  AdapterLayout(const Architecture& architecture, const LoraSettings& settings);
+  std::vector<ParameterRange> ranges() const;
+};
+
+/// `model.layers.N.<module>.lora_A.weight` [rank, inputs] and `lora_B.weight` [outputs, rank], sorted by name.
+std::vector<TensorPlace> tensor_places(const LoraSettings& settings, const AdapterLayout& layout);
+
+struct FusedAdapterPanels {
+  ops::Panels a;
+  std::vector<ops::Panels> b;  // one a part
+};
+
+struct LayerAdapterPanels {
+  FusedAdapterPanels qkv, output, gate_up, down;
+};
+
+class Adapters {
+ public:
+  /// All zero; fill `values()` and call `changed`, or call `initialize`.
+  Adapters(const Architecture& architecture, const LoraSettings& settings);
+
+  /// A uniform in ±1/√inputs (PEFT's default, Kaiming with a = √5), B zero, and `changed`. Philox domain 3.
+  void initialize(uint64_t seed);
+
+  const LoraSettings& settings() const { return settings_; }
+  const AdapterLayout& layout() const { return layout_; }
+  std::span<float> values() { return values_.span(); }
+  std::span<const float> values() const { return values_.span(); }
+
+  /// Must follow every change of the values: rebuilds the panels that a forward pass reads.
+  void changed(ThreadPool* pool = nullptr);
+  const std::vector<LayerAdapterPanels>& forward_panels() const { return forward_; }
+  /// Columns of A and B, for dx = dy·B·A.
+  void pack_backward(std::vector<LayerAdapterPanels>& out, ThreadPool* pool = nullptr) const;
+
+ private:
+  LoraSettings settings_;
+  AdapterLayout layout_;
+  AlignedBuffer values_{BufferMemory::mapped};
+  std::vector<LayerAdapterPanels> forward_;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,34 @@
+// The rotary embedding's table.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
+#include "model/architecture.h"
+
+namespace longhaul {
+
+/// The pairs [low, high] between which YaRN goes over from the model's own frequencies to those divided by `factor`: where a pair
+/// turns beta_fast and beta_slow times over the original context, rounded outwards as transformers does.
+std::pair<double, double> yarn_range(const Architecture& architecture);
+
+/// Radians per position of each pair (i, i + head_dim / 2) of a head: [head_dim / 2]. θ^(−2i / head_dim), with YaRN blended with
+/// the same divided by `factor`; computed in double, rounded to fp32.
+std::vector<float> rotary_frequencies(const Architecture& architecture);
+
+/// cos and sin for every position: [max_position_embeddings, head_dim / 2] each, YaRN's frequencies and factor included.
+/// Angles (fp32 products position · frequency, as in transformers) go through exact::sine_cosine.
+class RopeTable {
+ public:
+  explicit RopeTable(const Architecture& architecture, ThreadPool* pool = nullptr);
+
+  const float* cos() const { return cos_.data(); }
+  const float* sin() const { return sin_.data(); }
+
+ private:
+  AlignedBuffer cos_{BufferMemory::mapped}, sin_{BufferMemory::mapped};
+};
+
+}  // namespace longhaul

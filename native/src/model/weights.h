@@ -1,0 +1,65 @@
+// A model's weights and the copies of them that GEMM kernels read. Shared by every policy that trains adapters on them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
+#include "model/parameters.h"
+#include "model/rope.h"
+#include "ops/ops.h"
+
+namespace longhaul {
+
+struct LayerPanels {
+  ops::Panels qkv, output, gate_up, down;
+};
+
+/// Copies of the weight matrices in the order the GEMM kernels read them.
+struct WeightPanels {
+  std::vector<LayerPanels> layers;
+  ops::Panels head;
+};
+
+class Weights {
+ public:
+  /// All zero (norms too); fill `values()` or `tensors()` and call `changed`, or call `initialize`.
+  explicit Weights(const Architecture& architecture, ThreadPool* pool = nullptr);
+  /// Deep, but for the rotary table, which is shared. Assignment keeps the memory.
+  Weights(const Weights&) = default;
+  Weights& operator=(const Weights&) = default;
+
+  /// Normal weights with this standard deviation (Philox domain 3), o_proj and down_proj divided by √(2·layers), norms 1,
+  /// biases 0, and `changed`. The bits depend on architecture, range and seed alone.
+  void initialize(double initializer_range, uint64_t seed, ThreadPool* pool = nullptr);
+
+  const Architecture& architecture() const { return architecture_; }
+  const ParameterLayout& layout() const { return layout_; }
+  const RopeTable& rope() const { return *rope_; }
+
+  /// [layout().total]
+  std::span<float> values() { return values_.span(); }
+  std::span<const float> values() const { return values_.span(); }
+  const float* at(const ParameterRange& range) const { return values_.data() + range.offset; }
+
+  /// Hugging Face names, sorted.
+  std::vector<NamedTensor<float>> tensors();
+  std::vector<NamedTensor<const float>> tensors() const;
+
+  /// Must follow every change of the values: rebuilds the panels that a forward pass reads (rows of W, for y = x·Wᵀ).
+  void changed(ThreadPool* pool = nullptr);
+  const WeightPanels& forward_panels() const { return forward_; }
+  /// Columns of W, for dx = dy·W: whoever trains keeps them, since weights that are only sampled from need none.
+  void pack_backward(WeightPanels& out, ThreadPool* pool = nullptr) const;
+
+ private:
+  Architecture architecture_;
+  ParameterLayout layout_;
+  AlignedBuffer values_{BufferMemory::mapped};
+  WeightPanels forward_;
+  std::shared_ptr<const RopeTable> rope_;
+};
+
+}  // namespace longhaul

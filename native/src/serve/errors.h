@@ -1,0 +1,21 @@
+// What becomes of an exception: the error of a reply (docs/engine-protocol.md, "Verbs").
+// defines: ErrorReply, error_reply
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "wire/json.h"
+
+namespace longhaul {
+
+struct ErrorReply {
+  std::string code;
+  std::string message;
+  Json::Object facts;  // further members of the error
+};
+
+// `verb` is what was being done.
+ErrorReply error_reply(std::exception_ptr error, const std::string& verb);
+
+}  // namespace longhaul

@@ -1,0 +1,31 @@
+// What the digests say about a model beside its tensors, as JSON: keys of the protocol, of run specs and of our files' metadata.
+// defines: architecture_json, architecture_from_json, lora_json, lora_from_json, moment_format_from
+#pragma once
+
+#include <string_view>
+
+#include "model/adapters.h"
+#include "model/architecture.h"
+#include "model/moments.h"
+#include "wire/json.h"
+
+namespace longhaul {
+
+// Every key of Architecture; `yarn` {factor, original_max_position_embeddings, beta_fast, beta_slow, attention_factor} only where set.
+Json architecture_json(const Architecture& architecture);
+
+// `model_type` may be left out (qwen3), and of `yarn` all but factor and original_max_position_embeddings.
+// Throws std::invalid_argument that names the key, what it is and what it must be. An unknown key is refused.
+Architecture architecture_from_json(const Json& value);
+
+// {rank, alpha, targets: ["q_proj", …]}, targets in the order of LoraTarget.
+Json lora_json(const LoraSettings& settings);
+
+// `targets` in any order; a key `seed` beside them is left to the caller, any other is refused.
+// Throws std::invalid_argument as above. What the architecture says about it is for `validate`.
+LoraSettings lora_from_json(const Json& value);
+
+// "fp32" or "int8"; throws std::invalid_argument.
+MomentFormat moment_format_from(std::string_view text);
+
+}  // namespace longhaul

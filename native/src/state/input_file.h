@@ -1,0 +1,56 @@
+// Files as they are read: by several threads at once, or mapped into memory.
+// defines: InputFile, MappedFile, read_file
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace longhaul {
+
+// A regular file that several threads may read at once. Throws std::system_error that names it.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::uint64_t size() const { return size_; }
+  // Bytes [offset, offset + size). Throws std::system_error where the file ends before.
+  void read(void* to, std::size_t size, std::uint64_t offset) const;
+  // Advice: these bytes are read soon.
+  void will_need(std::uint64_t offset, std::uint64_t size) const;
+
+ private:
+  friend class MappedFile;
+
+  std::string path_;
+  int fd_;
+  std::uint64_t size_ = 0;
+};
+
+// A regular file's bytes, read by the kernel where they are touched. A file that becomes shorter meanwhile ends the process
+// (SIGBUS): for folders that lie still.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::span<const std::uint8_t> bytes() const { return bytes_; }
+
+ private:
+  std::string path_;
+  std::span<const std::uint8_t> bytes_;
+};
+
+// A whole file. Throws std::system_error.
+std::vector<std::uint8_t> read_file(const std::string& path);
+
+}  // namespace longhaul

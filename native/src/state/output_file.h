@@ -1,0 +1,50 @@
+// A file that is being written, with the digest of its bytes.
+// defines: WrittenFile, OutputFile, sync_folder, fail_io
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "state/sha256.h"
+
+namespace longhaul {
+
+struct WrittenFile {
+  std::uint64_t size = 0;
+  std::string sha256;
+  std::string path;
+};
+
+// Made anew, or emptied. All functions throw std::system_error that names the file.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::string& path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void put(const void* data, std::size_t size);
+  void put(std::string_view text) { put(text.data(), text.size()); }
+
+  // fsync, and closes it; the object is spent. `path` is where it was written.
+  WrittenFile finish();
+
+ private:
+  std::string path_;
+  int fd_;
+  std::uint64_t size_ = 0;
+  Sha256 hash_;
+};
+
+// Makes the names in a folder last.
+void sync_folder(const std::string& folder);
+
+// The folder that a path lies in.
+std::string folder_of(const std::string& path);
+
+// The error of the system call that just failed: "<what> <path>: <reason>".
+[[noreturn]] void fail_io(const std::string& what, const std::string& path);
+
+}  // namespace longhaul

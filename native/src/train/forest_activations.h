@@ -1,0 +1,97 @@
+// What the passes over a forest keep in memory, and how large it is: memory_plan adds up the same figures.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "model/policy.h"
+#include "train/backward_linear.h"
+
+namespace longhaul {
+
+/// Logits that exist at once.
+constexpr size_t head_bytes = size_t{64} << 20;
+
+/// Rows of activations that memory is taken for: forests of slowly growing size do not ask for fresh pages each time.
+inline size_t rounded_rows(int rows) {
+  const int unit = rows <= 512 ? 64 : 512;
+  return size_t(rows + unit - 1) / unit * unit;
+}
+
+/// Rows of logits that exist at once.
+inline int head_capacity(const Architecture& architecture, int threads) {
+  const size_t fitting = head_bytes / (size_t(architecture.vocab_size) * sizeof(float));
+  const size_t bounded = fitting < 512 ? fitting / 64 * 64 : fitting / 512 * 512;
+  return int(std::max(bounded, rounded_rows(24 * threads)));
+}
+
+/// Floats of a row in each buffer.
+struct RowWidths {
+  size_t hidden, qkv, query, keys_values, heads, saved, inverse, ffn, adapters;
+
+  RowWidths(const Architecture& architecture, const LoraSettings* lora)
+      : hidden(size_t(architecture.hidden_size)),
+        qkv(size_t(architecture.qkv_width())),
+        query(size_t(architecture.query_width())),
+        keys_values(size_t(2) * architecture.key_value_width()),
+        heads(size_t(architecture.num_attention_heads)),
+        saved(architecture.has_head_norms() ? query + keys_values / 2 : 0),
+        inverse(architecture.has_head_norms() ? heads + size_t(architecture.num_key_value_heads) : 0),
+        ffn(size_t(architecture.intermediate_size)),
+        adapters(lora ? lora->targets.size() * size_t(lora->rank) : 0) {}
+
+  /// Of a layer, for its backward pass, beside its input.
+  size_t layer() const { return qkv + saved + inverse + query + heads + hidden + 2 * ffn + adapters; }
+  /// Of a layer that no backward pass follows.
+  size_t forward_layer() const { return qkv + query; }
+  /// Of the rows behind the last layer: before and behind the final norm, 1 / rms.
+  size_t final() const { return 2 * hidden + 1; }
+  /// Of a backward pass: gradients of the hidden state (twice: behind the last layer it is scattered), attention, and qkv.
+  size_t backward() const { return 2 * hidden + query + qkv; }
+  /// Of one of the two pieces that are worked on at once: gradients, and what they are multiplied with.
+  size_t piece() const { return 3 * hidden + 3 * ffn + query + 2 * adapters; }
+};
+
+/// x·Aᵀ of the four linear layers, or its gradient.
+struct AdapterBuffers {
+  AlignedBuffer qkv{BufferMemory::mapped}, output{BufferMemory::mapped}, gate_up{BufferMemory::mapped},
+      down{BufferMemory::mapped};
+};
+
+/// Of one layer: what its backward pass reads. Behind the last layer's attention rows are outputs.
+struct LayerActivations {
+  AlignedBuffer qkv{BufferMemory::mapped};            // [rows, qkv_width], behind norms and rotation
+  AlignedBuffer heads_saved{BufferMemory::mapped};    // [rows, query_width + key_value_width], before them; none without head norms
+  AlignedBuffer heads_inverse;                        // [rows, heads + kv_heads]
+  AlignedBuffer attention{BufferMemory::mapped};      // [rows, query_width]
+  AlignedBuffer log_sums;                             // [rows, heads]
+  AlignedBuffer middle{BufferMemory::mapped};         // [rows, hidden], between attention and MLP
+  AlignedBuffer gate_up{BufferMemory::mapped};        // [rows, 2 · intermediate]
+  AdapterBuffers adapter_down;                        // scale · x·Aᵀ
+};
+
+/// What the gradients of one piece are made from, besides activations.
+struct PieceSpace {
+  AlignedBuffer d_output;   // [512, hidden]: gradient of the MLP's output
+  AlignedBuffer d_gate_up;  // [512, 2 · intermediate]
+  AdapterBuffers d_adapter_down;
+  PackedLinear qkv, output, gate_up, down;
+  // Sums of blocks of 64 rows.
+  AlignedBuffer norm_blocks, final_norm_blocks, head_norm_blocks, bias_blocks;
+};
+
+/// Working memory of one thread for one tile of rows.
+struct TileSpace {
+  AlignedBuffer normed, middle, gate_up, activated, output, d_activated, d_normed, inverse, adapter_down;
+  std::vector<int32_t> chain;
+};
+
+/// This thread's.
+inline TileSpace& tile_space() {
+  static thread_local TileSpace space;
+  return space;
+}
+
+}  // namespace longhaul

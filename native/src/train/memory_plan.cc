@@ -1,0 +1,219 @@
+#include "train/memory_plan.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "train/forest_activations.h"
+#include "train/forest_pass.h"
+#include "train/forest_pass_plan.h"
+
+namespace longhaul {
+
+namespace {
+
+constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+
+/// Floats of the panels of B[depth, columns].
+std::size_t panel_floats(const ParameterRange& w, bool backward) {
+  const int depth = backward ? w.rows : w.columns, columns = backward ? w.columns : w.rows;
+  return std::size_t(ops::panel_count(columns)) * ops::panel_columns * std::size_t(depth);
+}
+
+std::size_t weight_panels(const ParameterLayout& layout, bool backward) {
+  std::size_t floats = panel_floats(layout.head, backward);
+  for (const LayerParameters& layer : layout.layers)
+    for (const ParameterRange& w : {layer.qkv, layer.output, layer.gate_up, layer.down}) floats += panel_floats(w, backward);
+  return floats;
+}
+
+std::size_t adapter_panels(const AdapterLayout& layout, bool backward) {
+  std::size_t floats = 0;
+  for (const LayerAdapters& layer : layout.layers)
+    for (const FusedAdapter* adapter : {&layer.qkv, &layer.output, &layer.gate_up, &layer.down}) {
+      if (adapter->empty()) continue;
+      floats += panel_floats(adapter->a, backward);
+      for (const AdapterPart& part : adapter->parts) floats += panel_floats(part.b, backward);
+    }
+  return floats;
+}
+
+std::size_t moment_bytes(MomentFormat format, std::size_t parameters) {
+  if (format == MomentFormat::fp32) return parameters * 2 * sizeof(float);
+  return parameters * 2 + (parameters + Moments::block - 1) / Moments::block * 2 * sizeof(float);
+}
+
+/// Floats of the attention kernels' working memory (cpu/attention_kernels.h): keys, values and their gradients in several orders, and
+/// the scores of a slice of queries, twice.
+std::size_t attention_floats(const Architecture& architecture, int chain) {
+  const std::size_t keys = std::size_t(ops::panel_count(std::max(chain, 1))) * ops::panel_columns,
+                    width = std::size_t(architecture.head_dim),
+                    padded = std::size_t(ops::panel_count(architecture.head_dim)) * ops::panel_columns;
+  const std::size_t heads = std::size_t(architecture.queries_per_key_value());
+  const std::size_t scores = std::max(std::min(std::size_t{128} << 10, 96 * keys), 16 * heads * keys);
+  return keys * (2 * width + 3 * padded) + 2 * scores;
+}
+
+/// Floats of what every thread has for itself (train/forest_activations.h, TileSpace; train/gradient_work.cc; the kernels').
+std::size_t thread_floats(const Architecture& architecture, const RowWidths& widths, int chain) {
+  constexpr std::size_t forward_tile = 192, backward_tile = 128, transposed = 192 * 512, packed = 512 * 256;
+  // Scratch space of moderate size takes a quarter more (base/aligned_buffer.h).
+  return forward_tile * (3 * widths.hidden + 3 * widths.ffn + widths.adapters) + backward_tile * (widths.hidden + widths.ffn) +
+         packed + (transposed + attention_floats(architecture, chain)) * 5 / 4;
+}
+
+std::size_t activation_floats(const MemoryRequest& request, const RowWidths& widths, std::size_t rows) {
+  const std::size_t layers = std::size_t(request.architecture.num_hidden_layers), kept_layers = request.recompute ? 1 : layers;
+  std::size_t floats = rows * (layers * widths.hidden + kept_layers * widths.layer() + widths.final() + widths.backward());
+  floats += 2 * std::size_t(piece_rows) * widths.piece();
+  if (!request.lora)
+    floats += rounded_rows(std::min(request.batch_rows, request.architecture.vocab_size)) * widths.hidden;  // embedding's gradient
+  return floats + std::size_t(request.threads) * thread_floats(request.architecture, widths, request.longest_chain);
+}
+
+std::string read_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// A count of bytes, or `unlimited` for "max", an empty file or none.
+std::size_t read_bytes(const std::string& path) {
+  const std::string line = read_line(path);
+  if (line.empty() || line[0] < '0' || line[0] > '9') return unlimited;
+  return std::size_t(std::strtoull(line.c_str(), nullptr, 10));
+}
+
+/// The value of "<key> <number>" or "<key>: <number>" in a file of such lines, 0 where it is missing.
+std::size_t read_field(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  std::string name;
+  std::size_t value = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    if (words >> name >> value && (name == key || name == key + ":")) return value;
+  }
+  return 0;
+}
+
+/// What one cgroup leaves: its limit less what it uses and could not give back (pages of files it has read).
+std::size_t rest_of_group(const std::string& folder, const char* limit_file, const char* usage_file, const char* reclaimable) {
+  const std::size_t limit = read_bytes(folder + limit_file), usage = read_bytes(folder + usage_file);
+  if (limit == unlimited || usage == unlimited) return unlimited;
+  const std::size_t files = std::min(usage, read_field(folder + "/memory.stat", reclaimable));
+  return limit > usage - files ? limit - (usage - files) : 0;
+}
+
+/// The least that this process's cgroup and those above it leave.
+std::size_t rest_of_groups(const std::string& root, std::string path, const char* limit_file, const char* usage_file,
+                           const char* reclaimable) {
+  std::size_t rest = unlimited;
+  for (;; path.resize(path.find_last_of('/'))) {
+    rest = std::min(rest, rest_of_group(root + path, limit_file, usage_file, reclaimable));
+    if (path.empty() || path.find_last_of('/') == std::string::npos) return rest;
+  }
+}
+
+std::size_t rest_of_cgroups() {
+  std::size_t rest = unlimited;
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    std::string controllers = ",";
+    controllers.append(line, first + 1, second - first - 1).append(",");
+    std::string path = line.substr(second + 1);
+    if (path == "/") path.clear();
+    if (controllers == ",,")
+      rest = std::min(rest, rest_of_groups("/sys/fs/cgroup", path, "/memory.max", "/memory.current", "inactive_file"));
+    else if (controllers.find(",memory,") != std::string::npos)
+      rest = std::min(rest, rest_of_groups("/sys/fs/cgroup/memory", path, "/memory.limit_in_bytes", "/memory.usage_in_bytes",
+                                           "total_inactive_file"));
+  }
+  return rest;
+}
+
+std::size_t rest_of_address_space() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
+  const std::size_t pages = read_bytes("/proc/self/statm"), used = pages == unlimited ? 0 : pages * std::size_t(::sysconf(_SC_PAGESIZE));
+  return limit.rlim_cur > used ? std::size_t(limit.rlim_cur) - used : 0;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const MemoryRequest& request) {
+  const Architecture& architecture = request.architecture;
+  const ParameterLayout layout(architecture);
+  const AdapterLayout adapters = request.lora ? AdapterLayout(architecture, *request.lora) : AdapterLayout();
+  const RowWidths widths(architecture, request.lora ? &*request.lora : nullptr);
+  const std::size_t trained = request.lora ? adapters.total : layout.total;
+  const std::size_t base_panels = weight_panels(layout, false) * sizeof(float);
+  const std::size_t own_panels = adapter_panels(adapters, false) * sizeof(float);
+  const int rows = std::min(request.pass_rows, request.batch_rows);
+
+  MemoryPlan plan;
+  plan.weights = (layout.total + adapters.total) * sizeof(float);
+  plan.panels = base_panels + own_panels;
+  plan.moments = moment_bytes(request.moments, trained);
+  plan.next_policy = trained * sizeof(float) + plan.moments + (request.lora ? own_panels : base_panels);
+  plan.gradients = trained * sizeof(float);
+  plan.backward_panels = (weight_panels(layout, true) + adapter_panels(adapters, true)) * sizeof(float);
+  if (request.reference) plan.reference = layout.total * sizeof(float) + base_panels;
+  plan.kv_cache = request.kv_cache_bytes;
+  plan.rope = std::size_t(architecture.max_position_embeddings) * std::size_t(architecture.head_dim) * sizeof(float);
+  if (rows > 0) {
+    plan.activations = activation_floats(request, widths, rounded_rows(rows)) * sizeof(float);
+    // Kept over all passes, and their gradients.
+    if (count_passes(request.batch_rows, request.pass_rows) > 1)
+      plan.keys_values = 2 * std::size_t(architecture.num_hidden_layers) * rounded_rows(request.batch_rows) * widths.keys_values * sizeof(float);
+    const std::size_t logits = rounded_rows(std::min(rows, head_capacity(architecture, request.threads)));
+    plan.head = (logits * (std::size_t(architecture.vocab_size) + widths.hidden) + rounded_rows(rows) * widths.hidden) * sizeof(float);
+  }
+  plan.total = plan.weights + plan.panels + plan.moments + plan.next_policy + plan.gradients + plan.backward_panels + plan.reference +
+               plan.kv_cache + plan.rope + plan.activations + plan.keys_values + plan.head;
+  return plan;
+}
+
+std::size_t available_memory() {
+  const std::size_t machine = read_field("/proc/meminfo", "MemAvailable");
+  return std::min({machine == 0 ? unlimited : machine * 1024, rest_of_cgroups(), rest_of_address_space()});
+}
+
+std::string describe(const MemoryPlan& plan, std::size_t available) {
+  const bool large = plan.total >= std::size_t{1} << 30;
+  const double unit = large ? double(std::size_t{1} << 30) : double(std::size_t{1} << 20);
+  const char* unit_name = large ? "GiB" : "MiB";
+  const auto figure = [unit](std::size_t bytes) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f", double(bytes) / unit);
+    return std::string(text);
+  };
+  std::vector<std::pair<const char*, std::size_t>> parts{
+      {"weights", plan.weights},         {"panels", plan.panels},
+      {"moments", plan.moments},         {"next policy", plan.next_policy},
+      {"gradients", plan.gradients},     {"backward panels", plan.backward_panels},
+      {"reference", plan.reference},     {"KV cache", plan.kv_cache},
+      {"rotary table", plan.rope},       {"activations", plan.activations},
+      {"kept keys and values", plan.keys_values}, {"head", plan.head}};
+  std::string text = "needs " + figure(plan.total) + " " + unit_name + " (";
+  const char* separator = "";
+  for (const auto& [name, bytes] : parts) {
+    if (bytes == 0) continue;
+    text += separator + std::string(name) + " " + figure(bytes);
+    separator = ", ";
+  }
+  return text + "); " + figure(available) + " " + unit_name + " are free";
+}
+
+}  // namespace longhaul

@@ -1,0 +1,40 @@
+// What loading and training a model will take, before any of it is allocated.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "model/adapters.h"
+#include "model/moments.h"
+
+namespace longhaul {
+
+struct MemoryRequest {
+  Architecture architecture;
+  std::optional<LoraSettings> lora;
+  MomentFormat moments = MomentFormat::fp32;
+  bool reference = false;   // frozen reference weights beside it (full fine-tuning with KL)
+  int threads = 1;
+  std::size_t kv_cache_bytes = 0;
+  int pass_rows = 4096;
+  bool recompute = false;
+  int longest_chain = 0;    // tokens of the longest sequence
+  int batch_rows = 0;       // rows of the largest mini-batch (its keys and values are kept)
+};
+
+/// Bytes. `total` is the sum.
+struct MemoryPlan {
+  std::size_t weights = 0, panels = 0, moments = 0, next_policy = 0, gradients = 0, backward_panels = 0, reference = 0,
+              kv_cache = 0, rope = 0, activations = 0, keys_values = 0, head = 0, total = 0;
+};
+
+MemoryPlan plan_memory(const MemoryRequest& request);
+
+/// Bytes this process may still take: the smaller of the machine's available memory, its cgroup's rest and RLIMIT_AS's rest.
+std::size_t available_memory();
+
+/// "needs 12.3 GiB (weights 4.1, moments 8.2, …); 7.9 GiB are free", for errors and replies.
+std::string describe(const MemoryPlan& plan, std::size_t available);
+
+}  // namespace longhaul

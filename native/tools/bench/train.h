@@ -1,0 +1,104 @@
+// Training: whole updates (forward, backward, clipping, AdamW), the policy replaced each time as the engine does it.
+#pragma once
+
+#include <memory>
+
+#include "options.h"
+#include "report.h"
+#include "sizes.h"
+#include "train/update.h"
+
+namespace longhaul::bench {
+
+/// Sequences of a batch as a forest of one mini-batch: what a node's tokens predict of themselves is the target.
+struct TrainingBatch {
+  std::vector<int32_t> nodes, tokens, target_rows, target_tokens, target_samples;
+  std::vector<float> advantages, old_logprobs;
+
+  int add(int parent, const std::vector<int32_t>& node) {
+    nodes.insert(nodes.end(), {int32_t(parent), int32_t(node.size()), 0});
+    tokens.insert(tokens.end(), node.begin(), node.end());
+    return int(nodes.size() / 3) - 1;
+  }
+  /// `token` is predicted by `row`.
+  void target(int row, int32_t token, int sample) {
+    target_rows.push_back(row);
+    target_tokens.push_back(token);
+    target_samples.push_back(sample);
+    advantages.push_back(sample % 2 == 0 ? 1.0f : -1.0f);
+    old_logprobs.push_back(-7.0f);
+  }
+  Batch view() const { return {nodes, tokens, target_rows, target_tokens, target_samples, advantages, old_logprobs, {}}; }
+};
+
+/// Updates one policy again and again.
+class Updater {
+ public:
+  Updater(Policy policy, ThreadPool& pool) : policy_(std::make_unique<Policy>(std::move(policy))), trainer_(pool) {
+    settings_.learning_rates = {1e-5};
+  }
+
+  double processor = 0;
+
+  /// Seconds of one update; the processor time goes to `processor`.
+  double update(const TrainingBatch& batch) {
+    const Batch view = batch.view();
+    const double start = now(), start_processor = processor_time();
+    UpdateReport report = trainer_.update(*policy_, view, settings_);
+    if (!report.applied) throw std::runtime_error("the update was not applied: " + report.reason);
+    trainer_.recycle(std::move(policy_));
+    policy_ = std::move(report.next);
+    processor = processor_time() - start_processor;
+    return now() - start;
+  }
+
+ private:
+  std::unique_ptr<Policy> policy_;
+  Trainer trainer_;
+  UpdateSettings settings_;
+};
+
+/// [--size 0.85M|6M|60M] [--sequences 32] [--length 128] [--seconds 10] [--threads 2] [--moments fp32|int8]
+inline void bench_train(Options options) {
+  const std::string size = options.text("size", "6M"), moments = options.text("moments", "fp32");
+  const int sequences = options.whole("sequences", 32), length = options.whole("length", 128, 2), threads = options.whole("threads", 2);
+  const double seconds = options.number("seconds", 10, 0);
+  options.done();
+  if (moments != "fp32" && moments != "int8") throw std::invalid_argument("--moments is \"" + moments + "\"; it must be fp32 or int8");
+
+  const Architecture architecture = architecture_of(size);
+  ThreadPool pool(threads);
+  Policy policy = policy_of(architecture, pool, moments == "int8" ? MomentFormat::int8 : MomentFormat::fp32);
+  const size_t parameters = policy.layout().total;
+  TrainingBatch batch;
+  for (int s = 0; s < sequences; ++s) {
+    const std::vector<int32_t> tokens = random_tokens(length, architecture.vocab_size, uint32_t(s));
+    const int first = int(batch.tokens.size());
+    batch.add(-1, tokens);
+    for (int i = 1; i < length; ++i) batch.target(first + i - 1, tokens[size_t(i)], s);
+  }
+
+  Updater updater(std::move(policy), pool);
+  for (int i = 0; i < 2; ++i) updater.update(batch);  // the second one finds the memory of the first
+  std::vector<double> times, processor_times;
+  for (const double end = now() + seconds; times.size() < 3 || now() < end;) {
+    times.push_back(updater.update(batch));
+    processor_times.push_back(updater.processor);
+  }
+  const double tokens = double(sequences) * length;
+  print({{"bench", "train"},
+         {"engine", "longhaul"},
+         {"instruction_set", ops::name(ops::instruction_set())},
+         {"size", size},
+         {"parameters", std::uint64_t(parameters)},
+         {"moments", moments},
+         {"threads", threads},
+         {"sequences", sequences},
+         {"length", length},
+         {"updates", int(times.size())},
+         {"tokens_per_second", tokens / median(times)},
+         {"best_tokens_per_second", tokens / *std::min_element(times.begin(), times.end())},
+         {"tokens_per_processor_second", tokens / *std::min_element(processor_times.begin(), processor_times.end())}});
+}
+
+}  // namespace longhaul::bench

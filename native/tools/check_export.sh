@@ -1,0 +1,15 @@
+#!/bin/sh
+# Holds the engine's Hugging Face folders to transformers and PEFT: folders that they save are loaded, and folders that it exports they
+# open with the same logits. Run by hand; needs Python 3.10 or newer and a package index.
+#
+#     native/tools/check_export.sh ENGINE [VENV]
+#
+# ENGINE is the program (bin/longhaul-engine of a build); VENV, a folder for what is installed, is made where it is not there.
+set -eu
+engine=${1:?"usage: check_export.sh ENGINE [VENV]"}
+venv=${2:-${TMPDIR:-/tmp}/longhaul-export-check}
+here=$(cd "$(dirname "$0")" && pwd)
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+"$venv/bin/python" -c 'import torch, transformers, peft' 2>/dev/null ||
+  "$venv/bin/pip" install --quiet torch==2.15.0 transformers==5.23.0 peft==0.21.0
+exec "$venv/bin/python" "$here/../tests/process/transformers_check.py" "$engine"

@@ -1,0 +1,104 @@
+// A state as a folder that others open: the engine writes config and weights, what a tokenizer needs is added here. The folder is there
+// whole or not at all.
+import { mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
+import type { ExportRequest, PolicyEngine } from '../engine/policy-engine.js';
+import { loadChatTemplate } from '../episode/chat-template.js';
+import { loadTokenizer } from '../episode/tokenizer.js';
+import type { Digest } from '../spec/records.js';
+import { removeLeftovers } from './leftovers.js';
+
+export interface ModelToExport extends Omit<ExportRequest, 'path'> {
+  /** Must not be there. */
+  to: string;
+  /** Texts of `tokenizer.json` and of the chat template. */
+  tokenizer: string;
+  template: string;
+  maxPositionEmbeddings: number;
+  /** With `peft`: where the model is that the adapters lie on, for whoever opens them. */
+  base?: string;
+}
+
+export interface ExportedModel {
+  path: string;
+  state: Digest;
+  /** Names and sizes, by name. */
+  files: { path: string; size: number }[];
+}
+
+/** The engine holds the state. Throws where the folder is there already. */
+export async function exportModel(
+  engine: Pick<PolicyEngine, 'exportHf' | 'setVocabulary'>,
+  model: ModelToExport,
+): Promise<ExportedModel> {
+  const path = resolve(model.to);
+  if (await exists(path))
+    throw new Error(`${path} is there already: name a folder that is not, or remove it`);
+  await mkdir(dirname(path), { recursive: true });
+  await removeLeftovers(dirname(path), `${basename(path)}.tmp-`);
+  const unfinished = `${path}.tmp-${process.pid}`;
+  const { state, dtype, adapters } = model;
+  const tokenizer = loadTokenizer(model.tokenizer);
+  const { endOfTurn } = loadChatTemplate(model.template, tokenizer);
+  try {
+    // Generation stops where a turn of this chat template ends.
+    await engine.setVocabulary(tokenizer.bytes(), [endOfTurn]);
+    const exported = await engine.exportHf({ state, path: unfinished, dtype, adapters });
+    const added = await addTokenizer(unfinished, model, tokenizer.decode([endOfTurn]));
+    if (adapters === 'peft' && model.base !== undefined) await nameBase(unfinished, model.base);
+    await sync(unfinished);
+    await rename(unfinished, path);
+    await sync(dirname(path));
+    const names = new Set([...exported.files.map((file) => basename(file.path)), ...added]);
+    return { path, state, files: await sizes(path, [...names].sort()) };
+  } finally {
+    await rm(unfinished, { recursive: true, force: true });
+  }
+}
+
+/** Answers the names of what it has written. */
+async function addTokenizer(folder: string, model: ModelToExport, endOfTurn: string): Promise<string[]> {
+  const files: Record<string, string> = {
+    'tokenizer.json': model.tokenizer,
+    'chat_template.jinja': model.template,
+    'tokenizer_config.json': jsonText({
+      tokenizer_class: 'PreTrainedTokenizerFast',
+      eos_token: endOfTurn,
+      clean_up_tokenization_spaces: false,
+      model_max_length: model.maxPositionEmbeddings,
+    }),
+  };
+  for (const [name, text] of Object.entries(files)) await writeDurably(join(folder, name), text);
+  return Object.keys(files);
+}
+
+async function nameBase(folder: string, base: string): Promise<void> {
+  const path = join(folder, 'adapter_config.json');
+  const config = JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
+  await writeDurably(path, jsonText({ ...config, base_model_name_or_path: base }));
+}
+
+async function writeDurably(path: string, text: string): Promise<void> {
+  await writeFile(path, text, { flush: true });
+}
+
+async function sync(folder: string): Promise<void> {
+  const handle = await open(folder);
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+async function sizes(folder: string, names: string[]): Promise<ExportedModel['files']> {
+  return Promise.all(names.map(async (path) => ({ path, size: (await stat(join(folder, path))).size })));
+}
+
+async function exists(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => null)) !== null;
+}
+
+function jsonText(value: object): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
+}

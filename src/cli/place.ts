@@ -1,0 +1,16 @@
+// `RUN@STEP`, as the command line takes it.
+
+export interface NamedPlace {
+  name: string;
+  /** Null where only the run is named. */
+  step: number | null;
+}
+
+export function parsePlace(text: string): NamedPlace {
+  const [, name, step] = /^([^@]+)(?:@(.*))?$/s.exec(text) ?? [];
+  if (name === undefined) throw new Error(`${JSON.stringify(text)} is not understood: give RUN@STEP`);
+  if (step === undefined) return { name, step: null };
+  if (!/^[0-9]{1,9}$/.test(step))
+    throw new Error(`${JSON.stringify(step)} is no step: give a whole number from 0 up, as in ${name}@20`);
+  return { name, step: Number(step) };
+}

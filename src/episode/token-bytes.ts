@@ -1,0 +1,98 @@
+// The bytes that each token of a tokenizer stands for, so that the engine can tell where a text ends within tokens. A token may be a
+// part of a character; joined bytes are always those of the decoded text.
+
+/** Of `tokenizer.json`; only what is read here. */
+interface TokenizerFile {
+  model: { type?: string; vocab?: Record<string, number> | [string, number][] };
+  added_tokens?: { id: number; content: string }[];
+  decoder?: Coder | null;
+  pre_tokenizer?: Coder | null;
+}
+
+interface Coder {
+  type: string;
+  decoders?: Coder[];
+  pretokenizers?: Coder[];
+  pattern?: { String?: string };
+  content?: string;
+}
+
+/**
+ * By id, up to the highest one; an id that no token has is empty. Throws an Error on tokenizers whose tokens are no bytes by
+ * themselves (WordPiece).
+ */
+export function tokenBytes(tokenizerJson: string): Uint8Array[] {
+  const file = JSON.parse(tokenizerJson) as TokenizerFile;
+  const bytesOf = coderOf(file);
+  const bytes: Uint8Array[] = Array.from({ length: tokenCount(tokenizerJson) }, () => new Uint8Array());
+  for (const [token, id] of vocabularyOf(file.model)) bytes[id] = bytesOf(token);
+  // After the vocabulary, which may hold them too: they are written as they are.
+  for (const { id, content } of file.added_tokens ?? []) bytes[id] = utf8(content);
+  return bytes;
+}
+
+/** One more than the highest id of a `tokenizer.json`. Throws an Error where it has no vocabulary. */
+export function tokenCount(tokenizerJson: string): number {
+  const { model, added_tokens = [] } = JSON.parse(tokenizerJson) as TokenizerFile;
+  return (
+    Math.max(
+      highestId(vocabularyOf(model)),
+      highestId(added_tokens.map(({ content, id }) => [content, id])),
+    ) + 1
+  );
+}
+
+function vocabularyOf({ vocab }: TokenizerFile['model']): [string, number][] {
+  if (Array.isArray(vocab)) return vocab.map(([token], id) => [token, id]);
+  if (typeof vocab === 'object' && vocab !== null) return Object.entries(vocab);
+  throw new Error('its model has no vocab');
+}
+
+function highestId(entries: readonly (readonly [string, number])[]): number {
+  return entries.reduce((most, [, id]) => Math.max(most, id), -1);
+}
+
+function coderOf({ model, decoder, pre_tokenizer }: TokenizerFile): (token: string) => Uint8Array {
+  const decoders = flat(decoder);
+  const isByteLevel = [...decoders, ...flat(pre_tokenizer)].some(({ type }) => type === 'ByteLevel');
+  if (isByteLevel) return byteLevel;
+  if (model.type === 'WordPiece' || decoders.some(({ type }) => type === 'WordPiece'))
+    throw new Error(
+      'tokens of a WordPiece tokenizer are no bytes by themselves: it can have no stop strings',
+    );
+  const replaced = decoders.flatMap(({ type, pattern, content }) =>
+    type === 'Replace' && pattern?.String !== undefined ? [[pattern.String, content ?? ''] as const] : [],
+  );
+  if (decoders.some(({ type }) => type === 'Metaspace')) replaced.push(['▁', ' ']);
+  return (token) => {
+    const byte = /^<0x([0-9A-Fa-f]{2})>$/.exec(token)?.[1];
+    if (byte !== undefined) return Uint8Array.of(Number.parseInt(byte, 16));
+    return utf8(replaced.reduce((text, [from, to]) => text.replaceAll(from, to), token));
+  };
+}
+
+function flat(coder: Coder | null | undefined): Coder[] {
+  if (!coder) return [];
+  return [coder, ...[...(coder.decoders ?? []), ...(coder.pretokenizers ?? [])].flatMap(flat)];
+}
+
+/** A token with a character that stands for no byte is written as it is, as Hugging Face's decoder does. */
+function byteLevel(token: string): Uint8Array {
+  const bytes = Array.from(token, (character) => byteOfCharacter.get(character));
+  return bytes.includes(undefined) ? utf8(token) : Uint8Array.from(bytes as number[]);
+}
+
+/** GPT-2's alphabet: printable Latin-1 characters stand for themselves, the other 68 bytes for the characters from U+0100 on. */
+const byteOfCharacter: ReadonlyMap<string, number> = (() => {
+  const alphabet = new Map<string, number>();
+  let other = 0x100;
+  for (let byte = 0; byte < 256; byte++) {
+    const isPrintable = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+    alphabet.set(String.fromCodePoint(isPrintable ? byte : other++), byte);
+  }
+  return alphabet;
+})();
+
+function utf8(text: string): Uint8Array {
+  return new TextEncoder().encode(text);
+}

@@ -1,0 +1,101 @@
+// A Hugging Face folder as it lies on a disk: what of it is not weights. The engine reads those itself.
+import { join, resolve } from 'node:path';
+import type { SpecialTokenTexts } from '../episode/chat-template.js';
+import { tokenCount } from '../episode/token-bytes.js';
+import type { ModelArchitecture } from '../spec/run-spec.js';
+import { architectureOf, BadModelFolder, isObject } from './hf-config.js';
+import { configFile, isFolder, readJson, readJsonIfAny, readTextIfAny } from './model-files.js';
+
+export interface ModelFolder {
+  /** Absolute. */
+  path: string;
+  architecture: ModelArchitecture;
+  /** Ids that end a text, by `generation_config.json`, else by `config.json`. */
+  eosTokens: number[];
+  /** Text of `tokenizer.json`; null where there is none. */
+  tokenizer: string | null;
+  /** Jinja text, from `chat_template.jinja`, else from `tokenizer_config.json`; null where neither has one. */
+  chatTemplate: string | null;
+  texts: SpecialTokenTexts;
+}
+
+/** Throws `BadModelFolder`: what is missing, damaged, or not supported. */
+export async function readModelFolder(folder: string): Promise<ModelFolder> {
+  const path = resolve(folder);
+  if (!(await isFolder(path)))
+    throw new BadModelFolder(
+      `there is no folder ${path}: name a Hugging Face model folder, with config.json and safetensors files`,
+    );
+  const config = await readJson(join(path, configFile));
+  const architecture = architectureOf(config, join(path, configFile));
+  const tokenizer = await readTextIfAny(join(path, 'tokenizer.json'));
+  if (tokenizer !== null) refuseLargerVocabulary(tokenizer, architecture, join(path, 'tokenizer.json'));
+  const generation = await readJsonIfAny(join(path, 'generation_config.json'));
+  const texts = await readJsonIfAny(join(path, 'tokenizer_config.json'));
+  return {
+    path,
+    architecture,
+    eosTokens: idsOf(generation?.['eos_token_id'] ?? config['eos_token_id']),
+    tokenizer,
+    chatTemplate:
+      (await readTextIfAny(join(path, 'chat_template.jinja'))) ?? templateOf(texts?.['chat_template']),
+    texts: {
+      ...(textOf(texts?.['bos_token']) === null ? {} : { bos_token: textOf(texts?.['bos_token']) as string }),
+      ...(textOf(texts?.['eos_token']) === null ? {} : { eos_token: textOf(texts?.['eos_token']) as string }),
+    },
+  };
+}
+
+/** Throws `BadModelFolder` where the tokenizer has an id that the model's head has no row for. `file`: the tokenizer's. */
+export function refuseLargerVocabulary(
+  tokenizer: string,
+  { vocab_size }: Pick<ModelArchitecture, 'vocab_size'>,
+  file: string,
+): void {
+  const tokens = countTokens(tokenizer, file);
+  if (tokens <= vocab_size) return;
+  throw new BadModelFolder(
+    `${file} has ${tokens} tokens, and the model's vocab_size is ${vocab_size}: ` +
+      'they do not belong together, or the embedding has to be enlarged first',
+  );
+}
+
+function countTokens(tokenizer: string, file: string): number {
+  try {
+    return tokenCount(tokenizer);
+  } catch (error) {
+    throw new BadModelFolder(`${file} is no usable tokenizer.json: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+/**
+ * A template that says its special tokens itself: what renders it later has neither the folder nor its `tokenizer_config.json`.
+ * Templates that name none of them stay as they are, to the byte.
+ */
+export function selfContained(template: string, texts: SpecialTokenTexts): string {
+  const set = (['bos_token', 'eos_token'] as const)
+    .filter((name) => texts[name] !== undefined && new RegExp(`\\b${name}\\b`).test(template))
+    .map((name) => `{%- set ${name} = ${JSON.stringify(texts[name])} %}`);
+  return `${set.join('')}${template}`;
+}
+
+/** A text, or one of several named ones: the one called `default`. */
+function templateOf(value: unknown): string | null {
+  if (typeof value === 'string') return value;
+  if (!Array.isArray(value)) return null;
+  const named = value.filter(isObject).find(({ name }) => name === 'default');
+  return typeof named?.['template'] === 'string' ? named['template'] : null;
+}
+
+/** `"<|im_end|>"` or `{"content": "<|im_end|>", …}` */
+function textOf(value: unknown): string | null {
+  const text = isObject(value) ? value['content'] : value;
+  return typeof text === 'string' ? text : null;
+}
+
+function idsOf(value: unknown): number[] {
+  const ids = Array.isArray(value) ? value : [value];
+  return ids.filter((id): id is number => Number.isSafeInteger(id));
+}

@@ -1,0 +1,86 @@
+// From the objective of a run spec, in SkyRL's names, to what a plan fixes: the engine's loss (docs/engine-protocol.md) and the
+// advantages. Every setting that bears on a step is spelt out, none that does not: a plan means the same whatever defaults become.
+import type { AdvantagePlan, LossPlan } from './records.js';
+import type {
+  AdvantageEstimator,
+  GeneratorSpec,
+  KlEstimator,
+  LossReduction,
+  PolicyLossType,
+  TrainerSpec,
+} from './run-spec.js';
+
+export const policyLossTypes = [
+  'regular',
+  'dual_clip',
+  'gspo',
+  'cispo',
+  'sapo',
+  'reinforce',
+] as const satisfies readonly PolicyLossType[];
+export const lossReductions = [
+  'token_mean',
+  'sequence_mean',
+  'seq_mean_token_sum_norm',
+] as const satisfies readonly LossReduction[];
+export const advantageEstimators = [
+  'grpo',
+  'rloo',
+  'reinforce++',
+  'maxrl',
+] as const satisfies readonly AdvantageEstimator[];
+export const klEstimators = ['k1', 'k2', 'k3'] as const satisfies readonly KlEstimator[];
+
+/** Policy losses that clip the probability ratio at 1 − `eps_clip_low` and 1 + `eps_clip_high`. */
+export function clipsRatio({ policy_loss_type }: Pick<TrainerSpec, 'policy_loss_type'>): boolean {
+  return ['regular', 'dual_clip', 'gspo'].includes(policy_loss_type);
+}
+
+/** Of supervised phases. */
+export const crossEntropy: LossPlan = { kind: 'cross_entropy', reduction: 'token_mean' };
+
+/** Of a GRPO step. */
+export function lossOf(
+  trainer: TrainerSpec,
+  { max_input_length, max_generate_length }: Pick<GeneratorSpec, 'max_input_length' | 'max_generate_length'>,
+): LossPlan {
+  const { policy_loss_type: kind, loss_reduction: reduction } = trainer;
+  const kl = trainer.use_kl_loss && trainer.kl_loss_coef > 0;
+  const entropy = trainer.use_entropy_loss && trainer.entropy_loss_coef > 0;
+  return {
+    kind,
+    reduction,
+    ...(reduction === 'seq_mean_token_sum_norm'
+      ? { max_seq_len: trainer.max_seq_len ?? max_input_length + max_generate_length }
+      : {}),
+    ...(clipsRatio(trainer)
+      ? { eps_clip_low: trainer.eps_clip_low, eps_clip_high: trainer.eps_clip_high }
+      : {}),
+    ...(kind === 'dual_clip' ? { clip_ratio_c: trainer.clip_ratio_c } : {}),
+    ...(kind === 'cispo' ? trainer.cispo : {}),
+    ...(kind === 'sapo' ? { sapo_tau_pos: trainer.sapo.tau_pos, sapo_tau_neg: trainer.sapo.tau_neg } : {}),
+    ...(kl ? { kl_weight: trainer.kl_loss_coef, kl_estimator: trainer.kl_estimator_type } : {}),
+    ...(entropy ? { entropy_weight: trainer.entropy_loss_coef } : {}),
+    ...(trainer.use_tis ? { tis_cap: trainer.tis_imp_ratio_cap } : {}),
+  };
+}
+
+export function advantagesOf(trainer: TrainerSpec): AdvantagePlan {
+  const { advantage_estimator: estimator, advantage_eps: eps } = trainer;
+  switch (estimator) {
+    case 'grpo':
+      return trainer.grpo_norm_by_std
+        ? { estimator, norm_by_std: true, deviation: trainer.advantage_deviation, eps }
+        : { estimator, norm_by_std: false };
+    case 'maxrl':
+      return { estimator, eps };
+    case 'rloo':
+    case 'reinforce++':
+      return { estimator };
+  }
+}
+
+/** Log-probs of other weights are needed for it. */
+export function wantsReference(loss: LossPlan): boolean {
+  return loss.kl_weight !== undefined && loss.kl_weight !== 0;
+}

@@ -1,0 +1,121 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { modelFilesDigest, weightFiles } from '../../src/models/model-files.js';
+import { readModelFolder, selfContained } from '../../src/models/model-folder.js';
+
+const config = {
+  model_type: 'qwen3',
+  ...{ vocab_size: 1024, hidden_size: 64, intermediate_size: 128, num_hidden_layers: 2 },
+  ...{ num_attention_heads: 4, num_key_value_heads: 2, head_dim: 32, tie_word_embeddings: true },
+  eos_token_id: 2,
+};
+const tokenizer = readFileSync('presets/tokenizers/small/tokenizer.json', 'utf8');
+
+let folder: string;
+const write = (name: string, content: object | string): void =>
+  writeFileSync(join(folder, name), typeof content === 'string' ? content : JSON.stringify(content));
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'longhaul-model-'));
+  write('config.json', config);
+  write('tokenizer.json', tokenizer);
+  write('model.safetensors', 'weights');
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+describe('a model folder', () => {
+  test('tells its architecture, its tokenizer, and which tokens end a text', async () => {
+    write('generation_config.json', { eos_token_id: [3, 4] });
+    write('chat_template.jinja', 'template');
+    expect(await readModelFolder(folder)).toMatchObject({
+      path: folder,
+      architecture: { vocab_size: 1024 },
+      eosTokens: [3, 4],
+      tokenizer,
+      chatTemplate: 'template',
+    });
+  });
+
+  test('may have its template and special tokens in tokenizer_config.json, in any of their forms', async () => {
+    write('tokenizer_config.json', {
+      chat_template: 'old',
+      bos_token: null,
+      eos_token: { content: '<|im_end|>' },
+    });
+    expect(await readModelFolder(folder)).toMatchObject({
+      eosTokens: [2],
+      chatTemplate: 'old',
+      texts: { eos_token: '<|im_end|>' },
+    });
+    const named = [
+      { name: 'tool_use', template: 'tools' },
+      { name: 'default', template: 'named' },
+    ];
+    write('tokenizer_config.json', { chat_template: named });
+    expect((await readModelFolder(folder)).chatTemplate).toBe('named');
+  });
+
+  test('whose tokenizer has more tokens than the head is refused', async () => {
+    write('config.json', { ...config, vocab_size: 1000 });
+    await expect(readModelFolder(folder)).rejects.toThrow(
+      /tokenizer\.json has 1024 tokens, and the model's vocab_size is 1000/,
+    );
+  });
+
+  test('that is none says what is missing or broken', async () => {
+    await expect(readModelFolder(join(folder, 'none'))).rejects.toThrow(/there is no folder .*none/);
+    write('config.json', '{"model_type": ');
+    await expect(readModelFolder(folder)).rejects.toThrow(/config\.json is no JSON/);
+    rmSync(join(folder, 'config.json'));
+    await expect(readModelFolder(folder)).rejects.toThrow(/there is no .*config\.json/);
+  });
+});
+
+describe('the files of its weights', () => {
+  test('are one, or those that the index lists', async () => {
+    expect(await weightFiles(folder)).toEqual(['model.safetensors']);
+    write('model.safetensors.index.json', {
+      weight_map: { b: '2.safetensors', a: '1.safetensors', c: '1.safetensors' },
+    });
+    write('1.safetensors', 'one');
+    await expect(weightFiles(folder)).rejects.toThrow(
+      /has no 2\.safetensors, which model\.safetensors\.index\.json lists/,
+    );
+    write('2.safetensors', 'two');
+    expect(await weightFiles(folder)).toEqual(['1.safetensors', '2.safetensors']);
+  });
+
+  test('never lie outside of it', async () => {
+    write('model.safetensors.index.json', { weight_map: { a: '../1.safetensors' } });
+    await expect(weightFiles(folder)).rejects.toThrow(/weight_map names "\.\.\/1\.safetensors"/);
+  });
+
+  test('that are pickles or adapters are named for what they are', async () => {
+    rmSync(join(folder, 'model.safetensors'));
+    write('adapter_config.json', {});
+    await expect(weightFiles(folder)).rejects.toThrow(/it is a PEFT adapter/);
+    write('pytorch_model.bin', 'x');
+    await expect(weightFiles(folder)).rejects.toThrow(
+      /it has pytorch_model\.bin: save the model as safetensors/,
+    );
+  });
+
+  test('have a digest of their own content and that of the config, and of nothing else', async () => {
+    const digest = await modelFilesDigest(folder);
+    write('README.md', 'text');
+    mkdirSync(join(folder, 'images'));
+    expect(await modelFilesDigest(folder)).toBe(digest);
+    write('model.safetensors', 'weighty');
+    const other = await modelFilesDigest(folder);
+    expect(other).not.toBe(digest);
+    write('config.json', { ...config, rope_theta: 5 });
+    expect(await modelFilesDigest(folder)).not.toBe(other);
+  });
+});
+
+test('a template says its special tokens itself where it names them, and is otherwise left as it is', () => {
+  const texts = { bos_token: '<s>', eos_token: '</s>' };
+  expect(selfContained('{{ messages }}', texts)).toBe('{{ messages }}');
+  expect(selfContained('{{ bos_token }}!', texts)).toBe('{%- set bos_token = "<s>" %}{{ bos_token }}!');
+});

@@ -1,0 +1,61 @@
+// What may be set while a run is under way: a value out of its range, or one that would change nothing, leaves no trace.
+import { describe, expect, test } from 'vitest';
+import { hyperparameterNames, problemWith } from '../../src/workflows/hyperparameters.js';
+
+const specWith = (trainer: object, model: object = {}): unknown => ({ name: 'r', model, trainer });
+
+describe('a value that is set live', () => {
+  test.each([
+    ['lr', 0.5],
+    ['eps_clip_high', 0.28],
+    ['temperature', 0.9],
+    ['max_turns', 3],
+  ])('%s = %s is taken whatever the spec leaves out', (name, value) => {
+    for (const spec of [undefined, null, {}, specWith({})])
+      expect(problemWith({ [name]: value }, spec)).toBeNull();
+  });
+
+  test('is refused with its range', () => {
+    expect(problemWith({ kl_loss_coef: 11 }, specWith({ use_kl_loss: true }))).toBe(
+      'kl_loss_coef must be a number from 0 to 10, not 11',
+    );
+    expect(problemWith({ entropy_loss_coef: -1 }, specWith({ use_entropy_loss: true }))).toMatch(
+      /from 0 to 1/,
+    );
+    expect(problemWith({ max_turns: 1.5 }, {})).toMatch(/a whole number from 1 to 1000/);
+  });
+
+  test.each([
+    ['kl_loss_coef', 'use_kl_loss'],
+    ['entropy_loss_coef', 'use_entropy_loss'],
+  ])('%s is taken where there is such a term, and refused where it would change nothing', (name, use) => {
+    expect(problemWith({ [name]: 0.5 }, specWith({ [use]: true }))).toBeNull();
+    expect(problemWith({ [name]: 0 }, specWith({ [use]: true }))).toBeNull();
+    for (const spec of [specWith({}), specWith({ [use]: false }), {}])
+      expect(problemWith({ [name]: 0.5 }, spec)).toMatch(
+        new RegExp(`${name} changes nothing.*trainer.${use}`),
+      );
+  });
+
+  test('of the clip range is refused where the objective clips nothing there', () => {
+    for (const policy_loss_type of ['regular', 'dual_clip', 'gspo'])
+      expect(problemWith({ eps_clip_low: 0.1 }, specWith({ policy_loss_type }))).toBeNull();
+    for (const policy_loss_type of ['cispo', 'sapo', 'reinforce'])
+      expect(problemWith({ eps_clip_low: 0.1 }, specWith({ policy_loss_type }))).toMatch(
+        new RegExp(`eps_clip_low changes nothing: policy_loss_type ${policy_loss_type}`),
+      );
+  });
+
+  test('of tokens is at most what the model takes, as far as the spec says that', () => {
+    const architecture = { max_position_embeddings: 512 };
+    expect(problemWith({ max_sequence_length: 513 }, specWith({}, { architecture }))).toMatch(
+      /from 1 to 512/,
+    );
+    expect(problemWith({ max_sequence_length: 40_000 }, specWith({}))).toMatch(/from 1 to 32768/);
+    expect(problemWith({ max_sequence_length: 131_072 }, specWith({}, { path: '/models/qwen' }))).toBeNull();
+  });
+
+  test('that there is not is answered with those that there are', () => {
+    expect(problemWith({ kl_coef: 1 }, {})).toContain(hyperparameterNames.join(', '));
+  });
+});
