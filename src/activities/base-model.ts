@@ -71,15 +71,25 @@ export class BaseModel {
 
   /** Puts the weights of a folder into the store, where they are not there yet. The engine holds them. */
   async keep({ spec }: RunRecord, { weights }: LoadedState, attempt: Attended): Promise<void> {
+    if (!spec.model.architecture) await this.keepWeights(weights, attempt);
+  }
+
+  /** Makes the engine hold weights of the run that are in the store, with fresh moments. */
+  async holdStored(weights: Digest, record: RunRecord, attempt: Attended): Promise<void> {
+    await this.#loadStored(weights, trainedPart(record), attempt);
+  }
+
+  /** Puts weights into the store, where they are not there yet. The engine holds them. */
+  async keepWeights(weights: Digest, attempt: Attended): Promise<void> {
     const { store, engine } = this.options;
-    if (spec.model.architecture || (await weightsExist(store, weights))) return;
+    if (await weightsExist(store, weights)) return;
     await this.#makeRoom();
     const path = this.#path(weights);
     if (!(await fileExists(path))) await engine.saveWeights(weights, path);
     attempt.signal.throwIfAborted();
     await writeWeights(store, weights, path, {
       signal: attempt.signal,
-      onProgress: (bytes) => attempt.progress({ uploading: 'the base model', bytes }),
+      onProgress: (bytes) => attempt.progress({ uploading: 'the weights', bytes }),
     });
   }
 

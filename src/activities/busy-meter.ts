@@ -27,7 +27,7 @@ export function meteredEngine(engine: PolicyEngine, meter: BusyMeter): PolicyEng
   return {
     capabilities: engine.capabilities,
     info: () => engine.info(),
-    held: () => engine.held(),
+    held: (wanted) => engine.held(wanted),
     stats: () => engine.stats(),
     restart: () => engine.restart(),
     close: () => engine.close(),

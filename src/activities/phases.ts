@@ -1,6 +1,7 @@
 // Which phase a step belongs to, from the spec alone.
 import type { PhaseSpan } from './contracts.js';
 import type { RunSpec, SftPhaseSpec } from '../spec/run-spec.js';
+import { stepsOf } from '../spec/warm-start.js';
 
 /** `index` counts the phase's steps from 0. */
 export type PhaseStep = { kind: 'sft'; spec: SftPhaseSpec; index: number } | { kind: 'grpo'; index: number };
@@ -22,9 +23,7 @@ export function phasesOf(spec: RunSpec): PhaseSpan[] {
     return made;
   };
   return [
-    ...spec.warm_start.map((phase) =>
-      span(phase.name, 'sft', Math.ceil(phase.updates / phase.mini_batches_per_step)),
-    ),
+    ...spec.warm_start.map((phase) => span(phase.name, 'sft', stepsOf(phase))),
     span('grpo', 'grpo', spec.trainer.max_training_steps),
   ];
 }

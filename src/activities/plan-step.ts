@@ -17,6 +17,7 @@ import type {
   ControlState,
   CurriculumState,
   GrpoPlan,
+  LossPlan,
   OptimizerPlan,
   PlanRecord,
   SftPlan,
@@ -78,7 +79,7 @@ async function makePlan(
   const { lineage } = record;
   if (lineage?.rebase && step <= lineage.rebase.to) {
     const source = await rebasedPlan(deps.store, lineage.run, step);
-    return { ...source, ...own };
+    return { ...source, ...own, ...(await referencePart(deps, run, source.loss)) };
   }
   const base = {
     schema: 'longhaul.plan/2' as const,
@@ -106,10 +107,19 @@ async function makePlan(
   return {
     ...base,
     ...part,
-    ...(wantsReference(part.loss) ? { reference: await referenceOf(deps.store, run) } : {}),
+    ...(await referencePart(deps, run, part.loss)),
     kind: 'grpo',
     sampling: samplingOf(settings.generator),
   };
+}
+
+/** A rebased run has come to weights of its own, with other numerics, where its GRPO began. */
+async function referencePart(
+  { store }: OrchestratorDeps,
+  run: string,
+  loss: LossPlan,
+): Promise<Pick<GrpoPlan, 'reference'>> {
+  return wantsReference(loss) ? { reference: (await referenceOf(store, run)).weights } : {};
 }
 
 type SftPart = Pick<SftPlan, 'phase' | 'mini_batches' | 'optimizer' | 'loss' | 'curriculum'>;

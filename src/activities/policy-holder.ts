@@ -7,6 +7,7 @@ import { type Attended, type LoggedUpdate, type Provenance, StateRestorer } from
 import type { StateLock } from '../engine/native/state-lock.js';
 import { sameNumerics } from '../spec/numerics.js';
 import type { Digest, Numerics, RunRecord } from '../spec/records.js';
+import { lastWarmStep } from '../spec/warm-start.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readBase, readUpdate, rebasedTo } from '../store/run-records.js';
 
@@ -74,7 +75,7 @@ export class PolicyHolder {
       await this.#refuseOtherNumerics(run, numerics, attempt);
       const held = await this.engine.held();
       const begun = held?.lastStepId === stepId;
-      const ready = held?.state === state && (await this.#restorer.knowsReference(run));
+      const ready = held?.state === state && (await this.#restorer.knowsReference(run, step));
       if (!begun && !ready) {
         const newest =
           provenance === 'from an older checkpoint' ? await this.#restorer.olderThanNewest(run, step) : step;
@@ -104,11 +105,13 @@ export class PolicyHolder {
     attempt: Attended = unattended,
   ): Promise<{ state: Digest; weights: Digest }> {
     return this.options.lock.exclusive(async () => {
+      await this.#restorer.forgetReference();
       const held = await this.#restorer.base.hold(record, attempt);
       // Whoever finds state 0 on record finds its weights too.
       await this.#restorer.base.keep(record, held, attempt);
       // Later it would have to be loaded for this alone.
-      if (record.spec.trainer.use_kl_loss) await this.engine.setReference({ held: true });
+      if (record.spec.trainer.use_kl_loss && lastWarmStep(record.spec) === 0)
+        await this.engine.setReference({ held: true });
       return held;
     }, attempt.signal);
   }

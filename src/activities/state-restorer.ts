@@ -9,6 +9,7 @@ import { BaseModel } from './base-model.js';
 import { fileExists, type LocalStates } from './local-states.js';
 import type { AttemptScope } from './scope.js';
 import type { Digest, PlanRecord, RunRecord } from '../spec/records.js';
+import { lastWarmStep } from '../spec/warm-start.js';
 import { sha256File } from '../store/canonical.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/checkpoints.js';
 import { batchKey, updateKey } from '../store/layout.js';
@@ -19,11 +20,13 @@ import {
   readRun,
   readState,
   readUpdate,
+  type Reference,
   referenceOf,
   timelineOf,
   timelinesOf,
 } from '../store/run-records.js';
 import { CorruptCheckpoint, Diverged, UnreadableRecord } from '../store/store-errors.js';
+import { weightsExist } from '../store/weights.js';
 
 export interface StateRestorerOptions {
   store: ObjectStore;
@@ -97,11 +100,23 @@ export class StateRestorer {
     attempt: Attended,
     newestCheckpoint = step,
   ): Promise<void> {
+    await this.#restore(run, step, wanted, attempt, newestCheckpoint, true);
+  }
+
+  /** `knowing`: also the weights that KL terms are taken against. */
+  async #restore(
+    run: string,
+    step: number,
+    wanted: Digest,
+    attempt: Attended,
+    newestCheckpoint: number,
+    knowing: boolean,
+  ): Promise<void> {
     let newest = newestCheckpoint;
     for (const next of [...provenances.slice(1), null]) {
       const begunAt = performance.now();
       // First: it may take another state than the one that is wanted.
-      await this.#knowReference(run, attempt);
+      if (knowing) await this.#knowReference(run, step, attempt);
       const held = await this.#heldStep(run, newest);
       const loaded: LoadedState =
         held === null ? await this.#loadNewest(run, newest, attempt) : { step: held, from: 'held', bytes: 0 };
@@ -214,38 +229,87 @@ export class StateRestorer {
     return { step: 0, from: 'base', bytes: 0 };
   }
 
-  /** True where the engine knows the weights that the run's KL terms are taken against, or where it has none. */
-  async knowsReference(run: string): Promise<boolean> {
-    const wanted = await this.#reference(run);
-    return wanted === null || (await this.options.engine.held())?.reference === wanted;
+  /** True where the engine knows the weights that KL terms behind `step` are taken against, and none where there are no such terms. */
+  async knowsReference(run: string, step: number): Promise<boolean> {
+    const wanted = await this.#reference(run, step);
+    return (await this.#heldReference()) === (wanted?.weights ?? null);
   }
 
   /**
-   * Makes the engine know them, which may take the base model into it: of a run with LoRA every state lies beside those weights,
-   * of another only the first one has them.
+   * Makes the engine know them, or none, which may take another state into it: of a run with LoRA every state lies beside those
+   * weights, of another only the one that GRPO began with has them.
    */
-  async #knowReference(run: string, attempt: Attended): Promise<void> {
-    const { engine, store, log } = this.options;
-    const wanted = await this.#reference(run);
+  async #knowReference(run: string, step: number, attempt: Attended): Promise<void> {
+    const { engine, log } = this.options;
+    const wanted = await this.#reference(run, step);
+    if ((await this.#heldReference()) === (wanted?.weights ?? null)) return;
+    await this.forgetReference();
     if (wanted === null) return;
-    const held = await engine.held();
-    if (held?.reference === wanted) return;
-    attempt.progress({ restoring: 0, reference: wanted });
-    if (held?.weights !== wanted) await this.loadBase(await readRun(store, run), attempt);
+    const { weights } = wanted;
+    attempt.progress({ restoring: wanted.step, reference: weights });
+    await this.#holdReference(run, wanted, attempt);
     const found = await engine.setReference({ held: true });
-    if (found !== wanted) {
-      const key = updateKey(await timelineOf(store, run, 0), 0);
+    if (found !== weights) {
+      const key = updateKey(await timelineOf(this.options.store, run, wanted.step), wanted.step);
       throw new Diverged(
-        `the base model of ${run} has weights ${found ?? 'none'}, but its record says ${wanted}`,
-        { key, stored: wanted, computed: found },
+        `the model after step ${wanted.step} of ${run} has weights ${found ?? 'none'}, but its record says ${weights}`,
+        { key, stored: weights, computed: found },
       );
     }
-    log(`the KL term of ${run} is taken against the weights that it began with, ${wanted}`);
+    log(`the KL term of ${run} is taken against the weights after step ${wanted.step}, ${weights}`);
   }
 
-  /** Null where neither the run nor one that it goes on from has a KL term: logged updates of all of them may be applied again. */
-  async #reference(run: string): Promise<Digest | null> {
+  /** What another run has left takes memory that the next load may need. */
+  async forgetReference(): Promise<void> {
+    if ((await this.#heldReference()) !== null) await this.options.engine.setReference(null);
+  }
+
+  /**
+   * Weights behind a warm start are put into the store by who first needs them: computed again from the records, which everybody
+   * could do, they would take as long as the warm start where its checkpoint is gone.
+   */
+  async #holdReference(run: string, { step, weights }: Reference, attempt: Attended): Promise<void> {
+    const { store, engine } = this.options;
+    const [held, state] = [await engine.held(), await readState(store, run, step)];
+    const record = await readRun(store, run);
+    if (step === 0) {
+      if (held?.weights !== weights) await this.loadBase(record, attempt);
+      return;
+    }
+    if (held?.state !== state && held?.weights !== weights) {
+      if (await this.#holdStored(weights, record, attempt)) return;
+      await this.#restore(run, step, state, attempt, step, false);
+    }
+    // Others are not to find what is not as recorded; the caller says so.
+    if ((await engine.held({ weights: true }))?.weights === weights)
+      await this.base.keepWeights(weights, attempt);
+  }
+
+  /** False where the store has none that can be used: they can be computed. */
+  async #holdStored(weights: Digest, record: RunRecord, attempt: Attended): Promise<boolean> {
+    const { store, log } = this.options;
+    if (!(await weightsExist(store, weights))) return false;
+    try {
+      await this.base.holdStored(weights, record, attempt);
+      return true;
+    } catch (error) {
+      if (!(error instanceof CorruptCheckpoint)) throw error;
+      log(`the weights ${weights} are not usable (${error.message}): computing them from the records`);
+      return false;
+    }
+  }
+
+  async #heldReference(): Promise<Digest | null> {
+    return (await this.options.engine.held())?.reference ?? null;
+  }
+
+  /**
+   * Null where neither the run nor one that it goes on from has a KL term, since logged updates of all of them may be applied again,
+   * and in the warm start before that.
+   */
+  async #reference(run: string, step: number): Promise<Reference | null> {
     const { store } = this.options;
+    if (step < lastWarmStep((await readRun(store, run)).spec)) return null;
     for await (const timeline of timelinesOf(store, run)) {
       const { spec } = await readRun(store, timeline.run);
       if (spec.trainer.use_kl_loss) return referenceOf(store, run);

@@ -10,6 +10,7 @@ import { type Provenance, provenances } from './state-restorer.js';
 import { stoppingPoint } from './stopping-point.js';
 import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import type { Digest, UpdateRecord } from '../spec/records.js';
+import { lastWarmStep } from '../spec/warm-start.js';
 import { stepIdOf } from '../store/canonical.js';
 import { attemptsFolder, updateKey } from '../store/layout.js';
 import {
@@ -60,10 +61,20 @@ export async function updatePolicy(
     const onProgress = (shards: UpdateProgress): void => scope.progress({ verb: 'update', shards });
     return holder.apply({ run, step, plan, batch, stepId, onProgress, signal: scope.signal });
   };
+  const unchanged = { state: plan.previous_state, applied: { reason: noSignal }, metrics: {} };
+  const { spec } = (await deps.runs.get(run)).record;
+  const namesWeights = step === lastWarmStep(spec) && spec.model.lora === undefined;
+  const advance = async (): Promise<UpdateResult & { weights?: Digest }> => {
+    const result = learns ? await apply() : unchanged;
+    // Before anybody else changes what is held.
+    const weights = namesWeights ? (await holder.engine.held({ weights: true }))?.weights : null;
+    return weights ? { ...result, weights } : result;
+  };
   const compute = async (provenance: Provenance): Promise<UpdateRecord> => {
-    const result = learns
-      ? await holder.alone(run, step - 1, stepId, apply, scope, provenance)
-      : { state: plan.previous_state, applied: { reason: noSignal }, metrics: {} };
+    const { weights, ...result } =
+      learns || namesWeights
+        ? await holder.alone(run, step - 1, stepId, advance, scope, provenance)
+        : { ...unchanged, weights: undefined };
     const computedMs = performance.now() - started;
     await stoppingPoint('update-computed');
     const engine = await holder.engine.info();
@@ -84,6 +95,7 @@ export async function updatePolicy(
         numerics: plan.numerics,
         applied: result.applied,
         outcomes: identity.outcomes,
+        ...(weights === undefined ? {} : { weights }),
       },
       observed: {
         metrics: {

@@ -168,7 +168,8 @@ export interface PolicyEngine {
   readonly capabilities: EngineCapabilities;
   /** Starts the process where it is not running. */
   info(): Promise<EngineInfo>;
-  held(): Promise<HeldState | null>;
+  /** `weights`: their digest in any case, also where it takes hashing them. */
+  held(wanted?: { weights: true }): Promise<HeldState | null>;
   loadRandom(model: RandomModel): Promise<LoadedState>;
   /** Loads a Hugging Face folder; also tells which tokens end a text by its `generation_config.json`. */
   loadHf(model: StoredModel): Promise<LoadedModel & { eosTokens: number[] }>;

@@ -1,15 +1,13 @@
 // What a run's spec asks for, step by step. `src/workflows/step-schedule.ts` decides it for the run; a workflow shares no
 // code with the report, so a test holds both to the same answers.
 import type { RunSpec } from '../spec/run-spec.js';
+import { lastWarmStep } from '../spec/warm-start.js';
 
 export type SuiteName = 'interval' | 'final';
 
 /** The last step of the warm start (0: there is none), and of the run if nothing ends it earlier. */
 export function plannedSteps({ warm_start, trainer }: RunSpec): { warmStart: number; total: number } {
-  const warmStart = warm_start.reduce(
-    (sum, { updates, mini_batches_per_step }) => sum + Math.ceil(updates / mini_batches_per_step),
-    0,
-  );
+  const warmStart = lastWarmStep({ warm_start });
   return { warmStart, total: warmStart + trainer.max_training_steps };
 }
 

@@ -11,6 +11,7 @@ export function combinationProblems(spec: RunSpec): SpecProblem[] {
     ...lengthProblems(spec),
     ...samplingProblems(spec),
     ...trainerProblems(spec),
+    ...referenceProblems(spec),
     ...budgetProblems(spec),
   ];
 }
@@ -218,6 +219,20 @@ function trainerProblems({ trainer }: RunSpec): SpecProblem[] {
     });
   }
   return problems;
+}
+
+/** The engine keeps weights to compare with, and adapters of a warm start are not in those. */
+function referenceProblems({ trainer, model, warm_start }: RunSpec): SpecProblem[] {
+  if (!trainer.use_kl_loss || !model.lora || warm_start.length === 0) return [];
+  return [
+    {
+      path: 'trainer.use_kl_loss',
+      problem: 'compares with the policy behind the warm start, whose model.lora adapters are still learning',
+      mend:
+        'run the warm start by itself, `longhaul export` it, and begin this run with that folder in model.path; ' +
+        'or remove model.lora or warm_start',
+    },
+  ];
 }
 
 function budgetProblems({ budget }: RunSpec): SpecProblem[] {

@@ -253,6 +253,8 @@ export interface UpdateIdentity {
   applied: true | { reason: string };
   /** Per slot, per sample: graded value, or null for unknown. Empty for `sft`. */
   outcomes: (number | null)[][];
+  /** Digest of the model's weights, where GRPO begins behind this step and trains all of them: what a KL term is taken against. */
+  weights?: Digest;
 }
 
 export interface UpdateObserved {

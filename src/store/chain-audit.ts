@@ -12,6 +12,7 @@ import type {
   RunRecord,
   UpdateRecord,
 } from '../spec/records.js';
+import { lastWarmStep } from '../spec/warm-start.js';
 import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
 import { batchDifference, decodeBatchFile, inputsDigest } from './batch-file.js';
 import { canonicalText, recordDigest, sha256Hex, stepIdOf } from './canonical.js';
@@ -59,7 +60,7 @@ interface Chain {
   report: AuditReport;
   sequences: Sequences;
   state: Digest | null;
-  /** Those that the run began with; null where its base names none. */
+  /** Those that GRPO begins with, as far as the chain has come; null where no record names any. */
   weights: Digest | null;
   /** Of the newest step. */
   kind: PlanRecord['kind'] | null;
@@ -211,6 +212,11 @@ async function checkStep(chain: Chain, step: number): Promise<void> {
   const numerics = await readable(report, key, () => readNumerics(store, timeline));
   if (numerics && canonicalText(numerics) !== canonicalText(update.identity.numerics))
     report.add('R18', key, 'it was computed with other numerics than its run’s');
+  if (update.identity.weights !== undefined) {
+    chain.weights = update.identity.weights;
+    if (step !== lastWarmStep(chain.record.spec))
+      report.add('R10', key, 'it names weights for KL terms, and GRPO does not begin behind it');
+  }
   if (plan?.rebased) await checkRebased(chain, planKey(timeline, step), plan, plan.rebased);
   const played = plan?.kind === 'grpo' && !plan.rebased;
   const inputs = played ? await checkEpisodes(chain, timeline, plan, update) : null;
@@ -275,8 +281,8 @@ function checkPlan(
     fault('R7', 'its digests of tokenizer, template, parser and dataset are not those of run.json');
   }
   const reference = wantsReference(plan.loss) ? (chain.weights ?? plan.reference ?? null) : null;
-  if (!plan.rebased && (plan.reference ?? null) !== reference) {
-    fault('R10', 'its KL term is not taken against the weights that the run began with');
+  if ((plan.reference ?? null) !== reference) {
+    fault('R10', 'its KL term is not taken against the weights that GRPO began with');
   }
   if (timeline !== record.run) return;
   if (plan.control > sequences.control) fault('R21', `it covers control ${plan.control}, which is missing`);
@@ -306,7 +312,12 @@ async function checkRebased(
   if (recordDigest(source) !== rebased.plan) fault(`${sourceKey} has another digest than it names`);
   if (update.identity.plan !== rebased.plan) fault(`its source was committed from another plan`);
   const { run, previous_state, numerics, control, owner } = plan;
-  const expected = { ...source, rebased, run, previous_state, numerics, control, owner };
+  const expected = {
+    ...source,
+    ...{ rebased, run, previous_state, numerics, control, owner },
+    // Compared with the chain that the rebased run itself is.
+    ...(plan.reference === undefined ? {} : { reference: plan.reference }),
+  };
   if (canonicalText(plan) !== canonicalText(expected)) fault(`it is not the plan of ${sourceKey}`);
 }
 

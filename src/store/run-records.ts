@@ -1,6 +1,7 @@
 // Reading a run from its records. Steps up to `lineage.step` lie under the parent run (R5), so every reader of a step
 // goes through here.
 import type { BaseRecord, Digest, Numerics, PlanRecord, RunRecord, UpdateRecord } from '../spec/records.js';
+import { lastWarmStep } from '../spec/warm-start.js';
 import { recordDigest } from './canonical.js';
 import { namesFolder, parseStepFolder, planKey, runIdOf, runKey, stepsFolder, updateKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
@@ -118,10 +119,22 @@ export async function readState(store: ObjectStore, run: string, step: number): 
   return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity.state;
 }
 
-/** Digest of the weights that the run began with: what its KL terms are taken against. Throws `UnreadableRecord`. */
-export async function referenceOf(store: ObjectStore, run: string): Promise<Digest> {
+/** What a run's KL terms are taken against: the model after `step`, and the digest of its weights. */
+export interface Reference {
+  step: number;
+  weights: Digest;
+}
+
+/**
+ * The policy that GRPO began with: behind the warm start, where there is one. An earlier version named no weights there, and took the
+ * base model; its runs go on with that. Throws `UnreadableRecord`, also before that step is committed.
+ */
+export async function referenceOf(store: ObjectStore, run: string): Promise<Reference> {
+  const step = lastWarmStep((await readRun(store, run)).spec);
+  const warm = step === 0 ? undefined : (await readUpdate(store, run, step)).identity.weights;
+  if (warm !== undefined) return { step, weights: warm };
   const { identity } = await readBase(store, run);
-  if (identity.weights !== undefined) return identity.weights;
+  if (identity.weights !== undefined) return { step: 0, weights: identity.weights };
   throw new UnreadableRecord(
     updateKey(identity.run, 0),
     'it names no weights to take a KL term against: an earlier version made it. Start a run of its own',

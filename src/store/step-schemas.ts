@@ -192,6 +192,7 @@ export const update = z.strictObject({
     numerics,
     applied: z.union([z.literal(true), z.strictObject({ reason: text })]),
     outcomes,
+    weights: digest.exactOptional(),
   }),
   observed: z.strictObject({
     metrics: figures,

@@ -1,6 +1,7 @@
 // Runs with objectives of their own, step by step: the first sample of each GRPO step has passed, so that there is something to learn.
 import { collectRollouts } from '../../src/activities/collect-rollouts.js';
 import type { CommittedStep } from '../../src/activities/contracts.js';
+import { planStep } from '../../src/activities/plan-step.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { PlanRecord } from '../../src/spec/records.js';
 import { episodeKey } from '../../src/store/layout.js';
@@ -14,13 +15,22 @@ export const step = lastSftStep + 1;
 
 /** Opens the harness's run with other settings of `trainer` and `model`, and takes its supervised steps. */
 export async function begin(harness: Harness, trainer: object, model: object = {}): Promise<void> {
-  const part = (name: string): object => harness.spec[name] as object;
-  await harness.open({
-    ...harness.spec,
-    model: { ...part('model'), ...model },
-    trainer: { ...part('trainer'), ...trainer },
-  });
+  await harness.open(specWith(harness, trainer, model));
   await harness.advance(lastSftStep);
+}
+
+/** As `begin` without supervised steps: GRPO begins with the base model, and step 1. */
+export async function beginCold(harness: Harness, trainer: object, model: object = {}): Promise<void> {
+  await harness.open({ ...specWith(harness, trainer, model), warm_start: [] });
+  await harness.advance(0);
+}
+
+export function specWith({ spec }: Harness, trainer: object, model: object = {}): Record<string, unknown> {
+  return {
+    ...spec,
+    model: { ...(spec['model'] as object), ...model },
+    trainer: { ...(spec['trainer'] as object), ...trainer },
+  };
 }
 
 export async function planOf(harness: Harness, at: number): Promise<PlanRecord> {
@@ -31,16 +41,15 @@ export async function planOf(harness: Harness, at: number): Promise<PlanRecord> 
 export async function take(
   harness: Harness,
   at: number,
-  { deps = harness.node, control = 0 } = {},
+  { deps = harness.node, control = 0, of = { run, owner: 1 } } = {},
 ): Promise<CommittedStep> {
-  const planned = await harness.plan(at, control);
-  const reference = harness.reference(planned);
-  await harness.attempt(`step-${at}/collect`, () =>
-    collectRollouts(deps, { ...reference, slots: [0, planned.slots] }),
-  );
-  const key = episodeKey(run, at, 0, 0);
+  const reference = { ...of, step: at };
+  const { plan, slots } = await planStep(harness.orchestrator, { ...reference, control });
+  const input = { ...reference, plan };
+  await harness.attempt(`step-${at}/collect`, () => collectRollouts(deps, { ...input, slots: [0, slots] }));
+  const key = episodeKey(of.run, at, 0, 0);
   const record = await requireRecord(harness.store, key, 'episode');
   const bytes = await encodeRecord('episode', { ...record, outcome: { status: 'graded', value: 1 } });
   await tamper(harness.store, key, () => bytes);
-  return harness.attempt(`step-${at}/update`, () => updatePolicy(deps, reference));
+  return harness.attempt(`step-${at}/update`, () => updatePolicy(deps, input));
 }

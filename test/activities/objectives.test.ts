@@ -7,7 +7,7 @@ import type { EnvironmentServer } from '../../src/environments/server/environmen
 import type { LossPlan } from '../../src/spec/records.js';
 import { readBase, readUpdate } from '../../src/store/run-records.js';
 import { type Harness, run, startEnvironments, startHarness } from './fixture.js';
-import { begin, planOf, step, take } from './objective-step.js';
+import { begin, beginCold, planOf, step, take } from './objective-step.js';
 
 let environments: EnvironmentServer;
 let harness: Harness;
@@ -20,16 +20,15 @@ beforeEach(async () => {
 });
 afterEach(() => harness.close());
 
-/** Takes two GRPO steps, the second of them from an engine that made the first one anew. */
-async function twoSteps(trainer: object, model: object = {}): Promise<void> {
-  await begin(harness, trainer, model);
-  const { state, applied, reason } = await take(harness, step);
+/** Takes two GRPO steps from `first` on, the second of them from an engine that made the first one anew. */
+async function twoSteps(first: number): Promise<void> {
+  const { state, applied, reason } = await take(harness, first);
   expect({ applied, reason }).toEqual({ applied: true, reason: null });
   const other = harness.secondNode();
-  await other.holder.withState(run, step, () => Promise.resolve());
+  await other.holder.withState(run, first, () => Promise.resolve());
   expect((await other.holder.engine.held())?.state).toBe(state);
-  expect(await take(harness, step + 1, { deps: other })).toMatchObject({ applied: true });
-  const { metrics } = (await readUpdate(harness.store, run, step)).observed;
+  expect(await take(harness, first + 1, { deps: other })).toMatchObject({ applied: true });
+  const { metrics } = (await readUpdate(harness.store, run, first)).observed;
   for (const [name, value] of Object.entries(metrics)) expect(value, name).not.toBeNaN();
   // Rollouts and updates see the same bits.
   expect(metrics['policy/rollout_train_logprob_diff_max']).toBe(0);
@@ -56,7 +55,8 @@ describe('an objective', () => {
       { use_kl_loss: true, kl_estimator_type: 'k2', use_entropy_loss: true },
     ],
   ])('%s is applied, and computed anew with the same bits', async (_, kind, trainer) => {
-    await twoSteps(trainer);
+    await begin(harness, trainer);
+    await twoSteps(step);
     expect((await planOf(harness, step)).loss.kind).toBe(kind);
   });
 });
@@ -64,12 +64,15 @@ describe('an objective', () => {
 describe('adapters', () => {
   it('are trained alone, with a KL term against the weights under them and moments of 8 bits', async () => {
     const lora = { rank: 4, alpha: 8, targets: ['q_proj', 'down_proj'] };
-    await twoSteps({ use_kl_loss: true, lr: 0.01 }, { lora, moments: 'int8' });
+    await beginCold(harness, { use_kl_loss: true, lr: 0.01 }, { lora, moments: 'int8' });
+    await twoSteps(1);
     const { weights } = (await readBase(harness.store, run)).identity;
-    expect((await planOf(harness, step)).reference).toBe(weights);
+    expect((await planOf(harness, 1)).reference).toBe(weights);
     // The weights of every state are those of the first one.
     expect((await harness.engine.held())?.weights).toBe(weights);
-    const { metrics } = (await readUpdate(harness.store, run, step)).observed;
-    expect(metrics['policy/policy_kl']).toBeGreaterThan(0);
+    const kl = async (at: number) =>
+      (await readUpdate(harness.store, run, at)).observed.metrics['policy/policy_kl'];
+    expect(await kl(1)).toBe(0);
+    expect(await kl(2)).toBeGreaterThan(0);
   });
 });

@@ -93,8 +93,8 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
 
     info: async () => (await engine()).info,
 
-    async held() {
-      const { header } = await call({ verb: 'held' });
+    async held(wanted?: { weights: true }) {
+      const { header } = await call({ verb: 'held', ...wanted });
       return header['state'] === null ? null : heldState(header);
     },
 
