@@ -8,8 +8,9 @@ export default defineConfig({
     pool: 'forks',
     // Many tests wait for servers, outages and deadlines: three at once keep two cores busy. More make deadlines meaningless.
     maxWorkers: 3,
-    testTimeout: 20_000,
-    hookTimeout: 60_000,
+    // A machine that is busy with other work may take several times longer than its tests alone.
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
     teardownTimeout: 20_000,
   },
 });

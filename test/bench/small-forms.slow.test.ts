@@ -30,7 +30,7 @@ import { findEngine } from '../support/find-tools.js';
 const built = (path: string): string => fileURLToPath(new URL(`../../dist/${path}`, import.meta.url));
 const run = 'small-forms';
 
-describe('a small run', { timeout: 120_000 }, () => {
+describe('a small run', { timeout: 240_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-small-forms-'));
   let stack: Stack | null = null;
 
@@ -55,7 +55,7 @@ describe('a small run', { timeout: 120_000 }, () => {
     });
     await handle.result();
     await connection.close();
-  }, 150_000);
+  }, 300_000);
   afterAll(async () => {
     await stack?.stop();
     rmSync(folder, { recursive: true, force: true });

@@ -24,7 +24,7 @@ const moments = [
 /** Their attempts look whether they are to stop before they go on: a pause finds them undone. */
 const stopsThere: readonly string[] = ['batch-built', 'checkpoint-data-written'];
 
-describe('a run whose activities an operator takes in hand', { timeout: 180_000 }, () => {
+describe('a run whose activities an operator takes in hand', { timeout: 360_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;
@@ -33,7 +33,7 @@ describe('a run whose activities an operator takes in hand', { timeout: 180_000 
     spec = await smallRun(join(cluster.folder, 'data'));
     await cluster.ended(await cluster.run(spec.named('undisturbed')));
     undisturbed = await verdictOf(cluster.store, 'undisturbed');
-  }, 120_000);
+  }, 240_000);
   afterAll(() => cluster?.stop());
 
   type Command = (verb: string, ...flags: string[]) => Promise<CommandAnswer>;

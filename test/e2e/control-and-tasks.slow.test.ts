@@ -24,7 +24,7 @@ import {
 /** Workers find there the grading token of a server with a url of its own. */
 const tokenVariable = 'LONGHAUL_TEST_GRADING_TOKEN';
 
-describe('a run with one node and one orchestrator', { timeout: 120_000 }, () => {
+describe('a run with one node and one orchestrator', { timeout: 240_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
 
@@ -32,7 +32,7 @@ describe('a run with one node and one orchestrator', { timeout: 120_000 }, () =>
     process.env[tokenVariable] = testToken;
     cluster = await Cluster.start();
     spec = await smallRun(join(cluster.folder, 'data'));
-  }, 60_000);
+  }, 120_000);
   afterAll(() => cluster?.stop());
 
   const node = () => cluster.nodes[0] as (typeof cluster.nodes)[number];

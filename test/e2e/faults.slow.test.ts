@@ -57,13 +57,13 @@ beforeAll(async () => {
   const connection = openConnection({ address: stack.addresses.temporal });
   client = new Client({ connection });
   store = await openStore(stack.addresses.store);
-}, 120_000);
+}, 240_000);
 
 afterAll(async () => {
   await client?.connection.close();
   await stack?.stop();
   rmSync(folder, { recursive: true, force: true });
-}, 60_000);
+}, 120_000);
 
 type Spec = Record<string, unknown>;
 
@@ -111,7 +111,7 @@ async function whole(name: string): Promise<void> {
   expect((await auditRun(store, name)).violations).toEqual([]);
 }
 
-describe('trainingRun', { timeout: 180_000 }, () => {
+describe('trainingRun', { timeout: 360_000 }, () => {
   it('with a bad spec fails at once, with every problem', async () => {
     const spec = named('bad', { nmae: 'x', trainer: { lr: -1, ckpt_intervall: 2 } });
     const error = await (await start(spec)).result().then(
@@ -145,7 +145,7 @@ describe('trainingRun', { timeout: 180_000 }, () => {
   });
 });
 
-describe('an environment server that is down', { timeout: 240_000 }, () => {
+describe('an environment server that is down', { timeout: 480_000 }, () => {
   let server: EnvironmentServer | null = null;
   afterAll(() => server?.close());
 
@@ -179,7 +179,7 @@ describe('an environment server that is down', { timeout: 240_000 }, () => {
   });
 });
 
-describe('a run that is started twice', { timeout: 240_000 }, () => {
+describe('a run that is started twice', { timeout: 480_000 }, () => {
   const write = (name: string, spec: Spec): string => {
     const path = join(folder, name);
     writeFileSync(path, JSON.stringify(spec));
@@ -225,7 +225,7 @@ describe('a run that is started twice', { timeout: 240_000 }, () => {
   });
 });
 
-describe('a run that is not there', { timeout: 60_000 }, () => {
+describe('a run that is not there', { timeout: 120_000 }, () => {
   it.each([['status'], ['pause'], ['resume']])('%s says so in one line', async (verb) => {
     const { code, errors } = await longhaul([verb, 'NOSUCH', '--folder', stackFolder]);
     expect(errors).toMatch(/^error: there is no run "NOSUCH" on this Temporal server[^\n]*\n$/);

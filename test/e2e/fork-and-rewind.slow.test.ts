@@ -16,7 +16,7 @@ import { until } from '../support/until.js';
 
 const steps = [0, 1, 2, 3, 4];
 
-describe('forks and rewinds', { timeout: 120_000 }, () => {
+describe('forks and rewinds', { timeout: 240_000 }, () => {
   let cluster: Cluster;
   let small: { named(name: string): RunSpec };
   let states: string[];
@@ -26,7 +26,7 @@ describe('forks and rewinds', { timeout: 120_000 }, () => {
     await cluster.ended(await cluster.run(small.named('done')));
     states = await statesOf('done');
     expect(new Set(states).size).toBe(steps.length);
-  }, 120_000);
+  }, 240_000);
   afterAll(() => cluster?.stop());
 
   const statesOf = (run: string) => Promise.all(steps.map((step) => readState(cluster.store, run, step)));

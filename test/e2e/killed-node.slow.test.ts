@@ -22,7 +22,7 @@ const [first, second] = [2, 3];
 /** All first turns, and half of the second ones. */
 const turns = 12;
 
-describe('episodes in flight', { timeout: 180_000 }, () => {
+describe('episodes in flight', { timeout: 360_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-killed-'));
   const [asked, halt] = [join(folder, 'asked.jsonl'), join(folder, 'halt.json')];
   const engineBefore = process.env['LONGHAUL_ENGINE'];
@@ -46,7 +46,7 @@ describe('episodes in flight', { timeout: 180_000 }, () => {
     [node] = cluster.nodes as [WorkerProcess];
     ({ named } = await smallRun(join(folder, 'data')));
     await cluster.ended(await cluster.run(named('undisturbed')));
-  }, 120_000);
+  }, 240_000);
   afterAll(async () => {
     await cluster?.stop();
     if (engineBefore === undefined) delete process.env['LONGHAUL_ENGINE'];

@@ -19,7 +19,7 @@ import { checkpointHome } from '../../src/store/checkpoints.js';
 import { requireRecord } from '../../src/store/records.js';
 import { readRun } from '../../src/store/run-records.js';
 
-describe('a worker that comes too late', { timeout: 120_000 }, () => {
+describe('a worker that comes too late', { timeout: 240_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;
@@ -31,7 +31,7 @@ describe('a worker that comes too late', { timeout: 120_000 }, () => {
     undisturbed = await verdictOf(cluster.store, 'undisturbed');
     // Every step changes the weights, or equal digests would prove little.
     expect(undisturbed).toMatchObject({ violations: [], applied: 4 });
-  }, 120_000);
+  }, 240_000);
   afterAll(() => cluster?.stop());
 
   const exists = (key: string) => async () => (await cluster.store.head(key)) !== null;

@@ -15,13 +15,13 @@ import { statusQuery } from '../../src/workflows/messages.js';
 /** What a run would wait for if nobody told it; a fraction of it is what a busy machine takes to tell. */
 const heartbeatSeconds = 10;
 
-describe('a node that is told to leave', { timeout: 150_000 }, () => {
+describe('a node that is told to leave', { timeout: 300_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   beforeAll(async () => {
     cluster = await Cluster.start({ nodes: 0 });
     spec = await smallRun(join(cluster.folder, 'data'));
-  }, 120_000);
+  }, 240_000);
   afterEach(() => cluster?.nodesLeave());
   afterAll(() => cluster?.stop());
 

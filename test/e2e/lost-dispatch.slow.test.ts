@@ -14,7 +14,7 @@ import { lastCommittedStep } from '../../src/store/run-records.js';
 /** From the kill to the next committed step: a heartbeat time-out of 10 s and a new process's start, on a busy machine. */
 const movesAgainWithinMs = 20_000;
 
-describe('a run one of whose processes is killed', { timeout: 120_000 }, () => {
+describe('a run one of whose processes is killed', { timeout: 240_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;
@@ -24,7 +24,7 @@ describe('a run one of whose processes is killed', { timeout: 120_000 }, () => {
     spec = await smallRun(join(cluster.folder, 'data'));
     await cluster.ended(await cluster.run(spec.named('undisturbed')));
     undisturbed = await verdictOf(cluster.store, 'undisturbed');
-  }, 120_000);
+  }, 240_000);
   afterAll(() => cluster?.stop());
 
   const only = (workers: readonly WorkerProcess[]) => workers[0] as WorkerProcess;

@@ -15,7 +15,7 @@ import { nodeLostAfterMs, statusQuery } from '../../src/workflows/messages.js';
 /** The pool is asked again and again, which takes its time on a busy machine. */
 const askingSeconds = 1;
 
-describe('a run whose node is lost', { timeout: 150_000 }, () => {
+describe('a run whose node is lost', { timeout: 300_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   let undisturbed: Verdict;
@@ -26,7 +26,7 @@ describe('a run whose node is lost', { timeout: 150_000 }, () => {
     await cluster.ended(await cluster.run(spec.named('undisturbed')));
     undisturbed = await verdictOf(cluster.store, 'undisturbed');
     await cluster.nodesLeave();
-  }, 150_000);
+  }, 300_000);
   afterEach(() => cluster?.nodesLeave());
   afterAll(() => cluster?.stop());
 

@@ -15,7 +15,7 @@ import { readSequence } from '../../src/store/records.js';
 /** temporal.api.enums.v1.PendingActivityState */
 const cancelRequested = 3;
 
-describe('a Temporal server that dies', { timeout: 180_000 }, () => {
+describe('a Temporal server that dies', { timeout: 360_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-temporal-'));
   const databaseFile = join(folder, 'temporal.db');
   let cluster: Cluster;
@@ -27,7 +27,7 @@ describe('a Temporal server that dies', { timeout: 180_000 }, () => {
     spec = await smallRun(join(cluster.folder, 'data'));
     await cluster.ended(await cluster.run(spec.named('undisturbed')));
     undisturbed = await verdictOf(cluster.store, 'undisturbed');
-  }, 120_000);
+  }, 240_000);
   afterAll(async () => {
     await cluster?.stop();
     rmSync(folder, { recursive: true, force: true });

@@ -8,7 +8,7 @@ import { smallRun } from '../support/small-run.js';
 import { expectEqual, verdictOf } from '../support/verdict.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 
-describe('a run on S3', { timeout: 180_000 }, () => {
+describe('a run on S3', { timeout: 360_000 }, () => {
   let server: S3Server;
   let proxy: FaultProxy;
   let cluster: Cluster;
@@ -19,7 +19,7 @@ describe('a run on S3', { timeout: 180_000 }, () => {
     proxy = await startFaultProxy(server.endpoint);
     cluster = await Cluster.start({ store: server.address('faults', proxy.endpoint) });
     spec = await smallRun(join(cluster.folder, 'data'));
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await cluster?.stop();
     await proxy?.stop();

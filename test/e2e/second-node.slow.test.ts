@@ -9,14 +9,14 @@ import { expectEqual, verdictOf } from '../support/verdict.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { pauseUpdate, resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
 
-describe('a run whose node is lost with its disk', { timeout: 120_000 }, () => {
+describe('a run whose node is lost with its disk', { timeout: 240_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   beforeAll(async () => {
     cluster = await Cluster.start();
     spec = await smallRun(join(cluster.folder, 'data'));
     await cluster.ended(await cluster.run(spec.named('undisturbed')));
-  }, 120_000);
+  }, 240_000);
   afterAll(() => cluster?.stop());
 
   it('goes on on another one from the store: the newest checkpoint, and the logged updates after it', async () => {

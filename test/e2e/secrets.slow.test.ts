@@ -39,7 +39,7 @@ const secrets = {
   'a password in another variable': 'database+password/of=20fe',
 };
 
-describe.skipIf(!hasOpenssl())('a secret (certificates by openssl)', { timeout: 120_000 }, () => {
+describe.skipIf(!hasOpenssl())('a secret (certificates by openssl)', { timeout: 240_000 }, () => {
   const certificates = mkdtempSync(join(tmpdir(), 'longhaul-certificates-'));
   let s3: S3Server;
   let bucket: S3Parrot;
@@ -130,7 +130,7 @@ ${cluster.nodes[0]!.log.slice(-2_000)}`);
       'the key to be refused',
       30_000,
     );
-  }, 180_000);
+  }, 360_000);
   afterAll(async () => {
     vi.unstubAllEnvs();
     await cluster?.stop();

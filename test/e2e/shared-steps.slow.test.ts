@@ -11,7 +11,7 @@ import { attemptsFolder, episodesFolder } from '../../src/store/layout.js';
 import { requireRecord } from '../../src/store/records.js';
 import { defaultPoolId, poolQuery, type PoolView } from '../../src/workflows/messages.js';
 
-describe('a run that may use two nodes', { timeout: 180_000 }, () => {
+describe('a run that may use two nodes', { timeout: 360_000 }, () => {
   let cluster: Cluster;
   let started: (name: string) => Promise<RunHandle>;
   let alone: Verdict;
@@ -22,7 +22,7 @@ describe('a run that may use two nodes', { timeout: 180_000 }, () => {
     alone = await verdictOf(cluster.store, 'alone');
     await cluster.startNode('second');
     started = (name) => cluster.run({ ...spec.named(name), placement: { priority: 0, nodes: 2 } });
-  }, 180_000);
+  }, 360_000);
   afterAll(() => cluster?.stop());
 
   /** First GRPO step, which asks for the second node; the next one has it. */

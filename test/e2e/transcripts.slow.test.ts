@@ -39,7 +39,7 @@ function patternOf(shown: string): RegExp {
 /** The run that the transcripts are about, and where it stands still while they are typed. */
 const [name, point] = ['demo', 'episode-written.step-000002.collect'];
 
-describe('the transcripts of docs/operations.md', { timeout: 180_000 }, () => {
+describe('the transcripts of docs/operations.md', { timeout: 360_000 }, () => {
   const shown = transcriptsOf(readFileSync(join(repository, 'docs/operations.md'), 'utf8'));
   let cluster: Cluster;
   let run: RunHandle;
@@ -53,7 +53,7 @@ describe('the transcripts of docs/operations.md', { timeout: 180_000 }, () => {
     mkdirSync(join(cluster.folder, 'bin'));
     symlinkSync(join(repository, 'bin/longhaul'), join(cluster.folder, 'bin/longhaul'));
     symlinkSync(findTemporal(), join(cluster.folder, 'bin/temporal'));
-  }, 120_000);
+  }, 240_000);
   afterAll(() => cluster?.stop());
 
   /** Both streams, as a terminal shows them. */

@@ -10,7 +10,7 @@ import type { RunSpec } from '../../src/spec/run-spec.js';
 import { episodesFolder, ownersFolder, updateKey } from '../../src/store/layout.js';
 import { readSequence } from '../../src/store/records.js';
 
-describe('a run that is started twice', { timeout: 120_000 }, () => {
+describe('a run that is started twice', { timeout: 240_000 }, () => {
   let cluster: Cluster;
   let other: Cluster;
   let spec: { named(name: string): RunSpec };
@@ -22,7 +22,7 @@ describe('a run that is started twice', { timeout: 120_000 }, () => {
     spec = await smallRun(join(cluster.folder, 'data'));
     await cluster.ended(await cluster.run(spec.named('undisturbed')));
     undisturbed = await verdictOf(cluster.store, 'undisturbed');
-  }, 120_000);
+  }, 240_000);
   afterAll(async () => {
     await other?.stop();
     await cluster?.stop();

@@ -23,14 +23,14 @@ const moments = [
 ];
 const inMidStep = 'episode-written.step-000003.collect';
 
-describe('a run whose workflow is reset', { timeout: 180_000 }, () => {
+describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
   let cluster: Cluster;
   let spec: { named(name: string): RunSpec };
   beforeAll(async () => {
     cluster = await Cluster.start();
     spec = await smallRun(join(cluster.folder, 'data'));
     await cluster.ended(await cluster.run(spec.named('undisturbed')));
-  }, 120_000);
+  }, 240_000);
   afterAll(() => cluster?.stop());
 
   const workerAt = (point: string) => {

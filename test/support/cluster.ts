@@ -123,7 +123,7 @@ export class Cluster {
   }
 
   /** Waits for the run's end; a run that is blocked, fails or takes too long is told with its workers' last words. */
-  async ended(run: RunHandle, deadlineMs = 90_000): Promise<TrainingResult> {
+  async ended(run: RunHandle, deadlineMs = 180_000): Promise<TrainingResult> {
     const over = { value: false };
     const result = run.result().finally(() => (over.value = true));
     const watch = until(

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
 /** Generous: the machine may be busy with other tests. */
-const defaultDeadlineMs = 60_000;
+const defaultDeadlineMs = 120_000;
 
 /** Ends a wait at once: what is waited for cannot come any more. */
 export class Stuck extends Error {}

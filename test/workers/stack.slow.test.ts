@@ -18,7 +18,7 @@ const scripts = {
   environments: fixture('environments'),
 };
 
-describe('the embedded stack', { timeout: 120_000 }, () => {
+describe('the embedded stack', { timeout: 240_000 }, () => {
   let folder: string;
   const said: string[] = [];
   let stack: Stack | null = null;

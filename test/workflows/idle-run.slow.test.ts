@@ -7,14 +7,14 @@ import { startTemporal, type TestTemporal } from '../support/temporal-server.js'
 import { PoolStage } from './pool-stage.js';
 import { outlineOf, type ScriptedRun, scriptRun, uniqueName, until, workflowBundle } from './scripted-run.js';
 
-describe('the node of a run that waits for a person', { timeout: 180_000 }, () => {
+describe('the node of a run that waits for a person', { timeout: 360_000 }, () => {
   let temporal: TestTemporal;
   let stage: PoolStage;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
     stage = await PoolStage.open(temporal);
     await Promise.all([stage.node('local'), stage.node('second')]);
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await stage.close();
     await temporal.stop();

@@ -12,13 +12,13 @@ import {
   workflowBundle,
 } from './scripted-run.js';
 
-describe('a pool that is terminated', { timeout: 120_000 }, () => {
+describe('a pool that is terminated', { timeout: 240_000 }, () => {
   let temporal: TestTemporal;
   let stage: PoolStage;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
     stage = await PoolStage.open(temporal);
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await stage.close();
     await temporal.stop();

@@ -13,12 +13,12 @@ import {
   workflowBundle,
 } from './scripted-run.js';
 
-describe('the pool of nodes', { timeout: 150_000 }, () => {
+describe('the pool of nodes', { timeout: 300_000 }, () => {
   let temporal: TestTemporal;
   let stage: PoolStage;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
-  }, 60_000);
+  }, 120_000);
   afterAll(() => temporal?.stop());
   beforeEach(async () => {
     stage = await PoolStage.open(temporal);
