@@ -195,25 +195,31 @@ export interface OrchestratorActivities {
   writeReport(input: { run: string }): Promise<{ key: string; faults?: Record<string, number> }>;
 }
 
+/** What the workflow tells every activity of `NodeActivities` beside its input. */
+export interface OnNode {
+  /** The run had lost this node, which counts, and nothing has been done here since. */
+  returned?: true;
+}
+
 /** On a node's queue `longhaul-node.<id>.gpu`. */
 export interface NodeActivities {
   /** Holds the base model and records it as step 0. */
-  commitBase(input: { run: string; owner: number }): Promise<{ state: Digest }>;
+  commitBase(input: { run: string; owner: number } & OnNode): Promise<{ state: Digest }>;
   /** With `keep`, the state that samples is saved to the node's disk beside the rollouts (R16); `spare` as of `saveState`. */
   collectRollouts(
-    input: StepReference & { plan: Digest; slots: [number, number]; keep?: boolean; spare?: number },
+    input: StepReference & OnNode & { plan: Digest; slots: [number, number]; keep?: boolean; spare?: number },
   ): Promise<CollectedRollouts>;
   /**
    * Seals the batch of the plan's episodes, applies it, and commits the step. `elsewhere`: seconds in which other nodes than
    * this one played its episodes.
    */
   updatePolicy(
-    input: StepReference & { plan: Digest; elsewhere?: number; faults?: StepFaults },
+    input: StepReference & OnNode & { plan: Digest; elsewhere?: number; faults?: StepFaults },
   ): Promise<CommittedStep>;
   /** Evaluates the state after `step` on a suite of held-out tasks; each (state, suite, task, sample) once ever. */
-  evaluateState(input: StepReference & { suite: 'interval' | 'final' }): Promise<EvaluatedState>;
+  evaluateState(input: StepReference & OnNode & { suite: 'interval' | 'final' }): Promise<EvaluatedState>;
   /** Saves the state after `step` to the node's disk, which keeps a few; also that of step `spare`, which is being uploaded. */
-  saveState(input: StepReference & { spare?: number }): Promise<{ path: string }>;
+  saveState(input: StepReference & OnNode & { spare?: number }): Promise<{ path: string }>;
 }
 
 /** On a node's queue `longhaul-node.<id>.io`. */
@@ -235,6 +241,7 @@ export const fatalFailures = [
   'NewerSchema',
   'StoreUnfit',
   'EngineUnfit',
+  'BadModelFolder',
 ] as const;
 export type FatalFailure = (typeof fatalFailures)[number];
 

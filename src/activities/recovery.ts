@@ -48,7 +48,7 @@ function observation(begunAt: number, { troubled }: AttemptAccount): Observation
  */
 export function recovering<
   D extends RecoveryDeps,
-  I extends { run: string; step?: number },
+  I extends { run: string; step?: number; returned?: true },
   O extends object,
 >(activity: (deps: D, input: I) => Promise<O>): (deps: D, input: I) => Promise<O & Observation> {
   return async (deps, input) => {
@@ -58,7 +58,7 @@ export function recovering<
     const { life } = deps;
     const step = Math.max(input.step ?? 0, 0);
     const before = whatEnded(life, input.run, scope, begunAt);
-    account.begins(before, (restored) => explained(deps, input.run, scope, step, restored, account.engine));
+    account.begins(before, (restored) => explained(deps, input, scope, step, restored, account.engine));
     try {
       const answer = await activity(deps, input);
       // What was finished matters more than a store that does not take its evidence.
@@ -176,7 +176,7 @@ function causeOf(error: unknown): RecoveryCause | null {
 /** A state that had to be made where no failure was seen: something had ended while nothing of the run was under way. */
 async function explained(
   deps: RecoveryDeps,
-  run: string,
+  { run, returned }: { run: string; returned?: true },
   scope: AttemptScope,
   step: number,
   restored: Restored,
@@ -197,8 +197,13 @@ async function explained(
   if (used !== undefined) return recovery('engine_shared', scope.execution);
   const { predecessor } = life;
   const stateStep = isAtState(scope.activity) ? step : step - 1;
-  // That it left in order its workflow knows.
-  if (predecessor && !predecessor.left && (await wasServedBy(store, run, stateStep, life.node))) {
+  // That it left in order, or was taken for lost before this process had its place, its workflow knows, and counts.
+  if (
+    predecessor &&
+    !predecessor.left &&
+    !returned &&
+    (await wasServedBy(store, run, stateStep, life.node))
+  ) {
     const detection_seconds = rounded((predecessor.noticedAt - predecessor.aliveAt) / 1000);
     return { ...recovery('worker_restart', predecessor.identity), detection_seconds };
   }

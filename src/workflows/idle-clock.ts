@@ -33,14 +33,16 @@ export class IdleClock {
     if (seconds > 0) this.figures[name] = (this.figures[name] ?? 0) + seconds;
   }
 
-  /** A node was lost, or told to end. A run that waits for a person has lost nothing with it. */
-  nodeGone(reason: RevokedLease['reason']): void {
-    if (reason === 'released' || this.idle === idlePhases.paused || this.idle === idlePhases.blocked) return;
+  /** A node was lost, or told to end. A run that waits for a person has lost nothing with it. True where it counts. */
+  nodeGone(reason: RevokedLease['reason']): boolean {
+    if (reason === 'released' || this.idle === idlePhases.paused || this.idle === idlePhases.blocked)
+      return false;
     this.add(`ft/restarts/${reason === 'lost' ? 'node_lost' : 'node_drained'}`, 1);
-    if (reason !== 'lost') return;
+    if (reason !== 'lost') return true;
     // It was alive at its last report.
     this.add('ft/detection_seconds', nodeLostAfterMs / 1000);
     this.add('ft/lost_seconds', nodeLostAfterMs / 1000);
+    return true;
   }
 
   /** Call as soon as an activity has answered. Those whose answers were held up by the same outage count it once. */

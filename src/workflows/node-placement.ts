@@ -122,12 +122,14 @@ export class NodePlacement {
     work: (place: Place) => Promise<T>,
   ): Promise<{ value: T } | null> {
     const scope = new CancellationScope();
-    const working = scope.run(() => work({ node: held.node, tries: this.tries }));
+    const returned = held.returned ? { returned: true as const } : {};
+    const working = scope.run(() => work({ node: held.node, tries: this.tries, ...returned }));
     this.working += 1;
     try {
       const done = working.then((value) => ({ value }));
       const outcome = await Promise.race([done, held.ended.then(() => null)]);
-      if (!outcome) this.leave(scope, working);
+      if (outcome) this.leases.worked(held);
+      else this.leave(scope, working);
       return outcome;
     } catch (error) {
       if (!nodeIsGone(error)) throw error;

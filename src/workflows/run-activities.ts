@@ -18,6 +18,8 @@ export function stepId(step: number, name: string): string {
 /** A node as work is given to it. */
 export interface Place {
   node: string;
+  /** The run had lost it, which counts (ft/*), and nothing has been done there since: that it died then is no second fault. */
+  returned?: true;
   /** Above 0 while an earlier try of the same work was left behind on a lost node: its activity's id is taken until it ends. */
   tries: number;
 }
@@ -32,7 +34,17 @@ export function onEngine(place: Place, id: string, summary: string, policy: Acti
   const activityId = idAt(place, id);
   const taskQueue = engineQueue(place.node);
   const activities = proxyActivities<NodeActivities>({ ...policy, taskQueue, activityId, summary });
-  return withCheckedAnswers(activities, activityId);
+  return withCheckedAnswers(place.returned ? told(activities, { returned: true }) : activities, activityId);
+}
+
+/** Each call is told `more` beside its own input. */
+function told<T extends object>(activities: T, more: object): T {
+  return new Proxy(activities, {
+    get: (target, name) => {
+      const activity = Reflect.get(target, name) as (input: object) => Promise<unknown>;
+      return (input: object) => activity({ ...input, ...more });
+    },
+  });
 }
 
 function onTransfers(place: Place, id: string, summary: string, policy: ActivityOptions) {

@@ -27,6 +27,8 @@ import { orchestratorPolicy, placing } from './policies.js';
 import { orchestrator } from './run-activities.js';
 
 export interface HeldLease extends GrantedLease {
+  /** The run had lost the node, which counts, and nothing has been done there since. */
+  returned: boolean;
   /** Resolves when the lease has ended, whoever ended it. */
   ended: Trigger<void>;
 }
@@ -58,6 +60,8 @@ export interface CarriedLeases {
   held: GrantedLease[];
   asked: string[];
   shunned: string[];
+  /** Lost nodes on which nothing has been done since; absent where there is none. */
+  lost?: string[];
 }
 
 export class RunLeases {
@@ -67,30 +71,33 @@ export class RunLeases {
   private named: number;
   /** Nodes that disagreed with a record: others share the steps. */
   private readonly shunned: string[];
+  /** Nodes whose loss counts, and on which nothing has been done since. */
+  private readonly lost: Set<string>;
   /** Messages to the pool that are under way. */
   telling = 0;
 
   /**
    * Hears the pool from now on; `changed` is called whenever there is something new to show, `gone` for each node that is lost or
-   * leaves.
+   * leaves: true where that counts as a fault of the run.
    */
   constructor(
     private readonly holder: LeaseHolder,
     carried: CarriedLeases | undefined,
     private readonly changed: () => void,
-    private readonly gone: (reason: RevokedLease['reason']) => void,
+    private readonly gone: (reason: RevokedLease['reason']) => boolean,
   ) {
     this.named = carried?.named ?? 0;
-    this.held = (carried?.held ?? []).map(heldLease);
+    this.lost = new Set(carried?.lost);
+    this.held = (carried?.held ?? []).map((granted) => this.heldLease(granted));
     this.shunned = [...(carried?.shunned ?? [])];
     this.asked = new Map(
       (carried?.asked ?? []).map((lease) => [lease, askedLease(lease, this.shunned, false)]),
     );
     hear(grantedSignal, grantedLease, (granted) => this.granted(granted));
-    hear(revokedSignal, revokedLease, ({ lease, reason }) => {
+    hear(revokedSignal, revokedLease, ({ lease, node, reason }) => {
       if (!this.drop(lease)) return;
       log.warn('A node is taken from the run', { lease, reason });
-      this.gone(reason);
+      if (this.gone(reason) && reason === 'lost') this.lost.add(node);
     });
     hear(waitingSignal, waitingLease, (waiting) => {
       const asked = this.asked.get(waiting.lease);
@@ -156,7 +163,7 @@ export class RunLeases {
   /** Work on it has timed out. */
   suspect({ lease, node }: GrantedLease): void {
     if (!this.drop(lease)) return;
-    this.gone('lost');
+    if (this.gone('lost')) this.lost.add(node);
     this.tell(suspectSignal, { lease, node });
   }
 
@@ -167,9 +174,18 @@ export class RunLeases {
     this.changed();
   }
 
+  /** Something has been done on it. */
+  worked({ node }: GrantedLease): void {
+    this.lost.delete(node);
+    for (const held of this.held) if (held.node === node) held.returned = false;
+  }
+
   carried(): CarriedLeases {
     const held = this.held.map(({ lease, node }) => ({ lease, node }));
-    return { named: this.named, held, asked: [...this.asked.keys()], shunned: this.shunned };
+    return {
+      ...{ named: this.named, held, asked: [...this.asked.keys()], shunned: this.shunned },
+      ...(this.lost.size > 0 ? { lost: [...this.lost] } : {}),
+    };
   }
 
   private async send({ lease, besides, atOnce }: AskedLease, summary: string): Promise<void> {
@@ -185,8 +201,12 @@ export class RunLeases {
     if (this.held.some((held) => held.lease === lease)) return;
     // What nobody waits for any more would keep others from the node.
     if (!this.asked.delete(lease)) return this.tell(releaseSignal, { lease });
-    this.held.push(heldLease({ lease, node }));
+    this.held.push(this.heldLease({ lease, node }));
     this.changed();
+  }
+
+  private heldLease({ lease, node }: GrantedLease): HeldLease {
+    return { lease, node, returned: this.lost.has(node), ended: new Trigger() };
   }
 
   private drop(lease: string): boolean {
@@ -225,10 +245,6 @@ export class RunLeases {
 /** Of the activity that speaks of the lease to the pool. */
 function placeId(lease: string): string {
   return `place/${lease.split('/').at(-1) ?? ''}`;
-}
-
-function heldLease({ lease, node }: GrantedLease): HeldLease {
-  return { lease, node, ended: new Trigger() };
 }
 
 function askedLease(lease: string, besides: string[], atOnce: boolean): AskedLease {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { OnNode } from '../../src/activities/contracts.js';
 import { createNodeActivities } from '../../src/activities/node-activities.js';
 import { lastCommittedStep, readUpdate } from '../../src/store/run-records.js';
 import type { AttemptSnapshot } from '../../src/activities/attempt-account.js';
@@ -233,9 +234,14 @@ describe('a worker in the place of another one', () => {
   });
 
   /** What the collect of the first GRPO step tells, in an attempt that began `scheduledTimestampMs`. */
-  async function told(deps: NodeDeps, attempt: number, scheduledTimestampMs: number): Promise<Recovery[]> {
+  async function told(
+    deps: NodeDeps,
+    attempt: number,
+    scheduledTimestampMs: number,
+    more: OnNode = {},
+  ): Promise<Recovery[]> {
     const planned = await harness.plan(step);
-    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number], ...more };
     const environment = new MockActivityEnvironment(
       { activityId: name('collect'), attempt, scheduledTimestampMs },
       { logger: new DefaultLogger('ERROR') },
@@ -259,6 +265,12 @@ describe('a worker in the place of another one', () => {
   it('that had served the run for the workflow of now has to restore what died with it', async () => {
     await harness.advance(lastSftStep);
     expect(await told(inPlaceOf(dead), 1, now)).toMatchObject([{ cause: 'worker_restart', event: identity }]);
+  });
+
+  it('counts nothing again where the run had lost the node before, which its workflow counts', async () => {
+    await harness.advance(lastSftStep);
+    const recoveries = await told(inPlaceOf(dead), 1, now, { returned: true });
+    expect(recoveries).toMatchObject([{ cause: 'placed', event: 'node-a@test pid 2' }]);
   });
 
   it('that had served it for another workflow only has lost it nothing', async () => {

@@ -13,7 +13,7 @@ import { readHistory } from '../../src/report/run-history.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import type { FaultFigures } from '../../src/store/fault-figures.js';
 import { openStore } from '../../src/store/open-store.js';
-import { nodeLostAfterMs, statusQuery } from '../../src/workflows/messages.js';
+import { nodeLostAfterMs, type RevokedLease, statusQuery } from '../../src/workflows/messages.js';
 
 let cluster: Cluster;
 let spec: { named(name: string): RunSpec };
@@ -38,6 +38,19 @@ async function told(run: RunHandle): Promise<FaultFigures> {
   return faults ?? {};
 }
 
+/**
+ * Of the server's clock, ms: when the pool took the run's node for lost. On a machine several times slower than others a killed worker
+ * is back too late, and a living one reports too late, which is a loss of its own.
+ */
+async function losses(run: RunHandle): Promise<number[]> {
+  const { events } = await run.fetchHistory();
+  return (events ?? []).flatMap(({ eventTime, workflowExecutionSignaledEventAttributes: signal }) => {
+    if (signal?.signalName !== 'revoked') return [];
+    const said = JSON.parse(Buffer.from(signal.input?.payloads?.[0]?.data ?? []).toString()) as RevokedLease;
+    return said.reason === 'lost' ? [Number(eventTime?.seconds) * 1000 + (eventTime?.nanos ?? 0) / 1e6] : [];
+  });
+}
+
 const restarts = (figures: FaultFigures) =>
   Object.fromEntries(Object.entries(figures).filter(([name]) => name.startsWith('ft/restarts/')));
 
@@ -55,7 +68,7 @@ async function at(point: string, worker: WorkerProcess, meanwhile: () => Promise
   worker.letGo(point);
 }
 
-describe('the figures ft/*', { timeout: 180_000 }, () => {
+describe('the figures ft/*', { timeout: 400_000 }, () => {
   it('are nothing but an ETTR close to 1 where nothing has failed', async () => {
     const run = await cluster.run(spec.named('undisturbed'));
     await cluster.ended(run);
@@ -86,7 +99,9 @@ describe('the figures ft/*', { timeout: 180_000 }, () => {
       orchestrator().start();
     });
     let killedAt = 0;
+    let lastKill = 0;
     await at(points.update, node(), async () => {
+      lastKill = Date.now();
       await node().kill();
       killedAt = performance.now();
       node().letGo(points.update);
@@ -98,22 +113,27 @@ describe('the figures ft/*', { timeout: 180_000 }, () => {
     await expectEqual(cluster.store, 'disturbed', await verdictOf(cluster.store, 'undisturbed'));
 
     const { figures, causes } = await counted('disturbed');
+    const lost = await losses(run);
+    const wasLate = lost.some((time) => time >= lastKill);
     expect(restarts(figures)).toEqual({
       'ft/restarts/engine_exit': 2,
       'ft/restarts/orchestrator_restart': 1,
-      'ft/restarts/worker_restart': 1,
+      ...(wasLate ? {} : { 'ft/restarts/worker_restart': 1 }),
+      ...(lost.length > 0 ? { 'ft/restarts/node_lost': lost.length } : {}),
     });
     const of = (cause: string): FaultFigures => causes.find((one) => one.cause === cause)?.figures ?? {};
-    const restarted = of('worker_restart');
-    expect(restarted['ft/detection_seconds']).toBeGreaterThan(0);
-    expect(restarted['ft/detection_seconds']).toBeLessThan(sinceKill);
+    const restarted = of(wasLate ? 'placed' : 'worker_restart');
     // The state after step 3 is made again of a checkpoint and what was logged after it.
     expect(restarted['ft/replayed_steps']).toBeGreaterThanOrEqual(1);
     expect(restarted['ft/restore_bytes']).toBeGreaterThan(0);
-    expect((restarted['ft/restore_seconds'] ?? 0) + (restarted['ft/replay_seconds'] ?? 0)).toBeLessThan(
-      restarted['ft/lost_seconds']!,
-    );
-    expect(figures['ft/lost_seconds']).toBeGreaterThan(restarted['ft/detection_seconds']!);
+    if (!wasLate) {
+      expect(restarted['ft/detection_seconds']).toBeGreaterThan(0);
+      expect(restarted['ft/detection_seconds']).toBeLessThan(sinceKill);
+      expect((restarted['ft/restore_seconds'] ?? 0) + (restarted['ft/replay_seconds'] ?? 0)).toBeLessThan(
+        restarted['ft/lost_seconds']!,
+      );
+    }
+    expect(figures['ft/lost_seconds']).toBeGreaterThan(restarted['ft/detection_seconds'] ?? 0);
     expect(figures['ft/lost_seconds']).toBeLessThan(seconds);
     expect(figures['ft/ettr']).toBeGreaterThan(0);
     expect(figures['ft/ettr']).toBeLessThan(1);
@@ -125,6 +145,24 @@ describe('the figures ft/*', { timeout: 180_000 }, () => {
     orchestrator().start();
     expect(await told(run)).toEqual(figures);
     expect((await counted('disturbed')).figures).toEqual(figures);
+  });
+
+  it('count a node once that was killed, taken for lost, and comes back', async () => {
+    const point = 'batch-built.step-000003.update';
+    node().hold(point);
+    const run = await cluster.run(spec.named('returned'));
+    await at(point, node(), async () => {
+      const lost = async (): Promise<boolean> => (await losses(run)).length > 0;
+      await node().kill();
+      await until(lost, 'the node to be taken for lost');
+    });
+    node().start();
+    await cluster.ended(run);
+    const { figures, causes } = await counted('returned');
+    expect(restarts(figures)).toEqual({ 'ft/restarts/node_lost': (await losses(run)).length });
+    expect(causes).toMatchObject([{ cause: 'placed', count: 0 }]);
+    expect(figures['ft/lost_seconds']).toBeGreaterThanOrEqual(nodeLostAfterMs / 1000);
+    expect(await told(run)).toEqual(figures);
   });
 
   it('count a node once that leaves in order in the middle of an update, and comes back', async () => {

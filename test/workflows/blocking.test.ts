@@ -173,8 +173,18 @@ describe('trainingRun, where it cannot go on', { timeout: 60_000 }, () => {
     expect(moves).toBe(1);
   });
 
-  it('shows that it looks for a node only as long as it does', async () => {
+  it('shows that it looks for a node only as long as it does, and tells the one that comes back what is counted', async () => {
     const script = scriptRun(outlineOf(uniqueName('nodes')));
+    const told: string[] = [];
+    const { collectRollouts, updatePolicy } = script.activities;
+    script.activities.collectRollouts = (input) => {
+      if (input.returned) told.push(`collect ${input.step}`);
+      return collectRollouts(input);
+    };
+    script.activities.updatePolicy = (input) => {
+      if (input.returned) told.push(`update ${input.step}`);
+      return updatePolicy(input);
+    };
     const held = gate();
     script.before = (call) => (call === 'collect 4' ? held.wait() : undefined);
     const leases: string[] = [];
@@ -202,6 +212,7 @@ describe('trainingRun, where it cannot go on', { timeout: 60_000 }, () => {
       held.release();
       await run.result();
     });
+    expect(told).toEqual(['collect 4']);
   });
 
   it('shows what it was doing again when a person has mended what blocked two of its parts', async () => {

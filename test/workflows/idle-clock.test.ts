@@ -80,11 +80,11 @@ it('what no update has taken over goes on in the next execution', () => {
 it('a lost node counts from its last report; one that a waiting run had does not count', () => {
   const idle = clock();
   idle.phase('paused');
-  idle.nodeGone('lost');
+  expect(idle.nodeGone('lost')).toBe(false);
   idle.phase('collecting');
-  idle.nodeGone('draining');
-  idle.nodeGone('released');
-  idle.nodeGone('lost');
+  expect(idle.nodeGone('draining')).toBe(true);
+  expect(idle.nodeGone('released')).toBe(false);
+  expect(idle.nodeGone('lost')).toBe(true);
   expect(idle.open?.figures).toEqual({
     'ft/restarts/node_drained': 1,
     'ft/restarts/node_lost': 1,

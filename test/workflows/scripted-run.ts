@@ -276,7 +276,7 @@ export function startRun(
 export async function until(
   run: { query(query: typeof statusQuery): Promise<RunStatus> },
   holds: (status: RunStatus) => boolean,
-  deadlineMs = 15_000,
+  deadlineMs = 60_000,
 ): Promise<RunStatus> {
   const deadline = Date.now() + deadlineMs;
   for (;;) {
@@ -292,7 +292,7 @@ export async function untilItWaitsFor(
   run: { describe(): Promise<Pick<WorkflowExecutionDescription, 'raw'>> },
   activities: readonly string[],
 ): Promise<void> {
-  const deadline = Date.now() + 15_000;
+  const deadline = Date.now() + 60_000;
   for (;;) {
     const { raw } = await run.describe();
     const pending = (raw.pendingActivities ?? []).map(({ activityId }) => activityId ?? '').sort();
@@ -305,7 +305,7 @@ export async function untilItWaitsFor(
 
 /** Returns when no activity of the script is under way. */
 export async function quiet(script: ScriptedRun): Promise<void> {
-  const deadline = Date.now() + 15_000;
+  const deadline = Date.now() + 60_000;
   while (script.underWay > 0) {
     if (Date.now() > deadline) throw new Error('an activity does not end');
     await new Promise((resolve) => setTimeout(resolve, 10));
