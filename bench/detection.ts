@@ -19,14 +19,20 @@ export interface OpenAttempt {
 
 /**
  * Seconds from the kill until the server was told of the last of the attempts that the kill has ended; NaN where it has ended none.
- * `before`: those under way at the kill. `after`: looks after it, in order; each holds all that was open then.
+ * `before`: those under way at the kill. `after`: looks after it, in order; each holds all that was open then. `calledOff`: when the
+ * run has called off an activity, because its node was taken for lost before another process stood in its place.
  */
 export function knownAfter(
   killedAt: number,
   before: readonly OpenAttempt[],
   after: readonly (readonly OpenAttempt[])[],
+  calledOff: ReadonlyMap<string, number> = new Map(),
 ): number {
-  const told = before.flatMap((one) => failureOf(one, killedAt, after) ?? []);
+  const calledOffSince = (activity: string): number | [] => {
+    const at = calledOff.get(activity);
+    return at !== undefined && at >= killedAt ? at : [];
+  };
+  const told = before.flatMap((one) => failureOf(one, killedAt, after) ?? calledOffSince(one.activity));
   return told.length === 0 ? Number.NaN : (Math.max(...told) - killedAt) / 1000;
 }
 
@@ -65,6 +71,21 @@ async function openAttempts({ client, workflowId }: OpenTrial): Promise<OpenAtte
   }));
 }
 
+/** Last time that each activity of the workflow was called off, if it was; of this machine's clock, ms. */
+async function calledOffBy({ client, workflowId }: OpenTrial): Promise<Map<string, number>> {
+  const { events } = await client.workflow.getHandle(workflowId).fetchHistory();
+  const ids = new Map<string, string>();
+  const calledOff = new Map<string, number>();
+  for (const one of events ?? []) {
+    const { activityTaskScheduledEventAttributes: asked, activityTaskCancelRequestedEventAttributes: off } =
+      one;
+    if (asked) ids.set(String(one.eventId), asked.activityId ?? '');
+    if (off && one.eventTime)
+      calledOff.set(ids.get(String(off.scheduledEventId)) ?? '', millisecondsOf(one.eventTime));
+  }
+  return calledOff;
+}
+
 /** temporal.api.enums.v1.PendingActivityState */
 const started = 2;
 
@@ -98,7 +119,7 @@ export async function untilKnown(
     after.push(await openAttempts(trial));
     await delay(lookEveryMs);
   }
-  return knownAfter(killedAt, before, after);
+  return knownAfter(killedAt, before, after, await calledOffBy(trial));
 }
 
 /** Seconds from the kill of the orchestrator until another process has taken its folder over, and so knows that it is dead. */

@@ -12,7 +12,7 @@ import { readUpdate } from '../src/store/run-records.js';
 import type { StackScripts } from '../src/workers/stack.js';
 import { seededRandom } from '../test/chaos/random.js';
 import { type OpenTrial, runTrial } from '../test/chaos/trial.js';
-import { isBusy, pidOf, signalled, victimNames, type VictimName } from '../test/chaos/victims.js';
+import { isBusy, pidOf, sent, signalled, victimNames, type VictimName } from '../test/chaos/victims.js';
 import { findEngine } from '../test/support/find-tools.js';
 import { attemptsOfNode, type OpenAttempt, untilKnown, untilTakenOver } from './detection.js';
 import { type CommittedAt, effectiveTime } from './effective-time.js';
@@ -226,7 +226,7 @@ async function turnAfter(trial: OpenTrial, asked: string): Promise<void> {
 }
 
 async function killed(trial: OpenTrial, victim: VictimName): Promise<Kill | null> {
-  const before = victim === 'engine' || victim === 'node' ? await atWork(trial) : null;
+  const before = victim === 'engine' || victim === 'node' ? await heldAtWork(trial, victim) : null;
   const node = pidOf(trial, 'node');
   const pid = await signalled(trial, victim, 'SIGKILL');
   if (pid === null) return null;
@@ -240,12 +240,18 @@ async function killed(trial: OpenTrial, victim: VictimName): Promise<Kill | null
   return { victim, at, committed, detectionSeconds };
 }
 
-/** The node's attempts, as soon as it has some, and an engine that computes: a death that ends nothing is noticed by nobody. */
-async function atWork(trial: OpenTrial): Promise<OpenAttempt[]> {
+/**
+ * The node's attempts, as soon as it has some, and an engine that computes: a death that ends nothing is noticed by nobody. The victim
+ * stands still from then on: on a busy machine the attempt could else be over before the signal comes.
+ */
+async function heldAtWork(trial: OpenTrial, victim: VictimName): Promise<OpenAttempt[]> {
   while (!trial.over) {
-    const attempts = await attemptsOfNode(trial);
-    const pid = pidOf(trial, 'engine');
-    if (attempts.length > 0 && pid !== null && isBusy(pid)) return attempts;
+    const [engine, pid] = [pidOf(trial, 'engine'), pidOf(trial, victim)];
+    if (engine !== null && pid !== null && isBusy(engine) && sent(pid, 'SIGSTOP')) {
+      const attempts = await attemptsOfNode(trial);
+      if (attempts.length > 0) return attempts;
+      sent(pid, 'SIGCONT');
+    }
     await delay(5);
   }
   return [];

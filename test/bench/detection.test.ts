@@ -32,6 +32,13 @@ describe('the detection of a death', () => {
     expect(knownAfter(killedAt, before, [[open('collect', 2, 9_000)], []])).toBeNaN();
   });
 
+  it('lasts until the run called off what its lost node had, where nobody was there to say that it had failed', () => {
+    const after = [[open('collect', 1)], []];
+    expect(knownAfter(killedAt, [open('collect', 1)], after, new Map([['collect', 19_000]]))).toBe(9);
+    expect(knownAfter(killedAt, [open('collect', 1)], after, new Map([['collect', 9_000]]))).toBeNaN();
+    expect(knownAfter(killedAt, [open('collect', 1)], after, new Map([['save', 19_000]]))).toBeNaN();
+  });
+
   it('is told of no kill that ended nothing', () => {
     expect(knownAfter(killedAt, [], [])).toBeNaN();
   });

@@ -19,7 +19,7 @@ const scripts = {
 
 // One of them waits most of its time.
 describe.concurrent('a small form', () => {
-  it('of a run of which engine, node and orchestrator are killed', { timeout: 240_000 }, async () => {
+  it('of a run of which engine, node and orchestrator are killed', { timeout: 480_000 }, async () => {
     const figures = await measureDisturbedRun(
       {
         // The checkpoint of step 5 is written beside a step that no kill meets: it tells how long it waited. A kill takes several
@@ -50,7 +50,7 @@ describe.concurrent('a small form', () => {
     expect(figures.stall_share).toBeLessThan(1);
   });
 
-  it('of a run that loses its node', { timeout: 240_000 }, async () => {
+  it('of a run that loses its node', { timeout: 480_000 }, async () => {
     const small = (await smallRun(data)).named('node-loss');
     const spec = { ...small, trainer: { ...small.trainer, max_training_steps: 5, ckpt_interval: 2 } };
     const figures = await measureNodeLoss(spec, 5, (message) => console.log(message), scripts);
