@@ -18,7 +18,7 @@ function longhaul(
   const { status, stdout, stderr } = spawnSync('bin/longhaul', args, {
     encoding: 'utf8',
     env: { ...process.env, ...env },
-    timeout: 30_000,
+    timeout: 90_000,
   });
   return { code: status, output: stdout, errors: stderr };
 }

@@ -59,10 +59,10 @@ describe('longhaul status', { timeout: 60_000 }, () => {
     };
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);
-      await expect.poll(() => tries, { timeout: 20_000 }).toBeGreaterThan(1);
+      await expect.poll(() => tries, { timeout: 50_000 }).toBeGreaterThan(1);
       // While a try is under way nothing waits.
       await expect
-        .poll(() => longhaul('status', script.outline.name), { timeout: 20_000 })
+        .poll(() => longhaul('status', script.outline.name), { timeout: 50_000 })
         .toMatchObject({
           ...{ code: 0, errors: '' },
           output: expect.stringMatching(
@@ -72,7 +72,7 @@ describe('longhaul status', { timeout: 60_000 }, () => {
       await expect
         .poll(
           async () => JSON.parse((await longhaul('status', script.outline.name, '--json')).output) as object,
-          { timeout: 20_000 },
+          { timeout: 50_000 },
         )
         .toMatchObject({
           run: script.outline.name,
@@ -111,7 +111,7 @@ describe('longhaul status', { timeout: 60_000 }, () => {
     await withWorkers(temporal, script, async (queue) => {
       const run = await startRun(temporal, queue, script.outline.name);
       await expect
-        .poll(async () => (await longhaul('status', script.outline.name)).output, { timeout: 30_000 })
+        .poll(async () => (await longhaul('status', script.outline.name)).output, { timeout: 50_000 })
         .toMatch(/waits for step-000000\/base, try 1: no worker has taken it/);
       await run.terminate();
     });
@@ -125,7 +125,7 @@ describe('a command for a run that cannot take it', { timeout: 60_000 }, () => {
       const name = uniqueName('known');
       const workflow = await startRun(temporal, uniqueName('nobody'), name);
       await expect
-        .poll(async () => (await longhaul(verb, 'nope')).errors, { timeout: 20_000 })
+        .poll(async () => (await longhaul(verb, 'nope')).errors, { timeout: 50_000 })
         .toMatch(
           new RegExp(`^error: there is no run "nope" on this Temporal server: it has .*${name}.*\\n$`),
         );
@@ -145,7 +145,7 @@ describe('a command for a run that cannot take it', { timeout: 60_000 }, () => {
       await held.reached;
       const cancelled = longhaul('cancel', script.outline.name);
       await expect
-        .poll(async () => (await run.describe()).status.name, { timeout: 20_000 })
+        .poll(async () => (await run.describe()).status.name, { timeout: 50_000 })
         .toBe('CANCELLED');
       held.release();
       expect(await cancelled).toMatchObject({
@@ -242,7 +242,7 @@ describe('longhaul runs', { timeout: 60_000 }, () => {
         .filter(({ run }) => run.startsWith(name))
         .map(({ run, status, from }) => ({ run, status, from }));
     };
-    await expect.poll(listed, { timeout: 10_000 }).toEqual([
+    await expect.poll(listed, { timeout: 50_000 }).toEqual([
       { run: `${name}~3`, status: 'running', from: { run: `${name}~2`, step: 3 } },
       { run: `${name}~2`, status: 'rewound', from: { run: name, step: 2 } },
       { run: name, status: 'rewound', from: null },

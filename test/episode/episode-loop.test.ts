@@ -380,6 +380,6 @@ describe('when the environment fails', () => {
         await faulty.close();
       }
     },
-    30_000,
+    120_000,
   );
 });

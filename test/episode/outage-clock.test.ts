@@ -64,7 +64,7 @@ it('begins anew with each outage: several that are short each may last longer to
     await restarting;
     await server.close();
   }
-}, 20_000);
+}, 60_000);
 
 it('goes on through failures of a server that calls itself healthy and takes no episode', async () => {
   const maxWaitMs = 1_000;
@@ -93,4 +93,4 @@ it('goes on through failures of a server that calls itself healthy and takes no 
     server.close();
     await once(server, 'close');
   }
-}, 20_000);
+}, 60_000);

@@ -17,7 +17,7 @@ beforeEach(() => {
 afterEach(() => rmSync(checkout, { recursive: true, force: true }));
 
 function run(file: string, ...args: string[]): { status: number | null; stdout: string; stderr: string } {
-  return spawnSync(file, args, { cwd: checkout, encoding: 'utf8', timeout: 15_000 });
+  return spawnSync(file, args, { cwd: checkout, encoding: 'utf8', timeout: 50_000 });
 }
 
 test('bin/longhaul names the script that sets the checkout up', () => {

@@ -131,7 +131,7 @@ describe('the attempt gate (R28)', () => {
   it('ends a worker whose older attempt is wedged, with one line that says why', async () => {
     const script = new URL('./fixtures/wedged-attempt.mjs', import.meta.url).pathname;
     const { code, stderr } = await new Promise<{ code: unknown; stderr: string }>((resolve) =>
-      execFile(process.execPath, [script], { timeout: 15_000 }, (error, _, stderr) =>
+      execFile(process.execPath, [script], { timeout: 50_000 }, (error, _, stderr) =>
         resolve({ code: error?.code, stderr }),
       ),
     );

@@ -21,7 +21,7 @@ describe('the workflow bundle', () => {
       expect(code.includes(module), `${module} is in the bundle`).toBe(false);
     }
     expect(code.length).toBeLessThan(3_000_000);
-  }, 30_000);
+  }, 90_000);
 
   it('sees of the other parts types only, and the equality of numerics', () => {
     const folder = join(root, 'src/workflows');

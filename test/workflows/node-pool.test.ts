@@ -227,7 +227,7 @@ describe('a pool that begins anew again and again, like its runs', { timeout: 90
     // As many reports as a few executions of the pool hear.
     for (let report = 0; report < 30; report++)
       await stage.pool.signal(nodeUpSignal, { ...before.nodes[0]!, lastSeen: undefined } as never);
-    await expect.poll(async () => (await stage.pool.describe()).runId, { timeout: 20_000 }).not.toBe(runId);
+    await expect.poll(async () => (await stage.pool.describe()).runId, { timeout: 50_000 }).not.toBe(runId);
     expect((await holder.describe()).runId).not.toBe(holder.firstExecutionRunId);
     const after = await stage.until(({ nodes }) => nodes.length === 1);
     expect(after.leases).toEqual(before.leases);

@@ -181,7 +181,7 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
     expect(await backend.healthy()).toBe(false);
     await backend.close();
     await mortal.stop();
-  }, 30_000);
+  }, 90_000);
 });
 
 /** A socket that holds a session; waits while calls that others gave up still hold theirs. */
