@@ -12,14 +12,16 @@ export const configFile = 'config.json';
 /** Names of the safetensors files, sorted. Throws `BadModelFolder` where one is missing. */
 export async function weightFiles(folder: string): Promise<string[]> {
   const names = new Set(await readdir(folder));
-  const shards = names.has(indexFile) ? await indexedFiles(folder) : [singleFile];
+  // The engine, like transformers, reads the single file where both are there: what it does not read identifies no model.
+  if (names.has(singleFile)) return [singleFile];
+  if (!names.has(indexFile))
+    throw new BadModelFolder(`${folder} has neither ${singleFile} nor ${indexFile}${insteadOf(names)}`);
+  const shards = await indexedFiles(folder);
   const missing = shards.filter((name) => !names.has(name));
   if (missing.length === 0) return shards;
-  if (names.has(indexFile))
-    throw new BadModelFolder(
-      `${folder} has no ${missing.join(', ')}, which ${indexFile} lists: copy the missing shards, ${missing.length} of ${shards.length}`,
-    );
-  throw new BadModelFolder(`${folder} has neither ${singleFile} nor ${indexFile}${insteadOf(names)}`);
+  throw new BadModelFolder(
+    `${folder} has no ${missing.join(', ')}, which ${indexFile} lists: copy the missing shards, ${missing.length} of ${shards.length}`,
+  );
 }
 
 async function indexedFiles(folder: string): Promise<string[]> {
