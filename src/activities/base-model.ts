@@ -2,7 +2,7 @@
 // node that has it puts its weights into the store, where all others, and every later restore, take them from.
 import { mkdir, readdir, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { LoadedState, PolicyEngine, TrainedPart } from '../engine/policy-engine.js';
+import type { LoadedModel, LoadedState, PolicyEngine, TrainedPart } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
 import { BadModelFolder } from '../models/hf-config.js';
 import { isFolder, modelFilesDigest } from '../models/model-files.js';
@@ -57,12 +57,17 @@ export class BaseModel {
   constructor(private readonly options: BaseModelOptions) {}
 
   /** Makes the engine hold the run's state 0. */
-  async hold(record: RunRecord, attempt: Attended): Promise<LoadedState> {
+  async hold(record: RunRecord, attempt: Attended): Promise<LoadedModel> {
     const { engine } = this.options;
     const { architecture, initializer_range, path } = record.spec.model;
     const trained = trainedPart(record);
-    if (architecture)
-      return engine.loadRandom({ architecture, initializer_range, seed: record.seed, ...trained });
+    if (architecture) {
+      const loaded = await engine.loadRandom({
+        ...{ architecture, initializer_range, seed: record.seed },
+        ...trained,
+      });
+      return { ...loaded, architecture };
+    }
     const weights = await this.#recordedWeights(record);
     if (weights !== null && (await weightsExist(this.options.store, weights)))
       return this.#loadStored(weights, trained, attempt);
@@ -126,7 +131,7 @@ export class BaseModel {
     record: RunRecord,
     trained: TrainedPart,
     { signal, progress }: Attended,
-  ): Promise<LoadedState> {
+  ): Promise<LoadedModel> {
     progress({ loading: path });
     const mend = 'copy it there, or share it: only the first node of a run needs it';
     const files = await folderDigest(path, signal).catch((error: Error) => {
@@ -141,7 +146,7 @@ export class BaseModel {
   }
 
   /** A file on this disk that was damaged is fetched once more. */
-  async #loadStored(weights: Digest, trained: TrainedPart, attempt: Attended): Promise<LoadedState> {
+  async #loadStored(weights: Digest, trained: TrainedPart, attempt: Attended): Promise<LoadedModel> {
     const { engine, log } = this.options;
     for (const isLast of [false, true]) {
       const path = await this.#file(weights, attempt);

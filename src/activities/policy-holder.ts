@@ -1,6 +1,6 @@
 // ensurePolicy (R14, R15): the engine holds exactly the state that a caller names, whatever died before.
 import { join } from 'node:path';
-import type { PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
+import type { LoadedModel, PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
 import { LocalStates } from './local-states.js';
 import { otherNumerics } from './numerics.js';
 import { type Attended, type LoggedUpdate, type Provenance, StateRestorer } from './state-restorer.js';
@@ -99,11 +99,8 @@ export class PolicyHolder {
       throw otherNumerics(run, recorded, 'The engine of this node', numerics);
   }
 
-  /** Holds the run's base model; answers its digest, and that of its weights. */
-  async holdBase(
-    record: RunRecord,
-    attempt: Attended = unattended,
-  ): Promise<{ state: Digest; weights: Digest }> {
+  /** Holds the run's base model. */
+  async holdBase(record: RunRecord, attempt: Attended = unattended): Promise<LoadedModel> {
     return this.options.lock.exclusive(async () => {
       await this.#restorer.forgetReference();
       const held = await this.#restorer.base.hold(record, attempt);

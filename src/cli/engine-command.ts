@@ -93,7 +93,8 @@ A request has text, tokens or messages, and may have a temperature (1). For each
 
 const generateHelp = `
 A request has text, tokens or messages, and may have max_new_tokens (128), temperature (1), seed (1), n samples (1), stop (texts),
-ignore_eos (false), top_p and top_k. For each a line is printed, in their order; the same request always samples the same:
+ignore_eos (false), top_p and top_k; a sample ends at the model's max_position_embeddings in any case. For each a line is printed, in
+their order; the same request always samples the same:
   {"prompt_tokens": [..], "samples": [{"tokens": [..], "text": "..", "logprobs": [..], "finish": "stop"}]}
   echo '{"messages": [{"role": "user", "content": "Hi"}]}' | longhaul engine generate --model DIR`;
 
@@ -141,7 +142,10 @@ async function answerAll<T>(
 }
 
 async function readInput(file: string): Promise<string> {
-  if (file === '-') return readStream(process.stdin);
+  if (file === '-') {
+    if (process.stdin.isTTY) console.error('reading requests from the terminal: end them with Ctrl-D');
+    return readStream(process.stdin);
+  }
   return readFile(file, 'utf8').catch((error: Error) => {
     throw new BadInput(`--input ${file} cannot be read: ${error.message}`, { cause: error });
   });

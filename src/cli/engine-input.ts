@@ -49,7 +49,9 @@ function parse<T extends PromptInput>(text: string, schema: z.ZodType<T>): Place
     if (!result.success) {
       const [problem] = issueProblems(result.error.issues, schema, value);
       const { path = '', problem: what = 'is not understood', mend = '' } = problem ?? {};
-      throw new BadInput(`${where}: ${path === '' ? 'it' : path} ${what}${mend === '' ? '' : `; ${mend}`}`);
+      // What "there is" needs no subject; everything else says something about the field.
+      const said = what.startsWith('there is') ? what : `${path === '' ? 'it' : path} ${what}`;
+      throw new BadInput(`${where}: ${said}${mend === '' ? '' : `; ${mend}`}`);
     }
     const given = Object.keys(prompt).filter((key) => result.data[key as keyof PromptInput] !== undefined);
     if (given.length !== 1)
@@ -68,6 +70,7 @@ function valuesOf(text: string): { where: string; value: unknown }[] {
   try {
     const value: unknown = JSON.parse(text);
     if (!Array.isArray(value)) return [{ where: 'line 1', value }];
+    if (value.length === 0) throw new BadInput('the input is an empty list: there is nothing to answer');
     return value.map((item: unknown, index) => ({ where: `item ${index + 1} of the list`, value: item }));
   } catch {
     return linesOf(text);

@@ -1,5 +1,5 @@
 // The architecture that a Hugging Face `config.json` describes, with the keys of old and of new transformers.
-import type { ModelArchitecture } from '../spec/run-spec.js';
+import type { LoraSpec, LoraTarget, ModelArchitecture } from '../spec/run-spec.js';
 
 type YarnSpec = NonNullable<ModelArchitecture['yarn']>;
 
@@ -124,6 +124,23 @@ function bad(file: string, key: string, found: unknown, expected: string): BadMo
 
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Of the adapters: A[rank, in] and B[out, rank] beside each target of each layer. */
+export function adapterCount(architecture: ModelArchitecture, { rank, targets }: LoraSpec): number {
+  const { hidden_size: hidden, intermediate_size: inner, num_hidden_layers, head_dim } = architecture;
+  const query = architecture.num_attention_heads * head_dim;
+  const keyValue = architecture.num_key_value_heads * head_dim;
+  const inAndOut: Record<LoraTarget, number> = {
+    q_proj: hidden + query,
+    k_proj: hidden + keyValue,
+    v_proj: hidden + keyValue,
+    o_proj: query + hidden,
+    gate_proj: hidden + inner,
+    up_proj: hidden + inner,
+    down_proj: inner + hidden,
+  };
+  return num_hidden_layers * rank * targets.reduce((sum, target) => sum + inAndOut[target], 0);
 }
 
 /** Values of a model's tensors, adapters left out. */

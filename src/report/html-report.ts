@@ -6,6 +6,7 @@ import { tasksOf, type EvaluationFigure } from './evaluations.js';
 import { type Faults, faultTable } from './faults.js';
 import { percent, points, timeSpan, whole } from './format.js';
 import { escapeHtml, table } from './html.js';
+import { loraInWords, modelFacts } from './model-facts.js';
 import { styleSheet } from './report-style.js';
 import type { AcceptedChange } from './changes.js';
 import type { Restart } from './restarts.js';
@@ -80,11 +81,13 @@ function header(history: RunHistory, restarts: readonly Restart[]): string {
   ];
   const newest = updates.at(-1)?.observed.committed_at;
   const { lineage } = record;
+  const lora = loraInWords(record);
   const origin = [
     ...(lineage ? [`goes on from ${lineage.run} after step ${lineage.step}`] : []),
     ...(lineage?.rebase ? [rebaseInWords(lineage.rebase)] : []),
     record.spec.project,
     record.spec.model.name,
+    ...(lora === null ? [] : [lora]),
     `seed ${record.seed}`,
     `started ${utc(record.observed.started_at)}`,
     ...(newest === undefined ? [] : [`newest step ${utc(newest)}`]),
@@ -194,7 +197,7 @@ function tasksInWords(figures: readonly EvaluationFigure[]): string {
   return `${counts.map(whole).join(' or ')} tasks`;
 }
 
-/** Runs of steps of one kind; supervised phases carry no name in their records, so they count as warm start. */
+/** Runs of steps of one kind; supervised phases carry no name in their records, so they count as warm start. None where all is GRPO. */
 function phaseBands({ record, updates }: RunHistory): ChartBand[] {
   const firstGrpo = updates.find((update) => update.identity.kind === 'grpo')?.identity.step;
   const last = updates.at(-1)?.identity.step ?? 0;
@@ -207,13 +210,15 @@ function phaseBands({ record, updates }: RunHistory): ChartBand[] {
           { from: firstGrpo - 1, to: last, label: 'GRPO' },
         ];
   const parent = record.lineage ? [{ from: 0, to: own, label: `steps of ${record.lineage.run}` }] : [];
-  return [...parent, ...phases.map((band) => ({ ...band, from: Math.max(band.from, own) }))].filter(
+  const bands = [...parent, ...phases.map((band) => ({ ...band, from: Math.max(band.from, own) }))].filter(
     (band) => band.to > band.from,
   );
+  return bands.every(({ label }) => label === 'GRPO') ? [] : bands;
 }
 
-function bandsInWords({ record: { lineage } }: RunHistory): string {
-  if (!lineage) return 'Shaded: warm start.';
+function bandsInWords(history: RunHistory): string {
+  const { lineage } = history.record;
+  if (!lineage) return phaseBands(history).length === 0 ? '' : 'Shaded: warm start.';
   return `Up to step ${lineage.step}: the steps of ${escapeHtml(lineage.run)}, which this run goes on from.`;
 }
 
@@ -298,6 +303,7 @@ function facts(history: RunHistory): string {
   const last = updates.at(-1);
   const rows: [string, string][] = [
     [hasEnded(positionOf(history)) ? 'final state' : 'newest state', last?.identity.state ?? '–'],
+    ...modelFacts(record, history.base),
     ['base model', record.base_model],
     ['dataset', `${record.dataset.name} ${record.dataset.version}`],
     ['numerics', last ? `${last.identity.numerics.backend}, version ${last.identity.numerics.version}` : '–'],

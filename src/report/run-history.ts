@@ -1,15 +1,24 @@
 // What a run did, gathered from its records alone.
 import { readEvaluations, type EvaluationFigure } from './evaluations.js';
-import type { ControlRecord, EpisodeRecord, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
+import type {
+  BaseRecord,
+  ControlRecord,
+  EpisodeRecord,
+  OwnerRecord,
+  RunRecord,
+  UpdateRecord,
+} from '../spec/records.js';
 import { inParallel } from '../store/in-parallel.js';
 import { controlFolder, evaluationEpisodesFolder, ownersFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readRecord, readSequence } from '../store/records.js';
-import { lastCommittedStep, readRun, readUpdate } from '../store/run-records.js';
+import { lastCommittedStep, readBase, readRun, readUpdate } from '../store/run-records.js';
 import { plannedSteps } from './schedule.js';
 
 export interface RunHistory {
   record: RunRecord;
+  /** Step 0; null before it is committed. */
+  base: BaseRecord | null;
   /** Steps 1…n in order. */
   updates: UpdateRecord[];
   /** Those that the run asked for, by step, then by suite name. */
@@ -28,7 +37,8 @@ export async function readHistory(store: ObjectStore, run: string): Promise<RunH
     readSequence(store, controlFolder(run), 'control'),
   ]);
   const evaluations = last < 0 ? [] : await readEvaluations(store, { record, updates, control, owners });
-  return { record, updates, evaluations, owners, control };
+  const base = last < 0 ? null : await readBase(store, run);
+  return { record, base, updates, evaluations, owners, control };
 }
 
 /** Episodes of one evaluation, in slot order. */

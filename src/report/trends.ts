@@ -9,6 +9,8 @@ interface Trend {
   /** `before`: the step before, where the report has it. */
   value: (update: UpdateRecord, before: UpdateRecord | undefined) => number | undefined;
   format: (value: number) => string;
+  /** Left out where all values are 0: with one update a step no ratio can be clipped. */
+  optional?: true;
 }
 
 const trend: Trend[] = [
@@ -31,7 +33,7 @@ const trend: Trend[] = [
     format: (value) => String(Number(value.toPrecision(3))),
   },
   {
-    title: 'KL from the first weights',
+    title: 'KL from GRPO’s first policy',
     kind: 'grpo',
     value: ({ observed }) => observed.metrics['policy/policy_kl'],
     format: (value) => String(Number(value.toPrecision(3))),
@@ -41,6 +43,13 @@ const trend: Trend[] = [
     kind: 'grpo',
     value: ({ observed }) => observed.metrics['policy/policy_entropy'],
     format: (value) => String(Number(value.toPrecision(3))),
+  },
+  {
+    title: 'Tokens whose ratio was clipped',
+    kind: 'grpo',
+    value: ({ observed }) => observed.metrics['policy/ppo_clip_ratio'],
+    format: (value) => `${Number((value * 100).toPrecision(2))} %`,
+    optional: true,
   },
   {
     title: 'Sampled tokens an episode',
@@ -76,13 +85,14 @@ export function trends(updates: readonly UpdateRecord[]): string {
   return charts.length === 0 ? '' : `<div class="trends">${charts.join('\n')}</div>`;
 }
 
-function chartOf({ title, kind, value, format }: Trend, updates: readonly UpdateRecord[]): string {
+function chartOf({ title, kind, value, format, optional }: Trend, updates: readonly UpdateRecord[]): string {
   const points = updates.flatMap((update, index) => {
     const y = update.identity.kind === kind ? value(update, updates[index - 1]) : undefined;
     return y === undefined || !Number.isFinite(y) ? [] : [{ x: update.identity.step, y }];
   });
   if (points.length < 2) return '';
   const most = Math.max(...points.map((point) => point.y));
+  if (optional && most === 0) return '';
   const width = smoothingWidth(points.length);
   const first = points[0]?.y ?? 0;
   const last = points.at(-1)?.y ?? 0;

@@ -295,7 +295,12 @@ export interface BaseRecord {
     weights?: Digest;
     numerics: Numerics;
   };
-  observed: { engine: { build: string; incarnation: string }; committed_at: string };
+  observed: {
+    engine: { build: string; incarnation: string };
+    committed_at: string;
+    /** Of the model without adapters, and of what is trained. */
+    parameters?: { model: number; trained: number };
+  };
 }
 
 /** Evidence for checkers, never truth (R9): keys whose episodes this attempt is about to start. */

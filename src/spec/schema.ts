@@ -273,7 +273,9 @@ const trainer = z.strictObject({
   use_kl_loss: z
     .boolean()
     .default(false)
-    .describe('adds a KL term against the weights that the run began with; with LoRA these cost no memory'),
+    .describe(
+      'adds a KL term against the policy that GRPO begins with, behind any warm start; with LoRA, which then excludes a warm start, it costs no memory',
+    ),
   kl_loss_coef: z.number().min(0).max(10).default(0.001).describe('weight of the KL term'),
   kl_estimator_type: z.enum(klEstimators).default('k3').describe('estimator of the KL term, with gradients'),
   use_entropy_loss: z.boolean().default(false).describe('subtracts the entropy of the next token’s choice'),

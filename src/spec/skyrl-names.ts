@@ -7,7 +7,8 @@ const values: Record<string, Record<string, string>> = {
   },
   policy_loss_type: {
     clip_cov: 'its choice of tokens is random; regular with a larger eps_clip_high keeps entropy up as well',
-    kl_cov: 'use_kl_loss holds all tokens near the first weights, and regular clips each of them',
+    kl_cov:
+      'use_kl_loss holds all tokens near the policy that GRPO begins with, and regular clips each of them',
     rollout_is:
       'rollouts and updates have the same log-probs here, so that regular is the same; use_tis: true corrects others',
     dppo: 'regular, dual_clip and gspo bound how far a step may go',
@@ -45,7 +46,8 @@ const keys: Record<string, string> = {
   gamma: 'no critic is trained here, and a sample’s reward is that of all its tokens',
   value_clip: 'no critic is trained here',
   clip_cov: 'policy_loss_type has no clip_cov; regular with a larger eps_clip_high keeps entropy up as well',
-  kl_cov: 'policy_loss_type has no kl_cov; use_kl_loss holds the policy near the first weights',
+  kl_cov:
+    'policy_loss_type has no kl_cov; use_kl_loss holds the policy near the policy that GRPO begins with',
   update_epochs_per_batch: 'a batch is used for one update: its log-probs are exact then',
   policy_mini_batch_size: 'a GRPO step is one update of train_batch_size groups',
   micro_train_batch_size_per_gpu:

@@ -213,7 +213,11 @@ export const base = z.strictObject({
     weights: digest.exactOptional(),
     numerics,
   }),
-  observed: z.strictObject({ engine, committed_at: time }),
+  observed: z.strictObject({
+    engine,
+    committed_at: time,
+    parameters: z.strictObject({ model: positive, trained: positive }).exactOptional(),
+  }),
 });
 
 const seconds = z.number().nonnegative();

@@ -141,11 +141,32 @@ describe('longhaul engine score and generate', () => {
 
   test.each<[string, string, RegExp]>([
     ['', 'score', /the input is empty/],
+    ['[]', 'score', /the input is an empty list/],
+    [
+      asLines({ tokens: Array.from({ length: 513 }, () => 1) }),
+      'score',
+      /line 1: score: 513 tokens are more than max_position_embeddings, 512/,
+    ],
+    [
+      asLines({ tokens: Array.from({ length: 512 }, () => 1) }),
+      'generate',
+      /line 1: 512 tokens to go on from; the model's max_position_embeddings, 512, leaves room for 1 to 511/,
+    ],
+    [
+      asLines({ tokens: [1], max_new_tokens: 2 ** 40 }),
+      'generate',
+      /line 1: max_new_tokens must be .* 1073741824/,
+    ],
+    [
+      asLines({ tokens: [1], top_k: 1025 }),
+      'generate',
+      /line 1: top_k must be a whole number from 1 to 1024/,
+    ],
     ['{"tokens": [1, 2]}\n{"tokens": [1, 2', 'score', /line 2: it is no JSON/],
     [
       asLines({ tokens: [1, 2] }, { tokens: [1, 2], temprature: 1 }),
       'score',
-      /line 2: temprature .*did you mean temperature/,
+      /line 2: there is no key "temprature"; did you mean temperature/,
     ],
     [
       '[{"tokens": [1, 2]}, {"tokens": [1, -2]}]',

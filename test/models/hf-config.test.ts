@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { architectureOf, BadModelFolder, parameterCount } from '../../src/models/hf-config.js';
+import type { LoraTarget } from '../../src/spec/run-spec.js';
+import { adapterCount, architectureOf, BadModelFolder, parameterCount } from '../../src/models/hf-config.js';
 
 /** Of Qwen3-0.6B, as its folder has it. */
 const qwen3 = {
@@ -56,6 +57,14 @@ describe('the architecture of a config.json', () => {
       num_hidden_layers: 36,
     };
     expect(parameterCount(read({ ...qwen3, ...untied, tie_word_embeddings: false }))).toBe(8_190_735_360);
+  });
+
+  test('has the adapters that PEFT counts', () => {
+    const lora = (targets: LoraTarget[]) => adapterCount(read(qwen3), { rank: 8, alpha: 16, targets });
+    // Of Qwen3-0.6B: 28 layers of 1024 wide, 2048 for queries, 1024 for keys, 3072 inside.
+    expect(lora(['q_proj', 'v_proj'])).toBe(28 * 8 * (1024 + 2048 + 1024 + 1024));
+    const inside = ['gate_proj', 'up_proj', 'down_proj'] as const;
+    expect(lora(['q_proj', 'k_proj', 'v_proj', 'o_proj', ...inside])).toBe(5_046_272);
   });
 
   test('of Qwen2.5 has biases, and heads as wide as they fit', () => {

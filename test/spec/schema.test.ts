@@ -218,6 +218,15 @@ describe('an impossible combination', () => {
     ],
     ['trainer.warmup_steps', (spec) => (spec.trainer['warmup_steps'] = 11)],
     ['trainer.max_seq_len', (spec) => (spec.trainer['max_seq_len'] = 512)],
+    [
+      'trainer.use_kl_loss',
+      (spec) => (
+        (spec.data = { tasks: '/t', demonstrations: '/d', eval_tasks: 1, final_eval_tasks: 1 }),
+        (spec['warm_start'] = [{ name: 'a', demonstrations: 'drill', updates: 5 }]),
+        (spec.model['lora'] = { rank: 2, alpha: 4 }),
+        (spec.trainer['use_kl_loss'] = true)
+      ),
+    ],
     ['model', (spec) => (spec.model['path'] = '/models/qwen')],
     ['model', (spec) => delete (spec.model as Record<string, unknown>)['architecture']],
     ['model.chat_template', (spec) => delete spec.model['chat_template']],

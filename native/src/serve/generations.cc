@@ -31,8 +31,9 @@ Generation Generations::read(const Request& request, const Policy& policy) const
   const Architecture& architecture = policy.architecture();
   const auto most = static_cast<std::size_t>(architecture.max_position_embeddings);
   if (generation.tokens.empty() || generation.tokens.size() >= most) {
-    throw RequestError("BadInput", std::to_string(generation.tokens.size()) + " tokens; a transcript has 1 to " +
-                                       std::to_string(most - 1) + " before it goes on");
+    throw RequestError("BadInput", std::to_string(generation.tokens.size()) + " tokens to go on from; the model's " +
+                                       "max_position_embeddings, " + std::to_string(most) + ", leaves room for 1 to " +
+                                       std::to_string(most - 1) + ", and one more to sample");
   }
   generation.prompt_length = generation.tokens.size();
   generation.key = read_key(request.field("key"));
