@@ -20,9 +20,9 @@ std::string shown(const Json& value) {
 }
 
 // An object's members; null counts as left out, as it does to transformers. Errors begin with where the object lies.
-class Members {
+class HfMembers {
  public:
-  Members(const Json& value, std::string prefix) : value_(value), prefix_(std::move(prefix)) {}
+  HfMembers(const Json& value, std::string prefix) : value_(value), prefix_(std::move(prefix)) {}
 
   const Json* find(const char* key) const {
     const Json* member = value_.find(key);
@@ -84,7 +84,7 @@ struct Rope {
 // `rope_scaling` of transformers 4, or `rope_parameters` of transformers 5: either may have what the other has.
 Rope parse_rope(const Json& value, const std::string& key, int max_position_embeddings) {
   if (value.object() == nullptr) throw HfError(key + " is " + shown(value) + "; it must be an object or null");
-  const Members members(value, key + ".");
+  const HfMembers members(value, key + ".");
   Rope rope;
   rope.theta = members.real("rope_theta");
   if (members.real("partial_rotary_factor").value_or(1) != 1) {
@@ -122,7 +122,7 @@ std::optional<T> agreed(const std::optional<T>& one, const std::optional<T>& oth
   return one ? one : other;
 }
 
-void read_rope(const Members& config, Architecture& architecture) {
+void read_rope(const HfMembers& config, Architecture& architecture) {
   Rope old, current;
   const Json* scaling = config.find("rope_scaling");
   const Json* parameters = config.find("rope_parameters");
@@ -137,7 +137,7 @@ void read_rope(const Members& config, Architecture& architecture) {
   architecture.yarn = old.yarn ? old.yarn : current.yarn;
 }
 
-ModelType read_model_type(const Members& config) {
+ModelType read_model_type(const HfMembers& config) {
   const auto type = config.text("model_type");
   for (const ModelType known : {ModelType::qwen3, ModelType::qwen2}) {
     if (type == name(known)) return known;
@@ -148,7 +148,7 @@ ModelType read_model_type(const Members& config) {
 const char* class_name(ModelType type) { return type == ModelType::qwen3 ? "Qwen3ForCausalLM" : "Qwen2ForCausalLM"; }
 
 // What would make it another function than the one that is computed here.
-void refuse_variants(const Members& config, ModelType type) {
+void refuse_variants(const HfMembers& config, ModelType type) {
   if (const Json* classes = config.find("architectures")) {
     const Json::Array* names = classes->array();
     const bool causal = names != nullptr && std::any_of(names->begin(), names->end(), [&](const Json& item) {
@@ -195,7 +195,7 @@ HfConfig parse_hf_config(std::string_view text) {
   const auto json = parse_json(text, error);
   if (!json) throw HfError("no JSON: " + error);
   if (json->object() == nullptr) throw HfError("is " + shown(*json) + ", no object");
-  const Members config(*json, "");
+  const HfMembers config(*json, "");
   HfConfig parsed;
   Architecture& architecture = parsed.architecture;
   architecture.model_type = read_model_type(config);

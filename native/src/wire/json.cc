@@ -344,6 +344,23 @@ void write_value(const Json& value, KeyOrder order, std::string& out) {
 
 }  // namespace
 
+Json::Json() : value_(nullptr) {}
+Json::Json(std::nullptr_t) : value_(nullptr) {}
+Json::Json(bool flag) : value_(flag) {}
+Json::Json(double number) : value_(number) {}
+Json::Json(int number) : value_(static_cast<double>(number)) {}
+Json::Json(std::int64_t number) : value_(static_cast<double>(number)) {}
+Json::Json(std::uint64_t number) : value_(static_cast<double>(number)) {}
+Json::Json(const char* text) : value_(std::string(text)) {}
+Json::Json(std::string text) : value_(std::move(text)) {}
+Json::Json(Array items) : value_(std::move(items)) {}
+Json::Json(Object members) : value_(std::move(members)) {}
+Json::Json(const Json& other) = default;
+Json::Json(Json&& other) noexcept = default;
+Json& Json::operator=(const Json& other) = default;
+Json& Json::operator=(Json&& other) noexcept = default;
+Json::~Json() = default;
+
 const Json* Json::find(std::string_view name) const {
   const Object* members = object();
   if (members == nullptr) return nullptr;

@@ -35,6 +35,12 @@ class Json {
   Json(std::string text);
   Json(Array items);
   Json(Object members);
+  // In json.cc, as are the constructors: they are code in every place where a value is built or ends.
+  Json(const Json& other);
+  Json(Json&& other) noexcept;
+  Json& operator=(const Json& other);
+  Json& operator=(Json&& other) noexcept;
+  ~Json();
 
   const bool* boolean() const { return std::get_if<bool>(&value_); }
   const double* number() const { return std::get_if<double>(&value_); }
@@ -56,19 +62,6 @@ struct JsonMember {
   std::string name;
   Json value;
 };
-
-// Here, where a member is whole: each of them may have to destroy a list of members.
-inline Json::Json() : value_(nullptr) {}
-inline Json::Json(std::nullptr_t) : value_(nullptr) {}
-inline Json::Json(bool flag) : value_(flag) {}
-inline Json::Json(double number) : value_(number) {}
-inline Json::Json(int number) : value_(static_cast<double>(number)) {}
-inline Json::Json(std::int64_t number) : value_(static_cast<double>(number)) {}
-inline Json::Json(std::uint64_t number) : value_(static_cast<double>(number)) {}
-inline Json::Json(const char* text) : value_(std::string(text)) {}
-inline Json::Json(std::string text) : value_(std::move(text)) {}
-inline Json::Json(Array items) : value_(std::move(items)) {}
-inline Json::Json(Object members) : value_(std::move(members)) {}
 
 // Parses one JSON text. On failure: nothing, and `error` says what is wrong at which byte.
 std::optional<Json> parse_json(std::string_view text, std::string& error);
