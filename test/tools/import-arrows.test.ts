@@ -9,10 +9,10 @@ async function complaints(file: string, text: string): Promise<string[]> {
   return (result?.messages ?? []).map(({ ruleId, message }) => ruleId ?? `broken: ${message}`);
 }
 
-// The first text that is linted waits for the types of the whole project: a minute where other tests take the cores.
+// The first text that is linted waits for the types of the whole project: minutes where other tests take the cores.
 beforeAll(async () => {
   await complaints('src/rl/advantages.ts', '');
-}, 180_000);
+}, 400_000);
 
 describe('import arrows', () => {
   test.each([
