@@ -5,8 +5,10 @@ import { auditRun } from '../../src/activities/audit-run.js';
 import { commitBase } from '../../src/activities/commit-base.js';
 import { forkSpec } from '../../src/activities/fork-spec.js';
 import { openRun } from '../../src/activities/open-run.js';
+import { planStep } from '../../src/activities/plan-step.js';
 import { recordControl } from '../../src/activities/record-control.js';
 import { replayUpdates } from '../../src/activities/replay-audit.js';
+import { updatePolicy } from '../../src/activities/update-policy.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import type { Digest } from '../../src/spec/records.js';
 import { updateKey, weightsManifestKey } from '../../src/store/layout.js';
@@ -211,6 +213,40 @@ describe('a fork', () => {
       to: step + 1,
     });
     expect(replay.equal).toBe(true);
+  });
+});
+
+describe('a rebase', () => {
+  it('takes its KL terms against the weights that its own warm start has come to, with other numerics', async () => {
+    await begin(harness, terms);
+    await take(harness, step);
+    const node = harness.secondNode();
+    const { engine } = node.holder;
+    const { info, update } = engine;
+    const { numerics } = await engine.info();
+    const raised = { ...numerics, version: numerics.version + 1 };
+    engine.info = async () => ({ ...(await info()), numerics: raised });
+    engine.update = (order, ...rest) => update({ ...order, adam_eps: order.adam_eps * 1.001 }, ...rest);
+    const rebased = 'rebased';
+    const spec = await forkSpec(harness.store, rebased, {
+      run,
+      step: 0,
+      rebase: { to: step, numerics: raised },
+    });
+    const { owner } = await openRun(harness.orchestrator, {
+      spec,
+      workflow: { ...workflow, workflowId: `train/${rebased}` },
+    });
+    for (let at = 1; at <= step; at++) {
+      const reference = { run: rebased, step: at, owner };
+      const { plan } = await planStep(harness.orchestrator, { ...reference, control: 0 });
+      await harness.attempt('update', () => updatePolicy(node, { ...reference, plan }));
+    }
+    const own = (await readUpdate(harness.store, rebased, lastSftStep)).identity.weights;
+    expect(own).not.toBe(await warmWeights());
+    expect((await readPlan(harness.store, rebased, step)).record.reference).toBe(own);
+    expect((await readUpdate(harness.store, rebased, step)).observed.metrics['policy/policy_kl']).toBe(0);
+    expect((await auditRun(harness.store, rebased)).violations).toEqual([]);
   });
 });
 
