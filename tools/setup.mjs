@@ -1,6 +1,6 @@
 // Makes this checkout ready to run: dependencies, compiled TypeScript, engine, Temporal server, and for tests an S3 server.
 // Says what each step did and how long it took; what is current is not built again.
-// Usage: node tools/setup.mjs [--tests] [--development] [--only STEP]
+// Usage: node tools/setup.mjs [--tests] [--development] [--sanitizers] [--only STEP]
 import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { join } from 'node:path';
@@ -10,6 +10,7 @@ import { checkDependencyTools, ensureDependencies } from './steps/dependencies.m
 import { checkEngineCompiler, ensureEngine } from './steps/engine.mjs';
 import { checkGo, ensureS3Server, ensureTemporal } from './steps/go-tools.mjs';
 import { checkNode, checkPlatform, requireCmake, requireGenerator } from './steps/prerequisites.mjs';
+import { ensureSanitizers } from './steps/sanitizers.mjs';
 import { ensureTypescript } from './steps/typescript.mjs';
 
 const { values: options } = parseArgs({
@@ -18,6 +19,8 @@ const { values: options } = parseArgs({
     tests: { type: 'boolean', default: false },
     /** Also bench/ and test/chaos/, compiled. */
     development: { type: 'boolean', default: false },
+    /** Also the engine's tests under sanitizers, which take minutes to build. */
+    sanitizers: { type: 'boolean', default: false },
     only: { type: 'string' },
   },
 });
@@ -28,6 +31,7 @@ const steps = [
   ['typescript', true, () => ensureTypescript('product')],
   ['harnesses', options.tests || options.development, () => ensureTypescript('development')],
   ['engine', true, () => ensureEngine({ withTests: options.tests })],
+  ['sanitizers', options.sanitizers, ensureSanitizers],
   ['temporal', true, ensureTemporal],
   ['versitygw', options.tests, ensureS3Server],
 ];

@@ -1,11 +1,13 @@
 // All checks: linter, formatting, the engine's own tests, the tests of TypeScript. The last line is `N passed, N failed`.
-// Arguments go to vitest; with a file or name filter among them only those tests run.
+// Arguments go to vitest; with a file or name filter among them only those tests run. With LONGHAUL_TEST_SANITIZERS=1 there are two
+// checks more: a part of the engine's tests under sanitizers, and its fuzzers, which go on from where they were.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { repository } from './steps/cache.mjs';
 import { engineBuildFolder } from './steps/engine.mjs';
+import { findClang, fuzzFolder, sanitizedFolder, sanitizers } from './steps/sanitizers.mjs';
 
 const args = process.argv.slice(2);
 const isFiltered = args.some(
@@ -14,13 +16,13 @@ const isFiltered = args.some(
 const scratch = mkdtempSync(join(tmpdir(), 'longhaul-test-'));
 const counts = { passed: 0, failed: 0 };
 
-function run(title, command, commandArgs) {
+function run(title, command, commandArgs, environment = {}) {
   console.log(`\n── ${title}`);
   const started = performance.now();
   const { status, error } = spawnSync(command, commandArgs, {
     cwd: repository,
     stdio: 'inherit',
-    env: { ...process.env, LONGHAUL_TEST_RESULTS: join(scratch, 'vitest.json') },
+    env: { ...process.env, LONGHAUL_TEST_RESULTS: join(scratch, 'vitest.json'), ...environment },
   });
   if (error !== undefined) console.error(`${command} did not start: ${error.message}`);
   console.log(`── ${title}: ${((performance.now() - started) / 1000).toFixed(1)} s`);
@@ -32,14 +34,12 @@ function count(passed) {
   counts[passed ? 'passed' : 'failed'] += 1;
 }
 
-function engineTests() {
-  const report = join(scratch, 'engine.xml');
-  const passed = run('engine', 'ctest', [
-    '--test-dir',
-    engineBuildFolder,
-    '--output-on-failure',
-    '--output-junit',
-    report,
+/** `only`: names; absent: all that are built there. */
+function engineTests(title, folder, only) {
+  const report = join(scratch, `${title.replaceAll(/\W+/g, '-')}.xml`);
+  const passed = run(title, 'ctest', [
+    ...['--test-dir', folder, '--output-on-failure', '--output-junit', report],
+    ...(only ? ['--tests-regex', `^(${only.join('|')})$`] : []),
   ]);
   if (!existsSync(report)) return count(false);
   const attribute = (name) =>
@@ -48,7 +48,21 @@ function engineTests() {
   counts.passed += tests - failures - skipped;
   counts.failed += failures;
   if (skipped > 0) console.log(`${skipped} engine tests were skipped; their output above says why.`);
-  if (tests === 0 || (!passed && failures === 0)) count(false);
+  const expected = only?.length ?? 1;
+  if (tests < expected) console.error(`There are ${tests} tests, and were to be ${expected} at least.`);
+  if (tests < expected || (!passed && failures === 0)) count(false);
+}
+
+/** Seconds of each fuzzer. */
+const fuzzSeconds = 20;
+
+function fuzzers() {
+  const clang = findClang();
+  if (clang === null)
+    return console.log('\n── fuzzers: skipped, because there is no clang++, which has libFuzzer.');
+  const script = join(repository, 'native/fuzz/run.sh');
+  const folder = { CXX: clang, LONGHAUL_FUZZ_DIR: fuzzFolder };
+  count(run('fuzzers', 'bash', [script, String(fuzzSeconds)], folder));
 }
 
 function typescriptTests() {
@@ -79,7 +93,12 @@ if (isFiltered) {
       '.',
     ]),
   );
-  engineTests();
+  engineTests('engine', engineBuildFolder);
+  if (process.env.LONGHAUL_TEST_SANITIZERS === '1') {
+    for (const sanitizer of sanitizers)
+      engineTests(`engine, -fsanitize=${sanitizer.flags}`, sanitizedFolder(sanitizer), sanitizer.tests);
+    fuzzers();
+  }
 }
 typescriptTests();
 rmSync(scratch, { recursive: true, force: true });

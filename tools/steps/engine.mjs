@@ -16,7 +16,7 @@ import {
 import { outputOf, runLong } from './command.mjs';
 import { checkCompiler, requireCmake, requireCompiler, requireGenerator } from './prerequisites.mjs';
 
-const native = join(repository, 'native');
+export const native = join(repository, 'native');
 const checkoutKey = createHash('sha256').update(repository).digest('hex').slice(0, 12);
 
 export const engineBuildFolder = join(cacheRoot, 'engine', `build-${checkoutKey}`);
