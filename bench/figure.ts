@@ -12,6 +12,12 @@ export interface Provenance {
 /** Numbers of one measured part by name, e.g. `quickstart/seed-1` → {seconds, before, after}. */
 export type PartValues = Record<string, number>;
 
+/** What measuring a part gives. */
+export interface Measured {
+  values: PartValues;
+  notes?: string[];
+}
+
 export interface MeasuredPart extends Provenance {
   values: PartValues;
   /** What the values do not say: what was skipped, what was found. */

@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Measured } from './parts.js';
+import type { Measured } from './figure.js';
 import { outputOf, runCommand } from './quickstart.js';
 import { repository } from './repository.js';
 
@@ -106,7 +106,7 @@ export async function measureBuild(): Promise<Measured> {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-clean-build-'));
   try {
     const begun = performance.now();
-    await configure(folder);
+    await configure(folder, { tests: false });
     await build(folder, 'longhaul-engine');
     return { values: { seconds: (performance.now() - begun) / 1_000 } };
   } finally {
@@ -128,33 +128,34 @@ export async function measureFuzzing(): Promise<Measured> {
 }
 
 const peer = join(repository, 'bench/engine-peers/peer.py');
+const benchFolder = join(repository, '.longhaul/engine-bench');
 let installed: Promise<[own: string, python: string]> | null = null;
 
 /** longhaul-bench, built, and the Python that has the peers installed. */
 function programs(): Promise<[own: string, python: string]> {
   installed ??= (async () => {
-    const folder = join(repository, '.longhaul/engine-bench');
-    await configure(folder);
-    await build(folder, 'longhaul-bench');
+    await configure(benchFolder, { tests: true });
+    await build(benchFolder, 'longhaul-bench');
     const setup = await outputOf(
       'bash',
       [join(repository, 'bench/engine-peers/setup.sh')],
       commandDeadlineMs,
     );
-    return [join(folder, 'longhaul-bench'), setup.trim().split('\n').at(-1) ?? ''];
+    return [join(benchFolder, 'longhaul-bench'), setup.trim().split('\n').at(-1) ?? ''];
   })();
   return installed;
 }
 
-async function configure(folder: string): Promise<void> {
-  const args = [
-    '-S',
-    join(repository, 'native'),
-    '-B',
-    folder,
-    '-DCMAKE_BUILD_TYPE=Release',
-    '-DLONGHAUL_TESTS=OFF',
-  ];
+/** One of the engine's tests, built as longhaul-bench is. */
+export async function builtTest(target: string): Promise<string> {
+  await configure(benchFolder, { tests: true });
+  await build(benchFolder, target);
+  return join(benchFolder, target);
+}
+
+async function configure(folder: string, { tests }: { tests: boolean }): Promise<void> {
+  const places = ['-S', join(repository, 'native'), '-B', folder];
+  const args = [...places, '-DCMAKE_BUILD_TYPE=Release', `-DLONGHAUL_TESTS=${tests ? 'ON' : 'OFF'}`];
   await outputOf('cmake', args, commandDeadlineMs);
 }
 

@@ -6,9 +6,10 @@ import { openStore } from '../src/store/open-store.js';
 import { chaosKills } from './durability-figures.js';
 import { eachVictimOnce, measureDisturbedRun, tenSeconds } from './disturbed-run.js';
 import { measureEngine } from './engine-client.js';
+import { measureExactness, measureMemory, measureParity } from './engine-tests.js';
 import { measureEnvironment, startEnvironmentServer } from './environment.js';
 import { replayWithFaults } from './false-zeros.js';
-import type { PartValues } from './figure.js';
+import type { Measured, PartValues } from './figure.js';
 import { quickstartSeeds } from './figures.js';
 import { firstExecution, historyOfStoppedStack } from './history.js';
 import { measureLogprobs } from './logprobs.js';
@@ -31,11 +32,6 @@ import { repository } from './repository.js';
 import { measureReplay, measureRestore } from './restore.js';
 import { recordFigures } from './run-records.js';
 import { measureStore } from './store.js';
-
-export interface Measured {
-  values: PartValues;
-  notes?: string[];
-}
 
 export interface Part {
   name: string;
@@ -122,6 +118,9 @@ export const parts: readonly Part[] = [
   })),
   { name: 'engine/sharing', measurement: 'engine', long: true, measure: measureSharing },
   { name: 'engine/gemm', measurement: 'engine', long: true, measure: measureGemm },
+  { name: 'engine/parity', measurement: 'engine', long: true, measure: measureParity },
+  { name: 'engine/exactness', measurement: 'engine', long: true, measure: measureExactness },
+  { name: 'engine/memory', measurement: 'engine', long: true, measure: measureMemory },
   { name: 'engine/load', measurement: 'engine', long: true, measure: measureLoad },
   { name: 'engine/build', measurement: 'engine', long: true, measure: measureBuild },
   { name: 'engine/fuzz', measurement: 'engine', long: true, measure: measureFuzzing },

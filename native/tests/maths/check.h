@@ -37,10 +37,18 @@ inline void check_near(double actual, double expected, double tolerance, const s
   throw Failure(text.str());
 }
 
+/// What check_same_bits has compared so far, for a benchmark to read.
+struct ComparedBits {
+  size_t values = 0, differing = 0;
+};
+inline ComparedBits compared_bits;
+
 /// Also fails on values that are not finite: equal NaNs prove nothing.
 inline void check_same_bits(const float* actual, const float* expected, size_t n, const std::string& what) {
+  compared_bits.values += n;
   for (size_t i = 0; i < n; ++i)
     if (!std::isfinite(expected[i]) || std::memcmp(actual + i, expected + i, sizeof(float)) != 0) {
+      ++compared_bits.differing;
       std::ostringstream text;
       text.precision(9);
       text << what << ": value " << i << " of " << n << " is " << actual[i] << " instead of " << expected[i];
@@ -79,6 +87,16 @@ inline int run(const std::vector<Test>& tests) {
     }
   }
   return failed == 0 ? 0 : 1;
+}
+
+/// A line of JSON that bench/engine-tests.ts reads: what a test found beside what it allows.
+inline void print_figures(const std::vector<std::pair<const char*, double>>& figures) {
+  const char* before = "{";
+  for (const auto& [name, value] : figures) {
+    std::printf("%s\"%s\": %.10g", before, name, value);
+    before = ", ";
+  }
+  std::printf("}\n");
 }
 
 }  // namespace longhaul::test

@@ -315,15 +315,17 @@ void training_sees_the_logprobs_of_sampling() {
 }  // namespace
 
 int main() {
-  return run({{"prefill in chunks equals score", prefill_in_chunks_equals_score},
-              {"scoring does not depend on threads", scoring_does_not_depend_on_threads},
-              {"temperature is the same on both sides", temperature_is_the_same_on_both_sides},
-              {"decode does not depend on batch, blocks or threads", decode_does_not_depend_on_batch_blocks_or_threads},
-              {"samples that share prefix blocks equal those alone", samples_that_share_prefix_blocks_equal_those_alone},
-              {"a prefix and its readers may share a call", a_prefix_and_its_readers_may_share_a_call},
-              {"feeds whose logits nobody wants can be gone on with", feeds_whose_logits_nobody_wants_can_be_gone_on_with},
-              {"forest rows equal their paths alone", forest_rows_equal_their_paths_alone},
-              {"instruction sets agree on log-probs", instruction_sets_agree_on_logprobs},
-              {"updates depend on neither threads nor instruction set", updates_depend_on_neither_threads_nor_instruction_set},
-              {"training sees the log-probs of sampling", training_sees_the_logprobs_of_sampling}});
+  const int failed = run({{"prefill in chunks equals score", prefill_in_chunks_equals_score},
+                          {"scoring does not depend on threads", scoring_does_not_depend_on_threads},
+                          {"temperature is the same on both sides", temperature_is_the_same_on_both_sides},
+                          {"decode does not depend on batch, blocks or threads", decode_does_not_depend_on_batch_blocks_or_threads},
+                          {"samples that share prefix blocks equal those alone", samples_that_share_prefix_blocks_equal_those_alone},
+                          {"a prefix and its readers may share a call", a_prefix_and_its_readers_may_share_a_call},
+                          {"feeds whose logits nobody wants can be gone on with", feeds_whose_logits_nobody_wants_can_be_gone_on_with},
+                          {"forest rows equal their paths alone", forest_rows_equal_their_paths_alone},
+                          {"instruction sets agree on log-probs", instruction_sets_agree_on_logprobs},
+                          {"updates depend on neither threads nor instruction set", updates_depend_on_neither_threads_nor_instruction_set},
+                          {"training sees the log-probs of sampling", training_sees_the_logprobs_of_sampling}});
+  print_figures({{"compared", double(compared_bits.values)}, {"differing", double(compared_bits.differing)}});
+  return failed;
 }

@@ -90,8 +90,11 @@ struct Case {
   }
 };
 
-/// Norm of the difference relative to the norm of what is expected.
-void check_close(std::span<const float> actual, const std::vector<float>& expected, double tolerance, const std::string& what) {
+/// The greatest of all fixtures.
+double greatest_logits = 0, greatest_gradient = 0;
+
+/// Norm of the difference relative to the norm of what is expected, which it gives.
+double check_close(std::span<const float> actual, const std::vector<float>& expected, double tolerance, const std::string& what) {
   check_equal(actual.size(), expected.size(), "size of " + what);
   double difference = 0, norm = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -101,6 +104,7 @@ void check_close(std::span<const float> actual, const std::vector<float>& expect
   check(norm > 0, what + " is all zero");
   const double relative = std::sqrt(difference / norm);
   check(relative <= tolerance, what + " differs by " + std::to_string(relative * 1e6) + "e-6");
+  return relative;
 }
 
 std::vector<float> decoded_logits(const Policy& policy, const std::vector<int32_t>& tokens) {
@@ -130,6 +134,7 @@ void logits_and_logprobs(const std::string& name) {
       greatest = std::max(greatest, std::abs(double(logits[i]) - expected[i]));
       scale = std::max(scale, std::abs(double(expected[i])));
     }
+    greatest_logits = std::max(greatest_logits, greatest / scale);
     check(greatest <= 1e-5 * scale, "greatest difference of logits: " + std::to_string(greatest / scale * 1e6) + "e-6");
     check_close(score(policy, test.sequences[s], 1, pool), test.file.floats("logprobs" + suffix), 2e-6, "log-probs" + suffix);
   }
@@ -163,8 +168,9 @@ void gradients(const std::string& name) {
   check_near(loss, test.file.floats("cross_entropy")[0], 1e-6, "cross-entropy");
   size_t compared = 0;
   for (const TensorPlace& place : policy.trained_places()) {
-    check_close(std::span(gradient).subspan(place.offset, place.size), test.file.floats("gradient." + place.name), 2e-5,
-                "gradient of " + place.name);
+    const double relative = check_close(std::span(gradient).subspan(place.offset, place.size),
+                                        test.file.floats("gradient." + place.name), 2e-5, "gradient of " + place.name);
+    greatest_gradient = std::max(greatest_gradient, relative);
     ++compared;
   }
   check_equal(int(compared), test.settings.integer("gradients"), "tensors compared");
@@ -260,5 +266,7 @@ int main() {
     add(name, "gradients", gradients);
     if (steps) add(name, "AdamW steps", adamw_steps);
   }
-  return run(tests);
+  const int failed = run(tests);
+  print_figures({{"logits", greatest_logits}, {"gradients", greatest_gradient}});
+  return failed;
 }
