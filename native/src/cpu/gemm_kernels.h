@@ -44,9 +44,15 @@ inline int even_part(int whole, int most) {
 /// Where A[i,k] lies: a + i·stride + k, or a + k·stride + i.
 enum class Order { by_row, by_depth };
 
-// C[Rows, tile_columns] (+)= A · B; B rows are panel_columns wide. `ahead` is what is fetched meanwhile, line for line of B.
+/// What is fetched while a tile computes: as many lines as the tile is wide at each step of the chain, `step` floats on from the last.
+struct Ahead {
+  const float* from;
+  size_t step = panel_columns;
+};
+
+// C[Rows, tile_columns] (+)= A · B; B rows are panel_columns wide.
 template <int Rows, Order order>
-[[gnu::always_inline]] inline void tile(const float* a, size_t stride, const float* b, const float* ahead, int depth,
+[[gnu::always_inline]] inline void tile(const float* a, size_t stride, const float* b, Ahead ahead, int depth,
                                         float* c, size_t ldc, bool accumulate) {
   Vec sum_of[Rows][tile_vectors];
   for (int i = 0; i < Rows; ++i)
@@ -54,7 +60,7 @@ template <int Rows, Order order>
   for (int k = 0; k < depth; ++k) {
     Vec column[tile_vectors];
     for (int v = 0; v < tile_vectors; ++v) {
-      __builtin_prefetch(ahead + v * lanes);
+      __builtin_prefetch(ahead.from + v * lanes);
       column[v] = load(b + v * lanes);
     }
     for (int i = 0; i < Rows; ++i) {
@@ -64,7 +70,7 @@ template <int Rows, Order order>
     if (order == Order::by_depth) __builtin_prefetch(a + packed_prefetch_depth * stride);
     a += order == Order::by_row ? 1 : stride;
     b += panel_columns;
-    ahead += panel_columns;
+    ahead.from += ahead.step;
   }
   for (int i = 0; i < Rows; ++i)
     for (int v = 0; v < tile_vectors; ++v) store(c + i * ldc + v * lanes, sum_of[i][v]);
@@ -72,7 +78,7 @@ template <int Rows, Order order>
 
 // One copy of each height, which the switch below jumps to. Heights above the instruction set's are never asked for.
 template <int Rows, Order order>
-[[gnu::noinline]] void tile_function(const float* a, size_t stride, const float* b, const float* ahead, int depth, float* c,
+[[gnu::noinline]] void tile_function(const float* a, size_t stride, const float* b, Ahead ahead, int depth, float* c,
                                      size_t ldc, bool accumulate) {
   tile<Rows, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
 }
@@ -82,7 +88,7 @@ constexpr int possible_height = Rows < tile_rows ? Rows : tile_rows;
 
 // rows in [1, tile_rows]
 template <Order order>
-inline void tile_of(int rows, const float* a, size_t stride, const float* b, const float* ahead, int depth, float* c,
+inline void tile_of(int rows, const float* a, size_t stride, const float* b, Ahead ahead, int depth, float* c,
                     size_t ldc, bool accumulate) {
   switch (rows) {
     case 1: return tile_function<possible_height<1>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
@@ -117,7 +123,7 @@ inline void panel_product(const float* a, size_t stride, const float* b, int dep
     for (int tiles = (rows + tile_rows - 1) / tile_rows; tiles > 0; --tiles) {
       const int height = (rows - i + tiles - 1) / tiles;
       if (tiles > 1) prefetch_tile(c + (i + height) * ldc + column, ldc, smaller(tile_rows, rows - i - height));
-      tile_of<order>(height, a + i * next_row, stride, b + column, ahead + column, depth, c + i * ldc + column, ldc, accumulate);
+      tile_of<order>(height, a + i * next_row, stride, b + column, {ahead + column}, depth, c + i * ldc + column, ldc, accumulate);
       i += height;
     }
   }
@@ -131,7 +137,7 @@ inline void packed_panel_product(const float* a, const float* b, int depth, floa
       const int rest = rows - i - tile_rows;
       if (rest > 0) prefetch_tile(c + (i + tile_rows) * ldc + column, ldc, smaller(tile_rows, rest));
       tile_of<Order::by_depth>(smaller(tile_rows, rows - i), a + size_t(i) * depth, tile_rows, b + column,
-                               b + prefetch_depth * panel_columns + column, depth, c + i * ldc + column, ldc, accumulate);
+                               {b + prefetch_depth * panel_columns + column}, depth, c + i * ldc + column, ldc, accumulate);
     }
 }
 

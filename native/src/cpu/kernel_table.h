@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cpu/attention_kernels.h"
+#include "cpu/fetching_kernels.h"
 #include "cpu/gemm_kernels.h"
 #include "cpu/head_kernels.h"
 #include "cpu/moment_kernels.h"
@@ -16,6 +17,7 @@ constexpr Table make_table(const char* name) {
   table.name = name;
   table.matmul = matmul;
   table.matmul_panels = matmul_panels;
+  table.matmul_fetching = matmul_fetching;
   table.matmul_transposed = matmul_transposed;
   table.pack_transposed = pack_transposed_panels;
   table.pack = pack_panels;

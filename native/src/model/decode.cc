@@ -100,6 +100,8 @@ void extend(const Policy& policy, KvCache& cache, std::span<const Feed> feeds, f
   Extension extension(policy, cache, lay_out(feeds), pool);
   if (split == Split::by_columns || (split == Split::as_fits && extension.better_by_columns())) {
     extension.run_by_columns(logits);
+  } else if ((split == Split::in_turns || (split == Split::as_fits && extension.better_in_turns())) && extension.alone()) {
+    extension.run_in_turns(logits);
   } else {
     extension.run_by_rows(logits);
   }

@@ -58,8 +58,9 @@ struct Feed {
   bool want_logits = false;
 };
 
-/// How threads share the work of a call: by rows, or by columns of the weights (large models, few rows). The bits are the same.
-enum class Split { as_fits, by_rows, by_columns };
+/// How threads share the work of a call: by rows, by columns of the weights (large models, few rows), or by rows in two halves
+/// that take turns (rows that only decode; others go by rows). The bits are the same.
+enum class Split { as_fits, by_rows, by_columns, in_turns };
 
 /// Writes keys and values of all feeds and, in feed order, the logits of those that want them: logits [wanted, vocab].
 /// A block that is written in a call is written by one feed only. Feeds of the same call may read what others write.

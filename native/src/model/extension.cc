@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "model/workspace.h"
+
 namespace longhaul {
 
 namespace {
@@ -11,33 +13,10 @@ namespace {
 /// The rows a GEMM kernel takes at once, about.
 constexpr int kernel_rows = 12;
 
-/// Rows of one unit of work: as many units for each thread, of equal size, and each as large as its activations allow, since
-/// every unit reads all weights of a layer.
-int unit_rows(int rows, int threads) {
-  constexpr int most = 192;
-  const int rounds = (rows + threads * most - 1) / (threads * most);
-  return (rows + threads * rounds - 1) / (threads * rounds);
-}
-
 /// Rows that attend together: few enough that their scores stay in the cache.
 int attention_rows(int longest, int queries_per_key_value) {
   constexpr int most = 96, score_budget = 192 * 1024;
   return std::clamp(score_budget / longest / queries_per_key_value, kernel_rows, most);
-}
-
-/// Working memory of one thread, or what threads share where they split by columns; kept between calls: a decode step is too
-/// short to map fresh pages.
-struct Workspace {
-  AlignedBuffer hidden, qkv, normed, attention, gate_up, activated, qkv_adapter, output_adapter, gate_up_adapter, down_adapter;
-};
-
-Workspace& workspace() {
-  static thread_local Workspace workspace;
-  return workspace;
-}
-
-float* adapter_space(AlignedBuffer& buffer, const Linear& linear, int rows) {
-  return buffer.scratch(size_t(rows) * adapter_width(linear));
 }
 
 }  // namespace
@@ -61,17 +40,6 @@ bool Extension::better_by_columns() const {
                                  3 * size_t(architecture_.intermediate_size));
   const bool few = rows_.size() < kernel_rows * pool_.threads();
   return pool_.threads() > 1 && rows_.size() <= most_rows && layer >= (few ? size_t(1) << 18 : size_t(1) << 21);
-}
-
-template <class Work>
-void Extension::each_unit(int count, int unit, Work&& work) {
-  pool_.parallel_for(size_t(count + unit - 1) / unit,
-                     [&](size_t i) { work(int(i) * unit, std::min(unit, count - int(i) * unit)); });
-}
-
-template <class Work>
-void Extension::each_unit(int count, Work&& work) {
-  each_unit(count, unit_rows(count, pool_.threads()), work);
 }
 
 void Extension::multiply(const ops::Panels& weights, const float* x, float* y, int rows, bool accumulate) {

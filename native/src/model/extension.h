@@ -1,7 +1,8 @@
-// One call of `extend` at work: some rows through all layers, shared among threads by rows or by columns of the weights.
-// Which of the two never changes a bit.
+// One call of `extend` at work: some rows through all layers, shared among threads by rows, by rows in turns (extension_turns.cc) or
+// by columns of the weights. Which of them never changes a bit.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +24,14 @@ struct ExtensionRows {
   int size() const { return int(tokens.size()); }
 };
 
+/// Rows of one unit of work: as many units for each thread, of equal size, and each as large as its activations allow, since
+/// every unit reads all weights of a layer.
+inline int unit_rows(int rows, int threads) {
+  constexpr int most = 192;
+  const int rounds = (rows + threads * most - 1) / (threads * most);
+  return (rows + threads * rounds - 1) / (threads * rounds);
+}
+
 class Extension {
  public:
   Extension(const Policy& policy, KvCache& cache, ExtensionRows rows, ThreadPool& pool);
@@ -31,6 +40,13 @@ class Extension {
   void run_by_rows(float* logits);
   /// Every thread takes some columns of each matrix for all rows: weights are read once, at nine meetings a layer.
   void run_by_columns(float* logits);
+  /// Every thread takes two halves of its rows through all layers in turns: between the panels of one half's products the other's
+  /// rows attend, to keys and values that the products fetched meanwhile. Only where `alone()`.
+  void run_in_turns(float* logits);
+  /// Whether no row reads what another one writes, so that rows need not wait for each other.
+  bool alone() const;
+  /// Whether that is likely to be faster than by rows: long enough halves, of rows that share few keys and values.
+  bool better_in_turns() const;
   /// Whether by columns is likely to be faster: the weights of a layer do not fit the caches beside few rows.
   bool better_by_columns() const;
 
@@ -55,6 +71,18 @@ class Extension {
   void attend_and_transform(int layer, int first, int count);
   void head(int first, int count, float* logits);
 
+  /// Rows of one thread, half of them.
+  struct Half {
+    int first, count;
+    int end() const { return first + count; }
+  };
+  class Attendance;
+  /// `attend` and all that follows for a half, up to queries, keys and values of the next layer, while others attend.
+  void transform_beside(int layer, Half half, const float* attention, Attendance& others);
+  void multiply_beside(const Linear& linear, const float* x, float* y, int rows, bool accumulate, float* adapter,
+                       Attendance& others);
+  void project_beside(int layer, Half half, Attendance& others);
+
   /// Leaves only the rows whose logits are wanted, moved to the front in their order.
   void keep_wanted();
 
@@ -68,5 +96,16 @@ class Extension {
   float* hidden_;
   float* qkv_;
 };
+
+template <class Work>
+void Extension::each_unit(int count, int unit, Work&& work) {
+  pool_.parallel_for(size_t(count + unit - 1) / unit,
+                     [&](size_t i) { work(int(i) * unit, std::min(unit, count - int(i) * unit)); });
+}
+
+template <class Work>
+void Extension::each_unit(int count, Work&& work) {
+  each_unit(count, unit_rows(count, pool_.threads()), work);
+}
 
 }  // namespace longhaul

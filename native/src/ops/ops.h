@@ -77,6 +77,13 @@ struct ChainAttentionBackward {
   float* d_keys_values;    // [all rows, ld_keys_values], added to
 };
 
+/// What a product fetches on the way: `count` pieces of memory, `size` floats each.
+struct FetchList {
+  const float* const* chunks;
+  int count;
+  size_t size;
+};
+
 /// One AdamW step on a range of parameters; corrections are 1 − βᵗ.
 struct AdamStep {
   float learning_rate, eps, weight_decay;
@@ -94,6 +101,9 @@ struct Table {
   // `c` is where column 0 is or would be.
   void (*matmul_panels)(const float* a, size_t lda, const Panels& b, int first, int last, float* c, size_t ldc, int m,
                         bool accumulate);
+  // The same, and meanwhile fetches what is wanted next into the caches (where M is at least two tiles).
+  void (*matmul_fetching)(const float* a, size_t lda, const Panels& b, int first, int last, float* c, size_t ldc, int m,
+                          bool accumulate, const FetchList& wanted);
   // C[M,N] += A[K,M]ᵀ · B[K,N]
   void (*matmul_transposed)(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m);
   // B = W[N,K]ᵀ; `out` has its sizes set and room for all panels. Writes panels [first, last).

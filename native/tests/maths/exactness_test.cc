@@ -26,7 +26,8 @@ struct UseBestAfterwards {
   ~UseBestAfterwards() { ops::set_instruction_set(ops::best_instruction_set()); }
 };
 
-constexpr std::pair<Split, const char*> splits[] = {{Split::by_rows, "by rows"}, {Split::by_columns, "by columns"}};
+constexpr std::pair<Split, const char*> splits[] = {
+    {Split::by_rows, "by rows"}, {Split::by_columns, "by columns"}, {Split::in_turns, "in turns"}};
 
 std::vector<float> score(const Policy& policy, std::span<const int32_t> tokens, double temperature = 1) {
   ThreadPool pool(1);
@@ -97,8 +98,9 @@ std::vector<std::vector<float>> decode_together(const Policy& policy, const std:
 void decode_does_not_depend_on_batch_blocks_or_threads() {
   std::vector<Sequence> sequences;
   int next_block = 0;
-  for (int s = 0; s < 29; ++s) {
-    Sequence sequence{random_tokens(3 + s * 3, vocab, uint32_t(50 + s)), {}};
+  // More than two tiles of rows for each half of a thread's.
+  for (int s = 0; s < 55; ++s) {
+    Sequence sequence{random_tokens(3 + s % 29 * 3, vocab, uint32_t(50 + s)), {}};
     for (size_t p = 0; p < sequence.tokens.size(); p += KvCache::block_positions) sequence.blocks.push_back(next_block++);
     sequences.push_back(std::move(sequence));
   }

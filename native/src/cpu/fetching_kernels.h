@@ -1,0 +1,78 @@
+// Products that fetch what is wanted after them. Decoding reads each sequence's keys and values once, as fast as memory gives them,
+// while its products wait for nothing but their own multiply-adds: side by side both take the time of one.
+#pragma once
+
+#include "cpu/gemm_kernels.h"
+#include "ops/ops.h"
+
+namespace longhaul::ops {
+namespace {
+
+/// Hands the pieces of a wish list to the tiles of a product, each as much as keeps them all equally busy.
+class Fetching {
+ public:
+  /// `steps` > 0: of all tiles that will ask.
+  Fetching(const FetchList& wanted, size_t steps) : wanted_(wanted) {
+    const size_t all = size_t(wanted.count) * wanted.size;
+    step_ = int(all < steps * tile_columns ? (all + steps - 1) / steps : tile_columns);
+  }
+
+  /// What a tile of so many steps is to fetch; `ahead` stays as it is where there is nothing more.
+  void next(int depth, Ahead& ahead) {
+    if (chunk_ == wanted_.count) return;
+    const size_t left = wanted_.size - at_, piece = size_t(step_) * depth;
+    ahead.from = wanted_.chunks[chunk_] + at_;
+    ahead.step = size_t(step_);
+    // A short rest goes with the last piece.
+    if (left <= piece + piece / 4) {
+      ahead.step = size_t(smaller(tile_columns, (int(left) + depth - 1) / depth));
+      at_ = 0;
+      ++chunk_;
+    } else {
+      at_ += piece;
+    }
+  }
+
+ private:
+  const FetchList& wanted_;
+  int step_;
+  int chunk_ = 0;
+  size_t at_ = 0;
+};
+
+// The first tile of a panel fetches the panel, as everywhere; the others find it near.
+inline void fetching_panel_product(const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc, int rows,
+                                   bool accumulate, Fetching& fetching) {
+  const Ahead own{b + prefetch_depth * panel_columns};
+  for (int column = 0; column < panel_columns; column += tile_columns) {
+    int i = 0;
+    for (int tiles = (rows + tile_rows - 1) / tile_rows; tiles > 0; --tiles) {
+      const int height = (rows - i + tiles - 1) / tiles;
+      Ahead ahead{own.from + column};
+      if (tiles > 1) prefetch_tile(c + (i + height) * ldc + column, ldc, smaller(tile_rows, rows - i - height));
+      if (i > 0) fetching.next(depth, ahead);
+      tile_of<Order::by_row>(height, a + i * stride, stride, b + column, ahead, depth, c + i * ldc + column, ldc, accumulate);
+      i += height;
+    }
+  }
+}
+
+void matmul_fetching(const float* a, size_t lda, const Panels& b, int first, int last, float* c, size_t ldc, int m,
+                     bool accumulate, const FetchList& wanted) {
+  const int tiles = (m + tile_rows - 1) / tile_rows - 1, part = even_part(b.depth, depth_block);
+  if (wanted.count == 0 || tiles < 1 || m > row_block) {
+    matmul_panels(a, lda, b, first, last, c, ldc, m, accumulate);
+    return;
+  }
+  Fetching fetching(wanted, size_t(last - first) * tiles * b.depth * (panel_columns / tile_columns));
+  for (int k = 0; k < b.depth; k += part)
+    for (int p = first; p < last; ++p)
+      into_columns(c + p * panel_columns, ldc, m, b.columns - p * panel_columns, accumulate || k > 0,
+                   [&](float* to, size_t ld_to, bool add_to) {
+                     fetching_panel_product(a + k, lda, b.panel(p) + size_t(k) * panel_columns, smaller(part, b.depth - k), to,
+                                            ld_to, m, add_to, fetching);
+                   });
+}
+
+}  // namespace
+}  // namespace longhaul::ops

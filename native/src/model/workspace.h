@@ -1,0 +1,23 @@
+// Working memory of one thread in a call of `extend`, or what threads share where they split by columns; kept between calls: a decode
+// step is too short to map fresh pages.
+#pragma once
+
+#include "base/aligned_buffer.h"
+#include "model/linear.h"
+
+namespace longhaul {
+
+struct Workspace {
+  AlignedBuffer hidden, qkv, normed, attention, gate_up, activated, qkv_adapter, output_adapter, gate_up_adapter, down_adapter;
+};
+
+inline Workspace& workspace() {
+  static thread_local Workspace workspace;
+  return workspace;
+}
+
+inline float* adapter_space(AlignedBuffer& buffer, const Linear& linear, int rows) {
+  return buffer.scratch(size_t(rows) * size_t(adapter_width(linear)));
+}
+
+}  // namespace longhaul
