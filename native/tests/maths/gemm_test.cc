@@ -54,6 +54,12 @@ void matmul_is_one_chain_over_k() {
         table.matmul_panels(a.data(), lda, panels, middle, panel_count, parts.data(), ldc, s.m, accumulate);
         table.matmul_panels(a.data(), lda, panels, 0, middle, parts.data(), ldc, s.m, accumulate);
         check_same_bits(parts, expected, title(table, s) + " by columns");
+        // The same while two pieces of memory are fetched.
+        std::vector<float> beside(before);
+        const float* chunks[] = {a.data(), w.data()};
+        table.matmul_fetching(a.data(), lda, panels, 0, panel_count, beside.data(), ldc, s.m, accumulate,
+                              {chunks, 2, std::min(a.size(), w.size())});
+        check_same_bits(beside, expected, title(table, s) + " fetching");
       });
     }
   }
