@@ -58,6 +58,8 @@ void add_tasks(std::vector<PackTask>& tasks, const float* from, size_t ld, int d
   if (to.depth != depth || to.columns != columns || to.values.size() == 0) {
     to.depth = depth;
     to.columns = columns;
+    // Zeroed by whichever threads pack them, where a fill by this one would take longer than the packing.
+    if (to.values.size() == 0) to.values = AlignedBuffer(BufferMemory::mapped);
     to.values.resize(size_t(panels) * depth * ops::panel_columns);
   }
   const int step = std::max(1, (1 << 18) / (depth * ops::panel_columns));

@@ -1,5 +1,6 @@
 #include "state/digest.h"
 
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -22,6 +23,17 @@ std::string root_of(std::string_view schema, const Json& identity, std::span<con
   root.add("\n");
   root.add(leaves.data(), leaves.size_bytes());
   return to_hex(root.finish());
+}
+
+// Of a whole leaf. The moments of a model that was just loaded are nothing but zeros, on pages that do not exist yet: to look at them
+// takes a tenth of the time that it takes to hash them.
+bool is_zero(std::span<const std::byte> leaf) {
+  return leaf.front() == std::byte{0} && std::memcmp(leaf.data(), leaf.data() + 1, leaf.size() - 1) == 0;
+}
+
+const Blake3Digest& digest_of_zeros() {
+  static const Blake3Digest digest = blake3(std::vector<std::byte>(StateLeaves::kBytes));
+  return digest;
 }
 
 }  // namespace
@@ -51,7 +63,8 @@ std::vector<Blake3Digest> hash_leaves(std::span<const TensorBytes<const std::byt
     leaves.visit(leaf, [&](std::size_t, std::size_t, std::size_t) { ++parts; });
     if (parts == 1) {
       leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t part) {
-        digests[leaf] = blake3(tensors[tensor].bytes.subspan(from, part));
+        const auto bytes = tensors[tensor].bytes.subspan(from, part);
+        digests[leaf] = part == StateLeaves::kBytes && is_zero(bytes) ? digest_of_zeros() : blake3(bytes);
       });
       return;
     }

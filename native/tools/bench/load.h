@@ -10,17 +10,20 @@
 #include "options.h"
 #include "report.h"
 #include "sizes.h"
+#include "state/digest.h"
 #include "state/hf_export.h"
 #include "state/hf_folder.h"
 
 namespace longhaul::bench {
 
-/// The child: loads, says so on stdout, and ends without tidying up.
+/// The child: loads as the engine does, says so on stdout, and ends without tidying up.
 [[noreturn]] inline void load_and_tell(const std::string& folder, int threads) {
   ThreadPool pool(threads);
   const Policy policy(load_hf(folder, pool).weights);
+  // The engine answers with it.
+  const std::string digest = state_digest(policy, pool);
   const bool told = ::write(STDOUT_FILENO, "loaded\n", 7) == 7;
-  ::_exit(told && policy.layout().total > 0 ? 0 : 1);
+  ::_exit(told && !digest.empty() ? 0 : 1);
 }
 
 /// Seconds from fork to the child's word.
