@@ -2,7 +2,7 @@
 // node that has it puts its weights into the store, where all others, and every later restore, take them from.
 import { mkdir, readdir, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { LoadedModel, LoadedState, PolicyEngine, TrainedPart } from '../engine/policy-engine.js';
+import type { LoadedState, PolicyEngine, TrainedPart } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
 import { BadModelFolder } from '../models/hf-config.js';
 import { isFolder, modelFilesDigest } from '../models/model-files.js';
@@ -17,8 +17,8 @@ import { CorruptCheckpoint } from '../store/store-errors.js';
 import { fetchWeights, weightsExist, writeWeights } from '../store/weights.js';
 import { removeLeftovers } from './leftovers.js';
 import { fileExists } from './local-states.js';
+import type { Attended } from './scope.js';
 import { weightsFileDigest } from './state-file.js';
-import type { Attended } from './state-restorer.js';
 
 export interface BaseModelOptions {
   store: ObjectStore;
@@ -57,17 +57,12 @@ export class BaseModel {
   constructor(private readonly options: BaseModelOptions) {}
 
   /** Makes the engine hold the run's state 0. */
-  async hold(record: RunRecord, attempt: Attended): Promise<LoadedModel> {
+  async hold(record: RunRecord, attempt: Attended): Promise<LoadedState> {
     const { engine } = this.options;
     const { architecture, initializer_range, path } = record.spec.model;
     const trained = trainedPart(record);
-    if (architecture) {
-      const loaded = await engine.loadRandom({
-        ...{ architecture, initializer_range, seed: record.seed },
-        ...trained,
-      });
-      return { ...loaded, architecture };
-    }
+    if (architecture)
+      return engine.loadRandom({ architecture, initializer_range, seed: record.seed, ...trained });
     const weights = await this.#recordedWeights(record);
     if (weights !== null && (await weightsExist(this.options.store, weights)))
       return this.#loadStored(weights, trained, attempt);
@@ -131,7 +126,7 @@ export class BaseModel {
     record: RunRecord,
     trained: TrainedPart,
     { signal, progress }: Attended,
-  ): Promise<LoadedModel> {
+  ): Promise<LoadedState> {
     progress({ loading: path });
     const mend = 'copy it there, or share it: only the first node of a run needs it';
     const files = await folderDigest(path, signal).catch((error: Error) => {
@@ -142,16 +137,19 @@ export class BaseModel {
         `the model in ${path} is not the one that run "${record.run}" was started with: put its files back as they were, ` +
           'or start a run with what is there now under a new name',
       );
-    return this.options.engine.loadHf({ path, ...trained });
+    return this.options.engine.loadHf({ path, ...trained }).catch((error: unknown) => {
+      const isTheFolders = error instanceof EngineError && error.code === 'BadFile';
+      throw isTheFolders ? new BadModelFolder(error.message, { cause: error }) : error;
+    });
   }
 
   /** A file on this disk that was damaged is fetched once more. */
-  async #loadStored(weights: Digest, trained: TrainedPart, attempt: Attended): Promise<LoadedModel> {
+  async #loadStored(weights: Digest, trained: TrainedPart, attempt: Attended): Promise<LoadedState> {
     const { engine, log } = this.options;
     for (const isLast of [false, true]) {
       const path = await this.#file(weights, attempt);
       const loaded = await engine.loadWeights({ path, ...trained }).catch((error: unknown) => {
-        if (error instanceof EngineError && error.code === 'BadInput') return error;
+        if (error instanceof EngineError && error.code === 'BadFile') return error;
         throw error;
       });
       if (!(loaded instanceof EngineError) && loaded.weights === weights) return loaded;

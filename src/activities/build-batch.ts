@@ -3,7 +3,8 @@ import type { RunData } from './run-data.js';
 import { tokenizeDemonstration } from '../episode/demonstration.js';
 import { stepAdvantages } from '../rl/advantages.js';
 import { episodeMetrics, rewardMetrics } from '../rl/metrics.js';
-import { packForest, type SampleToPack } from '../rl/packing.js';
+import { packForest, type PackedForest, type SampleToPack } from '../rl/packing.js';
+import type { BatchArrays } from '../spec/batch.js';
 import type { BatchIdentity, Digest, EpisodeRecord, GrpoPlan, PlanRecord, SftPlan } from '../spec/records.js';
 import type { Demonstration } from '../spec/task.js';
 import { encodeBatchFile, inputsDigest } from '../store/batch-file.js';
@@ -35,7 +36,17 @@ export async function buildBatch(
     outcomes: content.outcomes,
     metrics: content.metrics,
   };
-  return { bytes: encodeBatchFile(packForest(content.miniBatches), identity), identity };
+  const forest = packForest(content.miniBatches);
+  const arrays = plan.loss.tis_cap === undefined ? forest : withSampled(forest);
+  return { bytes: encodeBatchFile(arrays, identity), identity };
+}
+
+/**
+ * For truncated importance sampling the recorded log-probs are those of whoever sampled; what ratios are taken against is the policy
+ * that the update begins with, under the numerics that apply it, and only the engine knows that one's.
+ */
+function withSampled({ target_old_logprobs, ...forest }: PackedForest): BatchArrays {
+  return { ...forest, target_rollout_logprobs: target_old_logprobs };
 }
 
 interface BatchContent {

@@ -39,7 +39,7 @@ export function meteredEngine(engine: PolicyEngine, meter: BusyMeter): PolicyEng
     saveState: (state, path) => meter.during(() => engine.saveState(state, path)),
     setReference: (from) => meter.during(() => engine.setReference(from)),
     exportHf: (request) => meter.during(() => engine.exportHf(request)),
-    setVocabulary: (tokens, eos) => meter.during(() => engine.setVocabulary(tokens, eos)),
+    setVocabulary: (tokens) => meter.during(() => engine.setVocabulary(tokens)),
     generate: (request, signal) => meter.during(() => engine.generate(request, signal)),
     score: (request) => meter.during(() => engine.score(request)),
     update: (request, onProgress, signal) => meter.during(() => engine.update(request, onProgress, signal)),

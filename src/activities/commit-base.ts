@@ -1,7 +1,6 @@
 // commitBase: the base model becomes state 0, recorded like every other step (R5).
 import type { NodeDeps } from './node-deps.js';
 import { currentScope } from './scope.js';
-import { adapterCount, parameterCount } from '../models/hf-config.js';
 import type { BaseRecord, Digest } from '../spec/records.js';
 import { updateKey } from '../store/layout.js';
 import { checkOwner } from '../store/owners.js';
@@ -17,9 +16,7 @@ export async function commitBase(
   const existing = await readRecord(store, key, 'base');
   if (existing) return { state: existing.identity.state };
   const { record } = await deps.runs.get(input.run);
-  const { state, weights, architecture } = await holder.holdBase(record, currentScope());
-  const { lora } = record.spec.model;
-  const model = parameterCount(architecture);
+  const { state, weights, parameters } = await holder.holdBase(record, currentScope());
   const engine = await holder.engine.info();
   const base: BaseRecord = {
     schema: 'longhaul.base/1',
@@ -34,7 +31,7 @@ export async function commitBase(
     observed: {
       engine: { build: engine.build, incarnation: engine.incarnation },
       committed_at: new Date().toISOString(),
-      parameters: { model, trained: lora ? adapterCount(architecture, lora) : model },
+      parameters,
     },
   };
   await recordFunction(store, key, 'base', base);

@@ -29,12 +29,12 @@ export async function takeUpModel(spec: RunSpec, signal?: AbortSignal): Promise<
   const folder = await named('model.path', async () =>
     model.path === undefined ? null : readModelFolder(model.path),
   );
-  const architecture = folder?.architecture ?? model.architecture;
+  const shape = folder?.outline ?? model.architecture;
   const tokenizer = await readAsset(model.tokenizer, 'model.tokenizer');
   const template = await readTemplate(model, folder);
   refuseUnusable(model, tokenizer, template);
   await named('model.tokenizer', async () => {
-    if (architecture) refuseLargerVocabulary(tokenizer, architecture, model.tokenizer);
+    if (shape) refuseLargerVocabulary(tokenizer, shape, model.tokenizer);
   });
   if (folder) refuseLongerEpisodes(spec, folder);
   const files = await named('model.path', async () => folder && modelFilesDigest(folder.path, signal));
@@ -86,8 +86,8 @@ function refuseUnusable(model: ModelSpec, tokenizerText: string, templateText: s
   }
 }
 
-function refuseLongerEpisodes({ generator }: RunSpec, { path, architecture }: ModelFolder): void {
-  const longest = architecture.max_position_embeddings;
+function refuseLongerEpisodes({ generator }: RunSpec, { path, outline }: ModelFolder): void {
+  const longest = outline.max_position_embeddings;
   if (generator.max_sequence_length <= longest) return;
   throw new InvalidSpec([
     {

@@ -1,6 +1,6 @@
 // A state as a folder that others open: the engine writes config and weights, what a tokenizer needs is added here. The folder is there
 // whole or not at all.
-import { mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, open, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { ExportRequest, PolicyEngine } from '../engine/policy-engine.js';
 import { loadChatTemplate } from '../episode/chat-template.js';
@@ -8,15 +8,13 @@ import { loadTokenizer } from '../episode/tokenizer.js';
 import type { Digest } from '../spec/records.js';
 import { removeLeftovers } from './leftovers.js';
 
-export interface ModelToExport extends Omit<ExportRequest, 'path'> {
+export interface ModelToExport extends Omit<ExportRequest, 'path' | 'eos_tokens'> {
   /** Must not be there. */
   to: string;
   /** Texts of `tokenizer.json` and of the chat template. */
   tokenizer: string;
   template: string;
   maxPositionEmbeddings: number;
-  /** With `peft`: where the model is that the adapters lie on, for whoever opens them. */
-  base?: string;
 }
 
 export interface ExportedModel {
@@ -28,7 +26,7 @@ export interface ExportedModel {
 
 /** The engine holds the state. Throws where the folder is there already. */
 export async function exportModel(
-  engine: Pick<PolicyEngine, 'exportHf' | 'setVocabulary'>,
+  engine: Pick<PolicyEngine, 'exportHf'>,
   model: ModelToExport,
 ): Promise<ExportedModel> {
   const path = resolve(model.to);
@@ -37,15 +35,17 @@ export async function exportModel(
   await mkdir(dirname(path), { recursive: true });
   await removeLeftovers(dirname(path), `${basename(path)}.tmp-`);
   const unfinished = `${path}.tmp-${process.pid}`;
-  const { state, dtype, adapters } = model;
+  const { state, dtype, adapters, base_model } = model;
   const tokenizer = loadTokenizer(model.tokenizer);
   const { endOfTurn } = loadChatTemplate(model.template, tokenizer);
   try {
-    // Generation stops where a turn of this chat template ends.
-    await engine.setVocabulary(tokenizer.bytes(), [endOfTurn]);
-    const exported = await engine.exportHf({ state, path: unfinished, dtype, adapters });
+    const exported = await engine.exportHf({
+      ...{ state, path: unfinished, dtype, adapters },
+      // Generation stops where a turn of this chat template ends.
+      eos_tokens: [endOfTurn],
+      ...(base_model === undefined ? {} : { base_model }),
+    });
     const added = await addTokenizer(unfinished, model, tokenizer.decode([endOfTurn]));
-    if (adapters === 'peft' && model.base !== undefined) await nameBase(unfinished, model.base);
     await sync(unfinished);
     await rename(unfinished, path);
     await sync(dirname(path));
@@ -70,12 +70,6 @@ async function addTokenizer(folder: string, model: ModelToExport, endOfTurn: str
   };
   for (const [name, text] of Object.entries(files)) await writeDurably(join(folder, name), text);
   return Object.keys(files);
-}
-
-async function nameBase(folder: string, base: string): Promise<void> {
-  const path = join(folder, 'adapter_config.json');
-  const config = JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
-  await writeDurably(path, jsonText({ ...config, base_model_name_or_path: base }));
 }
 
 async function writeDurably(path: string, text: string): Promise<void> {

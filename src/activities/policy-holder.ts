@@ -1,9 +1,10 @@
 // ensurePolicy (R14, R15): the engine holds exactly the state that a caller names, whatever died before.
 import { join } from 'node:path';
-import type { LoadedModel, PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
+import type { LoadedState, PolicyEngine, UpdateResult } from '../engine/policy-engine.js';
 import { LocalStates } from './local-states.js';
 import { otherNumerics } from './numerics.js';
-import { type Attended, type LoggedUpdate, type Provenance, StateRestorer } from './state-restorer.js';
+import type { Attended } from './scope.js';
+import { type LoggedUpdate, type Provenance, StateRestorer } from './state-restorer.js';
 import type { StateLock } from '../engine/native/state-lock.js';
 import { sameNumerics } from '../spec/numerics.js';
 import type { Digest, Numerics, RunRecord } from '../spec/records.js';
@@ -100,7 +101,7 @@ export class PolicyHolder {
   }
 
   /** Holds the run's base model. */
-  async holdBase(record: RunRecord, attempt: Attended = unattended): Promise<LoadedModel> {
+  async holdBase(record: RunRecord, attempt: Attended = unattended): Promise<LoadedState> {
     return this.options.lock.exclusive(async () => {
       await this.#restorer.forgetReference();
       const held = await this.#restorer.base.hold(record, attempt);

@@ -25,6 +25,10 @@ export interface AttemptScope {
   restored(restored: Restored): void;
 }
 
+/** What an attempt lends to work that may take long: when to stop, and whom to tell that it goes on. */
+export type Attended = Pick<AttemptScope, 'signal' | 'progress'> &
+  Partial<Pick<AttemptScope, 'uses' | 'restored'>>;
+
 export function currentScope(): AttemptScope {
   const context = Context.current();
   const account = currentAccount();

@@ -7,7 +7,7 @@ import { EngineError } from '../engine/policy-engine.js';
 import { type Restored, rounded } from './attempt-account.js';
 import { BaseModel } from './base-model.js';
 import { fileExists, type LocalStates } from './local-states.js';
-import type { AttemptScope } from './scope.js';
+import type { Attended } from './scope.js';
 import type { Digest, PlanRecord, RunRecord } from '../spec/records.js';
 import { lastWarmStep } from '../spec/warm-start.js';
 import { sha256File } from '../store/canonical.js';
@@ -36,10 +36,6 @@ export interface StateRestorerOptions {
   folder: string;
   log: (message: string) => void;
 }
-
-/** What an attempt lends to work that may take long: when to stop, and whom to tell that it goes on. */
-export type Attended = Pick<AttemptScope, 'signal' | 'progress'> &
-  Partial<Pick<AttemptScope, 'uses' | 'restored'>>;
 
 /** A step's batch, as its update applies it. */
 export interface LoggedUpdate {
@@ -378,8 +374,8 @@ export class StateRestorer {
   }
 }
 
-/** `BadInput`: the engine refuses the file; `WrongBase`: it says that it lies over other weights. */
+/** `BadFile`: the engine refuses what the file holds; `WrongBase`: the file says that it lies over other weights. */
 function isDamage(error: unknown): error is Error {
-  if (error instanceof EngineError) return ['BadInput', 'WrongBase'].includes(error.code);
+  if (error instanceof EngineError) return ['BadFile', 'WrongBase'].includes(error.code);
   return error instanceof CorruptCheckpoint || error instanceof UnreadableRecord;
 }

@@ -4,7 +4,6 @@ import { readFile } from 'node:fs/promises';
 import { type Command, Option } from 'commander';
 import { exportModel } from '../activities/model-export.js';
 import { EngineError } from '../engine/policy-engine.js';
-import { parameterCount } from '../models/hf-config.js';
 import { modelFilesDigest } from '../models/model-files.js';
 import { readSpecFile } from '../spec/schema.js';
 import {
@@ -101,13 +100,13 @@ their order; the same request always samples the same:
 async function describe(model: OpenModel): Promise<object> {
   const { folder, engine, loaded } = model;
   const { build, numerics, instructionSet, threads } = await engine.info();
-  const { architecture, eosTokens, tokenizer, chatTemplate } = folder;
+  const { eosTokens, tokenizer, chatTemplate } = folder;
   return {
     path: folder.path,
     digest: await modelFilesDigest(folder.path),
     ...{ weights: loaded.weights, state: loaded.state },
-    parameters: parameterCount(architecture),
-    architecture: { model_type: 'qwen3', ...architecture },
+    parameters: loaded.parameters.model,
+    architecture: loaded.architecture,
     tokenizer:
       tokenizer === null
         ? null

@@ -92,7 +92,7 @@ async function exportRun(
         adapters: flags.peft ? 'peft' : 'merged',
         maxPositionEmbeddings:
           architecture?.max_position_embeddings ?? record.spec.generator.max_sequence_length,
-        ...(path === undefined ? {} : { base: path }),
+        ...(path === undefined ? {} : { base_model: path }),
       });
       return { ...exported, run, step };
     });

@@ -37,6 +37,9 @@ export interface LoadedState {
   state: Digest;
   weights: Digest;
   memory: MemoryPlan;
+  architecture: ModelArchitecture;
+  /** Numbers in the model without adapters, and in what of it is trained. */
+  parameters: { model: number; trained: number };
 }
 
 /** What of a model is trained, and in which form its moments are kept: all of its weights and `fp32`, where left out. */
@@ -57,10 +60,6 @@ export interface StoredModel extends TrainedPart {
   path: string;
 }
 
-export interface LoadedModel extends LoadedState {
-  architecture: ModelArchitecture;
-}
-
 /** Where the weights of the KL term come from; `held`: those that are held now, with LoRA the base. */
 export type ReferenceSource = { held: true } | { path: string } | null;
 
@@ -71,6 +70,10 @@ export interface ExportRequest {
   path: string;
   dtype: 'F32' | 'BF16';
   adapters: 'merged' | 'peft';
+  /** Ids that end a text, as the folder's configuration is to say. */
+  eos_tokens: readonly number[];
+  /** With `peft`: where the model is that the adapters lie on, for whoever opens them. */
+  base_model?: string;
 }
 
 /** Random numbers are Philox, keyed by these and the token's position (R13). */
@@ -146,7 +149,6 @@ export interface UpdateResult {
 export interface SavedFile {
   path: string;
   size: number;
-  sha256: Digest;
 }
 
 export interface SavedState {
@@ -161,8 +163,9 @@ export interface SavedWeights {
 
 /**
  * Every call names the state digest it needs. Errors are `EngineError` with a code:
- * `WrongState`, `WrongBase`, `WrongReference`, `BadBatch`, `BadInput`, `Cancelled`, `OutOfMemory`, `EngineExited`,
- * `VersionMismatch`, `EngineMissing`; `OtherNumerics` is for those who compare its numerics with a run's (R18).
+ * `WrongState`, `WrongBase`, `WrongReference`, `BadBatch`, `BadInput` (the request), `BadFile` (what a file holds), `Io` (a disk),
+ * `Internal` (the engine), `Cancelled`, `OutOfMemory`, `EngineExited`, `VersionMismatch`, `EngineMissing`; `OtherNumerics` is for those
+ * who compare its numerics with a run's (R18).
  */
 export interface PolicyEngine {
   readonly capabilities: EngineCapabilities;
@@ -171,10 +174,10 @@ export interface PolicyEngine {
   /** `weights`: their digest in any case, also where it takes hashing them. */
   held(wanted?: { weights: true }): Promise<HeldState | null>;
   loadRandom(model: RandomModel): Promise<LoadedState>;
-  /** Loads a Hugging Face folder; also tells which tokens end a text by its `generation_config.json`. */
-  loadHf(model: StoredModel): Promise<LoadedModel & { eosTokens: number[] }>;
+  /** Loads a Hugging Face folder. */
+  loadHf(model: StoredModel): Promise<LoadedState>;
   /** Loads a file that `saveWeights` wrote. */
-  loadWeights(model: StoredModel): Promise<LoadedModel>;
+  loadWeights(model: StoredModel): Promise<LoadedState>;
   saveWeights(weights: Digest, path: string): Promise<SavedWeights>;
   /**
    * Loads `state.safetensors` that `saveState` wrote. `base`: weights file or folder under a LoRA state, where its weights are
@@ -186,8 +189,8 @@ export interface PolicyEngine {
   setReference(from: ReferenceSource): Promise<Digest | null>;
   /** Writes a folder that transformers opens, without tokenizer files. */
   exportHf(request: ExportRequest): Promise<SavedState>;
-  /** The bytes of each token, for stop strings; `eos`: what `exportHf` writes as such. Forgotten by a load of another vocabulary size. */
-  setVocabulary(tokens: readonly Uint8Array[], eos?: readonly number[]): Promise<void>;
+  /** The bytes of each token, for stop strings. Forgotten by a load of another vocabulary size. */
+  setVocabulary(tokens: readonly Uint8Array[]): Promise<void>;
   generate(request: GenerateRequest, signal?: AbortSignal): Promise<GenerateResult>;
   /** Log-probs of tokens[1..], conditioned on what precedes each; float32. */
   score(request: ScoreRequest): Promise<number[]>;
@@ -211,6 +214,9 @@ export class EngineError extends Error {
       | 'WrongReference'
       | 'BadBatch'
       | 'BadInput'
+      | 'BadFile'
+      | 'Io'
+      | 'Internal'
       | 'Cancelled'
       | 'OutOfMemory'
       | 'EngineExited'

@@ -2,14 +2,13 @@
 import { join, resolve } from 'node:path';
 import type { SpecialTokenTexts } from '../episode/chat-template.js';
 import { tokenCount } from '../episode/token-bytes.js';
-import type { ModelArchitecture } from '../spec/run-spec.js';
-import { architectureOf, BadModelFolder, isObject } from './hf-config.js';
+import { BadModelFolder, isObject, type ModelOutline, outlineOf } from './hf-config.js';
 import { configFile, isFolder, readJson, readJsonIfAny, readTextIfAny } from './model-files.js';
 
 export interface ModelFolder {
   /** Absolute. */
   path: string;
-  architecture: ModelArchitecture;
+  outline: ModelOutline;
   /** Ids that end a text, by `generation_config.json`, else by `config.json`. */
   eosTokens: number[];
   /** Text of `tokenizer.json`; null where there is none. */
@@ -27,14 +26,14 @@ export async function readModelFolder(folder: string): Promise<ModelFolder> {
       `there is no folder ${path}: name a Hugging Face model folder, with config.json and safetensors files`,
     );
   const config = await readJson(join(path, configFile));
-  const architecture = architectureOf(config, join(path, configFile));
+  const outline = outlineOf(config, join(path, configFile));
   const tokenizer = await readTextIfAny(join(path, 'tokenizer.json'));
-  if (tokenizer !== null) refuseLargerVocabulary(tokenizer, architecture, join(path, 'tokenizer.json'));
+  if (tokenizer !== null) refuseLargerVocabulary(tokenizer, outline, join(path, 'tokenizer.json'));
   const generation = await readJsonIfAny(join(path, 'generation_config.json'));
   const texts = await readJsonIfAny(join(path, 'tokenizer_config.json'));
   return {
     path,
-    architecture,
+    outline,
     eosTokens: idsOf(generation?.['eos_token_id'] ?? config['eos_token_id']),
     tokenizer,
     chatTemplate:
@@ -49,7 +48,7 @@ export async function readModelFolder(folder: string): Promise<ModelFolder> {
 /** Throws `BadModelFolder` where the tokenizer has an id that the model's head has no row for. `file`: the tokenizer's. */
 export function refuseLargerVocabulary(
   tokenizer: string,
-  { vocab_size }: Pick<ModelArchitecture, 'vocab_size'>,
+  { vocab_size }: Pick<ModelOutline, 'vocab_size'>,
   file: string,
 ): void {
   const tokens = countTokens(tokenizer, file);

@@ -3,6 +3,9 @@
 // is there once, and so computed once. A pure function: the forest follows from the samples and their order.
 import type { BatchArrays } from '../spec/batch.js';
 
+/** With one log-prob for each target. */
+export type PackedForest = BatchArrays & Required<Pick<BatchArrays, 'target_old_logprobs'>>;
+
 export interface SampleToPack {
   /** The whole sequence, prompt first. */
   tokens: readonly number[];
@@ -16,7 +19,7 @@ const nodeColumns = 3;
  * Samples of each mini-batch in (slot, sample) order; those without targets take no place. Nodes stand depth-first, branches in the
  * order in which the samples come to them; targets stand sample after sample. Throws a TypeError on a target that nothing predicts.
  */
-export function packForest(miniBatches: readonly (readonly SampleToPack[])[]): BatchArrays {
+export function packForest(miniBatches: readonly (readonly SampleToPack[])[]): PackedForest {
   const trees = miniBatches.map((samples) => {
     const trained = samples.filter(({ targets }) => targets.length > 0);
     const roots = prefixTree(trained);
@@ -128,7 +131,7 @@ function depthFirst(roots: Branches): TreeNode[] {
 
 /** Answers the number of the target behind them. */
 function addTargets(
-  forest: BatchArrays,
+  forest: PackedForest,
   roots: Branches,
   { tokens, targets }: SampleToPack,
   sample: number,
@@ -153,7 +156,7 @@ function targetsIn(samples: readonly SampleToPack[]): number {
   return samples.reduce((sum, { targets }) => sum + targets.length, 0);
 }
 
-function allocate({ nodes, rows, targets }: { nodes: number; rows: number; targets: number }): BatchArrays {
+function allocate({ nodes, rows, targets }: { nodes: number; rows: number; targets: number }): PackedForest {
   return {
     nodes: new Int32Array(nodeColumns * nodes),
     tokens: new Int32Array(rows),

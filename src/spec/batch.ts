@@ -14,8 +14,8 @@ export interface BatchArrays {
   target_samples: Int32Array;
   /** [M]; 1 for cross-entropy. */
   target_advantages: Float32Array;
-  /** [M]; 0 for cross-entropy. */
-  target_old_logprobs: Float32Array;
-  /** [M]: log-probs at sampling; absent where they are the old ones. */
+  /** [M]: what ratios are taken against; 0 for cross-entropy. Absent: log-probs under the state before the update, which the engine computes. */
+  target_old_logprobs?: Float32Array;
+  /** [M]: log-probs at sampling, for truncated importance sampling; absent where they are the old ones. One of the two is there. */
   target_rollout_logprobs?: Float32Array;
 }

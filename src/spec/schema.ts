@@ -284,7 +284,8 @@ const trainer = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'truncated importance sampling; changes nothing where rollouts and updates have the same log-probs, as here',
+      'truncated importance sampling: tokens count by their probability before the update over that at sampling, which is 1 but where ' +
+        'a rebased run applies what other numerics have sampled',
     ),
   tis_imp_ratio_cap: positive.default(2).describe('of `use_tis`: largest weight of a token'),
   advantage_estimator: z

@@ -14,7 +14,7 @@ const NODE_COLUMNS = 3;
 export function encodeBatchFile(arrays: BatchArrays, identity: BatchIdentity): Uint8Array {
   const problem = batchProblem(arrays, identity);
   if (problem) throw new TypeError(`batch of step ${identity.step} of ${identity.run}: ${problem}`);
-  const { nodes, target_rollout_logprobs: rollout } = arrays;
+  const { nodes, target_old_logprobs: old, target_rollout_logprobs: rollout } = arrays;
   const ints = (data: Int32Array): Tensor => ({ dtype: 'I32', shape: [data.length], data });
   const floats = (data: Float32Array): Tensor => ({ dtype: 'F32', shape: [data.length], data });
   return encodeSafetensors({
@@ -26,7 +26,7 @@ export function encodeBatchFile(arrays: BatchArrays, identity: BatchIdentity): U
       target_tokens: ints(arrays.target_tokens),
       target_samples: ints(arrays.target_samples),
       target_advantages: floats(arrays.target_advantages),
-      target_old_logprobs: floats(arrays.target_old_logprobs),
+      ...(old ? { target_old_logprobs: floats(old) } : {}),
       ...(rollout ? { target_rollout_logprobs: floats(rollout) } : {}),
     },
   });
@@ -46,7 +46,9 @@ export function decodeBatchFile(
     target_tokens: int32(tensors, 'target_tokens', 1, key),
     target_samples: int32(tensors, 'target_samples', 1, key),
     target_advantages: float32(tensors, 'target_advantages', key),
-    target_old_logprobs: float32(tensors, 'target_old_logprobs', key),
+    ...(tensors['target_old_logprobs']
+      ? { target_old_logprobs: float32(tensors, 'target_old_logprobs', key) }
+      : {}),
     ...(tensors['target_rollout_logprobs']
       ? { target_rollout_logprobs: float32(tensors, 'target_rollout_logprobs', key) }
       : {}),
@@ -155,14 +157,17 @@ function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | 
   const { target_rows, target_samples, target_advantages, target_old_logprobs, target_rollout_logprobs } =
     arrays;
   const targets = target_rows.length;
+  if (!target_old_logprobs && !target_rollout_logprobs)
+    return 'it has neither target_old_logprobs nor target_rollout_logprobs';
   for (const [name, array] of Object.entries({
     target_tokens: arrays.target_tokens,
     target_samples,
     target_advantages,
     target_old_logprobs,
-    target_rollout_logprobs: target_rollout_logprobs ?? target_old_logprobs,
+    target_rollout_logprobs,
   })) {
-    if (array.length !== targets) return `${name} has ${array.length} rows, target_rows has ${targets}`;
+    if (array && array.length !== targets)
+      return `${name} has ${array.length} rows, target_rows has ${targets}`;
   }
   const places = rowPlaces(arrays);
   const perMiniBatch = new Array<number>(identity.mini_batches).fill(0);
@@ -176,7 +181,7 @@ function targetsProblem(arrays: BatchArrays, identity: BatchIdentity): string | 
       return `target ${i} is of sample ${own}; samples count up from 0`;
     if (i > 0 && own === sample && miniBatch !== place)
       return `target ${i} is in mini-batch ${miniBatch}, the others of its sample ${own} are not`;
-    const values = [target_advantages[i], target_old_logprobs[i], target_rollout_logprobs?.[i] ?? 0];
+    const values = [target_advantages[i], target_old_logprobs?.[i] ?? 0, target_rollout_logprobs?.[i] ?? 0];
     if (!values.every((value) => Number.isFinite(value)))
       return `target ${i} has an advantage or log-prob that is not finite`;
     [place, sample] = [miniBatch, own];

@@ -148,7 +148,8 @@ function showBatch(bytes: Uint8Array, key: string): string {
     `nodes           ${nodes} in ${roots} trees, ${arrays.tokens.length} tokens`,
     `targets         ${arrays.target_rows.length}: ${identity.loss_tokens.join(' + ')} by mini-batch`,
     `advantages      ${range(arrays.target_advantages)}`,
-    `old log-probs   ${range(arrays.target_old_logprobs)}`,
+    ...(arrays.target_old_logprobs ? [`old log-probs   ${range(arrays.target_old_logprobs)}`] : []),
+    ...(arrays.target_rollout_logprobs ? [`at sampling     ${range(arrays.target_rollout_logprobs)}`] : []),
     '',
   ].join('\n');
 }

@@ -1,5 +1,6 @@
 // The schemas of a step's records: plan, episodes, batch, update, and the evidence of its attempts (R7–R12).
 import { z } from 'zod';
+import { klEstimators, lossReductions, missingIn, policyLossTypes } from '../spec/loss.js';
 import type { EpisodeRecord, LossPlan, RecoveryCause, RestoreSource } from '../spec/records.js';
 import {
   count,
@@ -31,21 +32,9 @@ const engine = z.strictObject({ build: text, incarnation: text });
 const outcomes = z.array(z.array(z.number().nullable()));
 
 const amount = z.number().nonnegative();
-const loss = z.strictObject({
-  kind: oneOf<LossPlan['kind']>({
-    regular: true,
-    dual_clip: true,
-    gspo: true,
-    cispo: true,
-    sapo: true,
-    reinforce: true,
-    cross_entropy: true,
-  }),
-  reduction: oneOf<LossPlan['reduction']>({
-    token_mean: true,
-    sequence_mean: true,
-    seq_mean_token_sum_norm: true,
-  }),
+const lossSettings = z.strictObject({
+  kind: z.enum([...policyLossTypes, 'cross_entropy']),
+  reduction: z.enum(lossReductions),
   max_seq_len: positive.exactOptional(),
   eps_clip_low: amount.exactOptional(),
   eps_clip_high: amount.exactOptional(),
@@ -55,10 +44,14 @@ const loss = z.strictObject({
   sapo_tau_pos: amount.exactOptional(),
   sapo_tau_neg: amount.exactOptional(),
   kl_weight: amount.exactOptional(),
-  kl_estimator: z.enum(['k1', 'k2', 'k3']).exactOptional(),
+  kl_estimator: z.enum(klEstimators).exactOptional(),
   entropy_weight: amount.exactOptional(),
   tis_cap: amount.exactOptional(),
 } satisfies Record<keyof LossPlan, z.ZodType>);
+const loss = lossSettings.superRefine((settings, context) => {
+  for (const key of missingIn(settings))
+    context.addIssue({ code: 'custom', path: [key], message: `is missing, which ${settings.kind} has` });
+});
 const advantages = z.union([
   z.strictObject({
     estimator: z.literal('grpo'),

@@ -26,6 +26,7 @@ export const remedies: Record<FatalFailure, string> = {
   EngineUnfit:
     'Give the node worker the engine that is asked for, and start it again (or, where there is none any more, leave its ' +
     'numerics: longhaul rebase NAME --numerics …)',
+  BadModelFolder: 'Put the model folder of the spec’s `model.path` in order on the run’s node',
 };
 
 /** Activities look at the records before they act, so trying again is always safe and soon is best (R28). */

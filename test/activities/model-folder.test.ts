@@ -208,6 +208,16 @@ describe('a folder that does not fit is refused when the run is opened', () => {
     });
   });
 
+  test('and by the node where only the engine sees what is wrong: it names file and key', async () => {
+    const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as object;
+    writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...config, hidden_act: 'gelu' }));
+    await harness.open(specOf());
+    await expect(harness.advance(0)).rejects.toMatchObject({
+      name: 'BadModelFolder',
+      message: expect.stringMatching(/config\.json: hidden_act is "gelu"; supported is silu/) as string,
+    });
+  });
+
   test('and by the node where it was changed since', async () => {
     await harness.open(specOf({ lora }));
     const file = join(folder, 'model.safetensors');
@@ -243,7 +253,7 @@ describe('an exported model', () => {
     });
     expect(existsSync(join(to, 'model.safetensors'))).toBe(true);
     const read = await readModelFolder(to);
-    expect(read.architecture).toEqual(assets.architecture);
+    expect(read.outline).toEqual(assets.outline);
     expect(read.eosTokens).toEqual(assets.eosTokens);
   });
 });

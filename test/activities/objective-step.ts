@@ -3,7 +3,7 @@ import { collectRollouts } from '../../src/activities/collect-rollouts.js';
 import type { CommittedStep } from '../../src/activities/contracts.js';
 import { planStep } from '../../src/activities/plan-step.js';
 import { updatePolicy } from '../../src/activities/update-policy.js';
-import type { PlanRecord } from '../../src/spec/records.js';
+import type { EpisodeRecord, PlanRecord } from '../../src/spec/records.js';
 import { episodeKey } from '../../src/store/layout.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
 import { requireRecord } from '../../src/store/records.js';
@@ -37,11 +37,16 @@ export async function planOf(harness: Harness, at: number): Promise<PlanRecord> 
   return (await readPlan(harness.store, run, at)).record;
 }
 
-/** `control`: what of it the workflow knows. */
+/** `control`: what of it the workflow knows; `change`: of the episode that passed. */
 export async function take(
   harness: Harness,
   at: number,
-  { deps = harness.node, control = 0, of = { run, owner: 1 } } = {},
+  {
+    deps = harness.node,
+    control = 0,
+    of = { run, owner: 1 },
+    change = (record: EpisodeRecord): EpisodeRecord => record,
+  } = {},
 ): Promise<CommittedStep> {
   const reference = { ...of, step: at };
   const { plan, slots } = await planStep(harness.orchestrator, { ...reference, control });
@@ -49,7 +54,8 @@ export async function take(
   await harness.attempt(`step-${at}/collect`, () => collectRollouts(deps, { ...input, slots: [0, slots] }));
   const key = episodeKey(of.run, at, 0, 0);
   const record = await requireRecord(harness.store, key, 'episode');
-  const bytes = await encodeRecord('episode', { ...record, outcome: { status: 'graded', value: 1 } });
+  const passed = change({ ...record, outcome: { status: 'graded', value: 1 } });
+  const bytes = await encodeRecord('episode', passed);
   await tamper(harness.store, key, () => bytes);
   return harness.attempt(`step-${at}/update`, () => updatePolicy(deps, input));
 }

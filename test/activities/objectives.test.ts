@@ -4,7 +4,9 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { auditRun } from '../../src/activities/audit-run.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import type { LossPlan } from '../../src/spec/records.js';
+import type { EpisodeRecord, LossPlan } from '../../src/spec/records.js';
+import { decodeBatchFile } from '../../src/store/batch-file.js';
+import { batchKey } from '../../src/store/layout.js';
 import { readBase, readUpdate } from '../../src/store/run-records.js';
 import { type Harness, run, startEnvironments, startHarness } from './fixture.js';
 import { begin, beginCold, planOf, step, take } from './objective-step.js';
@@ -58,6 +60,31 @@ describe('an objective', () => {
     await begin(harness, trainer);
     await twoSteps(step);
     expect((await planOf(harness, step)).loss.kind).toBe(kind);
+  });
+});
+
+describe('truncated importance sampling', () => {
+  it('weighs tokens whose log-probs at sampling were others, and takes ratios against the state before', async () => {
+    await begin(harness, { use_tis: true, tis_imp_ratio_cap: 1.5 });
+    let tokens = 0;
+    // As other numerics might have it, only that these were far off: half as likely as they are.
+    const change = (record: EpisodeRecord): EpisodeRecord => {
+      tokens = record.logprobs.length;
+      return { ...record, logprobs: record.logprobs.map((logprob) => logprob - Math.log(2)) };
+    };
+    expect(await take(harness, step, { change })).toMatchObject({ applied: true });
+    expect((await planOf(harness, step)).loss.tis_cap).toBe(1.5);
+    const { identity, observed } = await readUpdate(harness.store, run, step);
+    const [bytes, key] = [await harness.store.get(batchKey(run, step)), batchKey(run, step)];
+    const [learned] = decodeBatchFile(bytes!, key).identity.loss_tokens;
+    const { metrics } = observed;
+    expect(metrics['policy/tis_imp_ratio']).toBeCloseTo(1 + (0.5 * tokens) / learned!, 5);
+    expect(metrics['policy/rollout_train_logprob_diff_max']).toBeCloseTo(Math.log(2), 4);
+    expect(metrics['policy/ppo_clip_ratio']).toBe(0);
+    const other = harness.secondNode();
+    await other.holder.withState(run, step, () => Promise.resolve());
+    expect((await other.holder.engine.held())?.state).toBe(identity.state);
+    expect((await auditRun(harness.store, run)).violations).toEqual([]);
   });
 });
 

@@ -6,6 +6,8 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  renameSync,
+  rmdirSync,
   truncateSync,
   utimesSync,
   writeFileSync,
@@ -171,7 +173,7 @@ describe('a whole checkpoint that cannot be had now is not taken for a damaged o
     expect(harness.said.at(-1)).toBe(`restored ${run} step 1: its saved state`);
   });
 
-  it.each(['OutOfMemory', 'Cancelled', 'EngineExited'] as const)(
+  it.each(['OutOfMemory', 'Cancelled', 'EngineExited', 'Io', 'Internal', 'BadInput'] as const)(
     'because the engine says %s: the file stays where it is',
     async (code) => {
       await harness.advance(1);
@@ -188,6 +190,24 @@ describe('a whole checkpoint that cannot be had now is not taken for a damaged o
       expect(harness.said.at(-1)).toBe(`restored ${run} step 1: its saved state`);
     },
   );
+});
+
+describe('a checkpoint that the disk does not give', () => {
+  it('is kept, and loaded by the next try', async () => {
+    await harness.advance(1);
+    const { path } = await save(1);
+    await harness.engine.restart();
+    const aside = `${path}.aside`;
+    renameSync(path, aside);
+    // Not readable as a file; who reads it as an administrator may read any file.
+    mkdirSync(path);
+    await expect(hold(1)).rejects.toMatchObject({ name: 'EngineError', code: 'Io' });
+    expect(existsSync(path)).toBe(true);
+    rmdirSync(path);
+    renameSync(aside, path);
+    expect(await hold(1)).toBe(await readState(harness.store, run, 1));
+    expect(harness.said.at(-1)).toBe(`restored ${run} step 1: its saved state`);
+  });
 });
 
 describe('records that were tampered with stop the restore', () => {

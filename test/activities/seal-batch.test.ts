@@ -152,9 +152,19 @@ describe('the batch of twelve episodes', () => {
 
   test('gives each token the log-prob with which it was sampled', async () => {
     const { arrays } = await seal(allEpisodes());
-    expect([...arrays.target_old_logprobs]).toEqual(
+    const sampled = learning.flatMap(([slot, sample]) => logprobsOf(slot, sample));
+    expect([...arrays.target_old_logprobs!]).toEqual(sampled);
+    expect(arrays.target_rollout_logprobs).toBeUndefined();
+  });
+
+  test('leaves what ratios are taken against to the engine where importance sampling is asked for', async () => {
+    const weighted = { ...plan, loss: { ...plan.loss, tis_cap: 2 } };
+    const episodes = allEpisodes().map((one) => ({ ...one, plan: recordDigest(weighted) }));
+    const { arrays } = await seal(episodes, weighted);
+    expect([...arrays.target_rollout_logprobs!]).toEqual(
       learning.flatMap(([slot, sample]) => logprobsOf(slot, sample)),
     );
+    expect(arrays.target_old_logprobs).toBeUndefined();
   });
 
   test('keeps every outcome, unknown ones as null', async () => {

@@ -71,7 +71,7 @@ test.each<{ what: string; break: (arrays: BatchArrays) => void; problem: string 
   },
   {
     what: 'one old log-prob',
-    break: ({ target_old_logprobs }) => (target_old_logprobs[2]! -= 0.125),
+    break: ({ target_old_logprobs }) => (target_old_logprobs![2]! -= 0.125),
     problem: 'a target has the old log-prob',
   },
   {

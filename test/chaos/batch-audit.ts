@@ -73,7 +73,8 @@ const isSame = (a: Target, b: Target): boolean =>
 
 /** Of cross-entropy: what a supervised step learns is told by its demonstrations, not by its episodes. */
 function wrongConstants({ target_advantages, target_old_logprobs }: BatchArrays): string[] {
-  if (target_advantages.every((one) => one === 1) && target_old_logprobs.every((one) => one === 0)) return [];
+  if (target_advantages.every((one) => one === 1) && target_old_logprobs?.every((one) => one === 0))
+    return [];
   return ['a supervised target has another advantage than 1 or another old log-prob than 0'];
 }
 
@@ -129,7 +130,7 @@ function targetsOf(arrays: BatchArrays): Target[] {
   };
   return [...arrays.target_rows].map((target, index) => ({
     reads: reading(seenBy(target), arrays.target_tokens[index]!),
-    oldLogprob: arrays.target_old_logprobs[index]!,
+    oldLogprob: (arrays.target_old_logprobs ?? arrays.target_rollout_logprobs)![index]!,
     advantage: arrays.target_advantages[index]!,
   }));
 }

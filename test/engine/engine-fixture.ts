@@ -9,6 +9,7 @@ import {
   type NativeEngineOptions,
 } from '../../src/engine/native/native-engine.js';
 import type { GenerateRequest, RandomModel, UpdateRequest } from '../../src/engine/policy-engine.js';
+import type { BatchArrays } from '../../src/spec/batch.js';
 import type { Digest } from '../../src/spec/records.js';
 import { packForest, type SampleToPack } from '../../src/rl/packing.js';
 import { encodeBatchFile } from '../../src/store/batch-file.js';
@@ -102,7 +103,18 @@ export function writeUpdate(
   const batch = Array.from({ length: miniBatches }, (_, miniBatch) =>
     places.flatMap((place) => group(miniBatch * prompts + place)),
   );
-  const bytes = encodeBatchFile(packForest(batch), {
+  return writeBatch(state, step, batch, packForest(batch));
+}
+
+/** Writes what was packed of a step's samples, as it is or changed; answers the update that applies it. */
+export function writeBatch(
+  state: Digest,
+  step: number,
+  batch: readonly (readonly SampleToPack[])[],
+  arrays: BatchArrays,
+): UpdateRequest {
+  const miniBatches = batch.length;
+  const bytes = encodeBatchFile(arrays, {
     schema: 'longhaul.batch/2',
     run: 'test',
     step,

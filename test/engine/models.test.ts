@@ -39,7 +39,7 @@ let folders = 0;
 async function folderOf(engine: NativeEngine, model: RandomModel = tinyModel, dtype: 'F32' | 'BF16' = 'F32') {
   const { state, weights } = await engine.loadRandom(model);
   const path = temporaryPath(`model-${(folders += 1)}`);
-  await engine.exportHf({ state, path, dtype, adapters: 'merged' });
+  await engine.exportHf({ state, path, dtype, adapters: 'merged', eos_tokens: [] });
   return { path, state, weights };
 }
 
@@ -77,13 +77,13 @@ describe('a Hugging Face folder', () => {
       writeFileSync(config, JSON.stringify({ ...settings, ...changed }));
     change({ model_type: 'llama' });
     await expect(engine.loadHf({ path })).rejects.toMatchObject({
-      code: 'BadInput',
+      code: 'BadFile',
       message: expect.stringMatching(/config\.json.*llama.*qwen3/),
     });
     change({ hidden_size: 128 });
-    await expect(engine.loadHf({ path })).rejects.toMatchObject({ code: 'BadInput' });
+    await expect(engine.loadHf({ path })).rejects.toMatchObject({ code: 'BadFile' });
     await expect(engine.loadHf({ path: temporaryPath('nowhere') })).rejects.toMatchObject({
-      code: 'BadInput',
+      code: 'BadFile',
     });
     expect(await engine.held()).toMatchObject({ state });
   });
@@ -91,9 +91,8 @@ describe('a Hugging Face folder', () => {
   it('is not written over one that is there', async () => {
     const engine = startEngine();
     const { path, state } = await folderOf(engine);
-    await expect(engine.exportHf({ state, path, dtype: 'F32', adapters: 'merged' })).rejects.toMatchObject({
-      code: 'BadInput',
-    });
+    const request = { state, path, dtype: 'F32', adapters: 'merged', eos_tokens: [] } as const;
+    await expect(engine.exportHf(request)).rejects.toMatchObject({ code: 'BadInput' });
   });
 });
 
@@ -179,11 +178,15 @@ describe('LoRA', () => {
     const tokens = transcript(40);
     const scores = await engine.score({ state: next, tokens, temperature: 1 });
     const [merged, peft] = [temporaryPath('merged'), temporaryPath('peft')];
-    await engine.exportHf({ state: next, path: merged, dtype: 'F32', adapters: 'merged' });
-    await engine.exportHf({ state: next, path: peft, dtype: 'F32', adapters: 'peft' });
+    const request = { state: next, dtype: 'F32', eos_tokens: [3] } as const;
+    await engine.exportHf({ ...request, path: merged, adapters: 'merged' });
+    await engine.exportHf({ ...request, path: peft, adapters: 'peft', base_model: 'some/base' });
     expect(JSON.parse(readFileSync(join(peft, 'adapter_config.json'), 'utf8'))).toMatchObject({
       peft_type: 'LORA',
-      ...{ r: 4, lora_alpha: 8 },
+      ...{ r: 4, lora_alpha: 8, base_model_name_or_path: 'some/base' },
+    });
+    expect(JSON.parse(readFileSync(join(merged, 'generation_config.json'), 'utf8'))).toEqual({
+      eos_token_id: 3,
     });
     expect(existsSync(join(peft, 'adapter_model.safetensors'))).toBe(true);
     const whole = startEngine();

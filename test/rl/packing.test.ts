@@ -57,7 +57,7 @@ function unpack(forest: BatchArrays): Map<number, Target[]> {
       context: contextOf(row),
       token: forest.target_tokens[index] as number,
       advantage: forest.target_advantages[index] as number,
-      oldLogprob: forest.target_old_logprobs[index] as number,
+      oldLogprob: forest.target_old_logprobs?.[index] as number,
     });
   }
   return byMiniBatch;

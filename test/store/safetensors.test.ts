@@ -174,6 +174,13 @@ describe('a batch file', () => {
     );
   });
 
+  it('may leave the old log-probs to the engine, but not both', () => {
+    const { target_old_logprobs: target_rollout_logprobs, ...rest } = arrays();
+    const sampled = { ...rest, target_rollout_logprobs: target_rollout_logprobs! };
+    expect(decodeBatchFile(encodeBatchFile(sampled, identity), 'k').arrays).toEqual(sampled);
+    expect(() => encodeBatchFile(rest, identity)).toThrow(/neither target_old_logprobs nor target_rollout/);
+  });
+
   it('of two mini-batches has the targets of each behind those before', () => {
     const sound = arrays({ ...apart, target_rows: Int32Array.of(0, 2, 3) });
     expect(decodeBatchFile(encodeBatchFile(sound, two), 'k').arrays).toEqual(sound);

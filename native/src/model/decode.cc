@@ -68,7 +68,6 @@ KvCache::KvCache(const Architecture& architecture, int block_capacity)
     : block_capacity_(block_capacity),
       layers_(architecture.num_hidden_layers),
       heads_(architecture.num_key_value_heads),
-      head_dim_(architecture.head_dim),
       head_stride_(floats_per_head(architecture.head_dim)) {
   if (block_capacity < 1)
     throw std::invalid_argument("KV cache: block_capacity is " + std::to_string(block_capacity) + "; it must be at least 1");
@@ -84,10 +83,6 @@ size_t KvCache::block_stride() const { return size_t(layers_) * heads_ * head_st
 
 float* KvCache::keys(int block, int layer, int head) {
   return storage_.data() + size_t(block) * block_stride() + (size_t(layer) * heads_ + head) * head_stride_;
-}
-
-float* KvCache::values(int block, int layer, int head) {
-  return keys(block, layer, head) + size_t(head_dim_) * block_positions;
 }
 
 void KvCache::copy_block(int from, int to) {

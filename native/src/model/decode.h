@@ -26,10 +26,9 @@ class KvCache {
   int block_capacity() const { return block_capacity_; }
   static size_t block_bytes(const Architecture& architecture);
 
-  /// Keys of one block, layer and KV head: [head_dim, 32 positions].
+  /// Keys of one block, layer and KV head: [head_dim, 32 positions]. Its values follow: [⌈head_dim / 32⌉, 32 positions, 32], zero
+  /// past head_dim.
   float* keys(int block, int layer, int head);
-  /// Values: [⌈head_dim / 32⌉, 32 positions, 32], zero past head_dim.
-  float* values(int block, int layer, int head);
 
   /// Floats from one block to the next, and from one KV head to the next.
   size_t block_stride() const;
@@ -42,7 +41,6 @@ class KvCache {
   int block_capacity_ = 0;
   int layers_ = 0;
   int heads_ = 0;
-  int head_dim_ = 0;
   size_t head_stride_ = 0;
   AlignedBuffer storage_{BufferMemory::mapped};
 };

@@ -1,7 +1,5 @@
 #include "model/moments.h"
 
-#include <algorithm>
-
 namespace longhaul {
 
 const char* name(MomentFormat format) {
@@ -24,13 +22,6 @@ Moments::Moments(MomentFormat format, size_t size) : format(format), size(size) 
     first_scales.resize(blocks());
     second_scales.resize(blocks());
   }
-}
-
-void Moments::clear() {
-  for (AlignedBuffer* buffer : {&first, &second, &first_scales, &second_scales})
-    std::fill_n(buffer->data(), buffer->size(), 0.0f);
-  std::fill(first_codes.begin(), first_codes.end(), int8_t{0});
-  std::fill(second_codes.begin(), second_codes.end(), uint8_t{0});
 }
 
 }  // namespace longhaul

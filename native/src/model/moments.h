@@ -31,7 +31,6 @@ struct Moments {
   AlignedBuffer first_scales, second_scales;  // [blocks()]
 
   size_t blocks() const { return (size + block - 1) / block; }
-  void clear();
 };
 
 }  // namespace longhaul

@@ -22,9 +22,6 @@ std::shared_ptr<Weights> shared(std::shared_ptr<const Weights> weights) {
 
 }  // namespace
 
-Policy::Policy(const Architecture& architecture, MomentFormat moments)
-    : weights_(std::make_shared<Weights>(architecture)), moments_(moments, weights_->layout().total) {}
-
 Policy::Policy(std::shared_ptr<Weights> weights, MomentFormat moments) : weights_(needed(std::move(weights))) {
   if (weights_.use_count() > 1) weights_ = copy_of(*weights_);
   moments_ = Moments(moments, weights_->layout().total);
@@ -65,12 +62,6 @@ Policy& Policy::operator=(const Policy& other) {
   moments_ = other.moments_;
   optimizer_steps = other.optimizer_steps;
   return *this;
-}
-
-void Policy::initialize(double initializer_range, uint64_t seed, ThreadPool* pool) {
-  own_weights().initialize(initializer_range, seed, pool);
-  moments_.clear();
-  optimizer_steps = 0;
 }
 
 Weights& Policy::own_weights() {

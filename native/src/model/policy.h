@@ -23,8 +23,6 @@ struct TrainedRange {
 /// holds (`shared_weights`: a reference) are never written: whoever asks to write gets a copy.
 class Policy {
  public:
-  /// Full fine-tuning; all zero. Fill `trained()` and call `changed`, or call `initialize`.
-  explicit Policy(const Architecture& architecture, MomentFormat moments = MomentFormat::fp32);
   /// Full fine-tuning from these weights (copied, or taken over where nobody else holds them); `changed` has been called on them.
   explicit Policy(std::shared_ptr<Weights> weights, MomentFormat moments = MomentFormat::fp32);
   /// LoRA beside frozen weights, on which `changed` has been called; adapters are initialised from `seed`. Ready for use.
@@ -35,9 +33,6 @@ class Policy {
   Policy(const Policy& other);
   Policy& operator=(const Policy& other);
   Policy(Policy&&) = default;
-
-  /// Weights::initialize, moments 0, optimizer steps 0, and `changed`. Full fine-tuning only.
-  void initialize(double initializer_range, uint64_t seed, ThreadPool* pool = nullptr);
 
   const Architecture& architecture() const { return weights_->architecture(); }
   const ParameterLayout& layout() const { return weights_->layout(); }

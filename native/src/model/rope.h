@@ -5,10 +5,14 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/exact_math.h"
 #include "base/thread_pool.h"
 #include "model/architecture.h"
 
 namespace longhaul {
+
+/// What YaRN multiplies cos and sin by where a configuration does not say: transformers' get_mscale.
+inline double yarn_magnitude(double factor, double scale = 1) { return factor > 1 ? 0.1 * scale * exact::log(factor) + 1 : 1; }
 
 /// The pairs [low, high] between which YaRN goes over from the model's own frequencies to those divided by `factor`: where a pair
 /// turns beta_fast and beta_slow times over the original context, rounded outwards as transformers does.

@@ -105,10 +105,4 @@ Drawn draw_truncated(const float* logits, int vocab, float temperature, float un
   return {chosen, ops::row_logprob(logits[chosen], normalizer, inverse_temperature)};
 }
 
-float logprob_of(const float* logits, int vocab, float temperature, int token) {
-  const float inverse_temperature = 1.0f / temperature;
-  return ops::row_logprob(logits[token], ops::table().normalize_row(logits, vocab, inverse_temperature),
-                          inverse_temperature);
-}
-
 }  // namespace longhaul

@@ -19,7 +19,4 @@ Drawn draw(const float* logits, int vocab, float temperature, float uniform);
 /// distribution: what training computes. With top_p = 1 and top_k = 0 it is `draw`.
 Drawn draw_truncated(const float* logits, int vocab, float temperature, float uniform, double top_p, int top_k);
 
-/// log softmax(logits / temperature)[token].
-float logprob_of(const float* logits, int vocab, float temperature, int token);
-
 }  // namespace longhaul

@@ -47,7 +47,6 @@ class BlockTrie {
   void append(int block, std::span<const std::int32_t> tokens);
   // Notes that the first `count` positions were copied from `from`.
   void append_copied(int block, int from, int count);
-  int filled(int block) const { return static_cast<int>(blocks_[block].tokens.size()); }
 
   // A pass is one call of `extend`: what was appended since the last call of this is computed now.
   void end_pass() { ++pass_; }

@@ -4,12 +4,10 @@
 // defines: HeldState, StateHolder, Reference
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "model/policy.h"
 #include "wire/json.h"
@@ -21,10 +19,6 @@ struct HeldState {
   std::string digest;
   // Of the weights without adapters. Empty behind an update that changed them, until somebody asks.
   std::string weights_digest;
-  // Where the weights came from, as a folder's export names them; empty where from nowhere.
-  std::string weights_path;
-  // That end a text, as the folder said; may be empty.
-  std::vector<std::int32_t> eos_tokens;
   // Of the update that led here in this process, applied or not; none after a load.
   std::optional<std::string> last_step_id;
   // What that update was answered.

@@ -46,9 +46,6 @@ LoadedModel Loader::folder(const Request& request) const {
   Json memory = plan(model.architecture, trained.lora, trained.moments);
   LoadedHf loaded = load_hf(path, pool_, progress_);
   LoadedModel result = finish(std::move(loaded.weights), std::move(loaded.digest), trained, std::move(memory));
-  result.weights_path = path;
-  result.eos_tokens = model.eos_tokens;
-  result.fields.set("architecture", architecture_json(model.architecture));
   result.fields.set("eos_tokens", token_list(model.eos_tokens));
   return result;
 }
@@ -60,9 +57,7 @@ LoadedModel Loader::weights_file(const Request& request) const {
   if (trained.lora) validate(*trained.lora, architecture);
   Json memory = plan(architecture, trained.lora, trained.moments);
   LoadedWeights loaded = load_weights(path, pool_, progress_);
-  LoadedModel result = finish(std::move(loaded.weights), std::move(loaded.digest), trained, std::move(memory));
-  result.fields.set("architecture", architecture_json(architecture));
-  return result;
+  return finish(std::move(loaded.weights), std::move(loaded.digest), trained, std::move(memory));
 }
 
 LoadedModel Loader::state_file(const Request& request) const {
@@ -77,10 +72,11 @@ LoadedModel Loader::state_file(const Request& request) const {
       throw RequestError("WrongBase", "state file " + path + " lies on weights " + header.base +
                                           ", which are not held: name their file or folder in `base`");
     }
-    base = read_base(request.text("base"));
+    const std::string under = request.text("base");
+    base = read_base(under);
     if (base.digest != header.base) {
-      throw RequestError("WrongBase", "state file " + path + " lies on weights " + header.base + "; those at " + base.path +
-                                          " are " + base.digest);
+      throw RequestError("WrongBase", "state file " + path + " lies on weights " + header.base + "; those at " + under + " are " +
+                                          base.digest);
     }
   }
   LoadedState loaded = load_state(path, pool_, {base.weights, base.digest}, progress_);
@@ -88,8 +84,6 @@ LoadedModel Loader::state_file(const Request& request) const {
   result.policy = std::move(loaded.policy);
   result.digest = std::move(loaded.digest);
   result.weights_digest = std::move(loaded.weights);
-  result.weights_path = base.path;
-  if (held_ && held_->policy->architecture() == header.architecture) result.eos_tokens = held_->eos_tokens;
   result.fields.set("weights", result.weights_digest);
   result.fields.set("memory", std::move(memory));
   return result;
@@ -130,20 +124,18 @@ LoadedModel Loader::finish(std::shared_ptr<Weights> weights, std::string digest,
 }
 
 Loader::Base Loader::held_base(const std::string& digest) const {
-  if (held_ && held_->weights_digest == digest) {
-    return {held_->policy->shared_weights(), digest, held_->weights_path};
-  }
-  if (reference_.weights && reference_.digest == digest) return {reference_.weights, digest, ""};
+  if (held_ && held_->weights_digest == digest) return {held_->policy->shared_weights(), digest};
+  if (reference_.weights && reference_.digest == digest) return {reference_.weights, digest};
   return {};
 }
 
 Loader::Base Loader::read_base(const std::string& path) const {
   if (is_folder(path)) {
     LoadedHf loaded = load_hf(path, pool_, progress_);
-    return {std::move(loaded.weights), std::move(loaded.digest), path};
+    return {std::move(loaded.weights), std::move(loaded.digest)};
   }
   LoadedWeights loaded = load_weights(path, pool_, progress_);
-  return {std::move(loaded.weights), std::move(loaded.digest), path};
+  return {std::move(loaded.weights), std::move(loaded.digest)};
 }
 
 }  // namespace longhaul

@@ -3,10 +3,8 @@
 // defines: LoadedModel, Loader
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/thread_pool.h"
 #include "serve/held_state.h"
@@ -21,8 +19,6 @@ struct LoadedModel {
   std::unique_ptr<Policy> policy;
   std::string digest;
   std::string weights_digest;
-  std::string weights_path;
-  std::vector<std::int32_t> eos_tokens;
   // Of the reply.
   Json fields;
 };
@@ -47,7 +43,6 @@ class Loader {
   struct Base {
     std::shared_ptr<const Weights> weights;
     std::string digest;
-    std::string path;
   };
 
   Json plan(const Architecture& architecture, const std::optional<LoraSettings>& lora, MomentFormat moments,

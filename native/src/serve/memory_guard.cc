@@ -21,16 +21,10 @@ constexpr int kPlannedRows = 4096;
 constexpr int kMostRows = 32768;
 
 Json figures(const MemoryPlan& plan, std::size_t available) {
-  const std::pair<const char*, std::size_t> parts[] = {
-      {"weights", plan.weights},         {"panels", plan.panels},
-      {"moments", plan.moments},         {"next_policy", plan.next_policy},
-      {"gradients", plan.gradients},     {"backward_panels", plan.backward_panels},
-      {"reference", plan.reference},     {"kv_cache", plan.kv_cache},
-      {"rope", plan.rope},               {"activations", plan.activations},
-      {"keys_values", plan.keys_values}, {"head", plan.head},
-      {"total", plan.total},             {"available", available}};
   Json json;
-  for (const auto& [name, bytes] : parts) json.set(name, static_cast<std::uint64_t>(bytes));
+  for (const MemoryPart& part : parts(plan)) json.set(part.key, static_cast<std::uint64_t>(part.bytes));
+  json.set("total", static_cast<std::uint64_t>(plan.total));
+  json.set("available", static_cast<std::uint64_t>(available));
   return json;
 }
 
@@ -58,13 +52,13 @@ BatchSize size_of(const Batch& batch) {
   BatchSize size;
   std::vector<int> chains(static_cast<std::size_t>(batch.node_count()));
   int rows = 0;
-  for (int node = 0; node < batch.node_count(); ++node) {
-    const std::int32_t* entry = batch.nodes.data() + 3 * static_cast<std::size_t>(node);
-    const bool first = node == 0 || entry[2] != entry[-1];
-    rows = (first ? 0 : rows) + entry[1];
-    chains[node] = entry[1] + (entry[0] < 0 ? 0 : chains[entry[0]]);
+  for (int n = 0; n < batch.node_count(); ++n) {
+    const BatchNode node = batch.node(n);
+    const bool first = n == 0 || node.mini_batch != batch.node(n - 1).mini_batch;
+    rows = (first ? 0 : rows) + node.length;
+    chains[n] = node.length + (node.parent < 0 ? 0 : chains[node.parent]);
     size.rows = std::max(size.rows, rows);
-    size.chain = std::max(size.chain, chains[node]);
+    size.chain = std::max(size.chain, chains[n]);
   }
   return size;
 }
@@ -143,7 +137,7 @@ void MemoryGuard::plan_reference(const Policy& policy) const {
   if (plan.reference > available) refuse("reference weights beside this model", plan, available);
 }
 
-PlannedPasses MemoryGuard::plan_update(const Policy& policy, const Batch& batch, bool reference) const {
+ForestPassSettings MemoryGuard::plan_update(const Policy& policy, const Batch& batch, bool reference) const {
   const BatchSize size = size_of(batch);
   const std::size_t most = most_bytes(available_memory());
   std::optional<LoraSettings> lora;
@@ -159,11 +153,10 @@ PlannedPasses MemoryGuard::plan_update(const Policy& policy, const Batch& batch,
   const std::vector<ForestPassSettings> all = choices(size.rows);
   // Something is left to the other processes, as long as there is a choice.
   for (const ForestPassSettings& passes : all) {
-    const MemoryPlan plan = plan_of(passes);
-    if (plan.total <= most / 4 * 3) return {passes, figures(plan, most)};
+    if (plan_of(passes).total <= most / 4 * 3) return passes;
   }
   const MemoryPlan least = plan_of(all.back());
-  if (least.total <= most) return {all.back(), figures(least, most)};
+  if (least.total <= most) return all.back();
   throw BatchError("the largest mini-batch has " + std::to_string(size.rows) + " rows, its longest sequence " +
                    std::to_string(size.chain) + " tokens: training it " + describe(least, most) +
                    "; more mini-batches or shorter sequences take less");

@@ -27,11 +27,6 @@ struct MemoryOptions {
   std::optional<bool> recompute;
 };
 
-struct PlannedPasses {
-  ForestPassSettings settings;
-  Json memory;
-};
-
 class MemoryGuard {
  public:
   void configure(const MemoryOptions& options) { options_ = options; }
@@ -47,7 +42,7 @@ class MemoryGuard {
   void plan_reference(const Policy& policy) const;
 
   // For training on this batch, which must be valid. Throws BatchError that names its rows and the figures where no pass fits.
-  PlannedPasses plan_update(const Policy& policy, const Batch& batch, bool reference) const;
+  ForestPassSettings plan_update(const Policy& policy, const Batch& batch, bool reference) const;
 
  private:
   MemoryRequest request_for(const Architecture& architecture, const std::optional<LoraSettings>& lora, MomentFormat moments,

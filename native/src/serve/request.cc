@@ -53,7 +53,7 @@ std::string text_of(const Json& object, const char* where, const char* name) {
   return *value;
 }
 
-void refuse_unknown_keys(const Json& object, const char* where, std::initializer_list<std::string_view> known) {
+void refuse_unknown_keys(const Json& object, const char* where, const std::vector<std::string_view>& known) {
   if (object.object() == nullptr) refuse(std::string(where) + " must be an object");
   for (const JsonMember& member : *object.object()) {
     if (std::find(known.begin(), known.end(), member.name) != known.end()) continue;

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -54,6 +53,6 @@ double number_of(const Json& object, const char* where, const char* name);
 std::int64_t whole_of(const Json& object, const char* where, const char* name, std::int64_t least, std::int64_t most);
 std::string text_of(const Json& object, const char* where, const char* name);
 // Also where it is no object.
-void refuse_unknown_keys(const Json& object, const char* where, std::initializer_list<std::string_view> known);
+void refuse_unknown_keys(const Json& object, const char* where, const std::vector<std::string_view>& known);
 
 }  // namespace longhaul

@@ -1,5 +1,8 @@
 #include "serve/request_settings.h"
 
+#include <string_view>
+#include <vector>
+
 #include "state/identity.h"
 
 namespace longhaul {
@@ -7,21 +10,16 @@ namespace {
 
 constexpr std::int64_t kMostSeed = std::int64_t{1} << 53;
 
-template <class T>
-struct Named {
-  const char* name;
-  T value;
-};
-
+// One of `choices`, by name(choice).
 template <class T, std::size_t N>
-T choice_of(const Json& object, const char* where, const char* name, const Named<T> (&choices)[N]) {
-  const std::string text = text_of(object, where, name);
+T choice_of(const Json& object, const char* where, const char* key, const T (&choices)[N]) {
+  const std::string text = text_of(object, where, key);
   std::string list;
-  for (const Named<T>& choice : choices) {
-    if (text == choice.name) return choice.value;
-    list += (list.empty() ? "" : ", ") + std::string(choice.name);
+  for (const T choice : choices) {
+    if (text == name(choice)) return choice;
+    list += (list.empty() ? "" : ", ") + std::string(name(choice));
   }
-  throw RequestError("BadInput", std::string(where) + "." + name + " is \"" + text + "\"; it must be one of " + list);
+  throw RequestError("BadInput", std::string(where) + "." + key + " is \"" + text + "\"; it must be one of " + list);
 }
 
 }  // namespace
@@ -67,7 +65,6 @@ TrainedAs read_trained(const Request& request) {
   TrainedAs trained;
   if (request.has("lora")) {
     const Json& lora = request.field("lora");
-    refuse_unknown_keys(lora, "lora", {"rank", "alpha", "targets", "seed"});
     trained.lora = lora_from_json(lora);
     trained.lora_seed = static_cast<std::uint64_t>(whole_of(lora, "lora", "seed", 0, kMostSeed));
   }
@@ -75,40 +72,45 @@ TrainedAs read_trained(const Request& request) {
   return trained;
 }
 
+// What bears on the kind must be there, and nothing else; a term is there with its weight.
 LossSettings read_loss(const Json& loss) {
-  refuse_unknown_keys(loss, "loss",
-                      {"kind", "reduction", "max_seq_len", "eps_clip_low", "eps_clip_high", "clip_ratio_c", "cispo_eps_clip_low",
-                       "cispo_eps_clip_high", "sapo_tau_pos", "sapo_tau_neg", "kl_weight", "kl_estimator", "entropy_weight",
-                       "tis_cap"});
-  static constexpr Named<LossKind> kinds[] = {
-      {"regular", LossKind::regular},     {"dual_clip", LossKind::dual_clip},
-      {"gspo", LossKind::gspo},           {"cispo", LossKind::cispo},
-      {"sapo", LossKind::sapo},           {"reinforce", LossKind::reinforce},
-      {"cross_entropy", LossKind::cross_entropy}};
-  static constexpr Named<LossReduction> reductions[] = {{"token_mean", LossReduction::token_mean},
-                                                        {"sequence_mean", LossReduction::sequence_mean},
-                                                        {"seq_mean_token_sum_norm", LossReduction::seq_mean_token_sum_norm}};
-  static constexpr Named<KlEstimator> estimators[] = {
-      {"k1", KlEstimator::k1}, {"k2", KlEstimator::k2}, {"k3", KlEstimator::k3}};
   LossSettings settings;
-  settings.kind = choice_of(loss, "loss", "kind", kinds);
-  if (loss.find("reduction")) settings.reduction = choice_of(loss, "loss", "reduction", reductions);
-  if (loss.find("kl_estimator")) settings.kl_estimator = choice_of(loss, "loss", "kl_estimator", estimators);
-  if (loss.find("max_seq_len")) settings.max_seq_len = static_cast<int>(whole_of(loss, "loss", "max_seq_len", 1, 1 << 30));
-  const std::pair<const char*, double*> numbers[] = {
-      {"eps_clip_low", &settings.eps_clip_low},
-      {"eps_clip_high", &settings.eps_clip_high},
-      {"clip_ratio_c", &settings.clip_ratio_c},
-      {"cispo_eps_clip_low", &settings.cispo_eps_clip_low},
-      {"cispo_eps_clip_high", &settings.cispo_eps_clip_high},
-      {"sapo_tau_pos", &settings.sapo_tau_pos},
-      {"sapo_tau_neg", &settings.sapo_tau_neg},
-      {"kl_weight", &settings.kl_weight},
-      {"entropy_weight", &settings.entropy_weight},
-      {"tis_cap", &settings.tis_cap}};
-  for (const auto& [name, value] : numbers) {
-    if (loss.find(name)) *value = number_of(loss, "loss", name);
+  std::vector<std::string_view> known{"kind", "reduction"};
+  const auto has = [&](const char* key) {
+    known.push_back(key);
+    return loss.find(key) != nullptr;
+  };
+  const auto number = [&](const char* key) {
+    known.push_back(key);
+    return number_of(loss, "loss", key);
+  };
+  settings.kind = choice_of(loss, "loss", "kind", loss_kinds);
+  settings.reduction = choice_of(loss, "loss", "reduction", loss_reductions);
+  if (settings.reduction == LossReduction::seq_mean_token_sum_norm) {
+    known.push_back("max_seq_len");
+    settings.max_seq_len = static_cast<int>(whole_of(loss, "loss", "max_seq_len", 1, 1 << 30));
   }
+  if (clips_ratio(settings.kind)) {
+    settings.eps_clip_low = number("eps_clip_low");
+    settings.eps_clip_high = number("eps_clip_high");
+  }
+  if (settings.kind == LossKind::dual_clip) settings.clip_ratio_c = number("clip_ratio_c");
+  if (settings.kind == LossKind::cispo) {
+    settings.cispo_eps_clip_low = number("cispo_eps_clip_low");
+    settings.cispo_eps_clip_high = number("cispo_eps_clip_high");
+  }
+  if (settings.kind == LossKind::sapo) {
+    settings.sapo_tau_pos = number("sapo_tau_pos");
+    settings.sapo_tau_neg = number("sapo_tau_neg");
+  }
+  if (has("kl_weight")) {
+    settings.kl_weight = number("kl_weight");
+    known.push_back("kl_estimator");
+    settings.kl_estimator = choice_of(loss, "loss", "kl_estimator", kl_estimators);
+  }
+  if (has("entropy_weight")) settings.entropy_weight = number("entropy_weight");
+  if (has("tis_cap")) settings.tis_cap = number("tis_cap");
+  refuse_unknown_keys(loss, "loss", known);
   validate(settings);
   return settings;
 }

@@ -95,6 +95,7 @@ std::string train(const Policy& policy, const std::vector<std::int32_t>& tokens,
   UpdateSettings settings;
   settings.learning_rates = {1e-2};
   settings.loss.kind = LossKind::regular;
+  settings.loss.eps_clip_low = settings.loss.eps_clip_high = 0.2;
   settings.loss.entropy_weight = 0.01;
   const UpdateReport report = compute_update(policy, batch, settings, pool);
   return report.applied ? state_digest(*report.next, pool) : report.reason;

@@ -20,7 +20,7 @@ std::shared_ptr<const Weights> require_reference(const Request& request, const L
   return reference.weights;
 }
 
-Json reply_of(const UpdateReport& report, Json memory) {
+Json reply_of(const UpdateReport& report) {
   Json metrics{Json::Object{}};
   for (const auto& [name, value] : report.metrics) metrics.set(name, value);
   Json reason;
@@ -28,7 +28,6 @@ Json reply_of(const UpdateReport& report, Json memory) {
   Json fields;
   fields.set("applied", report.applied ? Json(true) : std::move(reason));
   fields.set("metrics", std::move(metrics));
-  fields.set("memory", std::move(memory));
   return fields;
 }
 
@@ -48,8 +47,7 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
   const Batch batch = file.view();
   validate(batch, held.policy->architecture(), mini_batches);
   const bool own_reference = settings.reference && settings.reference != held.policy->shared_weights();
-  PlannedPasses planned = memory_.plan_update(*held.policy, batch, own_reference);
-  settings.passes = planned.settings;
+  settings.passes = memory_.plan_update(*held.policy, batch, own_reference);
   settings.cancelled = request.cancelled.get();
   settings.advanced = advanced_;
   settings.progress = [this, id = request.id()](int done, int total) {
@@ -60,7 +58,7 @@ std::shared_ptr<const HeldState> Updates::compute(const Request& request, const 
 
   auto next = std::make_shared<HeldState>(held);
   next->last_step_id = request.digest("step_id");
-  next->last_update = reply_of(report, std::move(planned.memory));
+  next->last_update = reply_of(report);
   if (!report.applied) return next;
   const bool adapters = report.next->adapters() != nullptr;
   next->digest = state_digest(*report.next, pool, adapters ? held.weights_digest : std::string());

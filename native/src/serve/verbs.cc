@@ -17,6 +17,7 @@
 #include "serve/vocabulary.h"
 #include "state/digest.h"
 #include "state/hf_export.h"
+#include "state/identity.h"
 #include "state/state_file.h"
 #include "state/weights_file.h"
 #include "train/score.h"
@@ -43,7 +44,6 @@ Json file_entry(const WrittenFile& file) {
   Json entry;
   entry.set("path", file.path);
   entry.set("size", file.size);
-  entry.set("sha256", file.sha256);
   return entry;
 }
 
@@ -55,13 +55,20 @@ Json files_reply(const std::vector<WrittenFile>& files) {
   return fields;
 }
 
-HfExport read_export(const Request& request) {
+HfExport read_export(const Request& request, const Architecture& architecture) {
   HfExport settings;
   const std::string dtype = request.text("dtype"), adapters = request.text("adapters");
   if (dtype != "F32" && dtype != "BF16") throw RequestError("BadInput", "dtype must be F32 or BF16");
   if (adapters != "merged" && adapters != "peft") throw RequestError("BadInput", "adapters must be merged or peft");
   settings.dtype = dtype == "F32" ? HfDtype::f32 : HfDtype::bf16;
   settings.adapters = adapters == "merged" ? HfAdapters::merged : HfAdapters::peft;
+  settings.eos_tokens = request.token_list("eos_tokens");
+  for (const std::int32_t token : settings.eos_tokens) {
+    if (token < architecture.vocab_size) continue;
+    throw RequestError("BadInput", "eos_tokens has " + std::to_string(token) + ", which is no token of this model; its vocabulary has " +
+                                       std::to_string(architecture.vocab_size));
+  }
+  if (request.has("base_model")) settings.base_model = request.text("base_model");
   return settings;
 }
 
@@ -182,12 +189,15 @@ void Verbs::load_model(const Request& request, LoadKind kind) {
   auto next = std::make_shared<HeldState>();
   next->digest = std::move(loaded.digest);
   next->weights_digest = std::move(loaded.weights_digest);
-  next->weights_path = std::move(loaded.weights_path);
-  next->eos_tokens = std::move(loaded.eos_tokens);
   next->policy = updates_.lend(std::move(loaded.policy));
   const Architecture& architecture = next->policy->architecture();
   generations_.prepare(architecture);
   if (reference_.weights && !(reference_.weights->architecture() == architecture)) reference_ = {};
+  Json parameters;
+  parameters.set("model", static_cast<std::uint64_t>(next->policy->layout().total));
+  parameters.set("trained", static_cast<std::uint64_t>(next->policy->trained().size()));
+  loaded.fields.set("architecture", architecture_json(architecture));
+  loaded.fields.set("parameters", std::move(parameters));
   log_line("info", request.verb + " is done",
            {{"ms", ms_since(began)}, {"state", next->digest}, {"resident_bytes", std::uint64_t{resident_bytes()}}});
   exchange(std::move(next));
@@ -259,12 +269,10 @@ void Verbs::save_weights_file(const Request& request) {
 
 void Verbs::export_folder(const Request& request) {
   const auto held = require_state(request);
-  HfExport settings = read_export(request);
+  const HfExport settings = read_export(request, held->policy->architecture());
   if (settings.adapters == HfAdapters::peft && held->policy->adapters() == nullptr) {
     throw RequestError("BadInput", "adapters is peft, but the state has no adapters: it was trained in full; export it as merged");
   }
-  settings.eos_tokens = held->eos_tokens;
-  settings.base_model = held->weights_path;
   saver_.start(request.id(), request.verb,
                [held, settings, path = request.text("path"), frames = ProgressFrames(replies_, request)] {
                  return files_reply(export_hf(*held->policy, path, settings, frames));
@@ -280,11 +288,6 @@ void Verbs::set_vocabulary(const Request& request) {
                                        std::to_string(rows));
   }
   auto vocabulary = std::make_shared<const Vocabulary>(request.u8_array("bytes"), lengths);
-  if (request.has("eos")) {
-    auto next = std::make_shared<HeldState>(*held);
-    next->eos_tokens = request.token_list("eos");
-    held_.exchange(std::move(next));
-  }
   generations_.set_vocabulary(std::move(vocabulary));
   replies_.reply(request.id(), {});
 }

@@ -1,7 +1,6 @@
 #include "state/batch_file.h"
 
 #include <cstring>
-#include <system_error>
 
 #include "state/safetensors.h"
 #include "state/sha256.h"
@@ -76,9 +75,10 @@ BatchFile parse_batch(std::vector<std::uint8_t> bytes, const std::string& sha256
   take_targets(file, "target_tokens", targets, batch.target_tokens);
   take_targets(file, "target_samples", targets, batch.target_samples);
   take_targets(file, "target_advantages", targets, batch.target_advantages);
-  take_targets(file, "target_old_logprobs", targets, batch.target_old_logprobs);
-  if (file.tensors.contains("target_rollout_logprobs")) {
-    take_targets(file, "target_rollout_logprobs", targets, batch.target_rollout_logprobs);
+  const bool sampled = file.tensors.contains("target_rollout_logprobs");
+  if (sampled) take_targets(file, "target_rollout_logprobs", targets, batch.target_rollout_logprobs);
+  if (!sampled || file.tensors.contains("target_old_logprobs")) {
+    take_targets(file, "target_old_logprobs", targets, batch.target_old_logprobs);
   }
   return batch;
 }
@@ -103,8 +103,6 @@ BatchFile read_batch(const std::string& path, const std::string& sha256, const s
     throw BatchError("batch file " + path + ": " + error.what());
   } catch (const SafetensorsError& error) {
     throw BatchError("batch file " + path + ": " + error.what());
-  } catch (const std::system_error& error) {
-    throw BatchError(error.what());
   }
 }
 

@@ -13,14 +13,14 @@ namespace longhaul {
 // Owns the arrays that a Batch views: in the file they need not be aligned.
 struct BatchFile {
   std::vector<std::int32_t> nodes, tokens, target_rows, target_tokens, target_samples;
-  std::vector<float> target_advantages, target_old_logprobs;
-  std::vector<float> target_rollout_logprobs;  // empty where the file has none
+  std::vector<float> target_advantages;
+  std::vector<float> target_old_logprobs, target_rollout_logprobs;  // one of them may be missing in the file, and is empty then
 
   Batch view() const;
 };
 
 // `state` is the digest the batch must name as its previous state. The forest itself is validated by `validate`.
-// Throws BatchError that names the file and says what is wrong.
+// Throws BatchError that names the file and says what is wrong, and std::system_error where it cannot be read.
 BatchFile read_batch(const std::string& path, const std::string& sha256, const std::string& state, int mini_batches);
 
 }  // namespace longhaul

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "base/exact_math.h"
+#include "model/rope.h"
 
 namespace longhaul {
 namespace {
@@ -107,9 +107,9 @@ Rope parse_rope(const Json& value, const std::string& key, int max_position_embe
   };
   yarn.beta_fast = or_default("beta_fast", 32);
   yarn.beta_slow = or_default("beta_slow", 1);
-  const auto magnitude = [&](double scale) { return yarn.factor > 1 ? 0.1 * scale * exact::log(yarn.factor) + 1 : 1; };
   const double scale = or_default("mscale", 0), scale_all = or_default("mscale_all_dim", 0);
-  const double usual = scale != 0 && scale_all != 0 ? magnitude(scale) / magnitude(scale_all) : magnitude(1);
+  const double usual = scale != 0 && scale_all != 0 ? yarn_magnitude(yarn.factor, scale) / yarn_magnitude(yarn.factor, scale_all)
+                                                    : yarn_magnitude(yarn.factor);
   yarn.attention_factor = members.real("attention_factor").value_or(usual);
   rope.yarn = yarn;
   return rope;

@@ -28,7 +28,7 @@ struct HfExport {
   std::uint64_t shard_bytes = std::uint64_t{4} << 30;
 };
 
-// All files, with their digests, sorted by path. The folder is written beside its place and renamed, so it is there whole or not at
+// All files, sorted by path. The folder is written beside its place and renamed, so it is there whole or not at
 // all; one that is there already is refused. Needs no thread pool, so it may run beside generations.
 // Throws std::system_error, and std::invalid_argument for a folder that exists.
 std::vector<WrittenFile> export_hf(const Policy& policy, const std::string& folder, const HfExport& settings,

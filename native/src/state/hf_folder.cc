@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include "state/digest.h"
@@ -228,68 +227,54 @@ void check_tied_head(const Source& head, const Weights& weights, ThreadPool& poo
   });
 }
 
-// System errors name their file already.
-template <class Read>
-auto as_hf_error(Read&& read) {
-  try {
-    return read();
-  } catch (const std::system_error& error) {
-    throw HfError(error.what());
-  }
-}
-
 }  // namespace
 
 HfModel read_hf_model(const std::string& path) {
-  return as_hf_error([&] {
-    const Folder folder(path);
-    HfModel model = read_model(folder);
-    check_sources(Files(folder), model.architecture);
-    return model;
-  });
+  const Folder folder(path);
+  HfModel model = read_model(folder);
+  check_sources(Files(folder), model.architecture);
+  return model;
 }
 
 LoadedHf load_hf(const std::string& path, ThreadPool& pool, const Progress& progress) {
-  return as_hf_error([&] {
-    const Folder folder(path);
-    LoadedHf loaded{read_model(folder), nullptr, ""};
-    const Architecture& architecture = loaded.model.architecture;
-    const Files files(folder);
-    check_sources(files, architecture);
-    loaded.weights = std::make_shared<Weights>(architecture, &pool);
-    const auto tensors = weight_tensors(*loaded.weights);
-    std::vector<const Source*> sources;
-    std::vector<TensorBytes<const std::byte>> hashed;
-    for (const auto& tensor : tensors) {
-      sources.push_back(&files.tensors().at(tensor.name));
-      hashed.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.bytes});
-    }
-    const StateLeaves leaves(hashed);
-    std::mutex telling;
-    std::uint64_t done = 0;
-    const auto digests = hash_leaves(hashed, leaves, pool, [&](std::size_t leaf) {
-      std::uint64_t bytes = 0;
-      leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t size) {
-        const std::size_t first = from / sizeof(float), count = size / sizeof(float);
-        convert(*sources[tensor], first, count, reinterpret_cast<float*>(tensors[tensor].bytes.data()) + first);
-        if (const auto bad = first_not_finite(tensors[tensor].bytes.subspan(from, size))) {
-          const float value = reinterpret_cast<const float*>(tensors[tensor].bytes.data())[first + *bad];
-          throw HfError(*sources[tensor]->file + ": tensor " + tensors[tensor].name + " has " + std::to_string(value) +
-                        " as value " + std::to_string(first + *bad) + "; all must be finite");
-        }
-        bytes += size;
-      });
-      if (!progress) return;
-      std::lock_guard lock(telling);
-      done += bytes;
-      progress(done, leaves.total_bytes());
+  const Folder folder(path);
+  LoadedHf loaded{read_model(folder), nullptr, ""};
+  const Architecture& architecture = loaded.model.architecture;
+  const Files files(folder);
+  check_sources(files, architecture);
+  loaded.weights = std::make_shared<Weights>(architecture, &pool);
+  const auto tensors = weight_tensors(*loaded.weights);
+  std::vector<const Source*> sources;
+  std::vector<TensorBytes<const std::byte>> hashed;
+  for (const auto& tensor : tensors) {
+    sources.push_back(&files.tensors().at(tensor.name));
+    hashed.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.bytes});
+  }
+  const StateLeaves leaves(hashed);
+  std::mutex telling;
+  std::uint64_t done = 0;
+  const auto digests = hash_leaves(hashed, leaves, pool, [&](std::size_t leaf) {
+    std::uint64_t bytes = 0;
+    leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t size) {
+      const std::size_t first = from / sizeof(float), count = size / sizeof(float);
+      convert(*sources[tensor], first, count, reinterpret_cast<float*>(tensors[tensor].bytes.data()) + first);
+      if (const auto bad = first_not_finite(tensors[tensor].bytes.subspan(from, size))) {
+        const float value = reinterpret_cast<const float*>(tensors[tensor].bytes.data())[first + *bad];
+        throw HfError(*sources[tensor]->file + ": tensor " + tensors[tensor].name + " has " + std::to_string(value) +
+                      " as value " + std::to_string(first + *bad) + "; all must be finite");
+      }
+      bytes += size;
     });
-    const auto head = files.tensors().find(kHead);
-    if (architecture.tie_word_embeddings && head != files.tensors().end()) check_tied_head(head->second, *loaded.weights, pool);
-    loaded.weights->changed(&pool);
-    loaded.digest = weights_digest(architecture, digests);
-    return loaded;
+    if (!progress) return;
+    std::lock_guard lock(telling);
+    done += bytes;
+    progress(done, leaves.total_bytes());
   });
+  const auto head = files.tensors().find(kHead);
+  if (architecture.tie_word_embeddings && head != files.tensors().end()) check_tied_head(head->second, *loaded.weights, pool);
+  loaded.weights->changed(&pool);
+  loaded.digest = weights_digest(architecture, digests);
+  return loaded;
 }
 
 }  // namespace longhaul

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "base/exact_math.h"
+#include "model/rope.h"
 
 namespace longhaul {
 namespace {
@@ -96,9 +96,7 @@ YarnScaling yarn_from_json(const Json& value) {
   yarn.original_max_position_embeddings = members.whole("original_max_position_embeddings");
   if (members.has("beta_fast")) yarn.beta_fast = members.real("beta_fast");
   if (members.has("beta_slow")) yarn.beta_slow = members.real("beta_slow");
-  yarn.attention_factor = members.has("attention_factor") ? members.real("attention_factor")
-                          : yarn.factor > 1               ? 0.1 * exact::log(yarn.factor) + 1
-                                                          : 1;
+  yarn.attention_factor = members.has("attention_factor") ? members.real("attention_factor") : yarn_magnitude(yarn.factor);
   return yarn;
 }
 

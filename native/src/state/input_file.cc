@@ -47,7 +47,7 @@ void InputFile::will_need(std::uint64_t offset, std::uint64_t size) const {
   ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(size), POSIX_FADV_WILLNEED);
 }
 
-MappedFile::MappedFile(const std::string& path) : path_(path) {
+MappedFile::MappedFile(const std::string& path) {
   const InputFile file(path);
   if (file.size() == 0) return;  // nothing can be mapped
   void* memory = ::mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, file.fd_, 0);

@@ -18,7 +18,6 @@ class InputFile {
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
-  const std::string& path() const { return path_; }
   std::uint64_t size() const { return size_; }
   // Bytes [offset, offset + size). Throws std::system_error where the file ends before.
   void read(void* to, std::size_t size, std::uint64_t offset) const;
@@ -42,11 +41,9 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  const std::string& path() const { return path_; }
   std::span<const std::uint8_t> bytes() const { return bytes_; }
 
  private:
-  std::string path_;
   std::span<const std::uint8_t> bytes_;
 };
 

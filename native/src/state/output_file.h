@@ -1,4 +1,4 @@
-// A file that is being written, with the digest of its bytes.
+// A file that is being written.
 // defines: WrittenFile, OutputFile, sync_folder, fail_io
 #pragma once
 
@@ -7,13 +7,10 @@
 #include <string>
 #include <string_view>
 
-#include "state/sha256.h"
-
 namespace longhaul {
 
 struct WrittenFile {
   std::uint64_t size = 0;
-  std::string sha256;
   std::string path;
 };
 
@@ -35,7 +32,6 @@ class OutputFile {
   std::string path_;
   int fd_;
   std::uint64_t size_ = 0;
-  Sha256 hash_;
 };
 
 // Makes the names in a folder last.

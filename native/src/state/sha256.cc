@@ -51,64 +51,43 @@ void compress_portable(std::uint32_t* state, const std::uint8_t* blocks, std::si
 }
 
 #if defined(__x86_64__)
-// `count` blocks of each of `lanes` messages. Two rounds wait for the two before them longer than they take: a second message
-// fills that wait. The instructions keep the state as (ABEF, CDGH) and do two rounds each.
-template <int lanes>
-__attribute__((target("sha,sse4.1,ssse3"))) void compress_sha_ni(std::uint32_t* const* states,
-                                                                 const std::uint8_t* const* messages, std::size_t count) {
+// The instructions keep the state as (ABEF, CDGH) and do two rounds each.
+__attribute__((target("sha,sse4.1,ssse3"))) void compress_sha_ni(std::uint32_t* state, const std::uint8_t* message, std::size_t count) {
   const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
-  __m128i abef[lanes], cdgh[lanes];
-  for (int lane = 0; lane < lanes; ++lane) {
-    __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(states[lane]));       // DCBA
-    __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(states[lane] + 4));  // HGFE
-    low = _mm_shuffle_epi32(low, 0xB1);                                                  // CDAB
-    high = _mm_shuffle_epi32(high, 0x1B);                                                // EFGH
-    abef[lane] = _mm_alignr_epi8(low, high, 8);
-    cdgh[lane] = _mm_blend_epi16(high, low, 0xF0);
-  }
+  __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(state));       // DCBA
+  __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(state + 4));  // HGFE
+  low = _mm_shuffle_epi32(low, 0xB1);                                          // CDAB
+  high = _mm_shuffle_epi32(high, 0x1B);                                        // EFGH
+  __m128i abef = _mm_alignr_epi8(low, high, 8), cdgh = _mm_blend_epi16(high, low, 0xF0);
 
   for (std::size_t block = 0; block < count; ++block) {
-    __m128i abef_before[lanes], cdgh_before[lanes], w[lanes][4];
-    for (int lane = 0; lane < lanes; ++lane) {
-      abef_before[lane] = abef[lane];
-      cdgh_before[lane] = cdgh[lane];
-      for (int i = 0; i < 4; ++i) {
-        const auto* words = reinterpret_cast<const __m128i*>(messages[lane] + 64 * block + 16 * i);
-        w[lane][i] = _mm_shuffle_epi8(_mm_loadu_si128(words), big_endian);
-      }
+    const __m128i abef_before = abef, cdgh_before = cdgh;
+    __m128i w[4];
+    for (int i = 0; i < 4; ++i) {
+      w[i] = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(message + 64 * block + 16 * i)), big_endian);
     }
 #pragma GCC unroll 16
     for (int group = 0; group < 16; ++group) {
-      const __m128i constants = _mm_load_si128(reinterpret_cast<const __m128i*>(kRound + 4 * group));
-#pragma GCC unroll 2
-      for (int lane = 0; lane < lanes; ++lane) {
-        const __m128i current = w[lane][group & 3];
-        const __m128i sum = _mm_add_epi32(current, constants);
-        cdgh[lane] = _mm_sha256rnds2_epu32(cdgh[lane], abef[lane], sum);
-        abef[lane] = _mm_sha256rnds2_epu32(abef[lane], cdgh[lane], _mm_shuffle_epi32(sum, 0x0E));
-        if (group < 12) {
-          // Words of group + 4: w[t] = σ1(w[t−2]) + w[t−7] + σ0(w[t−15]) + w[t−16].
-          const __m128i next1 = w[lane][(group + 1) & 3];
-          const __m128i next2 = w[lane][(group + 2) & 3];
-          const __m128i next3 = w[lane][(group + 3) & 3];
-          __m128i words = _mm_sha256msg1_epu32(current, next1);
-          words = _mm_add_epi32(words, _mm_alignr_epi8(next3, next2, 4));
-          w[lane][group & 3] = _mm_sha256msg2_epu32(words, next3);
-        }
+      const __m128i current = w[group & 3];
+      const __m128i sum = _mm_add_epi32(current, _mm_load_si128(reinterpret_cast<const __m128i*>(kRound + 4 * group)));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0E));
+      if (group < 12) {
+        // Words of group + 4: w[t] = σ1(w[t−2]) + w[t−7] + σ0(w[t−15]) + w[t−16].
+        const __m128i next1 = w[(group + 1) & 3], next2 = w[(group + 2) & 3], next3 = w[(group + 3) & 3];
+        __m128i words = _mm_sha256msg1_epu32(current, next1);
+        words = _mm_add_epi32(words, _mm_alignr_epi8(next3, next2, 4));
+        w[group & 3] = _mm_sha256msg2_epu32(words, next3);
       }
     }
-    for (int lane = 0; lane < lanes; ++lane) {
-      abef[lane] = _mm_add_epi32(abef[lane], abef_before[lane]);
-      cdgh[lane] = _mm_add_epi32(cdgh[lane], cdgh_before[lane]);
-    }
+    abef = _mm_add_epi32(abef, abef_before);
+    cdgh = _mm_add_epi32(cdgh, cdgh_before);
   }
 
-  for (int lane = 0; lane < lanes; ++lane) {
-    const __m128i low = _mm_shuffle_epi32(abef[lane], 0x1B);   // FEBA
-    const __m128i high = _mm_shuffle_epi32(cdgh[lane], 0xB1);  // DCHG
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(states[lane]), _mm_blend_epi16(low, high, 0xF0));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(states[lane] + 4), _mm_alignr_epi8(high, low, 8));
-  }
+  low = _mm_shuffle_epi32(abef, 0x1B);   // FEBA
+  high = _mm_shuffle_epi32(cdgh, 0xB1);  // DCHG
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(state), _mm_blend_epi16(low, high, 0xF0));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(state + 4), _mm_alignr_epi8(high, low, 8));
 }
 
 bool detect_sha_instructions() {
@@ -135,8 +114,7 @@ Sha256::Sha256(Sha256Code code)
 
 void Sha256::compress(const std::uint8_t* blocks, std::size_t count) {
 #if defined(__x86_64__)
-  std::uint32_t* const state = state_.data();
-  if (with_instructions_) return compress_sha_ni<1>(&state, &blocks, count);
+  if (with_instructions_) return compress_sha_ni(state_.data(), blocks, count);
 #endif
   compress_portable(state_.data(), blocks, count);
 }
@@ -157,23 +135,6 @@ void Sha256::add(const void* data, std::size_t size) {
   const std::size_t rest = size - whole * 64;
   if (rest > 0) std::memcpy(block_.data(), bytes + whole * 64, rest);
   held_ = rest;
-}
-
-void Sha256::add_to_both(Sha256& one, const void* to_one, Sha256& other, const void* to_other, std::size_t size) {
-  std::size_t blocks = 0;
-#if defined(__x86_64__)
-  if (one.with_instructions_ && other.with_instructions_ && one.held_ == 0 && other.held_ == 0) {
-    blocks = size / 64;
-    std::uint32_t* const states[] = {one.state_.data(), other.state_.data()};
-    const std::uint8_t* const messages[] = {static_cast<const std::uint8_t*>(to_one),
-                                            static_cast<const std::uint8_t*>(to_other)};
-    compress_sha_ni<2>(states, messages, blocks);
-    one.total_ += 64 * blocks;
-    other.total_ += 64 * blocks;
-  }
-#endif
-  one.add(static_cast<const std::uint8_t*>(to_one) + 64 * blocks, size - 64 * blocks);
-  other.add(static_cast<const std::uint8_t*>(to_other) + 64 * blocks, size - 64 * blocks);
 }
 
 Sha256Digest Sha256::finish() {

@@ -23,9 +23,6 @@ class Sha256 {
   void add(const void* data, std::size_t size);
   void add(std::string_view text) { add(text.data(), text.size()); }
 
-  // The same bytes' worth to two messages, in little more time than one takes: as long as both stand at whole blocks.
-  static void add_to_both(Sha256& one, const void* to_one, Sha256& other, const void* to_other, std::size_t size);
-
   // Ends the message; the object is spent.
   Sha256Digest finish();
 

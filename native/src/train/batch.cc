@@ -8,8 +8,6 @@ namespace longhaul {
 
 namespace {
 
-constexpr size_t node_columns = 3;
-
 [[noreturn]] void refuse(const char* tensor, size_t index, const std::string& what) {
   throw BatchError(std::string("batch: ") + tensor + "[" + std::to_string(index) + "] " + what);
 }
@@ -35,17 +33,16 @@ std::vector<int32_t> check_nodes(const Batch& batch, const Architecture& archite
   std::vector<int32_t> mini_batch_of_row;
   std::vector<int64_t> ends(batch.node_count());
   for (int n = 0; n < batch.node_count(); ++n) {
-    const int32_t* node = &batch.nodes[size_t(n) * node_columns];
-    const int32_t parent = node[0], length = node[1], mini_batch = node[2];
+    const auto [parent, length, mini_batch] = batch.node(n);
     if (length < 1) refuse("nodes", n, "has length " + std::to_string(length));
     if (mini_batch < 0 || mini_batch >= mini_batches)
       refuse("nodes", n, "has mini-batch " + std::to_string(mini_batch) + " of " + std::to_string(mini_batches));
-    if (n > 0 && mini_batch < *(node - 1)) refuse("nodes", n, "is out of order: nodes are sorted by mini-batch");
+    if (n > 0 && mini_batch < batch.node(n - 1).mini_batch) refuse("nodes", n, "is out of order: nodes are sorted by mini-batch");
     if (parent < -1 || parent >= n)
       refuse("nodes", n, "has parent " + std::to_string(parent) + ", which does not precede it");
     ends[n] = length;
     if (parent >= 0) {
-      if (batch.nodes[size_t(parent) * node_columns + 2] != mini_batch) refuse("nodes", n, "has a parent in another mini-batch");
+      if (batch.node(parent).mini_batch != mini_batch) refuse("nodes", n, "has a parent in another mini-batch");
       ends[n] += ends[parent];
     }
     if (ends[n] > architecture.max_position_embeddings)
@@ -73,7 +70,7 @@ void check_samples(const Batch& batch, const std::vector<int32_t>& mini_batch_of
 }  // namespace
 
 void validate(const Batch& batch, const Architecture& architecture, int mini_batches) {
-  if (batch.nodes.size() % node_columns != 0) throw BatchError("batch: nodes is not [N,3]");
+  if (batch.nodes.size() % Batch::node_columns != 0) throw BatchError("batch: nodes is not [N,3]");
   if (batch.tokens.size() > size_t(std::numeric_limits<int32_t>::max()))
     throw BatchError("batch: tokens has " + std::to_string(batch.tokens.size()) + " values, more than rows can be numbered");
   const std::vector<int32_t> mini_batch_of_row = check_nodes(batch, architecture, mini_batches);
@@ -82,7 +79,8 @@ void validate(const Batch& batch, const Architecture& architecture, int mini_bat
   check_size("target_tokens", batch.target_tokens.size(), targets);
   check_size("target_samples", batch.target_samples.size(), targets);
   check_size("target_advantages", batch.target_advantages.size(), targets);
-  check_size("target_old_logprobs", batch.target_old_logprobs.size(), targets);
+  if (!batch.target_old_logprobs.empty() || batch.target_rollout_logprobs.empty())
+    check_size("target_old_logprobs", batch.target_old_logprobs.size(), targets);
   if (!batch.target_rollout_logprobs.empty())
     check_size("target_rollout_logprobs", batch.target_rollout_logprobs.size(), targets);
   for (size_t i = 0; i < batch.tokens.size(); ++i) check_token("tokens", i, batch.tokens[i], architecture);

@@ -10,9 +10,18 @@
 
 namespace longhaul {
 
+/// Tokens that follow each other without a branch.
+struct BatchNode {
+  int32_t parent = -1;  // −1 for a root
+  int32_t length = 0;
+  int32_t mini_batch = 0;
+};
+
 /// Views of the tensors of a batch file (docs/engine-protocol.md, "The batch file", longhaul.batch/2).
 struct Batch {
-  /// [N, 3]: parent (−1 for a root), length, mini-batch. Sorted by mini-batch; a parent precedes its children in its mini-batch.
+  static constexpr size_t node_columns = 3;
+
+  /// [N, 3]: the members of a BatchNode. Sorted by mini-batch; a parent precedes its children in its mini-batch.
   std::span<const int32_t> nodes;
   /// [T], in node order.
   std::span<const int32_t> tokens;
@@ -22,11 +31,16 @@ struct Batch {
   /// Which sample (sequence) a target belongs to: counts up by 0 or 1 from 0, within the whole batch.
   std::span<const int32_t> target_samples;
   std::span<const float> target_advantages;
+  /// What ratios are taken against; empty where they are the log-probs of the policy that the update begins with, which it computes.
   std::span<const float> target_old_logprobs;
-  /// Log-probs at sampling, for truncated importance sampling; empty where they are the old ones.
+  /// Log-probs at sampling, for truncated importance sampling; empty where they are the old ones. One of the two is there.
   std::span<const float> target_rollout_logprobs;
 
-  int node_count() const { return int(nodes.size() / 3); }
+  int node_count() const { return int(nodes.size() / node_columns); }
+  BatchNode node(int index) const {
+    const int32_t* columns = &nodes[size_t(index) * node_columns];
+    return {columns[0], columns[1], columns[2]};
+  }
   int target_count() const { return int(target_rows.size()); }
 };
 

@@ -27,8 +27,6 @@ struct Forest {
 
   /// Index of the new node. A parent comes before its children.
   int add(int parent, std::span<const int32_t> tokens);
-  /// Rows of a node's ancestors and its own, in order of position.
-  std::vector<int32_t> chain(int node) const;
 };
 
 /// One mini-batch: its forest, and views of its targets (`target_rows` count within the forest; `target_samples` from 0).
@@ -36,11 +34,9 @@ struct MiniBatch {
   Forest forest;
   std::vector<int32_t> target_rows;
   std::vector<int32_t> target_samples;
-  int samples = 0;
   std::span<const int32_t> target_tokens;
   std::span<const float> advantages;
-  std::span<const float> old_logprobs;
-  std::span<const float> rollout_logprobs;  // or empty
+  std::span<const float> old_logprobs, rollout_logprobs;  // either may be empty
 };
 
 /// The batch is valid.

@@ -113,17 +113,70 @@ void require_not_negative(const char* key, double value) {
 
 }  // namespace
 
+const char* name(LossKind kind) {
+  switch (kind) {
+    case LossKind::regular:
+      return "regular";
+    case LossKind::dual_clip:
+      return "dual_clip";
+    case LossKind::gspo:
+      return "gspo";
+    case LossKind::cispo:
+      return "cispo";
+    case LossKind::sapo:
+      return "sapo";
+    case LossKind::reinforce:
+      return "reinforce";
+    case LossKind::cross_entropy:
+      break;
+  }
+  return "cross_entropy";
+}
+
+const char* name(LossReduction reduction) {
+  switch (reduction) {
+    case LossReduction::token_mean:
+      return "token_mean";
+    case LossReduction::sequence_mean:
+      return "sequence_mean";
+    case LossReduction::seq_mean_token_sum_norm:
+      break;
+  }
+  return "seq_mean_token_sum_norm";
+}
+
+const char* name(KlEstimator estimator) {
+  switch (estimator) {
+    case KlEstimator::k1:
+      return "k1";
+    case KlEstimator::k2:
+      return "k2";
+    case KlEstimator::k3:
+      break;
+  }
+  return "k3";
+}
+
+bool clips_ratio(LossKind kind) { return kind == LossKind::regular || kind == LossKind::dual_clip || kind == LossKind::gspo; }
+
 void validate(const LossSettings& settings) {
-  require(settings.eps_clip_low >= 0 && settings.eps_clip_low <= 1, "eps_clip_low", settings.eps_clip_low, "in [0, 1]");
-  require_not_negative("eps_clip_high", settings.eps_clip_high);
-  require(std::isfinite(settings.clip_ratio_c) && settings.clip_ratio_c > 1, "clip_ratio_c", settings.clip_ratio_c,
-          "finite and above 1");
-  require_not_negative("cispo_eps_clip_low", settings.cispo_eps_clip_low);
-  require_not_negative("cispo_eps_clip_high", settings.cispo_eps_clip_high);
-  require(std::isfinite(settings.sapo_tau_pos) && settings.sapo_tau_pos > 0, "sapo_tau_pos", settings.sapo_tau_pos,
-          "finite and above 0");
-  require(std::isfinite(settings.sapo_tau_neg) && settings.sapo_tau_neg > 0, "sapo_tau_neg", settings.sapo_tau_neg,
-          "finite and above 0");
+  if (clips_ratio(settings.kind)) {
+    require(settings.eps_clip_low >= 0 && settings.eps_clip_low <= 1, "eps_clip_low", settings.eps_clip_low, "in [0, 1]");
+    require_not_negative("eps_clip_high", settings.eps_clip_high);
+  }
+  if (settings.kind == LossKind::dual_clip)
+    require(std::isfinite(settings.clip_ratio_c) && settings.clip_ratio_c > 1, "clip_ratio_c", settings.clip_ratio_c,
+            "finite and above 1");
+  if (settings.kind == LossKind::cispo) {
+    require_not_negative("cispo_eps_clip_low", settings.cispo_eps_clip_low);
+    require_not_negative("cispo_eps_clip_high", settings.cispo_eps_clip_high);
+  }
+  if (settings.kind == LossKind::sapo) {
+    require(std::isfinite(settings.sapo_tau_pos) && settings.sapo_tau_pos > 0, "sapo_tau_pos", settings.sapo_tau_pos,
+            "finite and above 0");
+    require(std::isfinite(settings.sapo_tau_neg) && settings.sapo_tau_neg > 0, "sapo_tau_neg", settings.sapo_tau_neg,
+            "finite and above 0");
+  }
   require_not_negative("kl_weight", settings.kl_weight);
   require_not_negative("entropy_weight", settings.entropy_weight);
   require_not_negative("tis_cap", settings.tis_cap);

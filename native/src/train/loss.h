@@ -14,23 +14,36 @@ enum class LossKind { regular, dual_clip, gspo, cispo, sapo, reinforce, cross_en
 enum class LossReduction { token_mean, sequence_mean, seq_mean_token_sum_norm };
 enum class KlEstimator { k1, k2, k3 };
 
+inline constexpr LossKind loss_kinds[] = {LossKind::regular, LossKind::dual_clip, LossKind::gspo,         LossKind::cispo,
+                                          LossKind::sapo,    LossKind::reinforce, LossKind::cross_entropy};
+inline constexpr LossReduction loss_reductions[] = {LossReduction::token_mean, LossReduction::sequence_mean,
+                                                    LossReduction::seq_mean_token_sum_norm};
+inline constexpr KlEstimator kl_estimators[] = {KlEstimator::k1, KlEstimator::k2, KlEstimator::k3};
+
+/// "dual_clip" …, as in run specs.
+const char* name(LossKind kind);
+const char* name(LossReduction reduction);
+const char* name(KlEstimator estimator);
+
+/// Whether it clips the ratio at 1 − eps_clip_low and 1 + eps_clip_high.
+bool clips_ratio(LossKind kind);
+
+/// Whoever makes them sets all that bears on the kind: nothing has a value of its own here, and a term whose weight is 0 is not there.
 struct LossSettings {
   LossKind kind = LossKind::cross_entropy;
   LossReduction reduction = LossReduction::token_mean;
   /// Of seq_mean_token_sum_norm.
   int max_seq_len = 0;
-  double eps_clip_low = 0.2;
-  double eps_clip_high = 0.28;
+  /// regular, dual_clip, gspo
+  double eps_clip_low = 0, eps_clip_high = 0;
   /// dual_clip: bound of −r·A where A < 0 (Ye et al. 2020); above 1.
-  double clip_ratio_c = 3;
+  double clip_ratio_c = 0;
   /// cispo: bounds of the detached weight, 1 − low and 1 + high.
-  double cispo_eps_clip_low = 1;
-  double cispo_eps_clip_high = 5;
+  double cispo_eps_clip_low = 0, cispo_eps_clip_high = 0;
   /// sapo: temperatures for A > 0 and A ≤ 0.
-  double sapo_tau_pos = 1;
-  double sapo_tau_neg = 1.05;
+  double sapo_tau_pos = 0, sapo_tau_neg = 0;
   double kl_weight = 0;
-  KlEstimator kl_estimator = KlEstimator::k3;
+  KlEstimator kl_estimator = KlEstimator::k1;
   double entropy_weight = 0;
   /// Truncated importance sampling: weight min(exp(old − rollout), cap), detached; 0: off.
   double tis_cap = 0;
@@ -38,7 +51,7 @@ struct LossSettings {
   bool wants_reference() const { return kl_weight != 0; }
 };
 
-/// Throws std::invalid_argument that names the setting, its value and what is allowed.
+/// Of what bears on the kind. Throws std::invalid_argument that names the setting, its value and what is allowed.
 void validate(const LossSettings& settings);
 
 /// Inputs of one mini-batch, [M] each.

@@ -180,9 +180,23 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
     const std::size_t logits = rounded_rows(std::min(rows, head_capacity(architecture, request.threads)));
     plan.head = (logits * (std::size_t(architecture.vocab_size) + widths.hidden) + rounded_rows(rows) * widths.hidden) * sizeof(float);
   }
-  plan.total = plan.weights + plan.panels + plan.moments + plan.next_policy + plan.gradients + plan.backward_panels + plan.reference +
-               plan.kv_cache + plan.rope + plan.activations + plan.keys_values + plan.head;
+  for (const MemoryPart& part : parts(plan)) plan.total += part.bytes;
   return plan;
+}
+
+std::array<MemoryPart, 12> parts(const MemoryPlan& plan) {
+  return {{{"weights", "weights", plan.weights},
+           {"panels", "panels", plan.panels},
+           {"moments", "moments", plan.moments},
+           {"next_policy", "next policy", plan.next_policy},
+           {"gradients", "gradients", plan.gradients},
+           {"backward_panels", "backward panels", plan.backward_panels},
+           {"reference", "reference", plan.reference},
+           {"kv_cache", "KV cache", plan.kv_cache},
+           {"rope", "rotary table", plan.rope},
+           {"activations", "activations", plan.activations},
+           {"keys_values", "kept keys and values", plan.keys_values},
+           {"head", "head", plan.head}}};
 }
 
 std::size_t available_memory() {
@@ -199,18 +213,11 @@ std::string describe(const MemoryPlan& plan, std::size_t available) {
     std::snprintf(text, sizeof text, "%.1f", double(bytes) / unit);
     return std::string(text);
   };
-  std::vector<std::pair<const char*, std::size_t>> parts{
-      {"weights", plan.weights},         {"panels", plan.panels},
-      {"moments", plan.moments},         {"next policy", plan.next_policy},
-      {"gradients", plan.gradients},     {"backward panels", plan.backward_panels},
-      {"reference", plan.reference},     {"KV cache", plan.kv_cache},
-      {"rotary table", plan.rope},       {"activations", plan.activations},
-      {"kept keys and values", plan.keys_values}, {"head", plan.head}};
   std::string text = "needs " + figure(plan.total) + " " + unit_name + " (";
   const char* separator = "";
-  for (const auto& [name, bytes] : parts) {
-    if (bytes == 0) continue;
-    text += separator + std::string(name) + " " + figure(bytes);
+  for (const MemoryPart& part : parts(plan)) {
+    if (part.bytes == 0) continue;
+    text += separator + std::string(part.text) + " " + figure(part.bytes);
     separator = ", ";
   }
   return text + "); " + figure(available) + " " + unit_name + " are free";

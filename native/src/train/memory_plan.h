@@ -1,6 +1,7 @@
 // What loading and training a model will take, before any of it is allocated.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -23,11 +24,21 @@ struct MemoryRequest {
   int batch_rows = 0;       // rows of the largest mini-batch (its keys and values are kept)
 };
 
-/// Bytes. `total` is the sum.
+/// Bytes. `total` is the sum of the parts.
 struct MemoryPlan {
   std::size_t weights = 0, panels = 0, moments = 0, next_policy = 0, gradients = 0, backward_panels = 0, reference = 0,
               kv_cache = 0, rope = 0, activations = 0, keys_values = 0, head = 0, total = 0;
 };
+
+/// A part of a plan: its key in replies, what errors call it, its bytes.
+struct MemoryPart {
+  const char* key;
+  const char* text;
+  std::size_t bytes;
+};
+
+/// All of them but `total`.
+std::array<MemoryPart, 12> parts(const MemoryPlan& plan);
 
 MemoryPlan plan_memory(const MemoryRequest& request);
 

@@ -45,16 +45,25 @@ void check_reference(const Policy& policy, const UpdateSettings& settings) {
 
 std::vector<int> rows_of_mini_batches(const Batch& batch, size_t mini_batches) {
   std::vector<int> rows(mini_batches);
-  for (int n = 0; n < batch.node_count(); ++n) rows[size_t(batch.nodes[size_t(n) * 3 + 2])] += batch.nodes[size_t(n) * 3 + 1];
+  for (int n = 0; n < batch.node_count(); ++n) rows[size_t(batch.node(n).mini_batch)] += batch.node(n).length;
   return rows;
 }
 
-/// Passes of an update, for its progress: forward and backward over each mini-batch, over its reference, and its step.
-int count_work(const std::vector<int>& rows, const UpdateSettings& settings) {
+/// Passes of an update, for its progress: forward and backward over each mini-batch, over its reference and, behind the first, with the
+/// policy that the update began with, where the batch does not have its log-probs; and the mini-batch's step.
+int count_work(const std::vector<int>& rows, const UpdateSettings& settings, bool has_old_logprobs) {
   int work = 0;
-  for (const int count : rows)
-    work += count_passes(count, settings.passes.pass_rows) * (settings.loss.wants_reference() ? 3 : 2) + 1;
+  for (size_t k = 0; k < rows.size(); ++k) {
+    const int forward_only = int(settings.loss.wants_reference()) + int(!has_old_logprobs && k > 0);
+    work += count_passes(rows[k], settings.passes.pass_rows) * (2 + forward_only) + 1;
+  }
   return work;
+}
+
+double largest_difference(std::span<const float> a, std::span<const float> b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(double(a[i]) - double(b[i])));
+  return largest;
 }
 
 /// What the mini-batches of an update add up to.
@@ -112,7 +121,7 @@ struct Trainer::State {
   int held_rows = 0;
   AlignedBuffer gradients{BufferMemory::mapped};
   std::unique_ptr<Policy> spare;
-  std::vector<float> reference_logprobs;
+  std::vector<float> reference_logprobs, old_logprobs;
 
   /// Keeps the memory of passes, unless the settings ask for less than it takes.
   void prepare_pass(const ForestPassSettings& settings, int most_rows) {
@@ -144,34 +153,37 @@ struct Trainer::State {
   }
 
   UpdateReport update(const Policy& policy, const Batch& batch, const UpdateSettings& settings);
-  LossReport gradient(const Policy& policy, const MiniBatch& mini, const UpdateSettings& settings, const OnAdvance& advanced,
-                      const OnAdvance& passed, std::span<float> out);
+  LossReport gradient(const Policy& policy, const Policy& start, const MiniBatch& mini, const UpdateSettings& settings,
+                      const OnAdvance& advanced, const OnAdvance& passed, std::span<float> out);
 };
 
-/// Log-probs of the reference, then the policy's, the loss, and the gradient added to `out`.
-LossReport Trainer::State::gradient(const Policy& policy, const MiniBatch& mini, const UpdateSettings& settings,
+/// Log-probs of the reference and, where the batch does not have them, of `start`, which the update begins with; then the policy's,
+/// the loss, and the gradient added to `out`.
+LossReport Trainer::State::gradient(const Policy& policy, const Policy& start, const MiniBatch& mini, const UpdateSettings& settings,
                                     const OnAdvance& advanced, const OnAdvance& passed, std::span<float> out) {
   const float temperature = float(settings.temperature);
-  if (settings.loss.wants_reference()) {
-    const Policy reference = Policy::frozen(settings.reference);
-    reference_logprobs.resize(mini.target_rows.size());
-    pass->begin(reference, mini.forest, mini.target_rows, mini.target_tokens, temperature, advanced, passed);
-    pass->logprobs(reference_logprobs);
-  } else {
-    reference_logprobs.clear();
-  }
+  const auto score_with = [&](const Policy& other, std::vector<float>& logprobs) {
+    logprobs.resize(mini.target_rows.size());
+    pass->begin(other, mini.forest, mini.target_rows, mini.target_tokens, temperature, advanced, passed);
+    pass->logprobs(logprobs);
+  };
+  reference_logprobs.clear();
+  if (settings.loss.wants_reference()) score_with(Policy::frozen(settings.reference), reference_logprobs);
+  const bool has_old = !mini.old_logprobs.empty(), is_start = &policy == &start;
+  if (!has_old && !is_start) score_with(start, old_logprobs);
   LossReport report;
   const auto derive = [&](std::span<const float> logprobs, std::span<const float> entropies, std::span<double> derivatives,
                           std::span<double> entropy_derivatives) {
     LossInputs inputs;
     inputs.logprobs = logprobs;
-    inputs.old_logprobs = mini.old_logprobs;
+    inputs.old_logprobs = has_old ? mini.old_logprobs : is_start ? logprobs : std::span<const float>(old_logprobs);
     inputs.advantages = mini.advantages;
     inputs.samples = mini.target_samples;
     inputs.rollout_logprobs = mini.rollout_logprobs;
     inputs.reference_logprobs = reference_logprobs;
     inputs.entropies = entropies;
     report = compute_loss(settings.loss, inputs, derivatives, entropy_derivatives);
+    if (!has_old) report.max_difference = largest_difference(logprobs, mini.rollout_logprobs);
   };
   pass->begin(policy, mini.forest, mini.target_rows, mini.target_tokens, temperature, advanced, passed);
   pass->gradient(derive, settings.loss.entropy_weight != 0, out);
@@ -181,7 +193,7 @@ LossReport Trainer::State::gradient(const Policy& policy, const MiniBatch& mini,
 UpdateReport Trainer::State::update(const Policy& policy, const Batch& batch, const UpdateSettings& settings) {
   const int mini_batches = int(settings.learning_rates.size());
   const std::vector<int> rows = rows_of_mini_batches(batch, settings.learning_rates.size());
-  const int total = count_work(rows, settings);
+  const int total = count_work(rows, settings, !batch.target_old_logprobs.empty());
   int done = 0;
   const OnAdvance advanced = [&] {
     if (settings.advanced) settings.advanced();
@@ -205,7 +217,7 @@ UpdateReport Trainer::State::update(const Policy& policy, const Batch& batch, co
       const MiniBatch mini = mini_batch_of(batch, k);
       const std::span<float> gradients = zero_gradients(from->trained().size());
       pass->weights_changed();
-      const LossReport report = gradient(*from, mini, settings, advanced, passed, gradients);
+      const LossReport report = gradient(*from, policy, mini, settings, advanced, passed, gradients);
       const double norm = gradient_norm(*from, gradients, pool);
       if (!std::isfinite(norm) || !std::isfinite(report.loss)) return give_up("non_finite");
       optimizer_step(*next, *from, k == 0 && settings.reset_moments, gradients, norm, settings.learning_rates[size_t(k)],
@@ -227,7 +239,6 @@ Trainer::~Trainer() = default;
 UpdateReport Trainer::update(const Policy& policy, const Batch& batch, const UpdateSettings& settings) {
   check(settings);
   check_reference(policy, settings);
-  validate(batch, policy.architecture(), int(settings.learning_rates.size()));
   return state_->update(policy, batch, settings);
 }
 

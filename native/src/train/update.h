@@ -43,8 +43,8 @@ struct UpdateReport {
   std::unique_ptr<Policy> next;
   /// Where not applied: `non_finite` or `cancelled`.
   std::string reason;
-  /// loss, grad_norm, clip_ratio, mean_ratio: means over the mini-batches; max_logprob_difference: max |lp − old| of the
-  /// first mini-batch (0 for cross-entropy); targets, rows: sums. kl, entropy, tis_weight: means over targets, where in use.
+  /// loss, grad_norm, clip_ratio, mean_ratio: means over the mini-batches; max_logprob_difference: max |lp − the batch's log-prob| of
+  /// the first mini-batch (0 for cross-entropy); targets, rows: sums. kl, entropy, tis_weight: means over targets, where in use.
   std::vector<std::pair<std::string, double>> metrics;
 };
 
@@ -55,7 +55,7 @@ class Trainer {
   explicit Trainer(ThreadPool& pool);
   ~Trainer();
 
-  /// Throws std::invalid_argument on bad settings and BatchError on a bad batch.
+  /// The batch is valid. Throws std::invalid_argument on bad settings.
   UpdateReport update(const Policy& policy, const Batch& batch, const UpdateSettings& settings);
   /// Takes a policy that nobody needs any more, for its memory.
   void recycle(std::unique_ptr<Policy> spent);

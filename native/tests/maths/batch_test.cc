@@ -65,6 +65,8 @@ void values_are_finite() {
   refused([&](OwnedBatch& b) { b.advantages[2] = infinite; }, "target_advantages[2] is not finite");
   refused([&](OwnedBatch& b) { b.old_logprobs[2] = -infinite; }, "target_old_logprobs[2] is not finite");
   refused([&](OwnedBatch& b) { b.rollout_logprobs[2] = std::numeric_limits<float>::quiet_NaN(); }, "target_rollout_logprobs[2] is not finite");
+  refused([](OwnedBatch& b) { b.old_logprobs.pop_back(); }, "target_old_logprobs has 23 values; 24 are expected");
+  refused([](OwnedBatch& b) { b.old_logprobs.clear(), b.rollout_logprobs.clear(); }, "target_old_logprobs has 0 values; 24 are expected");
   refused([](OwnedBatch& b) { b.rollout_logprobs.pop_back(); }, "target_rollout_logprobs has 23 values; 24 are expected");
 }
 
@@ -72,12 +74,16 @@ void a_mini_batch_has_its_own_rows_and_samples() {
   const OwnedBatch batch = good();
   const MiniBatch second = mini_batch_of(batch.view(), 1);
   check_equal(second.forest.rows(), 34, "rows");
-  check_equal(second.samples, 4, "samples");
   check_equal(second.target_rows.size(), size_t(12), "targets");
   check_equal(second.target_rows[0], 4, "the first target sits on its prefix's last row");
   check_equal(second.target_samples[0], 0, "samples count from 0");
   check_equal(second.target_samples[11], 3, "to the last");
   check_equal(second.rollout_logprobs.size(), size_t(12), "log-probs at sampling");
+  OwnedBatch one = good(), other = good();
+  one.old_logprobs.clear();
+  other.rollout_logprobs.clear();
+  for (const OwnedBatch* either : {&one, &other}) validate(either->view(), tiny_architecture(), 2);
+  check(mini_batch_of(one.view(), 1).old_logprobs.empty() && mini_batch_of(other.view(), 1).rollout_logprobs.empty(), "one may be left out");
 }
 
 }  // namespace

@@ -95,6 +95,15 @@ inline Objective shared_objective(int vocab, int prefix, int task_tokens, int lo
   return objective;
 }
 
+/// Rows of a node's ancestors and its own, in order of position.
+inline std::vector<int32_t> chain_of(const Forest& forest, int node) {
+  const std::vector<ForestNode>& nodes = forest.nodes;
+  std::vector<int32_t> chain(size_t(nodes[node].position) + nodes[node].rows);
+  for (int n = node; n >= 0; n = nodes[n].parent)
+    for (int i = 0; i < nodes[n].rows; ++i) chain[nodes[n].position + i] = nodes[n].first_row + i;
+  return chain;
+}
+
 /// The same targets in the same order, every root-to-leaf path written out. Targets are listed leaf by leaf.
 inline Objective unshared(const Objective& shared) {
   Objective objective;
@@ -104,7 +113,7 @@ inline Objective unshared(const Objective& shared) {
   for (size_t n = 0; n < forest.nodes.size(); ++n) {
     const bool leaf = std::none_of(forest.nodes.begin(), forest.nodes.end(), [&](const ForestNode& other) { return other.parent == int(n); });
     if (!leaf) continue;
-    const std::vector<int32_t> chain = forest.chain(int(n));
+    const std::vector<int32_t> chain = chain_of(forest, int(n));
     std::vector<int32_t> path;
     for (const int32_t row : chain) path.push_back(forest.tokens[size_t(row)]);
     const int first = objective.forest.rows();

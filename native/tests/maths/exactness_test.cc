@@ -268,7 +268,7 @@ void updates_depend_on_neither_threads_nor_instruction_set() {
   UpdateSettings settings;
   settings.learning_rates = {1e-2, 5e-3};
   settings.optimizer.weight_decay = 0.1;
-  settings.loss.kind = LossKind::regular;
+  settings.loss = loss_of(LossKind::regular);
   for (const auto& [name, start] : tiny_policies()) {
     std::vector<float> expected;
     for (const auto set : instruction_sets())
@@ -302,7 +302,7 @@ void training_sees_the_logprobs_of_sampling() {
       for (int i = 30; i < 60; ++i) batch.add_target(i - 1, tokens[size_t(i)], 1, sampled[size_t(i - 1)], 0);
       UpdateSettings settings;
       settings.learning_rates = {1e-3};
-      settings.loss.kind = LossKind::regular;
+      settings.loss = loss_of(LossKind::regular);
       settings.temperature = temperature;
       int seen = 0;
       for (const auto& [metric, value] : apply_update(policy, batch.view(), settings, pool).metrics) {

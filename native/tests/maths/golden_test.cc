@@ -46,15 +46,14 @@ class Record {
 
 void describe_full_fine_tuning(Record& record, ThreadPool& pool) {
   const Architecture architecture = tiny_architecture();
-  Policy policy(architecture);
-  policy.initialize(0.2, 2024);
+  Policy policy = random_policy(architecture, 0.2, 2024);
   record.add("initial weights", std::as_const(policy).weights().values());
   const size_t angles = size_t(architecture.max_position_embeddings) * size_t(architecture.head_dim) / 2;
   record.add("rope cosines", std::span<const float>(policy.weights().rope().cos(), angles));
   UpdateSettings settings;
   settings.learning_rates = {1e-2, 1e-2, 5e-3};
   settings.optimizer.weight_decay = 0.01;
-  settings.loss.kind = LossKind::regular;
+  settings.loss = loss_of(LossKind::regular);
   apply_update(policy, group_batch(architecture.vocab_size, 3, 8, 37, 2, 15).view(), settings, pool);
   const Policy& after = policy;
   record.add("weights after 3 updates", after.weights().values());
@@ -74,8 +73,7 @@ void describe_lora(Record& record, ThreadPool& pool) {
   for (const float old : batch.old_logprobs) batch.rollout_logprobs.push_back(old + 0.1f);
   UpdateSettings settings;
   settings.learning_rates = {1e-2, 1e-2};
-  settings.loss.kind = LossKind::gspo;
-  settings.loss.reduction = LossReduction::sequence_mean;
+  settings.loss = loss_of(LossKind::gspo, LossReduction::sequence_mean);
   settings.loss.eps_clip_low = 1;
   settings.loss.eps_clip_high = 1e6;
   settings.loss.kl_weight = 0.1;

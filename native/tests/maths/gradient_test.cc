@@ -83,9 +83,7 @@ void losses_match_finite_differences() {
   ThreadPool pool(2);
   std::vector<std::pair<std::string, LossSettings>> cases;
   const auto add = [&](const std::string& name, LossKind kind, LossReduction reduction) -> LossSettings& {
-    LossSettings settings;
-    settings.kind = kind;
-    settings.reduction = reduction;
+    LossSettings settings = loss_of(kind, reduction);
     settings.max_seq_len = 64;
     cases.emplace_back(name, settings);
     return cases.back().second;

@@ -1,35 +1,23 @@
-// The settings of a loss from a fixture's metadata, in the keys of run specs; a key left out has its default.
+// The settings of a loss from a fixture's metadata, in the keys of run specs; for a key left out see loss_values.h.
 #pragma once
 
 #include "fixture_file.h"
-#include "train/loss.h"
+#include "loss_values.h"
 
 namespace longhaul::test {
 
-template <class Enum>
-Enum enum_of(const std::string& name, std::initializer_list<std::pair<const char*, Enum>> names) {
-  for (const auto& [text, value] : names)
-    if (name == text) return value;
-  throw Failure("fixture: unknown name " + name);
+/// The one of `all` that has the name.
+template <class Enum, size_t N>
+Enum named(const std::string& text, const Enum (&all)[N]) {
+  for (const Enum one : all)
+    if (text == name(one)) return one;
+  throw Failure("fixture: unknown name " + text);
 }
 
 inline LossSettings loss_settings(const FlatJson& json, const std::string& path) {
-  LossSettings settings;
+  LossSettings settings = loss_of(named(json.text(path + "/kind"), loss_kinds), named(json.text(path + "/reduction"), loss_reductions));
   const auto number = [&](const char* key, double otherwise) { return json.number_or(path + "/" + key, otherwise); };
-  settings.kind = enum_of<LossKind>(json.text(path + "/kind"), {{"regular", LossKind::regular},
-                                                               {"dual_clip", LossKind::dual_clip},
-                                                               {"gspo", LossKind::gspo},
-                                                               {"cispo", LossKind::cispo},
-                                                               {"sapo", LossKind::sapo},
-                                                               {"reinforce", LossKind::reinforce},
-                                                               {"cross_entropy", LossKind::cross_entropy}});
-  settings.reduction =
-      enum_of<LossReduction>(json.text(path + "/reduction"), {{"token_mean", LossReduction::token_mean},
-                                                              {"sequence_mean", LossReduction::sequence_mean},
-                                                              {"seq_mean_token_sum_norm", LossReduction::seq_mean_token_sum_norm}});
-  if (json.has(path + "/kl_estimator"))
-    settings.kl_estimator = enum_of<KlEstimator>(
-        json.text(path + "/kl_estimator"), {{"k1", KlEstimator::k1}, {"k2", KlEstimator::k2}, {"k3", KlEstimator::k3}});
+  if (json.has(path + "/kl_estimator")) settings.kl_estimator = named(json.text(path + "/kl_estimator"), kl_estimators);
   settings.max_seq_len = int(number("max_seq_len", settings.max_seq_len));
   settings.eps_clip_low = number("eps_clip_low", settings.eps_clip_low);
   settings.eps_clip_high = number("eps_clip_high", settings.eps_clip_high);

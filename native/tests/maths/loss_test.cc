@@ -5,6 +5,7 @@
 
 #include "base/philox.h"
 #include "check.h"
+#include "loss_values.h"
 
 using namespace longhaul;
 using namespace longhaul::test;
@@ -13,8 +14,6 @@ namespace {
 
 constexpr LossKind policy_kinds[] = {LossKind::regular, LossKind::dual_clip, LossKind::gspo,
                                      LossKind::cispo,   LossKind::sapo,      LossKind::reinforce};
-constexpr LossReduction reductions[] = {LossReduction::token_mean, LossReduction::sequence_mean,
-                                        LossReduction::seq_mean_token_sum_norm};
 
 /// The inputs of a mini-batch and what its loss is.
 struct Problem {
@@ -55,9 +54,7 @@ Result solve(const LossSettings& settings, const Problem& problem) {
 }
 
 LossSettings settings_of(LossKind kind, LossReduction reduction = LossReduction::token_mean) {
-  LossSettings settings;
-  settings.kind = kind;
-  settings.reduction = reduction;
+  LossSettings settings = loss_of(kind, reduction);
   settings.max_seq_len = 50;
   return settings;
 }
@@ -165,7 +162,7 @@ void sapo_closes_its_gate_smoothly() {
 void on_policy_every_policy_loss_has_reinforces_gradient() {
   Problem problem = mixed_problem();
   problem.old = problem.logprobs;
-  for (const LossReduction reduction : reductions) {
+  for (const LossReduction reduction : loss_reductions) {
     const std::vector<double> expected = solve(settings_of(LossKind::reinforce, reduction), problem).derivatives;
     for (const LossKind kind : policy_kinds) {
       const Result result = solve(settings_of(kind, reduction), problem);
@@ -289,7 +286,7 @@ void importance_weights_are_truncated_and_multiply_the_policy_loss_alone() {
 void derivatives_match_finite_differences() {
   const Problem problem = mixed_problem();
   for (const LossKind kind : policy_kinds)
-    for (const LossReduction reduction : reductions)
+    for (const LossReduction reduction : loss_reductions)
       for (const KlEstimator estimator : {KlEstimator::k1, KlEstimator::k2, KlEstimator::k3}) {
         LossSettings settings = settings_of(kind, reduction);
         settings.cispo_eps_clip_low = settings.cispo_eps_clip_high = 0;
@@ -327,19 +324,20 @@ void non_finite_inputs_give_a_non_finite_loss() {
 }
 
 void bad_settings_are_refused() {
-  const auto refused = [](const std::function<void(LossSettings&)>& spoil, const std::string& part) {
-    LossSettings settings = settings_of(LossKind::regular);
+  const auto refused = [](const std::function<void(LossSettings&)>& spoil, const std::string& part, LossKind kind = LossKind::regular) {
+    LossSettings settings = settings_of(kind);
     validate(settings);
     spoil(settings);
     check_throws<std::invalid_argument>([&] { validate(settings); }, part, part);
   };
   refused([](LossSettings& s) { s.eps_clip_low = 1.5; }, "loss.eps_clip_low is 1.5; it must be in [0, 1]");
   refused([](LossSettings& s) { s.eps_clip_high = -0.1; }, "loss.eps_clip_high is -0.1");
-  refused([](LossSettings& s) { s.clip_ratio_c = 1; }, "loss.clip_ratio_c is 1");
-  refused([](LossSettings& s) { s.cispo_eps_clip_low = -1; }, "loss.cispo_eps_clip_low");
-  refused([](LossSettings& s) { s.cispo_eps_clip_high = std::numeric_limits<double>::infinity(); }, "loss.cispo_eps_clip_high is inf");
-  refused([](LossSettings& s) { s.sapo_tau_pos = 0; }, "loss.sapo_tau_pos is 0");
-  refused([](LossSettings& s) { s.sapo_tau_neg = -1; }, "loss.sapo_tau_neg is -1");
+  refused([](LossSettings& s) { s.clip_ratio_c = 1; }, "loss.clip_ratio_c is 1", LossKind::dual_clip);
+  refused([](LossSettings& s) { s.cispo_eps_clip_low = -1; }, "loss.cispo_eps_clip_low", LossKind::cispo);
+  refused([](LossSettings& s) { s.cispo_eps_clip_high = std::numeric_limits<double>::infinity(); }, "loss.cispo_eps_clip_high is inf",
+          LossKind::cispo);
+  refused([](LossSettings& s) { s.sapo_tau_pos = 0; }, "loss.sapo_tau_pos is 0", LossKind::sapo);
+  refused([](LossSettings& s) { s.sapo_tau_neg = -1; }, "loss.sapo_tau_neg is -1", LossKind::sapo);
   refused([](LossSettings& s) { s.kl_weight = std::nan(""); }, "loss.kl_weight is nan");
   refused([](LossSettings& s) { s.entropy_weight = -0.01; }, "loss.entropy_weight is -0.01");
   refused([](LossSettings& s) { s.tis_cap = -2; }, "loss.tis_cap is -2");

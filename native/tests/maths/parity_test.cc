@@ -47,15 +47,10 @@ LoraSettings lora_of(const FlatJson& settings) {
   LoraSettings lora;
   lora.rank = settings.integer("lora/rank");
   lora.alpha = settings.number("lora/alpha");
+  constexpr LoraTarget all[] = {LoraTarget::q_proj,    LoraTarget::k_proj,  LoraTarget::v_proj,   LoraTarget::o_proj,
+                                LoraTarget::gate_proj, LoraTarget::up_proj, LoraTarget::down_proj};
   for (int i = 0; settings.has("lora/targets/" + std::to_string(i)); ++i)
-    lora.targets.push_back(enum_of<LoraTarget>(settings.text("lora/targets/" + std::to_string(i)),
-                                               {{"q_proj", LoraTarget::q_proj},
-                                                {"k_proj", LoraTarget::k_proj},
-                                                {"v_proj", LoraTarget::v_proj},
-                                                {"o_proj", LoraTarget::o_proj},
-                                                {"gate_proj", LoraTarget::gate_proj},
-                                                {"up_proj", LoraTarget::up_proj},
-                                                {"down_proj", LoraTarget::down_proj}}));
+    lora.targets.push_back(named(settings.text("lora/targets/" + std::to_string(i)), all));
   return lora;
 }
 

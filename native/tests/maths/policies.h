@@ -10,9 +10,10 @@
 
 #include "base/philox.h"
 #include "base/thread_pool.h"
+#include "logprob.h"
+#include "loss_values.h"
 #include "model/decode.h"
 #include "model/policy.h"
-#include "model/sample.h"
 #include "train/batch.h"
 #include "train/forest.h"
 #include "train/update.h"
@@ -75,6 +76,13 @@ inline std::shared_ptr<Weights> tiny_weights(uint64_t seed = 7, const Architectu
   vary_vectors(*weights);
   weights->changed();
   return weights;
+}
+
+/// Full fine-tuning of the weights that `load` draws.
+inline Policy random_policy(const Architecture& architecture, double initializer_range, uint64_t seed) {
+  auto weights = std::make_shared<Weights>(architecture);
+  weights->initialize(initializer_range, seed);
+  return Policy(std::move(weights));
 }
 
 /// Full fine-tuning.

@@ -7,6 +7,7 @@
 #include "base/exact_math.h"
 #include "base/philox.h"
 #include "check.h"
+#include "logprob.h"
 #include "ops/ops.h"
 
 using namespace longhaul;

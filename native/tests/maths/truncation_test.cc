@@ -7,6 +7,7 @@
 
 #include "base/philox.h"
 #include "check.h"
+#include "logprob.h"
 #include "model/sample.h"
 #include "ops/ops.h"
 

@@ -62,6 +62,21 @@ void reads_published_models() {
   CHECK(small.architecture.tie_word_embeddings && small.architecture.has_qkv_bias() && !small.architecture.has_head_norms());
 }
 
+// Those that the models are known by, and that PEFT counts for adapters.
+void published_models_have_their_numbers_of_parameters() {
+  Architecture architecture = parse_hf_config(kQwen3).architecture;
+  CHECK(ParameterLayout(architecture).total == 8'190'735'360);
+  CHECK(ParameterLayout(parse_hf_config(kQwen2).architecture).total == 494'032'768);
+  // Qwen3-0.6B
+  architecture.hidden_size = 1024;
+  architecture.intermediate_size = 3072;
+  architecture.num_hidden_layers = 28;
+  architecture.num_attention_heads = 16;
+  architecture.tie_word_embeddings = true;
+  CHECK(ParameterLayout(architecture).total == 596'049'920);
+  CHECK(AdapterLayout(architecture, lora_settings(8, 16)).total == 5'046'272);
+}
+
 void reads_the_keys_of_transformers_5() {
   const std::string current = with(with(kQwen3, R"("rope_scaling": null, "rope_theta": 1000000,)",
                                         R"("rope_parameters": {"rope_theta": 5000000, "rope_type": "default"}, "layer_types": ["full_attention", "full_attention"],)"),
@@ -147,6 +162,7 @@ void reads_what_it_writes() {
 
 int main() {
   reads_published_models();
+  published_models_have_their_numbers_of_parameters();
   reads_the_keys_of_transformers_5();
   reads_yarn();
   refuses_other_models();

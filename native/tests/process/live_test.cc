@@ -28,9 +28,18 @@ Architecture smallest(int positions = 128) {
   return architecture;
 }
 
-std::string start(ForkedEngine& engine, std::int64_t cache_bytes) {
+std::string start(ForkedEngine& engine, std::int64_t cache_bytes, int positions = 128) {
   engine.greet(2, {{"kv_cache_bytes", cache_bytes}});
-  return engine.call(ForkedEngine::load_request({{"architecture", architecture_json(smallest())}})).state();
+  return engine.call(ForkedEngine::load_request({{"architecture", architecture_json(smallest(positions))}})).state();
+}
+
+// More than any of these tests waits for.
+constexpr int kEndless = 200'000;
+
+Json cancel_request(std::uint32_t target) {
+  Json cancel = verb_request("cancel");
+  cancel.set("target", static_cast<std::int64_t>(target));
+  return cancel;
 }
 
 // A group of eight shares a prompt.
@@ -70,9 +79,7 @@ void all_of_thousands_can_be_cancelled_at_once() {
   for (std::uint32_t sample = 0; sample < kLive; ++sample) send_generation(engine, state, sample, 80);
   std::set<std::uint32_t> open;
   for (std::uint32_t sample = 0; sample < kLive; ++sample) {
-    Json cancel = verb_request("cancel");
-    cancel.set("target", static_cast<std::int64_t>(1000 + sample));
-    engine.send(10'000 + sample, std::move(cancel));
+    engine.send(10'000 + sample, cancel_request(1000 + sample));
     open.insert({1000 + sample, 10'000 + sample});
   }
   int cancelled = 0;
@@ -89,8 +96,7 @@ void all_of_thousands_can_be_cancelled_at_once() {
 // On the scheduler itself: passes can be counted here.
 void a_cancellation_waits_for_no_pass() {
   ThreadPool pool(1);
-  Policy policy(smallest());
-  policy.initialize(0.2, 7);
+  const Policy policy = random_policy(smallest(), 0.2, 7);
   GenerationCounters counters;
   Scheduler scheduler(policy.architecture(), 8 << 20, counters);
   std::vector<std::shared_ptr<std::atomic<bool>>> flags;
@@ -120,8 +126,7 @@ void a_cancellation_waits_for_no_pass() {
 // A cache for a dozen of them: who comes in is never thrown out again at once.
 void a_small_cache_is_no_treadmill() {
   ThreadPool pool(1);
-  Policy policy(smallest());
-  policy.initialize(0.2, 7);
+  const Policy policy = random_policy(smallest(), 0.2, 7);
   GenerationCounters counters;
   Scheduler scheduler(policy.architecture(), 48 * KvCache::block_bytes(policy.architecture()), counters);
   for (std::uint32_t id = 1; id <= 400; ++id) {
@@ -141,12 +146,45 @@ void a_small_cache_is_no_treadmill() {
   CHECK(counters.prefilled_tokens < 400 * 40 * 4);
 }
 
-// Replies that nobody reads: more than 64 MiB of them.
-void who_does_not_read_stops_admission() {
+// The pass that runs when the flag is raised is the last one: the question behind the cancellation counts the passes until then.
+void a_cancellation_ends_it_with_the_pass_at_hand() {
   ForkedEngine engine;
-  const std::string state = start(engine, 8 << 20);
+  const std::string state = start(engine, 8 << 20, kEndless);
+  for (std::uint32_t round = 0; round < 8; ++round) {
+    const std::uint32_t generation = 1000 + round, cancel = 2000 + round, question = 3000 + round;
+    const double before = engine.stat("passes");
+    send_generation(engine, state, round, kEndless);
+    while (engine.stat("passes") < before + 5) usleep(100);
+    std::string stream;
+    for (const auto& [id, request] : {std::pair{cancel, cancel_request(generation)}, std::pair{question, verb_request("stats")}}) {
+      const auto frame = encode_frame(id, request);
+      stream.append(reinterpret_cast<const char*>(frame.data()), frame.size());
+    }
+    engine.write_all(stream);
+    double then = -1;
+    std::set<std::uint32_t> open{generation, cancel, question};
+    while (!open.empty()) {
+      const Answer answer = engine.receive();
+      CHECK(answer.alive && open.erase(answer.id) == 1);
+      if (!answer.alive) return;
+      if (answer.id == generation) CHECK(answer.error().starts_with("Cancelled"));
+      if (answer.id == question) then = *answer.header.find("stats")->find("passes")->number();
+    }
+    const double more = engine.stat("passes") - then;
+    CHECK(then > before && more <= 1);
+  }
+}
+
+// Replies that nobody reads: more than 64 MiB of them. `beside_another`: while one generation is running.
+void who_does_not_read_stops_admission(bool beside_another) {
+  ForkedEngine engine;
+  const std::string state = start(engine, 8 << 20, beside_another ? kEndless : 128);
+  constexpr std::uint32_t questions = 200'000, flood = 1'000'000, other = 1999;
+  if (beside_another) {
+    send_generation(engine, state, other - 1000, kEndless);
+    while (engine.stat("running") < 1) usleep(1000);
+  }
   const double passes = engine.stat("passes");
-  constexpr std::uint32_t questions = 200'000, flood = 1'000'000;
   std::string stream;
   for (std::uint32_t i = 0; i < questions; ++i) {
     const auto frame = encode_frame(flood + i, verb_request("stats"));
@@ -170,19 +208,25 @@ void who_does_not_read_stops_admission() {
     if (answer.id != last) continue;
     const Json& stats = *answer.header.find("stats");
     CHECK(*stats.find("unsent_bytes")->number() > 64 << 20);
-    CHECK(*stats.find("waiting")->number() == 8 && *stats.find("running")->number() == 0);
-    CHECK(*stats.find("passes")->number() == passes);
+    CHECK(*stats.find("waiting")->number() == 8 && *stats.find("running")->number() == (beside_another ? 1 : 0));
+    CHECK(beside_another ? *stats.find("passes")->number() > passes : *stats.find("passes")->number() == passes);
     seen = true;
   }
   // Now that they are read, the generations come in.
   CHECK(seen && generated == 8);
+  if (!beside_another) return;
+  CHECK(engine.stat("running") == 1);
+  engine.send(last + 1, cancel_request(other));
+  for (int i = 0; i < 2; ++i) {
+    const Answer answer = engine.receive();
+    CHECK(answer.id == last + 1 ? answer.ok() : answer.id == other && answer.error().starts_with("Cancelled"));
+  }
 }
 
 // A pass of 1,000 rows beside 3,000 that wait, and one beside none: the same work.
 void those_that_wait_cost_nothing() {
   ThreadPool pool(1);
-  Policy policy(smallest());
-  policy.initialize(0.2, 7);
+  const Policy policy = random_policy(smallest(), 0.2, 7);
   const auto seconds_with = [&](std::uint32_t live) {
     GenerationCounters counters;
     Scheduler scheduler(policy.architecture(), 64 << 20, counters);
@@ -216,7 +260,8 @@ int main() {
   all_of_thousands_can_be_cancelled_at_once();
   a_cancellation_waits_for_no_pass();
   a_small_cache_is_no_treadmill();
-  who_does_not_read_stops_admission();
+  a_cancellation_ends_it_with_the_pass_at_hand();
+  for (const bool beside_another : {false, true}) who_does_not_read_stops_admission(beside_another);
   those_that_wait_cost_nothing();
   return test::finish();
 }

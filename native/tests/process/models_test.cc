@@ -36,6 +36,12 @@ Answer with_path(ForkedEngine& engine, const char* verb, const std::string& path
   return engine.call(std::move(request));
 }
 
+Json::Object export_of(const std::string& state, const char* adapters, Json::Array eos_tokens = {}, const char* base_model = nullptr) {
+  Json::Object fields{{"state", state}, {"dtype", "F32"}, {"adapters", adapters}, {"eos_tokens", std::move(eos_tokens)}};
+  if (base_model != nullptr) fields.push_back({"base_model", base_model});
+  return fields;
+}
+
 Answer set_reference(ForkedEngine& engine, const char* from, const std::string& path = "") {
   Json request = verb_request("set_reference");
   request.set("from", from);
@@ -79,17 +85,38 @@ void a_folder_holds_the_same_model() {
   ForkedEngine engine;
   const std::string state = engine.start();
   const std::string weights = engine.call("held").text("weights");
-  const Json::Object whole{{"state", state}, {"dtype", "F32"}, {"adapters", "merged"}};
+  const Json::Object whole = export_of(state, "merged", Json::Array{Json(5), Json(2)});
   const Answer written = with_path(engine, "export_hf", path_of("model"), whole);
   CHECK(written.ok() && written.header.find("files")->array()->size() >= 2);
   CHECK(with_path(engine, "export_hf", path_of("model"), whole).error().starts_with("BadInput"));
   const Answer loaded = with_path(engine, "load_hf", path_of("model"));
   CHECK(loaded.ok() && loaded.text("weights") == weights && loaded.state() == state);
-  CHECK(loaded.header.find("eos_tokens") != nullptr && loaded.header.find("eos_tokens")->array() != nullptr);
-  CHECK(with_path(engine, "export_hf", path_of("peft"), {{"state", state}, {"dtype", "F32"}, {"adapters", "peft"}})
-            .error()
-            .find("has no adapters") != std::string::npos);
-  CHECK(with_path(engine, "load_hf", path_of("nowhere")).error().starts_with("BadInput"));
+  CHECK(write_json(*loaded.header.find("eos_tokens")) == "[2,5]");
+  CHECK(with_path(engine, "export_hf", path_of("peft"), export_of(state, "peft")).error().find("has no adapters") != std::string::npos);
+  CHECK(with_path(engine, "export_hf", path_of("x"), export_of(state, "merged", Json::Array{Json(71)})).error().find("no token of this model") !=
+        std::string::npos);
+  CHECK(with_path(engine, "load_hf", path_of("nowhere")).error().starts_with("BadFile: no folder"));
+}
+
+// Who asked wrongly, what a file holds, and what a disk does are told apart: only of a damaged file may others be rid.
+void errors_say_whose_they_are() {
+  ForkedEngine engine;
+  const std::string state = engine.start();
+  CHECK(engine.call(save_request(state, path_of("whole"))).ok());
+  const auto size = std::filesystem::file_size(path_of("whole"));
+  std::filesystem::copy_file(path_of("whole"), path_of("half"));
+  std::filesystem::resize_file(path_of("half"), size / 2);
+  CHECK(with_path(engine, "load_state", path_of("half")).error().starts_with("BadFile: state file " + path_of("half")));
+  std::filesystem::create_directory(path_of("a-folder"));
+  CHECK(with_path(engine, "load_state", path_of("a-folder")).error().starts_with("Io: no regular file"));
+  CHECK(with_path(engine, "load_state", path_of("missing")).error().starts_with("Io: cannot open"));
+  CHECK(engine.call(save_request(state, path_of("missing/state"))).error().starts_with("Io: cannot create"));
+  Json lora = lora_json_of(1);
+  lora.set("rank", 0);
+  CHECK(with_path(engine, "load_weights", path_of("weights"), {{"lora", lora}}).error().starts_with("BadInput"));
+  Json gone = update_request(state, {path_of("no-batch"), state}, kMiniBatches, state);
+  CHECK(engine.call(std::move(gone)).error().starts_with("Io: cannot open"));
+  CHECK(engine.call("held").state() == state);
 }
 
 void adapters_lie_on_their_base() {
@@ -100,6 +127,11 @@ void adapters_lie_on_their_base() {
   const Answer updated = update(engine, state);
   const std::string after = updated.state();
   CHECK(updated.ok() && after != state);
+  CHECK(figure(engine.call(ForkedEngine::load_request({{"lora", lora_json_of(3)}})).header.find("parameters"), "trained") < 20'000);
+  CHECK(engine.call(save_request(state, path_of("first"))).ok());
+  const Answer first = with_path(engine, "load_state", path_of("first"));
+  CHECK(figure(first.header.find("parameters"), "model") > figure(first.header.find("parameters"), "trained"));
+  CHECK(first.header.find("architecture") != nullptr && update(engine, state).state() == after);
   // Only the adapters move.
   CHECK(engine.call("held").text("weights") == base);
   CHECK(engine.call(save_request(after, path_of("adapters"))).ok());
@@ -126,9 +158,11 @@ void adapters_lie_on_their_base() {
 
   // Merged, the folder is a model of its own; as an adapter it is small.
   const std::string last = fresh.call("held").state();
-  CHECK(with_path(fresh, "export_hf", path_of("merged"), {{"state", last}, {"dtype", "BF16"}, {"adapters", "merged"}}).ok());
-  CHECK(with_path(fresh, "export_hf", path_of("adapter"), {{"state", last}, {"dtype", "F32"}, {"adapters", "peft"}}).ok());
+  CHECK(with_path(fresh, "export_hf", path_of("merged"), export_of(last, "merged")).ok());
+  CHECK(with_path(fresh, "export_hf", path_of("adapter"), export_of(last, "peft", {}, "some/base")).ok());
   CHECK(std::filesystem::exists(folder / "adapter" / "adapter_model.safetensors"));
+  std::ifstream config(folder / "adapter" / "adapter_config.json");
+  CHECK(std::string(std::istreambuf_iterator<char>(config), {}).find("\"base_model_name_or_path\":\"some/base\"") != std::string::npos);
   CHECK(with_path(fresh, "load_hf", path_of("merged")).ok());
 }
 
@@ -174,7 +208,7 @@ void a_lora_reference_is_its_base() {
   const std::string base = engine.call("held").text("weights");
   const std::string first = update(engine, state).state();
   CHECK(set_reference(engine, "held").text("reference") == base);
-  const Answer second = update(engine, first, {{"reference", base}}, {{"kl_weight", 0.1}});
+  const Answer second = update(engine, first, {{"reference", base}}, {{"kl_weight", 0.1}, {"kl_estimator", "k3"}});
   CHECK(second.ok() && figure(second.header.find("metrics"), "kl") > 0);
 }
 
@@ -184,10 +218,14 @@ void what_is_not_known_is_refused() {
   CHECK(update(engine, state, {}, {{"eps_clip", 0.2}}).error().starts_with("BadInput: loss.eps_clip is not known"));
   CHECK(update(engine, state, {}, {{"kind", "ppo"}}).error().starts_with("BadInput: loss.kind is \"ppo\"; it must be one of regular"));
   CHECK(update(engine, state, {}, {{"reduction", "mean"}}).error().find("token_mean") != std::string::npos);
+  CHECK(update(engine, state, {}, {{"kind", "dual_clip"}}).error() == "BadInput: loss.clip_ratio_c is missing");
+  CHECK(update(engine, state, {}, {{"kind", "cispo"}}).error() == "BadInput: loss.cispo_eps_clip_low is missing");
+  CHECK(update(engine, state, {}, {{"kl_weight", 0.1}}).error() == "BadInput: loss.kl_estimator is missing");
+  CHECK(update(engine, state, {}, {{"kind", "reinforce"}}).error().starts_with("BadInput: loss.eps_clip_low is not known; loss has kind, reduction"));
   CHECK(update(engine, state, {}, {{"kind", "dual_clip"}, {"clip_ratio_c", 0.5}}).error().find("clip_ratio_c") != std::string::npos);
   Json lora = lora_json_of(1);
   lora.set("dropout", 0.1);
-  CHECK(engine.call(ForkedEngine::load_request({{"lora", lora}})).error().starts_with("BadInput: lora.dropout is not known"));
+  CHECK(engine.call(ForkedEngine::load_request({{"lora", lora}})).error().starts_with("BadInput: lora.dropout is unknown; the keys are rank"));
   lora = lora_json_of(1);
   lora.set("targets", Json::Array{Json("lm_head")});
   CHECK(engine.call(ForkedEngine::load_request({{"lora", lora}})).error().starts_with("BadInput"));
@@ -266,6 +304,7 @@ int main() {
   std::filesystem::create_directory(folder);
   weights_go_out_and_come_back();
   a_folder_holds_the_same_model();
+  errors_say_whose_they_are();
   adapters_lie_on_their_base();
   a_kl_term_needs_its_reference();
   a_lora_reference_is_its_base();

@@ -80,14 +80,12 @@ void writes_what_it_reads() {
   CHECK(first.path == path);
   const auto bytes = read_file(path);
   CHECK(bytes.size() == first.size);
-  Sha256 hash;
-  hash.add(bytes.data(), bytes.size());
-  CHECK(to_hex(hash.finish()) == first.sha256);
   const SafetensorsFile file = parse_safetensors(bytes);
   CHECK(file.metadata.at("k") == "v");
   CHECK(std::memcmp(file.tensors.at("b").bytes.data(), b.data(), 16) == 0);
   CHECK(file.tensors.at("c").dtype == "I8" && std::memcmp(file.tensors.at("c").bytes.data(), c.data(), 3) == 0);
-  CHECK(write_safetensors(path, {{"k", "v"}}, tensors).sha256 == first.sha256);
+  write_safetensors(path, {{"k", "v"}}, tensors);
+  CHECK(read_file(path) == bytes);
   CHECK(folder.names().size() == 1);
 
   // Read by pieces and mapped, it has the same header; one that is cut, in either way, has none.

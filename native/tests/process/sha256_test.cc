@@ -43,20 +43,5 @@ int main() {
     const std::string text(size, static_cast<char>(size));
     CHECK(hash(text, Sha256Code::best, 7) == hash(text, Sha256Code::portable, 300));
   }
-  // Two messages at once give what each gives alone, whole blocks behind them or not.
-  for (const std::size_t before : {std::size_t{0}, std::size_t{5}}) {
-    for (std::size_t size = 0; size < 700; size += size < 200 ? 1 : 37) {
-      std::string one(size, '\0'), other(size, '\0');
-      for (std::size_t i = 0; i < size; ++i) one[i] = static_cast<char>(i * 7), other[i] = static_cast<char>(i * 13 + 1);
-      Sha256 first, second;
-      const std::string odd(before, 'x');
-      first.add(odd);
-      Sha256::add_to_both(first, one.data(), second, other.data(), size);
-      first.add("end");
-      second.add("end");
-      CHECK(to_hex(first.finish()) == sha256_hex(odd + one + "end"));
-      CHECK(to_hex(second.finish()) == sha256_hex(other + "end"));
-    }
-  }
   return test::finish();
 }

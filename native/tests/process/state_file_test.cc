@@ -57,7 +57,8 @@ void loads_what_it_saved() {
       CHECK(same_bits(*loaded.policy, full));
       CHECK(loaded.digest == state_digest(full, pool));
       CHECK(loaded.weights == weights_digest(full.weights(), pool));
-      CHECK(save_state(*loaded.policy, folder / "again").sha256 == written.sha256);
+      save_state(*loaded.policy, folder / "again");
+      CHECK(read_file(folder / "again") == read_file(path));
       const StateHeader header = read_state_header(path);
       CHECK(header.architecture == architecture && header.moments == moments && !header.lora && header.base.empty() &&
             header.optimizer_steps == 12);

@@ -161,14 +161,14 @@ def check_model(engine: Engine, title: str, model, folder: pathlib.Path) -> None
             logprobs(expected, tokens), 1e-5)
 
     exported = str(folder / "exported")
-    engine.call("export_hf", state=reply["state"], path=exported, dtype="F32", adapters="merged")
+    engine.call("export_hf", state=reply["state"], path=exported, dtype="F32", adapters="merged", eos_tokens=reply["eos_tokens"])
     again = opened(exported)
     same = all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
     hold(f"{title}: weights of the exported folder have the same bits", same)
     compare(f"{title}: logits of the exported folder / the original", logits(again, tokens), expected, 1e-5)
 
     half = str(folder / "half")
-    engine.call("export_hf", state=reply["state"], path=half, dtype="BF16", adapters="merged")
+    engine.call("export_hf", state=reply["state"], path=half, dtype="BF16", adapters="merged", eos_tokens=[3, 7])
     rounded = opened(half)
     same = all(torch.equal(value.bfloat16().float(), rounded.state_dict()[name]) for name, value in model.state_dict().items())
     hold(f"{title}: bf16 weights are as PyTorch rounds them", same)
@@ -191,8 +191,10 @@ def check_model(engine: Engine, title: str, model, folder: pathlib.Path) -> None
         sha256 = write_batch(batch, reply["state"], tokens)
     after = engine.score(reply["state"], tokens)
     assert (after - before).abs().max() > 0.01, "the adapters do nothing"
-    engine.call("export_hf", state=reply["state"], path=str(folder / "merged"), dtype="F32", adapters="merged")
-    engine.call("export_hf", state=reply["state"], path=str(folder / "peft"), dtype="F32", adapters="peft")
+    engine.call("export_hf", state=reply["state"], path=str(folder / "merged"), dtype="F32", adapters="merged",
+                eos_tokens=[3, 7])
+    engine.call("export_hf", state=reply["state"], path=str(folder / "peft"), dtype="F32", adapters="peft", eos_tokens=[],
+                base_model=original)
     compare(f"{title}: log-probs with adapters merged, transformers / engine", logprobs(logits(opened(str(folder / "merged")), tokens), tokens),
             after, 1e-5)
     adapted = peft.PeftModel.from_pretrained(opened(original), str(folder / "peft")).eval()
@@ -207,7 +209,7 @@ def check_own_model(engine: Engine, title: str, architecture: dict, folder: path
     """A model that the engine made: transformers 4 and 5 open its folder."""
     tokens = torch.randint(0, VOCAB, (LENGTH,))
     reply, _ = engine.call("load", architecture=architecture, initializer_range=0.15, seed=4)
-    engine.call("export_hf", state=reply["state"], path=str(folder / "own"), dtype="F32", adapters="merged")
+    engine.call("export_hf", state=reply["state"], path=str(folder / "own"), dtype="F32", adapters="merged", eos_tokens=[])
     compare(f"{title}: log-probs of the engine's own model, transformers / engine", logprobs(logits(opened(str(folder / "own")), tokens), tokens),
             engine.score(reply["state"], tokens), 1e-5)
 

@@ -1,8 +1,10 @@
 // The models that are measured, each as its counterpart in bench/engine-peers/peer.py has it, with random weights.
 #pragma once
 
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/philox.h"
@@ -37,9 +39,9 @@ inline Architecture architecture_of(const std::string& name) {
 }
 
 inline Policy policy_of(const Architecture& architecture, ThreadPool& pool, MomentFormat moments = MomentFormat::fp32) {
-  Policy policy(architecture, moments);
-  policy.initialize(0.02, 1, &pool);
-  return policy;
+  auto weights = std::make_shared<Weights>(architecture, &pool);
+  weights->initialize(0.02, 1, &pool);
+  return Policy(std::move(weights), moments);
 }
 
 inline std::vector<int32_t> random_tokens(int count, int vocab, uint32_t stream) {

@@ -252,6 +252,9 @@ const replyCodes = [
   'WrongReference',
   'BadBatch',
   'BadInput',
+  'BadFile',
+  'Io',
+  'Internal',
   'Cancelled',
   'OutOfMemory',
   'VersionMismatch',
@@ -259,6 +262,6 @@ const replyCodes = [
 
 function replyError(header: Record<string, unknown>): EngineError {
   const error = isObject(header['error']) ? header['error'] : {};
-  const code = replyCodes.find((known) => known === error['code']) ?? 'BadInput';
+  const code = replyCodes.find((known) => known === error['code']) ?? 'Internal';
   return new EngineError(code, String(error['message'] ?? 'the engine gave no reason'));
 }

@@ -8,7 +8,6 @@ import {
   type GenerateRequest,
   type GenerateResult,
   type HeldState,
-  type LoadedModel,
   type LoadedState,
   type PolicyEngine,
   type RandomModel,
@@ -33,10 +32,6 @@ export interface NativeEngineOptions {
   instructionSet?: 'avx512' | 'avx2' | 'scalar';
   /** Bound of the KV cache; 256 MiB where absent. */
   kvCacheBytes?: number;
-  /** Rows of one pass of an update, a multiple of 512; what fits and is fastest where absent. Changes no bit. */
-  passRows?: number;
-  /** Compute activations a second time instead of keeping them; the engine's own choice where absent. Changes no bit. */
-  recompute?: boolean;
   log?: (line: string) => void;
   /** Lets tests make the engine die at chosen points. */
   testFaults?: boolean;
@@ -103,12 +98,11 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
     },
 
     async loadHf(model: StoredModel) {
-      const { header } = await call({ verb: 'load_hf', ...model });
-      return { ...loadedModel(header), eosTokens: (header['eos_tokens'] ?? []) as number[] };
+      return loadedState((await call({ verb: 'load_hf', ...model })).header);
     },
 
     async loadWeights(model: StoredModel) {
-      return loadedModel((await call({ verb: 'load_weights', ...model })).header);
+      return loadedState((await call({ verb: 'load_weights', ...model })).header);
     },
 
     async saveWeights(weights: Digest, path: string) {
@@ -135,8 +129,8 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
       return savedState((await call({ verb: 'export_hf', ...request })).header);
     },
 
-    async setVocabulary(tokens: readonly Uint8Array[], eos?: readonly number[]) {
-      await call({ verb: 'set_vocabulary', ...(eos && { eos }) }, [
+    async setVocabulary(tokens: readonly Uint8Array[]) {
+      await call({ verb: 'set_vocabulary' }, [
         { name: 'bytes', dtype: 'U8', data: new Uint8Array(Buffer.concat(tokens)) },
         { name: 'lengths', dtype: 'I32', data: Int32Array.from(tokens, ({ length }) => length) },
       ]);
@@ -204,7 +198,7 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
 }
 
 async function start(options: NativeEngineOptions): Promise<Started> {
-  const { threads, instructionSet, kvCacheBytes, passRows, recompute, ...processOptions } = options;
+  const { threads, instructionSet, kvCacheBytes, ...processOptions } = options;
   const process = new EngineProcess(processOptions);
   const late = setTimeout(() => process.kill('it did not answer hello'), startTimeoutMs);
   try {
@@ -214,8 +208,6 @@ async function start(options: NativeEngineOptions): Promise<Started> {
       ...(threads !== undefined && { threads }),
       ...(instructionSet !== undefined && { instruction_set: instructionSet }),
       ...(kvCacheBytes !== undefined && { kv_cache_bytes: kvCacheBytes }),
-      ...(passRows !== undefined && { pass_rows: passRows }),
-      ...(recompute !== undefined && { recompute }),
     });
     if (header['version'] !== engineVersion)
       throw versionMismatch(options.binary, `is version ${String(header['version'])}`);
@@ -278,11 +270,9 @@ function loadedState(header: Record<string, unknown>): LoadedState {
     state: stateOf(header),
     weights: String(header['weights']),
     memory: header['memory'] as LoadedState['memory'],
+    architecture: header['architecture'] as LoadedState['architecture'],
+    parameters: header['parameters'] as LoadedState['parameters'],
   };
-}
-
-function loadedModel(header: Record<string, unknown>): LoadedModel {
-  return { ...loadedState(header), architecture: header['architecture'] as LoadedModel['architecture'] };
 }
 
 function savedState(header: Record<string, unknown>): SavedState {

@@ -59,7 +59,7 @@ export const batches: readonly Doctoring[] = [
     names: 'target_old_logprobs[1]',
     doctor: (store) =>
       reseal(store, learned, ({ arrays }) => {
-        arrays.target_old_logprobs[1] = -20;
+        arrays.target_old_logprobs![1] = -20;
       }),
   },
   {
