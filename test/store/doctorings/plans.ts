@@ -5,7 +5,7 @@ import { type Doctoring, learned, otherDigest, plan, run, supervised, update } f
 
 export const plans: readonly Doctoring[] = [
   {
-    what: 'a plan whose KL term is taken against other weights than the run began with',
+    what: 'a plan whose KL term is taken against other weights than GRPO began with',
     rule: 'R10',
     at: () => plan(learned),
     names: 'its KL term',

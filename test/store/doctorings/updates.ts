@@ -36,6 +36,16 @@ export const updates: readonly Doctoring[] = [
       }),
   },
   {
+    what: 'an update that GRPO does not begin behind names weights for KL terms',
+    rule: 'R10',
+    at: () => update(learned),
+    names: 'it names weights',
+    doctor: (store) =>
+      store.edit(update(learned), 'update', ({ identity }) => {
+        identity.weights = '0'.repeat(64);
+      }),
+  },
+  {
     what: 'an update that was not applied changed the state',
     rule: 'R5',
     at: () => update(2),
