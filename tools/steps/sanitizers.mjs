@@ -1,0 +1,93 @@
+// The engine's own tests under sanitizers, each in a build folder of its own that is kept: those in which memory is read by
+// computed places and threads meet. All of them would take longer than everything else that is tested.
+import { existsSync, mkdirSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { contentKey, platformKey, withLock } from './cache.mjs';
+import { findOnPath, outputOf, runLong } from './command.mjs';
+import { engineBuildFolder, native } from './engine.mjs';
+import { requireCmake, requireCompiler, requireGenerator } from './prerequisites.mjs';
+
+/** `tests`: their names in ctest; their programs have `_` in place of `/`. */
+export const sanitizers = [
+  {
+    name: 'memory',
+    flags: 'address,undefined',
+    tests: [
+      ...['attention', 'kernels', 'parity', 'sample'].map((test) => `maths/${test}_test`),
+      ...[
+        'batch_file',
+        'block_trie',
+        'fuzz',
+        'generate',
+        'hf_folder',
+        'json',
+        'safetensors',
+        'state_file',
+      ].map((test) => `process/${test}_test`),
+    ],
+  },
+  {
+    name: 'races',
+    flags: 'thread',
+    tests: [
+      'maths/thread_pool_test',
+      ...['channel', 'generate', 'traffic'].map((test) => `process/${test}_test`),
+    ],
+  },
+];
+
+export const sanitizedFolder = ({ name }) => `${engineBuildFolder}-${name}`;
+export const fuzzFolder = `${engineBuildFolder}-fuzz`;
+
+/** Clang, which alone has libFuzzer; null where it is not there. */
+export function findClang() {
+  for (const name of [
+    'clang++',
+    'clang++-19',
+    'clang++-18',
+    'clang++-17',
+    'clang++-16',
+    'clang++-15',
+    'clang++-14',
+  ]) {
+    const path = findOnPath(name);
+    if (path !== null) return path;
+  }
+  return null;
+}
+
+/** @returns {Promise<string>} what was done, for the table */
+export async function ensureSanitizers() {
+  const done = [];
+  for (const sanitizer of sanitizers) if (await ensureSanitizer(sanitizer)) done.push(sanitizer.name);
+  return done.length === 0 ? 'current' : `built: ${done.join(', ')}`;
+}
+
+async function ensureSanitizer(sanitizer) {
+  const { name, flags, tests } = sanitizer;
+  const compiler = requireCompiler();
+  const folder = sanitizedFolder(sanitizer);
+  return withLock(`engine-${name}`, async () => {
+    const version = (outputOf(compiler, ['--version']) ?? '').split('\n')[0] ?? '';
+    const built = join(folder, `tests-${contentKey([native], [version, platformKey, ...tests])}`);
+    if (existsSync(built)) return false;
+    const generator = existsSync(join(folder, 'CMakeCache.txt')) ? [] : ['-G', requireGenerator()];
+    await runLong(
+      requireCmake(),
+      [
+        ...['-S', native, '-B', folder, ...generator, '-DCMAKE_BUILD_TYPE=Release'],
+        ...[`-DCMAKE_CXX_COMPILER=${compiler}`, `-DLONGHAUL_SANITIZE=${flags}`],
+      ],
+      { label: `engine configuration for ${name}`, timeoutMs: 5 * 60_000 },
+    );
+    const targets = tests.map((test) => test.replace('/', '_'));
+    const jobs = String(Math.max(1, availableParallelism()));
+    await runLong(requireCmake(), ['--build', folder, '--parallel', jobs, '--target', ...targets], {
+      label: `engine build for ${name}`,
+      timeoutMs: 40 * 60_000,
+    });
+    mkdirSync(built, { recursive: true });
+    return true;
+  });
+}
