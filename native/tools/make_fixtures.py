@@ -1,15 +1,18 @@
-"""Writes native/tests/maths/fixtures/qwen*.safetensors: what PyTorch, transformers and PEFT compute for tiny random models.
+"""Writes native/tests/maths/fixtures/qwen*.safetensors: what PyTorch, transformers and PEFT compute for tiny random models; and
+native/tests/process/fixtures/qwen3_sharded: a folder of shards as transformers writes it.
 
     python3 -m venv /tmp/fixtures && /tmp/fixtures/bin/pip install -r native/tools/requirements.txt
     /tmp/fixtures/bin/python native/tools/make_fixtures.py && /tmp/fixtures/bin/python native/tools/fixture_losses.py
 
 The files are committed, so building and testing need none of it. A file holds the model's weights, sequences of token ids with their
 logits and log-probs, the gradients of a cross-entropy, and mostly losses, gradient norms and weights of three AdamW steps. Its metadata
-holds the model's config.json and the settings. tests/maths/parity_test.cc reads them.
+holds the model's config.json and the settings. tests/maths/parity_test.cc reads them, tests/process/hf_folder_test.cc the folder.
 """
 
 import contextlib
 import json
+import pathlib
+import shutil
 
 import peft
 import torch
@@ -153,6 +156,23 @@ def fixture(config, loss_settings, lora) -> tuple[dict, dict]:
     return arrays, settings
 
 
+def write_folder() -> None:
+    """A model in bfloat16 in several shards, and beside it the logits, in fp32, of what was written."""
+    torch.manual_seed(2)
+    folder = pathlib.Path(__file__).parent.parent / "tests/process/fixtures/qwen3_sharded"
+    shutil.rmtree(folder, ignore_errors=True)
+    model = tiny_model(qwen3(num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False), None)
+    model.generation_config.eos_token_id = [5, 2]
+    model.to(torch.bfloat16).save_pretrained(folder, max_shard_size="20KB")
+    written = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    tokens = torch.randint(0, VOCAB, (24,))
+    with torch.no_grad():
+        logits = written(tokens[None]).logits[0]
+    rows = [[float(f"{value:.9g}") for value in row] for row in logits.tolist()]
+    text = json.dumps({"tokens": tokens.tolist(), "logits": rows}, separators=(",", ":"))
+    folder.with_name(folder.name + ".logits.json").write_text(text + "\n")
+
+
 def config_json(config) -> str:
     return json.dumps({key: value for key, value in json.loads(config.to_json_string(use_diff=False)).items() if value is not None})
 
@@ -165,6 +185,7 @@ def main() -> None:
         arrays, settings = fixture(config, loss_settings, lora)
         write_fixture(name, arrays, {
             "config": config_json(config), "settings": json.dumps(settings), "versions": json.dumps(versions)})
+    write_folder()
 
 
 if __name__ == "__main__":

@@ -313,6 +313,7 @@ inline WrittenBatch write_batch(const std::string& path, const OwnedBatch& batch
   put("target_samples", "I32", batch.target_samples.data(), batch.target_samples.size(), 1);
   put("target_advantages", "F32", batch.advantages.data(), batch.advantages.size(), 1);
   put("target_old_logprobs", "F32", batch.old_logprobs.data(), batch.old_logprobs.size(), 1);
+  if (!batch.rollout_logprobs.empty()) put("target_rollout_logprobs", "F32", batch.rollout_logprobs.data(), batch.rollout_logprobs.size(), 1);
   const std::string text = write_json(header);
   const std::uint64_t size = text.size();
   std::string bytes(reinterpret_cast<const char*>(&size), sizeof size);

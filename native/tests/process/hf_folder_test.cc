@@ -90,6 +90,42 @@ void computes_with_what_it_read() {
   CHECK(decode_logprobs(before, tokens, 1, pool) == decode_logprobs(after, tokens, 1, pool));
 }
 
+// A sharded folder as `save_pretrained` writes it, and the logits that transformers computes from it (tools/make_fixtures.py).
+void loads_what_transformers_wrote() {
+  ThreadPool pool(2);
+  const std::string path = std::string(FIXTURE_DIRECTORY) + "/qwen3_sharded";
+  CHECK(std::filesystem::exists(path + "/model.safetensors.index.json") && !std::filesystem::exists(path + "/model.safetensors"));
+  const LoadedHf loaded = load_hf(path, pool);
+  CHECK(loaded.model.eos_tokens == (std::vector<std::int32_t>{2, 5}));
+  CHECK(loaded.model.architecture.num_attention_heads == 4 && loaded.model.architecture.num_key_value_heads == 2);
+  std::string error;
+  const auto expected = parse_json(read_text(path + ".logits.json"), error);
+  CHECK(expected.has_value());
+  if (!expected) return;
+  std::vector<std::int32_t> tokens;
+  for (const Json& token : *expected->find("tokens")->array()) tokens.push_back(static_cast<std::int32_t>(*token.number()));
+  const Json::Array& rows = *expected->find("logits")->array();
+  CHECK(tokens.size() == 24 && rows.size() == tokens.size());
+  const Policy policy(loaded.weights);
+  const auto vocab = static_cast<std::size_t>(loaded.model.architecture.vocab_size);
+  const std::vector<std::int32_t> blocks = own_blocks(static_cast<int>(tokens.size()));
+  KvCache cache(loaded.model.architecture, static_cast<int>(blocks.size()));
+  std::vector<float> logits(vocab);
+  double greatest = 0, largest = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const Feed feed{std::span(tokens).subspan(i, 1), static_cast<int>(i), blocks, true};
+    extend(policy, cache, {&feed, 1}, logits.data(), pool);
+    const Json::Array& row = *rows[i].array();
+    CHECK(row.size() == vocab);
+    for (std::size_t t = 0; t < vocab; ++t) {
+      greatest = std::max(greatest, std::abs(*row[t].number() - static_cast<double>(logits[t])));
+      largest = std::max(largest, std::abs(*row[t].number()));
+    }
+  }
+  std::printf("logits differ from those of transformers by %.1e at most, of up to %.1f\n", greatest, largest);
+  CHECK(largest > 1 && greatest < 2e-5);
+}
+
 void takes_stop_tokens_of_generation_first() {
   ThreadPool pool(1);
   const TemporaryFolder folder("hf-eos");
@@ -221,6 +257,7 @@ void refuses_broken_folders() {
 int main() {
   loads_every_layout_and_dtype();
   computes_with_what_it_read();
+  loads_what_transformers_wrote();
   takes_stop_tokens_of_generation_first();
   takes_a_tied_head_that_is_the_embedding();
   refuses_broken_folders();
