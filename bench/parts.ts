@@ -6,6 +6,7 @@ import { openStore } from '../src/store/open-store.js';
 import { chaosKills } from './durability-figures.js';
 import { eachVictimOnce, measureDisturbedRun, tenSeconds } from './disturbed-run.js';
 import { measureEngine } from './engine-client.js';
+import { measureLoad } from './engine-load.js';
 import { measureExactness, measureMemory, measureParity } from './engine-tests.js';
 import { measureEnvironment, startEnvironmentServer } from './environment.js';
 import { replayWithFaults } from './false-zeros.js';
@@ -21,7 +22,6 @@ import {
   measureFuzzing,
   measureGemm,
   measureGeneration,
-  measureLoad,
   measureSharing,
   measureTraining,
   modelSizes,

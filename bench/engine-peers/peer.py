@@ -112,7 +112,7 @@ def generate(args: argparse.Namespace) -> None:
 
         with torch.inference_mode():
             run(min(8, args.new))
-            times = timed_until(args.seconds / len(args.batches), 1, lambda: run(args.new))
+            times = timed_until(args.seconds / len(args.batches), 2, lambda: run(args.new))
         count = batch * args.new
         lines.append(dict(
             bench="generate", engine="transformers", version=transformers.__version__, size=args.size, parameters=parameters,

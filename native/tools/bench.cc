@@ -1,8 +1,7 @@
-// longhaul-bench train|generate|gemm|sharing|load [--option value …]: what the CPU engine does on this machine, one JSON object a line.
+// longhaul-bench train|generate|gemm|sharing [--option value …]: what the CPU engine does on this machine, one JSON object a line.
 // Every subcommand takes --set scalar|avx2|avx512; its other options stand in its header.
 #include "bench/gemm.h"
 #include "bench/generate.h"
-#include "bench/load.h"
 #include "bench/sharing.h"
 #include "bench/train.h"
 
@@ -21,7 +20,7 @@ void choose_instruction_set(const std::string& wanted) {
 int main(int argc, char** argv) {
   using namespace longhaul::bench;
   constexpr std::pair<const char*, void (*)(Options)> benchmarks[] = {
-      {"train", bench_train}, {"generate", bench_generate}, {"gemm", bench_gemm}, {"sharing", bench_sharing}, {"load", bench_load}};
+      {"train", bench_train}, {"generate", bench_generate}, {"gemm", bench_gemm}, {"sharing", bench_sharing}};
   try {
     const std::string wanted = argc > 1 ? argv[1] : "";
     for (const auto& [name, benchmark] : benchmarks) {
@@ -31,7 +30,7 @@ int main(int argc, char** argv) {
       benchmark(std::move(options));
       return 0;
     }
-    throw std::invalid_argument("usage: longhaul-bench train|generate|gemm|sharing|load [--option value ...]");
+    throw std::invalid_argument("usage: longhaul-bench train|generate|gemm|sharing [--option value ...]");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "longhaul-bench: %s\n", error.what());
     return 1;

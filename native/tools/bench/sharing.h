@@ -5,11 +5,11 @@
 
 namespace longhaul::bench {
 
-/// [--size 6M] [--samples 8] [--prompt 1000] [--answer 100] [--groups 1] [--rounds 3] [--threads 2]
+/// [--size 6M] [--samples 8] [--prompt 1000] [--answer 100] [--groups 1] [--rounds 5] [--threads 2]
 inline void bench_sharing(Options options) {
   const std::string size = options.text("size", "6M");
   const int samples = options.whole("samples", 8), prompt = options.whole("prompt", 1000), answer = options.whole("answer", 100),
-            groups = options.whole("groups", 1), rounds = options.whole("rounds", 3), threads = options.whole("threads", 2);
+            groups = options.whole("groups", 1), rounds = options.whole("rounds", 5), threads = options.whole("threads", 2);
   options.done();
 
   const Architecture architecture = architecture_of(size);
@@ -44,13 +44,10 @@ inline void bench_sharing(Options options) {
   for (int r = 0; r < rounds; ++r) {
     apart_times.push_back(without.update(apart));
     apart_processor = std::min(apart_processor, without.processor);
-    for (int i = 0; i < 3; ++i) {
-      shared_times.push_back(with.update(shared));
-      shared_processor = std::min(shared_processor, with.processor);
-    }
+    shared_times.push_back(with.update(shared));
+    shared_processor = std::min(shared_processor, with.processor);
   }
-  const double shared_best = *std::min_element(shared_times.begin(), shared_times.end()),
-               apart_best = *std::min_element(apart_times.begin(), apart_times.end());
+  const double shared_seconds = median(shared_times), apart_seconds = median(apart_times);
   print({{"bench", "sharing"},
          {"engine", "longhaul"},
          {"size", size},
@@ -59,10 +56,9 @@ inline void bench_sharing(Options options) {
          {"samples", samples},
          {"prompt", prompt},
          {"answer", answer},
-         {"shared_seconds", shared_best},
-         {"apart_seconds", apart_best},
-         {"ratio", shared_best / apart_best},
-         {"median_ratio", median(shared_times) / median(apart_times)},
+         {"shared_seconds", shared_seconds},
+         {"apart_seconds", apart_seconds},
+         {"ratio", shared_seconds / apart_seconds},
          {"processor_ratio", shared_processor / apart_processor}});
 }
 

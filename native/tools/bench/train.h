@@ -1,4 +1,4 @@
-// Training: whole updates (forward, backward, clipping, AdamW), the policy replaced each time as the engine does it.
+// Training: whole updates (forward, backward, clipping, AdamW, the new state's digest), the policy replaced each time as the engine does it.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,7 @@
 #include "options.h"
 #include "report.h"
 #include "sizes.h"
+#include "state/digest.h"
 #include "train/update.h"
 
 namespace longhaul::bench {
@@ -34,7 +35,7 @@ struct TrainingBatch {
 /// Updates one policy again and again.
 class Updater {
  public:
-  Updater(Policy policy, ThreadPool& pool) : policy_(std::make_unique<Policy>(std::move(policy))), trainer_(pool) {
+  Updater(Policy policy, ThreadPool& pool) : policy_(std::make_unique<Policy>(std::move(policy))), pool_(pool), trainer_(pool) {
     settings_.learning_rates = {1e-5};
   }
 
@@ -48,12 +49,15 @@ class Updater {
     if (!report.applied) throw std::runtime_error("the update was not applied: " + report.reason);
     trainer_.recycle(std::move(policy_));
     policy_ = std::move(report.next);
+    // Every update of a run is answered with it.
+    if (state_digest(*policy_, pool_).empty()) throw std::runtime_error("a state without a digest");
     processor = processor_time() - start_processor;
     return now() - start;
   }
 
  private:
   std::unique_ptr<Policy> policy_;
+  ThreadPool& pool_;
   Trainer trainer_;
   UpdateSettings settings_;
 };
