@@ -67,14 +67,15 @@ function valuesOf(text: string): { where: string; value: unknown }[] {
     throw new BadInput(
       'the input is empty: give a JSON object, a list of them, or one a line, e.g. {"text": "Hello"}',
     );
+  let value: unknown;
   try {
-    const value: unknown = JSON.parse(text);
-    if (!Array.isArray(value)) return [{ where: 'line 1', value }];
-    if (value.length === 0) throw new BadInput('the input is an empty list: there is nothing to answer');
-    return value.map((item: unknown, index) => ({ where: `item ${index + 1} of the list`, value: item }));
+    value = JSON.parse(text);
   } catch {
     return linesOf(text);
   }
+  if (!Array.isArray(value)) return [{ where: 'line 1', value }];
+  if (value.length === 0) throw new BadInput('the input is an empty list: there is nothing to answer');
+  return value.map((item: unknown, index) => ({ where: `item ${index + 1} of the list`, value: item }));
 }
 
 function linesOf(text: string): { where: string; value: unknown }[] {

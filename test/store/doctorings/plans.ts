@@ -11,7 +11,7 @@ export const plans: readonly Doctoring[] = [
     names: 'its KL term',
     doctor: (store) =>
       store.edit(plan(learned), 'plan', (record) => {
-        record.loss.kl_weight = 0.1;
+        Object.assign(record.loss, { kl_weight: 0.1, kl_estimator: 'k3' });
         record.reference = otherDigest;
       }),
   },
