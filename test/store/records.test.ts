@@ -57,15 +57,18 @@ describe.each(recordKinds)('a %s record', (kind) => {
     });
   });
 
-  it.runIf(known > 1)('of an older schema is refused, saying what to do about its run', async () => {
-    await put({ ...record(), schema: version(known - 1) }, episode);
-    await expect(readRecord(store, key, kind)).rejects.toMatchObject({
-      name: 'OlderSchema',
-      message: expect.stringMatching(
-        new RegExp(`${key}.*${version(known - 1)}: an earlier version.*Continue that run with that version`),
-      ) as string,
+  if (known > 1)
+    it('of an older schema is refused, saying what to do about its run', async () => {
+      await put({ ...record(), schema: version(known - 1) }, episode);
+      await expect(readRecord(store, key, kind)).rejects.toMatchObject({
+        name: 'OlderSchema',
+        message: expect.stringMatching(
+          new RegExp(
+            `${key}.*${version(known - 1)}: an earlier version.*Continue that run with that version`,
+          ),
+        ) as string,
+      });
     });
-  });
 
   it('with an unknown member, without a known one, of another kind or without a schema is unreadable, naming the key', async () => {
     const [first] = Object.keys(record()).filter((name) => name !== 'schema');
