@@ -59,7 +59,7 @@ const fuzzSeconds = 20;
 function fuzzers() {
   const clang = findClang();
   if (clang === null)
-    return console.log('\n── fuzzers: skipped, because there is no clang++, which has libFuzzer.');
+    return console.log('\n── fuzzers: skipped, because there is no clang++ that links with libFuzzer.');
   const script = join(repository, 'native/fuzz/run.sh');
   const folder = { CXX: clang, LONGHAUL_FUZZ_DIR: fuzzFolder };
   count(run('fuzzers', 'bash', [script, String(fuzzSeconds)], folder));

@@ -40,7 +40,7 @@ export const sanitizers = [
 export const sanitizedFolder = ({ name }) => `${engineBuildFolder}-${name}`;
 export const fuzzFolder = `${engineBuildFolder}-fuzz`;
 
-/** Clang, which alone has libFuzzer; null where it is not there. */
+/** Clang, which alone has libFuzzer; null where there is none that links with it: that part may be a package of its own. */
 export function findClang() {
   for (const name of [
     'clang++',
@@ -52,9 +52,15 @@ export function findClang() {
     'clang++-14',
   ]) {
     const path = findOnPath(name);
-    if (path !== null) return path;
+    if (path !== null && linksFuzzers(path)) return path;
   }
   return null;
+}
+
+function linksFuzzers(clang) {
+  const program = 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }';
+  const args = ['-x', 'c++', '-', '-fsanitize=fuzzer,address,undefined', '-o', '/dev/null'];
+  return outputOf(clang, args, { input: program }) !== null;
 }
 
 /** @returns {Promise<string>} what was done, for the table */
