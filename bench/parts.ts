@@ -1,7 +1,7 @@
 // How each part is measured. Long parts are measured by `--full` alone; the others each time.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readSpecFile } from '../src/spec/schema.js';
+import { readSpecFile } from '../src/spec/spec-input.js';
 import { openStore } from '../src/store/open-store.js';
 import { chaosKills } from './durability-figures.js';
 import { eachVictimOnce, measureDisturbedRun, tenSeconds } from './disturbed-run.js';

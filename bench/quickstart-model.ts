@@ -1,7 +1,7 @@
 // The quickstart's model and the shape of its episodes, for measurements of the engine alone.
 import { join } from 'node:path';
 import type { RandomModel } from '../src/engine/policy-engine.js';
-import { readSpecFile } from '../src/spec/schema.js';
+import { readSpecFile } from '../src/spec/spec-input.js';
 import { repository } from './repository.js';
 
 /** Tokens of an app's tool list, of a group's task, of a tool's answer. */

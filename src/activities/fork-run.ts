@@ -9,7 +9,7 @@ import type { RefRecord, RunRecord } from '../spec/records.js';
 import type { ForkSpec, RunSpec } from '../spec/run-spec.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { SpecProblem } from '../spec/invalid-spec.js';
-import { withLaterSettings } from '../spec/schema.js';
+import { withLaterSettings } from '../spec/spec-input.js';
 import { canonicalText, differences } from '../store/canonical.js';
 import { namesFolder, refKey, runIdOf, runKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';

@@ -12,7 +12,7 @@ import { InvalidSpec } from '../spec/invalid-spec.js';
 import { limitsOf } from '../spec/budget.js';
 import type { Digest, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import type { BudgetSpec, RunSpec } from '../spec/run-spec.js';
-import { parseRunSpec, withLaterSettings } from '../spec/schema.js';
+import { parseRunSpec, withLaterSettings } from '../spec/spec-input.js';
 import { differences, sha256Hex } from '../store/canonical.js';
 import { inParallel } from '../store/in-parallel.js';
 import { listCheckpoints } from '../store/checkpoints.js';

@@ -1,7 +1,7 @@
 // `longhaul doctor`: what a run needs, probed for real. Exit code 1 when something is wrong.
 import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
-import { readSpecFile } from '../spec/schema.js';
+import { readSpecFile } from '../spec/spec-input.js';
 import {
   type CheckResult,
   check,

@@ -5,7 +5,7 @@ import { type Command, Option } from 'commander';
 import { exportModel } from '../activities/model-export.js';
 import { EngineError } from '../engine/policy-engine.js';
 import { modelFilesDigest } from '../models/model-files.js';
-import { readSpecFile } from '../spec/schema.js';
+import { readSpecFile } from '../spec/spec-input.js';
 import {
   type GenerateInput,
   parseGenerateInput,

@@ -10,7 +10,7 @@ import type { TrainingResult } from '../workflows/training-run.js';
 import { followRun } from './live-view.js';
 import { percent, timeSpan } from '../report/format.js';
 import { defaultStackFolder, wholeNumber, withOutput } from './output.js';
-import { readSpecFile } from '../spec/schema.js';
+import { readSpecFile } from '../spec/spec-input.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
 import { startTraining, whyItEnded } from './start-training.js';
 import { runHandle } from './temporal-access.js';

@@ -1,7 +1,7 @@
 // `--set lr=1e-4 --set trainer.max_training_steps=80`: changes of a spec on the command line.
 import { parse as parseYaml } from 'yaml';
 import type { RunSpec } from '../spec/run-spec.js';
-import { parseRunSpec } from '../spec/schema.js';
+import { parseRunSpec } from '../spec/spec-input.js';
 
 /** Values are YAML. Throws `InvalidSpec` where the result is none, and names a change that is not understood. */
 export function changedSpec(spec: RunSpec, changes: readonly string[]): RunSpec {

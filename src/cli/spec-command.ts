@@ -1,6 +1,6 @@
 // `longhaul spec SPEC`: the checked spec as JSON, ready for `temporal workflow start --input-file`.
 import type { Command } from 'commander';
-import { readSpecFile } from '../spec/schema.js';
+import { readSpecFile } from '../spec/spec-input.js';
 import { withOutput } from './output.js';
 
 export function register(program: Command): void {

@@ -5,7 +5,7 @@ import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/c
 import { defaultPayloadConverter } from '@temporalio/common';
 import { refuseDifference } from '../activities/open-run.js';
 import type { RunSpec } from '../spec/run-spec.js';
-import { parseRunSpec } from '../spec/schema.js';
+import { parseRunSpec } from '../spec/spec-input.js';
 import { orchestratorQueue } from '../workflows/messages.js';
 import type { trainingRun, TrainingOptions } from '../workflows/training-run.js';
 import { type RunHandle, runHandle, workflowIdOf } from './temporal-access.js';

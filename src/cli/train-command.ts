@@ -1,6 +1,6 @@
 // `longhaul train SPEC`: start or resume a run, and follow it.
 import type { Command } from 'commander';
-import { readSpecFile } from '../spec/schema.js';
+import { readSpecFile } from '../spec/spec-input.js';
 import { type FollowFlags, trainAndFollow } from './follow-training.js';
 import { withOutput } from './output.js';
 import { withClient, withTemporalFlags } from './temporal-access.js';

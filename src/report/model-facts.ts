@@ -2,7 +2,7 @@
 import type { BaseRecord, RunRecord } from '../spec/records.js';
 import { clipsRatio, policyLossTypes } from '../spec/loss.js';
 import type { LoraSpec, Moments, TrainerSpec } from '../spec/run-spec.js';
-import { withLaterSettings } from '../spec/schema.js';
+import { withLaterSettings } from '../spec/spec-input.js';
 import { lastWarmStep } from '../spec/warm-start.js';
 import { whole } from './format.js';
 

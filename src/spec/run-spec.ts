@@ -1,4 +1,4 @@
-// The run spec as every other part sees it: checked, with all defaults filled in. Types only; `schema.ts` checks input.
+// The run spec as every other part sees it: checked, with all defaults filled in. Types only; `spec-input.ts` makes one of what is given.
 // Names follow SkyRL where it has one.
 import type { Numerics } from './records.js';
 

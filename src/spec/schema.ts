@@ -1,16 +1,9 @@
 // What a run spec may say: every key with its bounds, default and meaning. `run-spec.ts` has the types of the result,
 // `docs/run-spec.md` is written from this file.
-import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
-import { dirname, isAbsolute, join, resolve } from 'node:path';
-import { parse as parseYaml } from 'yaml';
 import { z } from 'zod';
-import { combinationProblems } from './combinations.js';
-import { InvalidSpec, type SpecProblem } from './invalid-spec.js';
 import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } from './loss.js';
-import type { LoraTarget, RunSpec } from './run-spec.js';
+import type { LoraTarget } from './run-spec.js';
 import { secretInUrl } from './secrets.js';
-import { issueProblems } from './spec-issues.js';
 
 const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {
   error: 'must have 1 to 64 letters, digits, ".", "_" or "-", and not start with a dot',
@@ -56,7 +49,7 @@ const architecture = z.strictObject({
 });
 
 /** In the order in which they stand in files. */
-const loraTargets = [
+export const loraTargets = [
   'q_proj',
   'k_proj',
   'v_proj',
@@ -399,122 +392,3 @@ export const runSpecSchema = z.strictObject({
       'how urgent the run is, and how many nodes it may use; may be another for a new start; absent: one node',
     ),
 });
-
-/**
- * Checks a spec and fills in all defaults. File paths become absolute, relative to `context.file`'s folder.
- * Throws `InvalidSpec` with every problem at once.
- */
-export function parseRunSpec(input: unknown, context: { file?: string } = {}): RunSpec {
-  const result = runSpecSchema.safeParse(input);
-  if (!result.success)
-    throw new InvalidSpec(issueProblems(result.error.issues, runSpecSchema, input), context.file);
-  const spec = withModelFiles(result.data);
-  const problems = combinationProblems(spec);
-  const located = withAbsolutePaths(spec, context.file, problems);
-  if (problems.length > 0) throw new InvalidSpec(problems, context.file);
-  return located;
-}
-
-/** Reads a YAML or JSON file. Throws `InvalidSpec` when it cannot be read, parsed or accepted. */
-export async function readSpecFile(path: string): Promise<RunSpec> {
-  const file = resolve(path);
-  const fail = (problem: string, mend: string): never => {
-    throw new InvalidSpec([{ path: '', problem, mend }], path);
-  };
-  const source = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) =>
-    error.code === 'ENOENT'
-      ? fail('there is no such file', 'name a YAML or JSON file; presets/ has examples')
-      : fail(`it cannot be read: ${error.message}`, ''),
-  );
-  let input: unknown;
-  try {
-    input = parseYaml(source, { uniqueKeys: true });
-  } catch (error) {
-    return fail(`it is neither YAML nor JSON: ${(error as Error).message.trim()}`, '');
-  }
-  return parseRunSpec(input, { file });
-}
-
-/**
- * A stored spec as this version would have written it: settings that came later have their defaults, which mean what there was
- * before them. One that this version would refuse stays as it is.
- */
-export function withLaterSettings(stored: RunSpec): RunSpec {
-  const result = runSpecSchema.safeParse(stored);
-  return result.success ? withModelFiles(result.data) : stored;
-}
-
-/** Files of a model folder that are used where a spec names no others. */
-const ownFiles = { tokenizer: 'tokenizer.json', chat_template: 'chat_template.jinja' } as const;
-
-/** A model folder brings its own tokenizer and chat template. Empty where nothing names one: `combinationProblems` says so. */
-function withModelFiles({ model, ...rest }: z.output<typeof runSpecSchema>): RunSpec {
-  const { path, lora } = model;
-  const own = (file: string): string => (path === undefined ? '' : join(path, file));
-  return {
-    ...rest,
-    model: {
-      ...model,
-      ...(lora
-        ? { lora: { ...lora, targets: loraTargets.filter((one) => lora.targets.includes(one)) } }
-        : {}),
-      tokenizer: model.tokenizer ?? own(ownFiles.tokenizer),
-      chat_template: model.chat_template ?? own(ownFiles.chat_template),
-    },
-  };
-}
-
-/** A spec travels to other machines' working folders: a relative path in it would mean another file there. */
-function withAbsolutePaths(spec: RunSpec, file: string | undefined, problems: SpecProblem[]): RunSpec {
-  const absolute = (
-    key: string,
-    path: string,
-    mend = 'relative paths start at the folder of the spec file',
-  ): string => {
-    if (path === '' || isAbsolute(path)) return path;
-    if (file !== undefined) {
-      const resolved = resolve(dirname(file), path);
-      // An absolute path may name a file of the machine that trains; a relative one can only mean this machine's.
-      if (!existsSync(resolved)) problems.push({ path: key, problem: `there is no file ${resolved}`, mend });
-      return resolved;
-    }
-    problems.push({
-      path: key,
-      problem: `"${path}" is relative, and no spec file says to what`,
-      mend: 'give an absolute path, or start from `longhaul spec SPEC`',
-    });
-    return path;
-  };
-  const { tasks, demonstrations } = spec.data;
-  const { path } = spec.model;
-  const folder =
-    path === undefined
-      ? undefined
-      : absolute(
-          'model.path',
-          path,
-          'relative paths start at the folder of the spec file; random weights in such a folder are made by ' +
-            '`longhaul engine new SPEC --to DIR`',
-        );
-  /** What a folder must hold is for who reads it to say: a chat template may be in its `tokenizer_config.json`. */
-  const modelFile = (key: keyof typeof ownFiles): string => {
-    const own = path !== undefined && spec.model[key] === join(path, ownFiles[key]);
-    return own ? join(folder ?? path, ownFiles[key]) : absolute(`model.${key}`, spec.model[key]);
-  };
-  return {
-    ...spec,
-    model: {
-      ...spec.model,
-      ...(folder === undefined ? {} : { path: folder }),
-      tokenizer: modelFile('tokenizer'),
-      chat_template: modelFile('chat_template'),
-    },
-    data: {
-      ...spec.data,
-      ...(tasks === undefined ? {} : { tasks: absolute('data.tasks', tasks) }),
-      ...(demonstrations === undefined
-        ? {}
-        : { demonstrations: absolute('data.demonstrations', demonstrations) }),
-    },
-  };
-}

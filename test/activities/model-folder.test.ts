@@ -20,7 +20,7 @@ import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { readModelFolder } from '../../src/models/model-folder.js';
-import { parseRunSpec } from '../../src/spec/schema.js';
+import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { weightsFileKey, weightsManifestKey } from '../../src/store/layout.js';
 import { readBase, readRun, readState } from '../../src/store/run-records.js';
 import { verifyWeights } from '../../src/store/weights.js';

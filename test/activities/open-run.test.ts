@@ -10,7 +10,7 @@ import { createOrchestratorActivities } from '../../src/activities/orchestrator-
 import { generateDemonstrations } from '../../src/environments/apps/generate.js';
 import { appByName } from '../../src/environments/apps/registry.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import { parseRunSpec } from '../../src/spec/schema.js';
+import { parseRunSpec } from '../../src/spec/spec-input.js';
 import type { Demonstration } from '../../src/spec/task.js';
 import { assetKey, datasetFileKey, episodeKey, runKey } from '../../src/store/layout.js';
 import { readOwner } from '../../src/store/owners.js';

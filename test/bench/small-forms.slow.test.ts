@@ -16,7 +16,7 @@ import { measureReplay } from '../../bench/restore.js';
 import { recordFigures } from '../../bench/run-records.js';
 import { generateTasks } from '../../src/environments/apps/generate.js';
 import { oracle } from '../../src/environments/apps/task-key.js';
-import { readSpecFile } from '../../src/spec/schema.js';
+import { readSpecFile } from '../../src/spec/spec-input.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import type { Demonstration, Task } from '../../src/spec/task.js';
 import { openStore } from '../../src/store/open-store.js';

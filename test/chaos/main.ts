@@ -13,7 +13,7 @@ import { seededRandom } from './random.js';
 import { runInProcess, sayThatItOnlyWaits } from './seed-process.js';
 import { runTrial } from './trial.js';
 import { problemsOf } from './verdict.js';
-import { readSpecFile } from '../../src/spec/schema.js';
+import { readSpecFile } from '../../src/spec/spec-input.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 
 const program = new Command('npm run chaos --')

@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseRunSpec } from '../../src/spec/schema.js';
+import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { freePort } from '../../src/workers/free-port.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-'));

@@ -8,7 +8,7 @@ import { runCommandLine } from '../../src/cli/program.js';
 import { runKey } from '../../src/store/layout.js';
 import { openStore } from '../../src/store/open-store.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
-import { parseRunSpec } from '../../src/spec/schema.js';
+import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { readWorkerConfig } from '../../src/workers/config.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 

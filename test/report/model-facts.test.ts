@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { loraInWords, modelFacts } from '../../src/report/model-facts.js';
 import type { BaseRecord, RunRecord } from '../../src/spec/records.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { readSpecFile } from '../../src/spec/schema.js';
+import { readSpecFile } from '../../src/spec/spec-input.js';
 
 const recordOf = (spec: RunSpec) => ({ spec }) as RunRecord;
 const baseOf = (model: number, trained: number) =>

@@ -5,7 +5,7 @@ import { InvalidSpec, type SpecProblem } from '../../src/spec/invalid-spec.js';
 import { advantagesOf, lossOf, wantsReference } from '../../src/spec/loss.js';
 import type { LossPlan } from '../../src/spec/records.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { parseRunSpec, withLaterSettings } from '../../src/spec/schema.js';
+import { parseRunSpec, withLaterSettings } from '../../src/spec/spec-input.js';
 
 function specWith(trainer: Record<string, unknown>, model: Record<string, unknown> = {}): unknown {
   const architecture = {

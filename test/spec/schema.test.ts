@@ -4,7 +4,8 @@ import { isAbsolute, join, resolve } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { appNames } from '../../src/environments/apps/registry.js';
 import { InvalidSpec, type SpecProblem } from '../../src/spec/invalid-spec.js';
-import { parseRunSpec, readSpecFile, runSpecSchema } from '../../src/spec/schema.js';
+import { runSpecSchema } from '../../src/spec/schema.js';
+import { parseRunSpec, readSpecFile } from '../../src/spec/spec-input.js';
 
 interface LooseSpec {
   [key: string]: unknown;

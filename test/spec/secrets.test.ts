@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { InvalidSpec } from '../../src/spec/invalid-spec.js';
-import { parseRunSpec } from '../../src/spec/schema.js';
+import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { secretInUrl, withoutSecrets, writings } from '../../src/spec/secrets.js';
 import { openStore } from '../../src/store/open-store.js';
 

@@ -7,7 +7,7 @@ import { generateTasks } from '../../src/environments/apps/generate.js';
 import { appByName } from '../../src/environments/apps/registry.js';
 import { oracle } from '../../src/environments/apps/task-key.js';
 import { systemPrompt } from '../../src/episode/system-prompt.js';
-import { readSpecFile } from '../../src/spec/schema.js';
+import { readSpecFile } from '../../src/spec/spec-input.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import type { Demonstration, Task } from '../../src/spec/task.js';
 

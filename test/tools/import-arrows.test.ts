@@ -25,7 +25,10 @@ describe('import arrows', () => {
       'src/spec/records.ts',
       `import type { ObjectStore } from '../store/object-store.js';\nexport type A = ObjectStore;\n`,
     ],
-    ['src/workflows/policies.ts', `import { readSpecFile } from '../spec/schema.js';\nvoid readSpecFile;\n`],
+    [
+      'src/workflows/policies.ts',
+      `import { readSpecFile } from '../spec/spec-input.js';\nvoid readSpecFile;\n`,
+    ],
     [
       'src/workflows/policies.ts',
       `import { fatalFailures } from '../activities/contracts.js';\nvoid fatalFailures;\n`,

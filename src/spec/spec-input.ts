@@ -1,0 +1,69 @@
+// What somebody gives as a run spec, as a file or as a value, made into the one that every other part sees.
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { parse as parseYaml } from 'yaml';
+import type { z } from 'zod';
+import { combinationProblems } from './combinations.js';
+import { InvalidSpec } from './invalid-spec.js';
+import type { RunSpec } from './run-spec.js';
+import { loraTargets, runSpecSchema } from './schema.js';
+import { issueProblems } from './spec-issues.js';
+import { withAbsolutePaths, withModelFiles } from './spec-paths.js';
+
+/**
+ * Checks a spec and fills in all defaults. File paths become absolute, relative to `context.file`'s folder.
+ * Throws `InvalidSpec` with every problem at once.
+ */
+export function parseRunSpec(input: unknown, context: { file?: string } = {}): RunSpec {
+  const result = runSpecSchema.safeParse(input);
+  if (!result.success)
+    throw new InvalidSpec(issueProblems(result.error.issues, runSpecSchema, input), context.file);
+  const spec = completed(result.data);
+  const problems = combinationProblems(spec);
+  const located = withAbsolutePaths(spec, context.file, problems);
+  if (problems.length > 0) throw new InvalidSpec(problems, context.file);
+  return located;
+}
+
+/** Reads a YAML or JSON file. Throws `InvalidSpec` when it cannot be read, parsed or accepted. */
+export async function readSpecFile(path: string): Promise<RunSpec> {
+  const file = resolve(path);
+  const fail = (problem: string, mend: string): never => {
+    throw new InvalidSpec([{ path: '', problem, mend }], path);
+  };
+  const source = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) =>
+    error.code === 'ENOENT'
+      ? fail('there is no such file', 'name a YAML or JSON file; presets/ has examples')
+      : fail(`it cannot be read: ${error.message}`, ''),
+  );
+  let input: unknown;
+  try {
+    input = parseYaml(source, { uniqueKeys: true });
+  } catch (error) {
+    return fail(`it is neither YAML nor JSON: ${(error as Error).message.trim()}`, '');
+  }
+  return parseRunSpec(input, { file });
+}
+
+/**
+ * A stored spec as this version would have written it: settings that came later have their defaults, which mean what there was
+ * before them. One that this version would refuse stays as it is.
+ */
+export function withLaterSettings(stored: RunSpec): RunSpec {
+  const result = runSpecSchema.safeParse(stored);
+  return result.success ? completed(result.data) : stored;
+}
+
+/** With what no default says: a model folder's own files, and adapters in the order in which they stand in files. */
+function completed({ model, ...rest }: z.output<typeof runSpecSchema>): RunSpec {
+  const { lora } = model;
+  return {
+    ...rest,
+    model: {
+      ...withModelFiles(model),
+      ...(lora
+        ? { lora: { ...lora, targets: loraTargets.filter((one) => lora.targets.includes(one)) } }
+        : {}),
+    },
+  };
+}

@@ -1,0 +1,77 @@
+// The files that a run spec names: which ones a model folder brings, and where relative paths start.
+import { existsSync } from 'node:fs';
+import { dirname, isAbsolute, join, resolve } from 'node:path';
+import type { SpecProblem } from './invalid-spec.js';
+import type { ModelSpec, RunSpec } from './run-spec.js';
+
+/** Files of a model folder that are used where a spec names no others. */
+const ownFiles = { tokenizer: 'tokenizer.json', chat_template: 'chat_template.jinja' } as const;
+type OwnFile = keyof typeof ownFiles;
+
+/** A model folder brings its own tokenizer and chat template. Empty where nothing names one: `combinationProblems` says so. */
+export function withModelFiles<Model extends Pick<ModelSpec, 'path'> & Partial<Pick<ModelSpec, OwnFile>>>(
+  model: Model,
+): Model & Pick<ModelSpec, OwnFile> {
+  const { path } = model;
+  const own = (file: string): string => (path === undefined ? '' : join(path, file));
+  return {
+    ...model,
+    tokenizer: model.tokenizer ?? own(ownFiles.tokenizer),
+    chat_template: model.chat_template ?? own(ownFiles.chat_template),
+  };
+}
+
+/** A spec travels to other machines' working folders: a relative path in it would mean another file there. */
+export function withAbsolutePaths(spec: RunSpec, file: string | undefined, problems: SpecProblem[]): RunSpec {
+  const absolute = (
+    key: string,
+    path: string,
+    mend = 'relative paths start at the folder of the spec file',
+  ): string => {
+    if (path === '' || isAbsolute(path)) return path;
+    if (file !== undefined) {
+      const resolved = resolve(dirname(file), path);
+      // An absolute path may name a file of the machine that trains; a relative one can only mean this machine's.
+      if (!existsSync(resolved)) problems.push({ path: key, problem: `there is no file ${resolved}`, mend });
+      return resolved;
+    }
+    problems.push({
+      path: key,
+      problem: `"${path}" is relative, and no spec file says to what`,
+      mend: 'give an absolute path, or start from `longhaul spec SPEC`',
+    });
+    return path;
+  };
+  const { tasks, demonstrations } = spec.data;
+  const { path } = spec.model;
+  const folder =
+    path === undefined
+      ? undefined
+      : absolute(
+          'model.path',
+          path,
+          'relative paths start at the folder of the spec file; random weights in such a folder are made by ' +
+            '`longhaul engine new SPEC --to DIR`',
+        );
+  /** What a folder must hold is for who reads it to say: a chat template may be in its `tokenizer_config.json`. */
+  const modelFile = (key: OwnFile): string => {
+    const own = path !== undefined && spec.model[key] === join(path, ownFiles[key]);
+    return own ? join(folder ?? path, ownFiles[key]) : absolute(`model.${key}`, spec.model[key]);
+  };
+  return {
+    ...spec,
+    model: {
+      ...spec.model,
+      ...(folder === undefined ? {} : { path: folder }),
+      tokenizer: modelFile('tokenizer'),
+      chat_template: modelFile('chat_template'),
+    },
+    data: {
+      ...spec.data,
+      ...(tasks === undefined ? {} : { tasks: absolute('data.tasks', tasks) }),
+      ...(demonstrations === undefined
+        ? {}
+        : { demonstrations: absolute('data.demonstrations', demonstrations) }),
+    },
+  };
+}
