@@ -16,6 +16,7 @@
 #include "model/policy.h"
 #include "train/batch.h"
 #include "train/forest.h"
+#include "train/forest_pass.h"
 #include "train/update.h"
 
 namespace longhaul::test {
@@ -178,6 +179,20 @@ inline UpdateReport apply_update(Policy& policy, const Batch& batch, const Updat
   UpdateReport report = compute_update(policy, batch, settings, pool);
   if (report.applied) policy = *report.next;
   return report;
+}
+
+/// The log-probs of a batch's targets under a policy.
+inline std::vector<float> logprobs_under(const Policy& policy, const Batch& batch, int mini_batches, ThreadPool& pool) {
+  std::vector<float> all;
+  for (int k = 0; k < mini_batches; ++k) {
+    const MiniBatch mini = mini_batch_of(batch, k);
+    std::vector<float> logprobs(mini.target_rows.size());
+    ForestPass pass(pool);
+    pass.begin(policy, mini.forest, mini.target_rows, mini.target_tokens, 1);
+    pass.logprobs(logprobs);
+    all.insert(all.end(), logprobs.begin(), logprobs.end());
+  }
+  return all;
 }
 
 /// Blocks 0, 1, 2, … enough for `positions`.

@@ -1,14 +1,14 @@
-// One step's update: AdamW against double precision, all or nothing, resumption, progress, errors.
+// One step's update: its figures, mini-batches in turn, resumption, all or nothing, progress, errors. Its arithmetic: optimizer_test.cc.
 #include "train/update.h"
 
-#include <limits>
-#include <map>
+#include <atomic>
+#include <cmath>
+#include <functional>
 #include <new>
 #include <utility>
 
-#include "check.h"
-#include "policies.h"
 #include "train/score.h"
+#include "updates.h"
 
 using namespace longhaul;
 using namespace longhaul::test;
@@ -16,56 +16,6 @@ using namespace longhaul::test;
 namespace {
 
 constexpr int vocab = 71;
-
-UpdateSettings policy_settings(std::vector<double> rates) {
-  UpdateSettings settings;
-  settings.learning_rates = std::move(rates);
-  settings.optimizer.beta1 = 0.9;
-  settings.optimizer.beta2 = 0.98;
-  settings.optimizer.weight_decay = 0.1;
-  settings.loss = loss_of(LossKind::regular);
-  return settings;
-}
-
-UpdateSettings cross_entropy_settings(double rate) {
-  UpdateSettings settings;
-  settings.learning_rates = {rate};
-  return settings;
-}
-
-std::map<std::string, double> metrics_of(const UpdateReport& report) {
-  check(report.applied, "applied: " + report.reason);
-  return {report.metrics.begin(), report.metrics.end()};
-}
-
-/// All that an update may change, as floats.
-std::vector<float> state_of(const Policy& policy) {
-  const Moments& moments = policy.moments();
-  std::vector<float> state(policy.trained().begin(), policy.trained().end());
-  for (const AlignedBuffer* buffer : {&moments.first, &moments.second, &moments.first_scales, &moments.second_scales})
-    state.insert(state.end(), buffer->span().begin(), buffer->span().end());
-  state.insert(state.end(), moments.first_codes.begin(), moments.first_codes.end());
-  state.insert(state.end(), moments.second_codes.begin(), moments.second_codes.end());
-  state.push_back(float(policy.optimizer_steps));
-  return state;
-}
-
-OwnedBatch sequence_batch(const std::vector<int32_t>& tokens) {
-  OwnedBatch batch;
-  batch.add_node(-1, tokens, 0);
-  for (size_t i = 1; i < tokens.size(); ++i) batch.add_target(int(i) - 1, tokens[i], 1, 0, 0);
-  return batch;
-}
-
-/// Full and LoRA, moments in 32 and in 8 bits.
-std::vector<std::pair<std::string, Policy>> policies_to_train() {
-  std::vector<std::pair<std::string, Policy>> policies;
-  policies.emplace_back("full", tiny_policy());
-  policies.emplace_back("full, int8", tiny_policy(7, tiny_architecture(), MomentFormat::int8));
-  policies.emplace_back("LoRA", tiny_lora_policy());
-  policies.emplace_back("LoRA, int8", tiny_lora_policy(7, tiny_architecture(), lora_settings(), MomentFormat::int8));
-  return policies;
-}
 
 void cross_entropy_is_the_mean_over_all_targets() {
   Policy policy = tiny_policy();
@@ -90,104 +40,6 @@ void cross_entropy_is_the_mean_over_all_targets() {
   check_equal(metrics.at("rows"), 42.0, "rows");
   check_equal(metrics.at("max_logprob_difference"), 0.0, "log-prob difference of cross-entropy");
   check(!metrics.contains("kl") && !metrics.contains("entropy") && !metrics.contains("tis_weight"), "metrics of what is in use alone");
-}
-
-void repeated_updates_learn_a_sequence() {
-  ThreadPool pool(2);
-  const OwnedBatch batch = sequence_batch(random_tokens(40, vocab, 3));
-  for (auto& [name, policy] : policies_to_train()) {
-    Trainer trainer(pool);
-    double loss = 0;
-    for (int i = 0; i < 60; ++i) {
-      UpdateReport report = trainer.update(policy, batch.view(), cross_entropy_settings(1e-2));
-      loss = metrics_of(report).at("loss");
-      policy = *report.next;
-      trainer.recycle(std::move(report.next));
-    }
-    check(loss < 0.05, name + ": loss after 60 updates is " + std::to_string(loss));
-  }
-}
-
-void adapters_train_and_their_base_stays() {
-  ThreadPool pool(2);
-  Policy policy = tiny_lora_policy();
-  const auto base = policy.shared_weights();
-  const std::vector<float> before(base->values().begin(), base->values().end()), adapters = state_of(policy);
-  apply_update(policy, group_batch(vocab, 2, 2, 20, 2, 12).view(), policy_settings({1e-2, 1e-2}), pool);
-  check(policy.shared_weights() == base, "the base is shared");
-  check_same_bits({base->values().begin(), base->values().end()}, before, "base");
-  check(state_of(policy) != adapters, "adapters moved");
-}
-
-// AdamW in double precision, fed with the gradient that the first moment of a step without history shows.
-void adamw_matches_double_precision() {
-  ThreadPool pool(1);
-  const OwnedBatch batch = group_batch(vocab, 1, 3, 20, 2, 12);
-  UpdateSettings settings = policy_settings({1e-2});
-  settings.optimizer.max_grad_norm = 0.05;
-  Policy policy = tiny_policy();
-  const std::span<const float> values = policy.trained();
-  std::vector<double> weights(values.begin(), values.end()), first(weights.size()), second(weights.size());
-  std::vector<bool> decayed(weights.size());
-  for (const TensorPlace& place : policy.trained_places())
-    if (place.shape.size() == 2 && place.name != "model.embed_tokens.weight")
-      std::fill_n(decayed.begin() + std::ptrdiff_t(place.offset), place.size, true);
-  for (int t = 1; t <= 3; ++t) {
-    const std::vector<float> before(policy.moments().first.span().begin(), policy.moments().first.span().end());
-    apply_update(policy, batch.view(), settings, pool);
-    const std::span<const float> moved = policy.trained(), moment = policy.moments().first.span();
-    double squares = 0, greatest_move = 0, greatest_error = 0;
-    for (size_t i = 0; i < weights.size(); ++i) {
-      const double gradient = (double(moment[i]) - double(0.9f) * before[i]) / double(0.1f);
-      squares += gradient * gradient;
-      first[i] = 0.9 * first[i] + 0.1 * gradient;
-      second[i] = 0.98 * second[i] + 0.02 * gradient * gradient;
-      const double was = weights[i];
-      weights[i] *= 1 - 1e-2 * (decayed[i] ? 0.1 : 0.0);
-      weights[i] -= 1e-2 * (first[i] / (1 - std::pow(0.9, t))) / (std::sqrt(second[i] / (1 - std::pow(0.98, t))) + 1e-8);
-      // Where the gradient is nothing but rounding, so is its direction.
-      if (std::abs(gradient) < 1e-6) {
-        weights[i] = moved[i];
-        continue;
-      }
-      greatest_move = std::max(greatest_move, std::abs(weights[i] - was));
-      greatest_error = std::max(greatest_error, std::abs(weights[i] - double(moved[i])));
-    }
-    check_near(std::sqrt(squares), 0.05, 1e-4, "norm of the clipped gradient at step " + std::to_string(t));
-    check(greatest_move > 5e-3, "weights moved");
-    check(greatest_error < 2e-3 * greatest_move, "error " + std::to_string(greatest_error) + " of moves up to " + std::to_string(greatest_move));
-  }
-  check_equal(policy.optimizer_steps, int64_t(3), "optimizer steps");
-}
-
-/// Without gradients, only decay is left: matrices shrink by it, and embeddings, norms and biases stay.
-void weight_decay_is_for_matrices_alone() {
-  ThreadPool pool(2);
-  OwnedBatch batch = group_batch(vocab, 1, 2, 20, 2, 12);
-  for (float& advantage : batch.advantages) advantage = 0;
-  for (const MomentFormat format : {MomentFormat::fp32, MomentFormat::int8})
-    for (const auto& [name, architecture] : tiny_architectures()) {
-      Policy policy = tiny_policy(7, architecture, format);
-      const std::vector<float> before(policy.trained().begin(), policy.trained().end());
-      check_equal(metrics_of(apply_update(policy, batch.view(), policy_settings({1e-2}), pool)).at("grad_norm"), 0.0, "gradient norm");
-      for (const TensorPlace& place : policy.trained_places()) {
-        const bool decays = place.shape.size() == 2 && place.name != "model.embed_tokens.weight";
-        for (size_t i = place.offset; i < place.offset + place.size; ++i)
-          check_near(double(policy.trained()[i]) / before[i], decays ? 1 - 1e-2 * 0.1 : 1, decays ? 1e-6 : 0, name + ", " + place.name);
-      }
-    }
-}
-
-void gradient_below_the_norm_is_not_scaled() {
-  ThreadPool pool(1);
-  const OwnedBatch batch = group_batch(vocab, 1, 2, 20, 2, 12);
-  UpdateSettings loose = policy_settings({1e-3}), looser = loose;
-  loose.optimizer.max_grad_norm = 1e6;
-  looser.optimizer.max_grad_norm = 1e9;
-  Policy a = tiny_policy(), b = tiny_policy();
-  apply_update(a, batch.view(), loose, pool);
-  apply_update(b, batch.view(), looser, pool);
-  check_same_bits(state_of(a), state_of(b), "state");
 }
 
 /// One of two equal halves of a batch with two mini-batches, as a batch of its own.
@@ -259,24 +111,6 @@ void steps_go_on_where_they_were_left() {
   }
 }
 
-void reset_moments_forgets_history() {
-  ThreadPool pool(1);
-  const OwnedBatch batch = group_batch(vocab, 1, 2, 20, 2, 12);
-  for (const auto& [name, policy] : policies_to_train()) {
-    Policy used = policy;
-    apply_update(used, batch.view(), policy_settings({1e-2}), pool);
-    Policy fresh = used;
-    fresh.moments() = Moments(fresh.moments().format, fresh.moments().size);
-    fresh.optimizer_steps = 0;
-    UpdateSettings reset = policy_settings({1e-3});
-    apply_update(fresh, batch.view(), reset, pool);
-    reset.reset_moments = true;
-    apply_update(used, batch.view(), reset, pool);
-    check_same_bits(state_of(used), state_of(fresh), name + ": state");
-    check_equal(used.optimizer_steps, int64_t(1), name + ": optimizer steps");
-  }
-}
-
 void kl_to_the_reference_is_zero_at_it_and_pulls_back() {
   ThreadPool pool(2);
   const OwnedBatch batch = group_batch(vocab, 1, 3, 20, 2, 12);
@@ -317,20 +151,6 @@ void entropy_and_importance_weights_are_told() {
   const auto metrics = metrics_of(compute_update(policy, batch.view(), settings, pool));
   check(metrics.at("entropy") > 0.1 && metrics.at("entropy") < std::log(double(vocab)), "entropy in nats");
   check_near(metrics.at("tis_weight"), 0.5, 1e-6, "importance weight");
-}
-
-/// The log-probs of a batch's targets under a policy.
-std::vector<float> logprobs_under(const Policy& policy, const Batch& batch, int mini_batches, ThreadPool& pool) {
-  std::vector<float> all;
-  for (int k = 0; k < mini_batches; ++k) {
-    const MiniBatch mini = mini_batch_of(batch, k);
-    std::vector<float> logprobs(mini.target_rows.size());
-    ForestPass pass(pool);
-    pass.begin(policy, mini.forest, mini.target_rows, mini.target_tokens, 1);
-    pass.logprobs(logprobs);
-    all.insert(all.end(), logprobs.begin(), logprobs.end());
-  }
-  return all;
 }
 
 /// Sampled by another policy: ratios are taken against the one that the update begins with, and weights make up for the rest.
@@ -497,14 +317,8 @@ void bad_settings_are_refused() {
 
 int main() {
   return run({{"cross-entropy is the mean over all targets", cross_entropy_is_the_mean_over_all_targets},
-              {"repeated updates learn a sequence", repeated_updates_learn_a_sequence},
-              {"adapters train and their base stays", adapters_train_and_their_base_stays},
-              {"AdamW matches double precision", adamw_matches_double_precision},
-              {"weight decay is for matrices alone", weight_decay_is_for_matrices_alone},
-              {"a gradient below the norm is not scaled", gradient_below_the_norm_is_not_scaled},
               {"mini-batches are updates in turn", mini_batches_are_updates_in_turn},
               {"steps go on where they were left", steps_go_on_where_they_were_left},
-              {"reset_moments forgets history", reset_moments_forgets_history},
               {"KL to the reference is zero at it, and pulls back", kl_to_the_reference_is_zero_at_it_and_pulls_back},
               {"entropy and importance weights are told", entropy_and_importance_weights_are_told},
               {"old log-probs that are not given are those of the start", old_logprobs_that_are_not_given_are_those_of_the_start},

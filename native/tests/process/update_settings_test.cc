@@ -21,19 +21,6 @@ std::string path_of(const std::string& name) { return (folder / name).string(); 
 // A value from −1 to 1.
 float jitter(std::size_t place, std::uint32_t stream) { return 2 * uniform_at(static_cast<std::uint32_t>(place), stream) - 1; }
 
-std::vector<float> logprobs_under(const Policy& policy, const Batch& batch, ThreadPool& pool) {
-  std::vector<float> all;
-  for (int k = 0; k < kMiniBatches; ++k) {
-    const MiniBatch mini = mini_batch_of(batch, k);
-    std::vector<float> logprobs(mini.target_rows.size());
-    ForestPass pass(pool);
-    pass.begin(policy, mini.forest, mini.target_rows, mini.target_tokens, 1);
-    pass.logprobs(logprobs);
-    all.insert(all.end(), logprobs.begin(), logprobs.end());
-  }
-  return all;
-}
-
 // Samples of different lengths, or their mean would be the tokens' mean. Ratios lie around 1.65 and 0.6, with advantages of both signs
 // for either; importance weights lie on both sides of 1.
 OwnedBatch off_policy_batch(const Policy& policy, ThreadPool& pool) {
@@ -54,7 +41,7 @@ OwnedBatch off_policy_batch(const Policy& policy, ThreadPool& pool) {
       ++sample;
     }
   }
-  batch.old_logprobs = logprobs_under(policy, batch.view(), pool);
+  batch.old_logprobs = logprobs_under(policy, batch.view(), kMiniBatches, pool);
   for (std::size_t i = 0; i < batch.old_logprobs.size(); ++i) {
     batch.old_logprobs[i] += (batch.target_samples[i] % 2 == 0 ? -0.5f : 0.5f) + 0.25f * jitter(i, 1);
     batch.rollout_logprobs.push_back(batch.old_logprobs[i] + 0.8f * jitter(i, 2));
