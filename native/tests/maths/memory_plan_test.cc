@@ -180,6 +180,22 @@ void each_setting_shows_in_its_part() {
   check_equal(plan_memory(other).total - plan.total, size_t{12345}, "KV cache");
 }
 
+/// A model of long contexts: its table is no longer lost among what the rest may deviate by.
+void the_rotary_table_is_planned_for_every_position() {
+  MemoryRequest request = request_of(middling_architecture());
+  const MemoryPlan brief = plan_memory(request);
+  request.architecture.max_position_embeddings = 262'144;
+  const MemoryPlan longer = plan_memory(request);
+  // Of each position a cosine and a sine for every pair of a head's 32 values.
+  check_equal(brief.rope, size_t{2048} * 2 * 16 * 4, "table of 2048 positions");
+  check_equal(longer.rope, size_t{262'144} * 2 * 16 * 4, "table of 262144 positions");
+  check_equal(longer.total - brief.total, longer.rope - brief.rope, "nothing else grows with the positions a model may have");
+  if (!memory_is_its_own) return;
+  const double taken = peak_bytes([&] { RopeTable table(request.architecture); });
+  check(std::abs(taken / double(longer.rope) - 1) < 0.05,
+        std::to_string(taken / 1e6) + " MB of " + std::to_string(double(longer.rope) / 1e6) + " MB planned");
+}
+
 void available_memory_heeds_the_limit_of_the_address_space() {
   const size_t free_now = available_memory();
   check(free_now > 0, "some memory is free");
@@ -209,6 +225,7 @@ void the_description_has_all_figures() {
 int main() {
   const int failed = run({{"an update takes what the plan says", an_update_takes_what_the_plan_says},
                           {"each setting shows in its part", each_setting_shows_in_its_part},
+                          {"the rotary table is planned for every position", the_rotary_table_is_planned_for_every_position},
                           {"available memory heeds the limit of the address space", available_memory_heeds_the_limit_of_the_address_space},
                           {"the description has all figures", the_description_has_all_figures}});
   if (memory_is_its_own) print_figures({{"deviation", greatest_deviation}});
