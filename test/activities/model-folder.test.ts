@@ -18,9 +18,13 @@ import { takeUpModel } from '../../src/activities/model-assets.js';
 import { exportModel } from '../../src/activities/model-export.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
+import { weightsFileDigest } from '../../src/activities/state-file.js';
+import type { RandomModel } from '../../src/engine/policy-engine.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { readModelFolder } from '../../src/models/model-folder.js';
+import type { WeightsManifest } from '../../src/spec/records.js';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
+import { canonicalText, sha256Hex } from '../../src/store/canonical.js';
 import { weightsFileKey, weightsManifestKey } from '../../src/store/layout.js';
 import { readBase, readRun, readState } from '../../src/store/run-records.js';
 import { verifyWeights } from '../../src/store/weights.js';
@@ -41,17 +45,8 @@ beforeAll(async () => {
   environments = await startEnvironments();
   original = join(mkdtempSync(join(tmpdir(), 'longhaul-folders-')), 'original');
   const maker = await startHarness(environments);
-  const { model } = maker.spec as {
-    model: { tokenizer: string; chat_template: string } & Record<string, never>;
-  };
-  const { state } = await maker.engine.loadRandom({
-    architecture: {
-      ...{ rms_norm_eps: 1e-6, tie_word_embeddings: true },
-      ...(model['architecture'] as unknown as Parameters<typeof maker.engine.loadRandom>[0]['architecture']),
-    },
-    initializer_range: 0.04,
-    seed: 11,
-  });
+  const model = maker.spec['model'] as { tokenizer: string; chat_template: string };
+  const { state } = await maker.engine.loadRandom(drawn(maker, 11));
   await exportModel(maker.engine, {
     ...{ state, to: original, dtype: 'BF16', adapters: 'merged', maxPositionEmbeddings: 512 },
     tokenizer: readFileSync(model.tokenizer, 'utf8'),
@@ -69,6 +64,16 @@ beforeEach(async () => {
   cpSync(original, folder, { recursive: true });
 });
 afterEach(() => harness.close());
+
+/** Weights of the harness's own architecture. */
+function drawn({ spec }: Harness, seed: number): RandomModel {
+  const { architecture } = spec['model'] as Pick<RandomModel, 'architecture'>;
+  return {
+    architecture: { ...{ rms_norm_eps: 1e-6, tie_word_embeddings: true }, ...architecture },
+    initializer_range: 0.04,
+    seed,
+  };
+}
 
 /** The harness's run with the folder in place of drawn weights. */
 function specOf(model: object = {}, generator: object = {}): Record<string, unknown> {
@@ -169,6 +174,52 @@ describe('what was put into the store', () => {
       { rule: 'R31', key: weightsManifestKey(weights), problem: expect.stringContaining('sha256') as string },
     ]);
     await expect(hold(2, harness.secondNode())).rejects.toThrow(new RegExp(`${key}: .*sha256`));
+  });
+
+  describe('is not taken for what another file of weights holds, however sound that is,', () => {
+    /** Weights of the same shape as those that the run began with, in a file that nothing is wrong with. */
+    const others = async (): Promise<{ wanted: string; other: string; path: string }> => {
+      await harness.open(specOf());
+      await harness.advance(0);
+      const { weights: wanted } = (await readBase(harness.store, run)).identity;
+      const path = join(harness.folder, 'others.safetensors');
+      const { weights: other } = await harness.engine.loadRandom(drawn(harness, 12));
+      await harness.engine.saveWeights(other, path);
+      return { wanted: wanted!, other, path };
+    };
+
+    test('where it lies on a node: they are fetched anew', async () => {
+      const { wanted, other, path } = await others();
+      const state = await readState(harness.store, run, 0);
+      const node = harness.secondNode();
+      await hold(0, node);
+      const file = join(harness.folder, 'node-2', 'weights', `${wanted}.safetensors`);
+      cpSync(path, file);
+      await node.holder.engine.restart();
+
+      expect(await hold(0, node)).toBe(state);
+      expect(harness.said).toContain(
+        `${file} is not usable (it holds the weights ${other}): fetching it anew`,
+      );
+      expect(await weightsFileDigest(file)).toBe(wanted);
+    });
+
+    test('where the store lists it under their digest: they are refused, and no file of it stays', async () => {
+      const { wanted, other, path } = await others();
+      const bytes = readFileSync(path);
+      await tamper(harness.store, weightsFileKey(wanted, 'weights.safetensors'), () => bytes);
+      await tamper(harness.store, weightsManifestKey(wanted), (manifest) => {
+        const { files, ...rest } = JSON.parse(manifest.toString()) as WeightsManifest;
+        const listed = files.map((file) => ({ ...file, size: bytes.length, sha256: sha256Hex(bytes) }));
+        return canonicalText({ ...rest, files: listed });
+      });
+
+      await expect(hold(0, harness.secondNode())).rejects.toMatchObject({
+        name: 'CorruptCheckpoint',
+        message: expect.stringContaining(`it holds the weights ${other}`) as string,
+      });
+      expect(readdirSync(join(harness.folder, 'node-2', 'weights'))).toEqual([]);
+    });
   });
 });
 
