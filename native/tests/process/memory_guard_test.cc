@@ -1,5 +1,5 @@
-// What the guard says no to, with figures: a second model while the first is held, a reference beside a model; and that an engine at
-// work takes what was planned for it.
+// What the guard says no to, with figures: a second model, or its rotary table alone, while the first is held, a reference beside a
+// model; and that an engine at work takes what was planned for it.
 #include <sys/resource.h>
 
 #include <fstream>
@@ -7,6 +7,8 @@
 
 #include "checks.h"
 #include "forked_engine.h"
+#include "serve/memory_guard.h"
+#include "serve/request.h"
 #include "serve/scheduler.h"
 
 using namespace longhaul;
@@ -39,9 +41,9 @@ const Json* memory_of(const Answer& answer) {
   return error == nullptr ? nullptr : error->find("memory");
 }
 
-// A line of the engine's /proc/<pid>/status, in bytes.
-double status_bytes(const ForkedEngine& engine, const std::string& key) {
-  std::ifstream file("/proc/" + std::to_string(engine.pid()) + "/status");
+// A line of /proc/<pid>/status, in bytes.
+double status_bytes(pid_t process, const std::string& key) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/status");
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     std::string name;
@@ -51,11 +53,11 @@ double status_bytes(const ForkedEngine& engine, const std::string& key) {
   return -1;
 }
 
-// From now on the engine may take this much more address space.
-void leave(const ForkedEngine& engine, double bytes) {
-  const auto most = static_cast<rlim_t>(status_bytes(engine, "VmSize") + bytes);
+// From now on the process may take this much more address space.
+void leave(pid_t process, double bytes) {
+  const auto most = static_cast<rlim_t>(status_bytes(process, "VmSize") + bytes);
   const rlimit limit{most, RLIM_INFINITY};
-  CHECK(prlimit(engine.pid(), RLIMIT_AS, &limit, nullptr) == 0);
+  CHECK(prlimit(process, RLIMIT_AS, &limit, nullptr) == 0);
 }
 
 // Adapters need little beside the weights, so a model that would fit alone may not fit beside another.
@@ -72,7 +74,7 @@ void a_model_that_does_not_fit_beside_the_one_that_is_held_is_refused() {
   std::printf("loading takes %.1f MB, all of training %.1f MB more than is held\n", second / 1e6, needed / 1e6);
   CHECK(needed < 0.9 * second);
 
-  leave(engine, (needed + second) / 2);
+  leave(engine.pid(), (needed + second) / 2);
   const Answer refused = engine.call(load);
   CHECK(refused.error().starts_with("OutOfMemory: loading this model beside the one that is held needs"));
   CHECK(refused.error().find("MiB are free") != std::string::npos);
@@ -83,8 +85,32 @@ void a_model_that_does_not_fit_beside_the_one_that_is_held_is_refused() {
   const OutgoingArray arrays[] = {tokens.array()};
   CHECK(engine.call(generate_request(first.state(), 1, 5), arrays).ok());
 
-  leave(engine, 1.3 * second);
+  leave(engine.pid(), 1.3 * second);
   CHECK(engine.call(load).state() == first.state());
+}
+
+// The guard alone: an engine that held such a model would need more for its cache than for a second table.
+void a_model_whose_rotary_table_does_not_fit_is_refused() {
+  Architecture architecture = tiny_architecture();
+  architecture.num_hidden_layers = architecture.num_attention_heads = architecture.num_key_value_heads = 1;
+  architecture.max_position_embeddings = 1 << 18;
+  MemoryGuard guard;
+  guard.configure({1, 0, 512, true});
+  const auto plan = [&](bool shared) { return guard.plan_load(architecture, {}, MomentFormat::fp32, false, shared); };
+  const Json figures = plan(false);
+  const double table = figure(&figures, "rope");
+  CHECK(table > 20 * (figure(&figures, "weights") + figure(&figures, "panels") + figure(&figures, "moments")));
+  // Held by what makes room once the model is whole: all that training takes would fit then.
+  const std::vector<char> held(static_cast<std::size_t>(figure(&figures, "total")), 1);
+  CHECK(resident_bytes() > held.size());
+  rlimit before{};
+  CHECK(getrlimit(RLIMIT_AS, &before) == 0);
+  leave(getpid(), 0.5 * table);
+  CHECK_THROWS(RequestError, plan(false), "loading this model beside the one that is held needs");
+  CHECK(plan(true).find("rope") != nullptr);
+  leave(getpid(), 1.3 * table);
+  CHECK(plan(false).find("rope") != nullptr);
+  CHECK(setrlimit(RLIMIT_AS, &before) == 0);
 }
 
 void a_reference_that_does_not_fit_is_refused() {
@@ -104,7 +130,7 @@ void a_reference_that_does_not_fit_is_refused() {
     if (std::string(from) == "path") request.set("path", (folder / "weights").string());
     return engine.call(std::move(request));
   };
-  leave(engine, 0.7 * reference);
+  leave(engine.pid(), 0.7 * reference);
   for (const char* from : {"held", "path"}) {
     const Answer refused = set_reference(from);
     CHECK(refused.error().starts_with("OutOfMemory: reference weights beside this model needs"));
@@ -112,7 +138,7 @@ void a_reference_that_does_not_fit_is_refused() {
     CHECK(refused.state() == loaded.state() && engine.call("held").header.find("reference")->is_null());
   }
   for (const char* from : {"held", "path"}) {
-    leave(engine, 1.5 * reference);
+    leave(engine.pid(), 1.5 * reference);
     CHECK(set_reference(from).text("reference") == loaded.text("weights"));
   }
 }
@@ -124,7 +150,7 @@ void an_engine_at_work_takes_what_the_plan_says() {
   constexpr int rows = 2048, threads = 2;
   ForkedEngine engine;
   engine.greet(threads, {{"kv_cache_bytes", cache_bytes}, {"pass_rows", rows}, {"recompute", false}});
-  const double before = status_bytes(engine, "RssAnon");
+  const double before = status_bytes(engine.pid(), "RssAnon");
   std::string state = engine.call(ForkedEngine::load_request({{"architecture", architecture_json(architecture)}})).state();
   Json from_held = verb_request("set_reference");
   from_held.set("from", "held");
@@ -159,7 +185,8 @@ void an_engine_at_work_takes_what_the_plan_says() {
     state = answer.state();
   }
   // Nothing is given back between the passes, so the program's own pages are the same now as at the peak.
-  const double taken = status_bytes(engine, "VmHWM") - status_bytes(engine, "RssFile") - status_bytes(engine, "RssShmem") - before;
+  const pid_t process = engine.pid();
+  const double taken = status_bytes(process, "VmHWM") - status_bytes(process, "RssFile") - status_bytes(process, "RssShmem") - before;
 
   MemoryRequest request;
   request.architecture = architecture;
@@ -183,6 +210,7 @@ int main() {
   a_model_that_does_not_fit_beside_the_one_that_is_held_is_refused();
   a_reference_that_does_not_fit_is_refused();
   an_engine_at_work_takes_what_the_plan_says();
+  a_model_whose_rotary_table_does_not_fit_is_refused();
   std::filesystem::remove_all(folder);
 #endif
   return test::finish();
