@@ -8,13 +8,15 @@
 namespace longhaul::ops {
 namespace {
 
+constexpr int narrow_columns = narrow_vectors * lanes;
+
 /// Hands the pieces of a wish list to the tiles of a product, each as much as keeps them all equally busy.
 class Fetching {
  public:
   /// `steps` > 0: of all tiles that will ask.
   Fetching(const FetchList& wanted, size_t steps) : wanted_(wanted) {
     const size_t all = size_t(wanted.count) * wanted.size;
-    step_ = int(all < steps * tile_columns ? (all + steps - 1) / steps : tile_columns);
+    step_ = int(all < steps * narrow_columns ? (all + steps - 1) / steps : narrow_columns);
   }
 
   /// What a tile of so many steps is to fetch; `ahead` stays as it is where there is nothing more.
@@ -25,7 +27,7 @@ class Fetching {
     ahead.step = size_t(step_);
     // A short rest goes with the last piece.
     if (left <= piece + piece / 4) {
-      ahead.step = size_t(smaller(tile_columns, (int(left) + depth - 1) / depth));
+      ahead.step = size_t(smaller(narrow_columns, (int(left) + depth - 1) / depth));
       at_ = 0;
       ++chunk_;
     } else {
@@ -40,18 +42,20 @@ class Fetching {
   size_t at_ = 0;
 };
 
-// The first tile of a panel fetches the panel, as everywhere; the others find it near.
+// The first tile of a panel fetches the panel, as everywhere; the others find it near. Narrow tiles: wide ones take fewer steps over a
+// product, and what memory gives at each step is what limits a decode step.
 inline void fetching_panel_product(const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc, int rows,
                                    bool accumulate, Fetching& fetching) {
-  const Ahead own{b + prefetch_depth * panel_columns};
-  for (int column = 0; column < panel_columns; column += tile_columns) {
+  const float* own = b + prefetch_depth * panel_columns;
+  for (int column = 0; column < panel_columns; column += narrow_columns) {
     int i = 0;
-    for (int tiles = (rows + tile_rows - 1) / tile_rows; tiles > 0; --tiles) {
+    for (int tiles = (rows + narrow_rows - 1) / narrow_rows; tiles > 0; --tiles) {
       const int height = (rows - i + tiles - 1) / tiles;
-      Ahead ahead{own.from + column};
-      if (tiles > 1) prefetch_tile(c + (i + height) * ldc + column, ldc, smaller(tile_rows, rows - i - height));
+      Ahead ahead{own + column, panel_columns};
+      if (tiles > 1) prefetch_tile(c + (i + height) * ldc + column, ldc, smaller(narrow_rows, rows - i - height), narrow_columns);
       if (i > 0) fetching.next(depth, ahead);
-      tile_of<Order::by_row>(height, a + i * stride, stride, b + column, ahead, depth, c + i * ldc + column, ldc, accumulate);
+      tile_of<narrow_rows, narrow_vectors, narrow_vectors, Order::by_row>(height, a + i * stride, stride, {b + column}, ahead, depth,
+                                                                          c + i * ldc + column, ldc, accumulate);
       i += height;
     }
   }
@@ -59,12 +63,12 @@ inline void fetching_panel_product(const float* a, size_t stride, const float* b
 
 void matmul_fetching(const float* a, size_t lda, const Panels& b, int first, int last, float* c, size_t ldc, int m,
                      bool accumulate, const FetchList& wanted) {
-  const int tiles = (m + tile_rows - 1) / tile_rows - 1, part = even_part(b.depth, depth_block);
+  const int tiles = (m + narrow_rows - 1) / narrow_rows - 1, part = even_part(b.depth, depth_block);
   if (wanted.count == 0 || tiles < 1 || m > row_block) {
     matmul_panels(a, lda, b, first, last, c, ldc, m, accumulate);
     return;
   }
-  Fetching fetching(wanted, size_t(last - first) * tiles * b.depth * (panel_columns / tile_columns));
+  Fetching fetching(wanted, size_t(last - first) * tiles * b.depth * (panel_columns / narrow_columns));
   for (int k = 0; k < b.depth; k += part)
     for (int p = first; p < last; ++p)
       into_columns(c + p * panel_columns, ldc, m, b.columns - p * panel_columns, accumulate || k > 0,

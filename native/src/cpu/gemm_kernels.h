@@ -13,14 +13,19 @@
 namespace longhaul::ops {
 namespace {
 
+// Tiles of C that fit the registers. A wide one reads two neighbouring panels: six rows and four vectors ask for a third fewer
+// instructions and loads than twelve rows and two vectors, and those limit AVX-512 where two threads share a core.
 #if defined(__AVX512F__)
-constexpr int tile_rows = 12, tile_vectors = 2;
+constexpr int narrow_rows = 12, narrow_vectors = 2, wide_rows = 6, wide_vectors = 4;
 #elif defined(__AVX2__)
-constexpr int tile_rows = 6, tile_vectors = 1;
+constexpr int narrow_rows = 6, narrow_vectors = 1, wide_rows = 6, wide_vectors = 1;
 #else
-constexpr int tile_rows = 4, tile_vectors = 1;
+constexpr int narrow_rows = 4, narrow_vectors = 1, wide_rows = 4, wide_vectors = 1;
 #endif
-constexpr int tile_columns = tile_vectors * lanes;
+/// Rows of A that `pack_tiles` puts side by side.
+constexpr int packed_rows = narrow_rows;
+constexpr bool has_wide_tiles = wide_vectors * lanes > panel_columns;
+constexpr int line_floats = 64 / int(sizeof(float));
 /// Most rows of C, and most of the chain, that are worked on at once: 192 · 384 floats of A are 288 KiB.
 constexpr int row_block = 192, depth_block = 384;
 /// The same for Aᵀ, whose C is a gradient that comes from memory: the longer the chain, the fewer its journeys. Fewer rows, so that
@@ -44,117 +49,182 @@ inline int even_part(int whole, int most) {
 /// Where A[i,k] lies: a + i·stride + k, or a + k·stride + i.
 enum class Order { by_row, by_depth };
 
-/// What is fetched while a tile computes: as many lines as the tile is wide at each step of the chain, `step` floats on from the last.
+/// What is fetched while a tile computes: some lines at each step of the chain, `step` floats on from the last.
 struct Ahead {
   const float* from;
-  size_t step = panel_columns;
+  size_t step;
+  /// Of more than two lines, where the others are.
+  const float* second = nullptr;
 };
 
-// C[Rows, tile_columns] (+)= A · B; B rows are panel_columns wide.
-template <int Rows, Order order>
-[[gnu::always_inline]] inline void tile(const float* a, size_t stride, const float* b, Ahead ahead, int depth,
-                                        float* c, size_t ldc, bool accumulate) {
+/// A right-hand side of one panel, or of two that lie `next_panel` floats apart.
+struct Columns {
+  const float* panel;
+  size_t next_panel = 0;
+};
+
+// C[Rows, 16 · Vectors] (+)= A · B
+template <int Rows, int Vectors, int AheadLines, Order order>
+[[gnu::always_inline]] inline void tile(const float* a, size_t stride, Columns b, Ahead ahead, int depth, float* c, size_t ldc,
+                                        bool accumulate) {
   // Loops over the tile are unrolled before anything else is decided, and one branch stands around all sums instead of one for each:
   // otherwise the compiler sends them through the stack on their way in and out, which costs as much as eight steps of the chain.
-  Vec sum_of[Rows][tile_vectors];
+  Vec sum_of[Rows][Vectors];
   if (accumulate) {
 #pragma GCC unroll 12
     for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 2
-      for (int v = 0; v < tile_vectors; ++v) sum_of[i][v] = load(c + i * ldc + v * lanes);
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) sum_of[i][v] = load(c + i * ldc + v * lanes);
   } else {
 #pragma GCC unroll 12
     for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 2
-      for (int v = 0; v < tile_vectors; ++v) sum_of[i][v] = zeros();
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) sum_of[i][v] = zeros();
   }
+  const float* first = b.panel;
+  const float* second = b.panel + b.next_panel;
   for (int k = 0; k < depth; ++k) {
-    Vec column[tile_vectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < tile_vectors; ++v) {
-      __builtin_prefetch(ahead.from + v * lanes);
-      column[v] = load(b + v * lanes);
-    }
+    Vec column[Vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) column[v] = load(v < 2 ? first + v * lanes : second + (v - 2) * lanes);
+#pragma GCC unroll 4
+    for (int l = 0; l < AheadLines; ++l)
+      __builtin_prefetch(l < 2 ? ahead.from + l * line_floats : ahead.second + (l - 2) * line_floats);
 #pragma GCC unroll 12
     for (int i = 0; i < Rows; ++i) {
       const Vec row = broadcast(order == Order::by_row ? a[i * stride] : a[i]);
-#pragma GCC unroll 2
-      for (int v = 0; v < tile_vectors; ++v) sum_of[i][v] = fma(row, column[v], sum_of[i][v]);
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) sum_of[i][v] = fma(row, column[v], sum_of[i][v]);
     }
     if (order == Order::by_depth) __builtin_prefetch(a + packed_prefetch_depth * stride);
     a += order == Order::by_row ? 1 : stride;
-    b += panel_columns;
+    first += panel_columns;
+    second += panel_columns;
     ahead.from += ahead.step;
+    if (AheadLines > 2) ahead.second += ahead.step;
   }
 #pragma GCC unroll 12
   for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < tile_vectors; ++v) store(c + i * ldc + v * lanes, sum_of[i][v]);
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) store(c + i * ldc + v * lanes, sum_of[i][v]);
 }
 
-// One copy of each height, which the switch below jumps to. Heights above the instruction set's are never asked for.
-template <int Rows, Order order>
-[[gnu::noinline]] void tile_function(const float* a, size_t stride, const float* b, Ahead ahead, int depth, float* c,
-                                     size_t ldc, bool accumulate) {
-  tile<Rows, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
+// One copy of each height, which the switch below jumps to.
+template <int Rows, int Vectors, int AheadLines, Order order>
+[[gnu::noinline]] void tile_function(const float* a, size_t stride, Columns b, Ahead ahead, int depth, float* c, size_t ldc,
+                                     bool accumulate) {
+  tile<Rows, Vectors, AheadLines, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
 }
 
-template <int Rows>
-constexpr int possible_height = Rows < tile_rows ? Rows : tile_rows;
-
-// rows in [1, tile_rows]
-template <Order order>
-inline void tile_of(int rows, const float* a, size_t stride, const float* b, Ahead ahead, int depth, float* c,
-                    size_t ldc, bool accumulate) {
-  switch (rows) {
-    case 1: return tile_function<possible_height<1>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
-    case 2: return tile_function<possible_height<2>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
-    case 3: return tile_function<possible_height<3>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
-    case 4: return tile_function<possible_height<4>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
-    case 5: return tile_function<possible_height<5>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
-    case 6: return tile_function<possible_height<6>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
-    case 7: return tile_function<possible_height<7>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
-    case 8: return tile_function<possible_height<8>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
-    case 9: return tile_function<possible_height<9>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
-    case 10: return tile_function<possible_height<10>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
-    case 11: return tile_function<possible_height<11>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
-    default: return tile_function<possible_height<12>, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
-  }
+/// rows in [1, Most]
+template <int Most, int Vectors, int AheadLines, Order order>
+inline void tile_of(int rows, const float* a, size_t stride, Columns b, Ahead ahead, int depth, float* c, size_t ldc,
+                    bool accumulate) {
+  if constexpr (Most > 1)
+    if (rows < Most) return tile_of<Most - 1, Vectors, AheadLines, order>(rows, a, stride, b, ahead, depth, c, ldc, accumulate);
+  tile_function<Most, Vectors, AheadLines, order>(a, stride, b, ahead, depth, c, ldc, accumulate);
 }
 
 /// Asks for the tile of C that comes next.
-[[gnu::always_inline]] inline void prefetch_tile(const float* c, size_t ldc, int rows) {
+[[gnu::always_inline]] inline void prefetch_tile(const float* c, size_t ldc, int rows, int columns) {
   for (int i = 0; i < rows; ++i)
-    for (int v = 0; v < tile_vectors; ++v) __builtin_prefetch(c + i * ldc + v * lanes, 1);
+    for (int j = 0; j < columns; j += line_floats) __builtin_prefetch(c + i * ldc + j, 1);
 }
+/// Rows of A as they lie, cut into tiles of nearly equal height: a short one would wait for its own chains.
+template <Order order_of>
+struct Rows {
+  static constexpr Order order = order_of;
+  const float* a;
+  size_t stride;
 
-// C[rows, 32] (+)= A · one panel, in tiles of nearly equal height: a short one would wait for its own chains.
-template <Order order>
-inline void panel_product(const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc, int rows,
-                          bool accumulate, const float* ahead = nullptr) {
-  if (!ahead) ahead = b + prefetch_depth * panel_columns;
-  const size_t next_row = order == Order::by_row ? stride : 1;
-  for (int column = 0; column < panel_columns; column += tile_columns) {
+  const float* from(int i) const { return order == Order::by_row ? a + i * stride : a + i; }
+
+  /// Calls tile(first, rows).
+  template <class Tile>
+  [[gnu::always_inline]] void each_tile(int rows, int most, Tile&& tile) const {
     int i = 0;
-    for (int tiles = (rows + tile_rows - 1) / tile_rows; tiles > 0; --tiles) {
+    for (int tiles = (rows + most - 1) / most; tiles > 0; --tiles) {
       const int height = (rows - i + tiles - 1) / tiles;
-      if (tiles > 1) prefetch_tile(c + (i + height) * ldc + column, ldc, smaller(tile_rows, rows - i - height));
-      tile_of<order>(height, a + i * next_row, stride, b + column, {ahead + column}, depth, c + i * ldc + column, ldc, accumulate);
+      tile(i, height);
       i += height;
     }
   }
+};
+
+/// Rows of A as `pack_tiles` left them.
+struct PackedRows {
+  static constexpr Order order = Order::by_depth;
+  static constexpr size_t stride = packed_rows;
+  const float* a;
+  int depth;
+
+  const float* from(int i) const { return a + size_t(i / packed_rows) * packed_rows * depth + i % packed_rows; }
+
+  template <class Tile>
+  [[gnu::always_inline]] void each_tile(int rows, int most, Tile&& tile) const {
+    for (int i = 0; i < rows; i += most) tile(i, smaller(most, rows - i));
+  }
+};
+
+// C[rows, 32] (+)= A · one panel. `ahead`: a panel that is read next; null: this one is fetched, some steps before it is read.
+template <class A>
+[[gnu::always_inline]] inline void narrow_product(A a, const float* b, int depth, float* c, size_t ldc, int rows, bool accumulate,
+                                                  const float* ahead = nullptr) {
+  if (!ahead) ahead = b + prefetch_depth * panel_columns;
+  constexpr int width = narrow_vectors * lanes;
+  for (int column = 0; column < panel_columns; column += width)
+    a.each_tile(rows, narrow_rows, [&](int i, int height) {
+      const int next = i + height;
+      prefetch_tile(c + next * ldc + column, ldc, smaller(narrow_rows, rows - next), width);
+      tile_of<narrow_rows, narrow_vectors, narrow_vectors, A::order>(height, a.from(i), a.stride, {b + column},
+                                                                  {ahead + column, panel_columns}, depth, c + i * ldc + column, ldc,
+                                                                  accumulate);
+    });
 }
 
-// The same with A as `pack_tiles` leaves it.
-inline void packed_panel_product(const float* a, const float* b, int depth, float* c, size_t ldc, int rows,
-                                 bool accumulate) {
-  for (int column = 0; column < panel_columns; column += tile_columns)
-    for (int i = 0; i < rows; i += tile_rows) {
-      const int rest = rows - i - tile_rows;
-      if (rest > 0) prefetch_tile(c + (i + tile_rows) * ldc + column, ldc, smaller(tile_rows, rest));
-      tile_of<Order::by_depth>(smaller(tile_rows, rows - i), a + size_t(i) * depth, tile_rows, b + column,
-                               {b + prefetch_depth * panel_columns + column}, depth, c + i * ldc + column, ldc, accumulate);
+template <Order order>
+inline void panel_product(const float* a, size_t stride, const float* b, int depth, float* c, size_t ldc, int rows,
+                          bool accumulate, const float* ahead = nullptr) {
+  narrow_product(Rows<order>{a, stride}, b, depth, c, ldc, rows, accumulate, ahead);
+}
+
+/// What the tiles of a product fetch, one after another, while they compute: two panels that are read next, `depth` lines each time.
+class NextPanels {
+ public:
+  NextPanels() = default;
+  NextPanels(const float* first, const float* second) : panels_{first, second} {}
+
+  /// False where there is nothing (more).
+  bool take(int depth, Ahead& ahead) {
+    const float* panel = panels_[taken_ / 2];
+    if (taken_ >= 4 || !panel) return false;
+    ahead = {panel + size_t(taken_ % 2) * depth * line_floats, line_floats};
+    ++taken_;
+    return true;
+  }
+
+ private:
+  const float* panels_[2] = {};
+  int taken_ = 0;
+};
+
+// C[rows, 64] (+)= A · two panels. The first tile fetches them, unless that was done (`near`); the others fetch what `next` gives.
+template <class A, class Next>
+[[gnu::always_inline]] inline void wide_product(A a, Columns b, bool near, Next& next, int depth, float* c, size_t ldc, int rows,
+                                                bool accumulate) {
+  a.each_tile(rows, wide_rows, [&](int i, int height) {
+    const int below = i + height;
+    prefetch_tile(c + below * ldc, ldc, smaller(wide_rows, rows - below), wide_vectors * lanes);
+    if (i == 0 && !near) {
+      const float* own = b.panel + prefetch_depth * panel_columns;
+      tile_of<wide_rows, wide_vectors, wide_vectors, A::order>(height, a.from(i), a.stride, b, {own, panel_columns, own + b.next_panel},
+                                                            depth, c + i * ldc, ldc, accumulate);
+      return;
     }
+    Ahead ahead{b.panel, 0};
+    next.take(depth, ahead);
+    tile_of<wide_rows, wide_vectors, 1, A::order>(height, a.from(i), a.stride, b, ahead, depth, c + i * ldc, ldc, accumulate);
+  });
 }
 
 // Calls product(c, ldc, accumulate) for a panel of which `columns` exist: the last one of a matrix whose width is no multiple of 32
@@ -174,20 +244,40 @@ inline void into_columns(float* c, size_t ldc, int rows, int columns, bool accum
     for (int j = 0; j < columns; ++j) c[i * ldc + j] = wide[i * panel_columns + j];
 }
 
+/// What a product does between its panels.
+struct Nothing {
+  void operator()(int, int) const {}
+};
+
+// C[rows, panels first..last) (+)= A · B for steps [k, k + depth) of the chain. Calls between(panels done, of all) on the way.
+template <class A, class Between = Nothing>
+[[gnu::always_inline]] inline void block_product(A a, const Panels& b, int k, int depth, int first, int last, float* c, size_t ldc,
+                                                 int rows, bool accumulate, Between&& between = {}) {
+  const auto at = [&](int p) { return b.panel(p) + size_t(k) * panel_columns; };
+  const int tiles = (rows + wide_rows - 1) / wide_rows, whole = smaller(last, b.columns / panel_columns);
+  int p = first;
+  bool near = false;
+  for (; has_wide_tiles && p + 2 <= whole; p += 2) {
+    between(p - first, last - first);
+    NextPanels next = p + 4 <= whole ? NextPanels(at(p + 2), at(p + 3)) : NextPanels();
+    wide_product(a, {at(p), size_t(b.depth) * panel_columns}, near, next, depth, c + p * panel_columns, ldc, rows, accumulate);
+    near = tiles >= (near ? 4 : 5);
+  }
+  for (; p < last; ++p) {
+    between(p - first, last - first);
+    into_columns(c + p * panel_columns, ldc, rows, b.columns - p * panel_columns, accumulate,
+                 [&](float* to, size_t ld_to, bool add_to) { narrow_product(a, at(p), depth, to, ld_to, rows, add_to); });
+  }
+}
+
 void matmul_panels(const float* a, size_t lda, const Panels& b, int first, int last, float* c, size_t ldc, int m,
                    bool accumulate) {
   const int part = even_part(b.depth, depth_block);
   for (int i = 0; i < m; i += row_block) {
     const int rows = smaller(row_block, m - i);
-    for (int k = 0; k < b.depth; k += part) {
-      const int depth = smaller(part, b.depth - k);
-      for (int p = first; p < last; ++p)
-        into_columns(c + size_t(i) * ldc + p * panel_columns, ldc, rows, b.columns - p * panel_columns, accumulate || k > 0,
-                     [&](float* to, size_t ld_to, bool add_to) {
-                       panel_product<Order::by_row>(a + size_t(i) * lda + k, lda, b.panel(p) + size_t(k) * panel_columns,
-                                                    depth, to, ld_to, rows, add_to);
-                     });
-    }
+    for (int k = 0; k < b.depth; k += part)
+      block_product(Rows<Order::by_row>{a + size_t(i) * lda + k, lda}, b, k, smaller(part, b.depth - k), first, last,
+                    c + size_t(i) * ldc, ldc, rows, accumulate || k > 0);
   }
 }
 
@@ -195,29 +285,28 @@ void matmul(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, i
   matmul_panels(a, lda, b, 0, panel_count(b.columns), c, ldc, m, accumulate);
 }
 
-// A[depth, rows] as tiles one behind another, each [depth, tile_rows]: what one step of the kernel broadcasts lies side by side.
+// A[depth, rows] as tiles one behind another, each [depth, packed_rows]: what one step of the kernel broadcasts lies side by side.
 inline void pack_tiles(const float* a, size_t lda, int rows, int depth, float* out) {
   // So many tiles side by side: neighbouring columns share lines, but more tiles would share cache sets.
-  constexpr int together = 4 * tile_rows;
+  constexpr int together = 4 * packed_rows;
   for (int i = 0; i < rows; i += together) {
     const int here = smaller(together, rows - i);
     for (int k = 0; k < depth; ++k) {
       const float* row = a + size_t(k) * lda + i;
-      float* to = out + size_t(i) * depth + size_t(k) * tile_rows;
+      float* to = out + size_t(i) * depth + size_t(k) * packed_rows;
       int t = 0;
-      for (; t + tile_rows <= here; t += tile_rows, to += size_t(depth) * tile_rows)
-        __builtin_memcpy(to, row + t, tile_rows * sizeof(float));
+      for (; t + packed_rows <= here; t += packed_rows, to += size_t(depth) * packed_rows)
+        __builtin_memcpy(to, row + t, packed_rows * sizeof(float));
       for (int j = 0; t + j < here; ++j) to[j] = row[t + j];
     }
   }
 }
 
-/// Asks for a share of A[depth, rows], so that its lines are near when they are packed: rows far apart are fetched one by one, and
-/// waiting for them takes as long as a tenth of the product.
-inline void prefetch_share(const float* a, size_t lda, int rows, int depth, int share, int shares) {
-  constexpr int line = 64 / int(sizeof(float));
-  for (int k = depth * share / shares; k < depth * (share + 1) / shares; ++k)
-    for (int i = 0; i < rows; i += line) __builtin_prefetch(a + size_t(k) * lda + i, 0, 2);
+/// Asks for A[depth, rows] from `first` to `last` of its depth, so that its lines are near when they are packed: rows far apart are
+/// fetched one by one, and waiting for them takes as long as a tenth of the product.
+inline void prefetch_rows(const float* a, size_t lda, int rows, int first, int last) {
+  for (int k = first; k < last; ++k)
+    for (int i = 0; i < rows; i += line_floats) __builtin_prefetch(a + size_t(k) * lda + i, 0, 2);
 }
 
 void matmul_transposed(const float* a, size_t lda, const Panels& b, float* c, size_t ldc, int m) {
@@ -229,17 +318,19 @@ void matmul_transposed(const float* a, size_t lda, const Panels& b, float* c, si
     for (int i = 0; i < m; i += transposed_row_block) {
       const int rows = smaller(transposed_row_block, m - i), next = i + rows, next_rows = smaller(transposed_row_block, m - next);
       const float* block = a + size_t(k) * lda;
-      if (!direct) pack_tiles(block + i, lda, rows, depth, packed);
-      for (int p = 0; p < panels; ++p) {
-        if (next_rows > 0) prefetch_share(block + next, lda, next_rows, depth, p, panels);
-        into_columns(c + size_t(i) * ldc + p * panel_columns, ldc, rows, b.columns - p * panel_columns, true,
-                     [&](float* to, size_t ld_to, bool add_to) {
-                       const float* panel = b.panel(p) + size_t(k) * panel_columns;
-                       if (direct)
-                         panel_product<Order::by_depth>(block + i, lda, panel, depth, to, ld_to, rows, add_to);
-                       else
-                         packed_panel_product(packed, panel, depth, to, ld_to, rows, add_to);
-                     });
+      float* to = c + size_t(i) * ldc;
+      int fetched = 0;
+      const auto fetch_next = [&](int done, int of_all) {
+        if (next_rows <= 0) return;
+        const int until = depth * smaller(done + 2, of_all) / of_all;
+        prefetch_rows(block + next, lda, next_rows, fetched, until);
+        fetched = until;
+      };
+      if (direct) {
+        block_product(Rows<Order::by_depth>{block + i, lda}, b, k, depth, 0, panels, to, ldc, rows, true, fetch_next);
+      } else {
+        pack_tiles(block + i, lda, rows, depth, packed);
+        block_product(PackedRows{packed, depth}, b, k, depth, 0, panels, to, ldc, rows, true, fetch_next);
       }
     }
   }
