@@ -169,9 +169,9 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   plan.next_policy = trained * sizeof(float) + plan.moments + (request.lora ? own_panels : base_panels);
   plan.gradients = trained * sizeof(float);
   plan.backward_panels = (weight_panels(layout, true) + adapter_panels(adapters, true)) * sizeof(float);
-  if (request.reference) plan.reference = layout.total * sizeof(float) + base_panels;
-  plan.kv_cache = request.kv_cache_bytes;
   plan.rope = std::size_t(architecture.max_position_embeddings) * std::size_t(architecture.head_dim) * sizeof(float);
+  if (request.reference) plan.reference = layout.total * sizeof(float) + base_panels + plan.rope;
+  plan.kv_cache = request.kv_cache_bytes;
   if (rows > 0) {
     plan.activations = activation_floats(request, widths, rounded_rows(rows)) * sizeof(float);
     // Kept over all passes, and their gradients.

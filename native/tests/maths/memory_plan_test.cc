@@ -169,7 +169,7 @@ void each_setting_shows_in_its_part() {
   check_near(double(plan_memory(other).moments), double(parameters) * (2 + 8.0 / 256), 1e-5, "moments in 8 bits");
   other = plain;
   other.reference = true;
-  check_equal(plan_memory(other).reference, plan.weights + plan.panels, "reference");
+  check_equal(plan_memory(other).reference, plan.weights + plan.panels + plan.rope, "a reference has a rotary table of its own");
   other = plain;
   other.lora = lora_settings(8, 16);
   check(plan_memory(other).moments < plan.moments / 10 && plan_memory(other).next_policy < plan.next_policy / 10 &&
