@@ -118,7 +118,7 @@ void a_reference_that_does_not_fit_is_refused() {
   engine.greet();
   const Answer loaded = engine.call(ForkedEngine::load_request({{"architecture", architecture_json(wide(2))}}));
   const Json* memory = loaded.ok() ? loaded.header.find("memory") : nullptr;
-  const double reference = figure(memory, "weights") + figure(memory, "panels");
+  const double reference = figure(memory, "weights") + figure(memory, "panels") + figure(memory, "rope");
   CHECK(reference > 10e6);
   Json save = verb_request("save_weights");
   save.set("weights", loaded.text("weights"));
