@@ -47,6 +47,14 @@ export const engineFigures: readonly FigureDefinition[] = [
     value: (of) => of('engine/gemm', 'median'),
   },
   {
+    name: 'engine_gemm_vs_torch',
+    measurement: 'engine',
+    unit: 'ratio',
+    bar: null,
+    what: 'the best rate of each of these products over that of PyTorch (MKL), median of all shapes',
+    value: (of) => of('engine/gemm', 'over_torch'),
+  },
+  {
     name: 'engine_logits_vs_transformers',
     measurement: 'engine',
     unit: 'relative',

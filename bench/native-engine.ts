@@ -31,6 +31,9 @@ interface BenchLine {
   best?: boolean;
   failed?: string;
   m?: number;
+  outputs?: number;
+  inputs?: number;
+  gflops?: number;
   of_peak?: number;
   ratio?: number;
 }
@@ -81,20 +84,27 @@ export async function measureSharing(): Promise<Measured> {
   return { values: { ratio: number(answered.at(-1)?.ratio, 'ratio') } };
 }
 
-/** The worst share of the machine's multiply-add peak among the products of the measured models. */
+/** Products of the measured models: shares of the machine's multiply-add peak, and the best rate of each over PyTorch's best. */
 export async function measureGemm(): Promise<Measured> {
-  const [own] = await programs();
-  const answered = (await lines(own, ['gemm', '--threads', String(threads)])).filter(
-    ({ of_peak }) => of_peak !== undefined,
-  );
+  const [own, python] = await programs();
+  const timed = ['gemm', '--threads', String(threads)];
+  const products = (answered: readonly BenchLine[]) => answered.filter(({ kind }) => kind !== 'peak');
+  const ours = products(await lines(own, timed));
+  const torch = products(await lines(python, [peer, ...timed]));
   const worst = (kind: string): number =>
-    Math.min(...answered.filter((line) => line.kind === kind).map((line) => number(line.of_peak, 'of_peak')));
-  const shares = answered.map((line) => number(line.of_peak, 'of_peak'));
+    Math.min(...ours.filter((line) => line.kind === kind).map((line) => number(line.of_peak, 'of_peak')));
+  const nameOf = ({ kind, m, outputs, inputs }: BenchLine) => [kind, m, outputs, inputs].join(' ');
+  const rateOfTorch = new Map(torch.map((line) => [nameOf(line), line.gflops]));
+  const overTorch = ours.map(
+    (line) =>
+      number(line.gflops, 'gflops') / number(rateOfTorch.get(nameOf(line)), `gflops of ${nameOf(line)}`),
+  );
   return {
     values: {
       matmul_worst: worst('matmul'),
       weight_gradient_worst: worst('weight_gradient'),
-      median: middle(shares),
+      median: middle(ours.map((line) => number(line.of_peak, 'of_peak'))),
+      over_torch: middle(overTorch),
     },
   };
 }

@@ -2,6 +2,7 @@
 
     peer.py train    [--size 0.85M|6M|60M] [--mode eager|compile] [--sequences 32] [--length 128] [--seconds 10] [--threads 2]
     peer.py generate [--size …] [--batches 16,64,256] [--prompt 32] [--new 96] [--seconds 10] [--threads 2]
+    peer.py gemm     [--rounds 20] [--threads 2]
 
 One JSON object a line, with the keys of longhaul-bench; `generate` ends with that of its best batch.
 """
@@ -34,9 +35,12 @@ def arguments() -> argparse.Namespace:
     generate.add_argument("--batches", type=lambda text: [int(part) for part in text.split(",")], default=[16, 64, 256])
     generate.add_argument("--prompt", type=int, default=32)
     generate.add_argument("--new", type=int, default=96)
+    gemm = commands.add_parser("gemm")
+    gemm.add_argument("--rounds", type=int, default=20)
     for command in (train, generate):
         command.add_argument("--size", choices=list(SIZES), default="6M")
         command.add_argument("--seconds", type=float, default=10)
+    for command in (train, generate, gemm):
         command.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
 
@@ -122,6 +126,23 @@ def generate(args: argparse.Namespace) -> None:
     show(**(max(lines, key=lambda line: line["tokens_per_second"]) | {"best": True}))
 
 
+def gemm(args: argparse.Namespace) -> None:
+    """The products of longhaul-bench's `gemm`, each as a layer's forward pass and as its weight's gradient has it."""
+    burst = 2e8 * args.threads  # operations: a few milliseconds
+    with torch.inference_mode():
+        for m in (64, 256, 512, 2048):
+            for outputs, inputs in ((768, 128), (128, 384), (2048, 256), (256, 1024), (1280, 768), (4480, 768), (768, 2240)):
+                x, w, dy, dw = torch.rand(m, inputs), torch.rand(outputs, inputs), torch.rand(m, outputs), torch.zeros(outputs, inputs)
+                products = {"matmul": lambda: torch.nn.functional.linear(x, w), "weight_gradient": lambda: dw.addmm_(dy.t(), x)}
+                flops = 2.0 * m * outputs * inputs
+                repeats = max(1, int(burst / flops))
+                for kind, product in products.items():
+                    product()
+                    times = timed_until(0, args.rounds, lambda: [product() for _ in range(repeats)])
+                    show(bench="gemm", engine="torch", kind=kind, threads=args.threads, m=m, outputs=outputs, inputs=inputs,
+                         gflops=flops * repeats / min(times) / 1e9)
+
+
 if __name__ == "__main__":
     args = arguments()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(args.threads)
@@ -130,8 +151,8 @@ if __name__ == "__main__":
     torch.set_num_threads(args.threads)
     torch.set_num_interop_threads(1)
     try:
-        {"train": train, "generate": generate}[args.command](args)
+        {"train": train, "generate": generate, "gemm": gemm}[args.command](args)
     except Exception as error:  # a peer that cannot do it (torch.compile without a compiler) is a result too
-        show(bench=args.command, engine=f"torch-{args.mode}" if args.command == "train" else "transformers", size=args.size,
-             failed=f"{type(error).__name__}: {error}")
+        engine = {"train": f"torch-{getattr(args, 'mode', '')}", "generate": "transformers", "gemm": "torch"}[args.command]
+        show(bench=args.command, engine=engine, size=getattr(args, "size", None), failed=f"{type(error).__name__}: {error}")
         sys.exit(1)
