@@ -130,6 +130,7 @@ inline void tile_of(int rows, const float* a, size_t stride, Columns b, Ahead ah
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < columns; j += line_floats) __builtin_prefetch(c + i * ldc + j, 1);
 }
+
 /// Rows of A as they lie, cut into tiles of nearly equal height: a short one would wait for its own chains.
 template <Order order_of>
 struct Rows {
@@ -188,29 +189,28 @@ inline void panel_product(const float* a, size_t stride, const float* b, int dep
   narrow_product(Rows<order>{a, stride}, b, depth, c, ldc, rows, accumulate, ahead);
 }
 
-/// What the tiles of a product fetch, one after another, while they compute: two panels that are read next, `depth` lines each time.
+/// What the tiles of a product fetch, one after another, while they compute: the two panels that are read next, a half at a time.
 class NextPanels {
  public:
   NextPanels() = default;
   NextPanels(const float* first, const float* second) : panels_{first, second} {}
 
-  /// False where there is nothing (more).
-  bool take(int depth, Ahead& ahead) {
-    const float* panel = panels_[taken_ / 2];
-    if (taken_ >= 4 || !panel) return false;
-    ahead = {panel + size_t(taken_ % 2) * depth * line_floats, line_floats};
-    ++taken_;
-    return true;
+  /// `otherwise` where there is nothing (more).
+  Ahead take(int depth, Ahead otherwise) {
+    if (taken_ == halves || !panels_[0]) return otherwise;
+    const int half = taken_++;
+    return {panels_[half / 2] + size_t(half % 2) * depth * line_floats, line_floats};
   }
 
  private:
+  static constexpr int halves = 4;
   const float* panels_[2] = {};
   int taken_ = 0;
 };
 
 // C[rows, 64] (+)= A · two panels. The first tile fetches them, unless that was done (`near`); the others fetch what `next` gives.
-template <class A, class Next>
-[[gnu::always_inline]] inline void wide_product(A a, Columns b, bool near, Next& next, int depth, float* c, size_t ldc, int rows,
+template <class A>
+[[gnu::always_inline]] inline void wide_product(A a, Columns b, bool near, NextPanels next, int depth, float* c, size_t ldc, int rows,
                                                 bool accumulate) {
   a.each_tile(rows, wide_rows, [&](int i, int height) {
     const int below = i + height;
@@ -221,8 +221,7 @@ template <class A, class Next>
                                                             depth, c + i * ldc, ldc, accumulate);
       return;
     }
-    Ahead ahead{b.panel, 0};
-    next.take(depth, ahead);
+    const Ahead ahead = next.take(depth, {b.panel, 0});
     tile_of<wide_rows, wide_vectors, 1, A::order>(height, a.from(i), a.stride, b, ahead, depth, c + i * ldc, ldc, accumulate);
   });
 }
@@ -259,8 +258,9 @@ template <class A, class Between = Nothing>
   bool near = false;
   for (; has_wide_tiles && p + 2 <= whole; p += 2) {
     between(p - first, last - first);
-    NextPanels next = p + 4 <= whole ? NextPanels(at(p + 2), at(p + 3)) : NextPanels();
+    const NextPanels next = p + 4 <= whole ? NextPanels(at(p + 2), at(p + 3)) : NextPanels();
     wide_product(a, {at(p), size_t(b.depth) * panel_columns}, near, next, depth, c + p * panel_columns, ldc, rows, accumulate);
+    // All four halves were fetched, and a first tile that fetched its own took none of them.
     near = tiles >= (near ? 4 : 5);
   }
   for (; p < last; ++p) {
