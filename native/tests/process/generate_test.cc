@@ -101,8 +101,7 @@ void a_part_of_the_distribution_keeps_the_whole_ones_logprobs() {
   transcript.values.insert(transcript.values.end(), greedy.tokens.begin(), greedy.tokens.end());
   const OutgoingArray arrays[] = {transcript.array()};
   const Answer scored = engine.call(std::move(request), arrays);
-  CHECK(scored.logprobs.size() == 59);
-  CHECK(std::equal(greedy.logprobs.begin(), greedy.logprobs.end(), scored.logprobs.begin() + 19));
+  CHECK(scored.logprobs.size() == 59 && std::equal(greedy.logprobs.begin(), greedy.logprobs.end(), scored.logprobs.begin() + 19));
 
   CHECK(generate(engine, state, {{"top_p", 0}}).error() == "BadInput: top_p must be above 0 and at most 1");
   CHECK(generate(engine, state, {{"top_k", 0}}).error() == "BadInput: top_k must be a whole number from 1 to 71");
