@@ -32,6 +32,12 @@ export function parseS3Address(address: string): S3Address {
       );
     }
   }
+  const endpoint = url.searchParams.get('endpoint');
+  if (endpoint !== null && !/^https?:\/\/./.test(endpoint)) {
+    throw new StoreUnfit(
+      `the endpoint "${endpoint}" in the store address is no URL; use http://host:port or https://host`,
+    );
+  }
   const prefix = decodeURIComponent(url.pathname).replace(/^\/+|\/+$/g, '');
   if (url.hostname === '')
     throw new StoreUnfit(`store address "${address}" names no bucket; use s3://bucket/prefix`);
@@ -46,7 +52,7 @@ export function parseS3Address(address: string): S3Address {
   return {
     bucket: url.hostname,
     prefix,
-    endpoint: url.searchParams.get('endpoint'),
+    endpoint,
     region: url.searchParams.get('region'),
   };
 }

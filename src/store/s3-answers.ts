@@ -19,6 +19,10 @@ interface SdkError {
   $metadata?: { httpStatusCode?: number };
 }
 
+/** What a wrong address gives, and a service that is down for a moment too. */
+const NOBODY_THERE = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EHOSTUNREACH', 'ENETUNREACH']);
+const CHECK = 'check that the service is up, and "endpoint=" and "region=" in the store address';
+
 export function answerOf(thrown: unknown, address: string): S3Answer<never> {
   const error = (thrown ?? {}) as SdkError;
   const status = error.$metadata?.httpStatusCode;
@@ -28,6 +32,7 @@ export function answerOf(thrown: unknown, address: string): S3Answer<never> {
   if (error.name === 'NoSuchBucket') {
     return refused(`${address}: there is no such bucket; create it or correct the address`, thrown);
   }
+  if (thrown instanceof StoreUnfit) return refused(`${address}: ${thrown.message}`, thrown);
   if (error.name === 'AbortError') return { kind: 'refused', error: thrown as Error };
   if (error.name === 'CredentialsProviderError') {
     return refused(
@@ -58,7 +63,7 @@ export function answerOf(thrown: unknown, address: string): S3Answer<never> {
   const passing =
     status === undefined || status >= 500 || [408, 409, 425, 429].includes(status) || status < 300;
   if (passing || error.name === 'RequestTimeout' || error.name === 'SlowDown') {
-    return { kind: 'unsettled', reason };
+    return { kind: 'unsettled', reason: NOBODY_THERE.has(error.code ?? '') ? `${reason}; ${CHECK}` : reason };
   }
   return refused(`${address} refused a request (${reason})`, thrown);
 }

@@ -4,13 +4,15 @@ import { randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { CreateMultipartUploadCommand, ListMultipartUploadsCommand, S3Client } from '@aws-sdk/client-s3';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore, probeStore } from '../../src/store/open-store.js';
 import { parseS3Address } from '../../src/store/s3-address.js';
 import { openS3Store, type S3Options } from '../../src/store/s3-store.js';
+import { freePort } from '../../src/workers/free-port.js';
 import { breakFirst, startFaultProxy, type Fault, type FaultProxy } from '../support/fault-proxy.js';
 import { startS3Server, type S3Server } from '../support/s3-server.js';
+import { repository } from '../support/repository.js';
 import { bytesOf, conformance } from './conformance.js';
 
 const PART_BYTES = 5 << 20;
@@ -308,6 +310,64 @@ describe('what no retry can mend', () => {
     },
   );
 
+  describe('a setting that is missing or wrong is told at once, with what to set', () => {
+    beforeEach(() => {
+      for (const name of ['AWS_REGION', 'AWS_PROFILE']) vi.stubEnv(name, undefined);
+      for (const name of ['AWS_CONFIG_FILE', 'AWS_SHARED_CREDENTIALS_FILE'])
+        vi.stubEnv(name, '/no-such-folder/file');
+      vi.stubEnv('AWS_EC2_METADATA_DISABLED', 'true');
+    });
+    afterEach(() => vi.unstubAllEnvs());
+    async function asked(address: string): Promise<unknown> {
+      const begun = performance.now();
+      const store = openS3Store(parseS3Address(address), { deadlineMs: 20_000 });
+      const errors = await Promise.all(
+        [store.get('key'), store.create('key', bytesOf('x')), store.listFolder('')].map((asking) =>
+          asking.then(
+            () => null,
+            (error: unknown) => error,
+          ),
+        ),
+      );
+      expect(performance.now() - begun).toBeLessThan(5_000);
+      expect(errors[1]).toEqual(errors[0]);
+      expect(errors[2]).toEqual(errors[0]);
+      return errors[0];
+    }
+
+    it('the region', async () => {
+      expect(await asked('s3://bucket/p')).toMatchObject({
+        name: 'StoreUnfit',
+        message: expect.stringMatching(/^s3:\/\/bucket\/p: no usable region; set AWS_REGION/) as string,
+      });
+      expect(await asked('s3://bucket/p?region=us_east/1')).toMatchObject({
+        name: 'StoreUnfit',
+        message: expect.stringContaining('us_east/1') as string,
+      });
+    });
+
+    it('the credentials', async () => {
+      vi.stubEnv('AWS_ACCESS_KEY_ID', undefined);
+      vi.stubEnv('AWS_SECRET_ACCESS_KEY', undefined);
+      expect(await asked('s3://bucket/p?region=us-east-1')).toMatchObject({
+        name: 'StoreUnfit',
+        message: expect.stringContaining('set AWS_ACCESS_KEY_ID') as string,
+      });
+    });
+
+    it.each(['127.0.0.1:9000', 'localhost:9000', 'ftp://127.0.0.1'])('an endpoint such as %s', (endpoint) => {
+      expect(() => parseS3Address(`s3://bucket/p?endpoint=${endpoint}`)).toThrow(/use http:\/\/host:port/);
+    });
+  });
+
+  it('an endpoint where nobody answers is tried again, and the error says what to check', async () => {
+    const address = parseS3Address(server.address('p', `http://127.0.0.1:${await freePort()}`));
+    await expect(openS3Store(address, { deadlineMs: 500 }).get('key')).rejects.toMatchObject({
+      name: 'StoreUnavailable',
+      message: expect.stringMatching(/[2-9] tries.*ECONNREFUSED.*check.*endpoint=/) as string,
+    });
+  });
+
   it('refused access is named, without the secret', async () => {
     const store = throughProxy();
     proxy.plan(() => ({ kind: 'answer', status: 403, code: 'SignatureDoesNotMatch' }));
@@ -346,6 +406,17 @@ it('an upload that the service has dropped by its end is given up at once: askin
   await expect(store.createFromFile('large', path)).rejects.toMatchObject({ name: 'StoreUnavailable' });
   expect(performance.now() - begun).toBeLessThan(10_000);
   await rm(folder, { recursive: true });
+});
+
+it('opening a bucket prints nothing of SDK versions to come', () => {
+  // In a process of its own: the SDK warns once.
+  const script = `const { openStore } = await import('./src/store/open-store.ts'); await openStore('${server.address('p')}')`;
+  const { stdout, stderr, status } = spawnSync(
+    process.execPath,
+    ['--import', './test/support/typescript-register.mjs', '--input-type=module', '--eval', script],
+    { cwd: repository, encoding: 'utf8' },
+  );
+  expect({ status, output: stdout + stderr }).toEqual({ status: 0, output: '' });
 });
 
 it('unfinished uploads are swept once they are old', async () => {
