@@ -6,6 +6,7 @@ import { openStore, probeStore } from '../store/open-store.js';
 import type { TemporalConfig } from '../workers/config.js';
 import { findEngineBinary } from '../workers/engine-binary.js';
 import { connectClient } from '../workers/temporal-connection.js';
+import { storeFolderProblem, unreadableStore } from './output.js';
 import { orchestratorQueue } from '../workflows/messages.js';
 
 export interface CheckResult {
@@ -52,8 +53,8 @@ export async function probeTemporal(config: TemporalConfig): Promise<string> {
   }
 }
 
-/** A run waits for ever in a queue that nobody polls. */
-export async function probeWorkers(config: TemporalConfig): Promise<string> {
+/** A run waits for ever in a queue that nobody polls. `start`: the command that starts workers. */
+export async function probeWorkers(config: TemporalConfig, start: string): Promise<string> {
   const { client, close } = await connectClient(config, answerWithinMs);
   try {
     const { pollers } = await client.withDeadline(Date.now() + answerWithinMs, () =>
@@ -65,14 +66,20 @@ export async function probeWorkers(config: TemporalConfig): Promise<string> {
     );
     const count = pollers?.length ?? 0;
     if (count > 0) return `${count} polling the queue "${orchestratorQueue}"`;
-    throw new Error(`no orchestrator polls the queue "${orchestratorQueue}": start one with \`longhaul up\``);
+    throw new Error(`no orchestrator polls the queue "${orchestratorQueue}": start one with \`${start}\``);
   } finally {
     await close();
   }
 }
 
-/** Creates must be exclusive and seen at once (R31); a directory also needs room. */
+/** Creates must be exclusive and seen at once (R31); a directory also needs room. One that is not there stays so: its name may be mistyped. */
 export async function checkStore(address: string): Promise<string> {
+  const problem = await storeFolderProblem(address);
+  if (problem === 'ENOENT')
+    throw new Error(
+      `there is no store at ${address}: correct the address, or start a stack or a worker with it, which makes the folder`,
+    );
+  if (problem !== null) throw new Error(unreadableStore(address, problem));
   const store = await openStore(address);
   await probeStore(store);
   if (!store.address.startsWith('dir:')) return `${store.address} takes create-only puts`;

@@ -1,5 +1,4 @@
 // `longhaul doctor`: what a run needs, probed for real. Exit code 1 when something is wrong.
-import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
 import { readSpecFile } from '../spec/spec-input.js';
 import {
@@ -11,8 +10,21 @@ import {
   probeTemporal,
   probeWorkers,
 } from './doctor-checks.js';
-import { defaultStore, storeOption, withOutput } from './output.js';
-import { type TemporalFlags, temporalConfig, withTemporalFlags } from './temporal-access.js';
+import {
+  defaultStackFolder,
+  defaultStore,
+  inFolder,
+  storeFolderProblem,
+  storeOfFolder,
+  storeOption,
+  withOutput,
+} from './output.js';
+import {
+  type TemporalFlags,
+  temporalConfig,
+  type TemporalPlace,
+  withTemporalFlags,
+} from './temporal-access.js';
 
 interface DoctorFlags extends TemporalFlags {
   store: string;
@@ -39,34 +51,55 @@ export function register(program: Command): void {
 }
 
 async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<CheckResult[]> {
-  const { config, stack } = temporalConfig(flags);
-  const store = storeIsDefault && stack !== null ? stack.store : flags.store;
+  const place = placeOf(flags);
+  const stack = place instanceof Error ? null : place.stack;
+  const store = storeIsDefault
+    ? (stack?.store ?? storeOfFolder(flags.folder ?? defaultStackFolder))
+    : flags.store;
+  const start = `longhaul up${inFolder(flags)}`;
   const spec = flags.spec;
-  const temporal = check('temporal', () => probeTemporal(config));
+  const temporal = check('temporal', async () => {
+    if (place instanceof Error) throw place;
+    return `${await probeTemporal(place.config)}${place.note === null ? '' : `; ${place.note}`}`;
+  });
   const parts = [
     check('node', () => Promise.resolve(`${process.versions.node} on ${process.platform}-${process.arch}`)),
     check('engine', probeEngine),
-    check('store', () =>
+    check('store', async () =>
       // A person in the wrong folder must not get an empty store there.
-      storeIsDefault && stack === null && !existsSync(defaultStore)
-        ? Promise.resolve(
-            `none in this folder yet; the first \`longhaul up\` or quickstart makes ${defaultStore}`,
-          )
+      storeIsDefault && stack === null && (await storeFolderProblem(store)) === 'ENOENT'
+        ? `none in this folder yet; the first \`${start}\` or quickstart makes ${flags.folder === undefined ? defaultStore : store}`
         : checkStore(store),
     ),
     temporal,
     temporal.then(({ ok }) =>
       check('workers', () =>
-        ok ? probeWorkers(config) : Promise.reject(new Error('unknown while Temporal does not answer')),
+        ok && !(place instanceof Error)
+          ? probeWorkers(place.config, start)
+          : Promise.reject(new Error('unknown while Temporal does not answer')),
       ),
     ),
   ];
   if (stack !== null) parts.push(check('environments', () => probeEnvironments(stack.environments)));
-  if (spec !== undefined) parts.push(...(await specChecks(spec, stack?.environments ?? null)));
+  if (spec !== undefined) parts.push(...(await specChecks(spec, stack?.environments ?? null, start)));
   return Promise.all(parts);
 }
 
-async function specChecks(path: string, builtIn: string | null): Promise<Promise<CheckResult>[]> {
+/** A folder without a stack is one of the things that may be wrong: the others are probed all the same. */
+function placeOf(flags: DoctorFlags): TemporalPlace | Error {
+  try {
+    return temporalConfig(flags);
+  } catch (error) {
+    if (flags.folder !== undefined && error instanceof Error) return error;
+    throw error;
+  }
+}
+
+async function specChecks(
+  path: string,
+  builtIn: string | null,
+  start: string,
+): Promise<Promise<CheckResult>[]> {
   const result = await readSpecFile(path).catch((error: Error) => error);
   if (result instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: result.message })];
   const environments = result.environments.map(({ env_key, url, grading_token_env }) =>
@@ -78,7 +111,7 @@ async function specChecks(path: string, builtIn: string | null): Promise<Promise
       }
       const server = url ?? builtIn;
       if (server === null)
-        throw new Error('it has no url, and no embedded stack runs: start one with `longhaul up`');
+        throw new Error(`it has no url, and no embedded stack runs: start one with \`${start}\``);
       return probeEnvironments(server);
     }),
   );

@@ -1,5 +1,6 @@
 // What all commands share: how an error looks, and where the store is.
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
+import { access, constants } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { censored } from '../activities/known-secrets.js';
@@ -34,12 +35,31 @@ export function storeOption(): Option {
 
 /** Opens a store to read it: unlike a run, a reader must not leave an empty one where a person was in the wrong folder. */
 export async function openExistingStore(address: string): Promise<ObjectStore> {
-  const folder = /^dir:(.+)$/.exec(address)?.[1];
-  if (folder !== undefined && !existsSync(folder))
+  const problem = await storeFolderProblem(address);
+  if (problem === 'ENOENT')
     throw new Error(
       `there is no store at ${address}: go to the folder where \`longhaul\` ran, or name the stack with --folder, or the store with --store or LONGHAUL_STORE`,
     );
+  if (problem !== null) throw new Error(unreadableStore(address, problem));
   return openStore(address);
+}
+
+/** Why a directory store's folder cannot be read, as the system's code, ENOENT where there is none; null where nothing is wrong. */
+export async function storeFolderProblem(address: string): Promise<string | null> {
+  // As `openStore` reads an address: without a scheme it is a path.
+  const folder = /^(?:dir:|(?![a-z][a-z0-9+.-]+:))(.+)$/is.exec(address)?.[1];
+  if (folder === undefined) return null;
+  try {
+    await access(folder, constants.R_OK | constants.X_OK);
+    return null;
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? String(error);
+    return code === 'ENOTDIR' ? 'ENOENT' : code;
+  }
+}
+
+export function unreadableStore(address: string, code: string): string {
+  return `the store at ${address} cannot be read (${code}): read it as a user who may, or get the right to its folders`;
 }
 
 /** The named store, else that of the last stack of the folder. */
@@ -48,7 +68,8 @@ export function openStoreOf(command: Command, { store, folder }: StoreFlags): Pr
   return openExistingStore(named ? store : storeOfFolder(folder));
 }
 
-function storeOfFolder(folder: string): string {
+/** Of the last stack of the folder. */
+export function storeOfFolder(folder: string): string {
   try {
     const { store } = JSON.parse(readFileSync(join(folder, 'stack.json'), 'utf8')) as { store?: unknown };
     if (typeof store === 'string') return store;

@@ -1,10 +1,11 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
+import { lockFolder } from '../../src/workers/folder-lock.js';
 import { freePort } from '../../src/workers/free-port.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-'));
@@ -99,6 +100,36 @@ describe('--folder', () => {
     expect(longhaul(['report', 'x', '--folder', stack]).errors).toContain(`dir:${join(folder, 'elsewhere')}`);
   });
 
+  test.each(['status', 'cancel', 'stop'])(
+    'without a stack is an error of %s, and no way to the runs of another server',
+    (verb) => {
+      const none = join(folder, 'mistyped');
+      const { code, errors } = longhaul([verb, 'x', '--folder', none], { TEMPORAL_ADDRESS: undefined });
+      expect(errors).toMatch(/^error: no stack runs in [^\n]*mistyped: correct --folder, or [^\n]*\n$/);
+      expect(errors).toContain(`longhaul up --folder ${none}`);
+      expect(code).toBe(1);
+    },
+  );
+
+  test('that cannot be looked into is not called empty', () => {
+    const loop = join(folder, 'loop');
+    symlinkSync(loop, loop);
+    expect(longhaul(['status', 'x', '--folder', loop]).errors).toMatch(/loop cannot be read \(ELOOP\)/);
+    expect(longhaul(['report', 'x', '--store', `dir:${loop}`]).errors).toMatch(/cannot be read \(ELOOP\)/);
+  });
+
+  test('is passed over for an exported address, which says so', () => {
+    const stack = join(folder, 'running');
+    const lock = lockFolder(stack, 'a test');
+    writeFileSync(join(stack, 'stack.json'), JSON.stringify({ temporal: '127.0.0.1:1', store: 'dir:x' }));
+    const { errors } = longhaul(['status', 'x', '--folder', stack], { TEMPORAL_ADDRESS: '127.0.0.1:2' });
+    lock.release();
+    expect(errors).toContain(
+      `TEMPORAL_ADDRESS names 127.0.0.1:2: that server is asked, and not the stack in ${stack}\n`,
+    );
+    expect(errors).toContain('no Temporal server answers at 127.0.0.1:2');
+  });
+
   test.each([
     { what: 'of the kernel', below: '/proc/longhaul/x' },
     { what: 'that is a file', below: join(process.cwd(), 'package.json', 'x') },
@@ -162,6 +193,27 @@ describe('longhaul doctor', () => {
     expect(found.get('temporal')).toMatchObject({
       ok: false,
       detail: expect.stringContaining('longhaul up') as string,
+    });
+  });
+
+  test('makes no store where an address is mistyped', () => {
+    const mistyped = join(folder, 'stoer');
+    for (const store of [`dir:${mistyped}`, mistyped])
+      expect(checks({}, store).get('store')).toMatchObject({
+        ok: false,
+        detail: expect.stringContaining(`there is no store at ${store}: correct the address`) as string,
+      });
+    expect(existsSync(mistyped)).toBe(false);
+  });
+
+  test('probes the others where the folder has no stack', () => {
+    const { code, output } = longhaul(['doctor', '--json', '--folder', join(folder, 'mistyped')]);
+    expect(code).toBe(1);
+    const found = new Map((JSON.parse(output) as Check[]).map((one) => [one.check, one]));
+    expect(found.get('engine')).toMatchObject({ ok: true });
+    expect(found.get('temporal')).toMatchObject({
+      ok: false,
+      detail: expect.stringContaining('no stack runs in') as string,
     });
   });
 
