@@ -9,6 +9,8 @@ export interface ChartSeries {
   points: { x: number; y: number }[];
   /** `line`: no dots; `dots`: a line with dots that tell their value; `labels`: dots with their value, and no line. */
   draw: 'line' | 'dots' | 'labels';
+  /** Points left of it have no line to the next: it would tell of what nobody measured. */
+  joinedFrom?: number;
 }
 
 export interface ChartBand {
@@ -52,7 +54,7 @@ export function lineChart(options: ChartOptions): string {
   };
   const lines = options.series.map((series) => ({
     weight: series.style === 'raw' ? 0.1 : 1,
-    points: series.draw === 'labels' ? [] : series.points.map((point) => ({ x: x(point.x), y: y(point.y) })),
+    points: joined(series).map((point) => ({ x: x(point.x), y: y(point.y) })),
   }));
   return [
     options.legend ? legend(options.series) : '',
@@ -89,6 +91,11 @@ function drawBand(band: ChartBand, index: number, x: Scale, top: number, bottom:
   );
 }
 
+/** The points that a line goes through. */
+function joined({ draw, points, joinedFrom = -Infinity }: ChartSeries): ChartSeries['points'] {
+  return draw === 'labels' ? [] : points.filter((point) => point.x >= joinedFrom);
+}
+
 function drawSeries(
   series: ChartSeries,
   x: Scale,
@@ -96,8 +103,10 @@ function drawSeries(
   format: (value: number) => string,
   placeLabel: (dot: Place, text: string) => Label,
 ): string {
-  const path = series.points.map((point) => `${round(x(point.x))},${round(y(point.y))}`).join(' ');
-  const line = series.draw === 'labels' ? '' : `<polyline class="line ${series.style}" points="${path}"/>`;
+  const path = joined(series)
+    .map((point) => `${round(x(point.x))},${round(y(point.y))}`)
+    .join(' ');
+  const line = path === '' ? '' : `<polyline class="line ${series.style}" points="${path}"/>`;
   if (series.draw === 'line') return line;
   const dots = series.points.map((point) => {
     const place = { x: x(point.x), y: y(point.y) };

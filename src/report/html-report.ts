@@ -148,6 +148,8 @@ function learningCurve(history: RunHistory): string {
       style: 'interval',
       draw: 'dots',
       points: others.map(pointOf),
+      // The untrained policy's evaluation has the whole warm start between it and the next one, and the baseline too.
+      joinedFrom: baselineOf(history)?.step ?? 0,
     },
     {
       name: `held out, ${compared.name}`,
@@ -253,8 +255,8 @@ function environments(history: RunHistory): string {
   ]);
   const partial = change.sameTasks
     ? ''
-    : `So far only the first ${whole(tasksOf(change.after))} of the baseline’s ` +
-      `${whole(tasksOf(change.before))} tasks were played again. `;
+    : `On the later state only the first ${whole(tasksOf(change.after))} of the baseline’s ` +
+      `${whole(tasksOf(change.before))} tasks were played. `;
   return (
     `${byEnvironment}<p class="quiet">State after step ${change.before.step} → state after step ${change.after.step}. ${partial}` +
     `pass@1 on held-out tasks, sampled at temperature 1; ± one standard error. Unknown outcomes ` +

@@ -1,10 +1,19 @@
 // The report's look, on light, dark and paper.
+
+/** A shadow at each edge behind which there is more to scroll to: the page-coloured covers move with the content, the shadows do not. */
+const scrollShadows = [
+  'linear-gradient(to right, var(--page) 50%, transparent) left / 36px 100% no-repeat local',
+  'linear-gradient(to left, var(--page) 50%, transparent) right / 36px 100% no-repeat local',
+  'linear-gradient(to right, var(--shadow), transparent) left / 16px 100% no-repeat scroll',
+  'linear-gradient(to left, var(--shadow), transparent) right / 16px 100% no-repeat scroll',
+].join(', ');
+
 export const styleSheet = `
 @media screen { :root { color-scheme: light dark; } }
 :root { --ink: #1c2430; --quiet: #5d6878; --page: #fff; --card: #f4f6f9; --rule: #dfe3ea;
-  --raw: #c9d2e0; --smooth: #6b7a90; --interval: #2f6fde; --final: #d9480f; --good: #16794c; --bad: #b42318; --warn: #8a4b06; }
+  --raw: #c9d2e0; --smooth: #6b7a90; --interval: #2f6fde; --final: #d9480f; --good: #16794c; --bad: #b42318; --warn: #8a4b06; --shadow: #1c243040; }
 @media screen and (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --quiet: #9aa5b5; --page: #12161d; --card: #1b212b;
-  --rule: #2c3442; --raw: #3a4557; --smooth: #94a2b8; --interval: #6ea1ff; --final: #ff8a5c; --good: #4cc38a; --bad: #ff8077; --warn: #f5b454; } }
+  --rule: #2c3442; --raw: #3a4557; --smooth: #94a2b8; --interval: #6ea1ff; --final: #ff8a5c; --good: #4cc38a; --bad: #ff8077; --warn: #f5b454; --shadow: #000c; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 main { max-width: 980px; margin: 0 auto; padding: 32px 24px 64px; }
@@ -46,7 +55,8 @@ figure { margin: 0; } figcaption { font-size: 13px; font-weight: 600; color: var
 :focus-visible { outline: 2px solid var(--interval); outline-offset: 2px; }
 @media (max-width: 640px) { main { padding: 20px 14px 48px; } .part { grid-template-columns: 1fr; gap: 2px; } .talk { margin-left: 0; }
   .facts th, .facts td { display: block; border: 0; padding: 2px 0; } .facts tr { display: block; border-bottom: 1px solid var(--rule); padding: 6px 0; }
-  .chart-wide { overflow-x: auto; } .chart-wide .chart { min-width: 620px; } }
+  .chart-wide { overflow-x: auto; } .chart-wide .chart { min-width: 620px; }
+  th, td { padding-right: 9px; } .scroll, .chart-wide { background: ${scrollShadows}; } }
 @media print { body { font-size: 11px; } main { max-width: none; padding: 0; } h2 { margin-top: 24px; } h2, h3, summary { break-after: avoid; }
   .transcript, .tile, figure, tr { break-inside: avoid; } .group .transcript:nth-of-type(n + 4) { display: none; }
   .transcript::details-content { content-visibility: visible; display: block; block-size: auto; } }

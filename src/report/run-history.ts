@@ -55,7 +55,7 @@ export async function readEvaluationEpisodes(
 export interface Comparison {
   before: EvaluationFigure;
   after: EvaluationFigure;
-  /** False while only a smaller suite was played after the baseline: its tasks are the first ones of the larger. */
+  /** False where the newest evaluation is of a smaller suite: its tasks are the first ones of the larger. */
   sameTasks: boolean;
 }
 
@@ -65,14 +65,16 @@ export function baselineOf({ record, updates, evaluations }: RunHistory): Evalua
   return evaluations.find((one) => one.step === begin - 1 && one.result.suite_name === 'final') ?? null;
 }
 
-/** The baseline, and the newest evaluation after it: of the same suite where there is one. */
+/** The baseline, and the newest state that was evaluated after it: on the same suite where that was played there. */
 export function beforeAndAfter(history: RunHistory): Comparison | null {
   const before = baselineOf(history);
   const firstGrpo = firstGrpoStep(history.updates);
   if (!before || firstGrpo === null) return null;
   const later = history.evaluations.filter((figure) => figure.step >= firstGrpo);
+  // A run that was stopped and goes on has an older state on the same suite, which is not how far it has come.
+  const newest = newestEvaluation(later);
   const after =
-    later.findLast((figure) => figure.result.suite === before.result.suite) ?? newestEvaluation(later);
+    later.find((one) => one.step === newest?.step && one.result.suite === before.result.suite) ?? newest;
   return after && { before, after, sameTasks: before.result.suite === after.result.suite };
 }
 

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { smoothed, ticks } from '../../src/report/chart.js';
+import { lineChart, smoothed, ticks } from '../../src/report/chart.js';
 import { clearest } from '../../src/report/chart-label.js';
 import { readChanges } from '../../src/report/changes.js';
 import { environmentRows, statusOf, templateRows } from '../../src/report/environment-table.js';
@@ -29,6 +29,17 @@ describe('a run is compared with the state where GRPO began', () => {
     expect(beforeAndAfter(until(history, 30))).toMatchObject({
       before: { step: 2 },
       after: { step: 22, result: { suite_name: 'interval' } },
+      sameTasks: false,
+    });
+  });
+
+  test('on the newest state where the run went on after a stop, although an older one was played in full', () => {
+    const { evaluations } = history;
+    const interval = evaluations.find(({ result }) => result.suite_name === 'interval')!;
+    const resumed = { ...history, evaluations: [...evaluations, { ...interval, step: 62 }] };
+    expect(beforeAndAfter(resumed)).toMatchObject({
+      before: { step: 2 },
+      after: { step: 62, result: { suite_name: 'interval' } },
       sameTasks: false,
     });
   });
@@ -152,6 +163,21 @@ describe('charts', () => {
     const atEdge = clearest({ x: 290, y: 100 }, '50 %', plot, [flat]);
     expect(atEdge).toMatchObject({ anchor: 'end', y: 89 });
     expect(clearest({ x: 100, y: 199 }, '0 %', plot, []).y).toBeLessThan(199);
+  });
+
+  test('join no points across what nobody measured between them', () => {
+    const points = [0, 50, 100].map((x) => ({ x, y: 0.5 }));
+    const chart = lineChart({
+      description: '',
+      size: { width: 900, height: 320 },
+      yRange: [0, 1],
+      yFormat: String,
+      series: [{ name: 'one', style: 'interval', draw: 'dots', points, joinedFrom: 24 }],
+      bands: [],
+      legend: false,
+    });
+    expect(chart.match(/<circle/g)).toHaveLength(3);
+    expect(/points="([^"]*)"/.exec(chart)?.[1]?.split(' ')).toHaveLength(2);
   });
 
   test('have round ticks', () => {
