@@ -1,5 +1,5 @@
-// Refuses a mistyped flag of the quickstart before set-up takes minutes; the command itself says what a flag's value may be.
-// Usage: node tools/quickstart-flags.mjs [FLAG...]   exit code 2: not understood
+// Answers `--help` and refuses a mistyped flag of the quickstart before set-up takes minutes.
+// Usage: node tools/quickstart-flags.mjs [FLAG...]   exit code 0: start; 2: not understood; 3: help was all that was wanted
 import { parseArgs } from 'node:util';
 
 const options = {
@@ -10,12 +10,30 @@ const options = {
   help: { type: 'boolean', short: 'h' },
 };
 
+const help = `Usage: npm run quickstart -- [--seed N] [--folder FOLDER] [--keep-open] [--json]
+Trains a small tool-use policy on this machine in minutes, and writes its report.
+  --seed N         seed of the run (1); another one is another run
+  --folder FOLDER  where everything is kept (.longhaul)
+  --keep-open      leave the stack and the Temporal UI running afterwards, until Ctrl-C
+  --json           last line: one JSON object with the result (npm run -s quickstart -- --json)`;
+
 try {
-  parseArgs({ options });
+  const { values } = parseArgs({ options });
+  if (values.help) {
+    console.log(help);
+    process.exit(3);
+  }
+  // What the command takes for one: it says the same, after the set-up.
+  if (values.seed !== undefined && !(values.seed.trim() !== '' && isSeed(Number(values.seed))))
+    throw new Error(`--seed takes a whole number from 0 up, not '${values.seed}'.`);
 } catch (error) {
   const flags = Object.entries(options).map(
     ([name, { type }]) => `--${name}${type === 'string' ? ' …' : ''}`,
   );
   console.error(`${error.message}\nThe quickstart takes ${flags.join(', ')}.`);
   process.exit(2);
+}
+
+function isSeed(number) {
+  return Number.isSafeInteger(number) && number >= 0;
 }

@@ -3,6 +3,10 @@
 # which npm keeps clean only when it is silent: `npm run -s quickstart -- --json`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-node tools/quickstart-flags.mjs "$@"
+node tools/quickstart-flags.mjs "$@" || {
+  code=$?
+  [ "$code" -eq 3 ] && exit 0
+  exit "$code"
+}
 node tools/setup.mjs >&2
 exec node dist/cli/main.js quickstart "$@"

@@ -13,17 +13,14 @@ import { checkNode, checkPlatform, requireCmake, requireGenerator } from './step
 import { ensureSanitizers } from './steps/sanitizers.mjs';
 import { ensureTypescript } from './steps/typescript.mjs';
 
-const { values: options } = parseArgs({
-  options: {
-    /** Also what only tests need: the S3 server, the engine's own tests, the compiled harnesses. */
-    tests: { type: 'boolean', default: false },
-    /** Also bench/ and test/chaos/, compiled. */
-    development: { type: 'boolean', default: false },
-    /** Also the engine's tests under sanitizers, which take minutes to build. */
-    sanitizers: { type: 'boolean', default: false },
-    only: { type: 'string' },
-  },
-});
+const usage = `Usage: npm run setup -- [--tests] [--development] [--sanitizers] [--only STEP]
+Makes this checkout ready to run; what is current is not built again.
+  --tests        also what only tests need: the S3 server, the engine's own tests, the compiled harnesses
+  --development  also bench/ and test/chaos/, compiled
+  --sanitizers   also the engine's tests under sanitizers, which take minutes to build
+  --only STEP    nothing but this step`;
+
+const options = readOptions();
 
 const steps = [
   ['prerequisites', true, checkPrerequisites],
@@ -35,6 +32,26 @@ const steps = [
   ['temporal', true, ensureTemporal],
   ['versitygw', options.tests, ensureS3Server],
 ];
+
+function readOptions() {
+  try {
+    const { values } = parseArgs({
+      options: {
+        tests: { type: 'boolean', default: false },
+        development: { type: 'boolean', default: false },
+        sanitizers: { type: 'boolean', default: false },
+        only: { type: 'string' },
+        help: { type: 'boolean', short: 'h', default: false },
+      },
+    });
+    if (!values.help) return values;
+    console.log(usage);
+    process.exit(0);
+  } catch (error) {
+    console.error(`${error.message}\n${usage}`);
+    process.exit(2);
+  }
+}
 
 /** Names everything that is missing at once, before any step that takes minutes. */
 async function checkPrerequisites() {

@@ -4,7 +4,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { register } from '../../src/cli/quickstart-command.js';
 
 let checkout: string;
@@ -37,6 +37,19 @@ describe('npm run quickstart', () => {
     expect(stdout + stderr).not.toContain('Setting up');
   });
 
+  test('answers --help before it sets anything up', () => {
+    const { status, stdout, stderr } = run('bash', 'tools/quickstart.sh', '--help');
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    for (const flag of ['--seed', '--folder', '--keep-open', '--json']) expect(stdout).toContain(flag);
+  });
+
+  test.each(['x', '1.5', '-1', ''])('refuses the seed "%s" before it sets anything up', (seed) => {
+    const { status, stdout, stderr } = run('bash', 'tools/quickstart.sh', `--seed=${seed}`);
+    expect(status).toBe(2);
+    expect(stderr).toContain('--seed takes a whole number');
+    expect(stdout + stderr).not.toContain('Setting up');
+  });
+
   test('takes the flags that the command takes', () => {
     const program = new Command();
     register(program);
@@ -50,5 +63,60 @@ describe('npm run quickstart', () => {
   test('leaves sound flags to the command', () => {
     const args = ['--seed', '2', '--folder=here', '--keep-open', '--json'];
     expect(run(process.execPath, 'tools/quickstart-flags.mjs', ...args)).toMatchObject({ status: 0 });
+  });
+});
+
+describe('npm run setup', () => {
+  test('answers --help', () => {
+    const { status, stdout, stderr } = run(process.execPath, 'tools/setup.mjs', '--help');
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(stdout).toContain('--only STEP');
+  });
+
+  test('refuses a mistyped flag with what there is, and no stack', () => {
+    const { status, stdout, stderr } = run(process.execPath, 'tools/setup.mjs', '--test');
+    expect(status).toBe(2);
+    expect(stderr).toContain("'--test'");
+    expect(stderr).toContain('--tests');
+    expect(stderr).not.toContain('node:internal');
+    expect(stdout).toBe('');
+  });
+});
+
+describe('a step of the set-up that takes long', () => {
+  beforeEach(() => vi.useFakeTimers());
+  afterEach(() => vi.useRealTimers());
+  /** What it writes in two minutes. */
+  async function writtenTo(output: { isTTY?: boolean; columns?: number }): Promise<string[]> {
+    const { showLife } = (await import(
+      new URL('../../tools/steps/sign-of-life.mjs', import.meta.url).href
+    )) as {
+      showLife: (label: string, latest: () => string | null, output: unknown) => () => void;
+    };
+    const written: string[] = [];
+    let now: string | null = null;
+    const write = (text: string): void => void written.push(text);
+    const end = showLife('engine build', () => now, { ...output, write });
+    vi.advanceTimersByTime(60_000);
+    now = 'the third of three files';
+    vi.advanceTimersByTime(60_000);
+    end();
+    return written;
+  }
+
+  test('gives a log a line every 30 s', async () => {
+    expect(await writtenTo({})).toEqual([
+      '    engine build: 30 s\n',
+      '    engine build: 60 s\n',
+      '    engine build: 90 s … the third of three files\n',
+      '    engine build: 120 s … the third of three files\n',
+    ]);
+  });
+
+  test('gives a terminal one line that changes, fits, and is gone at the end', async () => {
+    const written = await writtenTo({ isTTY: true, columns: 30 });
+    expect(written.join('')).not.toContain('\n');
+    expect(written).toContain('\r\u001b[2K    engine build: 90 s … the ');
+    expect(written.at(-1)).toBe('\r\u001b[2K');
   });
 });

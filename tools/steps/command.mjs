@@ -1,9 +1,10 @@
-// Child processes of the set-up: quiet while they work, a sign of life every 10 s, their output when they fail.
+// Child processes of the set-up: quiet but for a sign of life while they work, their output when they fail.
 import { spawn, spawnSync } from 'node:child_process';
 import { accessSync, constants, createWriteStream, mkdirSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { cacheRoot, repository } from './cache.mjs';
+import { isCompilerArt, showLife } from './sign-of-life.mjs';
 
 /** A failure that the user can mend; printed without a stack. */
 export class SetupError extends Error {}
@@ -39,7 +40,6 @@ export function runLong(command, args, options) {
   mkdirSync(logs, { recursive: true });
   const logPath = join(logs, `${options.label.replaceAll(/[^A-Za-z0-9]+/g, '-')}.log`);
   const log = createWriteStream(logPath);
-  const started = Date.now();
   const tail = [];
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
@@ -47,23 +47,20 @@ export function runLong(command, args, options) {
       env: options.env ?? process.env,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
-    let latest = 'no output yet';
+    let latest = null;
     const onLine = (line) => {
       log.write(`${line}\n`);
       if (line.trim() === '') return;
       tail.push(line.trimEnd());
       tail.splice(0, Math.max(0, tail.length - 40));
-      if (!line.startsWith('npm warn')) latest = options.describe?.(line) ?? line.trimEnd();
+      if (!line.startsWith('npm warn') && !isCompilerArt(line))
+        latest = options.describe?.(line) ?? line.trimEnd();
     };
     for (const input of [child.stdout, child.stderr]) createInterface({ input }).on('line', onLine);
-    const signOfLife = setInterval(() => {
-      console.log(
-        `    ${options.label}: ${Math.round((Date.now() - started) / 1000)} s … ${latest.slice(0, 80)}`,
-      );
-    }, 8_000);
+    const endOfLife = showLife(options.label, () => latest);
     const limit = setTimeout(() => child.kill('SIGKILL'), options.timeoutMs ?? 20 * 60_000);
     const settle = (error) => {
-      clearInterval(signOfLife);
+      endOfLife();
       clearTimeout(limit);
       log.end();
       if (error === null) resolve(undefined);
