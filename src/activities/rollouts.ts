@@ -14,6 +14,7 @@ import { UnreadableRecord } from '../store/store-errors.js';
 import { currentAccount, type WorkUnit } from './attempt-account.js';
 import type { EvidenceWriter } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
+import { OpenWaits, type Wait } from './open-waits.js';
 import type { RunData } from './run-data.js';
 import type { AttemptScope } from './scope.js';
 import { stoppingPoint } from './stopping-point.js';
@@ -126,6 +127,8 @@ async function playSeats(
   const stop = new AbortController();
   const signal = AbortSignal.any([scope.signal, stop.signal]);
   let finished = 0;
+  const waits = new OpenWaits();
+  const tell = (): void => scope.progress({ finished, of: order.seats.length, ...waits.told });
   const sampling = recordDigest(order.sampling);
   const plays = order.seats.map(async (seat) => {
     const journal = await order.journals.open({
@@ -138,11 +141,21 @@ async function playSeats(
       random: { ...order.random, slot: seat.slot, sample: seat.sample },
     });
     try {
-      const record = await playSeat(deps, order, { ...seat, journal }, scope, signal);
+      const waiting = {
+        goesOn: (wait: Wait): void => {
+          waits.goesOn(seat.key, wait);
+          tell();
+        },
+        ends: (): void => {
+          if (waits.ends(seat.key)) tell();
+        },
+      };
+      const record = await playSeat(deps, order, { ...seat, journal }, scope, waiting, signal);
       await journal.remove();
       finished += 1;
+      waits.ends(seat.key);
       scope.recorded();
-      scope.progress({ finished, of: order.seats.length });
+      tell();
       return record;
     } finally {
       await journal.close();
@@ -160,6 +173,12 @@ async function playSeats(
   }
 }
 
+/** Tells what a seat waits for. */
+interface SeatWaiting {
+  goesOn: (wait: Wait) => void;
+  ends: () => void;
+}
+
 class FinishedElsewhere extends Error {}
 
 async function playSeat(
@@ -167,16 +186,18 @@ async function playSeat(
   order: PlayOrder,
   seat: OpenSeat,
   scope: AttemptScope,
+  waiting: SeatWaiting,
   signal: AbortSignal,
 ): Promise<EpisodeRecord> {
   const work = currentAccount().begin('episode');
-  const waits = (what: string): void => {
+  const waits = (wait: Wait): void => {
     work.waits();
-    scope.progress({ waiting: what });
+    waiting.goesOn(wait);
   };
+  const goesOn = waiting.ends;
   // One slow answer of the store must not end the episodes that are in flight beside this one.
-  const patience = { signal, onWait: () => waits('store') };
-  const record = await playUnlessFinished(deps, order, seat, scope, { work, waits, patience }).catch(
+  const patience = { signal, onWait: () => waits({ for: 'store' }) };
+  const record = await playUnlessFinished(deps, order, seat, scope, { work, waits, goesOn, patience }).catch(
     (error: unknown) => {
       if (error instanceof FinishedElsewhere) return null;
       throw error;
@@ -193,7 +214,9 @@ async function playSeat(
 
 interface Playing {
   work: WorkUnit;
-  waits: (what: string) => void;
+  waits: (wait: Wait) => void;
+  /** What it waited for is there. */
+  goesOn: () => void;
   patience: Patience;
 }
 
@@ -203,7 +226,7 @@ async function playUnlessFinished(
   order: PlayOrder,
   seat: OpenSeat,
   scope: AttemptScope,
-  { work, waits, patience }: Playing,
+  { work, waits, goesOn, patience }: Playing,
 ): Promise<EpisodeRecord> {
   const { data, random } = order;
   const spec = data.record.spec;
@@ -218,6 +241,7 @@ async function playUnlessFinished(
         generate: async (...args) => {
           const sampled = await deps.holder.engine.generate(...args);
           work.sampled(sampled.tokens.length);
+          goesOn();
           return sampled;
         },
       },
@@ -235,7 +259,8 @@ async function playUnlessFinished(
       episodeId: seat.key,
       journal: keeping(seat.journal, work),
       maxWaitMs: spec.generator.max_wait_s * 1000,
-      onWait: () => waits(seat.task.env_key),
+      onWait: (outage) => waits({ for: seat.task.env_key, ...outage }),
+      onAnswer: goesOn,
       // A place on the server may have been waited for; meanwhile another worker may have finished the episode (R9).
       beforeSampling: async () => {
         if (await waitOutStore(() => deps.store.head(seat.key), patience)) throw new FinishedElsewhere();

@@ -1,12 +1,20 @@
 // Starts a run's workflow, or finds it running, and follows it to its end: what `train`, `fork` and `rewind` have in common.
-import { type Client, WorkflowFailedError } from '@temporalio/client';
-import { percent } from '../report/format.js';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Client } from '@temporalio/client';
+import { percent, timeSpan } from '../report/format.js';
 import type { RunSpec } from '../spec/run-spec.js';
+import { statusQuery } from '../workflows/messages.js';
 import type { TrainingOptions } from '../workflows/training-run.js';
 import { followRun } from './live-view.js';
 import { inFolder } from './output.js';
-import { startTraining, whyItEnded } from './start-training.js';
-import { type TemporalFlags, temporalConfig } from './temporal-access.js';
+import { endedRun, endLine, wayOn, whyFollowedEnded } from './run-end.js';
+import { startTraining } from './start-training.js';
+import { type RunHandle, type TemporalFlags, temporalConfig } from './temporal-access.js';
+
+/** A spec that its run refuses is refused within a second or two; a start must not wait for a worker that is not there. */
+const beginsWithinMs = 10_000;
+const queryDeadlineMs = 3_000;
+const pollMs = 250;
 
 export interface FollowFlags extends TemporalFlags {
   json?: boolean;
@@ -14,7 +22,7 @@ export interface FollowFlags extends TemporalFlags {
   detach?: boolean;
 }
 
-/** `begun` says what a new workflow is doing. Throws the sentence that a failed workflow leaves. */
+/** `begun` says what a new workflow is doing. Throws how a workflow ended that did not complete, also where it was to be left alone. */
 export async function trainAndFollow(
   client: Client,
   spec: RunSpec,
@@ -22,12 +30,19 @@ export async function trainAndFollow(
   { begun, options = {} }: { begun: string; options?: TrainingOptions },
 ): Promise<void> {
   const { handle, started } = await startTraining(client, spec, options);
-  say(started ? begun : `${spec.name} is running already; following it`);
+  say(started ? begun : `${spec.name} is running already${flags.detach ? '' : '; following it'}`);
   const { stack } = temporalConfig(flags);
   if (stack)
     say(`Temporal UI: ${stack.ui}/namespaces/default/workflows/${encodeURIComponent(handle.workflowId)}`);
   if (flags.detach) {
-    if (flags.json) console.log(JSON.stringify({ run: spec.name, workflowId: handle.workflowId, started }));
+    const begins = await howItBegins(client, handle, spec.name, flags);
+    const claimed = begins === 'claimed';
+    const { workflowId } = handle;
+    if (flags.json) console.log(JSON.stringify({ run: spec.name, workflowId, started, claimed }));
+    const watch = `longhaul status ${spec.name}${inFolder(flags)}`;
+    if (claimed) say(`watch it with: ${watch} --watch`);
+    else if (begins === 'late')
+      say(`it has not begun to work within ${timeSpan(beginsWithinMs / 1000)}; look again with: ${watch}`);
     return;
   }
   try {
@@ -42,9 +57,34 @@ export async function trainAndFollow(
             (result.report ? `; for its report: longhaul report ${result.run}${inFolder(flags)}` : ''),
     );
   } catch (error) {
-    if (error instanceof WorkflowFailedError) throw new Error(whyItEnded(error), { cause: error });
-    throw error;
+    throw await whyFollowedEnded(handle, spec.name, error, flags);
   }
+}
+
+/** `late`: nothing is known in time. Throws where its workflow ended before the run was its own. */
+export async function howItBegins(
+  client: Client,
+  handle: RunHandle,
+  name: string,
+  flags: FollowFlags,
+): Promise<'claimed' | 'blocked' | 'late'> {
+  const deadline = Date.now() + beginsWithinMs;
+  while (Date.now() < deadline) {
+    const over = await endedRun(handle);
+    if (over) {
+      throw new Error(`${name} ${endLine(over.end)}\n${wayOn(over.end, over.status !== null, flags)}`);
+    }
+    const status = await client
+      .withDeadline(Date.now() + queryDeadlineMs, () => handle.query(statusQuery))
+      .catch(() => null);
+    if (status && status.owner > 0) return 'claimed';
+    if (status?.blocked) {
+      say(`${name} is blocked: ${status.blocked.reason}\n${status.blocked.remedy}`);
+      return 'blocked';
+    }
+    await delay(pollMs);
+  }
+  return 'late';
 }
 
 function say(message: string): void {

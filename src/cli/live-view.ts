@@ -7,7 +7,7 @@ import { statusQuery } from '../workflows/messages.js';
 import { headline } from '../workflows/run-text.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import type { RunHandle } from './temporal-access.js';
-import { waitingFor, waitingLine } from './waiting.js';
+import { troubleOf, waitingFor, waitingLine } from './waiting.js';
 
 const pollMs = 500;
 const queryDeadlineMs = 3_000;
@@ -52,22 +52,29 @@ async function queryStatus(client: Client, handle: RunHandle): Promise<RunStatus
   }
 }
 
-/** `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · at most 2 min`. */
-export function progressLine(status: RunStatus): string {
+/** `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · at most 2 min`; `ended`: how its workflow has, where it has not completed. */
+export function progressLine(status: RunStatus, ended: string | null = null): string {
   const { step, totalSteps, trainingPhase } = status;
-  const parts = totalSteps > 0 ? [`step ${Math.max(step, 0)}/${totalSteps} ${trainingPhase}`.trim()] : [];
   const last = status.recent.at(-1);
+  const parts: string[] = [];
+  // Before the base model is there, the phase is that of no step.
+  if (totalSteps > 0)
+    parts.push(step < 0 ? `step 0/${totalSteps}` : `step ${step}/${totalSteps} ${trainingPhase}`.trim());
+  // A workflow that has begun anew knows its last steps before it has opened the run.
+  else if (last) parts.push(`step ${last.step}`);
   const figure = last ? headline(last.metrics) : null;
   if (figure) parts.push(figure);
   const evaluation = status.evaluations.at(-1);
   if (evaluation) parts.push(`pass@1 ${percent(evaluation.pass_at_1)}`);
   if (status.sampleSeconds > 0) parts.push(`${Math.round(status.tokens / status.sampleSeconds)} tokens/s`);
-  if (status.blocked) parts.push(`blocked: ${status.blocked.reason}`, status.blocked.remedy);
+  if (ended !== null) parts.push(ended);
+  else if (status.blocked) parts.push(`blocked: ${status.blocked.reason}`, status.blocked.remedy);
   else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}`);
   else if (status.phase === 'placing') parts.push(`waits for a node: ${status.waitsFor ?? ''}`);
   else if (isWaiting(status)) parts.push(status.phase);
   // Supervised steps have another pace and are few: they say nothing about the rest. A run may reach its target earlier.
   else if (last?.kind === 'grpo') parts.push(`at most ${timeSpan(remainingSeconds(status))}`);
+  else if (trainingPhase === 'grpo') parts.push(status.phase);
   else parts.push('warm start');
   return parts.join(' · ');
 }
@@ -113,8 +120,8 @@ export class ChangingLine implements View {
     }
     this.#evaluations = Math.max(this.#evaluations, status.evaluations.length);
     const trouble = status.blocked ? `blocked: ${status.blocked.reason} · ${status.blocked.remedy}` : waiting;
-    // The try counts on; it is the same trouble as long as it has the same reason.
-    const kind = status.blocked?.reason ?? waiting?.replace(/, try \d+/, '') ?? null;
+    // The try and the time count on; it is the same trouble as long as it has the same reason.
+    const kind = status.blocked?.reason ?? (waiting === null ? null : troubleOf(waiting));
     if (trouble !== null && kind !== this.#trouble) this.#keep(trouble);
     this.#trouble = kind;
     this.#change(progressLine(status));
@@ -146,7 +153,7 @@ class LinePerStep implements View {
 
   show(status: RunStatus, waiting: string | null): void {
     this.#silent = false;
-    const trouble = waiting?.replace(/, try \d+/, '') ?? '';
+    const trouble = waiting === null ? '' : troubleOf(waiting);
     const key = `${status.step} ${status.blocked?.reason ?? ''} ${status.phase === 'paused'} ${trouble}`;
     if (key === this.#key) return;
     this.#key = key;

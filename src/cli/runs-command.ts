@@ -26,7 +26,10 @@ interface RunsFlags extends TemporalFlags {
 interface RunLine {
   /** Id of the timeline, as `audit`, `report` and `fork` take it; the name where no store tells which one it is. */
   run: string;
-  /** Of its workflow; `not running here` where this server knows none, `rewound` where its name has a newer timeline. */
+  /**
+   * Of its workflow; `not running here` where this server knows none, `rewound` where its name has a newer timeline, `start failed`
+   * (or `start terminated`, …) where the newest workflow of its name has ended before the run was its own.
+   */
   status: string;
   phase: string;
   step: number | null;
@@ -57,14 +60,30 @@ export function register(program: Command): void {
     );
 }
 
-/** Newest first. */
+/** Newest first; a long run is a chain of executions: of each chain the newest, with the start of the first that is known. */
 async function executionsOf(client: Client): Promise<WorkflowExecutionInfo[]> {
   const found: WorkflowExecutionInfo[] = [];
-  for await (const execution of client.workflow.list({ query: 'WorkflowType = "trainingRun"' })) {
-    // A long run is a chain of executions; only the newest of each chain is the run.
-    if (execution.status.name !== 'CONTINUED_AS_NEW') found.push(execution);
+  for await (const execution of client.workflow.list({ query: 'WorkflowType = "trainingRun"' }))
+    found.push(execution);
+  return newestOfChains(found);
+}
+
+/** Of one workflow id at most one execution is open: one that continued as new goes on in the next of its id. */
+export function newestOfChains<E extends Pick<WorkflowExecutionInfo, 'workflowId' | 'startTime' | 'status'>>(
+  executions: readonly E[],
+): E[] {
+  const begun = new Map<string, Date>();
+  const newest: E[] = [];
+  for (const one of [...executions].sort((a, b) => a.startTime.getTime() - b.startTime.getTime())) {
+    const startTime = begun.get(one.workflowId) ?? one.startTime;
+    if (one.status.name === 'CONTINUED_AS_NEW') {
+      begun.set(one.workflowId, startTime);
+      continue;
+    }
+    begun.delete(one.workflowId);
+    newest.push({ ...one, startTime });
   }
-  return found.sort((a, b) => b.startTime.getTime() - a.startTime.getTime());
+  return newest.sort((a, b) => b.startTime.getTime() - a.startTime.getTime());
 }
 
 /** One line a timeline that an execution has driven: of the newest one that did. */
@@ -77,19 +96,38 @@ async function timelineLines(
   const known = new Map(
     await inParallel(names, async (name) => [name, await timelinesOfName(store, name)] as const),
   );
-  const lines = await inParallel(executions, async (execution): Promise<RunLine | null> => {
+  const lines = await inParallel(executions, async (execution): Promise<RunLine> => {
     const timelines = known.get(nameOfExecution(execution));
     if (!timelines) return lineOf(execution);
     const run = await timelineDrivenBy(client, execution, timelines);
-    if (run === null) return null;
+    if (run === null) return failedStart(execution, timelines);
     const line = lineOf(execution);
     const rewound = run !== timelines.newest && execution.status.name !== 'RUNNING';
     const from = timelines.origins.get(run) ?? null;
     return { ...line, run, from, ...(rewound ? { status: 'rewound' } : {}) };
   });
   const newest = new Map<string, RunLine>();
-  for (const line of lines) if (line && !newest.has(line.run)) newest.set(line.run, line);
+  for (const line of lines) {
+    const later = newest.get(line.run);
+    if (!later) newest.set(line.run, line);
+    // A refused start left the run as it was: only the status is of that start.
+    else if (later.status.startsWith(startOf)) newest.set(line.run, { ...line, status: later.status });
+  }
   return [...newest.values()];
+}
+
+const startOf = 'start ';
+
+/** Of a workflow that ended before any timeline was its own: it was for the newest. */
+function failedStart(execution: WorkflowExecutionInfo, { newest, origins }: Timelines): RunLine {
+  const line = lineOf(execution);
+  return {
+    ...line,
+    run: newest,
+    status: `${startOf}${line.status}`,
+    phase: '',
+    from: origins.get(newest) ?? null,
+  };
 }
 
 interface Timelines {

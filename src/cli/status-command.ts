@@ -11,6 +11,7 @@ import { percent } from '../report/format.js';
 import { inFolder, withOutput } from './output.js';
 import { explained } from './explained.js';
 import { runHandle, type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
+import { endedRun, type EndedRun, endLine, wayOn, whyFollowedEnded } from './run-end.js';
 import { type Waiting, waitingFor, waitingLine } from './waiting.js';
 
 export function register(program: Command): void {
@@ -23,6 +24,15 @@ export function register(program: Command): void {
       withOutput(async (run: string, flags: TemporalFlags & { watch?: boolean; json?: boolean }) => {
         await withClient(flags, async (client) => {
           const handle = runHandle(client, run);
+          const over = await explained(handle, endedRun(handle));
+          if (over) {
+            if (over.end.how !== 'cancelled') process.exitCode = 1;
+            const { end, status } = over;
+            console.log(
+              flags.json ? JSON.stringify({ run, ...status, waiting: [], end }) : farewell(run, over, flags),
+            );
+            return;
+          }
           const status = await explained(
             handle,
             client.withDeadline(Date.now() + 10_000, () => handle.query(statusQuery)),
@@ -30,7 +40,11 @@ export function register(program: Command): void {
           const waiting = await waitingFor(client, handle);
           console.log(flags.json ? JSON.stringify({ ...status, waiting }) : describe(status, waiting, flags));
           if (!flags.watch || status.phase === 'completed' || status.phase === 'stopped') return;
-          const result = await followRun(client, handle, { output: process.stderr });
+          const result = await followRun(client, handle, { output: process.stderr }).catch(
+            async (error: unknown) => {
+              throw await whyFollowedEnded(handle, run, error, flags);
+            },
+          );
           console.log(
             flags.json ? JSON.stringify(result) : `${run} has ended (${result.ended}) at step ${result.step}`,
           );
@@ -39,19 +53,32 @@ export function register(program: Command): void {
     );
 }
 
+/** Of a run whose workflow has ended otherwise than by completing it. */
+function farewell(run: string, { end, status }: EndedRun, flags: TemporalFlags): string {
+  const known = status
+    ? [`${status.run} · ${progressLine(status, end.how)}`, ...figures(status, flags, null)]
+    : [`${run} · ${end.how}${end.claimed ? '' : ' before it had begun'}`];
+  return [...known, ...[endLine(end), wayOn(end, status !== null, flags)].flatMap(indented)].join('\n');
+}
+
 function describe(status: RunStatus, waiting: readonly Waiting[], flags: TemporalFlags): string {
+  return [`${status.run} · ${progressLine(status)}`, ...figures(status, flags, waiting)].join('\n');
+}
+
+/** `waiting`: null once the run has ended, where no node and no limit concerns it any more. */
+function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Waiting[] | null): string[] {
+  const nodes = [status.node ?? 'none', ...status.sharingNodes].join(', ');
   const lines = [
-    `${status.run} · ${progressLine(status)}`,
-    `  node ${[status.node ?? 'none', ...status.sharingNodes].join(', ')} · owner ${status.owner} · last checkpoint ${status.lastCheckpoint ?? 'none yet'}`,
+    `  ${waiting ? `node ${nodes} · ` : ''}owner ${status.owner} · last checkpoint ${status.lastCheckpoint ?? 'none yet'}`,
   ];
   if (status.lineage) lines.push(`  goes on from ${status.lineage.run} after step ${status.lineage.step}`);
-  if (status.waitsFor !== null) lines.push(`  waits for a node: ${status.waitsFor}`);
-  for (const one of waiting) lines.push(`  ${waitingLine(one)}`);
+  if (waiting && status.waitsFor !== null) lines.push(`  waits for a node: ${status.waitsFor}`);
+  for (const one of waiting ?? []) lines.push(`  ${waitingLine(one)}`);
   const faults = faultNote(status.faults ?? {});
   if (faults) lines.push(`  ${faults}`);
   lines.push(...budgetNotes(status.budget ?? []).map((note) => `  ${note}`));
   lines.push(...settingNotes(status.control).map((note) => `  ${note}`));
-  const stop = stopNote(status);
+  const stop = waiting ? stopNote(status) : null;
   if (stop) lines.push(`  ${stop}`);
   for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(-6)) {
     lines.push(
@@ -59,5 +86,10 @@ function describe(status: RunStatus, waiting: readonly Waiting[], flags: Tempora
     );
   }
   if (status.report) lines.push(`  report: longhaul report ${status.run}${inFolder(flags)}`);
-  return lines.join('\n');
+  return lines;
+}
+
+/** A cause may have several lines: one a problem. */
+function indented(text: string): string[] {
+  return text.split('\n').map((line) => `  ${line}`);
 }

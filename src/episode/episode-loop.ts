@@ -33,6 +33,13 @@ export interface EpisodeDeps extends TextCoder {
   backend: EnvironmentBackend;
 }
 
+/** An environment that is down. */
+export interface Outage {
+  reason: string;
+  /** When it is waited for no longer, milliseconds since 1970. */
+  until: number;
+}
+
 export interface EpisodeRequest {
   task: Task;
   sampling: SamplingPlan;
@@ -46,7 +53,9 @@ export interface EpisodeRequest {
   /** How long an environment that is down is waited for. */
   maxWaitMs: number;
   /** Called again and again while it is: waiting with a deadline is no standstill. */
-  onWait?: () => void;
+  onWait?: (outage: Outage) => void;
+  /** It answers again. */
+  onAnswer?: () => void;
   /** Awaited before the first token is sampled; what it throws ends the episode. */
   beforeSampling?: () => Promise<void>;
   /** Without one, an attempt after this one begins at the start. */
@@ -343,11 +352,12 @@ function transcriptOf({ tokens, prompt_length, turns, logprobs, metrics }: Playi
 }
 
 /** How long the environment has been down, from its first failure since it last answered. */
-function outageClock(backend: EnvironmentBackend, { task, maxWaitMs, onWait }: EpisodeRequest) {
+function outageClock(backend: EnvironmentBackend, { task, maxWaitMs, onWait, onAnswer }: EpisodeRequest) {
   let downSince: number | null = null;
   let pauseMs = minPauseMs;
   return {
     answered(): void {
+      if (downSince !== null) onAnswer?.();
       downSince = null;
       pauseMs = minPauseMs;
     },
@@ -362,7 +372,7 @@ function outageClock(backend: EnvironmentBackend, { task, maxWaitMs, onWait }: E
             { cause },
           );
         }
-        onWait?.();
+        onWait?.({ reason: cause.message, until: downSince + maxWaitMs });
         await abortable(sleep(Math.min(pauseMs, leftMs)), signal);
         pauseMs = Math.min(maxPauseMs, pauseMs * 2);
         if (await abortable(backend.healthy(), signal)) return;

@@ -59,9 +59,17 @@ describe('an environment server that is gone', () => {
     const begun = performance.now();
     const progress: unknown[] = [];
     const collecting = collect(1, progress);
-    await vi.waitFor(() => expect(progress).toContainEqual({ waiting: 'tracker' }), { timeout: 5000 });
+    const waits = {
+      waiting: 'tracker',
+      waiting_reason: expect.stringContaining(server.url) as string,
+      waiting_until: expect.any(Number) as number,
+    };
+    await vi.waitFor(() => expect(progress).toContainEqual(expect.objectContaining(waits)), {
+      timeout: 5000,
+    });
     server = await startEnvironmentProcess(['--port', new URL(server.url).port]);
     expect(await collecting).toMatchObject({ graded: 4, unknown: 0, troubled: true });
+    expect(progress.at(-1)).not.toHaveProperty('waiting');
     const waited = faultsIn(await readStepAttempts(harness.store, run, step))['ft/waiting_seconds']!;
     expect(waited).toBeGreaterThan(0.1);
     expect(waited).toBeLessThan((performance.now() - begun) / 1000);

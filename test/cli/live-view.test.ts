@@ -41,6 +41,22 @@ describe('the progress line', () => {
       /step/,
     );
   });
+
+  it('says of no phase that it is one before the first step, and nothing of a warm start after it', () => {
+    const before = { ...training, phase: 'starting' as const, step: -1, recent: [] };
+    expect(progressLine(before)).toMatch(/^step 0\/40 · .*starting$/);
+    const warm = [{ step: 30, kind: 'sft', seconds: 1, metrics: {} }];
+    expect(progressLine({ ...training, recent: warm })).toMatch(/ · collecting$/);
+    expect(progressLine({ ...training, trainingPhase: 'drill', recent: warm })).toMatch(/ · warm start$/);
+  });
+
+  it('keeps its step where the workflow begins anew', () => {
+    expect(progressLine({ ...training, phase: 'starting', step: -1, totalSteps: 0 })).toMatch(/^step 30 · /);
+  });
+
+  it('promises no end to a run whose workflow has ended', () => {
+    expect(progressLine(training, 'terminated')).toMatch(/ · terminated$/);
+  });
 });
 
 describe('the view in a terminal', () => {
@@ -74,6 +90,15 @@ describe('the view in a terminal', () => {
       'waits for step-000031/update, try 2: no space is left for runs/quickstart/steps/000031',
       'blocked: the environments do not answer · start them, then longhaul resume',
     ]);
+  });
+
+  it('keeps a wait once, however long it lasts', () => {
+    const { view, kept } = terminal(40);
+    const waits = (time: string, episodes: string): string =>
+      `waits for step-000031/collect, try 1, for ${time}: ${episodes} for environment booking`;
+    view.show(training, waits('4 s', '1 episode waits'));
+    view.show(training, waits('1 min 4 s', '16 episodes wait'));
+    expect(kept()).toEqual([waits('4 s', '1 episode waits')]);
   });
 
   it('cuts the line that changes to the window', () => {

@@ -4,8 +4,13 @@ import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { Context } from '@temporalio/activity';
+import { ApplicationFailure, Context } from '@temporalio/activity';
+import type { WorkflowExecutionStatusName } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { howItBegins } from '../../src/cli/follow-training.js';
+import { followRun } from '../../src/cli/live-view.js';
+import { whyFollowedEnded } from '../../src/cli/run-end.js';
+import { newestOfChains } from '../../src/cli/runs-command.js';
 import { waitingFor } from '../../src/cli/waiting.js';
 import { namesFolder, ownersFolder, runKey, sequenceKey, updateKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
@@ -118,6 +123,123 @@ describe('longhaul status', { timeout: 60_000 }, () => {
   });
 });
 
+describe('a run whose attempt waits', { timeout: 60_000 }, () => {
+  it('says for what and for how long, until it goes on', async () => {
+    const script = scriptRun(outlineOf(uniqueName('outage')));
+    const held = gate();
+    script.before = async (call) => {
+      if (call !== 'update 2') return;
+      Context.current().heartbeat({
+        waiting: 'booking',
+        waiting_since: Date.now() - 71_000,
+        waiting_episodes: 16,
+        waiting_reason: 'the environment server http://127.0.0.1:9 is down',
+        waiting_until: Date.UTC(2030, 0, 1, 12, 30),
+      });
+      await held.wait();
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      const shown = async (): Promise<string> => (await longhaul('status', script.outline.name)).output;
+      await expect
+        .poll(shown, { timeout: 50_000 })
+        .toMatch(
+          /waits for step-000002\/update, try 1, for 1 min \d+ s: 16 episodes wait for environment booking \(.*127\.0\.0\.1:9 is down\); the run is blocked if it does not answer by 12:30 UTC/,
+        );
+      held.release();
+      await run.result();
+    });
+  });
+});
+
+describe('a run whose workflow has ended without its end', { timeout: 90_000 }, () => {
+  it('is shown as it ended, with its last figures, also behind a later start that was refused', async () => {
+    const script = scriptRun(outlineOf(uniqueName('over')));
+    const { name } = script.outline;
+    const held = gate();
+    let refuses = false;
+    script.before = (call) => {
+      if (call === 'open' && refuses)
+        throw ApplicationFailure.nonRetryable('vocab_size must be 1024, not 100', 'InvalidSpec');
+      return call === 'update 2' ? held.wait() : undefined;
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, name);
+      await held.reached;
+      await run.terminate('the disk is replaced');
+      const terminated = await longhaul('status', name);
+      expect(terminated.code).toBe(1);
+      expect(terminated.output).toMatch(new RegExp(`^${name} · step 1/6 drill · .* · terminated\n`));
+      expect(terminated.output).toMatch(/terminated at .* UTC: the disk is replaced\n.*longhaul train SPEC/);
+      expect(terminated.output).not.toMatch(/node |at most/);
+
+      refuses = true;
+      const again = await startRun(temporal, queue, name);
+      await expect(again.result()).rejects.toThrow();
+      const refused = await longhaul('status', name);
+      expect(refused.code).toBe(1);
+      expect(refused.output).toMatch(new RegExp(`^${name} · step 1/6 drill · `));
+      expect(refused.output).toMatch(/its last start failed at .*vocab_size must be 1024, not 100/);
+      const json = JSON.parse((await longhaul('status', name, '--json')).output) as object;
+      expect(json).toMatchObject({ run: name, step: 1, end: { how: 'failed', claimed: false } });
+
+      const never = uniqueName('never');
+      await expect((await startRun(temporal, queue, never)).result()).rejects.toThrow();
+      const { code, output } = await longhaul('status', never, '--watch');
+      expect(code).toBe(1);
+      expect(output).toMatch(new RegExp(`^${never} · failed before it had begun\n.*vocab_size`));
+      held.release();
+    });
+  });
+
+  it('is told to one that watches, with its cause', async () => {
+    const script = scriptRun(outlineOf(uniqueName('watched')));
+    const { name } = script.outline;
+    const held = gate();
+    script.before = (call) => (call === 'update 2' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, name);
+      await held.reached;
+      const watched = followRun(temporal.client, run, {}).catch((error: unknown) =>
+        whyFollowedEnded(run, name, error, {}),
+      );
+      await run.terminate('the disk is replaced');
+      expect(await watched).toMatchObject({
+        message: expect.stringMatching(
+          new RegExp(`^${name} terminated at .*: the disk is replaced\\n.*longhaul train SPEC`),
+        ) as string,
+      });
+      held.release();
+    });
+  });
+});
+
+describe('a start that is left alone', { timeout: 60_000 }, () => {
+  it('is told once it has claimed its run, and is an error where that is refused', async () => {
+    const script = scriptRun(outlineOf(uniqueName('detached')));
+    const { name } = script.outline;
+    const held = gate();
+    let refuses = false;
+    script.before = (call) => {
+      if (call === 'open' && refuses)
+        throw ApplicationFailure.nonRetryable('vocab_size must be 1024, not 100', 'InvalidSpec');
+      return call === 'base' ? held.wait() : undefined;
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, name);
+      expect(await howItBegins(temporal.client, run, name, {})).toBe('claimed');
+      await run.terminate();
+      refuses = true;
+      const again = await startRun(temporal, queue, name);
+      await expect(howItBegins(temporal.client, again, name, {})).rejects.toThrow(
+        /its last start failed at .*: vocab_size must be 1024, not 100\nthat start has changed nothing of the run/,
+      );
+      held.release();
+    });
+  });
+});
+
 describe('a command for a run that cannot take it', { timeout: 60_000 }, () => {
   it.each([['status'], ['pause'], ['cancel']])(
     '%s tells a name that is none from the ones that are',
@@ -131,7 +253,7 @@ describe('a command for a run that cannot take it', { timeout: 60_000 }, () => {
         );
       await workflow.terminate();
       expect((await longhaul('cancel', name)).errors).toContain(
-        `the workflow of ${name} has ended (terminated): the run goes on with`,
+        `the workflow of ${name} has ended (terminated): the run goes on with \`longhaul train --run ${name}\``,
       );
     },
   );
@@ -150,7 +272,9 @@ describe('a command for a run that cannot take it', { timeout: 60_000 }, () => {
       held.release();
       expect(await cancelled).toMatchObject({
         code: 0,
-        output: expect.stringContaining('go on with') as string,
+        output: expect.stringContaining(
+          `go on with: longhaul train --run ${script.outline.name}\n`,
+        ) as string,
       });
     });
     expect(script.calls.at(-1)).toMatch(/report|update/);
@@ -248,6 +372,57 @@ describe('longhaul runs', { timeout: 60_000 }, () => {
       { run: name, status: 'rewound', from: null },
     ]);
     await workflow.terminate();
+  });
+
+  it('lists a start that failed before the run was its own, and keeps what the run had', async () => {
+    const records = recordsOfAllKinds();
+    const [never, had] = [uniqueName('never'), uniqueName('had')];
+    const refuse = async (name: string): Promise<void> => {
+      const queue = uniqueName('nobody');
+      const { workflowId } = await startRun(temporal, queue, name);
+      await temporal.client.workflow.getHandle(workflowId).terminate();
+    };
+    const driver = await startRun(temporal, uniqueName('nobody'), had);
+    await driver.terminate();
+    for (const name of [never, had]) {
+      const named = await encodeRecord('name', { schema: 'longhaul.name/1', n: 1, run: name });
+      await store.create(sequenceKey(namesFolder(name), 1), named);
+    }
+    await store.create(runKey(had), await encodeRecord('run', { ...records.run, run: had, name: had }));
+    const owner = { ...records.owner, n: 1, firstExecutionRunId: driver.firstExecutionRunId };
+    await store.create(sequenceKey(ownersFolder(had), 1), await encodeRecord('owner', owner));
+    await refuse(never);
+    await refuse(had);
+    const listed = async (): Promise<unknown> => {
+      const { output } = await longhaul('runs', '--json', '--store', storeAddress);
+      const lines = JSON.parse(output) as { run: string; status: string }[];
+      return lines.filter(({ run }) => [never, had].includes(run)).map(({ run, status }) => [run, status]);
+    };
+    await expect.poll(listed, { timeout: 50_000 }).toEqual([
+      [never, 'start terminated'],
+      [had, 'start terminated'],
+    ]);
+  });
+
+  it('tells when a run began, not when its workflow last began anew', () => {
+    const execution = (workflowId: string, minute: number, name: WorkflowExecutionStatusName) => ({
+      ...{ workflowId, startTime: new Date(Date.UTC(2030, 0, 1, 12, minute)) },
+      status: { name, code: 0 as const },
+    });
+    const chains = newestOfChains([
+      execution('train/a', 1, 'CONTINUED_AS_NEW'),
+      execution('train/a', 3, 'CONTINUED_AS_NEW'),
+      execution('train/a', 5, 'TERMINATED'),
+      execution('train/b', 6, 'COMPLETED'),
+      execution('train/a', 7, 'RUNNING'),
+    ]);
+    expect(
+      chains.map(({ workflowId, status, startTime }) => [workflowId, status.name, startTime.getUTCMinutes()]),
+    ).toEqual([
+      ['train/a', 'RUNNING', 7],
+      ['train/b', 'COMPLETED', 6],
+      ['train/a', 'TERMINATED', 1],
+    ]);
   });
 
   it('needs no store where none was named', async () => {
