@@ -153,7 +153,7 @@ export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): v
       path: 'name',
       problem: `run "${run}" exists with another spec:\n${found.map((line) => `    ${line}`).join('\n')}`,
       mend:
-        `to go on with it, start it with its stored spec (longhaul show ${runKey(run)}), ` +
+        `to go on with it as it is: longhaul train --run ${run}; ` +
         `change what may change live with: longhaul set ${run} lr=…, or choose a new name`,
     },
   ]);

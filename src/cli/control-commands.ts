@@ -14,7 +14,7 @@ import {
   stopAfterUpdate,
 } from '../workflows/messages.js';
 import { endWorkflow } from './end-workflow.js';
-import { explained, whyNotOpen } from './explained.js';
+import { explained, goOn, whyNotOpen } from './explained.js';
 import { inFolder, wholeNumber, withOutput } from './output.js';
 import {
   type RunHandle,
@@ -122,12 +122,12 @@ function registerCancel(program: Command): void {
       withOutput(async (run: string, flags: ControlFlags & { wait: number }) => {
         await withClient(flags, async (client) => {
           if (!(await endWorkflow(client, run, flags.wait)))
-            throw new Error(await whyNotOpen(runHandle(client, run)));
+            throw new Error(await whyNotOpen(runHandle(client, run), flags));
         });
         console.log(
           flags.json
             ? JSON.stringify({ run, ended: 'cancelled' })
-            : `${run} is cancelled; go on with: longhaul train SPEC${inFolder(flags)}`,
+            : `${run} is cancelled; go on with: ${goOn(run, flags)}`,
         );
       }),
     );
@@ -168,6 +168,7 @@ function send(
     return explained(
       handle,
       client.withDeadline(Date.now() + answerWithinMs, () => update(handle)),
+      flags,
     );
   });
 }

@@ -1,17 +1,23 @@
 // What Temporal answers about a run that cannot take a command, in one sentence that names the way on.
 import { WorkflowNotFoundError, WorkflowUpdateFailedError } from '@temporalio/client';
 import { nameOfRun } from '../store/layout.js';
-import type { RunHandle } from './temporal-access.js';
+import { inFolder } from './output.js';
+import type { RunHandle, TemporalFlags } from './temporal-access.js';
 
 const answerWithinMs = 10_000;
 const namesShown = 10;
 
-/** The answer to a command for the handle's run, or a sentence that says why there is none. */
-export async function explained<T>(handle: RunHandle, answer: Promise<T>): Promise<T> {
+/** The answer to a command for the handle's run, or a sentence that says why there is none. `flags`: for the commands in it. */
+export async function explained<T>(
+  handle: RunHandle,
+  answer: Promise<T>,
+  flags: TemporalFlags = {},
+): Promise<T> {
   try {
     return await answer;
   } catch (error) {
-    if (error instanceof WorkflowNotFoundError) throw new Error(await whyNotOpen(handle), { cause: error });
+    if (error instanceof WorkflowNotFoundError)
+      throw new Error(await whyNotOpen(handle, flags), { cause: error });
     if (error instanceof WorkflowUpdateFailedError)
       throw new Error(error.cause?.message ?? error.message, { cause: error });
     throw error;
@@ -19,16 +25,16 @@ export async function explained<T>(handle: RunHandle, answer: Promise<T>): Promi
 }
 
 /** Of a run whose workflow is not open: which there are, or how this one has ended. */
-export async function whyNotOpen(handle: RunHandle): Promise<string> {
+export async function whyNotOpen(handle: RunHandle, flags: TemporalFlags): Promise<string> {
   const name = nameOfHandle(handle);
   return handle.client.withDeadline(Date.now() + answerWithinMs, async () => {
     try {
       const { status } = await handle.describe();
-      if (status.name === 'COMPLETED') return await howItEnded(handle);
+      if (status.name === 'COMPLETED') return await howItEnded(handle, flags);
       if (['RUNNING', 'CONTINUED_AS_NEW'].includes(status.name))
         return `the workflow of ${name} has begun anew meanwhile: give the command again`;
       const how = status.name.toLowerCase().replaceAll('_', ' ');
-      return `the workflow of ${name} has ended (${how}): the run goes on with \`longhaul train SPEC\``;
+      return `the workflow of ${name} has ended (${how}): the run goes on with \`${goOn(name, flags)}\``;
     } catch (error) {
       if (!(error instanceof WorkflowNotFoundError)) throw error;
       return `there is no run ${JSON.stringify(name)} on this Temporal server: ${await runsThere(handle)}`;
@@ -36,14 +42,22 @@ export async function whyNotOpen(handle: RunHandle): Promise<string> {
   });
 }
 
-async function howItEnded(handle: RunHandle): Promise<string> {
+async function howItEnded(handle: RunHandle, flags: TemporalFlags): Promise<string> {
   const { run, ended, step, budget } = await handle.result();
   if (ended === 'stopped')
-    return `${run} stopped at step ${step}${budget ? ` (${budget})` : ''}: it goes on with \`longhaul train SPEC\``;
+    return budget
+      ? `${run} stopped at step ${step} (${budget}): write its spec with \`longhaul spec --run ${run}${inFolder(flags)} > FILE\`, ` +
+          `raise the budget in it, and it goes on with \`longhaul train FILE${inFolder(flags)}\``
+      : `${run} stopped at step ${step}: it goes on with \`${goOn(nameOfRun(run), flags)}\``;
   return (
     `${run} completed at step ${step}: to train it further, fork it with more steps ` +
-    `(longhaul fork ${run}@${step} --name NEW --set max_training_steps=N)`
+    `(longhaul fork ${run}@${step} --name NEW --set max_training_steps=N${inFolder(flags)})`
   );
+}
+
+/** Of any run that has records: a fork or a rewind has no spec file. */
+export function goOn(run: string, flags: TemporalFlags): string {
+  return `longhaul train --run ${run}${inFolder(flags)}`;
 }
 
 async function runsThere({ client }: RunHandle): Promise<string> {

@@ -113,7 +113,7 @@ describe('a later start', () => {
     const message = await messageOf({ ...harness.spec, seed: 6, trainer: { ...part('trainer'), lr: 0.5 } });
     expect(message).toContain('seed (stored 5, computed 6)');
     expect(message).toContain('trainer.lr (stored 0.001, computed 0.5)');
-    expect(message).toContain(`longhaul show ${runKey(run)}`);
+    expect(message).toContain(`longhaul train --run ${run};`);
     expect(message).toContain(`longhaul set ${run} lr=…`);
     expect(message).toContain('choose a new name');
   });

@@ -31,7 +31,8 @@ describe('a command line that is not understood ends with 2 and says where help 
     [['trian', '--help'], /unknown command 'trian'\n\(Did you mean train\?\)/],
     [['up', '--temporal-port', '99999'], /'99999' is invalid. It takes a whole number from 1 to 65535/],
     [['up', '--store', 'ftp://x'], /'ftp:\/\/x' is invalid. It takes dir:\/path or s3:\/\/bucket\/prefix/],
-    [['spec'], /missing required argument 'spec'\nsee: longhaul spec --help/],
+    [['spec'], /missing required argument 'spec': .*--run RUN\nsee: longhaul spec --help/],
+    [['train', 'a.yaml', '--run', 'a'], /a spec file and --run are two specs: give one of them/],
     [
       ['runs', '--limit', 'many'],
       /'--limit <n>' argument 'many' is invalid. It takes a whole number from 1 up/,

@@ -94,6 +94,7 @@ describe('forks and rewinds', { timeout: 240_000 }, () => {
       run: 'done~2',
       step: 4,
     });
+    expect(await answer('train', '--run', 'done')).toMatch(/^done~2 completed at step 4/);
   });
 
   it('a running run is cancelled, awaited and rewound; what had been finished stays with the old timeline', async () => {
