@@ -9,9 +9,14 @@ import { auditChain, type ChainAudit } from '../store/chain-audit.js';
 import type { ObjectStore } from '../store/object-store.js';
 
 /** Throws `UnreadableRecord` when there is no such run; whatever else is wrong is a violation of the answer. */
-export async function auditRun(store: ObjectStore, run: string): Promise<ChainAudit> {
+export async function auditRun(
+  store: ObjectStore,
+  run: string,
+  onProgress?: (place: string) => void,
+): Promise<ChainAudit> {
   return auditChain(store, run, {
     isPass,
+    ...(onProgress ? { onProgress } : {}),
     rebuilder: (view) => {
       const runs = new RunDataCache(view, new DatasetCache(view));
       return async (plan, episodes) => {

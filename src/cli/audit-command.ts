@@ -16,6 +16,7 @@ import { needsOf } from '../store/references.js';
 import { readRun } from '../store/run-records.js';
 import { NewerSchema, OlderSchema, UnreadableRecord } from '../store/store-errors.js';
 import { findEngineBinary } from '../workers/engine-binary.js';
+import { withElapsedLine } from './elapsed-line.js';
 import { folderOption, openStoreOf, requireRun, type StoreFlags, storeOption, withOutput } from './output.js';
 
 interface AuditOptions extends StoreFlags {
@@ -40,8 +41,10 @@ export function register(program: Command): void {
         const range = options.replay === undefined ? null : parseReplayRange(options.replay);
         const store = await openStoreOf(command, options);
         await requireRun(store, run);
-        const chain = await auditRun(store, run);
-        const family = await familyOf(store, run);
+        const [chain, family] = await withElapsedLine(`auditing ${run}`, async (at) => [
+          await auditRun(store, run, at),
+          await familyOf(store, run),
+        ]);
         if (!options.json) console.log([chainText(chain), ...familyLines(family)].join('\n'));
         const replay = range && (await replayOnFreshEngine(store, run, range));
         if (replay && !options.json) console.log(replayText(replay));

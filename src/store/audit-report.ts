@@ -69,7 +69,20 @@ export class AuditReport implements ChainAudit {
   finalState: Digest | null = null;
   readonly violations: Violation[] = [];
 
-  constructor(readonly run: string) {}
+  /** Private: it is no part of the answer. */
+  readonly #onProgress: ((place: string) => void) | undefined;
+
+  constructor(
+    readonly run: string,
+    onProgress?: (place: string) => void,
+  ) {
+    this.#onProgress = onProgress;
+  }
+
+  /** Says where the audit is, for who waits for it. */
+  at(place: string): void {
+    this.#onProgress?.(place);
+  }
 
   add(rule: Rule, key: string, problem: string): void {
     this.violations.push({ rule, key, problem });

@@ -51,6 +51,8 @@ export type RebuildBatch = (plan: PlanRecord, episodes: EpisodeRecord[][]) => Pr
 export interface Makers {
   rebuilder: (view: ObjectStore) => RebuildBatch;
   isPass: IsPass;
+  /** Hears where the audit is, in words. */
+  onProgress?: (place: string) => void;
 }
 
 /** Where the audit is: what the steps so far have left behind. */
@@ -79,9 +81,9 @@ interface Chain {
 export async function auditChain(
   plainStore: ObjectStore,
   run: string,
-  { rebuilder, isPass }: Makers,
+  { rebuilder, isPass, onProgress }: Makers,
 ): Promise<ChainAudit> {
-  const report = new AuditReport(run);
+  const report = new AuditReport(run, onProgress);
   const store = (await readable(report, runKey(run), () => openRunView(plainStore, run))) ?? plainStore;
   const record = await readRun(store, run);
   const { last, touched } = await stepsOf(store, record, report);
@@ -102,16 +104,19 @@ export async function auditChain(
     demonstrations: null,
   };
   for (let step = 0; step <= last; step++) {
+    report.at(`step ${step} of ${last}`);
     await (step === 0 ? checkBase(chain) : checkStep(chain, step));
     chain.states[step] = chain.state;
   }
   const starts = new Set<string>();
   for (const step of new Set([...chain.states.keys(), ...touched.filter((one) => one <= last + 1)])) {
+    report.at(`attempts of step ${step} of ${Math.max(last, step)}`);
     const timeline = await timelineOf(store, record.run, step);
     for (const start of await checkStarts(chain, timeline, step))
       if (!start.startsWith('runs/')) starts.add(start);
   }
   report.steps = last + 1;
+  report.at('evaluations');
   report.finalState = chain.state;
   const evaluations = await auditEvaluations(store, chain.states, isPass, starts, report);
   const ended = chain.kind === 'grpo' && evaluations.some((one) => isLastOf(one, record, last));

@@ -29,7 +29,8 @@ export async function auditCheckpoints(
     const key = checkpointManifestKey(await homeOfStep(store, record, ended), ended);
     report.add('R17', key, 'the run has ended, and there is no checkpoint of its last state');
   }
-  for (const step of stored) {
+  for (const [index, step] of stored.entries()) {
+    report.at(`checkpoint ${index + 1} of ${stored.length}`);
     const home = await homeOfStep(store, record, step);
     const key = checkpointManifestKey(home, step);
     const state = states[step];

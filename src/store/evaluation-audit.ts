@@ -34,7 +34,9 @@ export async function auditEvaluations(
   for (const state of new Set(states.filter((one) => one !== null))) {
     for (const name of await store.listFolder(evaluationsOfState(state))) {
       const suite = name.replace(/\/$/, '');
-      if (/^[0-9a-f]{64}$/.test(suite)) results.push(await auditEvaluation(audit, state, suite));
+      if (!/^[0-9a-f]{64}$/.test(suite)) continue;
+      report.at(`evaluation of step ${states.indexOf(state)} of ${states.length - 1}`);
+      results.push(await auditEvaluation(audit, state, suite));
     }
   }
   return results.filter((result) => result !== null);

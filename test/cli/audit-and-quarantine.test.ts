@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { auditRun } from '../../src/activities/audit-run.js';
 import { parseReplayRange } from '../../src/activities/replay-audit.js';
 import { quarantine, quarantineText } from '../../src/cli/quarantine-command.js';
 import {
@@ -63,6 +64,12 @@ describe('longhaul audit', () => {
     expect(code).toBe(1);
     const { violations } = JSON.parse(output) as { violations: { rule: string; key: string }[] };
     expect(violations).toContainEqual(expect.objectContaining({ rule: 'R5', key: updateKey('tiny', 1) }));
+  });
+
+  test('says where it is, to whom that is worth a line', async () => {
+    const places: string[] = [];
+    await auditRun(store, 'tiny', (place) => places.push(place));
+    expect(places.slice(0, 2)).toEqual(['step 0 of 0', 'attempts of step 0 of 0']);
   });
 
   test('says what is wrong with a run or a range that is not there', () => {

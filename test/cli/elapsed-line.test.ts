@@ -1,0 +1,55 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { withElapsedLine } from '../../src/cli/elapsed-line.js';
+
+beforeEach(() => vi.useFakeTimers());
+afterEach(() => vi.useRealTimers());
+
+/** What is written while work of 70 s says halfway where it is. */
+async function written(kind: { isTTY: boolean; columns: number }): Promise<string[]> {
+  const texts: string[] = [];
+  const output = { ...kind, write: (text: string) => texts.push(text) > 0 };
+  const work = withElapsedLine(
+    'auditing tiny',
+    async (at) => {
+      await new Promise((resolve) => setTimeout(resolve, 35_000));
+      at('step 12 of 30');
+      await new Promise((resolve) => setTimeout(resolve, 35_000));
+      return 'done';
+    },
+    output,
+  );
+  await vi.advanceTimersByTimeAsync(70_000);
+  expect(await work).toBe('done');
+  await vi.advanceTimersByTimeAsync(120_000);
+  return texts;
+}
+
+describe('work that answers at its end alone', () => {
+  test('gives a log a line every 30 s', async () => {
+    expect(await written({ isTTY: false, columns: 80 })).toEqual([
+      'auditing tiny · 30 s\n',
+      'auditing tiny · step 12 of 30 · 1 min 0 s\n',
+    ]);
+  });
+
+  test('gives a terminal one line that changes, fits, and is gone at the end', async () => {
+    const texts = await written({ isTTY: true, columns: 31 });
+    expect(texts.join('')).not.toContain('\n');
+    expect(texts).toContain('\r\u001b[2Kauditing tiny · 30 s');
+    expect(texts).toContain('\r\u001b[2Kauditing tiny · step 12 of 30 ');
+    expect(texts.at(-1)).toBe('\r\u001b[2K');
+  });
+
+  test('shows nothing when it is short, and its error is the error', async () => {
+    vi.useRealTimers();
+    const write = vi.fn(() => true);
+    const failing = withElapsedLine('x', () => delay(5).then(() => Promise.reject(new Error('torn'))), {
+      isTTY: false,
+      columns: 80,
+      write,
+    });
+    await expect(failing).rejects.toThrow('torn');
+    expect(write).not.toHaveBeenCalled();
+  });
+});
