@@ -1,6 +1,6 @@
 // A state as a folder that others open: the engine writes config and weights, what a tokenizer needs is added here. The folder is there
 // whole or not at all.
-import { mkdir, open, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, open, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { ExportRequest, PolicyEngine } from '../engine/policy-engine.js';
 import { loadChatTemplate } from '../episode/chat-template.js';
@@ -24,15 +24,31 @@ export interface ExportedModel {
   files: { path: string; size: number }[];
 }
 
+/** Throws where the folder is there already or cannot be made: a state takes minutes to restore, and the engine's own error is the system's. */
+export async function requireNewFolder(to: string): Promise<void> {
+  const path = resolve(to);
+  if (await exists(path))
+    throw new Error(`${path} is there already: name a folder that is not, or remove it`);
+  const trial = `${path}.tmp-${process.pid}`;
+  try {
+    await mkdir(dirname(path), { recursive: true });
+    await mkdir(trial);
+    await rmdir(trial);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? String(error);
+    throw new Error(`${path} cannot be made (${code}): name a folder below one that you may write to`, {
+      cause: error,
+    });
+  }
+}
+
 /** The engine holds the state. Throws where the folder is there already. */
 export async function exportModel(
   engine: Pick<PolicyEngine, 'exportHf'>,
   model: ModelToExport,
 ): Promise<ExportedModel> {
   const path = resolve(model.to);
-  if (await exists(path))
-    throw new Error(`${path} is there already: name a folder that is not, or remove it`);
-  await mkdir(dirname(path), { recursive: true });
+  await requireNewFolder(path);
   await removeLeftovers(dirname(path), `${basename(path)}.tmp-`);
   const unfinished = `${path}.tmp-${process.pid}`;
   const { state, dtype, adapters, base_model } = model;

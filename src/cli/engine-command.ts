@@ -2,7 +2,7 @@
 import { text as readStream } from 'node:stream/consumers';
 import { readFile } from 'node:fs/promises';
 import { type Command, Option } from 'commander';
-import { exportModel } from '../activities/model-export.js';
+import { exportModel, requireNewFolder } from '../activities/model-export.js';
 import { EngineError } from '../engine/policy-engine.js';
 import { modelFilesDigest } from '../models/model-files.js';
 import { readSpecFile } from '../spec/spec-input.js';
@@ -196,6 +196,7 @@ async function newFolder(specFile: string, { to, dtype }: { to: string; dtype: s
     readFile(model.tokenizer, 'utf8'),
     readFile(model.chat_template, 'utf8'),
   ]);
+  await requireNewFolder(to);
   const engine = openEngine(undefined);
   try {
     const { state, weights } = await engine.loadRandom({ architecture, initializer_range, seed });

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Command, Option } from 'commander';
-import { type ExportedModel, exportModel } from '../activities/model-export.js';
+import { type ExportedModel, exportModel, requireNewFolder } from '../activities/model-export.js';
 import { PolicyHolder } from '../activities/policy-holder.js';
 import { readAsset } from '../activities/run-data.js';
 import { createNativeEngine } from '../engine/native/native-engine.js';
@@ -12,7 +12,16 @@ import { whole } from '../report/format.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { lastCommittedStep, readRun } from '../store/run-records.js';
 import { findEngineBinary } from '../workers/engine-binary.js';
-import { folderOption, openStoreOf, requireRun, type StoreFlags, storeOption, withOutput } from './output.js';
+import { noteNewerTimeline } from './newer-timeline.js';
+import {
+  folderOption,
+  inFolder,
+  openStoreOf,
+  requireRun,
+  type StoreFlags,
+  storeOption,
+  withOutput,
+} from './output.js';
 import { parsePlace } from './place.js';
 
 interface ExportFlags extends StoreFlags {
@@ -53,8 +62,12 @@ export function register(program: Command): void {
         const { name: run, step } = parsePlace(text);
         const store = await openStoreOf(command, flags);
         await requireRun(store, run);
+        // Before the state is restored, which may take minutes.
+        await requireNewFolder(flags.to);
         const exported = await exportRun(store, run, await committedStep(store, run, step), flags);
         console.log(flags.json ? JSON.stringify(exported) : exportedText(exported));
+        const place = step === null ? 'TIMELINE' : `TIMELINE@${step}`;
+        await noteNewerTimeline(store, run, `longhaul export ${place} --to DIR${inFolder(flags)}`);
       }),
     );
 }

@@ -6,7 +6,16 @@ import { DatasetCache } from '../activities/dataset-cache.js';
 import { renderRunReport } from '../activities/publish-report.js';
 import { RunDataCache } from '../activities/run-data.js';
 import { openRunView } from '../store/quarantine.js';
-import { folderOption, openStoreOf, requireRun, type StoreFlags, storeOption, withOutput } from './output.js';
+import { noteNewerTimeline } from './newer-timeline.js';
+import {
+  folderOption,
+  inFolder,
+  openStoreOf,
+  requireRun,
+  type StoreFlags,
+  storeOption,
+  withOutput,
+} from './output.js';
 
 interface ReportOptions extends StoreFlags {
   output?: string;
@@ -32,11 +41,23 @@ export function register(program: Command): void {
           run,
         );
         const file = resolve(options.output ?? `${run}-report.html`);
-        await mkdir(dirname(file), { recursive: true });
-        await writeFile(file, html);
+        await written(file, html);
         console.log(
           options.json ? JSON.stringify({ run, step, file }) : `Report of ${run} at step ${step}: ${file}`,
         );
+        await noteNewerTimeline(store, run, `longhaul report TIMELINE${inFolder(options)}`);
       }),
     );
+}
+
+async function written(file: string, html: string): Promise<void> {
+  try {
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, html);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? String(error);
+    throw new Error(`the report cannot be written to ${file} (${code}): name another file with --output`, {
+      cause: error,
+    });
+  }
 }

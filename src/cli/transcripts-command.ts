@@ -17,8 +17,10 @@ import { readStepEpisodes } from '../store/episodes.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
 import { timelineOf } from '../store/run-records.js';
+import { noteNewerTimeline } from './newer-timeline.js';
 import {
   folderOption,
+  inFolder,
   openStoreOf,
   requireRun,
   type StoreFlags,
@@ -70,6 +72,7 @@ export function register(program: Command): void {
               ? `${run} has no evaluation yet; rollouts of a step: longhaul transcripts ${run} --step N`
               : `step ${options.step} of ${run} has no episodes: it is a supervised step, or not collected yet`,
           );
+        await noteNewerTimeline(store, run, `longhaul transcripts TIMELINE${inFolder(options)}`);
         if (transcripts.length === 0)
           console.error(`None of ${episodes.length} episodes has the verdict ${options.verdict ?? ''}.`);
       }),

@@ -32,9 +32,7 @@ export async function readSpecFile(path: string): Promise<RunSpec> {
     throw new InvalidSpec([{ path: '', problem, mend }], path);
   };
   const source = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) =>
-    error.code === 'ENOENT'
-      ? fail('there is no such file', 'name a YAML or JSON file; presets/ has examples')
-      : fail(`it cannot be read: ${error.message}`, ''),
+    fail(...unreadable(error)),
   );
   let input: unknown;
   try {
@@ -43,6 +41,13 @@ export async function readSpecFile(path: string): Promise<RunSpec> {
     return fail(`it is neither YAML nor JSON: ${(error as Error).message.trim()}`, '');
   }
   return parseRunSpec(input, { file });
+}
+
+function unreadable({ code, message }: NodeJS.ErrnoException): [problem: string, mend: string] {
+  if (code === 'ENOENT') return ['there is no such file', 'name a YAML or JSON file; presets/ has examples'];
+  if (code === 'EISDIR') return ['it is a folder', 'name a YAML or JSON file; presets/ has examples'];
+  if (code === 'EACCES') return ['it may not be read by this user', 'change who may, or name another file'];
+  return [`it cannot be read: ${message}`, ''];
 }
 
 /**

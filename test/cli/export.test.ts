@@ -1,4 +1,4 @@
-// `longhaul export` as a person runs it, on the store of a real run.
+// `longhaul export` and `longhaul report` as a person runs them, on the store of a real run.
 import { spawn } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
@@ -6,7 +6,9 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import { readState } from '../../src/store/run-records.js';
+import { namesFolder, runKey, sequenceKey } from '../../src/store/layout.js';
+import { encodeRecord } from '../../src/store/record-codec.js';
+import { readRun, readState } from '../../src/store/run-records.js';
 import { type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
 
 let environments: EnvironmentServer;
@@ -89,12 +91,39 @@ describe('longhaul export', () => {
     );
   });
 
-  test('refuses a folder that is there', async () => {
+  test('refuses a folder that is there, or cannot be made, before it restores anything', async () => {
     const to = join(full!.folder, 'taken');
     mkdirSync(to);
     const { code, errors } = await longhaul(full!, 'export', run, '--to', to);
-    expect(errors).toMatch(/is there already/);
+    expect(errors).toMatch(/^error: [^\n]* is there already: [^\n]*\n$/);
     expect(code).toBe(1);
     expect(readdirSync(to)).toEqual([]);
+    const below = join(process.cwd(), 'package.json', 'model');
+    expect((await longhaul(full!, 'export', run, '--to', below)).errors).toMatch(
+      /^error: [^\n]*model cannot be made \((ENOTDIR|EEXIST)\): name a folder [^\n]*\n$/,
+    );
+  });
+});
+
+describe('longhaul report', () => {
+  test('says where it cannot be written', async () => {
+    const file = join(process.cwd(), 'package.json', 'report.html');
+    expect((await longhaul(full!, 'report', run, '-o', file)).errors).toMatch(
+      /^error: the report cannot be written to [^\n]*report\.html \((ENOTDIR|EEXIST)\): name another file with --output\n$/,
+    );
+  });
+
+  test('of a run that was rewound names the timeline that goes on', async () => {
+    const file = join(full!.folder, 'report.html');
+    expect(await longhaul(full!, 'report', run, '-o', file)).toMatchObject({ code: 0, errors: '' });
+    const rewound = { ...(await readRun(full!.store, run)), run: `${run}~2` };
+    await full!.store.create(runKey(rewound.run), await encodeRecord('run', rewound));
+    const named = await encodeRecord('name', { schema: 'longhaul.name/1', n: 2, run: rewound.run });
+    await full!.store.create(sequenceKey(namesFolder(run), 2), named);
+    expect(await longhaul(full!, 'report', run, '-o', file)).toMatchObject({
+      code: 0,
+      output: expect.stringContaining('at step 1') as string,
+      errors: `${run} was rewound: ${run}~2 is the newest timeline of ${run}; for it: longhaul report ${run}~2\n`,
+    });
   });
 });

@@ -264,6 +264,7 @@ describe('all problems of a spec', () => {
     const path = specFile('bad.yaml', 'name: x\nname: y\n');
     await expect(readSpecFile(path)).rejects.toThrow(new RegExp(`${path} has one problem:\\n.*unique`));
     await expect(readSpecFile('/nowhere/run.yaml')).rejects.toThrow(/there is no such file/);
+    await expect(readSpecFile('presets')).rejects.toThrow(/it is a folder; name a YAML or JSON file/);
     await expect(readSpecFile(specFile('list.yaml', '- 1\n'))).rejects.toThrow(/must be a mapping/);
   });
 
