@@ -38,7 +38,7 @@ const tooLong = ['s3-times-out'];
 
 test(
   'runs under 12 faults end with the same bits as one that nobody touched',
-  { timeout: 300_000 },
+  { timeout: 600_000 },
   async () => {
     const { runs, leftOut, said } = await campaign(12, {
       // A bucket, two owners, a full disk, an engine in mid-frame, a node that is lost, and updates while somebody dies.
