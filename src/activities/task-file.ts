@@ -1,5 +1,6 @@
 // Reads `tasks.jsonl` and `demonstrations.jsonl` that people bring. Every problem is named with its line.
 import { z } from 'zod';
+import { inOneLine, issueProblems } from '../spec/spec-issues.js';
 import type { Demonstration, Task } from '../spec/task.js';
 
 const taskSchema = z.strictObject({
@@ -56,7 +57,7 @@ export function parseTasks(text: string, file: string): Task[] {
   for (const { line, value } of jsonLines(text, problems)) {
     const parsed = taskSchema.safeParse(value);
     if (!parsed.success) {
-      problems.push(...describe(line, parsed.error));
+      problems.push(...describe(line, parsed.error, taskSchema, value));
       continue;
     }
     const earlier = firstLineOf.get(parsed.data.task_key);
@@ -81,7 +82,7 @@ export function parseDemonstrations(text: string, file: string): Demonstration[]
   for (const { line, value } of jsonLines(text, problems)) {
     const parsed = demonstrationSchema.safeParse(value);
     if (parsed.success) demonstrations.push(withoutUndefined(parsed.data));
-    else problems.push(...describe(line, parsed.error));
+    else problems.push(...describe(line, parsed.error, demonstrationSchema, value));
   }
   if (problems.length > 0) throw new BadDataFile(file, problems);
   return demonstrations;
@@ -103,10 +104,8 @@ function* jsonLines(text: string, problems: string[]): Generator<{ line: number;
   }
 }
 
-function describe(line: number, error: z.ZodError): string[] {
-  return error.issues.map(
-    (issue) => `line ${line}: ${issue.path.join('.') || 'the object'}: ${issue.message}`,
-  );
+function describe(line: number, error: z.ZodError, schema: z.ZodType, value: unknown): string[] {
+  return issueProblems(error.issues, schema, value).map((problem) => `line ${line}: ${inOneLine(problem)}`);
 }
 
 function withoutUndefined(value: z.infer<typeof demonstrationSchema>): Demonstration {

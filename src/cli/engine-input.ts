@@ -1,7 +1,7 @@
 // What `longhaul engine score` and `generate` are asked: one JSON object, a list of them, or one a line. Whatever is wrong is one error
 // that names the place and the field.
 import { z } from 'zod';
-import { issueProblems } from '../spec/spec-issues.js';
+import { inOneLine, issueProblems } from '../spec/spec-issues.js';
 import { BadInput } from './output.js';
 
 /** A request and where it stands, for errors. */
@@ -48,10 +48,7 @@ function parse<T extends PromptInput>(text: string, schema: z.ZodType<T>): Place
     const result = schema.safeParse(value);
     if (!result.success) {
       const [problem] = issueProblems(result.error.issues, schema, value);
-      const { path = '', problem: what = 'is not understood', mend = '' } = problem ?? {};
-      // What "there is" needs no subject; everything else says something about the field.
-      const said = what.startsWith('there is') ? what : `${path === '' ? 'it' : path} ${what}`;
-      throw new BadInput(`${where}: ${said}${mend === '' ? '' : `; ${mend}`}`);
+      throw new BadInput(`${where}: ${problem ? inOneLine(problem) : 'it is not understood'}`);
     }
     const given = Object.keys(prompt).filter((key) => result.data[key as keyof PromptInput] !== undefined);
     if (given.length !== 1)

@@ -142,20 +142,36 @@ function collectedText(run: string, collected: Collected): string {
       `${whole(freed)} bytes are free`,
     ...(spared.length === 0
       ? []
-      : [`  spared, because they are needed by now: checkpoints of steps ${spared.join(', ')}`]),
+      : [`  spared, because they are needed by now: checkpoints of ${stepsText(spared)}`]),
     ...left.map(
       ({ step, problem }) => `  step ${step} was left as it is: ${problem}; see longhaul audit ${run}`,
     ),
   ].join('\n');
 }
 
-/** `steps 3–120, 130`, `step 7` */
-function stepsText(steps: readonly number[]): string {
-  const ranges: [number, number][] = [];
+/** `steps 3–120, 130`, `steps 5–475 (every 5th)`, `step 7`; of steps in ascending order. */
+export function stepsText(steps: readonly number[]): string {
+  const ranges: number[][] = [];
   for (const step of steps) {
     const range = ranges.at(-1);
-    if (range && range[1] === step - 1) range[1] = step;
-    else ranges.push([step, step]);
+    const [first = step, second = step] = range ?? [];
+    if (range && (range.length === 1 || step - (range.at(-1) ?? step) === second - first)) range.push(step);
+    // Two far apart are no row yet: the second may begin one.
+    else if (range?.length === 2 && second - first > 1 && step - second === 1)
+      ranges.push([range.pop() ?? second, step]);
+    else ranges.push([step]);
   }
-  return `${steps.length === 1 ? 'step' : 'steps'} ${ranges.map(([from, to]) => (from === to ? `${from}` : `${from}–${to}`)).join(', ')}`;
+  const texts = ranges.map((range) => {
+    const [first = 0, second = first] = range;
+    const stride = second - first;
+    if (stride > 1 && range.length < 4) return range.join(', ');
+    if (range.length === 1) return `${first}`;
+    return `${first}–${range.at(-1)}${stride > 1 ? ` (every ${ordinal(stride)})` : ''}`;
+  });
+  return `${steps.length === 1 ? 'step' : 'steps'} ${texts.join(', ')}`;
+}
+
+function ordinal(n: number): string {
+  const teens = n % 100 >= 11 && n % 100 <= 13;
+  return `${n}${(teens ? undefined : { 1: 'st', 2: 'nd', 3: 'rd' }[n % 10]) ?? 'th'}`;
 }

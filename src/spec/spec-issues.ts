@@ -15,6 +15,13 @@ export function issueProblems(issues: readonly Issue[], schema: z.ZodType, input
   });
 }
 
+/** `prompt must be a text, not 5`; `there is no key "promt"; did you mean prompt?` */
+export function inOneLine({ path, problem, mend }: SpecProblem): string {
+  // What "there is" needs no subject; everything else says something about the field.
+  const said = problem.startsWith('there is') ? problem : `${path === '' ? 'it' : path} ${problem}`;
+  return `${said}${mend === '' ? '' : `; ${mend}`}`;
+}
+
 /** `warm_start[0].lr` */
 function pathText(path: readonly PropertyKey[]): string {
   return path

@@ -145,7 +145,7 @@ function showBatch(bytes: Uint8Array, key: string): string {
     `plan            ${identity.plan}`,
     `previous state  ${identity.previous_state}`,
     `inputs          ${identity.inputs}`,
-    `nodes           ${nodes} in ${roots} trees, ${arrays.tokens.length} tokens`,
+    `nodes           ${nodes} in ${roots} ${roots === 1 ? 'tree' : 'trees'}, ${arrays.tokens.length} tokens`,
     `targets         ${arrays.target_rows.length}: ${identity.loss_tokens.join(' + ')} by mini-batch`,
     `advantages      ${range(arrays.target_advantages)}`,
     ...(arrays.target_old_logprobs ? [`old log-probs   ${range(arrays.target_old_logprobs)}`] : []),

@@ -55,6 +55,17 @@ describe('a task file', () => {
     expect(found[2]).toBe('line 4: not JSON');
   });
 
+  it('says what a field must be and what it is, in words of the file', () => {
+    const bad = [{ ...task('a'), prompt: 5 }, { ...task('b'), promt: 'x' }, { prompt: 'x', env_key: 'y' }, 7];
+    expect(problemsOf(jsonl([...bad, { ...task('c'), split: 'heldout' }]))).toEqual([
+      'line 1: prompt must be text, not 5',
+      'line 2: there is no key "promt"; did you mean prompt?',
+      'line 3: task_key is missing',
+      'line 4: it must be a mapping of keys to values, not 7',
+      'line 5: split must be "train" or "held_out", not "heldout"; did you mean "held_out"?',
+    ]);
+  });
+
   it('without a task says what belongs there', () => {
     expect(problemsOf('\n')).toEqual(['the file holds no task; write one JSON object a line']);
   });
@@ -138,13 +149,13 @@ describe('a demonstration file', () => {
         jsonl([{ kind: 'drill', messages: [...messages, { role: 'asistant', content: '' }] }]),
         'd',
       ),
-    ).toThrow(/line 1: messages\.1\.role/);
+    ).toThrow(/line 1: messages\[1\].role must be .*did you mean "assistant"/);
   });
 
   it.each([
-    [['assistant', 'user'], /line 1: messages\.0\.role: must be user/],
-    [['user', 'tool', 'assistant'], /line 1: messages\.1\.role: must be assistant/],
-    [['user', 'assistant', 'assistant'], /line 1: messages\.2\.role: must be user or tool/],
+    [['assistant', 'user'], /line 1: messages\[0\].role must be user/],
+    [['user', 'tool', 'assistant'], /line 1: messages\[1\].role must be assistant/],
+    [['user', 'assistant', 'assistant'], /line 1: messages\[2\].role must be user or tool/],
   ])('whose turns are %j names the first that is out of turn', (roles, message) => {
     const messages = roles.map((role) => ({ role, content: 'x' }));
     expect(() => parseDemonstrations(jsonl([{ kind: 'drill', messages }]), 'd')).toThrow(message);

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { auditRun } from '../../src/activities/audit-run.js';
 import { PolicyHolder } from '../../src/activities/policy-holder.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
-import { bestStepsOf } from '../../src/cli/gc-command.js';
+import { bestStepsOf, stepsText } from '../../src/cli/gc-command.js';
 import { createStateLock } from '../../src/engine/native/state-lock.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import type { EvaluationFigure } from '../../src/report/evaluations.js';
@@ -551,3 +551,14 @@ function longhaul(args: readonly string[], dieAtCall?: number) {
     },
   );
 }
+
+test.each([
+  [[7], 'step 7'],
+  [[3, 4, 5, 130], 'steps 3–5, 130'],
+  [[1, 5, 6, 7, 8], 'steps 1, 5–8'],
+  [[5, 10, 15, 20, 25, 27], 'steps 5–25 (every 5th), 27'],
+  [[2, 4, 6], 'steps 2, 4, 6'],
+  [[0, 22, 44, 66], 'steps 0–66 (every 22nd)'],
+])('steps %j read "%s"', (steps, text) => {
+  expect(stepsText(steps)).toBe(text);
+});

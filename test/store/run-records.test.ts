@@ -306,7 +306,7 @@ describe('show', () => {
 
     expect(await showRecord(store, episodeKey('tiny', 1, 0, 1))).toMatch(/graded 1; ended by done.*search/s);
     expect(await showRecord(store, batchKey('tiny', 1))).toMatch(
-      /1 in 1 trees, 4 tokens.*3: 3 by mini-batch/s,
+      /1 in 1 tree, 4 tokens.*3: 3 by mini-batch/s,
     );
     expect(await showRecord(store, planKey('tiny', 1))).toMatch(
       /longhaul\.plan\/2 {2}digest [0-9a-f]{64}.*"samples_per_slot": 2/s,
