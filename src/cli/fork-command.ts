@@ -12,6 +12,7 @@ import type { ObjectStore } from '../store/object-store.js';
 import { lastCommittedStep, readNumerics, readRun } from '../store/run-records.js';
 import { endWorkflow } from './end-workflow.js';
 import { type FollowFlags, trainAndFollow } from './follow-training.js';
+import { sayingThatItGoesOn } from './interruption.js';
 import { refuseEqualNumerics, refuseNeedlessRebase } from './needed-rebase.js';
 import { poolView } from './nodes-command.js';
 import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput } from './output.js';
@@ -48,9 +49,11 @@ export function register(program: Command): void {
       await planFork(store, spec, fork);
       if (flags.print) return print(spec);
       await withClient(flags, (client) =>
-        trainAndFollow(client, spec, flags, {
-          begun: `${spec.name} goes on after step ${fork.step} of ${fork.run}`,
-        }),
+        sayingThatItGoesOn(spec.name, flags, () =>
+          trainAndFollow(client, spec, flags, {
+            begun: `${spec.name} goes on after step ${fork.step} of ${fork.run}`,
+          }),
+        ),
       );
     }),
   );
@@ -73,9 +76,9 @@ export function register(program: Command): void {
         if (flags.print) return print(spec);
         await withClient(flags, async (client) => {
           if (spec.fork) await endWorkflow(client, name, flags.wait);
-          await trainAndFollow(client, spec, flags, {
-            begun: `${name} goes on after step ${step} of ${run}`,
-          });
+          await sayingThatItGoesOn(name, flags, () =>
+            trainAndFollow(client, spec, flags, { begun: `${name} goes on after step ${step} of ${run}` }),
+          );
         });
       }),
     );
@@ -105,7 +108,7 @@ export function register(program: Command): void {
               refuseNeedlessRebase(name, await poolView(client), from, flags.numerics);
               await endWorkflow(client, name, flags.wait);
             }
-            await trainAndFollow(client, spec, flags, { begun });
+            await sayingThatItGoesOn(name, flags, () => trainAndFollow(client, spec, flags, { begun }));
           });
         },
       ),

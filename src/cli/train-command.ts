@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import type { RunSpec } from '../spec/run-spec.js';
 import { readSpecFile } from '../spec/spec-input.js';
 import { type FollowFlags, trainAndFollow } from './follow-training.js';
+import { sayingThatItGoesOn } from './interruption.js';
 import { openExistingStore, withOutput } from './output.js';
 import { storeOfCommand } from './stack-store.js';
 import { storedSpec, takingSpecOrRun } from './stored-spec.js';
@@ -26,11 +27,9 @@ export function register(program: Command): void {
     .action(
       withOutput(async (path: string | undefined, flags: TrainFlags, command: Command) => {
         const { spec, begun } = path === undefined ? await fromStore(flags, command) : await fromFile(path);
+        const options = flags.takeOver ? { takeOver: true } : {};
         await withClient(flags, (client) =>
-          trainAndFollow(client, spec, flags, {
-            begun,
-            options: flags.takeOver ? { takeOver: true } : {},
-          }),
+          sayingThatItGoesOn(spec.name, flags, () => trainAndFollow(client, spec, flags, { begun, options })),
         );
       }),
     );

@@ -1,0 +1,30 @@
+// What Ctrl-C says to whoever follows a run: that the run goes on.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { resolve } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import { until } from '../support/until.js';
+
+let temporal: TestTemporal;
+beforeAll(async () => {
+  temporal = await startTemporal();
+}, 60_000);
+afterAll(() => temporal?.stop());
+
+it('the run that was followed goes on, and how to end it', { timeout: 60_000 }, async () => {
+  const args = ['train', resolve('presets/tiny.yaml'), '--temporal-address', temporal.address];
+  const child = spawn(resolve('bin/longhaul'), args, { stdio: ['ignore', 'ignore', 'pipe'] });
+  let errors = '';
+  child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
+  const closed = once(child, 'close');
+  await until(() => errors.includes('tiny is started'), 'the run to be followed');
+  child.kill('SIGINT');
+  expect(await closed).toEqual([130, null]);
+  expect(errors).toMatch(
+    /\nno longer followed; tiny goes on\. Look at it with: longhaul status tiny; end it with: longhaul cancel tiny\n$/,
+  );
+  const run = temporal.client.workflow.getHandle('train/tiny');
+  expect((await run.describe()).status.name).toBe('RUNNING');
+  await run.terminate();
+});
