@@ -7,7 +7,7 @@ import { statusQuery } from '../workflows/messages.js';
 import type { TrainingOptions } from '../workflows/training-run.js';
 import { followRun } from './live-view.js';
 import { inFolder } from './output.js';
-import { endedRun, endLine, wayOn, whyFollowedEnded } from './run-end.js';
+import { endedError, endedRun, whyFollowedEnded } from './run-end.js';
 import { startTraining } from './start-training.js';
 import { type RunHandle, type TemporalFlags, temporalConfig } from './temporal-access.js';
 
@@ -71,9 +71,7 @@ export async function howItBegins(
   const deadline = Date.now() + beginsWithinMs;
   while (Date.now() < deadline) {
     const over = await endedRun(handle);
-    if (over) {
-      throw new Error(`${name} ${endLine(over.end)}\n${wayOn(over.end, over.status !== null, flags)}`);
-    }
+    if (over) throw endedError(name, over, flags);
     const status = await client
       .withDeadline(Date.now() + queryDeadlineMs, () => handle.query(statusQuery))
       .catch(() => null);

@@ -4,6 +4,7 @@ import { WorkflowFailedError } from '@temporalio/client';
 import type { RunStatus } from '../activities/contracts.js';
 import { statusQuery } from '../workflows/messages.js';
 import type { trainingRun } from '../workflows/training-run.js';
+import { goOn } from './explained.js';
 import { inFolder } from './output.js';
 import { whyItEnded } from './start-training.js';
 import type { RunHandle, TemporalFlags } from './temporal-access.js';
@@ -51,18 +52,28 @@ export async function endedRun(handle: RunHandle): Promise<EndedRun | null> {
 }
 
 /** `failed at 2026-11-22 13:40 UTC: no such model`, without the run's name. */
-export function endLine({ how, cause, at, claimed }: RunEnd): string {
-  const when = at ? ` at ${at.slice(0, 16).replace('T', ' ')} UTC` : '';
-  return `${claimed ? '' : 'its last start '}${how}${when}${cause === null ? '' : `: ${cause}`}`;
+export function endLine(end: RunEnd): string {
+  return `${end.claimed ? '' : 'its last start '}${howAndWhy(end)}`;
 }
 
-/** How to go on; a failure's cause says what has to be mended first. */
-export function wayOn({ how, claimed }: RunEnd, known: boolean, flags: TemporalFlags): string {
-  const again = `longhaul train SPEC${inFolder(flags)}`;
-  if (claimed) return `${how === 'failed' ? 'mend that, then go' : 'go'} on with: ${again}`;
+/** The same with the run's name and the way on, for an error. */
+export function endedError(run: string, { end, status }: EndedRun, flags: TemporalFlags): Error {
+  const what = end.claimed ? run : `the start of ${run}`;
+  return new Error(`${what} ${howAndWhy(end)}\n${wayOn(run, end, status !== null, flags)}`);
+}
+
+function howAndWhy({ how, cause, at }: RunEnd): string {
+  const when = at ? ` at ${at.slice(0, 16).replace('T', ' ')} UTC` : '';
+  const was = how === 'terminated' || how === 'cancelled' ? 'was ' : '';
+  return `${was}${how}${when}${cause === null ? '' : `: ${cause}`}`;
+}
+
+/** How to go on; a failure's cause says what has to be mended first. `known`: the run has records. */
+export function wayOn(run: string, { how, claimed }: RunEnd, known: boolean, flags: TemporalFlags): string {
+  if (claimed) return `${how === 'failed' ? 'mend that, then go' : 'go'} on with: ${goOn(run, flags)}`;
   return known
-    ? `that start has changed nothing of the run; go on with: ${again}`
-    : `nothing has begun; start it${how === 'failed' ? ', mended,' : ''} with: ${again}`;
+    ? `that start has changed nothing of the run; go on with: ${goOn(run, flags)}`
+    : `nothing has begun; start it${how === 'failed' ? ', mended,' : ''} with: longhaul train SPEC${inFolder(flags)}`;
 }
 
 /** For one that followed the run: the error that its workflow's end left, with the way on. Other errors as they are. */
@@ -75,8 +86,7 @@ export async function whyFollowedEnded(
   if (!(error instanceof WorkflowFailedError)) return error;
   const over = await endedRun(handle).catch(() => null);
   if (!over) return new Error(whyItEnded(error), { cause: error });
-  const { end, status } = over;
-  return new Error(`${run} ${endLine(end)}\n${wayOn(end, status !== null, flags)}`, { cause: error });
+  return endedError(run, over, flags);
 }
 
 async function causeOf(handle: RunHandle, runId: string, how: RunEnd['how']): Promise<string | null> {

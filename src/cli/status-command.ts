@@ -1,6 +1,7 @@
 // `longhaul status RUN`: where a run is and its last figures; with --watch, as it goes.
 import type { Command } from 'commander';
 import type { RunStatus } from '../activities/contracts.js';
+import { nameOfRun } from '../store/layout.js';
 import { budgetNotes } from '../workflows/budget.js';
 import { faultNote } from '../workflows/fault-note.js';
 import { settingNotes } from '../workflows/hyperparameters.js';
@@ -24,7 +25,7 @@ export function register(program: Command): void {
       withOutput(async (run: string, flags: TemporalFlags & { watch?: boolean; json?: boolean }) => {
         await withClient(flags, async (client) => {
           const handle = runHandle(client, run);
-          const over = await explained(handle, endedRun(handle));
+          const over = await explained(handle, endedRun(handle), flags);
           if (over) {
             if (over.end.how !== 'cancelled') process.exitCode = 1;
             const { end, status } = over;
@@ -36,6 +37,7 @@ export function register(program: Command): void {
           const status = await explained(
             handle,
             client.withDeadline(Date.now() + 10_000, () => handle.query(statusQuery)),
+            flags,
           );
           const waiting = await waitingFor(client, handle);
           console.log(flags.json ? JSON.stringify({ ...status, waiting }) : describe(status, waiting, flags));
@@ -58,7 +60,10 @@ function farewell(run: string, { end, status }: EndedRun, flags: TemporalFlags):
   const known = status
     ? [`${status.run} · ${progressLine(status, end.how)}`, ...figures(status, flags, null)]
     : [`${run} · ${end.how}${end.claimed ? '' : ' before it had begun'}`];
-  return [...known, ...[endLine(end), wayOn(end, status !== null, flags)].flatMap(indented)].join('\n');
+  return [
+    ...known,
+    ...[endLine(end), wayOn(nameOfRun(run), end, status !== null, flags)].flatMap(indented),
+  ].join('\n');
 }
 
 function describe(status: RunStatus, waiting: readonly Waiting[], flags: TemporalFlags): string {

@@ -171,7 +171,9 @@ describe('a run whose workflow has ended without its end', { timeout: 90_000 }, 
       const terminated = await longhaul('status', name);
       expect(terminated.code).toBe(1);
       expect(terminated.output).toMatch(new RegExp(`^${name} · step 1/6 drill · .* · terminated\n`));
-      expect(terminated.output).toMatch(/terminated at .* UTC: the disk is replaced\n.*longhaul train SPEC/);
+      expect(terminated.output).toMatch(
+        /terminated at .* UTC: the disk is replaced\n.*longhaul train --run over-/,
+      );
       expect(terminated.output).not.toMatch(/node |at most/);
 
       refuses = true;
@@ -207,7 +209,7 @@ describe('a run whose workflow has ended without its end', { timeout: 90_000 }, 
       await run.terminate('the disk is replaced');
       expect(await watched).toMatchObject({
         message: expect.stringMatching(
-          new RegExp(`^${name} terminated at .*: the disk is replaced\\n.*longhaul train SPEC`),
+          new RegExp(`^${name} was terminated at .*: the disk is replaced\\n.*longhaul train --run ${name}`),
         ) as string,
       });
       held.release();
@@ -233,7 +235,7 @@ describe('a start that is left alone', { timeout: 60_000 }, () => {
       refuses = true;
       const again = await startRun(temporal, queue, name);
       await expect(howItBegins(temporal.client, again, name, {})).rejects.toThrow(
-        /its last start failed at .*: vocab_size must be 1024, not 100\nthat start has changed nothing of the run/,
+        /^the start of .* failed at .*: vocab_size must be 1024, not 100\nthat start has changed nothing of the run/,
       );
       held.release();
     });

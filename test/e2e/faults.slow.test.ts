@@ -198,7 +198,7 @@ describe('a run that is started twice', { timeout: 480_000 }, () => {
     await run.executeUpdate(pauseUpdate);
     expect(await train(file, '--detach')).toMatchObject({
       code: 0,
-      errors: expect.stringContaining('twice is running already; following it') as string,
+      errors: expect.stringContaining('twice is running already\n') as string,
     });
     const refused = await train(other, '--detach');
     expect(refused).toMatchObject({
