@@ -1,11 +1,13 @@
 // The store of a command that also asks Temporal: where none is named, the running stack's.
-import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
 import type { ObjectStore } from '../store/object-store.js';
-import { defaultStore, openExistingStore } from './output.js';
+import { openExistingStore, storeFolderProblem, unreadableStore } from './output.js';
 import { type TemporalFlags, temporalConfig } from './temporal-access.js';
 
-/** The named store, the running stack's, or the one in this folder; null where nothing was named and none is there. */
+/**
+ * The named store, the running stack's, or the one in this folder; null where nothing was named and none is there, or none that may be
+ * read, which is said: without it a command knows less.
+ */
 export async function storeOfCommand(
   command: Command,
   flags: TemporalFlags & { store: string },
@@ -13,5 +15,8 @@ export async function storeOfCommand(
   if (command.getOptionValueSource('store') !== 'default') return openExistingStore(flags.store);
   const { stack } = temporalConfig(flags);
   if (stack) return openExistingStore(stack.store);
-  return existsSync(defaultStore) ? openExistingStore(flags.store) : null;
+  const problem = await storeFolderProblem(flags.store);
+  if (problem === null) return openExistingStore(flags.store);
+  if (problem !== 'ENOENT') console.error(unreadableStore(flags.store, problem));
+  return null;
 }

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { lockFolder } from '../../src/workers/folder-lock.js';
@@ -15,8 +15,10 @@ afterAll(() => rmSync(folder, { recursive: true }));
 function longhaul(
   args: string[],
   env: NodeJS.ProcessEnv = {},
+  cwd = process.cwd(),
 ): { code: number | null; output: string; errors: string } {
-  const { status, stdout, stderr } = spawnSync('bin/longhaul', args, {
+  const { status, stdout, stderr } = spawnSync(resolve('bin/longhaul'), args, {
+    cwd,
     encoding: 'utf8',
     env: { ...process.env, ...env },
     timeout: 90_000,
@@ -138,6 +140,17 @@ describe('--folder', () => {
     const { code, errors } = longhaul(['up', '--folder', below]);
     expect(errors).toMatch(/^error: the folder .* cannot be made: .*choose another one with --folder\n/m);
     expect(code).toBe(1);
+  });
+});
+
+describe('longhaul runs', () => {
+  test('says that the store of its folder cannot be read: without it rewound runs look like others', () => {
+    const cwd = join(folder, 'unreadable');
+    mkdirSync(join(cwd, '.longhaul'), { recursive: true });
+    symlinkSync('store', join(cwd, '.longhaul', 'store'));
+    expect(longhaul(['runs', '--temporal-address', '127.0.0.1:1'], {}, cwd).errors).toMatch(
+      /^the store at dir:\.\/\.longhaul\/store cannot be read \(ELOOP\): /,
+    );
   });
 });
 
