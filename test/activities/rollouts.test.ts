@@ -214,7 +214,10 @@ describe('progress', () => {
     };
     const progress: unknown[] = [];
     const collecting = collect(deps, 1, progress);
-    await vi.waitFor(() => expect(progress).toContainEqual({ waiting: 'tracker' }), { timeout: 5000 });
+    const waits = { waiting: 'tracker', waiting_reason: 'nobody listens' };
+    await vi.waitFor(() => expect(progress).toContainEqual(expect.objectContaining(waits)), {
+      timeout: 5000,
+    });
     down = false;
     expect(await collecting).toMatchObject({ graded: 4 });
   });
