@@ -1,6 +1,7 @@
 // longhaul-engine: holds a policy and serves frames on a socket (docs/engine-protocol.md).
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -15,6 +16,10 @@
 #include "serve/version.h"
 
 namespace {
+
+/// All cores are the engine's while nobody else wants them. Whoever notices a death, or answers a server, is to have one at once: a worker
+/// that starts beside a computing engine of its own priority takes twice as long.
+constexpr int kNiceness = 10;
 
 constexpr const char* kUsage =
     "usage: longhaul-engine --fd N [--test-faults] | --version | --selftest\n"
@@ -37,6 +42,8 @@ int serve(const longhaul::ServerOptions& options) {
   // Ctrl-C reaches the whole process group; the parent decides when the engine ends.
   signal(SIGINT, SIG_IGN);
   fcntl(options.fd, F_SETFD, FD_CLOEXEC);
+  // Threads inherit it. Where it may not be changed, nothing but time is lost.
+  setpriority(PRIO_PROCESS, 0, kNiceness);
   longhaul::Server server(options);
   const int code = server.run();
   _exit(code);  // the reader's thread still waits in read()

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
-import { chmodSync, writeFileSync } from 'node:fs';
+import { chmodSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { encodeFrame, FrameDecoder } from '../../src/engine/native/frames.js';
 import { findEngine } from '../support/find-tools.js';
@@ -27,6 +27,18 @@ describe('the engine process', () => {
     expect(info.build).toMatch(/^\d+\.\d+\.\d+, g\+\+/);
     expect(info.incarnation).toMatch(/^[0-9a-f]{16}$/);
     expect((await startEngine().info()).incarnation).not.toBe(info.incarnation);
+  });
+
+  it('gives way to other processes on its machine, with all of its threads', async () => {
+    const engine = startEngine({ threads: 2 });
+    await engine.loadRandom(tinyModel);
+    const tasks = `/proc/${engine.pid()}/task`;
+    // The 19th figure (proc_pid_stat(5)), counted from behind the name, which may hold anything.
+    const niceness = (task: string): number =>
+      Number(readFileSync(`${tasks}/${task}/stat`, 'utf8').split(') ').at(-1)?.split(' ')[16]);
+    const all = readdirSync(tasks).map(niceness);
+    expect(all.length).toBeGreaterThan(2);
+    expect(new Set(all)).toEqual(new Set([10]));
   });
 
   it('rejects open calls at once when it is killed, and the next call starts another', async () => {
