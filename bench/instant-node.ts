@@ -12,7 +12,8 @@ import { recordFunction } from '../src/store/records.js';
 import { readPlan, readRun, readUpdateIfAny } from '../src/store/run-records.js';
 import { readWorkerConfig } from '../src/workers/config.js';
 import { serveNode } from '../src/workers/node-worker.js';
-import { exitWith, installLogger } from '../src/workers/worker-log.js';
+import { exitWith } from '../src/workers/worker-exit.js';
+import { installLogger } from '../src/workers/worker-log.js';
 
 const numerics = { backend: 'cpu', version: 2 } as const;
 const engine = { build: 'answers at once', incarnation: `pid ${process.pid}` };

@@ -29,7 +29,7 @@ export class AttemptWedged extends Error {
 export interface AttemptGateOptions {
   /** How long an attempt that was told to stop may go without progress. */
   limitMs?: number;
-  /** Has to end the process. By default the error is thrown where nobody catches it, which worker-log.ts turns into that. */
+  /** Has to end the process. By default the error is thrown where nobody catches it, which worker-exit.ts turns into that. */
   wedged?(error: AttemptWedged): void;
 }
 

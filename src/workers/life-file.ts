@@ -3,11 +3,21 @@ import { readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { type Predecessor, ProcessLife } from '../activities/process-life.js';
 
+interface LifeFile {
+  identity: string;
+  /** It ended because it was told to. */
+  left: boolean;
+  /** Of a process that has not served yet: whom it found, who is the next one's predecessor too. */
+  before?: Predecessor | null;
+}
+
 /** How exactly a death is known. */
 const touchedEveryMs = 250;
 
 export interface KeptLife {
   life: ProcessLife;
+  /** From now on this process is the one that the next knows of. One that ends before it has served is none: it began nothing. */
+  serves(): void;
   /** Says that this process ends because it was told to; it does so by itself when it exits with 0. */
   leave(): void;
 }
@@ -17,8 +27,10 @@ export function keepLife(path: string, name: string, restart: ProcessLife['resta
   const predecessor = readPredecessor(path);
   const life = new ProcessLife({ name, host: hostname(), pid: process.pid }, predecessor, restart);
   const { identity } = life;
-  const write = (left: boolean): void => writeFileSync(path, JSON.stringify({ identity, left }));
-  attempt(() => write(false));
+  const write = (state: Omit<LifeFile, 'identity'>): void =>
+    writeFileSync(path, JSON.stringify({ identity, ...state } satisfies LifeFile));
+  let served = false;
+  attempt(() => write({ left: false, before: predecessor }));
   const timer = setInterval(() => {
     const now = new Date();
     attempt(() => utimesSync(path, now, now));
@@ -26,13 +38,17 @@ export function keepLife(path: string, name: string, restart: ProcessLife['resta
   timer.unref();
   const leave = (): void => {
     clearInterval(timer);
-    attempt(() => write(true));
+    attempt(() => write(served ? { left: true } : { left: true, before: predecessor }));
   };
   // Also of a process that could not end all of its work in time.
   process.once('exit', (code) => {
     if (code === 0) leave();
   });
-  return { life, leave };
+  const serves = (): void => {
+    served = true;
+    attempt(() => write({ left: false }));
+  };
+  return { life, serves, leave };
 }
 
 /** A full disk costs evidence, and nothing else. */
@@ -46,7 +62,8 @@ function attempt(write: () => void): void {
 
 function readPredecessor(path: string): Predecessor | null {
   try {
-    const { identity, left } = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
+    const { identity, left, before } = JSON.parse(readFileSync(path, 'utf8')) as Partial<LifeFile>;
+    if (before !== undefined) return before;
     if (typeof identity !== 'string') return null;
     const aliveAt = Math.round(statSync(path).mtimeMs);
     // Whoever started this process knew of the death.

@@ -20,7 +20,8 @@ import { readWorkerConfig, type WorkerConfig } from './config.js';
 import { environmentBackends } from './environment-backends.js';
 import { keepLife } from './life-file.js';
 import { type NodeParts, serveNode } from './node-worker.js';
-import { exitWith, installLogger } from './worker-log.js';
+import { exitWith } from './worker-exit.js';
+import { installLogger } from './worker-log.js';
 
 const log = installLogger('node');
 
@@ -38,7 +39,9 @@ async function createParts(config: WorkerConfig, store: ObjectStore): Promise<No
   const token = config.gradingTokenFile
     ? (await readFile(config.gradingTokenFile, 'utf8')).trim()
     : undefined;
-  const { life } = keepLife(join(config.folder, 'life.json'), config.node, 'worker_restart');
+  const { life, serves } = keepLife(join(config.folder, 'life.json'), config.node, 'worker_restart');
+  // Store and Temporal have answered by now.
+  serves();
   const meter = new BusyMeter();
   const engine = meteredEngine(createNativeEngine({ binary: config.engine, log }), meter);
   const environments = environmentBackends({ url: config.environments, ...(token ? { token } : {}) });

@@ -7,7 +7,6 @@ import type { OrchestratorActivities } from '../activities/contracts.js';
 import { orchestratorQueue } from '../workflows/messages.js';
 import { guardActivities, heartbeatIntervalMs } from './activity-guard.js';
 import type { Deployment, WorkerConfig } from './config.js';
-import { lockFolder } from './folder-lock.js';
 import { OpenActivities } from './open-activities.js';
 import { registerSearchAttributes } from './temporal-cluster.js';
 import { connectClient, connectWorker } from './temporal-connection.js';
@@ -30,12 +29,11 @@ export function versioned(deployment: Deployment | null): Pick<WorkerOptions, 'w
   return { workerDeploymentOptions };
 }
 
-/** Serves until SIGTERM or SIGINT; resolves when everything that ran has ended or was handed back. */
+/** Call when the folder is locked. Serves until SIGTERM or SIGINT; resolves when everything that ran has ended or was handed back. */
 export async function serveOrchestrator(
   config: WorkerConfig,
   createActivities: (client: Client) => OrchestratorActivities | Promise<OrchestratorActivities>,
 ): Promise<void> {
-  const lock = lockFolder(config.folder, `orchestrator worker of ${config.temporal.address}`);
   const [{ client, close }, connection, codePath] = await Promise.all([
     connectClient(config.temporal, 60_000),
     connectWorker(config.temporal),
@@ -66,6 +64,5 @@ export async function serveOrchestrator(
   } finally {
     await close();
     await connection.close().catch(() => undefined);
-    lock.release();
   }
 }

@@ -59,7 +59,8 @@ describe('a failing activity', () => {
 describe('a worker', () => {
   it('logs what it says, and what ends it, without the secret', () => {
     const script = `
-      import { installLogger, exitWith } from './src/workers/worker-log.ts';
+      import { exitWith } from './src/workers/worker-exit.ts';
+      import { installLogger } from './src/workers/worker-log.ts';
       installLogger('node')(${JSON.stringify(said)});
       await exitWith('node', () => Promise.reject(new Error(${JSON.stringify(said)})));`;
     const { stderr, status } = spawnSync(

@@ -12,7 +12,12 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true }));
 
 const path = (): string => join(folder, 'life.json');
-const keep = () => keepLife(path(), 'n1', 'worker_restart');
+const begin = () => keepLife(path(), 'n1', 'worker_restart');
+const keep = () => {
+  const kept = begin();
+  kept.serves();
+  return kept;
+};
 
 describe('a worker on a folder', () => {
   it('that nobody has served has no predecessor', () => {
@@ -41,5 +46,22 @@ describe('a worker on a folder', () => {
     // This process has been started since.
     expect(noticedAt).toBeGreaterThanOrEqual(aliveAt);
     leave();
+  });
+
+  it('knows the one that served, and not those that could not begin since', () => {
+    const served = keep();
+    const dead = new Date(Date.now() - 60_000);
+    utimesSync(path(), dead, dead);
+    const known = begin();
+    expect(known.life.predecessor).toMatchObject({ identity: served.life.identity, aliveAt: dead.getTime() });
+    begin().leave();
+    const { life, leave } = begin();
+    expect(life.predecessor).toEqual(known.life.predecessor);
+    leave();
+  });
+
+  it('has no predecessor where none has ever served', () => {
+    begin().leave();
+    expect(begin().life.predecessor).toBeNull();
   });
 });

@@ -1,0 +1,34 @@
+// What the orchestrator worker is made of.
+import { hostname } from 'node:os';
+import { DatasetCache } from '../activities/dataset-cache.js';
+import { createOrchestratorActivities } from '../activities/orchestrator-activities.js';
+import { RunDataCache } from '../activities/run-data.js';
+import { openStore, probeStore } from '../store/open-store.js';
+import type { WorkerConfig } from './config.js';
+import type { KeptLife } from './life-file.js';
+import { serveOrchestrator } from './orchestrator-worker.js';
+import { clusterId, isOver, ownerState, recordedAddress, requestLease } from './temporal-cluster.js';
+import { installLogger } from './worker-log.js';
+
+/** Call when the folder is locked. Resolves when the worker has ended. */
+export async function runOrchestrator(config: WorkerConfig, { life, serves }: KeptLife): Promise<void> {
+  const log = installLogger('orchestrator');
+  const store = await openStore(config.store);
+  await probeStore(store);
+  const datasets = new DatasetCache(store);
+  await serveOrchestrator(config, (client) => {
+    serves();
+    return createOrchestratorActivities({
+      store,
+      life,
+      datasets,
+      runs: new RunDataCache(store, datasets),
+      temporalAddress: recordedAddress(config.temporal.address, hostname()),
+      clusterId: () => clusterId(client),
+      ownerState: (owner) => ownerState(owner, config.temporal, client, hostname()),
+      requestLease: (request) => requestLease(client, request),
+      isOver: (run) => isOver(client, run),
+      log,
+    });
+  });
+}
