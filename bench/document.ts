@@ -2,23 +2,24 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { evaluate, type Figure } from './figure.js';
 import { figureDefinitions } from './figures.js';
+import { codeHash } from './repository.js';
 import { fromEarlier, type Results } from './results-file.js';
 
 const begin = '<!-- figures: written by `npm run bench -- --full` -->';
 const end = '<!-- end of figures -->';
 
-export function documentResults(path: string, results: Results, code: string): void {
+export function documentResults(path: string, results: Results): void {
   const text = readFileSync(path, 'utf8');
   const [before, rest] = [text.split(begin)[0], text.split(end)[1]];
   if (before === undefined || rest === undefined || before === text) {
     throw new Error(`${path} has lost its marks "${begin}" and "${end}": put the table's place back`);
   }
-  writeFileSync(path, `${before}${begin}\n\n${figuresTable(results, code)}\n${end}${rest}`);
+  writeFileSync(path, `${before}${begin}\n\n${figuresTable(results)}\n${end}${rest}`);
 }
 
-export function figuresTable(results: Results, code: string): string {
+export function figuresTable(results: Results): string {
   const measured = new Map(
-    Object.entries(results.parts).map(([name, part]) => [name, fromEarlier(part, code)]),
+    Object.entries(results.parts).map(([name, part]) => [name, fromEarlier(part, codeHash(name))]),
   );
   const { machine } = results;
   const machineLine = machine

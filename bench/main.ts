@@ -26,7 +26,7 @@ const options = program.opts<{ json?: boolean; full?: boolean; again?: boolean }
 const wanted = wantedMeasurements(program.args);
 const resultsPath = join(repository, 'bench/results.json');
 const results = readResults(resultsPath);
-const code = codeHash();
+const codes = new Map(parts.map(({ name }) => [name, codeHash(name)]));
 const session = new BenchSession();
 let interrupted = false;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => (interrupted = true));
@@ -50,7 +50,7 @@ try {
 } finally {
   await session.close();
 }
-if (options.full) documentResults(join(repository, 'docs/benchmarks.md'), readResults(resultsPath), code);
+if (options.full) documentResults(join(repository, 'docs/benchmarks.md'), readResults(resultsPath));
 const failed = figures.filter((figure) => !figure.holds);
 if (!options.json && !interrupted) {
   const names = failed.map(({ name }) => name).join(', ');
@@ -63,6 +63,7 @@ process.exitCode = interrupted ? 130 : failed.length === 0 ? 0 : 1;
 /** Null where it was not measured: the reason is on standard error. */
 async function measure(part: Part): Promise<MeasuredPart | null> {
   const stored = results.parts[part.name];
+  const code = codes.get(part.name) ?? '';
   const earlier = stored ? fromEarlier(stored, code) : null;
   if (part.measure === null) return earlier;
   if (part.long && (!options.full || (earlier?.current && !options.again))) return earlier;
@@ -72,7 +73,7 @@ async function measure(part: Part): Promise<MeasuredPart | null> {
     const { values, notes = [] } = await part.measure(session);
     const fresh = { date: new Date().toISOString(), commit: commit(), values, notes };
     process.stderr.write(`measured ${part.name} in ${((performance.now() - begun) / 1_000).toFixed(1)} s\n`);
-    if (codeHash() !== code) throw new Error('the measured code changed meanwhile');
+    if (codeHash(part.name) !== code) throw new Error('the measured code changed meanwhile');
     if (options.full) store(part.name, { ...fresh, code });
     return { ...fresh, current: true, fresh: true };
   } catch (error) {

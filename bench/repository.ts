@@ -10,7 +10,9 @@ export const repository = rootOf(dirname(fileURLToPath(import.meta.url)));
 
 /** What a figure depends on: what is measured, and what measures it. Other tests and documents may change without making it old. */
 const measuredCode = ['src', 'native', 'presets', 'bench', 'test/chaos', 'test/support'];
-/** Among that: written by whoever measures, and tests of the harness itself. */
+/** Of that, what the parts named `engine/…` depend on: they start the engine, and nothing of the runs around it. */
+const engineCode = /^(native|src\/engine)\/|^bench\/(engine-|native-engine\.)/;
+/** Not measured: written by whoever measures, and tests of the harness itself. */
 const notMeasured = /^bench\/results\.json(\.draft)?$|\.test\.ts$/;
 
 export interface Machine {
@@ -20,10 +22,10 @@ export interface Machine {
   node: string;
 }
 
-/** sha256 over paths and contents of the measured code, 16 hex digits. */
-export function codeHash(): string {
+/** sha256 over paths and contents of the code that a part of the benchmarks depends on, 16 hex digits. */
+export function codeHash(part: string): string {
   const hash = createHash('sha256');
-  for (const name of measuredFiles())
+  for (const name of measuredFiles(part))
     hash
       .update(`${name}\0`)
       .update(readFileSync(join(repository, name)))
@@ -32,11 +34,12 @@ export function codeHash(): string {
 }
 
 /** Paths in the checkout, `/` between their parts, in the order in which they are hashed. */
-export function measuredFiles(): string[] {
+export function measuredFiles(part: string): string[] {
+  const ofEngine = part.startsWith('engine/');
   return measuredCode
     .flatMap((folder) => filesBelow(join(repository, folder)))
     .map((path) => relative(repository, path))
-    .filter((name) => !notMeasured.test(name));
+    .filter((name) => !notMeasured.test(name) && (!ofEngine || engineCode.test(name)));
 }
 
 /** Short commit; with `+` where the measured code differs from it. `unknown` outside of a git checkout. */

@@ -4,7 +4,7 @@ import type { MeasuredPart, PartValues, Provenance } from './figure.js';
 import type { Machine } from './repository.js';
 
 export interface StoredPart extends Provenance {
-  /** `codeHash()` of what was measured. */
+  /** `codeHash(part)` when it was measured. */
   code: string;
   values: PartValues;
   notes: string[];

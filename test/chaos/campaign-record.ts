@@ -22,7 +22,7 @@ export class CampaignRecord {
    * where a new one would wipe out problems that were found in this very code.
    */
   static open(from: number | null, path = join(repository, 'bench/results.json')): CampaignRecord {
-    const code = codeHash();
+    const code = codeHash(campaignPart);
     const stored = readResults(path).parts[campaignPart];
     const fresh = {
       first_seed: from ?? 1,
@@ -50,7 +50,7 @@ export class CampaignRecord {
 
   /** Written as soon as all runs with lower seeds are: what is recorded has no gap. */
   add(run: CampaignRun): void {
-    if (codeHash() !== this.code)
+    if (codeHash(campaignPart) !== this.code)
       throw new Error('the code of the campaign changed meanwhile: nothing more is recorded');
     this.early.set(run.seed, run);
     for (let next = this.early.get(this.next); next; next = this.early.get(this.next)) {
