@@ -16,6 +16,8 @@ const shortestWait = 0.1;
 export interface EvidenceWriter {
   /** Before the first token of these episodes is sampled. */
   starts(keys: string[]): Promise<void>;
+  /** Of those, which had a record before they were begun. */
+  notBegun(keys: string[]): Promise<void>;
   /** What had broken before this attempt, where no record tells it yet. */
   recovered(): Promise<void>;
   /** A computation that disagrees with the stored record: both results are kept (R19). */
@@ -31,7 +33,7 @@ export function attemptEvidence(
 ): EvidenceWriter {
   const activity = nameWithoutStep(scope).replaceAll('/', '-');
   const account = currentAccount();
-  const write = async (part: Pick<AttemptRecord, 'starts' | 'failures'>): Promise<void> => {
+  const write = async (part: Pick<AttemptRecord, 'starts' | 'not_begun' | 'failures'>): Promise<void> => {
     const news = account.hasNews(shortestWait)
       ? { recoveries: await account.recoveries(), waited_seconds: account.unrecordedWait }
       : {};
@@ -51,6 +53,9 @@ export function attemptEvidence(
     },
     starts: async (keys) => {
       if (keys.length > 0) await write({ starts: keys });
+    },
+    notBegun: async (keys) => {
+      if (keys.length > 0) await write({ starts: [], not_begun: keys });
     },
     diverged: async (verb, input, { message, evidence }) => {
       await write({

@@ -55,16 +55,27 @@ export async function fillSeats(
   const { data, policyStep } = order;
   const fill = async (): Promise<EpisodeRecord[]> => {
     // The engine may have been waited for; meanwhile another worker may have finished what was missing (R9).
-    const { present, missing } = await look(deps, order);
+    const begun = await announced(deps, order, evidence);
+    const others = order.seats.filter((seat) => !begun.includes(seat));
+    if (begun.length === 0) return readAll(deps, order, others);
     const environments = await environmentsNow(deps.store, data.record);
     // Another run on this engine may have told it another tokenizer's.
     if (order.sampling.stop) await deps.holder.engine.setVocabulary(data.tokenizer.bytes());
     const journals = await deps.journals.below(order.folder);
-    const toPlay = { ...order, seats: missing, environments, journals };
-    const played = await playSeats(deps, toPlay, scope, evidence);
-    return [...(await readAll(deps, order, present)), ...played];
+    const played = await playSeats(deps, { ...order, seats: begun, environments, journals }, scope);
+    return [...(await readAll(deps, order, others)), ...played];
   };
   return deps.holder.withState(data.record.run, policyStep, fill, scope);
+}
+
+/** Seats to play, by now in an attempt record. Whoever is held up amid that announces what another worker finishes meanwhile. */
+async function announced(deps: NodeDeps, order: RolloutOrder, evidence: EvidenceWriter): Promise<Seat[]> {
+  const { missing } = await look(deps, order);
+  await evidence.starts(missing.map(({ key }) => key));
+  const { present } = await look(deps, order);
+  const finished = missing.filter((seat) => present.includes(seat));
+  await evidence.notBegun(finished.map(({ key }) => key));
+  return missing.filter((seat) => !finished.includes(seat));
 }
 
 async function look(
@@ -117,13 +128,7 @@ async function environmentsNow(store: ObjectStore, { run, spec }: RunRecord): Pr
 }
 
 /** A cut-off episode leaves no record. */
-async function playSeats(
-  deps: NodeDeps,
-  order: PlayOrder,
-  scope: AttemptScope,
-  evidence: EvidenceWriter,
-): Promise<EpisodeRecord[]> {
-  await evidence.starts(order.seats.map((seat) => seat.key));
+async function playSeats(deps: NodeDeps, order: PlayOrder, scope: AttemptScope): Promise<EpisodeRecord[]> {
   const stop = new AbortController();
   const signal = AbortSignal.any([scope.signal, stop.signal]);
   let finished = 0;

@@ -310,6 +310,8 @@ export interface AttemptRecord {
   attempt: string;
   n: number;
   starts: string[];
+  /** Of this attempt's starts, those that it left alone because another had finished them when it looked once more. */
+  not_begun?: string[];
   /** What the engine computed otherwise than the stored record says, with both results (R19). */
   failures?: { verb: string; input: Digest; message: string }[];
   observed: AttemptObserved;

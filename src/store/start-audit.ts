@@ -1,5 +1,5 @@
-// Checks the starts that attempts announced (R9): every episode with a record was announced before it was sampled, and none again
-// once its record was there.
+// Checks the starts that attempts announced (R9): every episode with a record was announced before it was sampled, and none was begun
+// again once its record was there.
 import { AuditReport, readable } from './audit-report.js';
 import { readFoldedEpisodes } from './episodes.js';
 import { inParallel } from './in-parallel.js';
@@ -17,6 +17,7 @@ interface Announcement {
   key: string;
   modified: Date;
   starts: readonly string[];
+  notBegun: readonly string[];
 }
 
 /** Checks the episodes of a step and of its evaluations. Answers all starts that its attempts announced. */
@@ -37,10 +38,14 @@ export async function checkStarts({ store, report }: Chain, run: string, step: n
   for (const folder of elsewhere)
     for (const [key, modified] of (await readable(report, folder, () => timesIn(store, folder))) ?? [])
       recordedAt.set(key, modified);
+  const notBegun = new Map<string, Set<string>>();
+  for (const { key, notBegun: keys } of announcements)
+    notBegun.set(folderOf(key), new Set([...(notBegun.get(folderOf(key)) ?? []), ...keys]));
   for (const { key, modified, starts: announced } of announcements) {
     for (const start of announced) {
       const recorded = recordedAt.get(start);
-      if (recorded !== undefined && modified > recorded)
+      const isLate = recorded !== undefined && modified > recorded;
+      if (isLate && !notBegun.get(folderOf(key))?.has(start))
         report.add('R9', start, `${key} says that it was started again after its record was there`);
     }
   }
@@ -79,10 +84,10 @@ async function announcementsOf(
   report: AuditReport,
 ): Promise<Announcement[]> {
   const attempts = [...(await timesIn(store, attemptsFolder(run, step)))];
-  return inParallel(attempts, async ([key, modified]) => ({
-    ...{ key, modified },
-    starts: (await report.read(store, key, 'attempt'))?.starts ?? [],
-  }));
+  return inParallel(attempts, async ([key, modified]) => {
+    const attempt = await report.read(store, key, 'attempt');
+    return { key, modified, starts: attempt?.starts ?? [], notBegun: attempt?.not_begun ?? [] };
+  });
 }
 
 /**

@@ -244,6 +244,7 @@ export const attempt = z.strictObject({
   attempt: text,
   n: positive,
   starts: z.array(text),
+  not_begun: z.array(text).exactOptional(),
   failures: z.array(z.strictObject({ verb: text, input: digest, message: text })).exactOptional(),
   observed: z.strictObject({
     node: text,

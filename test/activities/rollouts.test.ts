@@ -1,5 +1,7 @@
 // What happens to episodes in flight: a store that does not answer, another worker that is faster, reports of progress.
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { auditRun } from '../../src/activities/audit-run.js';
 import { collectRollouts } from '../../src/activities/collect-rollouts.js';
 import type { PlannedStep } from '../../src/activities/contracts.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
@@ -166,6 +168,27 @@ describe('an episode', () => {
     expect(answer).toMatchObject({ graded, mean_reward, tokens });
     expect(graded).toBe(4);
     expect(calls.generate).toBe(0);
+  });
+});
+
+describe('an attempt that is frozen between its look and its announcement', () => {
+  it('begins nothing that another has finished meanwhile, and says so: the audit has no word against it (R9)', async () => {
+    const { deps, calls } = counting(harness.node);
+    let answer: unknown;
+    const store = storeWith({
+      create: async (key, bytes) => {
+        if (key.startsWith(attemptsFolder(run, step)) && !answer) {
+          answer = await collect(harness.secondNode(), 2);
+          // Of listings in whole seconds, too, the announcement is later than every record.
+          await delay(1_100);
+        }
+        return harness.store.create(key, bytes);
+      },
+    });
+    expect(await collect({ ...deps, store })).toMatchObject({ graded: 4 });
+    expect(calls.generate).toBe(0);
+    const { violations } = await auditRun(harness.store, run);
+    expect(violations.filter(({ rule }) => rule === 'R9')).toEqual([]);
   });
 });
 

@@ -1,6 +1,6 @@
 // Episodes and their outcomes, against the plan, the update and the attempts that announced them.
 import { gunzipSync, gzipSync } from 'node:zlib';
-import type { EpisodeRecord } from '../../../src/spec/records.js';
+import type { AttemptRecord, EpisodeRecord } from '../../../src/spec/records.js';
 import { canonicalText } from '../../../src/store/canonical.js';
 import * as layout from '../../../src/store/layout.js';
 import { readState } from '../../../src/store/run-records.js';
@@ -102,6 +102,22 @@ export const episodes: readonly Doctoring[] = [
         starts: [episode(3)],
         observed: { node: 'other', pid: 1, at: new Date().toISOString() },
       }),
+  },
+  {
+    what: 'a finished episode was started again, and only another attempt says that it was not begun',
+    rule: 'R9',
+    at: () => episode(3),
+    doctor: async (store) => {
+      const put = (attempt: string, said: Pick<AttemptRecord, 'starts' | 'not_begun'>): Promise<void> =>
+        store.put(`${layout.attemptFolder(run, 3, 'collect', attempt)}1.json`, 'attempt', {
+          schema: 'longhaul.attempt/1',
+          activity: 'step-000003/collect',
+          ...{ attempt, n: 1, ...said },
+          observed: { node: 'other', pid: 1, at: new Date().toISOString() },
+        });
+      await put('late.2', { starts: [episode(3)] });
+      await put('late.3', { starts: [], not_begun: [episode(3)] });
+    },
   },
   {
     what: "a finished evaluation's episode was started again",
