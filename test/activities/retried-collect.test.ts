@@ -30,7 +30,7 @@ function event(): { happened: Promise<void>; happens: () => void } {
   return { happened, happens };
 }
 
-it('an engine that is killed after each of six episodes is no standstill', { timeout: 60_000 }, async () => {
+it('an engine that is killed after each of six episodes is no standstill', { timeout: 120_000 }, async () => {
   const kills = maxSameFailures + 1;
   const generator = { ...(harness.spec['generator'] as object), n_samples_per_prompt: 4 };
   await harness.open({ ...harness.spec, generator });

@@ -4,7 +4,7 @@ import { quickstartModel } from '../../bench/quickstart-model.js';
 
 it(
   'log-probs are the same bits over batch sizes, threads, cache sizes and instruction sets',
-  { timeout: 120_000 },
+  { timeout: 240_000 },
   async () => {
     const { architecture, ...model } = await quickstartModel();
     const small = { ...architecture, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1 };

@@ -46,7 +46,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 function longhaul(...args: string[]): { code: number | null; output: string; errors: string } {
   const { status, stdout, stderr } = spawnSync('bin/longhaul', [...args, '--store', address], {
     encoding: 'utf8',
-    timeout: 90_000,
+    timeout: 180_000,
   });
   return { code: status, output: stdout, errors: stderr };
 }

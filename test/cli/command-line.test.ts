@@ -21,7 +21,7 @@ function longhaul(
     cwd,
     encoding: 'utf8',
     env: { ...process.env, ...env },
-    timeout: 90_000,
+    timeout: 180_000,
   });
   return { code: status, output: stdout, errors: stderr };
 }

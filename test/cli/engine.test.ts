@@ -14,7 +14,7 @@ function longhaul(args: string[], input = '') {
   const { status, stdout, stderr } = spawnSync('bin/longhaul', args, {
     encoding: 'utf8',
     input,
-    timeout: 60_000,
+    timeout: 120_000,
   });
   return { code: status, output: stdout, errors: stderr };
 }

@@ -81,7 +81,7 @@ describe('a Temporal server that does not answer', () => {
     ['stop', 'tiny'],
     ['set', 'tiny', 'lr=1e-4'],
     ['runs'],
-  ])('%s %s', { timeout: 90_000 }, async (...args) => {
+  ])('%s %s', { timeout: 180_000 }, async (...args) => {
     const address = `127.0.0.1:${await freePort()}`;
     const { code, errors, seconds } = await longhaul([...args, '--temporal-address', address]);
     expect(errors).toMatch(oneLine);
@@ -150,7 +150,7 @@ describe('a store without create-only puts', () => {
 
   it.each(['orchestrator', 'node'])(
     'is refused by the %s worker before it takes any work',
-    { timeout: 60_000 },
+    { timeout: 120_000 },
     async (name) => {
       const args = ['--store', server.address('unfit'), '--folder', join(folder, name), '--node', 'n'];
       const temporal = ['--temporal-address', `127.0.0.1:${await freePort()}`, '--engine', process.execPath];

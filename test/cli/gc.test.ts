@@ -546,7 +546,7 @@ function longhaul(args: readonly string[], dieAtCall?: number) {
     [...(dieAtCall === undefined ? [] : ['--import', preload]), 'bin/longhaul', ...args],
     {
       encoding: 'utf8',
-      timeout: 90_000,
+      timeout: 180_000,
       env: { ...process.env, ...(dieAtCall === undefined ? {} : { DIE_AT_CALL: String(dieAtCall) }) },
     },
   );

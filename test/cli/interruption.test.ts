@@ -12,7 +12,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => temporal?.stop());
 
-it('the run that was followed goes on, and how to end it', { timeout: 60_000 }, async () => {
+it('the run that was followed goes on, and how to end it', { timeout: 120_000 }, async () => {
   const args = ['train', resolve('presets/tiny.yaml'), '--temporal-address', temporal.address];
   const child = spawn(resolve('bin/longhaul'), args, { stdio: ['ignore', 'ignore', 'pipe'] });
   let errors = '';

@@ -37,7 +37,7 @@ const view: PoolView = {
   ],
 };
 
-describe('longhaul nodes', { timeout: 60_000 }, () => {
+describe('longhaul nodes', { timeout: 120_000 }, () => {
   it('shows what each node offers and who holds it, and the queue in its order', () => {
     expect(describePool(view, now)).toBe(
       [

@@ -52,7 +52,7 @@ async function longhaul(...args: string[]): Promise<{ code: number | null; outpu
   return { code, output, errors };
 }
 
-describe('longhaul status', { timeout: 60_000 }, () => {
+describe('longhaul status', { timeout: 120_000 }, () => {
   it('tells what a run waits for while its store is full, and nothing of it once it goes on', async () => {
     const script = scriptRun(outlineOf(uniqueName('full')));
     let full = true;
@@ -123,7 +123,7 @@ describe('longhaul status', { timeout: 60_000 }, () => {
   });
 });
 
-describe('a run whose attempt waits', { timeout: 60_000 }, () => {
+describe('a run whose attempt waits', { timeout: 120_000 }, () => {
   it('says for what and for how long, until it goes on', async () => {
     const script = scriptRun(outlineOf(uniqueName('outage')));
     const held = gate();
@@ -153,7 +153,7 @@ describe('a run whose attempt waits', { timeout: 60_000 }, () => {
   });
 });
 
-describe('a run whose workflow has ended without its end', { timeout: 90_000 }, () => {
+describe('a run whose workflow has ended without its end', { timeout: 180_000 }, () => {
   it('is shown as it ended, with its last figures, also behind a later start that was refused', async () => {
     const script = scriptRun(outlineOf(uniqueName('over')));
     const { name } = script.outline;
@@ -217,7 +217,7 @@ describe('a run whose workflow has ended without its end', { timeout: 90_000 }, 
   });
 });
 
-describe('a start that is left alone', { timeout: 60_000 }, () => {
+describe('a start that is left alone', { timeout: 120_000 }, () => {
   it('is told once it has claimed its run, and is an error where that is refused', async () => {
     const script = scriptRun(outlineOf(uniqueName('detached')));
     const { name } = script.outline;
@@ -242,7 +242,7 @@ describe('a start that is left alone', { timeout: 60_000 }, () => {
   });
 });
 
-describe('a command for a run that cannot take it', { timeout: 60_000 }, () => {
+describe('a command for a run that cannot take it', { timeout: 120_000 }, () => {
   it.each([['status'], ['pause'], ['cancel']])(
     '%s tells a name that is none from the ones that are',
     async (verb) => {
@@ -283,7 +283,7 @@ describe('a command for a run that cannot take it', { timeout: 60_000 }, () => {
   });
 });
 
-describe('longhaul resume', { timeout: 60_000 }, () => {
+describe('longhaul resume', { timeout: 120_000 }, () => {
   it('says of a run that nothing holds that it goes on already, and records nothing', async () => {
     const script = scriptRun(outlineOf(uniqueName('going')));
     const held = gate();
@@ -311,7 +311,7 @@ describe('longhaul resume', { timeout: 60_000 }, () => {
   });
 });
 
-describe('longhaul runs', { timeout: 60_000 }, () => {
+describe('longhaul runs', { timeout: 120_000 }, () => {
   it('lists the runs of the store that this server does not drive, and those that it drives once', async () => {
     const records = recordsOfAllKinds();
     const driven = uniqueName('driven');

@@ -124,7 +124,7 @@ describe('a run whose workflow is reset', { timeout: 360_000 }, () => {
 
 describe(
   'a run whose workflow is reset to an execution before the one under way',
-  { timeout: 180_000 },
+  { timeout: 360_000 },
   () => {
     let cluster: Cluster;
     beforeAll(async () => {

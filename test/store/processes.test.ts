@@ -134,7 +134,7 @@ describe('a directory store answers when the disk has it', () => {
 describe('a directory store whose writer is killed before any of its file system calls', () => {
   it.each(['bytes', 'file'])(
     'holds the key whole or not at all, and a retry succeeds (%s)',
-    { timeout: 90_000 },
+    { timeout: 180_000 },
     async (way) => {
       const source = join(scratch, `source-${way}`);
       const body = randomBytes(300_000);

@@ -174,7 +174,7 @@ describe('the heartbeat', () => {
   });
 });
 
-describe('a worker that dies', { timeout: 60_000 }, () => {
+describe('a worker that dies', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);

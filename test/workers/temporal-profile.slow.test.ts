@@ -331,7 +331,7 @@ describe.skipIf(!hasOpenssl())('a Temporal server behind TLS (certificates by op
     return (pollers ?? []).some(({ identity }) => identity?.endsWith(` ${pid}`));
   };
 
-  describe.each(Object.keys(commands))('%s', { timeout: 120_000 }, (who) => {
+  describe.each(Object.keys(commands))('%s', { timeout: 240_000 }, (who) => {
     it.each(['a certificate, by profile', 'an API key, by variables'])('works with %s', async (way) => {
       const { gateway, env } = ways[way]!();
       const { command, queue } = commands[who]!(way.startsWith('a certificate') ? 'certified' : 'keyed');

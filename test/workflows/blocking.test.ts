@@ -18,7 +18,7 @@ import {
   workflowBundle,
 } from './scripted-run.js';
 
-describe('trainingRun, where it cannot go on', { timeout: 60_000 }, () => {
+describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);

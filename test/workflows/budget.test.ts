@@ -16,7 +16,7 @@ import {
   workflowBundle,
 } from './scripted-run.js';
 
-describe('a run with a budget', { timeout: 60_000 }, () => {
+describe('a run with a budget', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);

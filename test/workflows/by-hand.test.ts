@@ -24,7 +24,7 @@ const moments = [
   ['report', 'report'],
 ] as const;
 
-describe('an activity that somebody ends by hand', { timeout: 60_000 }, () => {
+describe('an activity that somebody ends by hand', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);

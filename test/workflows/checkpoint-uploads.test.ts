@@ -23,7 +23,7 @@ import {
 
 const grpoSteps = (steps: number) => [{ name: 'grpo', kind: 'grpo' as const, steps }];
 
-describe('the checkpoints of a run', { timeout: 60_000 }, () => {
+describe('the checkpoints of a run', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);

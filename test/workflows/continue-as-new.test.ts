@@ -28,7 +28,7 @@ import {
 const restsOrEnds = ({ phase }: RunStatus): boolean => ['blocked', 'completed'].includes(phase);
 
 // The server puts a second between two executions of a workflow: all at once.
-describe.concurrent('a run that starts anew after every step', { timeout: 60_000 }, () => {
+describe.concurrent('a run that starts anew after every step', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };

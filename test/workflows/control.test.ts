@@ -26,7 +26,7 @@ import {
   workflowBundle,
 } from './scripted-run.js';
 
-describe('control of a run', { timeout: 60_000 }, () => {
+describe('control of a run', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);

@@ -13,7 +13,7 @@ import {
   workflowBundle,
 } from './scripted-run.js';
 
-describe('a step that was blocked by a divergence', { timeout: 60_000 }, () => {
+describe('a step that was blocked by a divergence', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);

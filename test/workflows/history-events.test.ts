@@ -20,7 +20,7 @@ const warmAndGrpo = [
   { name: 'grpo', kind: 'grpo' as const, steps: 3 },
 ];
 
-describe('the history of a run', { timeout: 60_000 }, () => {
+describe('the history of a run', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 400 };

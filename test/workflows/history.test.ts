@@ -33,7 +33,7 @@ function impersonal(member: string, value: unknown): unknown {
   return typeof value === 'string' ? value.replace(/^[0-9]+@.*?(-[0-9a-f]{32})?$/, 'worker$1') : value;
 }
 
-describe('golden histories', { timeout: 120_000 }, () => {
+describe('golden histories', { timeout: 240_000 }, () => {
   // A change that is meant: executions under way cannot follow it (docs/upgrades.md).
   it('are written anew', async ({ skip }) => {
     skip(!process.env['LONGHAUL_WRITE_GOLDEN'], 'they are written only with LONGHAUL_WRITE_GOLDEN=1');
@@ -119,7 +119,7 @@ const mutations = [
   },
 ] as const;
 
-describe('a golden history', { timeout: 120_000 }, () => {
+describe('a golden history', { timeout: 240_000 }, () => {
   const scratch = mkdtempSync(join(tmpdir(), 'longhaul-mutations-'));
   symlinkSync(join(repository, 'node_modules'), join(scratch, 'node_modules'));
   afterAll(() => rmSync(scratch, { recursive: true, force: true }));

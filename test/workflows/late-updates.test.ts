@@ -22,7 +22,7 @@ const opens = (script: ScriptedRun): number => script.calls.filter((call) => cal
 const recorded = (script: ScriptedRun): number =>
   script.calls.filter((call) => call === 'control setHyperparameters').length;
 
-describe('a run that begins anew after every step', { timeout: 60_000 }, () => {
+describe('a run that begins anew after every step', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };

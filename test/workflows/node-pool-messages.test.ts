@@ -29,7 +29,7 @@ function heldScript(name: string, nodes: number): ScriptedRun & { held: Gate } {
   return Object.assign(run, { held });
 }
 
-describe('the pool of nodes and a run', { timeout: 90_000 }, () => {
+describe('the pool of nodes and a run', { timeout: 180_000 }, () => {
   let temporal: TestTemporal;
   let stage: PoolStage;
   beforeAll(async () => {

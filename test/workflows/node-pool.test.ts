@@ -38,7 +38,7 @@ function heldScript(name: string): ScriptedRun & { held: ReturnType<typeof gate>
   return Object.assign(run, { held });
 }
 
-describe('the pool of nodes', { timeout: 90_000 }, () => {
+describe('the pool of nodes', { timeout: 180_000 }, () => {
   let temporal: TestTemporal;
   let stage: PoolStage;
   beforeAll(async () => {
@@ -189,7 +189,7 @@ describe('the pool of nodes', { timeout: 90_000 }, () => {
   });
 });
 
-describe('a pool that begins anew again and again, like its runs', { timeout: 90_000 }, () => {
+describe('a pool that begins anew again and again, like its runs', { timeout: 180_000 }, () => {
   let temporal: TestTemporal;
   let stage: PoolStage;
   beforeAll(async () => {

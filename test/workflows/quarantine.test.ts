@@ -32,7 +32,7 @@ const breaks = [
   { key: planKey(run, last), before: 'updatePolicy', step: last },
 ] as const;
 
-describe('a record that cannot be read', { timeout: 60_000 }, () => {
+describe('a record that cannot be read', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   let environments: EnvironmentServer;
   let harness: Harness;

@@ -36,7 +36,7 @@ interface TwoNodes {
 
 type Run = Awaited<ReturnType<typeof startRun>>;
 
-describe.concurrent('a run with two nodes', { timeout: 60_000 }, () => {
+describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);

@@ -23,7 +23,7 @@ import {
   workflowBundle,
 } from './scripted-run.js';
 
-describe('trainingRun', { timeout: 60_000 }, () => {
+describe('trainingRun', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);

@@ -29,7 +29,7 @@ import {
 
 const run = promisify(execFile);
 
-describe('a run of versioned workers', { timeout: 60_000 }, () => {
+describe('a run of versioned workers', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);

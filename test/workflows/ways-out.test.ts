@@ -38,7 +38,7 @@ async function verbs(): Promise<string[]> {
   return [...help.matchAll(/^ {2}([a-z]+) /gm)].map(([, verb]) => verb as string);
 }
 
-describe('the way out of a block', { timeout: 60_000 }, () => {
+describe('the way out of a block', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;
   beforeAll(async () => {
     [temporal] = await Promise.all([startTemporal(), workflowBundle()]);

@@ -18,7 +18,7 @@ describe.skipIf('skipped' in venv)('openenv 0.10.0', () => {
     server = await startCounterServer();
     const script = fileURLToPath(new URL('./drive_server.py', import.meta.url));
     const { stdout } = await promisify(execFile)(venv.python, [script, server.url, 'counter/up/2', token], {
-      timeout: 60_000,
+      timeout: 120_000,
     });
     seen = JSON.parse(stdout) as typeof seen;
   }, 90_000);
