@@ -16,6 +16,7 @@ import { isBusy, pidOf, sent, signalled, victimNames, type VictimName } from '..
 import { findEngine } from '../test/support/find-tools.js';
 import { attemptsOfNode, type OpenAttempt, untilKnown, untilTakenOver } from './detection.js';
 import { type CommittedAt, effectiveTime } from './effective-time.js';
+import { median } from './figure.js';
 import { lostWork, metEpisodes, readComputed, recordedAt } from './lost-work.js';
 import { repository } from './repository.js';
 import { steadyRun } from './steady-run.js';
@@ -66,7 +67,9 @@ export interface SlowSteps {
 }
 
 /** 11 million parameters: a checkpoint of 130 MB. A larger model does not learn the short answers of its warm start. */
-export const tenSeconds: SlowSteps = { hidden_size: 384, layers: 6, groups: 22, samples: 64 };
+const slowSteps: SlowSteps = { hidden_size: 384, layers: 6, groups: 22, samples: 64 };
+/** Steps of a run without faults that tell how fast this machine is; the first is not counted. */
+const calibrationSteps = 5;
 
 /** What is read from the records before the run's folder is gone. */
 interface Seen {
@@ -168,6 +171,35 @@ export async function measureDisturbedRun(
       secrets_found: secretsIn.length,
       sessions_leaked: leakedSessions,
     };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** As many groups as make a step take `seconds` on this machine: what a fault costs is measured at steps of that length. */
+export async function stepsOf(seconds: number, log: (message: string) => void): Promise<SlowSteps> {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-bench-calibration-'));
+  try {
+    const spec = await slowRun(join(folder, 'data'), { steps: calibrationSteps, shape: slowSteps });
+    const { disturbances } = await runTrial<number>({
+      spec,
+      keep: false,
+      deadlineMs: 15 * 60_000,
+      disturb: async (trial) => {
+        const seen: CommittedAt[] = [];
+        while (!trial.over && (await trial.step()) < trial.steps) await delay(100);
+        for (let step = 2; step <= trial.steps; step++) {
+          const { observed } = await readUpdate(trial.store, spec.name, step);
+          seen.push({ step, at: Date.parse(observed.committed_at) });
+        }
+        return seen.slice(1).map(({ at }, index) => (at - (seen[index]?.at ?? at)) / 1000);
+      },
+      log,
+    });
+    const took = median(disturbances);
+    const groups = Math.max(slowSteps.groups, Math.ceil((slowSteps.groups * seconds) / took));
+    log(`steps of ${slowSteps.groups} groups take ${took.toFixed(1)} s here: measuring with ${groups}`);
+    return { ...slowSteps, groups };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -301,7 +333,10 @@ export function stallShare(
 }
 
 /** Its one supervised step comes first; the learning rate after it is close to nothing, so that all steps are alike. */
-async function slowRun(folder: string, { steps, shape }: DisturbedRun): Promise<RunSpec> {
+async function slowRun(
+  folder: string,
+  { steps, shape }: Pick<DisturbedRun, 'steps' | 'shape'>,
+): Promise<RunSpec> {
   const spec = await steadyRun(folder, { name: 'disturbed', steps: steps + 1 });
   const { hidden_size, layers, groups, samples } = shape;
   const heads = hidden_size / 32;
