@@ -1,0 +1,20 @@
+// Times as people write them in a sweep: `90s`, `10m`, `1d 12h`.
+
+const seconds = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
+type Unit = keyof typeof seconds;
+
+/** Whole seconds, or null where the text is no such time. */
+export function secondsIn(text: string): number | null {
+  if (!/^\s*(\d{1,9}\s*[smhd]\s*)+$/.test(text)) return null;
+  let total = 0;
+  for (const [, count = '', unit = ''] of text.matchAll(/(\d+)\s*([smhd])/g))
+    total += Number(count) * seconds[unit as Unit];
+  return total;
+}
+
+/** Of a text that the schema has let through. */
+export function millisecondsOf(text: string): number {
+  const total = secondsIn(text);
+  if (total === null) throw new TypeError(`"${text}" is no time such as 90s, 10m or 1d 12h`);
+  return total * 1000;
+}

@@ -1,0 +1,190 @@
+// What somebody gives as a sweep, as a file or as a value, made into the one that every other part sees.
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { parse as parseYaml } from 'yaml';
+import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
+import { nearestName } from '../spec/nearest-name.js';
+import { issueProblems } from '../spec/spec-issues.js';
+import { cronProblem } from './cron-fields.js';
+import { secondsIn } from './durations.js';
+import { sweepSpecSchema } from './sweep-schema.js';
+import {
+  isPattern,
+  isRunSuite,
+  suitesAreOf,
+  type CheckpointsSpec,
+  type SuiteSpec,
+  type SweepScheduleSpec,
+  type SweepSpec,
+} from './sweep-spec.js';
+
+/** Checks a sweep and fills in all defaults; what it answers passes again, unchanged. Throws `InvalidSpec` with every problem at once. */
+export function parseSweepSpec(input: unknown, context: { file?: string } = {}): SweepSpec {
+  const where = context.file ?? 'the sweep';
+  const result = sweepSpecSchema.safeParse(input);
+  if (!result.success)
+    throw new InvalidSpec(issueProblems(result.error.issues, sweepSpecSchema, input), where);
+  const problems = sweepProblems(result.data);
+  if (problems.length > 0) throw new InvalidSpec(problems, where);
+  return result.data;
+}
+
+/** Reads a YAML or JSON file. Throws `InvalidSpec` when it cannot be read, parsed or accepted. */
+export async function readSweepFile(path: string): Promise<SweepSpec> {
+  const file = resolve(path);
+  const fail = (problem: string, mend: string): never => {
+    throw new InvalidSpec([{ path: '', problem, mend }], path);
+  };
+  const source = await readFile(file, 'utf8').catch(({ code, message }: NodeJS.ErrnoException) =>
+    code === 'ENOENT'
+      ? fail('there is no such file', 'name a YAML or JSON file')
+      : fail(`it cannot be read: ${message}`, ''),
+  );
+  let input: unknown;
+  try {
+    input = parseYaml(source, { uniqueKeys: true });
+  } catch (error) {
+    return fail(`it is neither YAML nor JSON: ${(error as Error).message.trim()}`, '');
+  }
+  return parseSweepSpec(input, { file: path });
+}
+
+function sweepProblems(spec: SweepSpec): SpecProblem[] {
+  return [
+    ...spec.checkpoints.flatMap((entry, index) => selectionProblems(entry, `checkpoints[${index}]`)),
+    ...spec.suites.flatMap((suite, index) => suiteProblems(suite, `suites[${index}]`)),
+    ...overlappingNames(spec.suites),
+    ...ownerProblems(spec),
+    ...(spec.schedule ? scheduleProblems(spec.schedule) : []),
+  ];
+}
+
+const selectors = ['steps', 'range', 'latest', 'best', 'every'] as const;
+
+function selectionProblems(entry: CheckpointsSpec, path: string): SpecProblem[] {
+  const given = selectors.filter((key) => entry[key] !== undefined);
+  const problems: SpecProblem[] = [];
+  if (given.length > 1) {
+    const mend = 'keep one of them, and give the others an entry of their own with the same run';
+    problems.push({ path, problem: `has ${given.join(' and ')} at once`, mend });
+  }
+  const { range } = entry;
+  if (range?.to !== undefined && range.to < range.from) {
+    const mend = 'write the smaller step at from';
+    problems.push({ path: `${path}.range`, problem: `ends at step ${range.to}, before its from ${range.from}`, mend });
+  }
+  const twice = (entry.steps ?? []).find((step, index, all) => all.indexOf(step) !== index);
+  if (twice !== undefined)
+    problems.push({ path: `${path}.steps`, problem: `names step ${twice} twice`, mend: 'name it once' });
+  if (entry.steps !== undefined && isPattern(entry.run)) {
+    const mend = 'name the run, or use range, latest, best or every';
+    problems.push({ path: `${path}.steps`, problem: `cannot be of the several runs of "${entry.run}"`, mend });
+  }
+  return problems;
+}
+
+/** What a run has settled for its own suites; a sweep that asks for something else means another suite. */
+function suiteProblems(suite: SuiteSpec, path: string): SpecProblem[] {
+  const problems: SpecProblem[] = [];
+  if (isRunSuite(suite.name)) {
+    const own: Partial<Record<keyof SuiteSpec, unknown>> = { split: 'held_out', samples: 1, temperature: 1 };
+    const changed = (Object.keys(suite) as (keyof SuiteSpec)[]).filter(
+      (key) => key !== 'name' && suite[key] !== own[key],
+    );
+    for (const key of changed) {
+      problems.push({
+        path: `${path}.${key}`,
+        problem: `cannot be set: "${suite.name}" is the suite that runs play themselves`,
+        mend: `leave it out, or give the suite a name of its own, such as ${suite.name}-${key.replaceAll('_', '-')}`,
+      });
+    }
+  }
+  for (const key of ['environments', 'difficulty'] as const) {
+    const values: readonly (string | number)[] = suite[key] ?? [];
+    const twice = values.find((value, index) => values.indexOf(value) !== index);
+    if (twice !== undefined)
+      problems.push({ path: `${path}.${key}`, problem: `names ${twice} twice`, mend: 'name it once' });
+  }
+  return problems;
+}
+
+/** Names that differ in case alone are one on some disks, and to every reader. */
+function overlappingNames(suites: readonly SuiteSpec[]): SpecProblem[] {
+  return suites.flatMap(({ name }, index) => {
+    const first = suites.findIndex((other) => other.name.toLowerCase() === name.toLowerCase());
+    if (first === index) return [];
+    return [
+      {
+        path: `suites[${index}].name`,
+        problem: `is "${name}", which suites[${first}] has already`,
+        mend: 'give each suite a name of its own, or one suite both filters',
+      },
+    ];
+  });
+}
+
+function ownerProblems(spec: SweepSpec): SpecProblem[] {
+  const run = suitesAreOf(spec);
+  if (!isPattern(run)) return [];
+  return [
+    {
+      path: 'data_of',
+      problem: `is missing: no one run can be told from "${run}", and suites have the data, seed and settings of one`,
+      mend: 'name that run, or a baseline',
+    },
+  ];
+}
+
+function scheduleProblems(schedule: SweepScheduleSpec): SpecProblem[] {
+  const { cron, every, time_zone, jitter } = schedule;
+  const problems: SpecProblem[] = [];
+  const problem = (key: string, text: string, mend: string): void => {
+    problems.push({ path: `schedule${key === '' ? '' : `.${key}`}`, problem: text, mend });
+  };
+  if ((cron === undefined) === (every === undefined)) {
+    const [text, mend] =
+      cron === undefined
+        ? ['says no time', 'give cron, such as "0 3 * * *", or every, such as "6h"']
+        : ['has cron and every at once', 'keep one of them'];
+    problem('', text, mend);
+  }
+  const zone = isTimeZone(time_zone) ? time_zone : null;
+  if (zone === null) {
+    const near = nearestZone(time_zone);
+    problem(
+      'time_zone',
+      `is ${JSON.stringify(time_zone)}, which is no time zone`,
+      near === null ? 'name one as in Europe/Berlin, America/New_York or UTC' : `did you mean ${near}?`,
+    );
+  }
+  if (cron !== undefined) {
+    const text = cronProblem(cron, zone ?? 'UTC');
+    if (text !== null) problem('cron', text, '');
+  }
+  if (every !== undefined && zone !== null && zone !== 'UTC')
+    problem('time_zone', 'says nothing to every, which counts from 1970 in UTC', 'leave it out, or use cron');
+  const [longest, interval] = [secondsIn(jitter ?? '0s'), secondsIn(every ?? '')];
+  if (longest !== null && interval !== null && longest >= interval)
+    problem('jitter', `is ${jitter}, which is not less than the ${every} between firings`, 'make it shorter');
+  return problems;
+}
+
+function isTimeZone(name: string): boolean {
+  try {
+    // An offset such as +02:00 is one to Intl, and none to the server.
+    return /^[A-Za-z]/.test(name) && new Intl.DateTimeFormat('en', { timeZone: name }) !== null;
+  } catch {
+    return false;
+  }
+}
+
+/** People know the city; the area before it is what they miss. */
+function nearestZone(name: string): string | null {
+  const zones = Intl.supportedValuesOf('timeZone');
+  const city = name.split('/').at(-1) ?? name;
+  const cities = zones.map((zone) => zone.split('/').at(-1) ?? zone);
+  const near = nearestName(name, zones);
+  if (near !== null) return near;
+  const nearCity = nearestName(city, cities);
+  return nearCity === null ? null : (zones[cities.indexOf(nearCity)] ?? null);
+}

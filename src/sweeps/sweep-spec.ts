@@ -1,0 +1,101 @@
+// A sweep as every other part sees it: checked, with all defaults filled in; `sweep-input.ts` makes one of what is given. It is JSON,
+// and the same JSON is the input of the workflow `evalSweep`.
+
+/** Which checkpoints of a run: at most one of `steps`, `range`, `latest`, `best`, `every`; none of them takes all. */
+export interface CheckpointsSpec {
+  /** Run id, or a pattern with `*` for several runs of the sweep's project. */
+  run: string;
+  steps?: number[];
+  range?: StepRange;
+  /** That many newest ones. */
+  latest?: number;
+  /** That many with the best evaluations. */
+  best?: number;
+  /** The newest one, and every so-manieth before it. */
+  every?: number;
+  /** Of these, those on which a suite of the sweep has no result yet. */
+  not_yet_evaluated: boolean;
+}
+
+/** Steps from `from` to `to`, both included; with `every`, those of `from`, `from + every`, … that have a checkpoint. */
+export interface StepRange {
+  from: number;
+  /** Absent: the newest. */
+  to?: number;
+  every?: number;
+}
+
+/** `interval` and `final` are a run's own suites, and say nothing else. */
+export interface SuiteSpec {
+  name: string;
+  split: 'train' | 'held_out';
+  environments?: string[];
+  difficulty?: number[];
+  /** The first so many that the filters leave, in the data's order. */
+  max_tasks?: number;
+  samples: number;
+  temperature: number;
+  /** Absent: the seed of the run that the suites are of. */
+  seed?: number;
+}
+
+export interface BaselineSpec {
+  run: string;
+  step: number;
+  /** Share of pass@1: a state that is surely worse by more raises the alarm. */
+  regression: number;
+}
+
+export const overlapPolicies = [
+  'skip',
+  'buffer_one',
+  'buffer_all',
+  'cancel_other',
+  'terminate_other',
+  'allow_all',
+] as const;
+export type OverlapPolicy = (typeof overlapPolicies)[number];
+
+/** One of `cron` and `every`. Times are texts such as `90s`, `10m`, `1d 12h`. */
+export interface SweepScheduleSpec {
+  cron?: string;
+  every?: string;
+  time_zone: string;
+  jitter?: string;
+  overlap: OverlapPolicy;
+  /** Firings that an outage kept from their time are made up for if they are at most so late. */
+  catch_up: string;
+}
+
+export interface SweepSpec {
+  name: string;
+  project: string;
+  /** Run whose data, seed and settings the suites have. Absent: the baseline's, else the first of `checkpoints`. */
+  data_of?: string;
+  checkpoints: CheckpointsSpec[];
+  suites: SuiteSpec[];
+  baseline?: BaselineSpec;
+  /** Evaluations (a state on a suite) under way at once. */
+  parallel: number;
+  schedule?: SweepScheduleSpec;
+}
+
+/** Names of the suites that runs play themselves. */
+export const runSuites = ['interval', 'final'] as const;
+export type RunSuite = (typeof runSuites)[number];
+
+export function isRunSuite(name: string): name is RunSuite {
+  return (runSuites as readonly string[]).includes(name);
+}
+
+/** True where `run` stands for several runs. */
+export function isPattern(run: string): boolean {
+  return run.includes('*');
+}
+
+/** The run whose data, seed and settings the suites have. */
+export function suitesAreOf({ data_of, baseline, checkpoints }: SweepSpec): string {
+  const run = data_of ?? baseline?.run ?? checkpoints[0]?.run;
+  if (run === undefined) throw new TypeError('a sweep without checkpoints has passed its check');
+  return run;
+}
