@@ -1,0 +1,376 @@
+// Which states a sweep evaluates: from its entries and what is in the store to a list without doubles by state.
+//
+// What somebody asked for by its number and what the store no longer has is a mistake in the sweep, and refused: the nearest steps
+// are named. What is damaged is left out, named and counted, and no other is taken in its place: one bad file must not keep a night's
+// sweep from the other states, and an older state under the heading "latest" would mislead. Only a damaged baseline is refused:
+// every figure is compared with it. A state whose results are all there needs no checkpoint any more. Files are looked at by size here;
+// their bytes are compared where a node fetches them.
+import type { EvaluationResult } from '../spec/evaluation-records.js';
+import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
+import { nearestName } from '../spec/nearest-name.js';
+import type { Digest, RunRecord } from '../spec/records.js';
+import { checkpointHome, listCheckpoints } from '../store/checkpoints.js';
+import { inParallel } from '../store/in-parallel.js';
+import {
+  checkpointFileKey,
+  checkpointManifestKey,
+  evaluationResultKey,
+  evaluationsOfState,
+} from '../store/layout.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { readRecord } from '../store/records.js';
+import { lastCommittedStep, listRuns, readRunIfAny, readState, timelineOf } from '../store/run-records.js';
+import { isPattern, type CheckpointsSpec, type SweepSpec } from './sweep-spec.js';
+
+export interface Place {
+  run: string;
+  step: number;
+}
+
+export interface SelectedCheckpoint extends Place {
+  state: Digest;
+  /** The same state elsewhere: at a step that was not applied, or under a fork's name. */
+  also: Place[];
+  /** False where all suites have their result: nobody needs to load it. */
+  needed: boolean;
+}
+
+export interface SkippedCheckpoint {
+  run: string;
+  /** Null: all of the run. */
+  step: number | null;
+  /** Goes on after `{run}@{step}`: `its manifest says …`. */
+  reason: string;
+}
+
+export interface Selection {
+  /** By run in the order of the sweep's entries, then by step. The baseline is among them. */
+  checkpoints: SelectedCheckpoint[];
+  /** State of the baseline; null where the sweep names none. */
+  baseline: Digest | null;
+  skipped: SkippedCheckpoint[];
+}
+
+/** What the sweep's suites are: their digests, and the run whose data and settings they have. */
+export interface SuitesInQuestion {
+  digests: readonly Digest[];
+  reference: RunRecord;
+}
+
+/** Throws `InvalidSpec` with every problem at once. */
+export async function selectCheckpoints(
+  store: ObjectStore,
+  spec: SweepSpec,
+  suites: SuitesInQuestion,
+): Promise<Selection> {
+  return new Selector(store, spec, suites).select();
+}
+
+/** A run of the sweep with its stored checkpoints, ascending. */
+interface SweptRun {
+  record: RunRecord;
+  steps: number[];
+}
+
+interface Candidate extends Place {
+  path: string;
+  evaluated: boolean;
+  state: Digest;
+}
+
+class Selector {
+  readonly #problems: SpecProblem[] = [];
+  readonly #skipped: SkippedCheckpoint[] = [];
+  readonly #runs = new Map<string, SweptRun | null>();
+  readonly #states = new Map<string, Digest | null>();
+
+  constructor(
+    private readonly store: ObjectStore,
+    private readonly spec: SweepSpec,
+    private readonly suites: SuitesInQuestion,
+  ) {}
+
+  async select(): Promise<Selection> {
+    const found: Candidate[] = [];
+    const baseline = await this.#baseline();
+    if (baseline !== null) found.push(baseline);
+    for (const [index, entry] of this.spec.checkpoints.entries()) {
+      const path = `checkpoints[${index}]`;
+      for (const run of await this.#runsOf(entry, path)) found.push(...(await this.#ofRun(entry, run, path)));
+    }
+    const whole = await this.#withoutDamaged(found);
+    if (this.#problems.length > 0) throw new InvalidSpec(this.#problems, `sweep ${this.spec.name}`);
+    const order = [...new Set([...found.slice(baseline === null ? 0 : 1), ...found].map(({ run }) => run))];
+    whole.sort((a, b) => order.indexOf(a.run) - order.indexOf(b.run) || a.step - b.step);
+    return {
+      checkpoints: withoutDoubles(whole),
+      baseline: baseline?.state ?? null,
+      skipped: this.#skipped,
+    };
+  }
+
+  /** Run ids that an entry means; those of a pattern that cannot be compared are skipped by name. */
+  async #runsOf({ run }: CheckpointsSpec, path: string): Promise<string[]> {
+    if (!isPattern(run)) return (await this.#run(run, `${path}.run`)) === null ? [] : [run];
+    const names = (await listRuns(this.store)).filter((name) => matches(name, run));
+    const meant: string[] = [];
+    for (const name of names) {
+      const record = await readRunIfAny(this.store, name);
+      if (record?.spec.project !== this.spec.project) continue;
+      const other = otherThan(record, this.suites.reference);
+      if (other === null) meant.push(name);
+      else this.#skip({ run: name, step: null, reason: other });
+    }
+    return meant;
+  }
+
+  /** Null: there is no such run, or it cannot be compared, and the problem is noted. */
+  async #run(run: string, path: string): Promise<SweptRun | null> {
+    const known = this.#runs.get(run);
+    if (known !== undefined) return known;
+    const record = await readRunIfAny(this.store, run);
+    let swept: SweptRun | null = null;
+    if (record === null) {
+      const near = nearestName(run, await listRuns(this.store));
+      const mend = near === null ? 'see `longhaul runs`' : `did you mean ${near}?`;
+      this.#problems.push({ path, problem: `there is no run "${run}" in ${this.store.address}`, mend });
+    } else {
+      const other = otherThan(record, this.suites.reference);
+      if (other === null) swept = { record, steps: await listCheckpoints(this.store, record) };
+      else {
+        const mend = `leave ${run} to a sweep of its own, with data_of: ${run}`;
+        this.#problems.push({ path, problem: other, mend });
+      }
+    }
+    this.#runs.set(run, swept);
+    return swept;
+  }
+
+  async #baseline(): Promise<Candidate | null> {
+    const { baseline } = this.spec;
+    if (baseline === undefined) return null;
+    const swept = await this.#run(baseline.run, 'baseline.run');
+    return swept === null ? null : this.#named(swept, baseline.step, 'baseline.step');
+  }
+
+  async #ofRun(entry: CheckpointsSpec, run: string, path: string): Promise<Candidate[]> {
+    const swept = await this.#run(run, `${path}.run`);
+    if (swept === null) return [];
+    let candidates: Candidate[];
+    if (entry.steps !== undefined) {
+      const named = await inParallel(entry.steps, (step, index) =>
+        this.#named(swept, step, `${path}.steps[${index}]`),
+      );
+      candidates = named.filter((one) => one !== null);
+    } else {
+      const steps = await this.#chosen(entry, swept, path);
+      const known = await inParallel(steps, (step) => this.#candidate(run, step, path));
+      candidates = known.filter((one) => one !== null);
+    }
+    return entry.not_yet_evaluated ? candidates.filter(({ evaluated }) => !evaluated) : candidates;
+  }
+
+  /** Of the stored steps those that an entry means. An entry of one run that can mean none is a mistake, unless it waits for new ones. */
+  async #chosen(entry: CheckpointsSpec, { record, steps }: SweptRun, path: string): Promise<number[]> {
+    const { range, latest, best, every } = entry;
+    const chosen = await (async (): Promise<number[]> => {
+      if (range !== undefined) return steps.filter((step) => isIn(range, step));
+      if (latest !== undefined) return steps.slice(-latest);
+      if (best !== undefined) return (await this.#bestFirst(record.run, steps)).slice(0, best);
+      if (every !== undefined) return steps.filter((_, index) => (steps.length - 1 - index) % every === 0);
+      return steps;
+    })();
+    const waits = entry.not_yet_evaluated || isPattern(entry.run);
+    if (chosen.length === 0 && !waits) {
+      const [problem, mend] = none(entry, record.run, steps);
+      this.#problems.push({ path, problem, mend });
+    }
+    return chosen;
+  }
+
+  /**
+   * Those of `steps` that have an evaluation, best first. Shares of different tasks say nothing of each other, so only the suite counts
+   * that most of them were evaluated on. Of equals the newer one is first: it has learned longer.
+   */
+  async #bestFirst(run: string, steps: readonly number[]): Promise<number[]> {
+    const results = await inParallel(steps, async (step) => {
+      const state = await this.#stateOf(run, step);
+      return state === null ? [] : this.#resultsOf(state);
+    });
+    const bySuite = new Map<Digest, { step: number; pass_at_1: number }[]>();
+    for (const [index, step] of steps.entries()) {
+      for (const { suite, pass_at_1 } of results[index] ?? [])
+        bySuite.set(suite, [...(bySuite.get(suite) ?? []), { step, pass_at_1 }]);
+    }
+    const [most] = [...bySuite].sort(
+      ([a, of], [b, others]) => others.length - of.length || a.localeCompare(b),
+    );
+    return (most?.[1] ?? [])
+      .sort((a, b) => b.pass_at_1 - a.pass_at_1 || b.step - a.step)
+      .map(({ step }) => step);
+  }
+
+  async #resultsOf(state: Digest): Promise<EvaluationResult[]> {
+    const names = await this.store.listFolder(evaluationsOfState(state));
+    const suites = names.flatMap((name) => /^([0-9a-f]{64})\/$/.exec(name)?.[1] ?? []);
+    const results = await inParallel(suites, (suite) =>
+      readRecord(this.store, evaluationResultKey(state, suite), 'evaluation'),
+    );
+    return results.filter((result) => result !== null && result.graded > 0) as EvaluationResult[];
+  }
+
+  /** A step that somebody named. */
+  async #named({ record, steps }: SweptRun, step: number, path: string): Promise<Candidate | null> {
+    const { run } = record;
+    const last = await lastCommittedStep(this.store, run);
+    if (step > last) {
+      const so = last < 0 ? `${run} has not begun` : `the last step of ${run} is ${last}`;
+      this.#problems.push({ path, problem: `is ${step}, but ${so}`, mend: nearestSteps(steps, step) });
+      return null;
+    }
+    const candidate = await this.#candidate(run, step, path);
+    if (candidate === null || candidate.evaluated || steps.includes(step)) return candidate;
+    const problem = `is ${step}, and the checkpoint of step ${step} of ${run} is gone: it was never uploaded, or collected since`;
+    this.#problems.push({ path, problem, mend: nearestSteps(steps, step) });
+    return null;
+  }
+
+  /** Null: its state cannot be read, which is noted. */
+  async #candidate(run: string, step: number, path: string): Promise<Candidate | null> {
+    const state = await this.#stateOf(run, step);
+    if (state === null) return null;
+    const results = await inParallel(this.suites.digests, (suite) =>
+      this.store.head(evaluationResultKey(state, suite)),
+    );
+    return { run, step, path, state, evaluated: results.every((one) => one !== null) };
+  }
+
+  async #stateOf(run: string, step: number): Promise<Digest | null> {
+    const place = placeText({ run, step });
+    const known = this.#states.get(place);
+    if (known !== undefined) return known;
+    let state: Digest | null = null;
+    try {
+      state = await readState(this.store, run, step);
+    } catch (error) {
+      this.#skip({ run, step, reason: `its state cannot be told: ${unreadable(error)}` });
+    }
+    this.#states.set(place, state);
+    return state;
+  }
+
+  async #withoutDamaged(found: readonly Candidate[]): Promise<Candidate[]> {
+    const damages = await inParallel(found, async (one) =>
+      one.evaluated ? null : this.#damageOf(one),
+    );
+    return found.filter(({ run, step, path }, index) => {
+      const damage = damages[index] ?? null;
+      if (damage === null) return true;
+      if (path === 'baseline.step') {
+        const mend = 'name another baseline: all other states are compared with it';
+        this.#problems.push({ path, problem: `is ${step} of ${run}, whose checkpoint is damaged: ${damage}`, mend });
+      } else this.#skip({ run, step, reason: damage });
+      return false;
+    });
+  }
+
+  /** What is wrong with the checkpoint of a step, or null. */
+  async #damageOf({ run, step, state }: Candidate): Promise<string | null> {
+    const timeline = await timelineOf(this.store, run, step);
+    const record = await readRunIfAny(this.store, timeline);
+    if (record === null) return `the record of ${timeline}, under which it lies, is missing`;
+    const home = checkpointHome(record);
+    try {
+      const manifest = await readRecord(this.store, checkpointManifestKey(home, step), 'checkpoint');
+      if (manifest === null) return 'its manifest is gone';
+      if (manifest.run !== timeline || manifest.step !== step)
+        return `its manifest says that it is step ${manifest.step} of ${manifest.run}`;
+      if (manifest.state !== state)
+        return `its manifest says state ${manifest.state.slice(0, 12)}…, the run’s records ${state.slice(0, 12)}…`;
+      for (const { path, size } of manifest.files) {
+        const info = await this.store.head(checkpointFileKey(home, step, path));
+        if (info === null) return `its file ${path} is missing`;
+        if (info.size !== size) return `its file ${path} has ${info.size} bytes, its manifest says ${size}`;
+      }
+      return null;
+    } catch (error) {
+      return `its manifest cannot be read: ${unreadable(error)}`;
+    }
+  }
+
+  #skip(skipped: SkippedCheckpoint): void {
+    const known = this.#skipped.some(({ run, step }) => run === skipped.run && step === skipped.step);
+    if (!known) this.#skipped.push(skipped);
+  }
+}
+
+/** `run@120` */
+export function placeText({ run, step }: Place): string {
+  return `${run}@${step}`;
+}
+
+/** `a*b` matches `a-x-b`. */
+function matches(name: string, pattern: string): boolean {
+  const parts = pattern.split('*').map((part) => part.replaceAll('.', '\\.'));
+  return new RegExp(`^${parts.join('.*')}$`).test(name);
+}
+
+/** Why states of a run cannot be played on suites of `reference`, as it goes on after its name; null where they can. */
+function otherThan(run: RunRecord, reference: RunRecord): string | null {
+  const [own, suites] = [run.spec.model.name, reference.spec.model.name];
+  if (own !== suites) return `is of model ${own}; the suites are of ${reference.run}, whose model is ${suites}`;
+  if (run.tokenizer !== reference.tokenizer)
+    return `has another tokenizer than ${reference.run}, which the suites are of`;
+  if (run.chat_template !== reference.chat_template)
+    return `has another chat template than ${reference.run}, which the suites are of`;
+  if (run.tool_parser !== reference.tool_parser)
+    return `reads tool calls by ${run.tool_parser}, and ${reference.run}, which the suites are of, by ${reference.tool_parser}`;
+  return null;
+}
+
+function isIn({ from, to, every }: NonNullable<CheckpointsSpec['range']>, step: number): boolean {
+  if (step < from || (to !== undefined && step > to)) return false;
+  return every === undefined || (step - from) % every === 0;
+}
+
+function none(entry: CheckpointsSpec, run: string, steps: readonly number[]): [problem: string, mend: string] {
+  if (steps.length === 0)
+    return [`takes checkpoints of ${run}, which has none yet`, 'wait for its first, or add not_yet_evaluated: true'];
+  if (entry.best !== undefined)
+    return [`takes the best of ${run}, of which no checkpoint has an evaluation yet`, 'use latest'];
+  return [`takes no checkpoint of ${run}`, nearestSteps(steps, entry.range?.from ?? 0)];
+}
+
+/** The stored steps around `step`. */
+function nearestSteps(steps: readonly number[], step: number): string {
+  const near = [steps.findLast((one) => one < step), steps.find((one) => one > step)].filter(
+    (one) => one !== undefined,
+  );
+  if (near.length === 0) return 'the run has no other checkpoint in the store';
+  return near.length === 1
+    ? `the nearest checkpoint is of step ${near[0]}`
+    : `the nearest checkpoints are of steps ${near[0]} and ${near[1]}`;
+}
+
+/** Where one state has several places, the first one names it. */
+function withoutDoubles(candidates: readonly Candidate[]): SelectedCheckpoint[] {
+  const byState = new Map<Digest, SelectedCheckpoint>();
+  for (const { run, step, state, evaluated } of candidates) {
+    const known = byState.get(state);
+    if (known === undefined) {
+      byState.set(state, { run, step, state, also: [], needed: !evaluated });
+      continue;
+    }
+    const places = [known, ...known.also].map(placeText);
+    if (!places.includes(placeText({ run, step }))) known.also.push({ run, step });
+  }
+  return [...byState.values()];
+}
+
+const storedErrors = ['CorruptCheckpoint', 'UnreadableRecord', 'OlderSchema', 'NewerSchema'];
+
+/** Message of an error that says something of what is stored; any other is thrown on: a store that is away damages nothing. */
+function unreadable(error: unknown): string {
+  if (error instanceof Error && storedErrors.includes(error.name)) return error.message;
+  throw error;
+}

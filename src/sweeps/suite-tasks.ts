@@ -1,0 +1,146 @@
+// From what a sweep asks for to the record that names what is measured. Evaluations are filed by the digest of that record and played
+// once ever, so whoever asks for the same must get the same record: runs and sweeps, whatever they call it. A sweep's own name for a
+// suite is for its tables alone.
+import type { SuiteRecord } from '../spec/evaluation-records.js';
+import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
+import { nearestName } from '../spec/nearest-name.js';
+import type { Digest, Numerics, RunRecord, SamplingPlan } from '../spec/records.js';
+import type { GeneratorSpec } from '../spec/run-spec.js';
+import type { Task } from '../spec/task.js';
+import { hash32 } from '../rl/random.js';
+import { recordDigest } from '../store/canonical.js';
+import { isRunSuite, runSuites, type RunSuite, type SuiteSpec, type SweepSpec } from './sweep-spec.js';
+
+/** The run that suites are of, and the tasks of its dataset, in the data's order. */
+export interface SuiteSource {
+  record: RunRecord;
+  tasks: readonly Task[];
+  /** Of the engines that play them: `readNumerics`. */
+  numerics: Numerics;
+}
+
+export interface SweepSuite {
+  /** The sweep's name for it. */
+  label: string;
+  record: SuiteRecord;
+  digest: Digest;
+}
+
+/** Name of all suites that are no run's own: what they are called changes nothing that is measured. */
+const sweepSuite = 'sweep';
+
+/** The suites of a sweep, in its order. Throws `InvalidSpec` where one has no task, or two of them the same ones. */
+export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuite[] {
+  const problems: SpecProblem[] = [];
+  const suites: SweepSuite[] = [];
+  for (const [index, suite] of spec.suites.entries()) {
+    const path = `suites[${index}]`;
+    const record = isRunSuite(suite.name) ? runSuiteOf(suite.name, source) : suiteOf(suite, source);
+    if (record.tasks.length === 0) problems.push(emptySuite(suite, source, path));
+    const digest = recordDigest(record);
+    const same = suites.find((other) => other.digest === digest);
+    if (same !== undefined && record.tasks.length > 0) {
+      problems.push({
+        path,
+        problem: `asks for the same tasks in the same way as "${same.label}"`,
+        mend: 'leave one of them out: a state is evaluated on a suite once ever',
+      });
+    }
+    suites.push({ label: suite.name, record, digest });
+  }
+  if (problems.length > 0) throw new InvalidSpec(problems, `sweep ${spec.name}`);
+  return suites;
+}
+
+/** Held-out tasks in the data's order, as the run itself takes them. */
+function runSuiteOf(name: RunSuite, source: SuiteSource): SuiteRecord {
+  const { final_eval_tasks, eval_tasks } = source.record.spec.data;
+  const max_tasks = name === 'final' ? final_eval_tasks : eval_tasks;
+  return suiteRecord(name, { name, split: 'held_out', max_tasks, samples: 1, temperature: 1 }, source);
+}
+
+/** One that asks for what the run's own suites ask for is that suite. */
+function suiteOf(suite: SuiteSpec, source: SuiteSource): SuiteRecord {
+  const record = suiteRecord(sweepSuite, suite, source);
+  for (const name of runSuites) {
+    const own = runSuiteOf(name, source);
+    if (recordDigest({ ...record, name }) === recordDigest(own)) return own;
+  }
+  return record;
+}
+
+function suiteRecord(name: string, suite: SuiteSpec, { record, tasks, numerics }: SuiteSource): SuiteRecord {
+  const seed = suite.seed ?? record.seed;
+  // A task's seed goes by its place in its part of the data, so that a filter leaves it as it is.
+  const part = tasks.filter(({ split }) => split === suite.split).map((task, index) => ({ task, index }));
+  const chosen = part.filter(({ task }) => passes(suite, task)).slice(0, suite.max_tasks);
+  return {
+    schema: 'longhaul.suite/1',
+    name,
+    tasks: chosen.map(({ task: { task_key, env_key, template }, index }) => ({
+      task_key,
+      env_key,
+      template,
+      seed: hash32(seed, index),
+    })),
+    samples_per_task: suite.samples,
+    sampling: { ...evaluationSampling(record.spec.generator), temperature: suite.temperature },
+    seed,
+    digests: {
+      tokenizer: record.tokenizer,
+      chat_template: record.chat_template,
+      tool_parser: record.tool_parser,
+      dataset: record.dataset.digest,
+    },
+    numerics,
+  };
+}
+
+function passes({ environments, difficulty }: SuiteSpec, task: Task): boolean {
+  return (
+    (environments === undefined || environments.includes(task.env_key)) &&
+    (difficulty === undefined || difficulty.includes(task.difficulty))
+  );
+}
+
+/** Evaluations draw from the whole distribution, whatever training draws from; all other settings are the run's. */
+function evaluationSampling(generator: GeneratorSpec): Omit<SamplingPlan, 'temperature'> {
+  const { stop } = generator;
+  return {
+    max_turns: generator.max_turns,
+    max_input_length: generator.max_input_length,
+    max_generate_length: generator.max_generate_length,
+    max_sequence_length: generator.max_sequence_length,
+    tools_format: generator.tools_format,
+    system_prompt: generator.system_prompt,
+    max_output_chars: generator.max_output_chars,
+    max_episode_failures: generator.max_episode_failures,
+    ...(stop === undefined ? {} : { stop }),
+  };
+}
+
+/** Names the filter that leaves nothing, and what there is. */
+function emptySuite(suite: SuiteSpec, { record, tasks }: SuiteSource, path: string): SpecProblem {
+  const { split, environments, difficulty } = suite;
+  const data = `${record.dataset.name} ${record.dataset.version}`;
+  const part = tasks.filter((task) => task.split === split);
+  if (part.length === 0)
+    return { path: `${path}.split`, problem: `is ${split}, of which ${data} has no task`, mend: '' };
+  const known = [...new Set(part.map(({ env_key }) => env_key))].sort();
+  const unknown = environments?.filter((name) => !known.includes(name)) ?? [];
+  if (environments !== undefined && unknown.length === environments.length) {
+    const near = nearestName(unknown[0] ?? '', known);
+    return {
+      path: `${path}.environments`,
+      problem: `leaves no task: of ${environments.join(' and ')} ${data} has no ${split} one`,
+      mend: near === null ? `it has ${known.join(', ')}` : `did you mean ${near}?`,
+    };
+  }
+  const left = part.filter(({ env_key }) => environments === undefined || environments.includes(env_key));
+  const levels = [...new Set(left.map((task) => task.difficulty))].sort((a, b) => a - b);
+  return {
+    path: `${path}.difficulty`,
+    problem: `leaves no task: none of the ${left.length} others has difficulty ${(difficulty ?? []).join(' or ')}`,
+    mend: `they have ${levels.join(', ')}`,
+  };
+}
