@@ -105,7 +105,9 @@ class Selector {
     return {
       checkpoints: withoutDoubles(whole),
       baseline: baseline?.state ?? null,
-      skipped: this.#skipped,
+      skipped: this.#skipped.sort(
+        (a, b) => a.run.localeCompare(b.run) || (a.step ?? -1) - (b.step ?? -1),
+      ),
     };
   }
 
@@ -150,7 +152,14 @@ class Selector {
     const { baseline } = this.spec;
     if (baseline === undefined) return null;
     const swept = await this.#run(baseline.run, 'baseline.run');
-    return swept === null ? null : this.#named(swept, baseline.step, 'baseline.step');
+    if (swept === null) return null;
+    const candidate = await this.#named(swept, baseline.step, 'baseline.step');
+    if (candidate === null && this.#problems.length === 0) {
+      const reason = this.#skipped.at(-1)?.reason ?? '';
+      const mend = 'name another baseline: all other states are compared with it';
+      this.#problems.push({ path: 'baseline', problem: `cannot be used: ${reason}`, mend });
+    }
+    return candidate;
   }
 
   async #ofRun(entry: CheckpointsSpec, run: string, path: string): Promise<Candidate[]> {

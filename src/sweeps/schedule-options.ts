@@ -1,0 +1,156 @@
+// From a sweep to its Temporal Schedule. The schedule's id follows from the sweep's name, and the digest of all that it was made of
+// stands in the memo of the workflows it starts: a schedule's own memo cannot be updated. Applying a file twice finds the same digest and
+// changes nothing; a pause, and what was done by hand to the schedule's state, outlives an update.
+import type {
+  Backfill,
+  ScheduleDescription,
+  ScheduleOptions,
+  ScheduleSpec,
+  ScheduleUpdateOptions,
+} from '@temporalio/client';
+import type { Digest } from '../spec/records.js';
+import { recordDigest } from '../store/canonical.js';
+import { nextFirings } from './cron-fields.js';
+import { millisecondsOf } from './durations.js';
+import { isPattern, type OverlapPolicy, type SweepScheduleSpec, type SweepSpec } from './sweep-spec.js';
+
+/** What a firing starts. */
+export interface SweepTarget {
+  workflowType: string;
+  taskQueue: string;
+}
+
+export type ScheduleChange =
+  | { kind: 'create'; options: ScheduleOptions }
+  /** For `ScheduleHandle.update`, which asks again where somebody else was first. */
+  | { kind: 'update'; update: (previous: ScheduleDescription) => ScheduleUpdateOptions }
+  /** The file has no schedule any more. */
+  | { kind: 'delete' }
+  | { kind: 'unchanged' };
+
+const digestMemo = 'longhaul_sweep_digest';
+
+/** `sweep/{project}/{name}` */
+export function scheduleIdOf({ project, name }: Pick<SweepSpec, 'project' | 'name'>): string {
+  return `sweep/${project}/${name}`;
+}
+
+/** Project and name of a schedule's id; null for one that is no sweep's. */
+export function sweepOfScheduleId(id: string): Pick<SweepSpec, 'project' | 'name'> | null {
+  const match = /^sweep\/([^/]+)\/([^/]+)$/.exec(id);
+  return match ? { project: match[1] as string, name: match[2] as string } : null;
+}
+
+/** What applying `spec` does to the schedule that there is (null: none). */
+export function scheduleChange(
+  spec: SweepSpec,
+  existing: ScheduleDescription | null,
+  target: SweepTarget,
+): ScheduleChange {
+  const { schedule } = spec;
+  if (schedule === undefined) return existing === null ? { kind: 'unchanged' } : { kind: 'delete' };
+  const options = scheduleOptions(spec, schedule, target);
+  if (existing === null) return { kind: 'create', options };
+  if (appliedDigest(existing) === options.action.memo?.[digestMemo]) return { kind: 'unchanged' };
+  return { kind: 'update', update: (previous) => updateOf(options, previous) };
+}
+
+/** Digest of what a schedule was made of; null where nobody of ours has made it as it is. */
+export function appliedDigest({ action }: ScheduleDescription): Digest | null {
+  const digest = action.memo?.[digestMemo];
+  return typeof digest === 'string' ? digest : null;
+}
+
+/** Options for `ScheduleClient.create`. */
+export function scheduleOptions(
+  spec: SweepSpec,
+  schedule: SweepScheduleSpec,
+  target: SweepTarget,
+): ScheduleOptions {
+  return {
+    scheduleId: scheduleIdOf(spec),
+    spec: timesOf(schedule),
+    action: {
+      type: 'startWorkflow',
+      workflowType: target.workflowType,
+      taskQueue: target.taskQueue,
+      // The server adds the time of the firing.
+      workflowId: `eval/${spec.project}/${spec.name}`,
+      args: [spec],
+      memo: { [digestMemo]: recordDigest({ spec, ...target }) },
+      staticSummary: summaryOf(spec),
+    },
+    policies: {
+      overlap: overlaps[schedule.overlap],
+      // The server's own default is a year: a day's outage would end in a day's firings at once.
+      catchupWindow: millisecondsOf(schedule.catch_up),
+      // A night without nodes is no reason to end all later sweeps.
+      pauseOnFailure: false,
+    },
+    memo: { longhaul: 'sweep' },
+  };
+}
+
+/** For `ScheduleHandle.backfill`: the firings between two times, one after the other, whatever the schedule says of overlaps. */
+export function backfillOf(start: Date, end: Date): Backfill {
+  if (!(start.getTime() < end.getTime())) {
+    throw new RangeError(
+      `a backfill from ${timeText(start)} to ${timeText(end)} has no firings: it must end after it begins`,
+    );
+  }
+  return { start, end, overlap: 'BUFFER_ALL' };
+}
+
+/** The next `count` firings after a time, without jitter; what the server says is what holds. */
+export function firingsOf({ cron, every, time_zone }: SweepScheduleSpec, count: number, after: Date): Date[] {
+  if (cron !== undefined) return nextFirings(cron, time_zone, count, after);
+  const interval = millisecondsOf(every ?? '');
+  const first = Math.floor(after.getTime() / interval) + 1;
+  return Array.from({ length: count }, (_, index) => new Date((first + index) * interval));
+}
+
+const overlaps = {
+  skip: 'SKIP',
+  buffer_one: 'BUFFER_ONE',
+  buffer_all: 'BUFFER_ALL',
+  cancel_other: 'CANCEL_OTHER',
+  terminate_other: 'TERMINATE_OTHER',
+  allow_all: 'ALLOW_ALL',
+} as const satisfies Record<OverlapPolicy, Backfill['overlap']>;
+
+function timesOf({ cron, every, time_zone, jitter }: SweepScheduleSpec): ScheduleSpec {
+  return {
+    ...(cron === undefined
+      ? { intervals: [{ every: millisecondsOf(every ?? '') }] }
+      : { cronExpressions: [cron.trim()], timezone: time_zone }),
+    ...(jitter === undefined ? {} : { jitter: millisecondsOf(jitter) }),
+  };
+}
+
+function updateOf(options: ScheduleOptions, { state, typedSearchAttributes }: ScheduleDescription): ScheduleUpdateOptions {
+  const { spec, action, policies } = options;
+  const { paused, note, remainingActions } = state;
+  return {
+    spec,
+    action,
+    ...(policies === undefined ? {} : { policies }),
+    typedSearchAttributes,
+    state: {
+      paused,
+      ...(note === undefined ? {} : { note }),
+      ...(remainingActions === undefined ? {} : { remainingActions }),
+    },
+  };
+}
+
+function summaryOf({ name, checkpoints, suites }: SweepSpec): string {
+  const runs = [...new Set(checkpoints.map(({ run }) => run))];
+  const several = runs.length > 1 || runs.some(isPattern);
+  return `sweep ${name}: ${runs.join(', ').slice(0, 80)}${several ? ' (several runs)' : ''} on ${suites
+    .map((suite) => suite.name)
+    .join(', ')
+    .slice(0, 80)}`;
+}
+
+const timeText = (time: Date): string =>
+  Number.isNaN(time.getTime()) ? 'a time that is none' : time.toISOString();

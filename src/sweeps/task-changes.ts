@@ -1,0 +1,87 @@
+// What became better or worse, task by task, without taking chance for a change: Fisher's exact test for each task, and of all tasks
+// so many are claimed that at most one claim in twenty is expected to be false (Benjamini and Hochberg 1995).
+
+/** Passes among graded samples. */
+export interface Counted {
+  passed: number;
+  graded: number;
+}
+
+export interface TaskChange {
+  task_key: string;
+  env_key: string;
+  before: Counted;
+  after: Counted;
+  /** Chance of a difference at least so large between two states that solve the task equally often. */
+  chance: number;
+  verdict: 'better' | 'worse' | 'within noise';
+}
+
+export interface TaskPair {
+  task_key: string;
+  env_key: string;
+  before: Counted;
+  after: Counted;
+}
+
+const falseClaims = 0.05;
+
+/** Tasks whose pass rate is another one: claims first, then the larger change. Pairs without a graded sample on both sides say nothing. */
+export function taskChanges(pairs: readonly TaskPair[]): TaskChange[] {
+  const tested = pairs
+    .filter(({ before, after }) => before.graded > 0 && after.graded > 0)
+    .map((pair) => ({ ...pair, chance: fisherExact(pair.before, pair.after) }));
+  const claimed = claimedBelow(tested.map(({ chance }) => chance));
+  return tested
+    .filter((pair) => changeOf(pair) !== 0)
+    .map((pair): TaskChange => {
+      const verdict = pair.chance > claimed ? 'within noise' : changeOf(pair) > 0 ? 'better' : 'worse';
+      return { ...pair, verdict };
+    })
+    .sort(
+      (a, b) =>
+        Number(a.verdict === 'within noise') - Number(b.verdict === 'within noise') ||
+        Math.abs(changeOf(b)) - Math.abs(changeOf(a)) ||
+        a.chance - b.chance ||
+        (a.task_key < b.task_key ? -1 : 1),
+    );
+}
+
+export function changeOf({ before, after }: TaskPair): number {
+  return after.passed / after.graded - before.passed / before.graded;
+}
+
+/** The largest chance that is claimed as no chance; −1: none is. */
+function claimedBelow(chances: readonly number[]): number {
+  const sorted = [...chances].sort((a, b) => a - b);
+  const last = sorted.findLastIndex((chance, index) => chance <= (falseClaims * (index + 1)) / sorted.length);
+  return last < 0 ? -1 : (sorted[last] as number);
+}
+
+/** Two-sided: the sum over all tables with these margins that are at most as likely as this one. */
+export function fisherExact(a: Counted, b: Counted): number {
+  const passed = a.passed + b.passed;
+  const lowest = Math.max(0, passed - b.graded);
+  const highest = Math.min(passed, a.graded);
+  const logChance = (first: number): number =>
+    logChoose(a.graded, first) + logChoose(b.graded, passed - first) - logChoose(a.graded + b.graded, passed);
+  const seen = logChance(a.passed);
+  let sum = 0;
+  for (let first = lowest; first <= highest; first++) {
+    const chance = logChance(first);
+    // Equally likely tables differ in the last digits.
+    if (chance <= seen + 1e-9) sum += Math.exp(chance);
+  }
+  return Math.min(1, sum);
+}
+
+function logChoose(n: number, k: number): number {
+  return logFactorial(n) - logFactorial(k) - logFactorial(n - k);
+}
+
+const logFactorials = [0];
+function logFactorial(n: number): number {
+  for (let i = logFactorials.length; i <= n; i++)
+    logFactorials.push((logFactorials[i - 1] as number) + Math.log(i));
+  return logFactorials[n] as number;
+}
