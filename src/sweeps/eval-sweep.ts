@@ -1,0 +1,250 @@
+// The workflow of a sweep: every pair of a state and a suite once, on leased nodes, then a comparison. What was evaluated is in the
+// records; a sweep that is cancelled, lost or started again goes on with what is missing.
+import {
+  allHandlersFinished,
+  CancellationScope,
+  condition,
+  isCancellation,
+  log,
+  proxyActivities,
+  setCurrentDetails,
+  setHandler,
+  defineQuery,
+  workflowInfo,
+  type ActivityOptions,
+} from '@temporalio/workflow';
+import { engineQueue } from '../workflows/messages.js';
+import { beginAnew, newBuildWaits } from '../workflows/new-beginning.js';
+import { enginePolicy, openRunPolicy, orchestratorPolicy, reportPolicy } from '../workflows/policies.js';
+import { stepId } from '../workflows/run-activities.js';
+import type {
+  FailedPair,
+  PairToDo,
+  PlannedSweep,
+  SweepActivities,
+  SweepNodeActivities,
+  SweepResult,
+  SweepStatus,
+} from './sweep-contracts.js';
+import { SweepNodes } from './sweep-nodes.js';
+import { sweepDetails } from './sweep-text.js';
+
+export const sweepStatusQuery = defineQuery<SweepStatus>('status');
+
+export interface SweepOptions {
+  /** Set by continue-as-new only. */
+  carried?: CarriedSweep;
+}
+
+interface CarriedSweep {
+  /** Number of the last pair that was handed out. */
+  seen: number;
+  episodes: number;
+  evaluated: number;
+  failed: FailedPair[];
+}
+
+/** Pairs whose names the workflow holds at a time. */
+const windowPairs = 40;
+/** Where nothing succeeds in between, the cause is none of a pair: the others are left for the next start. */
+const maxFailuresInARow = 3;
+/** Below runs: a sweep takes what they leave. */
+const priority = -1;
+const maxFailedCarried = 50;
+
+/** Workflow id `eval/{name}`, with a time behind it where a schedule starts it; the input is a sweep spec as JSON. */
+export async function evalSweep(spec: unknown, options: SweepOptions = {}): Promise<SweepResult> {
+  const { workflowId } = workflowInfo();
+  const sweep = workflowId.replace(/^eval\//, '').replaceAll(':', '.');
+  const status: SweepStatus = {
+    sweep,
+    phase: 'planning',
+    pairs: 0,
+    done: 0,
+    episodes: options.carried?.episodes ?? 0,
+    running: [],
+    waitsFor: null,
+    failed: options.carried?.failed ?? [],
+    report: null,
+    alarms: [],
+  };
+  setHandler(sweepStatusQuery, () => status, { description: 'How far the sweep is' });
+  const planned = await orchestrator('plan', 'choose checkpoints and tasks', openRunPolicy).planSweep({ spec, sweep });
+  return new SweepLoop(spec, planned, status, options.carried).run();
+}
+
+function orchestrator(activityId: string, summary: string, policy: ActivityOptions) {
+  return proxyActivities<SweepActivities>({ ...policy, activityId, summary });
+}
+
+class SweepLoop {
+  private readonly nodes: SweepNodes;
+  private window: PairToDo[] = [];
+  private exhausted = false;
+  private reading: Promise<void> | null = null;
+  private seen: number;
+  private handedOut: number;
+  private evaluated: number;
+  private failuresInARow = 0;
+
+  constructor(
+    private readonly spec: unknown,
+    private readonly planned: PlannedSweep,
+    private readonly status: SweepStatus,
+    carried: CarriedSweep | undefined,
+  ) {
+    const { sweep: run, project, parallel } = planned;
+    this.seen = carried?.seen ?? -1;
+    this.handedOut = this.seen;
+    this.evaluated = carried?.evaluated ?? 0;
+    status.pairs = planned.pairs;
+    const holder = { run, project, placement: { priority, nodes: parallel } };
+    this.nodes = new SweepNodes(holder, () => this.show());
+  }
+
+  async run(): Promise<SweepResult> {
+    try {
+      this.phase('evaluating');
+      await this.evaluateAll();
+      await this.nodes.released();
+      if (!this.exhausted && !this.givenUp) await this.beginAnew();
+      return await this.finish();
+    } catch (error) {
+      await this.nodes.released();
+      if (isCancellation(error)) this.phase('cancelled');
+      throw error;
+    }
+  }
+
+  private get givenUp(): boolean {
+    return this.failuresInARow >= maxFailuresInARow;
+  }
+
+  private isOver(): boolean {
+    return this.givenUp || workflowInfo().continueAsNewSuggested || newBuildWaits();
+  }
+
+  /** One worker for each place in the window; where one of them throws, the others are called off. */
+  private async evaluateAll(): Promise<void> {
+    await CancellationScope.cancellable(async () => {
+      const scope = CancellationScope.current();
+      const workers = Array.from({ length: this.planned.parallel }, () =>
+        this.nodes
+          .serve(
+            () => this.next(),
+            (node, pair, tries) => this.evaluate(node, pair, tries),
+            () => this.isOver() || this.isDone(),
+          )
+          .catch((error: unknown) => {
+            scope.cancel();
+            throw error;
+          }),
+      );
+      const outcomes = await Promise.allSettled(workers);
+      const failure = outcomes.find((outcome) => outcome.status === 'rejected');
+      if (failure) throw failure.reason as Error;
+    });
+  }
+
+  /** Nothing is left to hand out: workers that still wait for a node may go. */
+  private isDone(): boolean {
+    return this.exhausted && this.window.length === 0 && this.status.running.length === 0;
+  }
+
+  /** The next pair without a result; null where there is none, or the sweep rests here. */
+  private async next(): Promise<PairToDo | null> {
+    while (this.window.length === 0 && !this.exhausted && !this.isOver()) {
+      this.reading ??= this.read().finally(() => (this.reading = null));
+      await this.reading;
+    }
+    if (this.isOver()) return null;
+    const pair = this.window.shift() ?? null;
+    if (pair) this.handedOut = Math.max(this.handedOut, pair.n);
+    return pair;
+  }
+
+  private async read(): Promise<void> {
+    const { sweep } = this.planned;
+    const activities = orchestrator(`pairs-${this.seen + 1}`, 'look what is missing', orchestratorPolicy);
+    const { pairs, seen } = await activities.pairsToDo({ sweep, after: this.seen, limit: windowPairs });
+    this.window.push(...pairs);
+    this.seen = seen;
+    this.exhausted = seen >= this.planned.pairs - 1;
+    this.show();
+  }
+
+  private async evaluate(node: string, pair: PairToDo, tries: number): Promise<void> {
+    const { sweep } = this.planned;
+    const entry = { ...pair, node };
+    this.status.running.push(entry);
+    this.show();
+    const again = tries === 0 ? '' : `.${tries}`;
+    try {
+      const evaluated = await proxyActivities<SweepNodeActivities>({
+        ...enginePolicy,
+        taskQueue: engineQueue(node),
+        activityId: `${stepId(pair.step, `evaluate-sweep-${pair.n}`)}${again}`,
+        summary: `${pair.run} step ${pair.step} · ${pair.suite} · ${pair.n + 1} of ${this.planned.pairs}`,
+      }).evaluatePair({ sweep, pair: pair.n });
+      this.evaluated += 1;
+      this.failuresInARow = 0;
+      this.status.episodes += evaluated.played;
+    } catch (error) {
+      if (isCancellation(error) || isTimeout(error)) throw error;
+      const reason = reasonOf(error);
+      log.warn('A state cannot be evaluated', { ...pair, reason });
+      this.failuresInARow += 1;
+      if (this.status.failed.length < maxFailedCarried) this.status.failed.push({ ...pair, reason });
+    } finally {
+      this.status.running = this.status.running.filter((one) => one !== entry);
+      this.show();
+    }
+  }
+
+  private async beginAnew(): Promise<void> {
+    await condition(allHandlersFinished);
+    const { episodes, failed } = this.status;
+    const carried: CarriedSweep = { seen: this.handedOut, episodes, evaluated: this.evaluated, failed };
+    await beginAnew<typeof evalSweep>(this.spec, { carried });
+  }
+
+  private async finish(): Promise<SweepResult> {
+    const { status, planned } = this;
+    this.phase('comparing');
+    const { failed } = status;
+    const { report, alarms } = await orchestrator('compare', 'compare what there is', reportPolicy).compareSweep({
+      sweep: planned.sweep,
+      failed,
+    });
+    Object.assign(status, { report, alarms });
+    const ended = failed.length === 0 && !this.givenUp ? 'completed' : 'incomplete';
+    this.phase(ended);
+    await condition(allHandlersFinished);
+    const { pairs, episodes } = status;
+    return { sweep: planned.sweep, ended, pairs, episodes, failed, report, alarms };
+  }
+
+  private phase(phase: SweepStatus['phase']): void {
+    this.status.phase = phase;
+    this.show();
+  }
+
+  private show(): void {
+    const { status } = this;
+    // Pairs behind `seen` that are neither in the window nor running had a result, or have one now.
+    status.done = Math.max(0, this.seen + 1 - this.window.length - status.running.length - status.failed.length);
+    status.waitsFor = status.phase === 'evaluating' ? this.nodes.waitsFor : null;
+    setCurrentDetails(sweepDetails(status));
+  }
+}
+
+/** The node did not take it in time. */
+function isTimeout(error: unknown): boolean {
+  const cause = (error as { cause?: { timeoutType?: string } }).cause;
+  return cause?.timeoutType === 'SCHEDULE_TO_START';
+}
+
+function reasonOf(error: unknown): string {
+  const { cause, message } = error as { cause?: { message?: string }; message?: string };
+  return (cause?.message ?? message ?? String(error)).split('\n')[0]?.slice(0, 300) ?? '';
+}

@@ -1,0 +1,56 @@
+// `aggregated_results.jsonl`: one line a state and suite, under SkyRL's names. A function of the episodes, so that a sweep that was killed
+// and resumed writes the same bytes.
+import { rewardFigures } from '../rl/metrics.js';
+import { canonicalText } from '../store/canonical.js';
+
+import type { PlayedState, StateComparison, SuiteComparison } from './comparison.js';
+import { playedSamples, type TaskTally } from './tallies.js';
+
+export type ResultRow = Record<string, string | number>;
+
+/**
+ * `eval/{env}/…` and `eval/all/…`. Names that come from SkyRL mean what they mean there: `pass_at_n` is the share of tasks with any reward
+ * above 0, whereas `pass_at_1` and `pass_at_{k}` count full rewards.
+ */
+export function resultRow(
+  { label, suite }: Pick<SuiteComparison, 'label' | 'suite'>,
+  played: PlayedState,
+  { all, environments }: Pick<StateComparison, 'all' | 'environments'>,
+): ResultRow {
+  const row: ResultRow = {
+    run: played.run,
+    global_step: played.step,
+    state: played.state,
+    suite,
+    suite_name: label,
+    'eval/num_samples': all.graded,
+  };
+  for (const [name, figures] of [['all', all] as const, ...Object.entries(environments)]) {
+    const tasks = played.tasks.filter(({ env_key }) => name === 'all' || env_key === name);
+    const add = (key: string, value: number | null): void => {
+      if (value !== null) row[`eval/${name}/${key}`] = value;
+    };
+    add('pass_at_1', figures.pass_at_1);
+    for (const { k, value } of figures.pass_at_k) add(`pass_at_${k}`, value);
+    const rewards = rewardFigures(tasks.map(groupOf));
+    add('pass_at_n', rewards.pass_at_n);
+    add('variance_per_prompt', rewards.variance_per_prompt);
+    add('signal_ratio', rewards.signal_ratio);
+    add('mean_positive_reward', rewards.mean_positive_reward);
+    add('unknown', figures.unknown);
+    add('avg_turns', figures.mean_turns);
+    add('avg_tool_calls', figures.mean_tool_calls);
+    add('total_tool_errors', figures.tool_errors);
+    add('tool_error_rate', figures.tool_error_rate);
+  }
+  return row;
+}
+
+/** The file: rows in the order given, one JSON object a line. */
+export function resultsFile(rows: readonly ResultRow[]): string {
+  return rows.map((row) => `${canonicalText(row)}\n`).join('');
+}
+
+function groupOf(task: TaskTally): { env: string; values: (number | null)[] } {
+  return { env: task.env_key, values: playedSamples(task).map(({ reward }) => reward) };
+}

@@ -1,0 +1,99 @@
+// What the workflow `evalSweep` and its activities say to each other. All payloads are small: pairs come in windows.
+import type { Digest } from '../spec/records.js';
+
+/** What the workflow needs of a planned sweep. */
+export interface PlannedSweep {
+  sweep: string;
+  project: string;
+  /** Pairs of a state and a suite, those that have a result already included. */
+  pairs: number;
+  checkpoints: number;
+  suites: number;
+  parallel: number;
+  /** Checkpoints that cannot be evaluated; the comparison names them. */
+  skipped: number;
+}
+
+/** A pair as people read it. */
+export interface PairToDo {
+  n: number;
+  run: string;
+  step: number;
+  /** The sweep's name for the suite. */
+  suite: string;
+}
+
+/** Pairs behind `after` that have no result yet, in their order. */
+export interface PairsToDo {
+  pairs: PairToDo[];
+  /** Number of the last pair that was looked at. */
+  seen: number;
+}
+
+export interface EvaluatedPair {
+  state: Digest;
+  pass_at_1: number;
+  graded: number;
+  unknown: number;
+  /** Episodes that this call has played; the others were there. */
+  played: number;
+  seconds: number;
+}
+
+export interface FailedPair extends PairToDo {
+  /** First line of the failure. */
+  reason: string;
+}
+
+export interface ComparedSweep {
+  /** Key of the page. */
+  report: string;
+  /** Key of the rows. */
+  results: string;
+  /** One line for each suite and state that the alarm is raised for. */
+  alarms: string[];
+  /** The table, as text; at most 4,000 characters. */
+  table: string;
+}
+
+/** On the orchestrator's queue. */
+export interface SweepActivities {
+  /** Checks the spec and chooses the checkpoints, once for each sweep. Fails with every problem at once (`InvalidSpec`). */
+  planSweep(input: { spec: unknown; sweep: string }): Promise<PlannedSweep>;
+  pairsToDo(input: { sweep: string; after: number; limit: number }): Promise<PairsToDo>;
+  /** Compares what there is, and writes page and rows. `failed`: pairs that could not be evaluated. */
+  compareSweep(input: { sweep: string; failed: FailedPair[] }): Promise<ComparedSweep>;
+}
+
+/** On a node's queue. */
+export interface SweepNodeActivities {
+  /** Each (state, suite, task, sample) is played once ever, by whoever comes first. */
+  evaluatePair(input: { sweep: string; pair: number }): Promise<EvaluatedPair>;
+}
+
+export interface SweepStatus {
+  sweep: string;
+  phase: 'planning' | 'evaluating' | 'comparing' | 'completed' | 'incomplete' | 'cancelled';
+  pairs: number;
+  /** Evaluated before this sweep or by it. */
+  done: number;
+  /** Episodes that this sweep has played. */
+  episodes: number;
+  running: (PairToDo & { node: string })[];
+  /** Why no node works for it; null where one does. */
+  waitsFor: string | null;
+  failed: FailedPair[];
+  report: string | null;
+  alarms: string[];
+}
+
+export interface SweepResult {
+  sweep: string;
+  /** `incomplete`: some pairs failed; starting the sweep again under the same id tries those alone. */
+  ended: 'completed' | 'incomplete';
+  pairs: number;
+  episodes: number;
+  failed: FailedPair[];
+  report: string;
+  alarms: string[];
+}

@@ -1,0 +1,54 @@
+// What a comparison needs of episodes: a few numbers each, so that transcripts need not be held.
+import type { SuiteRecord } from '../spec/evaluation-records.js';
+import type { EpisodeRecord } from '../spec/records.js';
+import { isPass } from '../rl/pass.js';
+import type { Counted } from './task-changes.js';
+
+export interface PlayedSample {
+  /** Null: the outcome is unknown. */
+  reward: number | null;
+  turns: number;
+  tool_calls: number;
+  tool_errors: number;
+}
+
+export interface TaskTally {
+  task_key: string;
+  env_key: string;
+  template: string;
+  /** By sample; null: not played. */
+  samples: (PlayedSample | null)[];
+}
+
+export type EpisodeFigures = Pick<EpisodeRecord, 'slot' | 'sample' | 'task_key' | 'outcome' | 'metrics'>;
+
+/** One entry for each task of the suite, in its order; nothing is played yet. */
+export function emptyTally({ tasks, samples_per_task }: SuiteRecord): TaskTally[] {
+  return tasks.map(({ task_key, env_key, template }) => ({
+    task_key,
+    env_key,
+    template,
+    samples: Array.from({ length: samples_per_task }, () => null),
+  }));
+}
+
+/** Throws a RangeError for an episode that the suite has no place for. Adding one twice changes nothing. */
+export function addEpisode(tally: TaskTally[], episode: EpisodeFigures): void {
+  const { slot, sample, task_key, outcome, metrics } = episode;
+  const task = tally[slot];
+  if (task === undefined || sample < 0 || sample >= task.samples.length || task.task_key !== task_key)
+    throw new RangeError(`the suite has no sample ${sample} of ${task_key} in slot ${slot}`);
+  const { turns, tool_calls, tool_errors } = metrics;
+  const reward = outcome.status === 'graded' ? outcome.value : null;
+  task.samples[sample] = { reward, turns, tool_calls, tool_errors };
+}
+
+export function playedSamples({ samples }: TaskTally): PlayedSample[] {
+  return samples.filter((sample) => sample !== null);
+}
+
+/** Unknown outcomes are counted by nobody here. */
+export function countedOf(task: TaskTally): Counted {
+  const rewards = playedSamples(task).flatMap(({ reward }) => reward ?? []);
+  return { passed: rewards.filter(isPass).length, graded: rewards.length };
+}
