@@ -3,7 +3,7 @@
 // have a graded sample on both sides. Unknown outcomes are counted apart, and never scored.
 import type { Digest } from '../spec/records.js';
 import { pairedInterval, unseenChange, type Interval } from './bootstrap.js';
-import type { Place } from './checkpoint-selection.js';
+import type { Place, SkippedCheckpoint } from './checkpoint-selection.js';
 import { ksOf, passAtK } from './pass-at-k.js';
 import type { SweepSuite } from './suite-tasks.js';
 import { countedOf, playedSamples, type TaskTally } from './tallies.js';
@@ -77,6 +77,14 @@ export interface SuiteComparison {
   /** Of pass@1; null where no baseline is named. */
   regression: number | null;
   states: StateComparison[];
+}
+
+/** A whole sweep, as it is shown. */
+export interface SweepComparison {
+  name: string;
+  project: string;
+  suites: SuiteComparison[];
+  skipped: SkippedCheckpoint[];
 }
 
 /** Scope of figures over all environments. */

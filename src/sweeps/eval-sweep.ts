@@ -26,7 +26,7 @@ import type {
   SweepResult,
   SweepStatus,
 } from './sweep-contracts.js';
-import { SweepNodes } from './sweep-nodes.js';
+import { SweepNodes, type SweepWork } from './sweep-nodes.js';
 import { sweepDetails } from './sweep-text.js';
 
 export const sweepStatusQuery = defineQuery<SweepStatus>('status');
@@ -37,10 +37,9 @@ export interface SweepOptions {
 }
 
 interface CarriedSweep {
-  /** Number of the last pair that was handed out. */
+  /** Number of the last pair before which nothing is left to do. */
   seen: number;
   episodes: number;
-  evaluated: number;
   failed: FailedPair[];
 }
 
@@ -77,14 +76,16 @@ function orchestrator(activityId: string, summary: string, policy: ActivityOptio
   return proxyActivities<SweepActivities>({ ...policy, activityId, summary });
 }
 
-class SweepLoop {
+class SweepLoop implements SweepWork<PairToDo> {
   private readonly nodes: SweepNodes;
   private window: PairToDo[] = [];
   private exhausted = false;
   private reading: Promise<void> | null = null;
   private seen: number;
-  private handedOut: number;
-  private evaluated: number;
+  /** Handed out, and neither evaluated nor failed. */
+  private readonly open = new Set<number>();
+  /** How often a pair has lost its node: the name of its activity may be taken until the server knows of the loss. */
+  private readonly tries = new Map<number, number>();
   private failuresInARow = 0;
 
   constructor(
@@ -95,8 +96,6 @@ class SweepLoop {
   ) {
     const { sweep: run, project, parallel } = planned;
     this.seen = carried?.seen ?? -1;
-    this.handedOut = this.seen;
-    this.evaluated = carried?.evaluated ?? 0;
     status.pairs = planned.pairs;
     const holder = { run, project, placement: { priority, nodes: parallel } };
     this.nodes = new SweepNodes(holder, () => this.show());
@@ -107,7 +106,7 @@ class SweepLoop {
       this.phase('evaluating');
       await this.evaluateAll();
       await this.nodes.released();
-      if (!this.exhausted && !this.givenUp) await this.beginAnew();
+      if (!this.givenUp && !this.isDone()) await this.beginAnew();
       return await this.finish();
     } catch (error) {
       await this.nodes.released();
@@ -120,7 +119,21 @@ class SweepLoop {
     return this.failuresInARow >= maxFailuresInARow;
   }
 
-  private isOver(): boolean {
+  /** No node is asked for before it is known that something is missing. */
+  hasMore(): boolean {
+    return this.window.length > 0;
+  }
+
+  isOver(): boolean {
+    return this.rests() || this.isDone();
+  }
+
+  private isDone(): boolean {
+    return this.exhausted && this.window.length === 0 && this.open.size === 0;
+  }
+
+  /** The rest is for another execution. */
+  private rests(): boolean {
     return this.givenUp || workflowInfo().continueAsNewSuggested || newBuildWaits();
   }
 
@@ -128,17 +141,12 @@ class SweepLoop {
   private async evaluateAll(): Promise<void> {
     await CancellationScope.cancellable(async () => {
       const scope = CancellationScope.current();
+      await this.fill();
       const workers = Array.from({ length: this.planned.parallel }, () =>
-        this.nodes
-          .serve(
-            () => this.next(),
-            (node, pair, tries) => this.evaluate(node, pair, tries),
-            () => this.isOver() || this.isDone(),
-          )
-          .catch((error: unknown) => {
-            scope.cancel();
-            throw error;
-          }),
+        this.nodes.serve(this).catch((error: unknown) => {
+          scope.cancel();
+          throw error;
+        }),
       );
       const outcomes = await Promise.allSettled(workers);
       const failure = outcomes.find((outcome) => outcome.status === 'rejected');
@@ -146,54 +154,61 @@ class SweepLoop {
     });
   }
 
-  /** Nothing is left to hand out: workers that still wait for a node may go. */
-  private isDone(): boolean {
-    return this.exhausted && this.window.length === 0 && this.status.running.length === 0;
+  async next(): Promise<PairToDo | null> {
+    await this.fill();
+    const pair = this.rests() ? null : (this.window.shift() ?? null);
+    if (pair) this.open.add(pair.n);
+    return pair;
   }
 
-  /** The next pair without a result; null where there is none, or the sweep rests here. */
-  private async next(): Promise<PairToDo | null> {
-    while (this.window.length === 0 && !this.exhausted && !this.isOver()) {
+  /** Reads on until a pair is there, or none is left. */
+  private async fill(): Promise<void> {
+    while (this.window.length === 0 && !this.exhausted && !this.rests()) {
       this.reading ??= this.read().finally(() => (this.reading = null));
       await this.reading;
     }
-    if (this.isOver()) return null;
-    const pair = this.window.shift() ?? null;
-    if (pair) this.handedOut = Math.max(this.handedOut, pair.n);
-    return pair;
+  }
+
+  lost(pair: PairToDo): void {
+    this.open.delete(pair.n);
+    this.tries.set(pair.n, (this.tries.get(pair.n) ?? 0) + 1);
+    this.window.unshift(pair);
+    this.show();
   }
 
   private async read(): Promise<void> {
     const { sweep } = this.planned;
     const activities = orchestrator(`pairs-${this.seen + 1}`, 'look what is missing', orchestratorPolicy);
     const { pairs, seen } = await activities.pairsToDo({ sweep, after: this.seen, limit: windowPairs });
-    this.window.push(...pairs);
+    const known = new Set(this.status.failed.map(({ n }) => n));
+    this.window.push(...pairs.filter(({ n }) => !known.has(n)));
     this.seen = seen;
     this.exhausted = seen >= this.planned.pairs - 1;
     this.show();
   }
 
-  private async evaluate(node: string, pair: PairToDo, tries: number): Promise<void> {
+  async work(node: string, pair: PairToDo): Promise<void> {
     const { sweep } = this.planned;
     const entry = { ...pair, node };
     this.status.running.push(entry);
     this.show();
-    const again = tries === 0 ? '' : `.${tries}`;
+    const tries = this.tries.get(pair.n) ?? 0;
     try {
       const evaluated = await proxyActivities<SweepNodeActivities>({
         ...enginePolicy,
         taskQueue: engineQueue(node),
-        activityId: `${stepId(pair.step, `evaluate-sweep-${pair.n}`)}${again}`,
+        activityId: stepId(pair.step, `evaluate-sweep-${pair.n}${tries === 0 ? '' : `.${tries}`}`),
         summary: `${pair.run} step ${pair.step} · ${pair.suite} · ${pair.n + 1} of ${this.planned.pairs}`,
       }).evaluatePair({ sweep, pair: pair.n });
-      this.evaluated += 1;
       this.failuresInARow = 0;
       this.status.episodes += evaluated.played;
+      this.open.delete(pair.n);
     } catch (error) {
       if (isCancellation(error) || isTimeout(error)) throw error;
       const reason = reasonOf(error);
       log.warn('A state cannot be evaluated', { ...pair, reason });
       this.failuresInARow += 1;
+      this.open.delete(pair.n);
       if (this.status.failed.length < maxFailedCarried) this.status.failed.push({ ...pair, reason });
     } finally {
       this.status.running = this.status.running.filter((one) => one !== entry);
@@ -204,7 +219,9 @@ class SweepLoop {
   private async beginAnew(): Promise<void> {
     await condition(allHandlersFinished);
     const { episodes, failed } = this.status;
-    const carried: CarriedSweep = { seen: this.handedOut, episodes, evaluated: this.evaluated, failed };
+    const left = [...this.open, ...this.window.map(({ n }) => n)];
+    const seen = Math.min(this.seen, ...left.map((n) => n - 1));
+    const carried: CarriedSweep = { seen, episodes, failed };
     await beginAnew<typeof evalSweep>(this.spec, { carried });
   }
 

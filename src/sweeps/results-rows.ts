@@ -2,8 +2,12 @@
 // and resumed writes the same bytes.
 import { rewardFigures } from '../rl/metrics.js';
 import { canonicalText } from '../store/canonical.js';
-
-import type { PlayedState, StateComparison, SuiteComparison } from './comparison.js';
+import {
+  allEnvironments,
+  type PlayedState,
+  type StateComparison,
+  type SuiteComparison,
+} from './comparison.js';
 import { playedSamples, type TaskTally } from './tallies.js';
 
 export type ResultRow = Record<string, string | number>;
@@ -25,8 +29,14 @@ export function resultRow(
     suite_name: label,
     'eval/num_samples': all.graded,
   };
-  for (const [name, figures] of [['all', all] as const, ...Object.entries(environments)]) {
-    const tasks = played.tasks.filter(({ env_key }) => name === 'all' || env_key === name);
+  const scopes = Object.entries(environments).map(([name, figures]) => ({
+    name,
+    figures,
+    tasks: played.tasks.filter(({ env_key }) => env_key === name),
+  }));
+  // Last: an environment of this name must not pass for all of them.
+  scopes.push({ name: allEnvironments, figures: all, tasks: [...played.tasks] });
+  for (const { name, figures, tasks } of scopes) {
     const add = (key: string, value: number | null): void => {
       if (value !== null) row[`eval/${name}/${key}`] = value;
     };

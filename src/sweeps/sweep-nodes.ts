@@ -6,6 +6,20 @@ import { type AskedLease, type HeldLease, type LeaseHolder, RunLeases } from '..
 /** After so long a lease is given back between two pairs, and asked for again behind whoever waits. */
 const turnMs = 10 * 60_000;
 
+/** What a sweep's workers do. */
+export interface SweepWork<T> {
+  /** Something is there to be taken, or may be. */
+  hasMore(): boolean;
+  /** Null where there is nothing after all. */
+  next(): Promise<T | null>;
+  /** Its failures, but for a node that takes no work, end the sweep. */
+  work(node: string, item: T): Promise<void>;
+  /** The node was lost before the work ended. */
+  lost(item: T): void;
+  /** Nobody is to begin anything more. */
+  isOver(): boolean;
+}
+
 export class SweepNodes {
   private readonly leases: RunLeases;
   private readonly asked = new Set<AskedLease>();
@@ -22,36 +36,25 @@ export class SweepNodes {
     return null;
   }
 
-  /**
-   * Takes one item after another on one node at a time, until `next` has none or `over` says so. An item whose node is lost is taken
-   * again on another one; each failure of `work` itself is the caller's.
-   */
-  async serve<T>(
-    next: () => Promise<T | null>,
-    work: (node: string, item: T, tries: number) => Promise<void>,
-    over: () => boolean,
-  ): Promise<void> {
-    let item: T | null = null;
-    let tries = 0;
-    while (!over()) {
-      item ??= await next();
-      if (item === null) return;
-      const held = await this.lease(over);
-      if (held === null) return;
+  /** One worker: takes one item after another on one node at a time, until the work is over. */
+  async serve<T>(work: SweepWork<T>): Promise<void> {
+    for (;;) {
+      await condition(() => work.isOver() || work.hasMore());
+      const held = await this.lease(() => work.isOver() || !work.hasMore());
+      if (held === null && work.isOver()) return;
+      if (held === null) continue;
       const givenBackAt = Date.now() + turnMs;
       try {
-        while (item !== null && !over() && Date.now() < givenBackAt) {
-          if (!(await this.onLease(held, item, tries, work))) {
-            tries += 1;
-            break;
-          }
-          tries = 0;
-          item = await next();
+        while (Date.now() < givenBackAt) {
+          const item = await work.next();
+          if (item === null) break;
+          if (await this.onLease(held, () => work.work(held.node, item))) continue;
+          work.lost(item);
+          break;
         }
       } finally {
         this.leases.release(held);
       }
-      if (item === null) return;
     }
   }
 
@@ -62,22 +65,17 @@ export class SweepNodes {
   }
 
   /** False where the node was lost before the work ended. */
-  private async onLease<T>(
-    held: HeldLease,
-    item: T,
-    tries: number,
-    work: (node: string, item: T, tries: number) => Promise<void>,
-  ): Promise<boolean> {
+  private async onLease(held: HeldLease, work: () => Promise<void>): Promise<boolean> {
     const scope = new CancellationScope();
-    const working = scope.run(() => work(held.node, item, tries));
+    const working = scope.run(work);
     try {
-      const ended = held.ended.then(() => false);
-      const done = await Promise.race([working.then(() => true), ended]);
-      if (!done) {
+      const done = await Promise.race([working.then(() => true), held.ended.then(() => false)]);
+      if (done) this.leases.worked(held);
+      else {
         // A lost node may never answer: its work is called off, and nobody waits for it.
         working.catch(() => undefined);
         scope.cancel();
-      } else this.leases.worked(held);
+      }
       return done;
     } catch (error) {
       if (!nodeIsGone(error)) throw error;
@@ -87,7 +85,7 @@ export class SweepNodes {
     }
   }
 
-  /** Null where the sweep is over before one is granted. */
+  /** Null where `over` before one is granted. */
   private async lease(over: () => boolean): Promise<HeldLease | null> {
     const asked = this.leases.ask();
     this.asked.add(asked);

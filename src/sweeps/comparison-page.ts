@@ -1,0 +1,319 @@
+// A sweep's comparison as a page of its own, or as sections of the report: the same look, light, dark, narrow and on paper.
+import { lineChart, type ChartSeries } from '../report/chart.js';
+import { whole } from '../report/format.js';
+import { escapeHtml, table } from '../report/html.js';
+import { styleSheet } from '../report/report-style.js';
+import { placeText } from './checkpoint-selection.js';
+import {
+  verdictRule,
+  type Difference,
+  type Figures,
+  type StateComparison,
+  type SuiteComparison,
+  type SweepComparison,
+} from './comparison.js';
+import {
+  alarmTexts,
+  alarmWords,
+  changesText,
+  countedText,
+  differenceText,
+  largestK,
+  largestPass,
+  newestStates,
+  referenceText,
+  shareText,
+  skippedText,
+  suiteText,
+  tooFewSamples,
+} from './comparison-words.js';
+import { intervalBar, intervalBarStyle, reachOf } from './interval-bar.js';
+import type { TaskChange } from './task-changes.js';
+
+/** The page runs nothing and asks for nothing; a browser holds it to that, whatever a text in it may be. */
+const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+const tasksShown = 40;
+
+export function renderComparison(sweep: SweepComparison): string {
+  return [
+    '<!doctype html>',
+    '<html lang="en"><head><meta charset="utf-8">',
+    `<meta http-equiv="Content-Security-Policy" content="${contentPolicy}">`,
+    '<meta name="viewport" content="width=device-width, initial-scale=1">',
+    `<title>${escapeHtml(sweep.name)} · Longhaul sweep</title>`,
+    `<style>${styleSheet}${comparisonStyle}</style></head><body><main>`,
+    header(sweep),
+    comparisonSections(sweep),
+    '</main></body></html>',
+  ].join('\n');
+}
+
+/** For another page, which must have `comparisonStyle` after the report's style. */
+export function comparisonSections({ suites, skipped }: SweepComparison): string {
+  const sections = suites.map((suite) => section(`Suite ${escapeHtml(suite.label)}`, suiteBody(suite)));
+  if (skipped.length > 0) {
+    const items = skipped.map((one) => `<li>${escapeHtml(skippedText(one))}</li>`).join('');
+    sections.push(section('Left out', `<ul>${items}</ul>`));
+  }
+  return sections.join('\n');
+}
+
+export const comparisonStyle = `${intervalBarStyle}
+.alarm { border-left: 4px solid var(--bad); background: var(--card); padding: 8px 14px; margin: 12px 0; border-radius: 0 6px 6px 0; }
+.alarm b { color: var(--bad); } .change { font-variant-numeric: tabular-nums; white-space: nowrap; }
+.states td { white-space: nowrap; vertical-align: middle; } .states .key { white-space: normal; overflow-wrap: anywhere; min-width: 16ch; }
+.curves { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 420px), 1fr)); gap: 16px 24px; margin-bottom: 16px; }
+.status.better { color: var(--good); } .status.worse, .status.regressed { color: var(--bad); } .status.suspected { color: var(--warn); }
+@media print { details.compared::details-content { content-visibility: visible; display: block; block-size: auto; } .alarm { border: 1px solid; } }
+`;
+
+function section(title: string, body: string): string {
+  return `<section><h2>${title}</h2>\n${body}\n</section>`;
+}
+
+function header({ name, project, suites, skipped }: SweepComparison): string {
+  const states = new Set(suites.flatMap((suite) => suite.states.map(({ state }) => state)));
+  const figures = suites.flatMap((suite) => suite.states.map(({ all }) => all));
+  const sum = (of: (one: Figures) => number): number => figures.reduce((total, one) => total + of(one), 0);
+  const alarms = suites.flatMap(alarmTexts);
+  const watched = suites.some(({ regression }) => regression !== null);
+  const tiles = [
+    tile('states', whole(states.size)),
+    tile('suites', whole(suites.length)),
+    tile('episodes', whole(sum(({ episodes }) => episodes))),
+    tile('unknown outcomes', whole(sum(({ unknown }) => unknown))),
+    tile('regressions', watched ? whole(alarms.length) : 'no baseline'),
+    ...(skipped.length === 0 ? [] : [tile('checkpoints left out', whole(skipped.length))]),
+  ];
+  return (
+    `<header><div class="title"><h1>${escapeHtml(name)}</h1></div>` +
+    `<p class="quiet">sweep of ${escapeHtml(project)}</p><div class="tiles">${tiles.join('')}</div></header>`
+  );
+}
+
+function tile(name: string, value: string): string {
+  return `<div class="tile"><div class="value">${value}</div><div class="quiet">${name}</div></div>`;
+}
+
+function suiteBody(suite: SuiteComparison): string {
+  if (suite.states.length === 0) return '<p class="quiet">Nothing was played.</p>';
+  const newest = newestStates(suite);
+  return [
+    `<p class="quiet">${escapeHtml(suiteText(suite))}; compared with ${escapeHtml(referenceText(suite))}.</p>`,
+    ...alarmTexts(suite).map((text) => `<p class="alarm"><b>▼ Regression.</b> ${escapeHtml(text)}.</p>`),
+    curves(suite),
+    stateTable(suite),
+    `<p class="quiet">pass@1: mean over tasks of the share of graded samples that passed. Changes in points, paired by task, with 95 % ` +
+      `intervals from tasks drawn anew; ● the interval leaves out 0, ○ it holds it. Unknown outcomes (broken environments) are counted ` +
+      `apart and never scored. Verdict — ${escapeHtml(verdictRule)}.</p>`,
+    environmentTable(suite),
+    ...newest.map((state) => templateTable(state)),
+    ...newest.map((state) => taskTable(suite, state)),
+  ].join('\n');
+}
+
+/** One chart a run: lines of several would be told apart by colour alone. */
+function curves(suite: SuiteComparison): string {
+  const runs = [...new Set(suite.states.map(({ run }) => run))];
+  const reference = suite.states.find(({ state }) => state === suite.reference?.state);
+  const k = largestK(suite);
+  const charts = runs.flatMap((run) => {
+    const states = suite.states.filter((one) => one.run === run);
+    if (states.length < 2) return [];
+    const pointsOf = (of: (state: StateComparison) => number | null): ChartSeries['points'] =>
+      states.flatMap((state) => {
+        const y = of(state);
+        return y === null ? [] : [{ x: state.step, y }];
+      });
+    const base = reference?.all.pass_at_1 ?? null;
+    const ends = [states[0], states.at(-1)].flatMap((state) => state?.step ?? []);
+    const series: ChartSeries[] = [
+      ...(base === null
+        ? []
+        : [
+            {
+              name: `pass@1 of ${suite.reference?.named ? 'the baseline' : 'the first state'}`,
+              style: 'raw',
+              draw: 'line' as const,
+              points: ends.map((x) => ({ x, y: base })),
+            },
+          ]),
+      ...(k === null
+        ? []
+        : [{ name: `pass@${k}`, style: 'smooth', draw: 'line' as const, points: pointsOf(largestPass) }]),
+      { name: 'pass@1', style: 'interval', draw: 'dots', points: pointsOf(({ all }) => all.pass_at_1) },
+    ];
+    const chart = lineChart({
+      description: `pass@1 of ${run} on ${suite.label}, by step`,
+      size: { width: runs.length > 1 ? 440 : 900, height: runs.length > 1 ? 220 : 260 },
+      yRange: [0, 1],
+      yFormat: (value) => `${Math.round(value * 100)} %`,
+      series: series.filter(({ points }) => points.length > 0),
+      bands: [],
+      legend: true,
+    });
+    return [`<figure><figcaption>${escapeHtml(run)}</figcaption>${chart}</figure>`];
+  });
+  if (charts.length === 0) return '';
+  return `<div class="${charts.length > 1 ? 'curves' : 'chart-wide'}">${charts.join('')}</div>`;
+}
+
+function stateTable(suite: SuiteComparison): string {
+  const reach = reachOf(suite.states.map(({ versus }) => versus?.all));
+  const k = largestK(suite);
+  const isReference = (state: StateComparison): boolean => state.versus === null;
+  const name = suite.reference?.named ? 'baseline' : 'reference';
+  const alarmed = suite.regression !== null;
+  const rows = table(suite.states, [
+    { title: 'state', cell: (state) => escapeHtml(placeText(state)) },
+    { title: 'pass@1', cell: ({ all }) => shareText(all.pass_at_1), figure: true },
+    ...(k === null
+      ? []
+      : [{ title: `pass@${k}`, cell: (state: StateComparison) => shareText(largestPass(state)), figure: true }]),
+    {
+      title: 'change [95 %]',
+      cell: (state) => (isReference(state) ? '' : change(state.versus?.all ?? null)),
+      figure: true,
+    },
+    { title: `−${reach * 100} … 0 … +${reach * 100}`, cell: (state) => bar(state.versus?.all ?? null, reach) },
+    {
+      title: 'verdict',
+      cell: (state) => (isReference(state) ? `<span class="quiet">${name}</span>` : verdict(state.versus?.all ?? null)),
+    },
+    ...(alarmed
+      ? [{ title: 'regression', cell: (state: StateComparison) => alarm(state) }]
+      : []),
+    ...figureColumns<StateComparison>(({ all }) => all),
+  ]);
+  return `<div class="states">${rows}</div>`;
+}
+
+interface EnvironmentRow {
+  name: string;
+  state: StateComparison;
+  figures: Figures;
+  difference: Difference | null;
+}
+
+function environmentTable(suite: SuiteComparison): string {
+  const names = [...new Set(suite.states.flatMap(({ environments }) => Object.keys(environments)))].sort();
+  if (names.length < 2) return '';
+  const rows = names.flatMap((name) =>
+    suite.states.flatMap((state): EnvironmentRow[] => {
+      const figures = state.environments[name];
+      if (figures === undefined) return [];
+      return [{ name, state, figures, difference: state.versus?.environments[name] ?? null }];
+    }),
+  );
+  const reach = reachOf(rows.map(({ difference }) => difference));
+  const body = table(rows, [
+    { title: 'environment', cell: ({ name }) => escapeHtml(name) },
+    { title: 'state', cell: ({ state }) => escapeHtml(placeText(state)) },
+    { title: 'pass@1', cell: ({ figures }) => shareText(figures.pass_at_1), figure: true },
+    {
+      title: 'change [95 %]',
+      cell: ({ state, difference }) => (state.versus === null ? '' : change(difference)),
+      figure: true,
+    },
+    { title: `−${reach * 100} … 0 … +${reach * 100}`, cell: ({ difference }) => bar(difference, reach) },
+    { title: 'verdict', cell: ({ state, difference }) => (state.versus === null ? '' : verdict(difference)) },
+    ...figureColumns<EnvironmentRow>(({ figures }) => figures),
+  ]);
+  return details(`by environment (${whole(names.length)})`, `<div class="states">${body}</div>`);
+}
+
+function templateTable(state: StateComparison): string {
+  const rows = Object.entries(state.versus?.templates ?? {});
+  if (rows.length < 2) return '';
+  const reach = reachOf(rows.map(([, difference]) => difference));
+  const weakest = rows.sort(([, a], [, b]) => (a?.estimate ?? 0) - (b?.estimate ?? 0));
+  const body = table(weakest, [
+    { title: 'template', cell: ([name]) => escapeHtml(name) },
+    { title: 'tasks', cell: ([, one]) => whole(one?.tasks ?? 0), figure: true },
+    { title: 'change [95 %]', cell: ([, one]) => change(one), figure: true },
+    { title: `−${reach * 100} … 0 … +${reach * 100}`, cell: ([, one]) => bar(one, reach) },
+    { title: 'verdict', cell: ([, one]) => verdict(one) },
+  ]);
+  return details(
+    `${escapeHtml(placeText(state))} by task template, the largest loss first`,
+    `<div class="states">${body}</div>`,
+  );
+}
+
+function taskTable(suite: SuiteComparison, state: StateComparison): string {
+  const changes = state.versus?.tasks ?? [];
+  if (changes.length === 0) return '';
+  const few = tooFewSamples(suite);
+  const body = table<TaskChange>(changes.slice(0, tasksShown), [
+    { title: 'task', cell: ({ task_key }) => `<span class="key">${escapeHtml(task_key)}</span>` },
+    { title: 'before', cell: ({ before }) => countedText(before), figure: true },
+    { title: 'after', cell: ({ after }) => countedText(after), figure: true },
+    { title: 'by chance', cell: ({ chance }) => chanceText(chance), figure: true },
+    {
+      title: 'verdict',
+      cell: ({ verdict: said }) =>
+        said === 'within noise'
+          ? '<span class="quiet">within noise</span>'
+          : `<span class="status ${said}">${said === 'better' ? '▲' : '▼'} ${said}</span>`,
+    },
+  ]);
+  const more = changes.length - tasksShown;
+  return details(
+    `${escapeHtml(placeText(state))} by task: ${changesText(changes)}`,
+    `<div class="states">${body}</div>` +
+      (more > 0 ? `<p class="quiet">… and ${whole(more)} more that moved.</p>` : '') +
+      '<p class="quiet">Passes of graded samples. By chance: how often two states that solve the task equally often differ so much ' +
+      '(Fisher’s exact test); better and worse are claimed so that about one claim in twenty is false. ' +
+      `${few ?? ''}</p>`,
+  );
+}
+
+function details(summary: string, body: string): string {
+  return `<details class="compared"><summary>${summary}</summary>${body}</details>`;
+}
+
+function figureColumns<Row>(of: (row: Row) => Figures) {
+  return [
+    {
+      title: 'turns',
+      cell: (row: Row) => (of(row).episodes === 0 ? '–' : of(row).mean_turns.toFixed(1)),
+      figure: true,
+    },
+    { title: 'tool errors', cell: (row: Row) => shareText(of(row).tool_error_rate), figure: true },
+    {
+      title: 'unknown',
+      cell: (row: Row) => {
+        const { unknown, missing } = of(row);
+        return whole(unknown) + (missing === 0 ? '' : ` <span class="quiet">(${whole(missing)} not played)</span>`);
+      },
+      figure: true,
+    },
+  ];
+}
+
+const change = (difference: Difference | null): string =>
+  `<span class="change">${escapeHtml(differenceText(difference))}</span>`;
+
+const bar = (difference: Difference | null, reach: number): string =>
+  difference === null ? '' : intervalBar(difference, reach);
+
+function verdict(difference: Difference | null): string {
+  if (difference === null) return '–';
+  const sign = { improving: '▲ ', declining: '▼ ', flat: '', unclear: '' }[difference.verdict];
+  return `<span class="status ${difference.verdict}">${sign}${difference.verdict}</span>`;
+}
+
+/** The worst of its scopes. */
+function alarm({ versus }: StateComparison): string {
+  const level = (['regressed', 'suspected', 'unclear', 'clear'] as const).find((one) =>
+    versus?.alarms.some((found) => found.level === one),
+  );
+  if (level === undefined) return '';
+  return level === 'clear'
+    ? `<span class="quiet">${alarmWords.clear}</span>`
+    : `<span class="status ${level}">${alarmWords[level]}</span>`;
+}
+
+function chanceText(chance: number): string {
+  return chance < 0.001 ? '< 0.1 %' : `${(chance * 100).toFixed(1)} %`;
+}

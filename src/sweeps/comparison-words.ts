@@ -1,0 +1,89 @@
+// How a comparison's figures are said, on the page and in the terminal alike.
+import { percent, points, whole } from '../report/format.js';
+import { placeText, type SkippedCheckpoint } from './checkpoint-selection.js';
+import {
+  allEnvironments,
+  regressions,
+  type AlarmLevel,
+  type Difference,
+  type StateComparison,
+  type SuiteComparison,
+} from './comparison.js';
+import type { Counted, TaskChange } from './task-changes.js';
+
+export const shareText = (share: number | null): string => (share === null ? '–' : percent(share));
+
+/** `+13.8 [+5.1, +22.0]`, in points. */
+export function differenceText(difference: Difference | null): string {
+  if (difference === null) return '–';
+  const { estimate, low, high } = difference;
+  return `${points(estimate)} [${points(low)}, ${points(high)}]`;
+}
+
+/** `100 tasks × 4 samples at temperature 1` */
+export function suiteText({ tasks, samples, temperature }: SuiteComparison): string {
+  return (
+    `${whole(tasks)} ${tasks === 1 ? 'task' : 'tasks'} × ${samples} ${samples === 1 ? 'sample' : 'samples'} ` +
+    `at temperature ${temperature}`
+  );
+}
+
+/** What the others are compared with, as a noun. */
+export function referenceText({ reference }: SuiteComparison): string {
+  if (reference === null) return 'nothing: no state was played';
+  return `${placeText(reference)}, ${reference.named ? 'the baseline' : 'the first of the sweep'}`;
+}
+
+/** One line a state that is surely worse than the sweep allows. */
+export function alarmTexts(comparison: SuiteComparison): string[] {
+  const allowed = ((comparison.regression ?? 0) * 100).toFixed(1);
+  return regressions(comparison).map(({ place, scopes }) => {
+    const where = scopes.map((scope) => (scope === allEnvironments ? 'all tasks' : scope)).join(', ');
+    return `${placeText(place)} is surely worse than the baseline by more than ${allowed} points on ${where}`;
+  });
+}
+
+export const alarmWords: Record<AlarmLevel, string> = {
+  regressed: 'regressed',
+  suspected: 'regressed, or chance',
+  unclear: 'cannot be told',
+  clear: 'no regression',
+};
+
+export function skippedText({ run, step, reason }: SkippedCheckpoint): string {
+  return `${step === null ? run : placeText({ run, step })} ${reason}`;
+}
+
+/** `3/4` */
+export const countedText = ({ passed, graded }: Counted): string => `${passed}/${graded}`;
+
+/** `3 better, 1 worse, 12 moved within noise` */
+export function changesText(changes: readonly TaskChange[]): string {
+  const count = (verdict: TaskChange['verdict']): number =>
+    changes.filter((change) => change.verdict === verdict).length;
+  return `${whole(count('better'))} better, ${whole(count('worse'))} worse, ${whole(count('within noise'))} moved within noise`;
+}
+
+/** Why no task is claimed, where no number of changes could be; null otherwise. */
+export function tooFewSamples({ samples }: SuiteComparison): string | null {
+  return samples >= 4
+    ? null
+    : `With ${samples === 1 ? 'one sample' : `${samples} samples`} a task, no change of a single task can be told from chance.`;
+}
+
+/** The largest k of pass@k; null where a task has one sample. */
+export function largestK({ samples }: SuiteComparison): number | null {
+  return samples > 1 ? samples : null;
+}
+
+export function largestPass({ all }: StateComparison): number | null {
+  return all.pass_at_k.at(-1)?.value ?? null;
+}
+
+/** The last state of each run but the reference: whose tasks are shown. */
+export function newestStates({ states }: SuiteComparison): StateComparison[] {
+  return states.filter(
+    (one, index) =>
+      one.versus !== null && !states.slice(index + 1).some(({ run, versus }) => run === one.run && versus !== null),
+  );
+}
