@@ -1,0 +1,57 @@
+// `metrics.jsonl`: one line a point, appended. The file is its own cursor.
+import { AppendFile } from './append-file.js';
+import { Delivered, type MetricPoint, type PointSink, SinkRefused } from './metric-point.js';
+
+const NEWLINE = 0x0a;
+
+export function createMetricsJsonl(path: string): PointSink {
+  let file: AppendFile | null = null;
+
+  async function close(): Promise<void> {
+    const closing = file;
+    file = null;
+    await closing?.close();
+  }
+
+  return {
+    name: 'metrics.jsonl',
+    open: async () => {
+      await close();
+      const delivered = new Delivered();
+      let line = 0;
+      file = await AppendFile.open(path, (bytes) => {
+        let start = 0;
+        for (let end; (end = bytes.indexOf(NEWLINE, start)) >= 0; start = end + 1) {
+          line += 1;
+          delivered.add(idIn(bytes.toString('utf8', start, end), path, line));
+        }
+        return start;
+      });
+      return delivered;
+    },
+    write: async (points) => {
+      if (!file) throw new Error(`${path} is not open: call open before write`);
+      await file.append(Buffer.from(points.map((point) => `${lineOf(point)}\n`).join('')));
+    },
+    close,
+  };
+}
+
+/** Members in a fixed order, names of figures sorted: equal points are equal lines. */
+function lineOf({ id, step, at, values }: MetricPoint): string {
+  const sorted = Object.fromEntries(Object.entries(values).sort(([a], [b]) => (a < b ? -1 : 1)));
+  return JSON.stringify({ id, step, at, values: sorted });
+}
+
+/** Throws `SinkRefused`: a line that was ended and is no point is not ours to cut off. */
+function idIn(text: string, path: string, line: number): string {
+  try {
+    const { id } = JSON.parse(text) as { id?: unknown };
+    if (typeof id === 'string') return id;
+  } catch {
+    // Told below, as any other line that is no point.
+  }
+  throw new SinkRefused(
+    `line ${line} of ${path} is no point of a run: move the file away, and it is written anew from the records`,
+  );
+}

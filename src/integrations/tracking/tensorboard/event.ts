@@ -1,0 +1,57 @@
+// TensorBoard's Event, as far as scalars need it (tensorboard/compat/proto/event.proto and summary.proto, same field numbers).
+import protobuf from 'protobufjs';
+import type { MetricPoint } from '../metric-point.js';
+
+/** What TensorBoard asks of a file's first event. */
+const FILE_VERSION = 'brain.Event:2';
+
+const { Event } = protobuf.Root.fromJSON({
+  nested: {
+    Event: {
+      oneofs: { what: { oneof: ['fileVersion', 'summary'] } },
+      fields: {
+        /** Seconds. */
+        wallTime: { type: 'double', id: 1 },
+        step: { type: 'int64', id: 2 },
+        fileVersion: { type: 'string', id: 3 },
+        summary: { type: 'Summary', id: 5 },
+        sourceMetadata: { type: 'SourceMetadata', id: 10 },
+        /** Ours, and skipped by every other reader: which point it is. */
+        longhaulPoint: { type: 'string', id: 20_001 },
+      },
+    },
+    SourceMetadata: { fields: { writer: { type: 'string', id: 1 } } },
+    Summary: { fields: { value: { rule: 'repeated', type: 'Value', id: 1 } } },
+    Value: {
+      fields: { tag: { type: 'string', id: 1 }, simpleValue: { type: 'float', id: 2 } },
+    },
+  },
+}).nested as { Event: protobuf.Type };
+
+/** The first event of a file. `at`: ISO 8601. */
+export function encodeFileVersion(at: string): Uint8Array {
+  const event = { wallTime: secondsOf(at), fileVersion: FILE_VERSION, sourceMetadata: { writer: 'longhaul' } };
+  return Event.encode(Event.create(event)).finish();
+}
+
+/** One event a point: TensorBoard shows all of its values or none. */
+export function encodePoint({ id, step, at, values }: MetricPoint): Uint8Array {
+  const value = Object.entries(values)
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([tag, simpleValue]) => ({ tag, simpleValue }));
+  const event = { wallTime: secondsOf(at), step, summary: { value }, longhaulPoint: id };
+  return Event.encode(Event.create(event)).finish();
+}
+
+/** `version`: of a file's first event; `point`: id of one of ours. Throws on bytes that are no event. */
+export function decodeEvent(bytes: Uint8Array): { version: string | null; point: string | null } {
+  const { fileVersion, longhaulPoint } = Event.toObject(Event.decode(bytes)) as {
+    fileVersion?: string;
+    longhaulPoint?: string;
+  };
+  return { version: fileVersion ?? null, point: longhaulPoint ?? null };
+}
+
+function secondsOf(at: string): number {
+  return Date.parse(at) / 1000;
+}

@@ -1,0 +1,71 @@
+// TensorBoard: one event file a run, which is its own cursor. Point it at the folder above the runs' folders to compare them.
+import { join } from 'node:path';
+import { AppendFile } from '../append-file.js';
+import { Delivered, type PointSink, SinkRefused } from '../metric-point.js';
+import { decodeEvent, encodeFileVersion, encodePoint } from './event.js';
+import { RecordFraming } from './record-framing.js';
+
+/** One name for the life of a run: a reader that has the file open goes on where it was. */
+export const eventFileName = 'events.out.tfevents.0000000000.longhaul';
+
+/** `startedAt`: the run's, ISO 8601. */
+export function createTensorBoard(folder: string, startedAt: string): PointSink {
+  const path = join(folder, eventFileName);
+  let file: AppendFile | null = null;
+  let framing: RecordFraming | null = null;
+
+  async function close(): Promise<void> {
+    const closing = file;
+    file = null;
+    await closing?.close();
+  }
+
+  return {
+    name: 'tensorboard',
+    open: async () => {
+      await close();
+      const frames = (framing ??= await RecordFraming.create());
+      const delivered = new Delivered();
+      file = await AppendFile.open(path, entriesOf(frames, delivered, path));
+      // A point that was cut off is written again with the same bytes, so that a reader that saw its beginning reads on.
+      if (file.size === 0) await file.append(frames.frame(encodeFileVersion(startedAt)));
+      return delivered;
+    },
+    write: async (points) => {
+      if (!file || !framing) throw new Error(`${path} is not open: call open before write`);
+      const frames = framing;
+      await file.append(Buffer.concat(points.map((point) => frames.frame(encodePoint(point)))));
+    },
+    close,
+  };
+}
+
+/** What follows a damaged record is cut off with it: the records of the run hold it all. */
+function entriesOf(framing: RecordFraming, delivered: Delivered, path: string): (bytes: Buffer) => number {
+  let first = true;
+  let damaged = false;
+  return (bytes) => {
+    let taken = 0;
+    while (!damaged) {
+      const record = framing.first(bytes.subarray(taken));
+      if (record === null) break;
+      if (record === 'damaged') {
+        if (first) throw notOurs(path);
+        damaged = true;
+        break;
+      }
+      const { version, point } = decodeEvent(record.data);
+      if (first && version === null) throw notOurs(path);
+      first = false;
+      if (point !== null) delivered.add(point);
+      taken += record.taken;
+    }
+    return taken;
+  };
+}
+
+function notOurs(path: string): SinkRefused {
+  return new SinkRefused(
+    `${path} does not begin as an event file does: move it away, and it is written anew from the records`,
+  );
+}
