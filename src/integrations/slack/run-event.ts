@@ -1,0 +1,151 @@
+// What happens to a run, as plain data, for whoever tells people of it. Made from the records alone: the same records give the
+// same events with the same ids, whoever reads them and however often, so that each is told once.
+
+/**
+ * `started`, `checkpoint.120`, `evaluation.120.final`, `alert.tool_error_rate.crm.120`, `paused.3` (the control record's number),
+ * `ended`. Unique in a run, and never reused for something else.
+ */
+export type RunEventId = string;
+
+interface Happening {
+  id: RunEventId;
+  /** ISO 8601, of the record that tells of it. */
+  at: string;
+}
+
+export interface Link {
+  label: string;
+  url: string;
+}
+
+/** The thread of a run begins with it; what is unknown is null and not shown. */
+export interface RunStarted extends Happening {
+  kind: 'started';
+  run: string;
+  project: string | null;
+  /** Where it runs: a Temporal address and namespace, or the name a team gave its cluster. */
+  cluster: string | null;
+  /** What is trained: environment keys or a data set's name. */
+  task: string | null;
+  model: string | null;
+  /** `tool_use`, `browser_use`. */
+  modality: string | null;
+  /** Steps that are planned. */
+  steps: number | null;
+  /** Temporal UI, W&B, report; `http:` and `https:` only, others are not shown. */
+  links: Link[];
+  /** Who started it. */
+  who: string | null;
+  /** The run, and its step, that this one goes on from. */
+  from: { run: string; step: number } | null;
+}
+
+export interface CheckpointKept extends Happening {
+  kind: 'checkpoint';
+  step: number;
+  /** Store address and key of the checkpoint; no secret is in it. */
+  place: string | null;
+  sizeBytes: number | null;
+}
+
+export interface EnvironmentPassRate {
+  environment: string;
+  /** Shares, 0..1. */
+  passAt1: number;
+  toolErrorRate: number | null;
+  graded: number;
+  unknown: number;
+}
+
+export interface EvaluationDone extends Happening {
+  kind: 'evaluation';
+  step: number;
+  suite: string;
+  passAt1: number;
+  /** Of the evaluation before it of the same suite; null for the first. */
+  before: { step: number; passAt1: number } | null;
+  graded: number;
+  unknown: number;
+  environments: EnvironmentPassRate[];
+  /** PNG of the pass rates so far (`chart-picture.ts`); null where there is none to show. */
+  chart: Uint8Array | null;
+}
+
+/** What is wrong. Rates and thresholds are shares, 0..1; `spent` and `limit` are in what `resource` names. */
+export type Alert =
+  | { about: 'tool_error_rate'; environment: string; rate: number; threshold: number }
+  | { about: 'no_learning_signal'; steps: number; signalRatio: number }
+  | { about: 'update_skipped'; reason: string }
+  | { about: 'unknown_outcomes'; environment: string | null; rate: number; threshold: number }
+  | { about: 'node_lost'; node: string; detail: string | null }
+  | { about: 'budget_near'; resource: string; spent: number; limit: number }
+  | { about: 'stalled'; seconds: number; usualSeconds: number };
+
+export interface AlertRaised extends Happening {
+  kind: 'alert';
+  /** Null where it is of no single step. */
+  step: number | null;
+  alert: Alert;
+}
+
+export interface RunPaused extends Happening {
+  kind: 'paused';
+  step: number | null;
+  /** What the person or the rule that paused it said; `blocked` runs say what they wait for. */
+  reason: string | null;
+  who: string | null;
+  /** Command that goes on. */
+  resumeWith: string;
+}
+
+export interface RunResumed extends Happening {
+  kind: 'resumed';
+  step: number | null;
+  who: string | null;
+}
+
+export interface RunEnded extends Happening {
+  kind: 'completed' | 'failed' | 'cancelled';
+  step: number | null;
+  steps: number | null;
+  /** Of the last evaluation. */
+  passAt1: number | null;
+  /** From first to last record, and what it cost in words, `12.40 USD`. */
+  seconds: number | null;
+  spend: string | null;
+  /** Why it failed or was cancelled. */
+  reason: string | null;
+  /** Command that goes on; null where nothing is left to do. */
+  resumeWith: string | null;
+  links: Link[];
+}
+
+export type RunEvent =
+  | RunStarted
+  | CheckpointKept
+  | EvaluationDone
+  | AlertRaised
+  | RunPaused
+  | RunResumed
+  | RunEnded;
+
+/** What the one message that is kept current shows of a run: how it stands now. */
+export interface RunStatusLine {
+  /** ISO 8601. */
+  at: string;
+  step: number;
+  steps: number | null;
+  /** `collect`, `update`, `paused`, …, as the run names its phases. */
+  phase: string;
+  mood: 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';
+  /** Share, of the newest evaluation. */
+  passAt1: { step: number; value: number } | null;
+  /** Until the last planned step. */
+  etaSeconds: number | null;
+  /** In words, `12.40 of 50 USD`. */
+  spend: string | null;
+  /** What a person should know: why it waits, what is wrong. */
+  note: string | null;
+  /** Command that goes on where the run does not by itself; null while it does. */
+  resumeWith: string | null;
+}
