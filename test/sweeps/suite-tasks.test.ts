@@ -1,0 +1,125 @@
+// A suite is named by its content: whoever asks for the same has the same digest, and nothing is played twice.
+import { describe, expect, test } from 'vitest';
+import { evaluationSampling } from '../../src/activities/sampling.js';
+import { generateTasks } from '../../src/environments/apps/generate.js';
+import { hash32 } from '../../src/rl/random.js';
+import type { SuiteRecord } from '../../src/spec/evaluation-records.js';
+import { recordDigest } from '../../src/store/canonical.js';
+import { encodeRecord } from '../../src/store/record-codec.js';
+import { suitesOf, type SuiteSource } from '../../src/sweeps/suite-tasks.js';
+import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
+import { parseRunSpec } from '../../src/spec/spec-input.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
+
+const spec = parseRunSpec({
+  name: 'tiny',
+  model: {
+    name: 'm',
+    tokenizer: '/t.json',
+    chat_template: '/c.jinja',
+    architecture: {
+      vocab_size: 64,
+      hidden_size: 32,
+      intermediate_size: 64,
+      num_hidden_layers: 1,
+      num_attention_heads: 4,
+      num_key_value_heads: 2,
+      head_dim: 16,
+    },
+  },
+  data: { builtin: { apps: ['tracker', 'booking'] }, eval_tasks: 6, final_eval_tasks: 10 },
+  environments: [{ env_key: 'tracker' }, { env_key: 'booking' }],
+  generator: { temperature: 0.7, stop: ['</tool_call>'], max_turns: 4, top_k: 5, truncated_sampling: true },
+  trainer: { max_training_steps: 1 },
+});
+const record = { ...recordsOfAllKinds().run, spec };
+const tasks = generateTasks({ apps: ['tracker', 'booking'], seed: 1, train_tasks: 20, held_out_tasks: 24 });
+const source: SuiteSource = { record, tasks, numerics: { backend: 'cpu', version: 3 } };
+
+const suites = (...list: object[]) =>
+  suitesOf(parseSweepSpec({ name: 's', checkpoints: [{ run: 'tiny' }], suites: list }), source);
+const only = (suite: object) => suites(suite)[0]!;
+
+/** As a run makes it (`suiteOf` of `src/activities/evaluate-state.ts`, which keeps it to itself). */
+function ownSuite(name: 'interval' | 'final', size: number): SuiteRecord {
+  const held = tasks.filter(({ split }) => split === 'held_out').slice(0, size);
+  return {
+    schema: 'longhaul.suite/1',
+    name,
+    tasks: held.map(({ task_key, env_key, template }, index) => ({
+      task_key,
+      env_key,
+      template,
+      seed: hash32(record.seed, index),
+    })),
+    samples_per_task: 1,
+    sampling: evaluationSampling(spec.generator),
+    seed: record.seed,
+    digests: {
+      tokenizer: record.tokenizer,
+      chat_template: record.chat_template,
+      tool_parser: record.tool_parser,
+      dataset: record.dataset.digest,
+    },
+    numerics: source.numerics,
+  };
+}
+
+describe('a sweep that asks for what a run has played', () => {
+  test('by its name, has the run’s digest', () => {
+    const [interval, final] = suites({ name: 'interval' }, { name: 'final' });
+    expect(interval?.record).toEqual(ownSuite('interval', 6));
+    expect(interval?.digest).toBe(recordDigest(ownSuite('interval', 6)));
+    expect(final?.digest).toBe(recordDigest(ownSuite('final', 10)));
+  });
+
+  test('by its content, has the run’s digest too, and keeps its own name in tables', () => {
+    expect(only({ name: 'mine', max_tasks: 10 })).toMatchObject({
+      label: 'mine',
+      digest: recordDigest(ownSuite('final', 10)),
+    });
+  });
+
+  test('under another name than another sweep’s, has that one’s digest', () => {
+    expect(only({ name: 'a', samples: 4 }).digest).toBe(only({ name: 'b', samples: 4 }).digest);
+    expect(only({ name: 'a', samples: 4 }).digest).not.toBe(only({ name: 'a', samples: 2 }).digest);
+    expect(only({ name: 'a', temperature: 0.5 }).digest).not.toBe(only({ name: 'a' }).digest);
+    expect(only({ name: 'a', seed: 8 }).digest).not.toBe(only({ name: 'a' }).digest);
+  });
+
+  test('twice under two names, is told so', () => {
+    expect(() => suites({ name: 'final' }, { name: 'mine', max_tasks: 10 })).toThrow(
+      'suites[1]: asks for the same tasks in the same way as "final"',
+    );
+  });
+});
+
+describe('a suite’s tasks', () => {
+  test('are filtered by split, environment and difficulty, and keep the seed that they have without filters', () => {
+    const all = only({ name: 'all' }).record.tasks;
+    expect(all).toHaveLength(24);
+    const tracker = only({ name: 't', environments: ['tracker'] }).record.tasks;
+    expect(tracker).toEqual(all.filter(({ env_key }) => env_key === 'tracker'));
+    const level = tasks.find(({ split }) => split === 'held_out')!.difficulty;
+    const easy = only({ name: 'e', difficulty: [level], max_tasks: 3 }).record.tasks;
+    expect(easy).toHaveLength(3);
+    expect(all).toEqual(expect.arrayContaining(easy));
+    expect(only({ name: 'train', split: 'train' }).record.tasks).toHaveLength(20);
+  });
+
+  test('make a record that the store takes', async () => {
+    await encodeRecord('suite', only({ name: 'x', samples: 4, temperature: 0.5, environments: ['booking'] }).record);
+  });
+
+  test('that are none are an error that says which filter leaves none', () => {
+    expect(() => only({ name: 'x', environments: ['traker'] })).toThrow(
+      'suites[0].environments: leaves no task: of traker builtin v1 has no held_out one; did you mean tracker?',
+    );
+    expect(() => only({ name: 'x', difficulty: [99] })).toThrow(
+      /suites\[0\]\.difficulty: leaves no task: none of the 24 others has difficulty 99; they have \d/,
+    );
+    const empty = { ...source, tasks: tasks.filter(({ split }) => split === 'train') };
+    const sweep = parseSweepSpec({ name: 's', checkpoints: [{ run: 'tiny' }], suites: [{ name: 'final' }] });
+    expect(() => suitesOf(sweep, empty)).toThrow('suites[0].split: is held_out, of which builtin v1 has no task');
+  });
+});
