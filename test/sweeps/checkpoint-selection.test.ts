@@ -1,0 +1,271 @@
+import { mkdtemp, rm, truncate, unlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { Digest, RunRecord } from '../../src/spec/records.js';
+import { sha256Hex } from '../../src/store/canonical.js';
+import { checkpointHome, writeCheckpoint } from '../../src/store/checkpoints.js';
+import { openDirectoryStore } from '../../src/store/directory-store.js';
+import {
+  checkpointFileKey,
+  checkpointManifestKey,
+  evaluationResultKey,
+  runKey,
+  updateKey,
+} from '../../src/store/layout.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { adoptOrCreate } from '../../src/store/records.js';
+import { placeText, selectCheckpoints, type Selection } from '../../src/sweeps/checkpoint-selection.js';
+import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
+import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
+
+const numerics = { backend: 'cpu', version: 1 } as const;
+const suite = digestOf('d');
+
+let scratch: string;
+let folder: string;
+let store: ObjectStore;
+let count = 0;
+beforeAll(async () => {
+  scratch = await mkdtemp(join(tmpdir(), 'longhaul-selection-'));
+});
+beforeEach(async () => {
+  folder = join(scratch, `store-${++count}`);
+  store = await openDirectoryStore(folder);
+});
+afterAll(() => rm(scratch, { recursive: true, force: true }));
+
+interface MadeRun {
+  steps: number;
+  checkpoints: number[];
+  model?: string;
+  project?: string;
+  tokenizer?: Digest;
+  lineage?: RunRecord['lineage'];
+  /** Steps whose update was not applied. */
+  skipped?: number[];
+}
+
+const stateOf = (run: string, step: number): Digest => sha256Hex(`${run} ${step}`);
+
+async function makeRun(run: string, made: MadeRun): Promise<RunRecord> {
+  const kinds = recordsOfAllKinds();
+  const { lineage = null, skipped = [] } = made;
+  const record: RunRecord = {
+    ...kinds.run,
+    run,
+    name: run.replace(/~.*/, ''),
+    lineage,
+    tokenizer: made.tokenizer ?? kinds.run.tokenizer,
+    spec: { ...kinds.run.spec, project: made.project ?? 'longhaul', model: { ...kinds.run.spec.model, name: made.model ?? 'm' } },
+  };
+  await adoptOrCreate(store, runKey(run), 'run', record);
+  let state = lineage?.state ?? stateOf(run, 0);
+  if (lineage === null)
+    await adoptOrCreate(store, updateKey(run, 0), 'base', {
+      ...kinds.base,
+      identity: { ...kinds.base.identity, run, state },
+    });
+  const states = new Map([[lineage?.step ?? 0, state]]);
+  for (let step = (lineage?.step ?? 0) + 1; step <= made.steps; step++) {
+    const applied = !skipped.includes(step);
+    const next = applied ? stateOf(run, step) : state;
+    await adoptOrCreate(store, updateKey(run, step), 'update', {
+      ...kinds.update,
+      identity: {
+        ...kinds.update.identity,
+        run,
+        step,
+        previous_state: state,
+        state: next,
+        applied: applied ? true : { reason: 'nothing to learn' },
+      },
+    });
+    states.set(step, (state = next));
+  }
+  for (const step of made.checkpoints) {
+    const statePath = join(scratch, 'state');
+    await writeFile(statePath, `state ${step} of ${run}`);
+    await writeCheckpoint(store, record, { step, state: states.get(step) as Digest, numerics, statePath });
+  }
+  return record;
+}
+
+async function evaluate(state: Digest, pass_at_1: number, on = suite): Promise<void> {
+  const result = { ...recordsOfAllKinds().evaluation, state, suite: on, pass_at_1 };
+  await adoptOrCreate(store, evaluationResultKey(state, on), 'evaluation', result);
+}
+
+async function select(reference: RunRecord, sweep: object): Promise<Selection> {
+  const spec = parseSweepSpec({ name: 's', data_of: reference.run, suites: [{ name: 'final' }], ...sweep });
+  return selectCheckpoints(store, spec, { digests: [suite], reference });
+}
+const places = ({ checkpoints }: Selection): string[] => checkpoints.map(placeText);
+const of = async (reference: RunRecord, ...checkpoints: object[]) => places(await select(reference, { checkpoints }));
+
+describe('a sweep’s entry', () => {
+  test('takes listed steps, a range, every so-manieth, the newest, or all', async () => {
+    const a = await makeRun('a', { steps: 12, checkpoints: [2, 4, 5, 6, 8, 10, 12] });
+    expect(await of(a, { run: 'a', steps: [10, 2] })).toEqual(['a@2', 'a@10']);
+    expect(await of(a, { run: 'a', range: { from: 4, to: 8 } })).toEqual(['a@4', 'a@5', 'a@6', 'a@8']);
+    expect(await of(a, { run: 'a', range: { from: 4, every: 4 } })).toEqual(['a@4', 'a@8', 'a@12']);
+    expect(await of(a, { run: 'a', every: 3 })).toEqual(['a@2', 'a@6', 'a@12']);
+    expect(await of(a, { run: 'a', latest: 2 })).toEqual(['a@10', 'a@12']);
+    expect(await of(a, { run: 'a', latest: 99 })).toHaveLength(7);
+    expect(await of(a, { run: 'a' })).toHaveLength(7);
+  });
+
+  test('takes the best by the suite that most were evaluated on, the newer of equals', async () => {
+    const a = await makeRun('a', { steps: 8, checkpoints: [2, 4, 6, 8] });
+    await evaluate(stateOf('a', 2), 0.5);
+    await evaluate(stateOf('a', 4), 0.7);
+    await evaluate(stateOf('a', 6), 0.7);
+    await evaluate(stateOf('a', 8), 1, digestOf('c'));
+    expect(await of(a, { run: 'a', best: 1 })).toEqual(['a@6']);
+    expect(await of(a, { run: 'a', best: 2 })).toEqual(['a@4', 'a@6']);
+  });
+
+  test('takes what is not yet evaluated, and nothing is no mistake there', async () => {
+    const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
+    await evaluate(stateOf('a', 2), 0.5);
+    const entry = { run: 'a', not_yet_evaluated: true };
+    expect(await of(a, entry)).toEqual(['a@4']);
+    expect(await of(a, { ...entry, latest: 1 })).toEqual(['a@4']);
+    await evaluate(stateOf('a', 4), 0.5);
+    expect(await of(a, entry)).toEqual([]);
+  });
+
+  test('takes several runs by a pattern, of the project alone, and names those that cannot be compared', async () => {
+    const a = await makeRun('a-1', { steps: 2, checkpoints: [2] });
+    await makeRun('a-2', { steps: 2, checkpoints: [2] });
+    await makeRun('a-3', { steps: 2, checkpoints: [2], model: 'other' });
+    await makeRun('a-4', { steps: 2, checkpoints: [2], project: 'another' });
+    await makeRun('b', { steps: 2, checkpoints: [2] });
+    await makeRun('xa-5', { steps: 2, checkpoints: [2] });
+    const found = await select(a, { checkpoints: [{ run: 'a-*' }] });
+    expect(places(found)).toEqual(['a-1@2', 'a-2@2']);
+    expect(found.skipped).toEqual([
+      { run: 'a-3', step: null, reason: 'is of model other; the suites are of a-1, whose model is m' },
+    ]);
+  });
+
+  test('may be one of several: runs in the order of the entries, each step once', async () => {
+    const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
+    await makeRun('b', { steps: 4, checkpoints: [4] });
+    expect(await of(a, { run: 'b' }, { run: 'a', latest: 1 }, { run: 'a' })).toEqual(['b@4', 'a@2', 'a@4']);
+  });
+});
+
+test('one state is evaluated once, wherever it lies: at steps that were not applied, and under a fork', async () => {
+  const a = await makeRun('a', { steps: 4, checkpoints: [2, 3, 4], skipped: [3] });
+  const lineage = { run: 'a', step: 3, state: stateOf('a', 2) };
+  await makeRun('a~2', { steps: 5, checkpoints: [5], lineage });
+  const { checkpoints } = await select(a, { checkpoints: [{ run: 'a' }, { run: 'a~2' }] });
+  expect(checkpoints).toEqual([
+    {
+      run: 'a',
+      step: 2,
+      state: stateOf('a', 2),
+      also: [
+        { run: 'a', step: 3 },
+        { run: 'a~2', step: 2 },
+        { run: 'a~2', step: 3 },
+      ],
+      needed: true,
+    },
+    { run: 'a', step: 4, state: stateOf('a', 4), also: [], needed: true },
+    { run: 'a~2', step: 5, state: stateOf('a~2', 5), also: [], needed: true },
+  ]);
+});
+
+describe('the baseline', () => {
+  test('is among the states, also where no entry takes it', async () => {
+    const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
+    const baseline = { run: 'a', step: 2 };
+    const found = await select(a, { checkpoints: [{ run: 'a', latest: 1 }], baseline });
+    expect(places(found)).toEqual(['a@2', 'a@4']);
+    expect(found.baseline).toBe(stateOf('a', 2));
+    expect((await select(a, { checkpoints: [{ run: 'a' }] })).baseline).toBeNull();
+  });
+
+  test('that is damaged refuses the sweep: all figures are compared with it', async () => {
+    const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
+    await unlink(join(folder, checkpointFileKey(checkpointHome(a), 2, 'state.safetensors')));
+    const sweep = { checkpoints: [{ run: 'a' }], baseline: { run: 'a', step: 2 } };
+    await expect(select(a, sweep)).rejects.toThrow(
+      'baseline.step: is 2 of a, whose checkpoint is damaged: its file state.safetensors is missing',
+    );
+  });
+});
+
+describe('a checkpoint that cannot be evaluated', () => {
+  test('is refused with the nearest ones, where it was named and is gone or never was', async () => {
+    const a = await makeRun('a', { steps: 10, checkpoints: [2, 6] });
+    const checkpoints = [{ run: 'a', steps: [4, 20, 6] }, { run: 'b' }, { run: 'a', range: { from: 7 } }];
+    await expect(select(a, { checkpoints, baseline: { run: 'a', step: 8 } })).rejects.toThrow(
+      [
+        'sweep s has 5 problems:',
+        '  baseline.step: is 8, and the checkpoint of step 8 of a is gone: it was never uploaded, or collected since; the nearest checkpoint is of step 6',
+        '  checkpoints[0].steps[0]: is 4, and the checkpoint of step 4 of a is gone: it was never uploaded, or collected since; the nearest checkpoints are of steps 2 and 6',
+        '  checkpoints[0].steps[1]: is 20, but the last step of a is 10; the nearest checkpoint is of step 6',
+        `  checkpoints[1].run: there is no run "b" in ${store.address}; did you mean a?`,
+        '  checkpoints[2]: takes no checkpoint of a; the nearest checkpoint is of step 6',
+      ].join('\n'),
+    );
+  });
+
+  test('is no longer needed where all its results are there', async () => {
+    const a = await makeRun('a', { steps: 4, checkpoints: [4] });
+    await evaluate(stateOf('a', 2), 0.5);
+    const { checkpoints } = await select(a, { checkpoints: [{ run: 'a', steps: [2, 4] }] });
+    expect(checkpoints.map(({ step, needed }) => [step, needed])).toEqual([
+      [2, false],
+      [4, true],
+    ]);
+  });
+
+  test('is left out by name where it is damaged, and no other takes its place', async () => {
+    const a = await makeRun('a', { steps: 12, checkpoints: [2, 4, 6, 8, 10, 12] });
+    const home = checkpointHome(a);
+    const file = (step: number) => join(folder, checkpointFileKey(home, step, 'state.safetensors'));
+    const manifest = (step: number) => join(folder, checkpointManifestKey(home, step));
+    await unlink(file(4));
+    await truncate(file(6), 3);
+    await writeFile(manifest(8), '{');
+    const other = { ...recordsOfAllKinds().checkpoint, run: 'a', step: 10, state: digestOf('f') };
+    await unlink(manifest(10));
+    await adoptOrCreate(store, checkpointManifestKey(home, 10), 'checkpoint', other);
+    const found = await select(a, { checkpoints: [{ run: 'a' }] });
+    expect(places(found)).toEqual(['a@2', 'a@12']);
+    expect(found.skipped.map(({ step, reason }) => `${step} ${reason}`)).toEqual([
+      '4 its file state.safetensors is missing',
+      expect.stringMatching(/^6 its file state\.safetensors has 3 bytes, its manifest says \d+$/),
+      expect.stringMatching(/^8 its manifest cannot be read: record checkpoints\/.*is unreadable/),
+      expect.stringMatching(/^10 its manifest says state f{12}…, the run’s records /),
+    ]);
+    expect(await of(a, { run: 'a', range: { from: 9, to: 11 } })).toEqual([]);
+  });
+
+  test('is refused where its run is of another model or tokenizer than the suites', async () => {
+    const a = await makeRun('a', { steps: 2, checkpoints: [2] });
+    await makeRun('b', { steps: 2, checkpoints: [2], model: 'large' });
+    await makeRun('c', { steps: 2, checkpoints: [2], tokenizer: digestOf('9') });
+    await expect(select(a, { checkpoints: [{ run: 'a' }, { run: 'b' }, { run: 'c' }] })).rejects.toThrow(
+      [
+        '  checkpoints[1].run: is of model large; the suites are of a, whose model is m; leave b to a sweep of its own, with data_of: b',
+        '  checkpoints[2].run: has another tokenizer than a, which the suites are of; leave c to a sweep of its own, with data_of: c',
+      ].join('\n'),
+    );
+  });
+
+  test('is refused where the run has none, or none that was evaluated', async () => {
+    const a = await makeRun('a', { steps: 2, checkpoints: [] });
+    await expect(select(a, { checkpoints: [{ run: 'a', latest: 1 }] })).rejects.toThrow(
+      'checkpoints[0]: takes checkpoints of a, which has none yet; wait for its first, or add not_yet_evaluated: true',
+    );
+    const b = await makeRun('b', { steps: 2, checkpoints: [2] });
+    await expect(select(b, { checkpoints: [{ run: 'b', best: 1 }] })).rejects.toThrow(
+      'checkpoints[0]: takes the best of b, of which no checkpoint has an evaluation yet; use latest',
+    );
+  });
+});

@@ -1,0 +1,152 @@
+// Applying a sweep to a real server, as `longhaul sweeps apply` will.
+import type { ScheduleClient, ScheduleDescription } from '@temporalio/client';
+import { ScheduleNotFoundError } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import {
+  appliedDigest,
+  backfillOf,
+  firingsOf,
+  scheduleChange,
+  scheduleIdOf,
+  sweepOfScheduleId,
+  type ScheduleChange,
+} from '../../src/sweeps/schedule-options.js';
+import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
+import type { SweepSpec } from '../../src/sweeps/sweep-spec.js';
+import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+
+const target = { workflowType: 'evalSweep', taskQueue: 'nobody-listens' };
+const sweep = (more: object = {}): SweepSpec =>
+  parseSweepSpec({
+    name: 'nightly',
+    checkpoints: [{ run: 'a', latest: 1 }],
+    suites: [{ name: 'final' }],
+    schedule: { cron: '0 3 * * *', time_zone: 'Europe/Berlin', jitter: '5m' },
+    ...more,
+  });
+
+describe('a sweep’s schedule', () => {
+  let temporal: TestTemporal;
+  let client: ScheduleClient;
+  beforeAll(async () => {
+    temporal = await startTemporal();
+    client = temporal.client.schedule;
+  });
+  afterAll(() => temporal?.stop());
+
+  async function described(spec: SweepSpec): Promise<ScheduleDescription | null> {
+    try {
+      return await client.getHandle(scheduleIdOf(spec)).describe();
+    } catch (error) {
+      if (error instanceof ScheduleNotFoundError) return null;
+      throw error;
+    }
+  }
+
+  async function apply(spec: SweepSpec): Promise<ScheduleChange['kind']> {
+    const change = scheduleChange(spec, await described(spec), target);
+    const handle = client.getHandle(scheduleIdOf(spec));
+    if (change.kind === 'create') await client.create(change.options);
+    if (change.kind === 'update') await handle.update(change.update);
+    if (change.kind === 'delete') await handle.delete();
+    return change.kind;
+  }
+
+  test('is created once, changed where the file was, and goes with its entry', async () => {
+    expect(await apply(sweep())).toBe('create');
+    const made = await described(sweep());
+    expect(made).toMatchObject({
+      scheduleId: 'sweep/longhaul/nightly',
+      spec: { timezone: 'Europe/Berlin', jitter: 300_000 },
+      policies: { overlap: 'SKIP', catchupWindow: 600_000, pauseOnFailure: false },
+      action: { workflowType: 'evalSweep', taskQueue: 'nobody-listens', workflowId: 'eval/longhaul/nightly' },
+      memo: { longhaul: 'sweep' },
+    });
+    expect(made?.action.args).toEqual([sweep()]);
+    expect(made?.info.nextActionTimes[0]?.toISOString()).toMatch(/T0[12]:0[0-5]:/);
+    expect(await apply(sweep())).toBe('unchanged');
+    expect((await described(sweep()))?.info.lastUpdatedAt).toEqual(made?.info.lastUpdatedAt);
+
+    await client.getHandle(scheduleIdOf(sweep())).pause('moving house');
+    const hourly = sweep({ schedule: { every: '1h', catch_up: '1m', overlap: 'buffer_one' } });
+    expect(await apply(hourly)).toBe('update');
+    const changed = await described(hourly);
+    expect(changed).toMatchObject({
+      spec: { intervals: [{ every: 3_600_000 }] },
+      policies: { overlap: 'BUFFER_ONE', catchupWindow: 60_000 },
+      state: { paused: true, note: 'moving house' },
+    });
+    expect(changed?.spec.calendars ?? []).toEqual([]);
+    expect(changed && appliedDigest(changed)).not.toBe(made && appliedDigest(made));
+    expect(await apply(hourly)).toBe('unchanged');
+
+    const { schedule: _, ...unscheduled } = sweep();
+    expect(await apply(unscheduled)).toBe('delete');
+    expect(await described(unscheduled)).toBeNull();
+    expect(await apply(unscheduled)).toBe('unchanged');
+  });
+
+  test('is taken back from who changed it by hand', async () => {
+    await apply(sweep());
+    const handle = client.getHandle(scheduleIdOf(sweep()));
+    await handle.update((previous) => ({ ...previous, action: { ...previous.action, memo: {} } }));
+    expect(await apply(sweep())).toBe('update');
+    expect(await apply(sweep())).toBe('unchanged');
+    await handle.delete();
+  });
+
+  test('takes every cron that the check lets through, and means the same by it', async () => {
+    const crons = ['*/15 * * * *', '5,35 8-18/2 1-7 JAN-mar,12 mon-FRI', '0 0 29 2 *', '30 6 13 * 5', '0 0 * * 7', '@daily'];
+    for (const cron of crons) {
+      const spec = sweep({ name: 'crons', schedule: { cron } });
+      await apply(spec);
+      const times = (await described(spec))?.info.nextActionTimes ?? [];
+      expect(times.length, cron).toBeGreaterThan(0);
+      const asked = new Date((times[0] as Date).getTime() - 1_000);
+      const expected = firingsOf(spec.schedule!, times.length, asked);
+      // Jitter of up to a second is the server's.
+      expect(times.map((time) => Math.floor(time.getTime() / 60_000)), cron).toEqual(
+        expected.map((time) => Math.floor(time.getTime() / 60_000)),
+      );
+    }
+    await client.getHandle('sweep/longhaul/crons').delete();
+  });
+
+  test('fires, with the sweep as the workflow’s input', async () => {
+    const spec = sweep({ name: 'soon', schedule: { every: '2s' } });
+    await apply(spec);
+    const deadline = Date.now() + 30_000;
+    for (;;) {
+      const [fired] = (await described(spec))?.info.recentActions ?? [];
+      if (fired) {
+        expect(fired.action.workflow.workflowId).toMatch(/^eval\/longhaul\/soon-20/);
+        const handle = temporal.client.workflow.getHandle(fired.action.workflow.workflowId);
+        const { events } = await handle.fetchHistory();
+        const input = events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads?.[0]?.data;
+        expect(JSON.parse(Buffer.from(input ?? []).toString())).toEqual(JSON.parse(JSON.stringify(spec)));
+        break;
+      }
+      if (Date.now() > deadline) throw new Error('the schedule did not fire within 30 s');
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+    await client.getHandle(scheduleIdOf(spec)).delete();
+  });
+});
+
+test('a schedule’s id says whose it is', () => {
+  expect(sweepOfScheduleId(scheduleIdOf({ project: 'p', name: 'n' }))).toEqual({ project: 'p', name: 'n' });
+  expect(sweepOfScheduleId('nightly')).toBeNull();
+});
+
+test('firings of an interval count from 1970, as the server’s do', () => {
+  const spec = sweep({ schedule: { every: '6h' } });
+  const times = firingsOf(spec.schedule!, 2, new Date('2026-01-02T06:00:00Z'));
+  expect(times.map((time) => time.toISOString())).toEqual(['2026-01-02T12:00:00.000Z', '2026-01-02T18:00:00.000Z']);
+});
+
+test('a backfill goes forward in time, and its firings one after the other', () => {
+  const [start, end] = [new Date('2026-01-01T00:00:00Z'), new Date('2026-01-02T00:00:00Z')];
+  expect(backfillOf(start, end)).toEqual({ start, end, overlap: 'BUFFER_ALL' });
+  expect(() => backfillOf(end, start)).toThrow('it must end after it begins');
+  expect(() => backfillOf(new Date('soon'), end)).toThrow('a backfill from a time that is none');
+});
