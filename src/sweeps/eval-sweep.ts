@@ -27,7 +27,7 @@ import type {
   SweepStatus,
 } from './sweep-contracts.js';
 import { SweepNodes, type SweepWork } from './sweep-nodes.js';
-import { sweepDetails } from './sweep-text.js';
+import { sweepDetails, sweepOfWorkflow } from './sweep-text.js';
 
 export const sweepStatusQuery = defineQuery<SweepStatus>('status');
 
@@ -54,7 +54,7 @@ const maxFailedCarried = 50;
 /** Workflow id `eval/{name}`, with a time behind it where a schedule starts it; the input is a sweep spec as JSON. */
 export async function evalSweep(spec: unknown, options: SweepOptions = {}): Promise<SweepResult> {
   const { workflowId } = workflowInfo();
-  const sweep = workflowId.replace(/^eval\//, '').replaceAll(':', '.');
+  const sweep = sweepOfWorkflow(workflowId);
   const status: SweepStatus = {
     sweep,
     phase: 'planning',
@@ -94,7 +94,9 @@ class SweepLoop implements SweepWork<PairToDo> {
     private readonly status: SweepStatus,
     carried: CarriedSweep | undefined,
   ) {
-    const { sweep: run, project, parallel } = planned;
+    const { sweep, project, parallel } = planned;
+    // As the pool shows it; it has to have the form of a run's name.
+    const run = (sweep.split('/').at(-1) ?? sweep).slice(0, 64);
     this.seen = carried?.seen ?? -1;
     status.pairs = planned.pairs;
     const holder = { run, project, placement: { priority, nodes: parallel } };

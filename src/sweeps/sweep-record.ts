@@ -63,11 +63,6 @@ const schema = z.strictObject({
   observed: z.strictObject({ at: z.string() }),
 });
 
-/** `eval/nightly-2026-11-22T02:00:00Z` is sweep `nightly-2026-11-22T02.00.00Z`: keys have no colon. */
-export function sweepOfWorkflow(workflowId: string): string {
-  return workflowId.replace(/^eval\//, '').replaceAll(':', '.');
-}
-
 export const sweepFolder = (sweep: string): string => `${sweepsRoot}${sweep}/`;
 export const sweepKey = (sweep: string): string => checkKey(`${sweepFolder(sweep)}sweep.json`);
 /** By content: a sweep that was started again may know more. */

@@ -1,7 +1,12 @@
-// A sweep's text in the Temporal UI. Markdown: lists, because the UI's tables have no padding between their cells.
+// A sweep's name, and its text in the Temporal UI. Markdown: lists, because the UI's tables have no padding between their cells.
 import type { SweepStatus } from './sweep-contracts.js';
 
 const shownPairs = 8;
+
+/** `eval/crm/nightly-2026-11-22T02:00:00Z` is sweep `crm/nightly-2026-11-22T02.00.00Z`: keys have no colon. */
+export function sweepOfWorkflow(workflowId: string): string {
+  return workflowId.replace(/^eval\//, '').replaceAll(':', '.');
+}
 
 export function sweepDetails(status: SweepStatus): string {
   const { sweep, phase, pairs, done, episodes, running, waitsFor, failed, report, alarms } = status;

@@ -1,0 +1,81 @@
+// compareSweep: tables, page and rows of what a sweep has evaluated. All of them are functions of the records, so that a sweep that was
+// killed and started again writes the same bytes.
+import { sha256Hex } from '../store/canonical.js';
+import { inParallel } from '../store/in-parallel.js';
+import { checkKey } from '../store/layout.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { renderComparison } from './comparison-page.js';
+import { comparisonText } from './comparison-table.js';
+import { alarmTexts } from './comparison-words.js';
+import { compareStates, type PlayedState, type SweepComparison } from './comparison.js';
+import { readTally } from './played-states.js';
+import { resultRow, resultsFile, type ResultRow } from './results-rows.js';
+import type { ComparedSweep, FailedPair } from './sweep-contracts.js';
+import {
+  comparisonKey,
+  pairOf,
+  readSweep,
+  resultKeyOf,
+  sweepFolder,
+  type SweepPair,
+  type SweepRecord,
+} from './sweep-record.js';
+
+/** What fits into a workflow's answer. */
+const longestTable = 4_000;
+
+export interface WrittenComparison extends SweepComparison {
+  rows: ResultRow[];
+}
+
+export async function compareSweep(
+  { store }: { store: ObjectStore },
+  { sweep, failed }: { sweep: string; failed: FailedPair[] },
+): Promise<ComparedSweep> {
+  const record = await readSweep(store, sweep);
+  const comparison = await comparisonOf(store, record, failed);
+  const page = Buffer.from(renderComparison(comparison));
+  const report = comparisonKey(sweep, sha256Hex(page), 'html');
+  await store.create(report, page);
+  const rows = Buffer.from(resultsFile(comparison.rows));
+  const results = checkKey(`${sweepFolder(sweep)}aggregated_results.${sha256Hex(rows).slice(0, 12)}.jsonl`);
+  await store.create(results, rows);
+  const alarms = comparison.suites.flatMap((suite) => alarmTexts(suite).map((text) => `${suite.label}: ${text}`));
+  return { report, results, alarms, table: comparisonText(comparison).slice(0, longestTable) };
+}
+
+/** `failed`: pairs that could not be evaluated; what was played of them counts. */
+export async function comparisonOf(
+  store: ObjectStore,
+  record: SweepRecord,
+  failed: readonly FailedPair[] = [],
+): Promise<WrittenComparison> {
+  const { spec, checkpoints, baseline } = record;
+  const against = baseline === null ? null : { state: baseline, regression: spec.baseline?.regression ?? 0 };
+  const rows: ResultRow[] = [];
+  const suites = [];
+  for (const [index, { label, digest, record: suiteRecord }] of record.suites.entries()) {
+    const pairs = checkpoints.map((_, checkpoint) => pairOf(record, checkpoint * record.suites.length + index));
+    const played = (await inParallel(pairs, (pair) => playedState(store, pair))).filter((one) => one !== null);
+    const suite = compareStates({ label, digest, record: suiteRecord }, played, against);
+    suites.push(suite);
+    for (const state of played) {
+      const compared = suite.states.find((one) => one.state === state.state);
+      if (compared) rows.push(resultRow(suite, state, compared));
+    }
+  }
+  const skipped = [
+    ...record.skipped,
+    ...failed.map(({ run, step, suite, reason }) => ({ run, step, reason: `was not evaluated on ${suite}: ${reason}` })),
+  ];
+  return { name: record.sweep, project: spec.project, suites, skipped, rows };
+}
+
+/** Null where nothing of it was played. */
+async function playedState(store: ObjectStore, pair: SweepPair): Promise<PlayedState | null> {
+  const whole = (await store.head(resultKeyOf(pair))) !== null;
+  const { run, step, state } = pair;
+  const tasks = await readTally(store, pair, whole);
+  const isPlayed = tasks.some(({ samples }) => samples.some((sample) => sample !== null));
+  return isPlayed ? { run, step, state, tasks } : null;
+}

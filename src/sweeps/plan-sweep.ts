@@ -1,0 +1,85 @@
+// planSweep and pairsToDo: what a sweep evaluates, chosen once, and what of it has no result yet.
+import type { DatasetCache } from '../activities/dataset-cache.js';
+import { InvalidSpec } from '../spec/invalid-spec.js';
+import { nearestName } from '../spec/nearest-name.js';
+import { inParallel } from '../store/in-parallel.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { listRuns, readNumerics, readRunIfAny } from '../store/run-records.js';
+import { selectCheckpoints } from './checkpoint-selection.js';
+import { suitesOf } from './suite-tasks.js';
+import type { PairsToDo, PlannedSweep } from './sweep-contracts.js';
+import { parseSweepSpec } from './sweep-input.js';
+import {
+  adoptSweep,
+  pairCount,
+  pairOf,
+  readSweep,
+  readSweepIfAny,
+  resultKeyOf,
+  type SweepRecord,
+} from './sweep-record.js';
+import { suitesAreOf, type SweepSpec } from './sweep-spec.js';
+
+export interface SweepDeps {
+  store: ObjectStore;
+  datasets: DatasetCache;
+}
+
+/** Throws `InvalidSpec` with every problem at once. A sweep that was planned before keeps its choice. */
+export async function planSweep(
+  deps: SweepDeps,
+  { spec: input, sweep }: { spec: unknown; sweep: string },
+): Promise<PlannedSweep> {
+  const existing = await readSweepIfAny(deps.store, sweep);
+  const record = existing ?? (await adoptSweep(deps.store, await chosen(deps, parseSweepSpec(input), sweep)));
+  const { spec, checkpoints, suites, skipped } = record;
+  return {
+    sweep,
+    project: spec.project,
+    pairs: pairCount(record),
+    checkpoints: checkpoints.length,
+    suites: suites.length,
+    parallel: spec.parallel,
+    skipped: skipped.length,
+  };
+}
+
+async function chosen({ store, datasets }: SweepDeps, spec: SweepSpec, sweep: string): Promise<SweepRecord> {
+  const suites_of = suitesAreOf(spec);
+  const reference = await readRunIfAny(store, suites_of);
+  if (reference === null) {
+    const near = nearestName(suites_of, await listRuns(store));
+    const mend = near === null ? 'see `longhaul runs`' : `did you mean ${near}?`;
+    const problem = `${suites_of}, whose data and settings the suites have, is no run in ${store.address}`;
+    throw new InvalidSpec([{ path: 'data_of', problem, mend }], `sweep ${spec.name}`);
+  }
+  const { tasks } = await datasets.load(reference.dataset);
+  const numerics = await readNumerics(store, suites_of);
+  const suites = suitesOf(spec, { record: reference, tasks, numerics });
+  const digests = suites.map(({ digest }) => digest);
+  const { checkpoints, baseline, skipped } = await selectCheckpoints(store, spec, { digests, reference });
+  return {
+    schema: 'longhaul.sweep/1',
+    ...{ sweep, spec, suites_of, checkpoints, suites, baseline, skipped },
+    observed: { at: new Date().toISOString() },
+  };
+}
+
+/** At most `limit` pairs behind `after`, and how far was looked: pairs with a result are many where a sweep is started again. */
+export async function pairsToDo(
+  { store }: Pick<SweepDeps, 'store'>,
+  { sweep, after, limit }: { sweep: string; after: number; limit: number },
+): Promise<PairsToDo> {
+  const record = await readSweep(store, sweep);
+  const found: PairsToDo = { pairs: [], seen: after };
+  const last = pairCount(record) - 1;
+  while (found.seen < last && found.pairs.length < limit) {
+    const next = Math.min(limit - found.pairs.length, last - found.seen);
+    const pairs = Array.from({ length: next }, (_, index) => pairOf(record, found.seen + 1 + index));
+    const results = await inParallel(pairs, (pair) => store.head(resultKeyOf(pair)));
+    for (const [index, { n, run, step, suite }] of pairs.entries())
+      if (results[index] === null) found.pairs.push({ n, run, step, suite: suite.label });
+    found.seen += next;
+  }
+  return found;
+}

@@ -1,0 +1,145 @@
+// A sweep evaluates each state on each suite once ever, whatever ends it in between, and says the same of it every time.
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { evaluateState } from '../../src/activities/evaluate-state.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { comparisonOf } from '../../src/sweeps/compare-sweep.js';
+import { sweepStatusQuery } from '../../src/sweeps/eval-sweep.js';
+import { readSweep } from '../../src/sweeps/sweep-record.js';
+import { auditRun } from '../../src/activities/audit-run.js';
+import { counting, type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
+import { seededRandom } from '../chaos/random.js';
+import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import { until } from '../support/until.js';
+import { SweepStage, trained } from './sweep-stage.js';
+
+const last = 4;
+const spec = (name: string, more: object = {}) => ({
+  name,
+  project: 'tests',
+  checkpoints: [{ run }],
+  suites: [{ name: 'final' }, { name: 'twice', max_tasks: 3, samples: 2, temperature: 0.9 }],
+  parallel: 2,
+  ...more,
+});
+
+describe('a sweep', { timeout: 180_000 }, () => {
+  let environments: EnvironmentServer;
+  let temporal: TestTemporal;
+  let harness: Harness;
+  let stage: SweepStage;
+  beforeAll(async () => {
+    [environments, temporal] = await Promise.all([startEnvironments(), startTemporal()]);
+  });
+  afterAll(async () => {
+    await temporal?.stop();
+    await environments?.close();
+  });
+  beforeEach(async () => {
+    harness = await startHarness(environments);
+    await trained(harness, last, [2, 4]);
+    stage = await SweepStage.open(temporal, harness);
+  }, 60_000);
+  afterEach(async () => {
+    await stage?.close();
+    await harness?.close();
+  });
+
+  const tableOf = async (name: string) => {
+    const record = await readSweep(harness.store, `tests/${name}`);
+    const { suites, rows } = await comparisonOf(harness.store, record);
+    return { suites, rows };
+  };
+
+  it('evaluates every state on every suite once, also what a run has played; a second one plays nothing and needs no node', async () => {
+    await harness.attempt('step-000002/evaluate-final', () =>
+      evaluateState(harness.node, { run, owner: 1, step: 2, suite: 'final' }),
+    );
+    const { deps, calls } = counting(harness.node);
+    const second = harness.secondNode();
+    await stage.node(deps);
+    const first = await (await stage.start('first', spec('first'))).result();
+    // Two states, three tasks once and three twice, less what the run had played.
+    expect(first).toMatchObject({ ended: 'completed', pairs: 4, episodes: 2 * (3 + 6) - 3, failed: [] });
+    expect(calls.generate).toBeGreaterThan(0);
+    await stage.leaves(deps);
+    const again = await (await stage.start('again', spec('again'))).result();
+    expect(again).toMatchObject({ ended: 'completed', pairs: 4, episodes: 0 });
+    expect(await tableOf('again')).toEqual(await tableOf('first'));
+    const page = await harness.store.get(first.report);
+    expect(Buffer.from(page ?? []).toString()).toContain('twice');
+    expect(second.node).not.toBe(deps.node);
+    expect((await auditRun(harness.store, run)).violations).toEqual([]);
+  });
+
+  it('that is killed ten times plays every episode once, and comes to the same table', async () => {
+    await stage.node(harness.node);
+    await stage.node(harness.secondNode());
+    const random = seededRandom(7);
+    const killed = spec('killed');
+    for (let kill = 0; kill < 10; kill++) {
+      const handle = await stage.start('killed', killed);
+      await delay(random.below(400));
+      await handle.terminate('a test').catch(() => undefined);
+    }
+    const result = await (await stage.start('killed', killed)).result();
+    expect(result).toMatchObject({ ended: 'completed', pairs: 4, failed: [] });
+    const { violations } = await auditRun(harness.store, run);
+    expect(violations).toEqual([]);
+    const other = await startHarness(environments);
+    try {
+      await trained(other, last, [2, 4]);
+      const calm = await SweepStage.open(temporal, other);
+      await stage.close();
+      await calm.node(other.node);
+      await (await calm.start('calm', spec('calm'))).result();
+      const record = await readSweep(other.store, 'tests/calm');
+      const { suites, rows } = await comparisonOf(other.store, record);
+      expect(await tableOf('killed')).toEqual({ suites, rows });
+      await calm.close();
+    } finally {
+      await other.close();
+    }
+  });
+
+  it('goes on with the other states where one cannot be evaluated, and tells which and why', async () => {
+    await stage.node(harness.node);
+    const record = spec('damaged', { checkpoints: [{ run, steps: [2, 4] }] });
+    for await (const { key } of harness.store.list('checkpoints/')) {
+      if (!key.includes('global_step_4/') || key.endsWith('manifest.json')) continue;
+      const bytes = Buffer.from((await harness.store.get(key)) ?? []);
+      bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1;
+      await harness.store.delete(key);
+      await harness.store.create(key, bytes);
+    }
+    const handle = await stage.start('damaged', record);
+    const result = await handle.result();
+    // The state is computed from an older checkpoint and the logged updates.
+    expect(result).toMatchObject({ ended: 'completed', failed: [] });
+  });
+
+  it('waits for a node, says so, and lets go of everything when it is cancelled', async () => {
+    const handle = await stage.start('waiting', spec('waiting'));
+    const status = await until(async () => {
+      const found = await handle.query(sweepStatusQuery).catch(() => null);
+      return found?.waitsFor ? found : null;
+    }, 'the sweep to wait for a node');
+    expect(status).toMatchObject({ phase: 'evaluating', pairs: 4, done: 0 });
+    await handle.cancel();
+    await expect(handle.result()).rejects.toThrow();
+    await stage.node(harness.node);
+    const result = await (await stage.start('waiting', spec('waiting'))).result();
+    expect(result).toMatchObject({ ended: 'completed', pairs: 4 });
+  });
+
+  it('with an empty suite, or of a checkpoint that is gone, fails at once and names what there is', async () => {
+    const bad = spec('bad', {
+      checkpoints: [{ run, steps: [3] }],
+      suites: [{ name: 'none', environments: ['crm'] }],
+    });
+    const failure: unknown = await (await stage.start('bad', bad)).result().catch((error: unknown) => error);
+    const { cause } = failure as { cause?: { cause?: { message: string }; message: string } };
+    const text = `${cause?.message} ${cause?.cause?.message}`;
+    expect(text).toMatch(/tracker/);
+  });
+});

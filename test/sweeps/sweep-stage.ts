@@ -1,0 +1,141 @@
+// Sweeps over real parts: a Temporal server, the pool, the native engine, the environment server, a run with checkpoints in a directory store.
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
+import { bundleWorkflowCode, Worker } from '@temporalio/worker';
+import type { NodeDeps } from '../../src/activities/node-deps.js';
+import { closedRuns } from '../../src/activities/request-lease.js';
+import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
+import { evalSweep } from '../../src/sweeps/eval-sweep.js';
+import { createSweepNodeActivities } from '../../src/sweeps/evaluate-pair.js';
+import { createSweepActivities } from '../../src/sweeps/sweep-activities.js';
+import { guardActivities } from '../../src/workers/activity-guard.js';
+import { OpenActivities } from '../../src/workers/open-activities.js';
+import { isOver, requestLease } from '../../src/workers/temporal-cluster.js';
+import {
+  defaultPoolId,
+  engineQueue,
+  nodeDownSignal,
+  type NodeReport,
+  nodeReportIntervalMs,
+  nodeUpSignal,
+  orchestratorQueue,
+} from '../../src/workflows/messages.js';
+import type { LeaseRequest } from '../../src/activities/contracts.js';
+import type { nodePool } from '../../src/workflows/node-pool.js';
+import { type Harness, run } from '../activities/fixture.js';
+import type { TestTemporal } from '../support/temporal-server.js';
+
+export type SweepHandle = WorkflowHandleWithFirstExecutionRunId<typeof evalSweep>;
+
+/** All steps up to `last`, and checkpoints of `steps`. */
+export async function trained(harness: Harness, last: number, steps: readonly number[]): Promise<void> {
+  for (let step = 1; step <= last; step++) {
+    await harness.advance(step);
+    if (!steps.includes(step)) continue;
+    const at = { run, owner: 1, step };
+    await harness.attempt(`step-00000${step}/save`, () => saveState(harness.node, at));
+    await harness.attempt(`step-00000${step}/upload`, () => uploadCheckpoint(harness.node, at));
+  }
+}
+
+export class SweepStage {
+  private readonly workers: { worker: Worker; running: Promise<void> }[] = [];
+  private readonly leaving = new Map<string, () => Promise<void>>();
+
+  private constructor(
+    readonly temporal: TestTemporal,
+    readonly harness: Harness,
+  ) {}
+
+  static async open(temporal: TestTemporal, harness: Harness): Promise<SweepStage> {
+    const stage = new SweepStage(temporal, harness);
+    const { client } = temporal;
+    const workflowBundle = await bundleWorkflowCode({
+      workflowsPath: new URL('workflows', import.meta.url).pathname,
+    });
+    await stage.serve(orchestratorQueue, {
+      workflowBundle,
+      activities: {
+        ...createSweepActivities(harness.orchestrator),
+        requestLease: (request: Omit<LeaseRequest, 'numerics'>) =>
+          requestLease(client, { ...request, numerics: null }),
+        closedRuns: (input: Parameters<typeof closedRuns>[1]) =>
+          closedRuns({ isOver: (other) => isOver(client, other) }, input),
+      },
+    });
+    return stage;
+  }
+
+  /** Serves until `leaves`. */
+  async node(deps: NodeDeps): Promise<void> {
+    const { client } = this.temporal;
+    const id = deps.node;
+    const serving = await this.serve(engineQueue(id), { activities: { ...createSweepNodeActivities(deps) } });
+    const report: NodeReport = {
+      ...{ id, instance: randomUUID(), host: 'box', gpu: null, memory_bytes: 1, places: 1 },
+    };
+    const say = (): Promise<unknown> =>
+      client.workflow.signalWithStart<typeof nodePool, [NodeReport]>('nodePool', {
+        workflowId: defaultPoolId,
+        taskQueue: orchestratorQueue,
+        args: [],
+        signal: nodeUpSignal,
+        signalArgs: [report],
+      });
+    await say();
+    let said: Promise<unknown> = Promise.resolve();
+    const timer = setInterval(
+      () => void (said = Promise.allSettled([said, say()])),
+      nodeReportIntervalMs,
+    );
+    this.leaving.set(id, async () => {
+      clearInterval(timer);
+      await said;
+      const { instance } = report;
+      await client.workflow.getHandle(defaultPoolId).signal(nodeDownSignal, { id, instance });
+      serving.worker.shutdown();
+      await serving.running;
+    });
+  }
+
+  async leaves(deps: NodeDeps): Promise<void> {
+    await this.leaving.get(deps.node)?.();
+    this.leaving.delete(deps.node);
+  }
+
+  start(name: string, spec: unknown): Promise<SweepHandle> {
+    return this.temporal.client.workflow.start(evalSweep, {
+      taskQueue: orchestratorQueue,
+      workflowId: `eval/tests/${name}`,
+      args: [spec],
+    });
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.leaving.values()].map((leave) => leave()));
+    for (const { worker } of this.workers) if (worker.getState() === 'RUNNING') worker.shutdown();
+    await Promise.all(this.workers.map(({ running }) => running));
+  }
+
+  private async serve(
+    taskQueue: string,
+    options: Pick<Parameters<typeof Worker.create>[0], 'activities' | 'workflowBundle'>,
+  ): Promise<{ worker: Worker; running: Promise<void> }> {
+    const folder = mkdtempSync(join(tmpdir(), 'longhaul-stage-'));
+    const open = new OpenActivities(folder);
+    const worker = await Worker.create({
+      connection: this.temporal.connection,
+      taskQueue,
+      interceptors: { activity: [guardActivities({ open })] },
+      maxHeartbeatThrottleInterval: '2 seconds',
+      ...options,
+    });
+    const running = worker.run().finally(() => rmSync(folder, { recursive: true }));
+    const served = { worker, running };
+    this.workers.push(served);
+    return served;
+  }
+}
