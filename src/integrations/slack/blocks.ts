@@ -1,0 +1,106 @@
+// The blocks that messages are built of, within Slack's limits: one that breaks them loses the whole message (`invalid_blocks`).
+// Texts come in as markup that is whole in itself (`mrkdwn.ts`), so too long a list loses lines and never half of one.
+
+export const MOST_BLOCKS = 50;
+export const MOST_FIELDS = 10;
+export const HEADER_CHARACTERS = 150;
+export const SECTION_CHARACTERS = 3000;
+export const FIELD_CHARACTERS = 2000;
+/** Of the notification and of what screen readers read; Slack takes ten times as much, and advises this. */
+export const TEXT_CHARACTERS = 4000;
+export const ALT_TEXT_CHARACTERS = 2000;
+const BETWEEN = '  |  ';
+
+interface PlainText {
+  type: 'plain_text';
+  text: string;
+  emoji: true;
+}
+
+/** `verbatim`: Slack makes no links and mentions of its own out of what is in it. */
+interface Mrkdwn {
+  type: 'mrkdwn';
+  text: string;
+  verbatim: true;
+}
+
+export type MessageBlock =
+  | { type: 'header'; text: PlainText }
+  | { type: 'section'; text: Mrkdwn }
+  | { type: 'section'; fields: Mrkdwn[] }
+  | { type: 'context'; elements: Mrkdwn[] }
+  | { type: 'image'; slack_file: { id: string }; alt_text: string; title: PlainText };
+
+export interface Message {
+  /** What notifications and screen readers tell; the blocks say the same and more. */
+  text: string;
+  blocks: MessageBlock[];
+}
+
+export interface Picture {
+  png: Uint8Array;
+  /** Escaped, at most `ALT_TEXT_CHARACTERS` and `HEADER_CHARACTERS`. */
+  altText: string;
+  title: string;
+}
+
+const mrkdwn = (text: string): Mrkdwn => ({ type: 'mrkdwn', text, verbatim: true });
+const plainText = (text: string): PlainText => ({ type: 'plain_text', text, emoji: true });
+
+/** `text` must be at most `HEADER_CHARACTERS`. */
+export function header(text: string): MessageBlock {
+  return { type: 'header', text: plainText(text) };
+}
+
+/** As many of `lines` as one section holds; the last one tells how many are left out. None: no block. */
+export function section(lines: readonly (string | null)[]): MessageBlock[] {
+  const text = fitting(lines, SECTION_CHARACTERS);
+  return text === '' ? [] : [{ type: 'section', text: mrkdwn(text) }];
+}
+
+/** Label over value, side by side; without those whose value is null. As many blocks as it takes. */
+export function fields(named: readonly (readonly [label: string, value: string | null])[]): MessageBlock[] {
+  const known = named.flatMap(([label, value]) => {
+    const text = `*${label}*\n${value}`;
+    return value === null || text.length > FIELD_CHARACTERS ? [] : [mrkdwn(text)];
+  });
+  const blocks: MessageBlock[] = [];
+  for (let start = 0; start < known.length; start += MOST_FIELDS)
+    blocks.push({ type: 'section', fields: known.slice(start, start + MOST_FIELDS) });
+  return blocks;
+}
+
+/** Small print in one line, a bar between its parts. None: no block. */
+export function context(parts: readonly (string | null)[]): MessageBlock[] {
+  const kept = parts.filter((part) => part !== null);
+  while (kept.join(BETWEEN).length > SECTION_CHARACTERS) kept.pop();
+  return kept.length === 0 ? [] : [{ type: 'context', elements: [mrkdwn(kept.join(BETWEEN))] }];
+}
+
+/** The message with a picture that Slack has under the id `file`. */
+export function withPicture(message: Message, picture: Picture, file: string): Message {
+  const image: MessageBlock = {
+    type: 'image',
+    slack_file: { id: file },
+    alt_text: picture.altText,
+    title: plainText(picture.title),
+  };
+  return { ...message, blocks: [...message.blocks.slice(0, MOST_BLOCKS - 1), image] };
+}
+
+/** The message with a line of small print below it. */
+export function withNote(message: Message, note: string): Message {
+  return { ...message, blocks: [...message.blocks.slice(0, MOST_BLOCKS - 1), ...context([note])] };
+}
+
+/** Lines that fit into `limit` characters, and how many do not. */
+export function fitting(lines: readonly (string | null)[], limit: number): string {
+  const all = lines.filter((line) => line !== null);
+  const text = all.join('\n');
+  if (text.length <= limit) return text;
+  for (let kept = all.length - 1; kept > 0; kept--) {
+    const shortened = [...all.slice(0, kept), `… and ${all.length - kept} more`].join('\n');
+    if (shortened.length <= limit) return shortened;
+  }
+  return `… ${all.length} lines that are too long to show`;
+}

@@ -1,0 +1,97 @@
+// Text as Slack takes it. Whatever comes from outside — names, reasons, commands — goes through `plain`, `code` or `link`: there
+// it loses what Slack would read as markup, and is cut before it is escaped, so that no entity is ever torn.
+import type { Link } from './run-event.js';
+
+/** Characters of a name, of a value in a field, of a reason or a command. */
+export const NAME_CHARACTERS = 120;
+export const VALUE_CHARACTERS = 300;
+export const REASON_CHARACTERS = 1000;
+/** Longer ones would fill a block on their own. */
+const LONGEST_URL = 1000;
+
+const nothing = '–';
+const more = '…';
+
+/** For mrkdwn and plain text alike; never empty, at most `limit` characters as sent. */
+export function plain(text: string, limit: number): string {
+  return cut(oneLine(text), limit) || nothing;
+}
+
+/** As code, in one line: nothing in it is markup. */
+export function code(text: string, limit = NAME_CHARACTERS): string {
+  return `\`${plain(text.replaceAll('`', "'"), limit - 2)}\``;
+}
+
+/** Null where it is none that a person should be sent to, or would tell a secret. */
+export function link({ label, url }: Link): string | null {
+  if (!URL.canParse(url)) return null;
+  const { protocol, username, password, href } = new URL(url);
+  if (!['http:', 'https:'].includes(protocol) || username !== '' || password !== '') return null;
+  const target = escape(href.replaceAll('|', '%7C'));
+  if (target.length > LONGEST_URL) return null;
+  return `<${target}|${plain(label.replaceAll('|', '/'), NAME_CHARACTERS)}>`;
+}
+
+/** A moment in the reader's own time zone; null for what is no date. */
+export function moment(iso: string): string | null {
+  const at = new Date(iso);
+  if (Number.isNaN(at.getTime())) return null;
+  const seconds = Math.floor(at.getTime() / 1000);
+  const fallback = `${at.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
+  return `<!date^${seconds}^{date_short_pretty} {time}|${fallback}>`;
+}
+
+export const percent = (share: number): string =>
+  Number.isFinite(share) ? `${(share * 100).toFixed(1)} %` : nothing;
+
+/** Change of a share, in percentage points with its sign. */
+export const points = (change: number): string =>
+  `${change < 0 ? '−' : '+'}${(Math.abs(change) * 100).toFixed(1)} points`;
+
+export const whole = (count: number): string =>
+  Number.isFinite(count) ? Math.round(count).toLocaleString('en') : nothing;
+
+export function size(bytes: number): string {
+  const units = ['B', 'KB', 'MB', 'GB', 'TB'];
+  const power = Math.max(0, Math.min(units.length - 1, Math.floor(Math.log10(bytes) / 3) || 0));
+  const value = bytes / 1000 ** power;
+  return `${power === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[power] ?? ''}`;
+}
+
+/** `3 d 4 h`, `2 h 10 min`, `8 min`, `40 s`. */
+export function timeSpan(seconds: number): string {
+  if (!Number.isFinite(seconds)) return nothing;
+  const total = Math.max(0, Math.round(seconds));
+  if (total < 60) return `${total} s`;
+  const minutes = Math.round(total / 60);
+  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  const hours = Math.round(total / 3600);
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+/** Slack reads these three, and only these, as the beginning of something else. */
+function escape(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+}
+
+/** Without control characters, without what would turn the direction of the text after it, and without halves of characters. */
+function oneLine(text: string): string {
+  return text
+    .replace(/[\p{Cc}\u2028\u2029\s]+/gu, ' ')
+    .replace(/[\u202a-\u202e\u2066-\u2069]/gu, '')
+    .replace(/\p{Cs}/gu, '\ufffd')
+    .trim();
+}
+
+function cut(text: string, limit: number): string {
+  const whole = escape(text);
+  if (whole.length <= limit) return whole;
+  let kept = '';
+  for (const character of text) {
+    const next = kept + escape(character);
+    if (next.length > limit - more.length) break;
+    kept = next;
+  }
+  return kept.trimEnd() + more;
+}
