@@ -1,0 +1,75 @@
+// A record's figures as a point: an update's under the names that it has them by, an evaluation's under SkyRL's.
+import {
+  evaluationPointId,
+  type MetricPoint,
+  stepPointId,
+} from '../integrations/tracking/metric-point.js';
+import type { EvaluationResult } from '../spec/evaluation-records.js';
+import type { UpdateRecord } from '../spec/records.js';
+import { spentBy } from '../store/spending.js';
+
+/** Of a run's own steps up to `step`, in their order: sums of floats depend on it. */
+export interface RunningTotals {
+  step: number;
+  tokens: number;
+  gpu_seconds: number;
+  usd: number;
+}
+
+/** `usdPerGpuHour`: of the start that planned the step; 0 where it named no price. */
+export function plusStep(
+  before: RunningTotals,
+  update: UpdateRecord,
+  usdPerGpuHour: number,
+): RunningTotals {
+  const { tokens, gpu_seconds } = spentBy(update);
+  return {
+    step: update.identity.step,
+    tokens: before.tokens + tokens,
+    gpu_seconds: before.gpu_seconds + gpu_seconds,
+    usd: before.usd + (gpu_seconds / 3600) * usdPerGpuHour,
+  };
+}
+
+/** `totals`: with this step. */
+export function stepPoint({ identity, observed }: UpdateRecord, totals: RunningTotals): MetricPoint {
+  const { step, applied } = identity;
+  const timings = Object.entries(observed.timings_ms).map(([name, ms]) => [`timing/${name}`, ms / 1000]);
+  return {
+    id: stepPointId(step),
+    step,
+    at: observed.committed_at,
+    values: {
+      ...observed.metrics,
+      ...(Object.fromEntries(timings) as Record<string, number>),
+      ...unknownShare(identity.outcomes),
+      'trainer/global_step': step,
+      'trainer/applied': applied === true ? 1 : 0,
+      'cost/tokens': totals.tokens,
+      'cost/gpu_hours': totals.gpu_seconds / 3600,
+      ...(totals.usd > 0 ? { 'cost/usd': totals.usd } : {}),
+    },
+  };
+}
+
+function unknownShare(outcomes: readonly (number | null)[][]): Record<string, number> {
+  const all = outcomes.flat();
+  if (all.length === 0) return {};
+  return { 'reward/unknown_ratio': all.filter((value) => value === null).length / all.length };
+}
+
+/**
+ * The suite that a run plays every so often has SkyRL's names (`eval/{env}/…`, `eval/all/…`), another one its own name between, so
+ * that a larger suite's pass rate is no jump in the smaller one's curve.
+ */
+export function evaluationPoint(step: number, result: EvaluationResult): MetricPoint {
+  const { suite, suite_name, observed } = result;
+  const suffix = suite_name === 'interval' ? '' : `/${suite_name}`;
+  const values: Record<string, number> = { ...observed.metrics, [`timing/eval${suffix}`]: observed.seconds };
+  const { pass_at_1, graded, unknown } = result;
+  const parts: [string, Record<string, number>][] = [['all', { pass_at_1, graded, unknown }]];
+  for (const [env, figures] of Object.entries(result.environments)) parts.push([env, { ...figures }]);
+  for (const [part, figures] of parts)
+    for (const [name, value] of Object.entries(figures)) values[`eval${suffix}/${part}/${name}`] = value;
+  return { id: evaluationPointId(step, suite_name, suite), step, at: observed.committed_at, values };
+}
