@@ -1,0 +1,73 @@
+// Made-up states on a made-up suite: every task has its own chance to pass, which each state shifts.
+import { uniform } from '../../src/rl/random.js';
+import type { SuiteRecord } from '../../src/spec/evaluation-records.js';
+import { recordDigest, sha256Hex } from '../../src/store/canonical.js';
+import type { PlayedState } from '../../src/sweeps/comparison.js';
+import type { SweepSuite } from '../../src/sweeps/suite-tasks.js';
+import { addEpisode, emptyTally, type EpisodeFigures } from '../../src/sweeps/tallies.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
+
+export interface Played {
+  run: string;
+  step: number;
+  /** Added to a task's log-odds, by environment. */
+  shift: Record<string, number>;
+  /** Share of unknown outcomes. */
+  unknown?: number;
+  /** Last tasks that are not played. */
+  unplayed?: number;
+}
+
+export function madeUpSuite(label: string, environments: readonly string[], tasks: number, samples: number): SweepSuite {
+  const record: SuiteRecord = {
+    ...recordsOfAllKinds().suite,
+    name: 'sweep',
+    samples_per_task: samples,
+    tasks: Array.from({ length: tasks }, (_, index) => {
+      const env_key = environments[index % environments.length] as string;
+      const template = ['find', 'close', 'assign', 'move'][Math.floor(uniform('template', index) * 4)] as string;
+      return { task_key: `${env_key}/${template}/${index}`, env_key, template: `${env_key}/${template}`, seed: index };
+    }),
+  };
+  return { label, record, digest: recordDigest(record) };
+}
+
+export function madeUpState({ record }: SweepSuite, played: Played): PlayedState {
+  const { run, step, shift, unknown = 0, unplayed = 0 } = played;
+  const tasks = emptyTally(record);
+  for (const [slot, { env_key, task_key }] of record.tasks.slice(0, record.tasks.length - unplayed).entries()) {
+    // Most tasks are nearly always or nearly never solved.
+    const odds = 6 * (uniform('odds', slot) - 0.5) + (shift[env_key] ?? 0);
+    for (let sample = 0; sample < record.samples_per_task; sample++) {
+      const draw = (what: string): number => uniform(what, run, step, slot, sample);
+      const passed = draw('pass') < 1 / (1 + Math.exp(-odds));
+      const calls = 1 + Math.floor(draw('calls') * 5);
+      addEpisode(tasks, {
+        slot,
+        sample,
+        task_key,
+        outcome:
+          draw('unknown') < unknown
+            ? { status: 'unknown', reason: 'open_failed', failures: 3 }
+            : { status: 'graded', value: Number(passed) },
+        metrics: { turns: calls + 1, tool_calls: calls, tool_errors: Math.floor(draw('errors') * calls * 0.4) },
+      });
+    }
+  }
+  return { run, step, state: sha256Hex(`${run}@${step}`), tasks };
+}
+
+export function episode(
+  { record }: SweepSuite,
+  slot: number,
+  sample: number,
+  value: number | null,
+  metrics = { turns: 2, tool_calls: 1, tool_errors: 0 },
+): EpisodeFigures {
+  const task_key = record.tasks[slot]?.task_key ?? '';
+  const outcome =
+    value === null
+      ? ({ status: 'unknown', reason: 'open_failed', failures: 3 } as const)
+      : ({ status: 'graded', value } as const);
+  return { slot, sample, task_key, outcome, metrics };
+}
