@@ -1,0 +1,236 @@
+// What is said of each event in the thread of its run.
+import {
+  ALT_TEXT_CHARACTERS,
+  context,
+  fields,
+  fitting,
+  header,
+  HEADER_CHARACTERS,
+  type Message,
+  type MessageBlock,
+  type Picture,
+  section,
+  TEXT_CHARACTERS,
+} from './blocks.js';
+import {
+  code,
+  link,
+  moment,
+  percent,
+  plain,
+  points,
+  REASON_CHARACTERS,
+  size,
+  timeSpan,
+  VALUE_CHARACTERS,
+  whole,
+} from './mrkdwn.js';
+import type {
+  Alert,
+  AlertRaised,
+  CheckpointKept,
+  EvaluationDone,
+  RunEnded,
+  RunEvent,
+  RunPaused,
+  RunResumed,
+  RunStarted,
+} from './run-event.js';
+
+/** What happens once a run has begun: its beginning is the message that these are replies to. */
+export type LaterEvent = Exclude<RunEvent, RunStarted>;
+
+export interface EventMessage extends Message {
+  picture: Picture | null;
+  /** Shown in the channel too, and not in the thread alone. */
+  broadcast: boolean;
+}
+
+/** `run` is its name. */
+export function eventMessage(run: string, event: LaterEvent): EventMessage {
+  switch (event.kind) {
+    case 'checkpoint':
+      return inThread(checkpoint(event));
+    case 'evaluation':
+      return { ...inThread(evaluation(event)), picture: chartOf(run, event) };
+    case 'alert':
+      return inThread(alert(run, event));
+    case 'paused':
+      return inThread(paused(event));
+    case 'resumed':
+      return inThread(resumed(event));
+    case 'completed':
+    case 'failed':
+    case 'cancelled':
+      return { ...inThread(ended(run, event)), broadcast: true };
+  }
+}
+
+function inThread(message: Message): EventMessage {
+  return { ...message, picture: null, broadcast: false };
+}
+
+function checkpoint({ step, place, sizeBytes }: CheckpointKept): Message {
+  const what = [`step ${whole(step)}`, sizeBytes === null ? null : size(sizeBytes)].filter(
+    (part) => part !== null,
+  );
+  return {
+    text: `Checkpoint of step ${whole(step)}`,
+    blocks: [
+      ...section([`:floppy_disk: *Checkpoint* — ${what.join(' · ')}`]),
+      ...context([place === null ? null : code(place, VALUE_CHARACTERS)]),
+    ],
+  };
+}
+
+function evaluation(event: EvaluationDone): Message {
+  const { step, suite, passAt1, before, graded, unknown, environments } = event;
+  const change =
+    before === null ? null : `${points(passAt1 - before.passAt1)} since step ${whole(before.step)}`;
+  const rate = `pass@1 ${percent(passAt1)}`;
+  return {
+    text: `Evaluation ${plain(suite, VALUE_CHARACTERS)} at step ${whole(step)}: ${rate}${change === null ? '' : `, ${change}`}`,
+    blocks: [
+      ...section([
+        `:bar_chart: *Evaluation ${code(suite)}* — step ${whole(step)}`,
+        `*${rate}*${change === null ? '' : ` (${change})`} · ${whole(graded)} graded, ${whole(unknown)} unknown`,
+        ...environments.map(
+          (one) =>
+            `• ${code(one.environment)}: ${percent(one.passAt1)} of ${whole(one.graded)}` +
+            (one.toolErrorRate === null ? '' : `, ${percent(one.toolErrorRate)} tool errors`) +
+            (one.unknown === 0 ? '' : `, ${whole(one.unknown)} unknown`),
+        ),
+      ]),
+    ],
+  };
+}
+
+function chartOf(run: string, { step, suite, passAt1, chart }: EvaluationDone): Picture | null {
+  if (chart === null) return null;
+  return {
+    png: chart,
+    title: plain('pass@1 by step', HEADER_CHARACTERS),
+    altText: plain(
+      `Line chart of pass@1 by step of the run ${run}, suite ${suite}: ${percent(passAt1)} at step ${whole(step)}`,
+      ALT_TEXT_CHARACTERS,
+    ),
+  };
+}
+
+function alert(run: string, { step, alert: one }: AlertRaised): Message {
+  const { title, line } = alertText(one);
+  const where = step === null ? '' : `step ${whole(step)} `;
+  return {
+    text: `${title} — ${where}(run: ${plain(run, VALUE_CHARACTERS)}): ${line}`,
+    blocks: section([`:warning: *${title}* — ${where}(run: ${code(run)})`, `• ${line}`]),
+  };
+}
+
+function alertText(alert: Alert): { title: string; line: string } {
+  switch (alert.about) {
+    case 'tool_error_rate':
+      return {
+        title: 'Tool Error Rate Alert',
+        line: `${code(alert.environment)}: ${percent(alert.rate)} tool error rate (threshold: ${percent(alert.threshold)})`,
+      };
+    case 'no_learning_signal':
+      return {
+        title: 'No Learning Signal',
+        line:
+          `the last ${whole(alert.steps)} steps had groups with different outcomes in ${percent(alert.signalRatio)} of prompts: ` +
+          'the tasks are too hard or too easy for the policy as it is',
+      };
+    case 'update_skipped':
+      return {
+        title: 'Update Skipped',
+        line: `the weights stayed as they were: ${plain(alert.reason, REASON_CHARACTERS)}`,
+      };
+    case 'unknown_outcomes':
+      return {
+        title: 'Unknown Outcomes',
+        line:
+          `${alert.environment === null ? 'all environments' : code(alert.environment)}: ${percent(alert.rate)} of episodes ended ` +
+          `without a grade (threshold: ${percent(alert.threshold)}); they are left out of training`,
+      };
+    case 'node_lost':
+      return {
+        title: 'Node Lost',
+        line: `${code(alert.node)}${alert.detail === null ? '' : `: ${plain(alert.detail, REASON_CHARACTERS)}`}; the run goes on elsewhere or waits`,
+      };
+    case 'budget_near':
+      return {
+        title: 'Budget Near',
+        line: `${plain(alert.resource, VALUE_CHARACTERS)}: ${figure(alert.spent)} of ${figure(alert.limit)} spent (${percent(alert.spent / alert.limit)})`,
+      };
+    case 'stalled':
+      return {
+        title: 'Stalled',
+        line: `no step was committed for ${timeSpan(alert.seconds)}; one usually takes ${timeSpan(alert.usualSeconds)}`,
+      };
+  }
+}
+
+const figure = (value: number): string => value.toLocaleString('en', { maximumFractionDigits: 2 });
+
+function paused({ step, reason, who, resumeWith, at }: RunPaused): Message {
+  const where = atStep(step);
+  return {
+    text: `Paused${where}${reason === null ? '' : `: ${plain(reason, REASON_CHARACTERS)}`}`,
+    blocks: [
+      ...section([
+        `:double_vertical_bar: *Paused*${where}`,
+        reason === null ? null : plain(reason, REASON_CHARACTERS),
+        `Resume with ${code(resumeWith, REASON_CHARACTERS)}`,
+      ]),
+      ...context([by(who), moment(at)]),
+    ],
+  };
+}
+
+function resumed({ step, who, at }: RunResumed): Message {
+  const where = atStep(step);
+  return {
+    text: `Resumed${where}`,
+    blocks: [...section([`:arrow_forward: *Resumed*${where}`]), ...context([by(who), moment(at)])],
+  };
+}
+
+const endings = {
+  completed: { icon: ':white_check_mark:', title: 'Completed' },
+  failed: { icon: ':x:', title: 'Failed' },
+  cancelled: { icon: ':no_entry_sign:', title: 'Cancelled' },
+} as const;
+
+function ended(run: string, event: RunEnded): Message {
+  const { icon, title } = endings[event.kind];
+  const { step, steps, passAt1, seconds, spend, reason, resumeWith } = event;
+  const why = reason === null ? null : plain(reason, REASON_CHARACTERS);
+  const blocks: MessageBlock[] = [
+    header(`${icon} ${title}: ${plain(run, HEADER_CHARACTERS - 40)}`),
+    ...section([why]),
+    ...fields([
+      ['Step', step === null ? null : stepOf(step, steps)],
+      ['pass@1', passAt1 === null ? null : percent(passAt1)],
+      ['Took', seconds === null ? null : timeSpan(seconds)],
+      ['Spent', spend === null ? null : plain(spend, VALUE_CHARACTERS)],
+    ]),
+    ...section([resumeWith === null ? null : `Go on with ${code(resumeWith, REASON_CHARACTERS)}`]),
+    ...context([...event.links.map(link), moment(event.at)]),
+  ];
+  return {
+    text: fitting([`${title}: ${plain(run, VALUE_CHARACTERS)}`, why], TEXT_CHARACTERS),
+    blocks,
+  };
+}
+
+export function stepOf(step: number, steps: number | null): string {
+  return steps === null ? whole(step) : `${whole(step)} of ${whole(steps)}`;
+}
+
+function atStep(step: number | null): string {
+  return step === null ? '' : ` — step ${whole(step)}`;
+}
+
+function by(who: string | null): string | null {
+  return who === null ? null : `By ${plain(who, VALUE_CHARACTERS)}`;
+}

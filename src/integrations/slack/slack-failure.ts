@@ -1,0 +1,142 @@
+// What an answer of Slack, or none, means for a message, and what a person can do about it. Only Slack's own error codes and
+// Node's are repeated: a message of an error may quote what was sent.
+import { ErrorCode, SlackError, WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api';
+
+export type SlackFailure =
+  /** Nothing was done; the next call is taken after the pause. */
+  | { kind: 'limited'; pauseMs: number; reason: string }
+  /** Nothing was done, and nothing will be until a person does what `mend` says. */
+  | { kind: 'lasting'; code: string; reason: string; mend: string }
+  /** Nothing was done: there is no such message, or no longer. */
+  | { kind: 'gone'; reason: string }
+  /** This call will never be taken; another may be. */
+  | { kind: 'refused'; code: string; reason: string }
+  /** Whether it was done cannot be told; a later try may pass. */
+  | { kind: 'passing'; reason: string };
+
+export class SlackCallFailed extends Error {
+  override readonly name = 'SlackCallFailed';
+  constructor(
+    readonly method: string,
+    readonly failure: SlackFailure,
+  ) {
+    super(`${method}: ${failure.reason}${failure.kind === 'lasting' ? `: ${failure.mend}` : ''}`);
+  }
+}
+
+/** How the channel, the token and the bot are called in what is said of them. */
+export interface Names {
+  /** As a person configured it. */
+  channel: string;
+  /** Where the token is from, such as `SLACK_BOT_TOKEN`; never the token. */
+  token: string;
+  /** Null where it was never learnt. */
+  bot: string | null;
+}
+
+const shortestPauseMs = 1_000;
+/** Slack names no pause where it limits with an error in place of status 429. */
+const unnamedPauseMs = 30_000;
+
+const tokenErrors = new Set([
+  'invalid_auth',
+  'not_authed',
+  'token_revoked',
+  'token_expired',
+  'account_inactive',
+  'user_removed_from_team',
+  'not_allowed_token_type',
+  'team_access_not_granted',
+  'org_login_required',
+]);
+const refusedPlace = new Set([
+  'restricted_action',
+  'restricted_action_read_only_channel',
+  'restricted_action_thread_only_channel',
+  'restricted_action_non_threadable_channel',
+  'restricted_action_thread_locked',
+  'ekm_access_denied',
+  'no_permission',
+  'access_denied',
+  'channel_type_not_supported',
+  'method_not_supported_for_channel_type',
+]);
+const goneMessages = new Set(['message_not_found', 'thread_not_found', 'cant_update_message', 'edit_window_closed']);
+/** Slack says of the first two that some of the call may have been done. */
+const passingErrors = new Set([
+  'internal_error',
+  'fatal_error',
+  'service_unavailable',
+  'request_timeout',
+  'team_added_to_org',
+  'accesslimited',
+  'invalid_charset_transport',
+]);
+
+export function failureOf(error: unknown, names: Names): SlackFailure {
+  if (error instanceof WebAPIRateLimitedError) return limited(error.retryAfter * 1000);
+  if (error instanceof WebAPIPlatformError) return platformFailure(error, names);
+  if (error instanceof WebAPIHTTPError)
+    return { kind: 'passing', reason: `Slack answered with status ${error.statusCode}` };
+  return { kind: 'passing', reason: `no answer from Slack (${causeOf(error)})` };
+}
+
+function limited(pauseMs: number): SlackFailure {
+  const pause = Math.max(shortestPauseMs, pauseMs);
+  return { kind: 'limited', pauseMs: pause, reason: `Slack limits the rate, for ${pause / 1000} s` };
+}
+
+function platformFailure({ data }: WebAPIPlatformError, names: Names): SlackFailure {
+  const code: unknown = data.error;
+  // The client puts a body that is no JSON, such as a proxy's page, where the code would be.
+  if (typeof code !== 'string' || !/^[a-z0-9_]{1,80}$/.test(code))
+    return { kind: 'passing', reason: 'an answer that is not Slack’s; is there a proxy between?' };
+  if (code === 'ratelimited' || code === 'rate_limited')
+    return limited((data.response_metadata?.retryAfter ?? 0) * 1000 || unnamedPauseMs);
+  const answered = `Slack answered ${code}`;
+  if (passingErrors.has(code)) return { kind: 'passing', reason: answered };
+  if (goneMessages.has(code)) return { kind: 'gone', reason: answered };
+  const mend = mendOf(code, data, names);
+  if (mend !== null) return { kind: 'lasting', code, reason: answered, mend };
+  const details = (data.response_metadata?.messages ?? []).join('; ').slice(0, 300);
+  return { kind: 'refused', code, reason: details === '' ? answered : `${answered} (${details})` };
+}
+
+function mendOf(code: string, data: WebAPIPlatformError['data'], names: Names): string | null {
+  const { channel, token } = names;
+  const invite = `/invite @${names.bot ?? 'your-bot'}`;
+  if (tokenErrors.has(code))
+    return `put a valid bot token (it begins with xoxb-) of an app that is installed in the workspace into ${token}`;
+  if (refusedPlace.has(code))
+    return `a workspace rule keeps the bot from posting in ${channel}: have an admin allow it there, or name another channel`;
+  switch (code) {
+    case 'not_in_channel':
+      return `invite the bot: ${invite} in ${channel}`;
+    case 'channel_not_found':
+      return `the bot sees no channel ${channel}: correct its name or id, or, where it is private, invite the bot: ${invite} there`;
+    case 'is_archived':
+      return `${channel} is archived: unarchive it, or name another channel`;
+    case 'missing_scope': {
+      const { needed } = data as { needed?: unknown };
+      const scopes = typeof needed === 'string' ? needed : 'the scopes that `longhaul doctor` names';
+      return `add ${scopes} under OAuth & Permissions of the Slack app, then install it again`;
+    }
+    default:
+      return null;
+  }
+}
+
+/** Such as `ECONNREFUSED` or `timed out`. */
+function causeOf(error: unknown): string {
+  let inner: unknown = error;
+  if (error instanceof SlackError && error.code === ErrorCode.RequestError && 'original' in error)
+    inner = error.original;
+  for (let depth = 0; depth < 10 && inner instanceof Error; depth++) {
+    if (inner.name === 'TimeoutError') return 'timed out';
+    const { code } = inner as NodeJS.ErrnoException;
+    if (typeof code === 'string' && /^[A-Z][A-Z0-9_]+$/.test(code)) return code;
+    if (inner.cause === undefined) break;
+    inner = inner.cause;
+  }
+  return 'the connection broke';
+}

@@ -1,0 +1,111 @@
+// The first message of a run's thread: what it is, and how it stands now. It is edited as the run goes on.
+import {
+  context,
+  fields,
+  fitting,
+  header,
+  HEADER_CHARACTERS,
+  type Message,
+  section,
+  TEXT_CHARACTERS,
+} from './blocks.js';
+import { stepOf } from './event-message.js';
+import {
+  code,
+  link,
+  moment,
+  percent,
+  plain,
+  REASON_CHARACTERS,
+  timeSpan,
+  VALUE_CHARACTERS,
+  whole,
+} from './mrkdwn.js';
+import type { RunStarted, RunStatusLine } from './run-event.js';
+
+const icons: Record<RunStatusLine['mood'], string> = {
+  running: ':arrow_forward:',
+  waiting: ':double_vertical_bar:',
+  completed: ':white_check_mark:',
+  failed: ':x:',
+  cancelled: ':no_entry_sign:',
+};
+
+/** What could not be told in the thread. */
+export interface Untold {
+  count: number;
+  /** Of the last one. */
+  reason: string;
+}
+
+/** `status` is null until the first is known. */
+export function statusMessage(
+  started: RunStarted,
+  status: RunStatusLine | null,
+  untold: Untold | null,
+): Message {
+  const phase = status?.phase ?? 'starting';
+  const step = status === null ? null : stepOf(status.step, status.steps);
+  const name = plain(started.run, HEADER_CHARACTERS - 40);
+  const note = status?.note ?? null;
+  return {
+    text: fitting(
+      [
+        `${plain(started.run, VALUE_CHARACTERS)}: ${plain(phase, VALUE_CHARACTERS)}${step === null ? '' : `, step ${step}`}`,
+        note === null ? null : plain(note, REASON_CHARACTERS),
+      ],
+      TEXT_CHARACTERS,
+    ),
+    blocks: [
+      header(`${icons[status?.mood ?? 'running']} ${name}`),
+      ...fields([
+        ['Phase', plain(phase, VALUE_CHARACTERS)],
+        ['Step', step ?? (started.steps === null ? null : stepOf(0, started.steps))],
+        ['pass@1', passRate(status)],
+        ['Time left', status?.etaSeconds == null ? null : `about ${timeSpan(status.etaSeconds)}`],
+        ['Spent', value(status?.spend ?? null)],
+      ]),
+      ...section([
+        note === null ? null : `:information_source: ${plain(note, REASON_CHARACTERS)}`,
+        status?.resumeWith == null ? null : `Go on with ${code(status.resumeWith, REASON_CHARACTERS)}`,
+      ]),
+      ...fields([
+        ['Cluster', value(started.cluster)],
+        ['Task', value(started.task)],
+        ['Model', value(started.model)],
+        ['Modality', value(started.modality)],
+        ['Project', value(started.project)],
+        ['Goes on from', origin(started)],
+      ]),
+      ...context([
+        started.who === null ? null : `Started by ${plain(started.who, VALUE_CHARACTERS)}`,
+        moment(started.at),
+        ...started.links.map(link),
+      ]),
+      ...context([
+        status === null ? null : updated(status.at),
+        untold === null
+          ? null
+          : `:warning: ${whole(untold.count)} ${untold.count === 1 ? 'message' : 'messages'} could not be delivered: ${plain(untold.reason, VALUE_CHARACTERS)}`,
+      ]),
+    ],
+  };
+}
+
+function passRate(status: RunStatusLine | null): string | null {
+  if (!status?.passAt1) return null;
+  return `${percent(status.passAt1.value)} (step ${whole(status.passAt1.step)})`;
+}
+
+function value(text: string | null): string | null {
+  return text === null ? null : plain(text, VALUE_CHARACTERS);
+}
+
+function origin({ from }: RunStarted): string | null {
+  return from === null ? null : `${code(from.run)}, step ${whole(from.step)}`;
+}
+
+function updated(at: string): string | null {
+  const when = moment(at);
+  return when === null ? null : `As of ${when}`;
+}
