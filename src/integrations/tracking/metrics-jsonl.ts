@@ -1,10 +1,12 @@
 // `metrics.jsonl`: one line a point, appended. The file is its own cursor.
 import { AppendFile } from './append-file.js';
+import { createInTurn } from './in-turn.js';
 import { Delivered, type MetricPoint, type PointSink, SinkRefused } from './metric-point.js';
 
 const NEWLINE = 0x0a;
 
 export function createMetricsJsonl(path: string): PointSink {
+  const inTurn = createInTurn();
   let file: AppendFile | null = null;
 
   async function close(): Promise<void> {
@@ -15,25 +17,27 @@ export function createMetricsJsonl(path: string): PointSink {
 
   return {
     name: 'metrics.jsonl',
-    open: async () => {
-      await close();
-      const delivered = new Delivered();
-      let line = 0;
-      file = await AppendFile.open(path, (bytes) => {
-        let start = 0;
-        for (let end; (end = bytes.indexOf(NEWLINE, start)) >= 0; start = end + 1) {
-          line += 1;
-          delivered.add(idIn(bytes.toString('utf8', start, end), path, line));
-        }
-        return start;
-      });
-      return delivered;
-    },
-    write: async (points) => {
-      if (!file) throw new Error(`${path} is not open: call open before write`);
-      await file.append(Buffer.from(points.map((point) => `${lineOf(point)}\n`).join('')));
-    },
-    close,
+    open: (signal) =>
+      inTurn(signal, async () => {
+        await close();
+        const delivered = new Delivered();
+        let line = 0;
+        file = await AppendFile.open(path, (bytes) => {
+          let start = 0;
+          for (let end; (end = bytes.indexOf(NEWLINE, start)) >= 0; start = end + 1) {
+            line += 1;
+            delivered.add(idIn(bytes.toString('utf8', start, end), path, line));
+          }
+          return start;
+        });
+        return delivered;
+      }),
+    write: (points, signal) =>
+      inTurn(signal, async () => {
+        if (!file) throw new Error(`${path} is not open: call open before write`);
+        await file.append(Buffer.from(points.map((point) => `${lineOf(point)}\n`).join('')));
+      }),
+    close: (signal) => inTurn(signal, close),
   };
 }
 

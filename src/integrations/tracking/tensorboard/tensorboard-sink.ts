@@ -1,6 +1,7 @@
 // TensorBoard: one event file a run, which is its own cursor. Point it at the folder above the runs' folders to compare them.
 import { join } from 'node:path';
 import { AppendFile } from '../append-file.js';
+import { createInTurn } from '../in-turn.js';
 import { Delivered, type PointSink, SinkRefused } from '../metric-point.js';
 import { decodeEvent, encodeFileVersion, encodePoint } from './event.js';
 import { RecordFraming } from './record-framing.js';
@@ -11,6 +12,7 @@ export const eventFileName = 'events.out.tfevents.0000000000.longhaul';
 /** `startedAt`: the run's, ISO 8601. */
 export function createTensorBoard(folder: string, startedAt: string): PointSink {
   const path = join(folder, eventFileName);
+  const inTurn = createInTurn();
   let file: AppendFile | null = null;
   let framing: RecordFraming | null = null;
 
@@ -22,21 +24,23 @@ export function createTensorBoard(folder: string, startedAt: string): PointSink 
 
   return {
     name: 'tensorboard',
-    open: async () => {
-      await close();
-      const frames = (framing ??= await RecordFraming.create());
-      const delivered = new Delivered();
-      file = await AppendFile.open(path, entriesOf(frames, delivered, path));
-      // A point that was cut off is written again with the same bytes, so that a reader that saw its beginning reads on.
-      if (file.size === 0) await file.append(frames.frame(encodeFileVersion(startedAt)));
-      return delivered;
-    },
-    write: async (points) => {
-      if (!file || !framing) throw new Error(`${path} is not open: call open before write`);
-      const frames = framing;
-      await file.append(Buffer.concat(points.map((point) => frames.frame(encodePoint(point)))));
-    },
-    close,
+    open: (signal) =>
+      inTurn(signal, async () => {
+        await close();
+        const frames = (framing ??= await RecordFraming.create());
+        const delivered = new Delivered();
+        file = await AppendFile.open(path, entriesOf(frames, delivered, path));
+        // A point that was cut off is written again with the same bytes: a reader that saw its beginning reads on.
+        if (file.size === 0) await file.append(frames.frame(encodeFileVersion(startedAt)));
+        return delivered;
+      }),
+    write: (points, signal) =>
+      inTurn(signal, async () => {
+        if (!file || !framing) throw new Error(`${path} is not open: call open before write`);
+        const frames = framing;
+        await file.append(Buffer.concat(points.map((point) => frames.frame(encodePoint(point)))));
+      }),
+    close: (signal) => inTurn(signal, close),
   };
 }
 

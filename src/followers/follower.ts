@@ -1,0 +1,233 @@
+// One loop for one run and one tracker: what the tracker has not got is read from the records and handed over, in order. It may lag,
+// die and begin again; no step waits for it, and no other tracker does. Nothing that it waits for is without a deadline.
+import {
+  type Delivered,
+  type MetricPoint,
+  type PointSink,
+  SinkRefused,
+} from '../integrations/tracking/metric-point.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { pause, within } from './deadlines.js';
+import { type DroppedNotice, type FollowerNotes, readNotes, writeNotes } from './follower-notes.js';
+import { MetricPoints } from './metric-points.js';
+
+export interface FollowerTimes {
+  /** Between two looks at the records where there was nothing new: from the first to the second, growing. */
+  pollMs: [first: number, longest: number];
+  /** Between two tries of a tracker that fails: likewise. */
+  retryMs: [first: number, longest: number];
+  /** Between two tries of one that waits for a person. */
+  refusedMs: number;
+  readMs: number;
+  openMs: number;
+  writeMs: number;
+  closeMs: number;
+  /** From the run's end until a tracker that cannot be reached is given up. */
+  lastTryMs: number;
+}
+
+export const usualTimes: FollowerTimes = {
+  pollMs: [1_000, 15_000],
+  retryMs: [1_000, 60_000],
+  refusedMs: 600_000,
+  readMs: 60_000,
+  openMs: 120_000,
+  writeMs: 60_000,
+  closeMs: 60_000,
+  lastTryMs: 900_000,
+};
+
+export interface FollowerOptions {
+  store: ObjectStore;
+  run: string;
+  sink: PointSink;
+  /** Of this machine, for the notes of all runs' followers. */
+  folder: string;
+  /** True once the run writes no more records. Asked before each look at them. */
+  isOver: () => boolean | Promise<boolean>;
+  /** Ends the follower where it is; the next one goes on. */
+  signal: AbortSignal;
+  times?: Partial<FollowerTimes>;
+  /** Called when the tracker falls behind for a new reason, and with null when it has caught up. */
+  onNotice?: (notice: DroppedNotice | null) => void;
+  /** Called after each hand-over. */
+  onDelivered?: (points: readonly MetricPoint[]) => void;
+}
+
+export interface FollowerEnd {
+  /** `delivered`: the run is over and the tracker has all of it. */
+  how: 'delivered' | 'given_up' | 'stopped';
+  step: number | null;
+  notice: DroppedNotice | null;
+}
+
+/** Throws nothing that a tracker or the store does: it is told in the notes, and tried again. */
+export async function follow(options: FollowerOptions): Promise<FollowerEnd> {
+  return new Follower(options, { ...usualTimes, ...options.times }).run();
+}
+
+class RecordsUnread extends Error {
+  override name = 'RecordsUnread';
+
+  constructor(cause: unknown) {
+    super(cause instanceof Error ? cause.message : String(cause), { cause });
+  }
+}
+
+class Follower {
+  private reader: MetricPoints | null = null;
+  private notes: FollowerNotes;
+  private delivered: Delivered | null = null;
+  /** False until evaluations were looked for that came after their step was passed. */
+  private looked = false;
+  private idleMs: number;
+  private retryMs: number;
+  private overSince: number | null = null;
+
+  constructor(
+    private readonly options: FollowerOptions,
+    private readonly times: FollowerTimes,
+  ) {
+    const { run, sink } = options;
+    this.notes = { run, sink: sink.name, step: null, totals: null, notice: null };
+    [this.idleMs] = times.pollMs;
+    [this.retryMs] = times.retryMs;
+  }
+
+  async run(): Promise<FollowerEnd> {
+    const { folder, run, sink, signal } = this.options;
+    this.notes = await readNotes(folder, run, sink.name);
+    while (!signal.aborted) {
+      const end = await this.round();
+      if (end) return end;
+    }
+    await this.closeSink();
+    return this.end('stopped');
+  }
+
+  /** One hand-over, or one wait. */
+  private async round(): Promise<FollowerEnd | null> {
+    const { sink, signal } = this.options;
+    const { times } = this;
+    try {
+      this.delivered ??= await within(times.openMs, `${sink.name} to open`, (own) => sink.open(own), signal);
+      const { over, next } = await this.look(this.delivered);
+      if (next.length > 0) await this.handOver(this.delivered, next);
+      else if (over) return await this.finish(this.delivered);
+      else await this.idle();
+      return null;
+    } catch (error) {
+      if (signal.aborted) return null;
+      return this.failed(error);
+    }
+  }
+
+  /** Whether the run is over is asked first: what it recorded until then is read. */
+  private async look(delivered: Delivered): Promise<{ over: boolean; next: MetricPoint[] }> {
+    const { isOver, signal } = this.options;
+    const { readMs } = this.times;
+    try {
+      const over = await within(readMs, 'whether the run is over', async () => isOver(), signal);
+      if (!over) this.overSince = null;
+      else this.overSince ??= Date.now();
+      return { over, next: await this.read(delivered, over) };
+    } catch (error) {
+      throw new RecordsUnread(error);
+    }
+  }
+
+  private async read(delivered: Delivered, over: boolean): Promise<MetricPoint[]> {
+    const { store, run, signal } = this.options;
+    const reader = (this.reader ??= new MetricPoints(store, run, this.notes.totals));
+    const read = (what: () => Promise<MetricPoint[]>): Promise<MetricPoint[]> =>
+      within(this.times.readMs, `the records of ${run}`, what, signal);
+    const next = await read(() => reader.next(delivered));
+    if (next.length > 0 || (this.looked && !over)) return next;
+    const missed = await read(() => reader.missed(delivered));
+    this.looked = missed.length === 0;
+    return missed;
+  }
+
+  private async handOver(delivered: Delivered, points: readonly MetricPoint[]): Promise<void> {
+    const { sink, signal, onDelivered } = this.options;
+    const { writeMs } = this.times;
+    await within(writeMs, `${sink.name} to take ${points.length} points`, (own) => sink.write(points, own), signal);
+    for (const { id } of points) delivered.add(id);
+    [this.idleMs] = this.times.pollMs;
+    [this.retryMs] = this.times.retryMs;
+    onDelivered?.(points);
+    await this.note(delivered, null);
+  }
+
+  private async idle(): Promise<void> {
+    [this.retryMs] = this.times.retryMs;
+    if (this.notes.notice && this.delivered) await this.note(this.delivered, null);
+    await pause(this.idleMs, this.options.signal);
+    this.idleMs = Math.min(this.idleMs * 1.5, this.times.pollMs[1]);
+  }
+
+  /** A tracker that has lost what it took says so at its closing: it is opened again, and given what is missing. */
+  private async finish(delivered: Delivered): Promise<FollowerEnd> {
+    const { sink, signal } = this.options;
+    await within(this.times.closeMs, `${sink.name} to close`, (own) => sink.close(own), signal);
+    this.delivered = null;
+    await this.note(delivered, null);
+    return this.end('delivered');
+  }
+
+  private async failed(error: unknown): Promise<FollowerEnd | null> {
+    await this.note(this.delivered, error instanceof Error ? error.message : String(error));
+    // The tracker has nothing to do with it.
+    if (!(error instanceof RecordsUnread)) {
+      await this.closeSink();
+      this.delivered = null;
+    }
+    const left =
+      this.overSince === null ? Infinity : this.overSince + this.times.lastTryMs - Date.now();
+    if (left <= 0) return this.end('given_up');
+    const waitMs = error instanceof SinkRefused ? this.times.refusedMs : this.retryMs;
+    await pause(Math.min(waitMs, left), this.options.signal);
+    this.retryMs = Math.min(this.retryMs * 2, this.times.retryMs[1]);
+    return null;
+  }
+
+  /** Whatever it answers: `open` begins anew. */
+  private async closeSink(): Promise<void> {
+    const { sink } = this.options;
+    const none = new AbortController().signal;
+    await within(this.times.closeMs, `${sink.name} to close`, (own) => sink.close(own), none).catch(() => undefined);
+  }
+
+  /** `reason`: why the tracker is behind; null: it is not. A disk that refuses the note refuses no point. */
+  private async note(delivered: Delivered | null, reason: string | null): Promise<void> {
+    const { folder, sink, onNotice } = this.options;
+    const before = this.notes.notice;
+    const step = delivered?.step ?? this.notes.step;
+    const notice: DroppedNotice | null =
+      reason === null
+        ? null
+        : {
+            sink: sink.name,
+            what: step === null ? 'all points' : `points behind step ${step}`,
+            reason,
+            since: before?.since ?? new Date().toISOString(),
+          };
+    const totals = (delivered && this.reader?.totalsAfter(delivered)) ?? this.notes.totals;
+    this.notes = { ...this.notes, step, totals, notice };
+    if (notice?.reason !== before?.reason) onNotice?.(notice);
+    await writeNotes(folder, this.notes).catch(() => undefined);
+  }
+
+  private end(how: FollowerEnd['how']): FollowerEnd {
+    const { step, notice } = this.notes;
+    return { how, step, notice };
+  }
+}
+
+/** All trackers of a run, each apart: one that hangs holds up no other. */
+export function followWithAll(
+  sinks: readonly PointSink[],
+  options: Omit<FollowerOptions, 'sink'>,
+): Promise<FollowerEnd[]> {
+  return Promise.all(sinks.map((sink) => follow({ ...options, sink })));
+}

@@ -1,0 +1,16 @@
+// One piece of work at a time. What its caller gave up may still be under way: nothing else touches the same file until it has ended.
+
+export type InTurn = <T>(signal: AbortSignal, work: () => Promise<T>) => Promise<T>;
+
+/** Work whose caller gave up while it waited for its turn is not begun. */
+export function createInTurn(): InTurn {
+  let last: Promise<unknown> = Promise.resolve();
+  return (signal, work) => {
+    const mine = last.then(() => {
+      signal.throwIfAborted();
+      return work();
+    });
+    last = mine.catch(() => undefined);
+    return mine;
+  };
+}
