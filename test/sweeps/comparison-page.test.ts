@@ -1,0 +1,160 @@
+// A sweep's comparison in a real browser: light, dark, narrow, on paper, and without colour.
+import { accessSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { compareStates, type SweepComparison } from '../../src/sweeps/comparison.js';
+import { renderComparison } from '../../src/sweeps/comparison-page.js';
+import { madeUpState, madeUpSuite } from './made-up.js';
+
+const browserPath =
+  [process.env['LONGHAUL_CHROMIUM'], '/usr/bin/chromium', '/usr/bin/google-chrome'].find(isThere) ?? '';
+const hostile = '<script>document.title = "broken"</script>';
+
+/** Two runs over steps, one suite of two environments and one of a single sample, a checkpoint left out. */
+function nightly(): SweepComparison {
+  const wide = madeUpSuite('held-out', ['tracker', 'booking'], 120, 4);
+  const states = [
+    madeUpState(wide, { run: 'quickstart', step: 0, shift: { tracker: -2, booking: -2.5 } }),
+    ...[20, 40, 60, 80, 100].map((step, index) =>
+      madeUpState(wide, {
+        run: 'quickstart',
+        step,
+        shift: { tracker: -2 + index * 0.9, booking: -2.4 + index * 0.6 },
+        unknown: index === 2 ? 0.05 : 0,
+      }),
+    ),
+    ...[20, 40, 60].map((step, index) =>
+      madeUpState(wide, { run: 'lr-high', step, shift: { tracker: -1.5 - index * 1.6, booking: -2.2 - index } }),
+    ),
+  ];
+  const single = madeUpSuite('final', ['tracker', 'booking'], 64, 1);
+  const finals = [0, 100].map((step, index) =>
+    madeUpState(single, { run: 'quickstart', step, shift: { tracker: -2 + index * 3, booking: -1 + index * 2 } }),
+  );
+  const cut = madeUpState(single, { run: 'lr-high', step: 60, shift: {}, unplayed: 20 });
+  return {
+    name: 'nightly',
+    project: 'longhaul',
+    suites: [
+      compareStates(wide, states, { state: states[0]!.state, regression: 0.05 }),
+      compareStates(single, [...finals, cut], null),
+    ],
+    skipped: [{ run: 'lr-high', step: 80, reason: `its file ${hostile} is missing` }],
+  };
+}
+
+describe.skipIf(browserPath === '')('a sweep’s page in a browser (chromium, or LONGHAUL_CHROMIUM)', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-sweep-page-'));
+  const file = join(folder, 'sweep.html');
+  let browser: Browser;
+
+  beforeAll(async () => {
+    const html = renderComparison(nightly());
+    expect(html.length).toBeLessThan(500_000);
+    writeFileSync(file, html);
+    browser = await chromium.launch({
+      executablePath: browserPath,
+      args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-component-update'],
+    });
+  });
+  afterAll(async () => {
+    await browser?.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  async function withPage<T>(options: BrowserContextOptions, use: (page: Page) => Promise<T>): Promise<T> {
+    const page = await browser.newPage(options);
+    const troubles: string[] = [];
+    page.on('pageerror', (error) => troubles.push(error.message));
+    page.on('request', (request) => {
+      if (!request.url().startsWith('file:')) troubles.push(`it asks for ${request.url()}`);
+    });
+    try {
+      await page.goto(pathToFileURL(file).href);
+      const result = await use(page);
+      expect(troubles).toEqual([]);
+      return result;
+    } finally {
+      await page.close();
+    }
+  }
+
+  test('says in words and signs what colours say too', async () => {
+    await withPage({}, async (page) => {
+      expect(await page.title()).toBe('nightly · Longhaul sweep');
+      const last = page.locator('tr', { hasText: 'quickstart@100' }).first();
+      expect(await last.innerText()).toMatch(/\+\d+\.\d \[\+\d+\.\d, \+\d+\.\d\]\s+▲ improving\s+no regression/);
+      expect(await page.locator('.alarm').first().innerText()).toMatch(
+        /▼ Regression\. lr-high@60 is surely worse than the baseline by more than 5\.0 points on all tasks/,
+      );
+      expect(await page.locator('tr', { hasText: 'quickstart@0' }).first().innerText()).toContain('baseline');
+      expect(await last.locator('svg').getAttribute('aria-label')).toMatch(/points, 95 % interval/);
+      expect(await last.locator('svg circle').getAttribute('class')).toBe('told');
+      expect(await page.getByText('20 not played').count()).toBeGreaterThan(0);
+    });
+  });
+
+  test('shows a name’s markup as text', async () => {
+    await withPage({}, async (page) => {
+      expect(await page.locator('li').innerText()).toContain(hostile);
+      expect(await page.title()).not.toBe('broken');
+    });
+  });
+
+  test('opens tasks that changed', async () => {
+    await withPage({}, async (page) => {
+      const tasks = page.locator('details', { hasText: 'quickstart@100 by task: ' }).first();
+      await tasks.locator('summary').click();
+      expect(await tasks.locator('tbody tr').first().innerText()).toMatch(/0\/4\s+4\/4\s+2\.9 %/);
+    });
+  });
+
+  test.each([390, 1100])('fits a window of %d pixels', async (width) => {
+    await withPage({ viewport: { width, height: 800 } }, async (page) => {
+      for (const summary of await page.locator('details > summary').all()) await summary.click();
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width);
+    });
+  });
+
+  test('is dark where the reader wants it, and whole on paper', async () => {
+    const background = 'getComputedStyle(document.body).backgroundColor';
+    const light = await withPage({ colorScheme: 'light' }, (page) => page.evaluate(background));
+    const dark = await withPage({ colorScheme: 'dark' }, (page) => page.evaluate(background));
+    expect(dark).not.toBe(light);
+    await withPage({ colorScheme: 'dark' }, async (page) => {
+      await page.emulateMedia({ media: 'print', colorScheme: 'dark' });
+      expect(await page.evaluate(background)).toBe(light);
+      expect(await page.getByText('by chance').first().isVisible()).toBe(true);
+    });
+  });
+
+  test.runIf(process.env['LONGHAUL_SCREENSHOTS'])('to look at: LONGHAUL_SCREENSHOTS names a folder', async () => {
+    const shots = process.env['LONGHAUL_SCREENSHOTS'] as string;
+    mkdirSync(shots, { recursive: true });
+    for (const colorScheme of ['light', 'dark'] as const) {
+      for (const width of [1280, 390]) {
+        await withPage({ colorScheme, viewport: { width, height: 900 } }, async (page) => {
+          await page.screenshot({ path: join(shots, `sweep-${colorScheme}-${width}.png`), fullPage: true });
+          for (const summary of await page.locator('details > summary').all()) await summary.click();
+          await page.screenshot({ path: join(shots, `sweep-${colorScheme}-${width}-open.png`), fullPage: true });
+        });
+      }
+    }
+    await withPage({}, async (page) => {
+      await page.emulateMedia({ media: 'print' });
+      await page.screenshot({ path: join(shots, 'sweep-print.png'), fullPage: true });
+    });
+  });
+});
+
+function isThere(path: string | undefined): boolean {
+  try {
+    accessSync(path ?? '');
+    return true;
+  } catch {
+    return false;
+  }
+}
