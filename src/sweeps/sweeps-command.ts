@@ -1,0 +1,268 @@
+// `longhaul sweeps`: sweeps as Temporal Schedules, and by hand. Applying a file makes the schedule what the file says.
+import {
+  type Client,
+  type ScheduleDescription,
+  ScheduleNotFoundError,
+  type ScheduleSummary,
+  WorkflowExecutionAlreadyStartedError,
+} from '@temporalio/client';
+import { type Command, InvalidArgumentError } from 'commander';
+import { withOutput } from '../cli/output.js';
+import { printable } from '../cli/printable.js';
+import { textTable } from '../cli/table.js';
+import { type TemporalFlags, withClient, withTemporalFlags } from '../cli/temporal-access.js';
+import { checkName } from '../store/layout.js';
+import { orchestratorQueue } from '../workflows/messages.js';
+import type { evalSweep } from './eval-sweep.js';
+import {
+  backfillOf,
+  scheduleChange,
+  scheduleIdOf,
+  sweepOfScheduleId,
+  type SweepTarget,
+} from './schedule-options.js';
+import type { SweepResult, SweepStatus } from './sweep-contracts.js';
+import { readSweepFile } from './sweep-input.js';
+import type { SweepSpec } from './sweep-spec.js';
+
+const target: SweepTarget = { workflowType: 'evalSweep', taskQueue: orchestratorQueue };
+const callDeadlineMs = 10_000;
+const firingsShown = 3;
+
+interface NamedFlags extends TemporalFlags {
+  project: string;
+}
+
+export function register(program: Command): void {
+  const sweeps = program
+    .command('sweeps')
+    .description('evaluate checkpoints on suites of tasks, by a schedule or now, and compare them');
+
+  withTemporalFlags(
+    sweeps.command('apply <file>').description('create, update or remove the schedule of a sweep file'),
+  ).action(
+    withOutput(async (file: string, flags: TemporalFlags) => {
+      const spec = await readSweepFile(file);
+      console.log(await withClient(flags, (client) => apply(client, spec)));
+    }),
+  );
+
+  withTemporalFlags(sweeps.command('list').description('list the scheduled sweeps'))
+    .option('--json', 'print one JSON array')
+    .action(
+      withOutput(async (flags: TemporalFlags & { json?: boolean }) => {
+        const lines = await withClient(flags, list);
+        console.log(flags.json ? JSON.stringify(lines) : tableOf(lines));
+      }),
+    );
+
+  withTemporalFlags(
+    sweeps.command('run <file>').description('start the sweep of a file now, beside its schedule'),
+  )
+    .option('--id <name>', 'its name; the same one again goes on with what is missing', nameArgument)
+    .option('--detach', 'do not wait for its end')
+    .action(
+      withOutput(async (file: string, flags: TemporalFlags & { id?: string; detach?: boolean }) => {
+        const spec = await readSweepFile(file);
+        await withClient(flags, (client) => runNow(client, spec, flags));
+      }),
+    );
+
+  const named = (verb: string, description: string): Command =>
+    withTemporalFlags(sweeps.command(`${verb} <name>`).description(description)).option(
+      '--project <name>',
+      'project of the sweep',
+      nameArgument,
+      'longhaul',
+    );
+  named('trigger', 'fire a schedule now').action(
+    onSchedule(async (handle, name) => {
+      await handle.trigger();
+      return `fired ${name}`;
+    }),
+  );
+  named('pause', 'let a schedule fire no more until it is resumed').action(
+    onSchedule(async (handle, name) => {
+      await handle.pause('longhaul sweeps pause');
+      return `paused ${name}; go on with: longhaul sweeps resume ${name}`;
+    }),
+  );
+  named('resume', 'let a paused schedule fire again').action(
+    onSchedule(async (handle, name) => {
+      await handle.unpause('longhaul sweeps resume');
+      return `resumed ${name}`;
+    }),
+  );
+  named('backfill', 'fire for a time that has passed, one firing after the other')
+    .requiredOption('--from <time>', 'first time, as 2026-11-20T00:00Z', timeArgument)
+    .requiredOption('--to <time>', 'last time', timeArgument)
+    .action(
+      onSchedule<{ from: Date; to: Date }>(async (handle, name, { from, to }) => {
+        await handle.backfill(backfillOf(from, to));
+        return `${name} is fired for ${from.toISOString()} to ${to.toISOString()}`;
+      }),
+    );
+  named('delete', 'remove a schedule; what it has evaluated stays').action(
+    onSchedule(async (handle, name) => {
+      await handle.delete();
+      return `deleted the schedule of ${name}`;
+    }),
+  );
+}
+
+async function apply(client: Client, spec: SweepSpec): Promise<string> {
+  const id = scheduleIdOf(spec);
+  const handle = client.schedule.getHandle(id);
+  const change = scheduleChange(spec, await describeIfAny(client, id), target);
+  switch (change.kind) {
+    case 'create':
+      await client.schedule.create(change.options);
+      break;
+    case 'update':
+      await handle.update(change.update);
+      break;
+    case 'delete':
+      await handle.delete();
+      return `${spec.name} has no schedule any more`;
+    case 'unchanged':
+      if (!spec.schedule)
+        return `${spec.name} says no schedule, and has none; start it with: longhaul sweeps run FILE`;
+  }
+  const next = (await handle.describe()).info.nextActionTimes.slice(0, firingsShown);
+  const said = { create: 'created', update: 'updated', unchanged: 'unchanged' }[change.kind];
+  return `${spec.name}: schedule ${said}\n${next.map((time) => `  fires ${time.toISOString()}`).join('\n')}`;
+}
+
+async function describeIfAny(client: Client, id: string): Promise<ScheduleDescription | null> {
+  try {
+    return await client.withDeadline(Date.now() + callDeadlineMs, () =>
+      client.schedule.getHandle(id).describe(),
+    );
+  } catch (error) {
+    if (error instanceof ScheduleNotFoundError) return null;
+    throw error;
+  }
+}
+
+interface ScheduleLine {
+  sweep: string;
+  project: string;
+  state: 'active' | 'paused';
+  /** ISO 8601; null: none. */
+  last: string | null;
+  next: string | null;
+  /** Why it is paused, and what was done by hand. */
+  note: string;
+}
+
+async function list(client: Client): Promise<ScheduleLine[]> {
+  const lines: ScheduleLine[] = [];
+  for await (const summary of client.schedule.list()) {
+    const sweep = sweepOfScheduleId(summary.scheduleId);
+    if (sweep) lines.push(lineOf(sweep, summary));
+  }
+  return lines.sort((a, b) => a.project.localeCompare(b.project) || a.sweep.localeCompare(b.sweep));
+}
+
+function lineOf({ name, project }: { name: string; project: string }, summary: ScheduleSummary): ScheduleLine {
+  const { state, info } = summary;
+  return {
+    ...{ sweep: name, project, state: state.paused ? 'paused' : 'active', note: state.note ?? '' },
+    last: info.recentActions.at(-1)?.takenAt.toISOString() ?? null,
+    next: state.paused ? null : (info.nextActionTimes[0]?.toISOString() ?? null),
+  };
+}
+
+function tableOf(lines: readonly ScheduleLine[]): string {
+  if (lines.length === 0) return 'No sweep is scheduled. Schedule one with: longhaul sweeps apply FILE';
+  const minute = (time: string | null): string => (time === null ? '' : time.slice(0, 16).replace('T', ' '));
+  const rows = lines.map(({ sweep, project, state, last, next, note }) => [
+    ...[sweep, project, state, minute(last), minute(next), note],
+  ]);
+  return printableTable([['SWEEP', 'PROJECT', 'STATE', 'LAST (UTC)', 'NEXT (UTC)', 'NOTE'], ...rows]);
+}
+
+function printableTable(rows: string[][]): string {
+  return textTable(rows).split('\n').map(printable).join('\n');
+}
+
+async function runNow(
+  client: Client,
+  spec: SweepSpec,
+  { id, detach }: { id?: string; detach?: boolean },
+): Promise<void> {
+  // As a schedule's firings are named, so that two of them never meet.
+  const name = id ?? `${spec.name}-${new Date().toISOString().replace(/\.\d+Z$/, 'Z')}`;
+  const workflowId = `eval/${spec.project}/${name}`;
+  const handle = await client.workflow
+    .start<typeof evalSweep>(target.workflowType, {
+      taskQueue: target.taskQueue,
+      workflowId,
+      args: [spec],
+    })
+    .catch((error: unknown) => {
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+      process.stderr.write(`${name} goes on already: following it\n`);
+      return client.workflow.getHandle<typeof evalSweep>(workflowId);
+    });
+  if (detach) {
+    console.log(`started ${name} (workflow ${workflowId})`);
+    return;
+  }
+  console.log(printable(resultText(await handle.result())));
+}
+
+export function resultText({ sweep, ended, pairs, episodes, failed, report, alarms }: SweepResult): string {
+  const lines = [`${sweep}: ${ended}, ${pairs} evaluations, ${episodes} episodes played`];
+  for (const alarm of alarms) lines.push(`regression: ${alarm}`);
+  for (const { run, step, suite, reason } of failed)
+    lines.push(`not evaluated: ${run} step ${step} on ${suite}: ${reason}`);
+  return [...lines, `comparison: ${report}`].join('\n');
+}
+
+export function statusText({ sweep, phase, pairs, done, waitsFor }: SweepStatus): string {
+  const waits = waitsFor === null ? '' : `; waits: ${waitsFor}`;
+  return `${sweep}: ${phase}, ${done} of ${pairs} evaluations${waits}`;
+}
+
+function onSchedule<Flags extends object>(
+  act: (
+    handle: ReturnType<Client['schedule']['getHandle']>,
+    name: string,
+    flags: NamedFlags & Flags,
+  ) => Promise<string>,
+) {
+  return withOutput(async (given: string, flags: NamedFlags & Flags) => {
+    const name = checkName(given, 'sweep');
+    const text = await withClient(flags, async (client) => {
+      try {
+        const handle = client.schedule.getHandle(scheduleIdOf({ project: flags.project, name }));
+        return await act(handle, name, flags);
+      } catch (error) {
+        if (!(error instanceof ScheduleNotFoundError)) throw error;
+        const known = (await list(client)).map(({ sweep, project }) => `${sweep} (project ${project})`);
+        throw new Error(
+          `project ${flags.project} has no scheduled sweep "${name}"; ` +
+            (known.length === 0 ? 'none is scheduled' : `scheduled are ${known.join(', ')}`),
+          { cause: error },
+        );
+      }
+    });
+    console.log(text);
+  });
+}
+
+function nameArgument(value: string): string {
+  try {
+    return checkName(value, 'name');
+  } catch (error) {
+    throw new InvalidArgumentError((error as Error).message);
+  }
+}
+
+function timeArgument(value: string): Date {
+  const time = new Date(value);
+  if (Number.isNaN(time.getTime()))
+    throw new InvalidArgumentError('write a time as 2026-11-20T00:00Z');
+  return time;
+}
