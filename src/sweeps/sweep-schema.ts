@@ -16,12 +16,11 @@ const runOrPattern = z.string().regex(/^[A-Za-z0-9_*-][A-Za-z0-9._~*-]{0,73}$/, 
   error: 'must be the id of a run, or a pattern with "*" for several, such as "tracker-*"',
 });
 
-/** A time of at least `least` seconds, as text. */
+/** A time of at least `least` seconds, as text. No `z.string()`: who writes a bare 0 is to be told of units, not of texts. */
 const duration = (least: number) =>
-  z.string({ error: (issue) => timeProblem(issue.input, least) }).refine(
-    (value) => (secondsIn(value) ?? -1) >= least,
-    { error: (issue) => timeProblem(issue.input, least) },
-  );
+  z.custom<string>((value) => typeof value === 'string' && (secondsIn(value) ?? -1) >= least, {
+    error: (issue) => timeProblem(issue.input, least),
+  });
 
 function timeProblem(value: unknown, least: number): string {
   const shown = JSON.stringify(value)?.slice(0, 60) ?? 'nothing';
