@@ -1,0 +1,132 @@
+// The bridge to W&B's Python client as a process: one request at a time, each with a deadline, an answer a line.
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { SinkRefused } from '../metric-point.js';
+
+/** From `src/` and from `dist/` alike: the compiler copies no Python. */
+const program = fileURLToPath(
+  new URL('../../../../src/integrations/tracking/wandb/wandb_bridge.py', import.meta.url),
+);
+const STDERR_CHARS = 2_000;
+const END_WITHIN_MS = 5_000;
+
+/** All that the client may need of this process's environment: other secrets are none of its business. */
+const passedOn =
+  /^(PATH|HOME|USER|LANG|LC_.*|TMPDIR|TZ|XDG_.*|WANDB_.*|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE)$/;
+
+export interface BridgeOptions {
+  /** Interpreter that has the package `wandb`. */
+  python: string;
+  /** The key, from wherever it is kept; undefined: the client looks in its own places. Never in a message. */
+  apiKey: () => string | undefined;
+}
+
+export interface BridgeAnswer {
+  ids?: string[];
+  next: number;
+}
+
+type Answer =
+  | ({ ok: true; n: number } & BridgeAnswer)
+  | { ok: false; n: number; refused: boolean; error: string };
+
+interface Waiting {
+  n: number;
+  resolve: (answer: BridgeAnswer) => void;
+  reject: (error: Error) => void;
+}
+
+export class BridgeProcess {
+  private readonly child: ChildProcessWithoutNullStreams;
+  private waiting: Waiting | null = null;
+  private requests = 0;
+  private stderr = '';
+  private ended: Error | null = null;
+  private readonly exit: Promise<void>;
+
+  constructor({ python, apiKey }: BridgeOptions) {
+    const key = apiKey();
+    const env: NodeJS.ProcessEnv = Object.fromEntries(
+      Object.entries(process.env).filter(([name]) => passedOn.test(name)),
+    );
+    if (key !== undefined) env.WANDB_API_KEY = key;
+    this.child = spawn(python, ['-u', program], { env });
+    this.exit = new Promise((resolve) => {
+      this.child.once('error', (error: NodeJS.ErrnoException) => {
+        const missing =
+          error.code === 'ENOENT'
+            ? new SinkRefused(`there is no ${python}: name a Python that has the package wandb`)
+            : error;
+        this.end(missing);
+        resolve();
+      });
+      this.child.once('close', (code, signal) => {
+        const detail = this.stderr.trim().split('\n').at(-1) ?? '';
+        this.end(new Error(`the W&B bridge ended (${signal ?? `exit code ${code}`})${detail && `: ${detail}`}`));
+        resolve();
+      });
+    });
+    this.child.stderr.on('data', (piece: Buffer) => {
+      const text = key ? piece.toString().replaceAll(key, '***') : piece.toString();
+      this.stderr = (this.stderr + text).slice(-STDERR_CHARS);
+    });
+    // A write to a bridge that has died fails here and not at its caller, who is told by `close`.
+    this.child.stdin.on('error', () => undefined);
+    createInterface({ input: this.child.stdout }).on('line', (line) => this.heard(line));
+  }
+
+  get pid(): number | undefined {
+    return this.child.pid;
+  }
+
+  /** A bridge that does not answer in time is of no use any more: it is killed with `signal`. */
+  async ask(request: object, signal: AbortSignal): Promise<BridgeAnswer> {
+    signal.throwIfAborted();
+    if (this.ended) throw this.ended;
+    const n = ++this.requests;
+    const kill = (): void => this.kill();
+    signal.addEventListener('abort', kill, { once: true });
+    try {
+      return await new Promise<BridgeAnswer>((resolve, reject) => {
+        this.waiting = { n, resolve, reject };
+        this.child.stdin.write(`${JSON.stringify({ ...request, n })}\n`);
+      });
+    } finally {
+      signal.removeEventListener('abort', kill);
+    }
+  }
+
+  kill(): void {
+    this.child.kill('SIGKILL');
+  }
+
+  /** Resolves when it is gone: by itself where it ends in time. */
+  async stop(): Promise<void> {
+    this.child.stdin.end();
+    const timer = setTimeout(() => this.kill(), END_WITHIN_MS);
+    await this.exit;
+    clearTimeout(timer);
+  }
+
+  private heard(line: string): void {
+    const waiting = this.waiting;
+    let answer: Answer;
+    try {
+      answer = JSON.parse(line) as Answer;
+    } catch {
+      return;
+    }
+    if (!waiting || answer.n !== waiting.n) return;
+    this.waiting = null;
+    if (answer.ok) waiting.resolve(answer);
+    else if (answer.refused) waiting.reject(new SinkRefused(`W&B: ${answer.error}`));
+    else waiting.reject(new Error(`W&B: ${answer.error}`));
+  }
+
+  private end(error: Error): void {
+    this.ended ??= error;
+    this.waiting?.reject(this.ended);
+    this.waiting = null;
+  }
+}

@@ -1,0 +1,68 @@
+// Weights & Biases: a run there is the run here, by its id. Rows stand in the order in which they were handed over, with
+// `trainer/global_step` as the axis of all charts: W&B takes no row behind its last, and an evaluation may come late.
+import { join } from 'node:path';
+import { createInTurn } from '../in-turn.js';
+import { Delivered, type MetricPoint, type PointSink } from '../metric-point.js';
+import { BridgeProcess, type BridgeOptions } from './bridge-process.js';
+
+export interface WandbOptions extends BridgeOptions {
+  run: string;
+  project: string;
+  /** User or team; absent: the key's own. */
+  entity?: string;
+  /** `offline` keeps all on this machine's disk until `syncCommand` uploads it. */
+  mode: 'online' | 'offline';
+  /** Of this run alone. What W&B's client keeps lies here, and offline it is the only copy. */
+  folder: string;
+  /** Shown with the run: its spec. Without secrets. */
+  config?: Record<string, unknown>;
+}
+
+export function createWandb(options: WandbOptions): PointSink {
+  const { run, project, entity, mode, folder, config } = options;
+  const inTurn = createInTurn();
+  let bridge: BridgeProcess | null = null;
+
+  async function stop(): Promise<void> {
+    const stopping = bridge;
+    bridge = null;
+    await stopping?.stop();
+  }
+
+  return {
+    name: 'wandb',
+    open: (signal) =>
+      inTurn(signal, async () => {
+        await stop();
+        bridge = new BridgeProcess(options);
+        const request = { op: 'open', run, project, entity, name: run, mode, folder, config };
+        const { ids = [] } = await bridge.ask(request, signal);
+        const delivered = new Delivered();
+        for (const id of ids) delivered.add(id);
+        return delivered;
+      }),
+    write: (points, signal) =>
+      inTurn(signal, async () => {
+        if (!bridge) throw new Error('the W&B bridge is not open: call open before write');
+        await bridge.ask({ op: 'log', rows: points.map(rowOf) }, signal);
+      }),
+    close: (signal) =>
+      inTurn(signal, async () => {
+        try {
+          await bridge?.ask({ op: 'close' }, signal);
+        } finally {
+          await stop();
+        }
+      }),
+  };
+}
+
+/** Uploads what offline runs have kept, each start's part behind the one before it. For a shell. */
+export function syncCommand({ folder, project, entity }: Pick<WandbOptions, 'folder' | 'project' | 'entity'>): string {
+  const flags = [`--project ${project}`, ...(entity === undefined ? [] : [`--entity ${entity}`])].join(' ');
+  return `for part in ${join(folder, 'wandb')}/offline-run-*; do wandb sync --append ${flags} "$part"; done`;
+}
+
+function rowOf({ id, step, at, values }: MetricPoint) {
+  return { id, at: Date.parse(at) / 1000, values: { ...values, 'trainer/global_step': step } };
+}

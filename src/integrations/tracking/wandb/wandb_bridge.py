@@ -1,0 +1,277 @@
+"""Hands points to Weights & Biases through its own client.
+
+Reads one JSON request a line from standard input and answers each with one JSON line on standard output:
+
+    {"op": "open", "run": ..., "project": ..., "entity": ..., "name": ..., "folder": ..., "mode": ..., "config": {...}}
+        -> {"ok": true, "ids": [...], "next": n}      what W&B holds of the run: a row's step is its place in this list
+    {"op": "log", "rows": [{"id": ..., "at": seconds, "values": {...}}, ...]}
+        -> {"ok": true, "next": n}
+    {"op": "close"}
+        -> {"ok": true, "next": n}                    all of it is uploaded, or on this machine's disk where mode is offline
+
+A failure answers {"ok": false, "refused": bool, "error": ...}: refused means that a person must mend it. The end of standard input
+ends the program. Rows have explicit steps, one more than the last, so that none is dropped and none is there twice.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+# A predecessor that was killed leaves W&B's own process, which may still write: it holds this lock by its standard error.
+LOCK_WAIT_S = 30
+KILLED_WAIT_S = 10
+# After the end of standard input nobody waits for an upload any more.
+FAREWELL_S = 20
+MARK = "LONGHAUL_WANDB_FOLDER"
+ID_KEY = "longhaul/point"
+STEP_KEY = "trainer/global_step"
+INSTALL = "install it for this Python: %s -m pip install wandb" % sys.executable
+
+
+class Refused(Exception):
+    """Goes on until a person mends it."""
+
+
+class Bridge:
+    def __init__(self):
+        self.run = None
+        self.mode = "online"
+        self.journal = None
+        self.next = 0
+
+    def open(self, request):
+        folder = Path(request["folder"])
+        folder.mkdir(parents=True, exist_ok=True)
+        take_over(folder)
+        wandb = import_wandb()
+        self.mode = request["mode"]
+        journal = folder / "sent.jsonl"
+        run_id = request["run"]
+        self.run = wandb.init(
+            project=request["project"],
+            entity=request.get("entity"),
+            id=run_id,
+            name=request.get("name"),
+            dir=str(folder),
+            mode=self.mode,
+            resume="allow",
+            config=request.get("config") or {},
+            settings=settings(wandb, request.get("init_timeout_s", 90)),
+        )
+        if self.mode == "offline":
+            ids = offline_ids(folder, run_id)
+        else:
+            ids = online_ids(wandb, self.run, read_journal(journal))
+        self.next = len(ids)
+        self.run.define_metric(STEP_KEY)
+        self.run.define_metric("*", step_metric=STEP_KEY)
+        # What was sent and did not arrive is sent again, at the same steps.
+        write_journal(journal, ids)
+        self.journal = journal.open("a", encoding="utf-8")
+        return {"ids": ids, "next": self.next}
+
+    def log(self, request):
+        if self.run is None:
+            raise RuntimeError("open comes before log")
+        for row in request["rows"]:
+            # Noted first: whatever W&B holds later is known by its place.
+            self.journal.write(json.dumps([self.next, row["id"]]) + "\n")
+            self.journal.flush()
+            self.run.log(
+                {**row["values"], ID_KEY: row["id"], "_timestamp": row["at"]}, step=self.next, commit=True
+            )
+            self.next += 1
+        os.fsync(self.journal.fileno())
+        return {"next": self.next}
+
+    def close(self, _request):
+        if self.run is None:
+            return {"next": self.next}
+        run, self.run = self.run, None
+        run_id, folder = run.id, Path(self.journal.name).parent
+        self.journal.close()
+        run.finish()
+        if self.mode == "offline":
+            kept = len(offline_ids(folder, run_id))
+            if kept != self.next:
+                raise RuntimeError("W&B's client kept %d of %d rows" % (kept, self.next))
+        return {"next": self.next}
+
+
+def import_wandb():
+    try:
+        import wandb
+    except ImportError as error:
+        raise Refused("the Python package wandb cannot be used (%s): %s" % (error, INSTALL)) from error
+    return wandb
+
+
+def settings(wandb, init_timeout_s):
+    """Nothing of this process is of interest: no console, no code, no machine statistics."""
+    wanted = {
+        "console": "off",
+        "silent": True,
+        "disable_git": True,
+        "disable_code": True,
+        "save_code": False,
+        "x_disable_stats": True,
+        "init_timeout": init_timeout_s,
+    }
+    known = getattr(wandb.Settings, "model_fields", wanted)
+    return wandb.Settings(**{name: value for name, value in wanted.items() if name in known})
+
+
+def take_over(folder):
+    """Waits for a predecessor's end, and ends what is left of it. Standard output and error go to a log from then on."""
+    os.environ[MARK] = str(folder.resolve())
+    log = os.open(folder / "bridge.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    if not locked(log, LOCK_WAIT_S):
+        end_predecessors(str(folder.resolve()))
+        if not locked(log, KILLED_WAIT_S):
+            raise RuntimeError("another process tracks this run with the folder %s" % folder)
+    os.ftruncate(log, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+
+
+def locked(file, seconds):
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+
+
+def end_predecessors(folder):
+    """Processes that were started for this very folder, by the mark in their environment. Only Linux tells it."""
+    mark = ("%s=%s" % (MARK, folder)).encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int(entry.name) != os.getpid() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def offline_ids(folder, run_id):
+    """Of all offline folders of the run, by step. Each start makes one; their steps do not overlap."""
+    by_step = {}
+    for path in sorted(folder.glob("wandb/*run-*-%s/run-%s.wandb" % (run_id, run_id))):
+        for step, point in history_of(path):
+            by_step[step] = point
+    return [by_step[step] for step in whole(by_step)]
+
+
+def whole(by_step):
+    """Steps from 0 on without a gap."""
+    step = 0
+    while step in by_step:
+        yield step
+        step += 1
+
+
+def history_of(path):
+    """(step, id) of each row; a torn end is left out."""
+    import wandb
+    from wandb.proto import wandb_internal_pb2
+    from wandb.sdk.internal import datastore
+
+    if hasattr(wandb, "_set_internal_process"):
+        wandb._set_internal_process(disable=True)
+    store = datastore.DataStore()
+    try:
+        store.open_for_scan(str(path))
+        while (data := store.scan_data()) is not None:
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(data)
+            if record.WhichOneof("record_type") != "history":
+                continue
+            items = {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
+            if ID_KEY in items:
+                step = items.get("_step")
+                yield (int(json.loads(step)) if step else record.history.step.num), json.loads(items[ID_KEY])
+    except Exception as error:
+        print("%s is read up to its torn end: %r" % (path, error), file=sys.stderr)
+    finally:
+        with contextlib.suppress(Exception):
+            store.close()
+
+
+def online_ids(wandb, run, journal):
+    """The server says how many rows it has; the journal, or else the rows themselves, say which."""
+    held = run.step
+    if all(step in journal for step in range(held)):
+        return [journal[step] for step in range(held)]
+    rows = wandb.Api().run("%s/%s/%s" % (run.entity, run.project, run.id)).scan_history(keys=["_step", ID_KEY])
+    by_step = {int(row["_step"]): row[ID_KEY] for row in rows}
+    missing = next((step for step in range(held) if step not in by_step), None)
+    if missing is not None:
+        raise Refused(
+            "W&B holds row %d of run %s, which is not Longhaul's: track the run in a project of its own" % (missing, run.id)
+        )
+    return [by_step[step] for step in range(held)]
+
+
+def read_journal(path):
+    """By step; of several for one step the last was sent last. A torn end is left out."""
+    journal = {}
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            step, point = json.loads(line)
+            journal[step] = point
+    return journal
+
+
+def write_journal(path, ids):
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        for step, point in enumerate(ids):
+            file.write(json.dumps([step, point]) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def failure(error):
+    message = str(error) or repr(error)
+    key = os.environ.get("WANDB_API_KEY")
+    if key:
+        message = message.replace(key, "***")
+    refused = isinstance(error, Refused) or type(error).__name__ in ("AuthenticationError", "UsageError")
+    return {"ok": False, "refused": refused, "error": message}
+
+
+def main():
+    """The protocol keeps the first standard input and output to itself; what W&B prints goes elsewhere."""
+    requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    bridge = Bridge()
+    verbs = {"open": bridge.open, "log": bridge.log, "close": bridge.close}
+    for line in requests:
+        request = json.loads(line)
+        try:
+            answer = {"ok": True, **verbs[request["op"]](request)}
+        except Exception as error:
+            answer = failure(error)
+        answers.write(json.dumps({**answer, "n": request.get("n")}) + "\n")
+        answers.flush()
+    threading.Timer(FAREWELL_S, lambda: os._exit(1)).start()
+    with contextlib.suppress(Exception):
+        bridge.close({})
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
