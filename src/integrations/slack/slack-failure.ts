@@ -1,6 +1,11 @@
 // What an answer of Slack, or none, means for a message, and what a person can do about it. Only Slack's own error codes and
 // Node's are repeated: a message of an error may quote what was sent.
-import { ErrorCode, SlackError, WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api';
+import {
+  WebAPIHTTPError,
+  WebAPIPlatformError,
+  WebAPIRateLimitedError,
+  WebAPIRequestError,
+} from '@slack/web-api';
 
 export type SlackFailure =
   /** Nothing was done; the next call is taken after the pause. */
@@ -47,7 +52,6 @@ const tokenErrors = new Set([
   'user_removed_from_team',
   'not_allowed_token_type',
   'team_access_not_granted',
-  'org_login_required',
 ]);
 const refusedPlace = new Set([
   'restricted_action',
@@ -69,8 +73,7 @@ const passingErrors = new Set([
   'service_unavailable',
   'request_timeout',
   'team_added_to_org',
-  'accesslimited',
-  'invalid_charset_transport',
+  'org_login_required',
 ]);
 
 export function failureOf(error: unknown, names: Names): SlackFailure {
@@ -128,9 +131,7 @@ function mendOf(code: string, data: WebAPIPlatformError['data'], names: Names): 
 
 /** Such as `ECONNREFUSED` or `timed out`. */
 function causeOf(error: unknown): string {
-  let inner: unknown = error;
-  if (error instanceof SlackError && error.code === ErrorCode.RequestError && 'original' in error)
-    inner = error.original;
+  let inner: unknown = error instanceof WebAPIRequestError ? error.original : error;
   for (let depth = 0; depth < 10 && inner instanceof Error; depth++) {
     if (inner.name === 'TimeoutError') return 'timed out';
     const { code } = inner as NodeJS.ErrnoException;

@@ -1,0 +1,44 @@
+// `fetch` for Slack's client: with one deadline for the answer and its body, which the client's own time-out does not promise, and
+// with an end to it when the process is told to stop.
+import type { FetchFunction } from '@slack/web-api';
+
+/** More than any page of messages; a server that sends without end is cut off by the deadline, and by this. */
+const LARGEST_ANSWER_BYTES = 32 * 1024 * 1024;
+
+/** Rejects with a `TimeoutError` after `deadlineMs`, and with the reason of `stop`. */
+export function deadlineFetch(deadlineMs: number, stop: AbortSignal): FetchFunction {
+  return async (url, init = {}) => {
+    stop.throwIfAborted();
+    const { signal: _own, ...request } = init;
+    const ending = new AbortController();
+    const timer = setTimeout(
+      () => ending.abort(new DOMException(`no answer within ${deadlineMs / 1000} s`, 'TimeoutError')),
+      deadlineMs,
+    );
+    const end = (): void => ending.abort(stop.reason);
+    stop.addEventListener('abort', end, { once: true });
+    try {
+      const response = await fetch(url, { ...request, signal: ending.signal });
+      const body = await bodyOf(response);
+      // Those that have no body may not be given one.
+      const empty = [204, 205, 304].includes(response.status);
+      const { status, statusText, headers } = response;
+      return new Response(empty ? null : body, { status, statusText, headers });
+    } finally {
+      clearTimeout(timer);
+      stop.removeEventListener('abort', end);
+    }
+  };
+}
+
+async function bodyOf(response: Response): Promise<Buffer<ArrayBuffer>> {
+  const pieces: Uint8Array[] = [];
+  let size = 0;
+  for await (const piece of response.body ?? []) {
+    const bytes = piece as Uint8Array;
+    size += bytes.length;
+    if (size > LARGEST_ANSWER_BYTES) throw new Error(`the answer is larger than ${LARGEST_ANSWER_BYTES} bytes`);
+    pieces.push(bytes);
+  }
+  return Buffer.concat(pieces);
+}

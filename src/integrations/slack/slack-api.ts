@@ -1,0 +1,272 @@
+// The calls of Slack that a thread needs, through Slack's own client. Each is tried once and ends within its deadline: when to
+// try again is the thread's to decide, for only it knows whether a message may be there already.
+import { LogLevel, WebClient, type Logger } from '@slack/web-api';
+import type { MessageBlock } from './blocks.js';
+import { deadlineFetch } from './deadline-fetch.js';
+import { failureOf, type Names, SlackCallFailed } from './slack-failure.js';
+
+export interface SlackAccess {
+  /** Asked for anew after Slack refused the last one: a token may be rotated while a run goes on. */
+  token: () => string | Promise<string>;
+  /** Where the token is from, for people to mend it. */
+  tokenName: string;
+  /** `#name`, `name` or an id such as `C0123456789`. */
+  channel: string;
+  /** Another workspace's address (GovSlack), or a test's. */
+  apiUrl?: string;
+  callTimeoutMs?: number;
+}
+
+/** Identifies a message among all of a channel, to those who ask for metadata; nobody else sees it. */
+export interface Mark {
+  run: string;
+  /** Tells runs of one name in different stores apart. */
+  key: string;
+  id: string;
+}
+
+export interface MarkedMessage {
+  ts: string;
+  mark: Mark;
+}
+
+export interface Outgoing {
+  text: string;
+  blocks: MessageBlock[];
+  mark: Mark;
+}
+
+export interface Identity {
+  /** User name of the bot. */
+  bot: string;
+  team: string;
+  /** Of the token, where Slack tells. */
+  scopes: string[] | null;
+}
+
+const eventType = 'longhaul_run_event';
+const callTimeoutMs = 10_000;
+/** Slack advises 200 at most, and gives fewer to some apps. */
+const pageSize = 200;
+const channelId = /^[CGD][A-Z0-9]{6,}$/;
+
+export class SlackApi {
+  readonly #access: SlackAccess;
+  readonly #stop: AbortSignal;
+  #client: WebClient | null = null;
+  #bot: string | null = null;
+
+  constructor(access: SlackAccess, stop: AbortSignal) {
+    this.#access = access;
+    this.#stop = stop;
+  }
+
+  async whoAmI(): Promise<Identity> {
+    const answer = await this.#call('auth.test', (client) => client.auth.test());
+    this.#bot = answer.user ?? null;
+    return {
+      bot: answer.user ?? 'your-bot',
+      team: answer.team ?? 'an unnamed workspace',
+      scopes: answer.response_metadata?.scopes ?? null,
+    };
+  }
+
+  /** Id of the channel; names are looked up among those that the bot is in. */
+  async channelId(): Promise<string> {
+    const { channel } = this.#access;
+    if (channelId.test(channel)) return channel;
+    const name = channel.replace(/^#/, '');
+    try {
+      return await this.#channelNamed(name, 'public_channel,private_channel');
+    } catch (error) {
+      if (!isMissingScope(error)) throw error;
+      // An app that may not see private channels may see the public ones.
+      return this.#channelNamed(name, 'public_channel');
+    }
+  }
+
+  /** Answers the `ts` of the message, which is its name. */
+  async post(
+    channel: string,
+    message: Outgoing,
+    thread: { root: string; broadcast: boolean } | null,
+  ): Promise<string> {
+    const answer = await this.#call('chat.postMessage', (client) =>
+      client.chat.postMessage({
+        channel,
+        ...contentOf(message),
+        ...(thread === null ? {} : { thread_ts: thread.root, reply_broadcast: thread.broadcast }),
+        unfurl_links: false,
+        unfurl_media: false,
+      }),
+    );
+    return required('chat.postMessage', answer.ts);
+  }
+
+  async update(channel: string, ts: string, message: Outgoing): Promise<void> {
+    await this.#call('chat.update', (client) =>
+      client.chat.update({ channel, ts, ...contentOf(message), parse: 'none' }),
+    );
+  }
+
+  /** Messages of the thread later than `after`, oldest first, that have a mark of ours. */
+  replies(channel: string, root: string, after: string | null): AsyncGenerator<MarkedMessage> {
+    return this.#pages('conversations.replies', (client, cursor) =>
+      client.conversations.replies({
+        channel,
+        ts: root,
+        include_all_metadata: true,
+        limit: pageSize,
+        ...(after === null ? {} : { oldest: after }),
+        ...cursor,
+      }),
+    );
+  }
+
+  /** Messages of the channel that stand in no thread and are later than `oldest`, newest first, that have a mark of ours. */
+  history(channel: string, oldest: Date): AsyncGenerator<MarkedMessage> {
+    return this.#pages('conversations.history', (client, cursor) =>
+      client.conversations.history({
+        channel,
+        oldest: (oldest.getTime() / 1000).toFixed(6),
+        include_all_metadata: true,
+        limit: pageSize,
+        ...cursor,
+      }),
+    );
+  }
+
+  /** Whether messages of the channel can be read, as they must be to tell which are there. */
+  async readsHistory(channel: string): Promise<void> {
+    await this.#call('conversations.history', (client) => client.conversations.history({ channel, limit: 1 }));
+  }
+
+  /** Answers the file's id. It is shown to nobody until a message names it. */
+  async upload(png: Uint8Array, name: string, altText: string): Promise<string> {
+    const answer = await this.#call('files.uploadV2', (client) =>
+      client.filesUploadV2({ file: Buffer.from(png), filename: name, title: name, alt_text: altText }),
+    );
+    return required('files.uploadV2', answer.files[0]?.files?.[0]?.id);
+  }
+
+  async #channelNamed(name: string, types: string): Promise<string> {
+    let cursor: string | undefined;
+    do {
+      const page = await this.#call('users.conversations', (client) =>
+        client.users.conversations({
+          types,
+          exclude_archived: false,
+          limit: pageSize,
+          ...(cursor === undefined ? {} : { cursor }),
+        }),
+      );
+      const found = page.channels?.find((one) => one.name === name)?.id;
+      if (found !== undefined) return found;
+      cursor = page.response_metadata?.next_cursor ?? '';
+    } while (cursor !== '');
+    throw new SlackCallFailed('users.conversations', {
+      kind: 'lasting',
+      code: 'not_in_channel',
+      reason: `the bot is in no channel #${name}`,
+      mend: `correct the name, or invite the bot: /invite @${this.#names().bot ?? 'your-bot'} in #${name}`,
+    });
+  }
+
+  async *#pages(
+    method: string,
+    page: (client: WebClient, cursor: { cursor?: string }) => Promise<Page>,
+  ): AsyncGenerator<MarkedMessage> {
+    let cursor: { cursor?: string } = {};
+    for (;;) {
+      const { messages = [], response_metadata } = await this.#call(method, (client) => page(client, cursor));
+      yield* messages.flatMap(marked);
+      const next = response_metadata?.next_cursor ?? '';
+      if (next === '') return;
+      cursor = { cursor: next };
+    }
+  }
+
+  /** Throws `SlackCallFailed`, or the reason of the stop. */
+  async #call<Answer>(method: string, call: (client: WebClient) => Promise<Answer>): Promise<Answer> {
+    this.#stop.throwIfAborted();
+    try {
+      this.#client ??= this.#connect(await this.#token());
+      return await call(this.#client);
+    } catch (error) {
+      this.#stop.throwIfAborted();
+      if (error instanceof SlackCallFailed) throw error;
+      const failure = failureOf(error, this.#names());
+      if (failure.kind === 'lasting') this.#client = null;
+      throw new SlackCallFailed(method, failure);
+    }
+  }
+
+  async #token(): Promise<string> {
+    const token = (await this.#access.token()).trim();
+    if (token !== '') return token;
+    throw new SlackCallFailed('auth', {
+      kind: 'lasting',
+      code: 'not_authed',
+      reason: `${this.#access.tokenName} holds no token`,
+      mend: `put the bot token of the Slack app (it begins with xoxb-) into ${this.#access.tokenName}`,
+    });
+  }
+
+  #connect(token: string): WebClient {
+    const deadlineMs = this.#access.callTimeoutMs ?? callTimeoutMs;
+    return new WebClient(token, {
+      ...(this.#access.apiUrl === undefined ? {} : { slackApiUrl: this.#access.apiUrl }),
+      // The client would repeat a post whose answer was lost, and so post twice; and sleep through what Slack asks to wait.
+      retryConfig: { retries: 0 },
+      rejectRateLimitedCalls: true,
+      fetch: deadlineFetch(deadlineMs, this.#stop),
+      timeout: deadlineMs,
+      logger: silence,
+    });
+  }
+
+  #names(): Names {
+    return { channel: this.#access.channel, token: this.#access.tokenName, bot: this.#bot };
+  }
+}
+
+interface Page {
+  messages?: { ts?: string; metadata?: { event_type?: string; event_payload?: unknown } }[];
+  response_metadata?: { next_cursor?: string };
+}
+
+function contentOf({ text, blocks, mark }: Outgoing) {
+  return { text, blocks, metadata: { event_type: eventType, event_payload: { ...mark } } };
+}
+
+function marked({ ts, metadata }: NonNullable<Page['messages']>[number]): MarkedMessage[] {
+  if (ts === undefined || metadata?.event_type !== eventType) return [];
+  const { run, key, id } = (metadata.event_payload ?? {}) as Record<string, unknown>;
+  if (typeof run !== 'string' || typeof key !== 'string' || typeof id !== 'string') return [];
+  return [{ ts, mark: { run, key, id } }];
+}
+
+/** What a successful answer must have; without it, what was done is not known. */
+function required(method: string, value: string | undefined): string {
+  if (value !== undefined && value !== '') return value;
+  throw new SlackCallFailed(method, { kind: 'passing', reason: 'an answer that is not Slack’s' });
+}
+
+export function isMissingScope(error: unknown): boolean {
+  return (
+    error instanceof SlackCallFailed &&
+    error.failure.kind === 'lasting' &&
+    error.failure.code === 'missing_scope'
+  );
+}
+
+/** The client's own lines say nothing that the failures do not, and might quote what was sent. */
+const silence: Logger = {
+  debug: () => undefined,
+  info: () => undefined,
+  warn: () => undefined,
+  error: () => undefined,
+  setLevel: () => undefined,
+  getLevel: () => LogLevel.ERROR,
+  setName: () => undefined,
+};
