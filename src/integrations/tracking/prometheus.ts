@@ -1,0 +1,142 @@
+// Longhaul's own figures for Prometheus, by run: how it stands now. Temporal's SDK serves its own metrics, at an address of its own.
+import { Gauge, Registry } from 'prom-client';
+import { Delivered, type MetricPoint, type PointSink, stepOfId } from './metric-point.js';
+
+/** Every metric with its help and labels: what a dashboard or an alert may name. */
+export const prometheusMetrics = {
+  longhaul_step: ['last committed step', ['run']],
+  longhaul_step_committed_timestamp_seconds: ['when the last step was committed', ['run']],
+  longhaul_step_seconds: ['seconds from the commit before to that of the last step', ['run']],
+  longhaul_update_seconds: ['seconds of the last update', ['run']],
+  longhaul_update_applied: ['1 where the last update changed the policy, else 0', ['run']],
+  longhaul_reward_mean: ['mean reward of the last step', ['run']],
+  longhaul_reward_pass_at_n: ['share of prompts with any reward above 0', ['run', 'environment']],
+  longhaul_learning_signal_ratio: ['share of groups that the update learns from', ['run', 'environment']],
+  longhaul_unknown_ratio: ['share of episodes of the last step without an outcome', ['run']],
+  longhaul_tool_error_ratio: ['share of tool calls that failed', ['run', 'environment']],
+  longhaul_policy: ['policy/… figures of the last update', ['run', 'figure']],
+  longhaul_eval_pass_ratio: ['pass@1 of the last evaluation', ['run', 'suite', 'environment']],
+  longhaul_eval_unknown: ['episodes of the last evaluation without an outcome', ['run', 'suite', 'environment']],
+  longhaul_eval_step: ['step whose state was evaluated last', ['run', 'suite']],
+  longhaul_ft: ['ft/… figures since the run began: what faults have cost', ['run', 'figure']],
+  longhaul_cost: ['cost/… figures since the run began', ['run', 'figure']],
+  longhaul_follower_step: ['last step that a tracker or channel was given', ['run', 'sink']],
+  longhaul_follower_failing: ['1 while a tracker or channel cannot be given more', ['run', 'sink']],
+} as const satisfies Record<`longhaul_${string}`, readonly [help: string, labels: readonly string[]]>;
+
+export type PrometheusMetric = keyof typeof prometheusMetrics;
+
+/** Figures without an environment are of all of them, under the label `all`. */
+const byEnvironment: readonly [name: RegExp, metric: PrometheusMetric][] = [
+  [/^reward\/(.+)\/pass_at_n$|^reward\/avg_pass_at_n$/, 'longhaul_reward_pass_at_n'],
+  [/^reward\/(.+)\/signal_ratio$|^reward\/signal_ratio$/, 'longhaul_learning_signal_ratio'],
+  [/^environment\/(.+)\/tool_error_rate$|^environment\/tool_error_rate$/, 'longhaul_tool_error_ratio'],
+];
+const byFigure: readonly [prefix: string, metric: PrometheusMetric][] = [
+  ['policy/', 'longhaul_policy'],
+  ['ft/', 'longhaul_ft'],
+  ['cost/', 'longhaul_cost'],
+];
+const single: Readonly<Record<string, PrometheusMetric>> = {
+  'timing/step': 'longhaul_step_seconds',
+  'timing/policy_train': 'longhaul_update_seconds',
+  'trainer/applied': 'longhaul_update_applied',
+  'reward/avg_raw_reward': 'longhaul_reward_mean',
+  'reward/unknown_ratio': 'longhaul_unknown_ratio',
+};
+/** `eval.12.interval.0a1b2c3d`. */
+const evaluationId = /^eval\.[0-9]+\.(.+)\.[0-9a-f]{8}$/;
+
+/** Of one process, for all of its runs. */
+export class RunFigures {
+  readonly registry = new Registry();
+  private readonly gauges = new Map<PrometheusMetric, Gauge>();
+  /** By run, so that an ended one can be forgotten. */
+  private readonly shown = new Map<string, Map<string, () => void>>();
+  /** By run and suite, the newest step. */
+  private readonly evaluated = new Map<string, Map<string, number>>();
+
+  constructor() {
+    for (const [name, [help, labelNames]] of Object.entries(prometheusMetrics)) {
+      const gauge = new Gauge({ name, help, labelNames: [...labelNames], registers: [this.registry] });
+      this.gauges.set(name as PrometheusMetric, gauge);
+    }
+  }
+
+  /** Steps come in order; an evaluation of an older state than the suite's last changes nothing. */
+  show(run: string, point: MetricPoint): void {
+    if (stepOfId(point.id) === null) this.showEvaluation(run, point);
+    else this.showStep(run, point);
+  }
+
+  /** `step` null: nothing yet. */
+  showFollower(run: string, sink: string, { step, failing }: { step: number | null; failing: boolean }): void {
+    if (step !== null) this.set('longhaul_follower_step', { run, sink }, step);
+    this.set('longhaul_follower_failing', { run, sink }, failing ? 1 : 0);
+  }
+
+  /** A scrape shows it no more. */
+  forget(run: string): void {
+    for (const remove of this.shown.get(run)?.values() ?? []) remove();
+    this.shown.delete(run);
+    this.evaluated.delete(run);
+  }
+
+  private showStep(run: string, { step, at, values }: MetricPoint): void {
+    this.set('longhaul_step', { run }, step);
+    this.set('longhaul_step_committed_timestamp_seconds', { run }, Date.parse(at) / 1000);
+    for (const [name, value] of Object.entries(values)) {
+      const metric = single[name];
+      if (metric) this.set(metric, { run }, value);
+      for (const [pattern, one] of byEnvironment) {
+        const match = pattern.exec(name);
+        if (match) this.set(one, { run, environment: match[1] ?? 'all' }, value);
+      }
+      for (const [prefix, one] of byFigure)
+        if (name.startsWith(prefix)) this.set(one, { run, figure: name.slice(prefix.length) }, value);
+    }
+  }
+
+  private showEvaluation(run: string, { id, step, values }: MetricPoint): void {
+    const suite = evaluationId.exec(id)?.[1] ?? 'all';
+    const newest = this.evaluated.get(run) ?? new Map<string, number>();
+    this.evaluated.set(run, newest);
+    if (step < (newest.get(suite) ?? -1)) return;
+    newest.set(suite, step);
+    this.set('longhaul_eval_step', { run, suite }, step);
+    const prefix = suite === 'interval' ? 'eval/' : `eval/${suite}/`;
+    for (const [name, value] of Object.entries(values)) {
+      if (!name.startsWith(prefix)) continue;
+      const [, environment, figure] = /^(.+)\/([^/]+)$/.exec(name.slice(prefix.length)) ?? [];
+      if (environment === undefined) continue;
+      if (figure === 'pass_at_1') this.set('longhaul_eval_pass_ratio', { run, suite, environment }, value);
+      if (figure === 'unknown') this.set('longhaul_eval_unknown', { run, suite, environment }, value);
+    }
+  }
+
+  private set(metric: PrometheusMetric, labels: Record<string, string>, value: number): void {
+    const gauge = this.gauges.get(metric);
+    gauge?.set(labels, value);
+    const run = labels.run ?? '';
+    const shown = this.shown.get(run) ?? new Map<string, () => void>();
+    this.shown.set(run, shown);
+    const key = `${metric} ${JSON.stringify(labels)}`;
+    if (!shown.has(key)) shown.set(key, () => gauge?.remove(labels));
+  }
+}
+
+/** A run's points into `figures`. It holds nothing from an earlier process, and so is given all of them once more. */
+export function createPrometheusSink(figures: RunFigures, run: string): PointSink {
+  const delivered = new Delivered();
+  return {
+    name: 'prometheus',
+    open: async () => new Delivered(delivered.step, delivered.evaluations),
+    write: async (points) => {
+      for (const point of points) {
+        figures.show(run, point);
+        delivered.add(point.id);
+      }
+    },
+    close: async () => undefined,
+  };
+}
