@@ -1,0 +1,113 @@
+// What followers read of a run: its own steps, in pages, and the evaluations of their states. What its parent did before it was
+// forked is the parent's to tell.
+import type { EvaluationResult } from '../spec/evaluation-records.js';
+import type { ControlRecord, Digest, RunRecord, UpdateRecord } from '../spec/records.js';
+import { readControl } from '../store/control-records.js';
+import { inParallel } from '../store/in-parallel.js';
+import { evaluationResultKey, evaluationsOfState, updateKey } from '../store/layout.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { openRunView } from '../store/quarantine.js';
+import { readRecord } from '../store/records.js';
+import { readRun, readUpdate, readUpdateIfAny } from '../store/run-records.js';
+import { NewerSchema, OlderSchema, UnreadableRecord } from '../store/store-errors.js';
+import { bySuite, stepOfResult } from './asked-evaluations.js';
+
+/** Updates that are read at once, and so the most that is held. */
+export const PAGE_STEPS = 32;
+
+/** As of one reading: the store without what is quarantined, and what people have asked of the run by then. */
+export interface RunView {
+  store: ObjectStore;
+  record: RunRecord;
+  control: readonly ControlRecord[];
+}
+
+/** A state of the run and the steps after which it has it: more than one where a step was not applied. */
+export interface HeldState {
+  state: Digest;
+  steps: number[];
+}
+
+export interface StepEvaluation {
+  step: number;
+  result: EvaluationResult;
+}
+
+/** Throws `UnreadableRecord` where there is no such run. */
+export async function openView(store: ObjectStore, run: string): Promise<RunView> {
+  const record = await readRun(store, run);
+  return { store: await openRunView(store, run), record, control: await readControl(store, run) };
+}
+
+/** After which the run's own steps begin. */
+export function beginningOf({ lineage }: RunRecord): number {
+  return lineage?.step ?? 0;
+}
+
+/** A page of committed updates behind `position`; one look where there is none. */
+export async function updatesBehind(
+  { store, record }: RunView,
+  position: number,
+): Promise<UpdateRecord[]> {
+  const next = await readUpdateIfAny(store, record.run, position + 1);
+  if (!next) return [];
+  const rest = await inParallel(stepsFrom(position + 2, position + PAGE_STEPS), (step) =>
+    readUpdateIfAny(store, record.run, step),
+  );
+  const end = rest.indexOf(null);
+  return [next, ...rest.slice(0, end < 0 ? rest.length : end).filter((update) => update !== null)];
+}
+
+/** Null before the base model is recorded. */
+export async function stateAfter({ store, record }: RunView, step: number): Promise<HeldState | null> {
+  const steps = [step];
+  for (let one = step; one > beginningOf(record); one--) {
+    const { identity } = await readUpdate(store, record.run, one);
+    if (identity.applied === true) return { state: identity.state, steps };
+    steps.unshift(one - 1);
+  }
+  if (record.lineage) return { state: record.lineage.state, steps };
+  const base = await readRecord(store, updateKey(record.run, 0), 'base');
+  return base && { state: base.identity.state, steps };
+}
+
+export function heldAfter(before: HeldState, { identity }: UpdateRecord): HeldState {
+  const { step, state, applied } = identity;
+  return applied === true ? { state, steps: [step] } : { state, steps: [...before.steps, step] };
+}
+
+/**
+ * A state's evaluations that are the run's, in the order in which a run plays them; nothing is read where `isKnown` says so of all
+ * suites. One that cannot be read holds up nothing: it is quarantined some day, and then there is another.
+ */
+export async function evaluationsOf(
+  view: RunView,
+  held: HeldState,
+  isKnown: (steps: readonly number[], suite: Digest) => boolean,
+): Promise<StepEvaluation[]> {
+  const names = await view.store.listFolder(evaluationsOfState(held.state));
+  const suites = names.map((name) => name.replace(/\/$/, ''));
+  if (suites.every((suite) => isKnown(held.steps, suite))) return [];
+  const results = (
+    await inParallel(suites, (suite) => readResult(view.store, evaluationResultKey(held.state, suite)))
+  ).filter((result) => result !== null);
+  const found = await inParallel(results.sort(bySuite), async (result) => {
+    const step = await stepOfResult(view.store, view, held.steps, result, results);
+    return step === null ? null : { step, result };
+  });
+  return found.filter((one) => one !== null);
+}
+
+async function readResult(store: ObjectStore, key: string): Promise<EvaluationResult | null> {
+  try {
+    return await readRecord(store, key, 'evaluation');
+  } catch (error) {
+    const unreadable = [UnreadableRecord, OlderSchema, NewerSchema].some((kind) => error instanceof kind);
+    if (unreadable) return null;
+    throw error;
+  }
+}
+
+export function stepsFrom(first: number, last: number): number[] {
+  return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+}
