@@ -1,9 +1,10 @@
 // The calls of Slack that a thread needs, through Slack's own client. Each is tried once and ends within its deadline: when to
 // try again is the thread's to decide, for only it knows whether a message may be there already.
 import { LogLevel, WebClient, type Logger } from '@slack/web-api';
+import { withoutSecrets } from '../../spec/secrets.js';
 import type { MessageBlock } from './blocks.js';
 import { deadlineFetch } from './deadline-fetch.js';
-import { failureOf, type Names, SlackCallFailed } from './slack-failure.js';
+import { failureOf, type Names, SlackCallFailed, type SlackFailure } from './slack-failure.js';
 
 export interface SlackAccess {
   /** Asked for anew after Slack refused the last one: a token may be rotated while a run goes on. */
@@ -54,6 +55,8 @@ export class SlackApi {
   readonly #access: SlackAccess;
   readonly #stop: AbortSignal;
   #client: WebClient | null = null;
+  /** The token of `#client`: an answer may quote it. */
+  #secret: string | undefined;
   #bot: string | null = null;
 
   constructor(access: SlackAccess, stop: AbortSignal) {
@@ -197,22 +200,35 @@ export class SlackApi {
       if (error instanceof SlackCallFailed) throw error;
       const failure = failureOf(error, this.#names());
       if (failure.kind === 'lasting') this.#client = null;
-      throw new SlackCallFailed(method, failure);
+      throw new SlackCallFailed(method, this.#discreet(failure));
     }
   }
 
+  #discreet(failure: SlackFailure): SlackFailure {
+    return { ...failure, reason: withoutSecrets(failure.reason, [this.#secret]) };
+  }
+
   async #token(): Promise<string> {
-    const token = (await this.#access.token()).trim();
-    if (token !== '') return token;
-    throw new SlackCallFailed('auth', {
+    const { token, tokenName } = this.#access;
+    let given: string;
+    try {
+      given = (await token()).trim();
+    } catch {
+      // What it threw may hold what it read.
+      given = '';
+    }
+    // A header cannot hold anything else, and what refuses it would quote it.
+    if (/^[\x21-\x7e]+$/.test(given)) return given;
+    throw new SlackCallFailed('auth.test', {
       kind: 'lasting',
       code: 'not_authed',
-      reason: `${this.#access.tokenName} holds no token`,
-      mend: `put the bot token of the Slack app (it begins with xoxb-) into ${this.#access.tokenName}`,
+      reason: `${tokenName} holds ${given === '' ? 'no token' : 'what is no token'}`,
+      mend: `put the bot token of the Slack app (it begins with xoxb-) into ${tokenName}`,
     });
   }
 
   #connect(token: string): WebClient {
+    this.#secret = token;
     const deadlineMs = this.#access.callTimeoutMs ?? callTimeoutMs;
     return new WebClient(token, {
       ...(this.#access.apiUrl === undefined ? {} : { slackApiUrl: this.#access.apiUrl }),

@@ -65,7 +65,7 @@ const refusedPlace = new Set([
   'channel_type_not_supported',
   'method_not_supported_for_channel_type',
 ]);
-const goneMessages = new Set(['message_not_found', 'thread_not_found', 'cant_update_message', 'edit_window_closed']);
+const goneMessages = new Set(['message_not_found', 'thread_not_found']);
 /** Slack says of the first two that some of the call may have been done. */
 const passingErrors = new Set([
   'internal_error',

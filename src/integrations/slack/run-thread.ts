@@ -1,0 +1,386 @@
+// One thread a run: its first message shows how the run stands and is kept current by edits; what happens is told in replies,
+// each exactly once. A process may be killed at any moment, and an answer may be lost: before a message is sent that may be there
+// already, the thread is read back and what carries the event's mark is taken for delivered. Nothing here is waited for by a run.
+// One process at a time may hold a run's thread.
+import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Message, withNote, withPicture } from './blocks.js';
+import { eventMessage, type LaterEvent } from './event-message.js';
+import type { RunEvent, RunStarted, RunStatusLine } from './run-event.js';
+import { isMissingScope, type Mark, SlackApi, type SlackAccess } from './slack-api.js';
+import { SlackCallFailed } from './slack-failure.js';
+import { statusMessage, type Untold } from './status-message.js';
+import {
+  type Dropped,
+  markId,
+  recordOf,
+  remembered,
+  type ThreadMemory,
+  type ThreadState,
+} from './thread-record.js';
+import { type Patience, Trouble } from './trouble.js';
+
+export interface RunThreadOptions {
+  access: SlackAccess;
+  /** The thread begins with it, whichever event comes first. */
+  started: RunStarted;
+  /** Unique to this run among all that may ever write to the channel, such as a digest of the store's address and `run.json`. */
+  key: string;
+  state: ThreadState;
+  /** Ends every wait; what is under way rejects with its reason. */
+  stop: AbortSignal;
+  /** Takes one clear line, once for each trouble: what is wrong, and the mend. */
+  tell: (line: string) => void;
+  timing?: Partial<ThreadTiming>;
+}
+
+export interface ThreadTiming extends Patience {
+  /** Between edits of the first message. */
+  editEveryMs: number;
+  /** For a post whose answer was lost to arrive, before the thread is read for it. */
+  settleMs: number;
+  /** Slack takes a while until messages may name an uploaded picture. */
+  pictureWaitMs: number;
+}
+
+export type Delivery =
+  { outcome: 'delivered'; ts: string } | { outcome: 'dropped'; reason: string };
+
+const defaultTiming: ThreadTiming = {
+  giveUpAfterMs: 15 * 60_000,
+  firstPauseMs: 1_000,
+  longestPauseMs: 60_000,
+  restMs: 60_000,
+  editEveryMs: 30_000,
+  settleMs: 5_000,
+  pictureWaitMs: 20_000,
+};
+
+/** Clocks of Slack and of those who write records differ. */
+const clockSkewMs = 3_600_000;
+/** Somebody who deletes the first message again and again does not want one. */
+const mostRoots = 3;
+const chartName = 'pass-rate.png';
+
+export class RunThread {
+  readonly #options: RunThreadOptions;
+  readonly #timing: ThreadTiming;
+  readonly #api: SlackApi;
+  readonly #trouble: Trouble;
+  readonly #rootId: string;
+  /** Kept whole in memory, and after each change in `state`. */
+  #memory: ThreadMemory | null = null;
+  #saved = true;
+  /** When something was last sent, by this process or the one before it, of which it is not known whether it is there. */
+  #doubtSince: number | null = performance.now();
+  #greeted = false;
+  #rootsLost = 0;
+  #status: RunStatusLine | null = null;
+  #shown = '';
+  #nextEdit = 0;
+  #editable = true;
+  #upload: { event: string; file: string } | null = null;
+  #withoutPictures = false;
+  readonly #told = new Set<string>();
+  #turns: Promise<unknown> = Promise.resolve();
+
+  constructor(options: RunThreadOptions) {
+    this.#options = options;
+    this.#timing = { ...defaultTiming, ...options.timing };
+    this.#api = new SlackApi(options.access, options.stop);
+    this.#trouble = new Trouble(this.#timing, options.stop);
+    this.#rootId = markId(options.started.id);
+  }
+
+  /** Why nothing gets through at present, and the mend where a person can do something; null while all is well. */
+  get trouble(): string | null {
+    return this.#trouble.last?.message ?? null;
+  }
+
+  /** What was given up, for the run's status; empty before the first call. */
+  get dropped(): readonly (Dropped & { id: string })[] {
+    return [...(this.#memory?.dropped ?? [])].map(([id, one]) => ({ id, ...one }));
+  }
+
+  /**
+   * Returns once the event is in the thread, or was given up; at once for one that was settled before. Events must be handed over
+   * in their order, each after the one before has returned. Rejects where `state` fails, or with the reason of `stop`; the same
+   * event may then be handed over again, here or in another process.
+   */
+  deliver(event: RunEvent): Promise<Delivery> {
+    return this.#turn(async (memory) => {
+      const id = markId(event.id);
+      const before = settled(memory, id);
+      if (before !== null) {
+        await this.#save();
+        return before;
+      }
+      const failure = await this.#trouble.outlasted(() => this.#noting(() => this.#bring(event, id)));
+      this.#upload = null;
+      if (failure === null) this.#mended();
+      else this.#drop(memory, id, failure);
+      await this.#save();
+      return settled(memory, id) ?? { outcome: 'dropped', reason: failure?.message ?? 'unknown' };
+    });
+  }
+
+  /**
+   * Shows how the run stands. `due`: at most once in `editEveryMs` and in one try, or not at all where Slack is in trouble, for a
+   * newer status follows. `now`: as patient as `deliver`, for the last status of a run.
+   */
+  showStatus(status: RunStatusLine, when: 'due' | 'now' = 'due'): Promise<void> {
+    return this.#turn(async () => {
+      this.#status = status;
+      const show = (): Promise<void> => this.#noting(() => this.#show());
+      if (when === 'now') {
+        const failure = await this.#trouble.outlasted(show);
+        if (failure === null) this.#mended();
+        return;
+      }
+      if (this.#trouble.pausing || performance.now() < this.#nextEdit) return;
+      try {
+        await show();
+        this.#trouble.over();
+        this.#mended();
+      } catch (error) {
+        if (!(error instanceof SlackCallFailed)) throw error;
+        if (error.failure.kind !== 'refused') this.#trouble.note(error);
+      }
+    });
+  }
+
+  async #bring(event: RunEvent, id: string): Promise<void> {
+    const memory = await this.#opened();
+    await this.#reconcile(memory);
+    const channel = await this.#root(memory);
+    if (event.kind === 'started' || memory.delivered.has(id)) return;
+    const ts = await this.#reply(channel, event, id);
+    memory.delivered.set(id, ts);
+    this.#saved = false;
+    await this.#save();
+  }
+
+  async #show(): Promise<void> {
+    const memory = await this.#opened();
+    await this.#reconcile(memory);
+    const had = memory.root !== null;
+    const channel = await this.#root(memory);
+    const message = this.#rootMessage(memory);
+    const digest = digestOf(message);
+    if (had && digest !== this.#shown && this.#editable) {
+      this.#nextEdit = performance.now() + this.#timing.editEveryMs;
+      try {
+        await this.#api.update(channel.id, channel.root, { ...message, mark: this.#mark(this.#rootId) });
+      } catch (error) {
+        if (!isRefused(error)) throw error;
+        this.#editable = false;
+        this.#tellOnce('edits', `The status message in Slack stays as it is: ${error.failure.reason}`);
+      }
+    }
+    this.#shown = digest;
+  }
+
+  /** After this, what is not in memory is not in Slack. */
+  async #reconcile(memory: ThreadMemory): Promise<void> {
+    const { started, stop } = this.#options;
+    if (this.#doubtSince === null) return;
+    if (!this.#greeted) await this.#api.whoAmI();
+    this.#greeted = true;
+    if (memory.channel === null) {
+      memory.channel = await this.#api.channelId();
+      this.#saved = false;
+    }
+    const arriving = this.#doubtSince + this.#timing.settleMs - performance.now();
+    if (arriving > 0) await sleep(arriving, undefined, { signal: stop }).catch(() => undefined);
+    stop.throwIfAborted();
+    if (memory.root === null) {
+      const since = new Date(Date.parse(started.at) - clockSkewMs);
+      for await (const { ts, mark } of this.#api.history(memory.channel, since)) {
+        if (!this.#isMine(mark) || mark.id !== this.#rootId) continue;
+        this.#found(memory, this.#rootId, ts);
+        memory.root = ts;
+        break;
+      }
+    }
+    if (memory.root !== null) {
+      const newest = [...memory.delivered.values()].reduce(later, memory.root);
+      for await (const { ts, mark } of this.#api.replies(memory.channel, memory.root, newest))
+        if (this.#isMine(mark)) this.#found(memory, mark.id, ts);
+    }
+    this.#doubtSince = null;
+    await this.#save();
+  }
+
+  #found(memory: ThreadMemory, id: string, ts: string): void {
+    if (memory.delivered.has(id)) return;
+    memory.delivered.set(id, ts);
+    memory.dropped.delete(id);
+    this.#saved = false;
+  }
+
+  /** The thread's place; its first message is posted where there is none. */
+  async #root(memory: ThreadMemory): Promise<{ id: string; root: string }> {
+    const channel = (memory.channel ??= await this.#api.channelId());
+    if (memory.root === null) {
+      const message = this.#rootMessage(memory);
+      const ts = await this.#api.post(channel, { ...message, mark: this.#mark(this.#rootId) }, null);
+      memory.root = ts;
+      memory.delivered.set(this.#rootId, ts);
+      memory.dropped.delete(this.#rootId);
+      this.#shown = digestOf(message);
+      this.#nextEdit = performance.now() + this.#timing.editEveryMs;
+      this.#saved = false;
+      await this.#save();
+    }
+    return { id: channel, root: memory.root };
+  }
+
+  #rootMessage(memory: ThreadMemory): Message {
+    const dropped = [...memory.dropped].filter(([id]) => id !== this.#rootId).map(([, one]) => one);
+    const last = dropped.at(-1);
+    const untold: Untold | null = last === undefined ? null : { count: dropped.length, reason: last.reason };
+    return statusMessage(this.#options.started, this.#status, untold);
+  }
+
+  async #reply(channel: { id: string; root: string }, event: LaterEvent, id: string): Promise<string> {
+    const message = eventMessage(this.#options.started.run, event);
+    const picture = message.picture;
+    const thread = { root: channel.root, broadcast: message.broadcast };
+    const mark = this.#mark(id);
+    const send = (content: Message): Promise<string> =>
+      this.#api.post(channel.id, { text: content.text, blocks: content.blocks, mark }, thread);
+    if (picture === null) return send(message);
+    const upload = await this.#uploaded(id, picture.png, picture.altText);
+    if ('missing' in upload) return send(withNote(message, upload.missing));
+    const end = performance.now() + this.#timing.pictureWaitMs;
+    for (let pause = this.#timing.firstPauseMs; ; pause *= 2) {
+      try {
+        return await send(withPicture(message, picture, upload.file));
+      } catch (error) {
+        if (!isRefused(error) || error.failure.code !== 'invalid_blocks') throw error;
+        if (performance.now() + pause > end)
+          return send(withNote(message, 'Chart left out: Slack did not take the picture.'));
+        await sleep(pause, undefined, { signal: this.#options.stop }).catch(() => undefined);
+        this.#options.stop.throwIfAborted();
+      }
+    }
+  }
+
+  /** A message is worth more than its picture: what keeps the picture away is said below the message. */
+  async #uploaded(event: string, png: Uint8Array, altText: string): Promise<{ file: string } | { missing: string }> {
+    if (this.#upload?.event === event) return this.#upload;
+    const noScope = 'Chart left out: the Slack app lacks the scope files:write.';
+    if (this.#withoutPictures) return { missing: noScope };
+    try {
+      this.#upload = { event, file: await this.#api.upload(png, chartName, altText) };
+      return this.#upload;
+    } catch (error) {
+      if (!(error instanceof SlackCallFailed)) throw error;
+      if (isMissingScope(error)) {
+        this.#withoutPictures = true;
+        this.#tellOnce('pictures', `Evaluations are told in Slack without their chart: ${error.message}`);
+        return { missing: noScope };
+      }
+      if (error.failure.kind === 'lasting') throw error;
+      return { missing: `Chart left out: ${error.failure.reason}.` };
+    }
+  }
+
+  /** Draws from a failed attempt what the next one must know. */
+  async #noting(attempt: () => Promise<void>): Promise<void> {
+    try {
+      await attempt();
+    } catch (error) {
+      if (!(error instanceof SlackCallFailed)) throw error;
+      const { failure } = error;
+      if (failure.kind === 'passing') this.#doubtSince = performance.now();
+      if (failure.kind === 'gone') this.#loseRoot(error);
+      if (failure.kind === 'lasting')
+        this.#tellOnce(`resting ${failure.code}`, `Nothing can be told in Slack: ${error.message}`);
+      throw error;
+    }
+  }
+
+  /** Somebody deleted it: a new one takes its place, and what was told stays told. Throws where that has been done often enough. */
+  #loseRoot({ method, failure }: SlackCallFailed): void {
+    if (this.#memory === null) return;
+    if (++this.#rootsLost > mostRoots)
+      throw new SlackCallFailed(method, { kind: 'refused', code: 'gone', reason: failure.reason });
+    this.#memory.root = null;
+    this.#memory.delivered.delete(this.#rootId);
+    this.#doubtSince ??= performance.now();
+    this.#saved = false;
+  }
+
+  #drop(memory: ThreadMemory, id: string, error: SlackCallFailed): void {
+    memory.dropped.set(id, { reason: error.message, at: new Date().toISOString() });
+    this.#saved = false;
+    const refused = error.failure.kind === 'refused';
+    this.#tellOnce(
+      refused ? `refused ${id}` : 'giving up',
+      refused
+        ? `The event ${id} is not told in Slack: ${error.message}`
+        : `The event ${id} is not told in Slack, nor are others until it can be reached: ${error.message}`,
+    );
+  }
+
+  #mended(): void {
+    const troubles = [...this.#told].filter((what) => what.startsWith('resting') || what === 'giving up');
+    for (const trouble of troubles) this.#told.delete(trouble);
+    if (troubles.length > 0) this.#options.tell('Slack takes messages again');
+  }
+
+  #tellOnce(what: string, line: string): void {
+    if (this.#told.has(what)) return;
+    this.#told.add(what);
+    this.#options.tell(line);
+  }
+
+  #mark(id: string): Mark {
+    return { run: this.#options.started.run, key: this.#options.key, id };
+  }
+
+  #isMine({ run, key }: Mark): boolean {
+    return run === this.#options.started.run && key === this.#options.key;
+  }
+
+  async #opened(): Promise<ThreadMemory> {
+    const { state, access } = this.#options;
+    return (this.#memory ??= remembered(await state.load(), access.channel));
+  }
+
+  async #save(): Promise<void> {
+    if (this.#saved || this.#memory === null) return;
+    await this.#options.state.save(recordOf(this.#memory));
+    this.#saved = true;
+  }
+
+  /** One after the other: a status that is shown between an event's tries would disturb what is known of the thread. */
+  #turn<T>(work: (memory: ThreadMemory) => Promise<T>): Promise<T> {
+    const turn = this.#turns.then(async () => work(await this.#opened()));
+    this.#turns = turn.catch(() => undefined);
+    return turn;
+  }
+}
+
+function settled(memory: ThreadMemory, id: string): Delivery | null {
+  const ts = memory.delivered.get(id);
+  if (ts !== undefined) return { outcome: 'delivered', ts };
+  const dropped = memory.dropped.get(id);
+  return dropped === undefined ? null : { outcome: 'dropped', reason: dropped.reason };
+}
+
+interface RefusedCall extends SlackCallFailed {
+  failure: Extract<SlackCallFailed['failure'], { kind: 'refused' }>;
+}
+
+function isRefused(error: unknown): error is RefusedCall {
+  return error instanceof SlackCallFailed && error.failure.kind === 'refused';
+}
+
+/** Both are seconds with six digits after the point. */
+const later = (a: string, b: string): string => (b > a ? b : a);
+
+function digestOf(message: Message): string {
+  return createHash('sha256').update(JSON.stringify(message)).digest('hex');
+}

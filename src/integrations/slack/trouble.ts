@@ -1,0 +1,91 @@
+// How long a thread tries, and when it tries again. While nothing gets through, the bound runs from the beginning of the trouble
+// and not from each message: after a day's outage those that pile up are dropped one after the other, not each after its own wait.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { SlackCallFailed } from './slack-failure.js';
+
+export interface Patience {
+  giveUpAfterMs: number;
+  /** Pauses between tries double from the first to the longest. */
+  firstPauseMs: number;
+  longestPauseMs: number;
+  /** Between tries of what only a person can mend. */
+  restMs: number;
+}
+
+export class Trouble {
+  readonly #patience: Patience;
+  readonly #stop: AbortSignal;
+  /** Milliseconds of `performance.now()`; null while all goes well. */
+  #since: number | null = null;
+  #failures = 0;
+  #notBefore = 0;
+  #last: SlackCallFailed | null = null;
+
+  constructor(patience: Patience, stop: AbortSignal) {
+    this.#patience = patience;
+    this.#stop = stop;
+  }
+
+  /** The newest failure since something last got through. */
+  get last(): SlackCallFailed | null {
+    return this.#last;
+  }
+
+  /** Whether a call may be made now. */
+  get pausing(): boolean {
+    return performance.now() < this.#notBefore;
+  }
+
+  over(): void {
+    this.#since = null;
+    this.#failures = 0;
+    this.#notBefore = 0;
+    this.#last = null;
+  }
+
+  note(error: SlackCallFailed): void {
+    const now = performance.now();
+    this.#since ??= now;
+    this.#failures += 1;
+    this.#last = error;
+    this.#notBefore = now + this.#pauseAfter(error);
+  }
+
+  /**
+   * Tries until it succeeds, and answers null; or until the bound, or a refusal that no later try can change, and answers that
+   * failure. What is no failure of Slack is thrown.
+   */
+  async outlasted(attempt: () => Promise<void>): Promise<SlackCallFailed | null> {
+    const begun = performance.now();
+    for (;;) {
+      const end = (this.#since ?? begun) + this.#patience.giveUpAfterMs;
+      if (this.#last !== null && this.#notBefore > end && this.pausing) return this.#last;
+      await this.#paused();
+      try {
+        await attempt();
+        this.over();
+        return null;
+      } catch (error) {
+        if (!(error instanceof SlackCallFailed)) throw error;
+        if (error.failure.kind === 'refused') return error;
+        this.note(error);
+      }
+      if (performance.now() >= (this.#since ?? begun) + this.#patience.giveUpAfterMs) return this.#last;
+    }
+  }
+
+  async #paused(): Promise<void> {
+    const ms = this.#notBefore - performance.now();
+    if (ms > 0) await sleep(ms, undefined, { signal: this.#stop }).catch(() => undefined);
+    this.#stop.throwIfAborted();
+  }
+
+  #pauseAfter({ failure }: SlackCallFailed): number {
+    if (failure.kind === 'limited') return failure.pauseMs;
+    const { firstPauseMs, longestPauseMs, restMs } = this.#patience;
+    if (failure.kind === 'lasting') return restMs;
+    const pause = Math.min(firstPauseMs * 2 ** (this.#failures - 1), longestPauseMs);
+    // Several runs that lost Slack at once must not come back at once.
+    return pause * (0.75 + Math.random() / 2);
+  }
+}
