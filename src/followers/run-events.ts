@@ -1,0 +1,305 @@
+// What happens to a run, for those who are told of it: read from its records in pages behind a cursor. The same records give the same
+// events under the same ids; a page that was told by halves is read again, so whoever tells leaves out ids that it has told.
+import type {
+  EnvironmentPassRate,
+  EvaluationDone,
+  Link,
+  RunEnded,
+  RunEvent,
+  RunStarted,
+} from '../integrations/slack/run-event.js';
+import type { EvaluationResult } from '../spec/evaluation-records.js';
+import type { ControlRecord, OwnerRecord } from '../spec/records.js';
+import { lastWarmStep } from '../spec/warm-start.js';
+import { checkpointHome } from '../store/checkpoints.js';
+import { foldControl } from '../store/control-records.js';
+import { checkpointFolder, checkpointManifestKey, checkpointsFolder, nameOfRun, ownersFolder } from '../store/layout.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { readRecord, readSequence } from '../store/records.js';
+import { evaluationPointId } from '../integrations/tracking/metric-point.js';
+import { type AlertWatch, nothingWatched, stalledSince, watchStep } from './alerts.js';
+import { beginningOf, evaluationsOf, heldAfter, type HeldState, openView, type RunView, stateAfter, updatesBehind } from './run-view.js';
+
+/** Evaluations that a cursor remembers: for the one before, and for a chart. */
+const maxRemembered = 200;
+
+/** Of an evaluation that was told. Shares. */
+export interface ToldEvaluation {
+  id: string;
+  step: number;
+  suite: string;
+  passAt1: number;
+  environments: Record<string, number>;
+}
+
+/** Plain data, to be kept by whoever tells: what was told, and what the next step is judged by. */
+export interface EventCursor {
+  started: boolean;
+  /** Last step told; null before the first. */
+  step: number | null;
+  control: number;
+  /** Last checkpoint told; −1 before the first. */
+  checkpoint: number;
+  evaluations: ToldEvaluation[];
+  watch: AlertWatch;
+  /** Step behind which it was told that the run stands still. */
+  stalled: number | null;
+  /** Number of the start whose end was told; 0: none. */
+  ended: number;
+}
+
+export const newEventCursor: EventCursor = {
+  started: false,
+  step: null,
+  control: 0,
+  checkpoint: -1,
+  evaluations: [],
+  watch: nothingWatched,
+  stalled: null,
+  ended: 0,
+};
+
+/** How the newest workflow of a run ended, from Temporal: no record tells it. */
+export interface RunEnding {
+  how: RunEnded['kind'];
+  /** ISO 8601. */
+  at: string;
+  reason: string | null;
+}
+
+/** What no record tells. */
+export interface EventContext {
+  links: Link[];
+  modality: string | null;
+  /** ISO 8601: when one looks. */
+  now: string;
+  /** Null while the run goes on. */
+  ending: RunEnding | null;
+  /** PNG of the evaluations so far, the new one last; null where there is none to show. */
+  chart: (evaluations: readonly ToldEvaluation[]) => Promise<Uint8Array | null>;
+}
+
+export interface EventPage {
+  /** In the order of their times. */
+  events: RunEvent[];
+  /** Behind all of them. */
+  cursor: EventCursor;
+  /** There may be more behind it at once: a page may be without events. */
+  more: boolean;
+}
+
+export async function readRunEvents(
+  store: ObjectStore,
+  run: string,
+  cursor: EventCursor,
+  context: EventContext,
+): Promise<EventPage> {
+  const view = await openView(store, run);
+  const owners = await readSequence(store, ownersFolder(run), 'owner');
+  const [first] = owners;
+  // Nobody drives it yet, so there is nobody to name.
+  if (!first) return { events: [], cursor, more: false };
+  const page: Page = { view, owners, context, events: [], cursor: { ...cursor } };
+  if (!cursor.started) {
+    page.events.push(startedEvent(page, first));
+    page.cursor.started = true;
+  }
+  const wholeHistory = await addSteps(page);
+  addControl(page);
+  await addCheckpoints(page);
+  if (wholeHistory) addStandstill(page);
+  const ordered = page.events.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+  // Only behind all else, and not while there is more to read.
+  const end = wholeHistory ? endOf(page) : null;
+  return { events: end ? [...ordered, end] : ordered, cursor: page.cursor, more: !wholeHistory };
+}
+
+interface Page {
+  view: RunView;
+  owners: readonly OwnerRecord[];
+  context: EventContext;
+  events: RunEvent[];
+  cursor: EventCursor;
+}
+
+function startedEvent({ view, context }: Page, owner: OwnerRecord): RunStarted {
+  const { run, spec, lineage, observed } = view.record;
+  return {
+    kind: 'started',
+    id: 'started',
+    at: observed.started_at,
+    run,
+    project: spec.project,
+    cluster: `${owner.address}, namespace ${owner.namespace}`,
+    task: spec.environments.map(({ env_key }) => env_key).join(', ') || view.record.dataset.name,
+    model: spec.model.name,
+    modality: context.modality,
+    steps: plannedSteps(view),
+    links: context.links,
+    who: owner.observed.by,
+    from: lineage && { run: lineage.run, step: lineage.step },
+  };
+}
+
+/** True where no further step is committed. */
+async function addSteps(page: Page): Promise<boolean> {
+  const { view, owners, cursor, events } = page;
+  const position = cursor.step ?? beginningOf(view.record);
+  let held = await stateAfter(view, position);
+  if (!held) return true;
+  const updates = await updatesBehind(view, position);
+  await addEvaluations(page, held);
+  const settings = {
+    startedAt: view.record.observed.started_at,
+    budget: owners.at(-1)?.observed.budget,
+  };
+  for (const update of updates) {
+    const { alerts, watch } = watchStep(cursor.watch, update, settings);
+    events.push(...alerts);
+    [cursor.watch, cursor.step] = [watch, update.identity.step];
+    held = heldAfter(held, update);
+    await addEvaluations(page, held);
+  }
+  return updates.length === 0;
+}
+
+async function addEvaluations({ view, cursor, events, context }: Page, held: HeldState): Promise<void> {
+  const told = new Set(cursor.evaluations.map(({ id }) => id));
+  const isTold = (steps: readonly number[], suite: string): boolean =>
+    steps.some((step) => ['interval', 'final'].some((name) => told.has(evaluationPointId(step, name, suite))));
+  for (const { step, result } of await evaluationsOf(view, held, isTold)) {
+    const id = evaluationPointId(step, result.suite_name, result.suite);
+    if (told.has(id)) continue;
+    const shares = Object.entries(result.environments).map(([name, { pass_at_1 }]) => [name, pass_at_1]);
+    const one: ToldEvaluation = {
+      id,
+      step,
+      suite: result.suite_name,
+      passAt1: result.pass_at_1,
+      environments: Object.fromEntries(shares) as Record<string, number>,
+    };
+    const before = cursor.evaluations.findLast((other) => other.suite === one.suite && other.step < step);
+    cursor.evaluations = [...cursor.evaluations, one].slice(-maxRemembered);
+    const chart = await context.chart(cursor.evaluations.filter(({ suite }) => suite === one.suite));
+    events.push(evaluationEvent(step, result, before ?? null, chart));
+  }
+}
+
+function evaluationEvent(
+  step: number,
+  result: EvaluationResult,
+  before: ToldEvaluation | null,
+  chart: Uint8Array | null,
+): EvaluationDone {
+  const { suite_name: suite, pass_at_1, graded, unknown, observed } = result;
+  return {
+    kind: 'evaluation',
+    id: evaluationPointId(step, suite, result.suite).replace(/^eval\./, 'evaluation.'),
+    at: observed.committed_at,
+    step,
+    suite,
+    passAt1: pass_at_1,
+    before: before && { step: before.step, passAt1: before.passAt1 },
+    graded,
+    unknown,
+    environments: Object.entries(result.environments).map(([environment, one]): EnvironmentPassRate => {
+      const calls = one.mean_tool_calls * (one.graded + one.unknown);
+      return {
+        environment,
+        passAt1: one.pass_at_1,
+        toolErrorRate: calls > 0 ? one.tool_errors / calls : null,
+        graded: one.graded,
+        unknown: one.unknown,
+      };
+    }),
+    chart,
+  };
+}
+
+function addControl({ view, cursor, events }: Page): void {
+  for (const { n, change, observed } of view.control) {
+    if (n <= cursor.control) continue;
+    cursor.control = n;
+    const common = { at: observed.at, step: null, who: null };
+    if (change.kind === 'pause') {
+      const reason = change.now ? 'at once, cutting off the episodes in flight' : null;
+      events.push({ kind: 'paused', id: `paused.${n}`, ...common, reason, resumeWith: resumeCommand(view) });
+    }
+    if (change.kind === 'resume') events.push({ kind: 'resumed', id: `resumed.${n}`, ...common });
+  }
+}
+
+async function addCheckpoints({ view, cursor, events }: Page): Promise<void> {
+  const { store, record } = view;
+  const home = checkpointHome(record);
+  const steps = (await store.listFolder(checkpointsFolder(home)))
+    .flatMap((name) => /^global_step_(0|[1-9][0-9]*)\/$/.exec(name)?.[1] ?? [])
+    .map(Number)
+    .filter((step) => step > cursor.checkpoint)
+    .sort((a, b) => a - b);
+  for (const step of steps) {
+    const key = checkpointManifestKey(home, step);
+    const info = await store.head(key);
+    // Written last: without it there is no checkpoint yet. Uploads are one at a time, so none behind it is ready either.
+    const manifest = info && (await readRecord(store, key, 'checkpoint'));
+    if (!info || !manifest) return;
+    cursor.checkpoint = step;
+    events.push({
+      kind: 'checkpoint',
+      id: `checkpoint.${step}`,
+      at: info.modified.toISOString(),
+      step,
+      place: `${store.address}/${checkpointFolder(home, step)}`,
+      sizeBytes: manifest.files.reduce((sum, { size }) => sum + size, 0),
+    });
+  }
+}
+
+function addStandstill({ view, cursor, events, context }: Page): void {
+  const { step, watch, stalled } = cursor;
+  if (step === null || stalled === step || context.ending) return;
+  const { paused } = foldControl(view.control);
+  const alert = paused ? null : stalledSince(pausedTimeAside(watch, view.control), step, context.now);
+  if (!alert) return;
+  events.push(alert);
+  cursor.stalled = step;
+}
+
+/** A run that was paused stands still since it was told to go on at the earliest. */
+function pausedTimeAside(watch: AlertWatch, control: readonly ControlRecord[]): AlertWatch {
+  const resumed = control.findLast(({ change }) => change.kind === 'resume')?.observed.at;
+  if (resumed === undefined || watch.committedAt === null) return watch;
+  return Date.parse(resumed) > Date.parse(watch.committedAt) ? { ...watch, committedAt: resumed } : watch;
+}
+
+function endOf({ view, owners, cursor, context }: Page): RunEnded | null {
+  const { ending } = context;
+  const start = owners.length;
+  if (!ending || cursor.ended === start) return null;
+  cursor.ended = start;
+  const { record } = view;
+  const { spent } = cursor.watch;
+  const price = owners.at(-1)?.observed.budget?.usd_per_gpu_hour;
+  const gpuHours = spent.gpu_seconds / 3600;
+  return {
+    kind: ending.how,
+    id: `ended.${start}`,
+    at: ending.at,
+    step: cursor.step,
+    steps: plannedSteps(view),
+    passAt1: cursor.evaluations.at(-1)?.passAt1 ?? null,
+    seconds: Math.max(0, (Date.parse(ending.at) - Date.parse(record.observed.started_at)) / 1000),
+    spend: price === undefined ? `${gpuHours.toFixed(2)} GPU hours` : `${(gpuHours * price).toFixed(2)} USD`,
+    reason: ending.reason,
+    resumeWith: ending.how === 'completed' ? null : `longhaul train --run ${nameOfRun(record.run)}`,
+    links: context.links,
+  };
+}
+
+function plannedSteps({ record: { spec } }: RunView): number {
+  return lastWarmStep(spec) + spec.trainer.max_training_steps;
+}
+
+function resumeCommand({ record }: RunView): string {
+  return `longhaul resume ${nameOfRun(record.run)}`;
+}
