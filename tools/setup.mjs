@@ -8,7 +8,7 @@ import { repository } from './steps/cache.mjs';
 import { SetupError } from './steps/command.mjs';
 import { checkDependencyTools, ensureDependencies } from './steps/dependencies.mjs';
 import { checkEngineCompiler, ensureEngine } from './steps/engine.mjs';
-import { checkGo, ensureS3Server, ensureTemporal } from './steps/go-tools.mjs';
+import { checkGo, ensureS3Server, ensureTemporal, ensureTemporalServer } from './steps/go-tools.mjs';
 import { checkNode, checkPlatform, requireCmake, requireGenerator } from './steps/prerequisites.mjs';
 import { ensureSanitizers } from './steps/sanitizers.mjs';
 import { ensureTypescript } from './steps/typescript.mjs';
@@ -18,7 +18,7 @@ Makes this checkout ready to run; what is current is not built again.
   --tests        also what only tests need: the S3 server, the engine's own tests, the compiled harnesses
   --development  also bench/ and test/chaos/, compiled
   --sanitizers   also the engine's tests under sanitizers, which take minutes to build
-  --only STEP    nothing but this step`;
+  --only STEP    nothing but this step; "temporal-server" is done in no other way: the server that containers run`;
 
 const options = readOptions();
 
@@ -31,6 +31,8 @@ const steps = [
   ['sanitizers', options.sanitizers, ensureSanitizers],
   ['temporal', true, ensureTemporal],
   ['versitygw', options.tests, ensureS3Server],
+  // Ten minutes for one test: only when it is asked for, with --only.
+  ['temporal-server', false, ensureTemporalServer],
 ];
 
 function readOptions() {

@@ -1,7 +1,8 @@
-// Servers that Longhaul starts itself: Temporal (always) and versitygw, the S3 server of the tests.
+// Servers that Longhaul starts itself: Temporal (always), versitygw, the S3 server of the tests, and, when it is asked for, the Temporal server
+// that containers run.
 // Each is taken from PATH, else from the cache, else fetched or built once.
 import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import {
   cacheRoot,
   contentKey,
@@ -43,12 +44,27 @@ const versitygw = {
   note: 'about 90 s on 2 cores, once',
 };
 
+/** Not the one that `temporal server start-dev` embeds, though of the same version: this one takes a database of its own. */
+const temporalServer = {
+  name: 'temporal-server',
+  module: join(repository, 'tools/temporal-server'),
+  package: 'go.temporal.io/server/cmd/server',
+  companions: [{ name: 'temporal-sql-tool', package: 'go.temporal.io/server/cmd/tools/sql' }],
+  purpose: 'the Temporal server of the test of the whole stack is built from its Go module.',
+  home: 'https://github.com/temporalio/temporal',
+  note: 'about 10 minutes on 2 cores, once; 1 where the embedded one was built here',
+};
+
 export function ensureTemporal() {
   return ensureTool(temporal);
 }
 
 export function ensureS3Server() {
   return ensureTool(versitygw);
+}
+
+export function ensureTemporalServer() {
+  return ensureTool(temporalServer);
 }
 
 /** Fails at once where a tool could not be built minutes later. */
@@ -62,7 +78,7 @@ export async function checkGo({ withTests = false } = {}) {
 
 /** A tool that the user brings: the variable that the product reads first, then the PATH. */
 function givenTool({ name }) {
-  return process.env[`LONGHAUL_${name.toUpperCase()}`] || findOnPath(name);
+  return process.env[`LONGHAUL_${name.toUpperCase().replaceAll('-', '_')}`] || findOnPath(name);
 }
 
 function cachedTool({ name, module }) {
@@ -87,14 +103,17 @@ async function ensureTool(tool) {
     if (existsSync(binary)) return done('current');
     mkdirSync(folder, { recursive: true });
     if (tool.download !== undefined && (await tool.download(folder, binary))) return done('downloaded');
-    await buildTool(tool, binary);
+    // The tool's own program last: where it is, the others are.
+    for (const { name, package: one } of tool.companions ?? []) await buildTool(tool, one, join(folder, name));
+    await buildTool(tool, tool.package, binary);
     return done('built');
   });
 }
 
-async function buildTool(tool, binary) {
+async function buildTool(tool, package_, binary) {
   const { path: go, environment } = requireGo(tool);
-  console.log(`    building ${tool.name} with Go (${tool.note})`);
+  const name = basename(binary);
+  console.log(`    building ${name} with Go (${tool.note})`);
   const options = {
     cwd: tool.module,
     env: { ...environment, CGO_ENABLED: '0' },
@@ -102,9 +121,9 @@ async function buildTool(tool, binary) {
   };
   // Apart from the build, which prints nothing while it downloads, and would not know how many packages there are.
   let packages = 0;
-  await runLong(go, ['list', '-deps', tool.package], {
+  await runLong(go, ['list', '-deps', package_], {
     ...options,
-    label: `${tool.name} modules`,
+    label: `${name} modules`,
     describe(line) {
       if (isPackage(line)) packages += 1;
       return line;
@@ -112,9 +131,9 @@ async function buildTool(tool, binary) {
   });
   let compiled = 0;
   const temporary = `${binary}.${process.pid}`;
-  await runLong(go, ['build', '-v', '-ldflags', '-s -w', '-o', temporary, tool.package], {
+  await runLong(go, ['build', '-v', '-ldflags', '-s -w', '-o', temporary, package_], {
     ...options,
-    label: `${tool.name} build`,
+    label: `${name} build`,
     describe(line) {
       if (!isPackage(line)) return line;
       compiled += 1;
