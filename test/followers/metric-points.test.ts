@@ -1,0 +1,211 @@
+// The series of a run's points: the same from the same records, whoever reads them, whenever, and however often he is killed.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { MetricPoints } from '../../src/followers/metric-points.js';
+import type { RunningTotals } from '../../src/followers/step-values.js';
+import { Delivered, type MetricPoint, stepOfId } from '../../src/integrations/tracking/metric-point.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { memoryStore } from './memory-store.js';
+import { recordsOf, timeOf, writeAll, type Written, writeControl, type WrittenRun } from './written-run.js';
+
+async function storeOf(options: Partial<WrittenRun> = {}): Promise<ObjectStore> {
+  const store = memoryStore();
+  await writeAll(store, recordsOf(options));
+  return store;
+}
+
+/** As a follower reads to the end of a run that is over. */
+async function readAll(store: ObjectStore, run = 'tiny', delivered = new Delivered()): Promise<MetricPoint[]> {
+  const reader = new MetricPoints(store, run);
+  const points: MetricPoint[] = [];
+  for (;;) {
+    const next = await reader.next(delivered);
+    const page = next.length > 0 ? next : await reader.missed(delivered);
+    if (page.length === 0) return points;
+    for (const point of page) delivered.add(point.id);
+    points.push(...page);
+  }
+}
+
+const ids = (points: readonly MetricPoint[]): string[] => points.map(({ id }) => id.replace(/\.[0-9a-f]{8}$/, ''));
+
+describe('a run as points', () => {
+  it('has one a step in order, and one an evaluation before the step that follows it', async () => {
+    const points = await readAll(await storeOf({ steps: 5, evalInterval: 2 }));
+    expect(ids(points)).toEqual([
+      'eval.0.final',
+      'step.1',
+      'step.2',
+      'eval.2.interval',
+      'step.3',
+      'step.4',
+      'eval.4.interval',
+      'step.5',
+      'eval.5.final',
+    ]);
+  });
+
+  it('has an update’s figures under their names, with timings in seconds, faults, costs and the share without an outcome', async () => {
+    const metrics = (step: number) => ({ 'ft/ettr': 0.9, 'ft/restarts/engine_exit': step });
+    const points = await readAll(await storeOf({ steps: 2, metrics, prices: [36, 36] }));
+    const [, , second] = points;
+    expect(second).toMatchObject({ id: 'step.2', step: 2, at: timeOf(4) });
+    expect(second?.values).toMatchObject({
+      'trainer/global_step': 2,
+      'trainer/applied': 1,
+      'reward/avg_raw_reward': 0.04,
+      'reward/unknown_ratio': 0.25,
+      'ft/ettr': 0.9,
+      'ft/restarts/engine_exit': 2,
+      'timing/step': 2,
+      'timing/in_flight': 1.2345,
+      'cost/tokens': 82,
+      'cost/gpu_hours': (2 * 1.2345) / 3600,
+    });
+    expect(second?.values['cost/usd']).toBeCloseTo(2 * 0.012345, 9);
+  });
+
+  it('has an interval evaluation under SkyRL’s names and another under its suite’s', async () => {
+    const points = await readAll(await storeOf({ steps: 5, evalInterval: 2 }));
+    expect(points.find(({ id }) => id.startsWith('eval.2.'))?.values).toMatchObject({
+      'eval/all/pass_at_1': 0.27,
+      'eval/crm/eu/pass_at_1': 0.27,
+      'eval/crm/eu/mean_turns': 2,
+      'timing/eval': 3,
+    });
+    expect(points.at(-1)?.values).toMatchObject({
+      'eval/final/all/pass_at_1': 0.3,
+      'eval/final/crm/eu/tool_errors': 4,
+      'timing/eval/final': 3,
+    });
+  });
+
+  it('shows a step that was not applied, and an evaluation of the state that it left as it was once', async () => {
+    const points = await readAll(await storeOf({ steps: 5, evalInterval: 2, unapplied: new Map([[3, 'no_signal'], [5, 'non_finite']]) }));
+    expect(ids(points)).toEqual(['eval.0.final', 'step.1', 'step.2', 'eval.2.interval', 'step.3', 'step.4', 'eval.4.interval', 'step.5', 'eval.5.final']);
+    expect(points.filter(({ id }) => id.startsWith('step')).map(({ values }) => values['trainer/applied'])).toEqual([1, 1, 0, 1, 0]);
+  });
+
+  it('prices each step as the start that planned it was given', async () => {
+    const points = await readAll(await storeOf({ steps: 4, prices: [0, 3600], secondStart: 3 }));
+    const usd = points.filter(({ id }) => stepOfId(id) !== null).map(({ values }) => values['cost/usd'] ?? 0);
+    expect(usd[1]).toBe(0);
+    expect(usd[2]).toBeCloseTo(1.2345, 9);
+    expect(usd[3]).toBeCloseTo(2.469, 9);
+  });
+
+  it('of a fork begins behind the step that it left its parent after', async () => {
+    const store = await storeOf({ steps: 6, evalInterval: 3 });
+    const lineage = { run: 'tiny', step: 3, state: '3'.padStart(64, '0') };
+    await writeAll(store, recordsOf({ run: 'tiny~2', steps: 8, evalInterval: 4, lineage }));
+    const points = await readAll(store, 'tiny~2');
+    expect(ids(points)).toEqual(['step.4', 'eval.4.interval', 'step.5', 'step.6', 'step.7', 'step.8', 'eval.8.final']);
+    expect(points[0]?.values['cost/tokens']).toBe(41);
+  });
+
+  it('has evaluations that another run of the same states has played, where this one asks for them', async () => {
+    const points = await readAll(await storeOf({ steps: 5, evalInterval: 2, evaluatedBy: 'twin' }));
+    expect(ids(points).filter((id) => id.startsWith('eval'))).toEqual(['eval.0.final', 'eval.2.interval', 'eval.4.interval', 'eval.5.final']);
+    const other = await storeOf({ run: 'other', steps: 5, evalInterval: 2 });
+    await writeAll(other, recordsOf({ run: 'tiny', steps: 5, evalInterval: 5 }));
+    expect(ids(await readAll(other)).filter((id) => id.startsWith('eval'))).toEqual(['eval.0.final', 'eval.5.final']);
+    await writeControl(other, 'tiny', 1, { kind: 'setHyperparameters', eval_interval: 4 }, 5);
+    expect(ids(await readAll(other)).filter((id) => id.startsWith('eval'))).toEqual(['eval.0.final', 'eval.4.interval', 'eval.5.final']);
+  });
+
+  it('reads on beside an evaluation that cannot be read, and has it once it was quarantined and played again', async () => {
+    const records = recordsOf({ steps: 5, evalInterval: 2 });
+    const store = memoryStore();
+    const damaged = records.find(({ step, key }) => step === 2 && key.endsWith('result.json'))!;
+    await store.create(damaged.key, Buffer.from('{'));
+    await writeAll(store, records);
+    expect(ids(await readAll(store))).not.toContain('eval.2.interval');
+    await writeControl(store, 'tiny', 1, { kind: 'quarantine', key: damaged.key }, 5);
+    const again = memoryStore();
+    await damaged.write(again);
+    await store.create(`${damaged.key}.r1`, (await again.get(damaged.key))!);
+    expect(ids(await readAll(store))).toContain('eval.2.interval');
+  });
+
+  it('reads in pages: an idle look at a long run reads little', async () => {
+    const store = memoryStore();
+    await writeAll(store, recordsOf({ steps: 200, evalInterval: 50 }));
+    const reader = new MetricPoints(store, 'tiny');
+    const delivered = new Delivered();
+    for (let page; (page = await reader.next(delivered)).length > 0;) {
+      expect(page.length).toBeLessThan(40);
+      for (const { id } of page) delivered.add(id);
+    }
+    const before = store.reads;
+    await reader.next(delivered);
+    expect(store.reads - before).toBeLessThan(10);
+  });
+});
+
+describe('the points of a run under way', () => {
+  const runs = fc.record({
+    steps: fc.integer({ min: 1, max: 40 }),
+    evalInterval: fc.integer({ min: 1, max: 9 }),
+    unapplied: fc
+      .array(fc.integer({ min: 1, max: 40 }), { maxLength: 6 })
+      .map((steps) => new Map(steps.map((step) => [step, 'no_signal'] as const))),
+    secondStart: fc.integer({ min: 1, max: 50 }),
+    prices: fc.constantFrom<[number, number]>([0, 0], [1, 1], [0.7, 2.3]),
+    evaluatedBy: fc.constantFrom('tiny', 'twin'),
+  });
+
+  it('are each final, single and the same, whatever arrives late and whoever reads, dies and begins anew', async () => {
+    await fc.assert(
+      fc.asyncProperty(runs, fc.infiniteStream(fc.nat(999)), async (options, chance) => {
+        const roll = (): number => (chance.next().value as number) / 1000;
+        const records = recordsOf(options);
+        const expected = await readAll(await storeOf(options));
+        const store = memoryStore();
+        const waiting = arrivals(records, roll);
+        const seen = new Map<string, MetricPoint>();
+        let delivered = new Delivered();
+        let totals: RunningTotals | null = null;
+        let reader = new MetricPoints(store, 'tiny');
+        for (const record of waiting) {
+          await record.write(store);
+          if (roll() < 0.5 || !(await store.head('runs/tiny/run.json'))) continue;
+          const page = await reader.next(delivered);
+          // A kill before the last ones of a page were handed over.
+          const handed = page.slice(0, roll() < 0.3 ? Math.floor(roll() * page.length) : page.length);
+          for (const point of handed) {
+            expect(seen.has(point.id)).toBe(false);
+            seen.set(point.id, point);
+            delivered.add(point.id);
+          }
+          totals = reader.totalsAfter(delivered) ?? totals;
+          if (handed.length < page.length || roll() < 0.1) {
+            // Begins anew from what the tracker holds; what was noted of the totals may be lost.
+            delivered = new Delivered(delivered.step, delivered.evaluations);
+            reader = new MetricPoints(store, 'tiny', roll() < 0.5 ? totals : null);
+          }
+        }
+        for (const point of await readAll(store, 'tiny', delivered)) {
+          expect(seen.has(point.id)).toBe(false);
+          seen.set(point.id, point);
+        }
+        expect([...seen.keys()].sort()).toEqual(expected.map(({ id }) => id).sort());
+        for (const point of expected) expect(seen.get(point.id)).toEqual(point);
+        const order = [...seen.keys()].map(stepOfId).filter((step) => step !== null);
+        expect(order).toEqual([...order].sort((a, b) => a - b));
+        for (const [index, { id, step }] of [...seen.values()].entries())
+          if (stepOfId(id) === null && step > 0)
+            expect([...seen.keys()].indexOf(`step.${step}`)).toBeLessThan(index);
+      }),
+      { numRuns: 60 },
+    );
+  });
+});
+
+/** Steps in their order; evaluations behind their step, some of them much later. */
+function arrivals(records: readonly Written[], roll: () => number): Written[] {
+  const placed = records.map((record, index) => ({
+    record,
+    at: index + (record.group === 'evaluation' && roll() < 0.3 ? roll() * records.length : 0),
+  }));
+  return placed.sort((a, b) => a.at - b.at).map(({ record }) => record);
+}

@@ -1,0 +1,262 @@
+// A run's records one by one, in the order in which a run writes them, for readers that look while it is under way.
+import type { ControlChange, UpdateRecord } from '../../src/spec/records.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
+import { recordDigest } from '../../src/store/canonical.js';
+import {
+  checkpointManifestKey,
+  controlFolder,
+  datasetManifestKey,
+  evaluationResultKey,
+  evaluationSuiteKey,
+  ownersFolder,
+  planKey,
+  runKey,
+  sequenceKey,
+  updateKey,
+} from '../../src/store/layout.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { encodeRecord } from '../../src/store/record-codec.js';
+import type { RecordKind, RecordTypes } from '../../src/store/record-schemas.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
+
+export interface Written {
+  key: string;
+  /** Later ones of a group need earlier ones: `steps` above all. */
+  group: 'steps' | 'evaluation' | 'beside';
+  /** Of an evaluation, the step whose state it is of. */
+  step: number;
+  write: (store: ObjectStore) => Promise<void>;
+}
+
+export interface WrittenRun {
+  run: string;
+  steps: number;
+  /** An evaluation of every so many steps, and `final` at the end. */
+  evalInterval: number;
+  /** Steps that changed nothing, and why. */
+  unapplied: ReadonlyMap<number, string>;
+  lineage: RecordTypes['run']['lineage'];
+  /** US$ an hour, by the start that planned: of the first, and of a second from `secondStart` on. */
+  prices: [number, number];
+  secondStart: number;
+  /** Replaces figures of a step. */
+  metrics: (step: number) => Record<string, number>;
+  /** The run that played the evaluations, where it is another. */
+  evaluatedBy: string;
+  budget: NonNullable<RecordTypes['owner']['observed']['budget']>;
+  /** Seconds between two commits. */
+  stepSeconds: number;
+}
+
+const start = Date.parse('2026-01-02T03:00:00.000Z');
+const suiteTasks = { interval: 3, final: 5 };
+
+export const timeOf = (seconds: number): string => new Date(start + seconds * 1000).toISOString();
+
+/** Two runs of one seed have the same states: the run's name is no part of it. */
+export const stateAfter = (step: number): string => step.toString(16).padStart(64, '0');
+
+export function runOf(options: Partial<WrittenRun> = {}): WrittenRun {
+  const run = options.run ?? 'tiny';
+  return {
+    run,
+    steps: 12,
+    evalInterval: 4,
+    unapplied: new Map(),
+    lineage: null,
+    prices: [0, 0],
+    secondStart: Infinity,
+    metrics: () => ({}),
+    evaluatedBy: run,
+    budget: {},
+    stepSeconds: 2,
+    ...options,
+  };
+}
+
+export function recordsOf(options: Partial<WrittenRun> = {}): Written[] {
+  const run = runOf(options);
+  const all = recordsOfAllKinds();
+  const written: Written[] = [];
+  const add = <Kind extends RecordKind>(
+    group: Written['group'],
+    step: number,
+    key: string,
+    kind: Kind,
+    record: RecordTypes[Kind],
+  ): void => {
+    written.push({
+      key,
+      group,
+      step,
+      write: async (store) => void (await store.create(key, await encodeRecord(kind, record))),
+    });
+  };
+  const first = run.lineage?.step ?? 0;
+  const { name, version } = all.run.dataset;
+  add('steps', 0, datasetManifestKey(name, version), 'dataset', { ...all.dataset, held_out_tasks: 500 });
+  add('steps', 0, runKey(run.run), 'run', {
+    ...all.run,
+    run: run.run,
+    name: run.run.replace(/~.*/, ''),
+    spec: specOf(run, all),
+    lineage: run.lineage,
+    observed: { started_at: timeOf(0) },
+  });
+  const addOwner = (n: number): void => {
+    const observed = { ...all.owner.observed, at: timeOf(n - 1), budget: { ...run.budget, usd_per_gpu_hour: run.prices[n - 1] ?? 0 } };
+    add('steps', first, sequenceKey(ownersFolder(run.run), n), 'owner', { ...all.owner, n, observed });
+  };
+  addOwner(1);
+  if (!run.lineage) {
+    const identity = { ...all.base.identity, run: run.run, state: stateAfter(0) };
+    add('steps', 0, updateKey(run.run, 0), 'base', { ...all.base, identity });
+    addEvaluation(add, run, 0, 0, 'final');
+  }
+  let state = first;
+  for (let step = first + 1; step <= run.steps; step++) {
+    if (step === run.secondStart) addOwner(2);
+    const plan: RecordTypes['plan'] = {
+      ...all.plan,
+      run: run.run,
+      step,
+      previous_state: stateAfter(state),
+      owner: step < run.secondStart ? 1 : 2,
+    };
+    add('steps', step, planKey(run.run, step), 'plan', plan);
+    const before = state;
+    const reason = run.unapplied.get(step);
+    if (reason === undefined) state = step;
+    add('steps', step, updateKey(run.run, step), 'update', updateOf(run, all.update, step, recordDigest(plan), [before, state], reason));
+    if (reason === undefined && step % run.evalInterval === 0 && step < run.steps)
+      addEvaluation(add, run, step, state, 'interval');
+  }
+  addEvaluation(add, run, run.steps, state, 'final');
+  return written;
+}
+
+type Add = <Kind extends RecordKind>(
+  group: Written['group'],
+  step: number,
+  key: string,
+  kind: Kind,
+  record: RecordTypes[Kind],
+) => void;
+
+function addEvaluation(
+  add: Add,
+  run: WrittenRun,
+  step: number,
+  state: number,
+  suiteName: 'interval' | 'final',
+): void {
+  const all = recordsOfAllKinds();
+  const { tokenizer, chat_template, tool_parser, dataset } = all.run;
+  const [task] = all.suite.tasks;
+  const suite: RecordTypes['suite'] = {
+    ...all.suite,
+    name: suiteName,
+    seed: all.run.seed,
+    tasks: Array.from({ length: suiteTasks[suiteName] }, (_, seed) => ({ ...task!, seed })),
+    digests: { tokenizer, chat_template, tool_parser, dataset: dataset.digest },
+  };
+  const digest = recordDigest(suite);
+  const pass_at_1 = Math.min(1, 0.25 + step / 100);
+  // As a run writes them: the suite before it plays it.
+  add('evaluation', step, evaluationSuiteKey(stateAfter(state), digest), 'suite', suite);
+  add('evaluation', step, evaluationResultKey(stateAfter(state), digest), 'evaluation', {
+    ...all.evaluation,
+    state: stateAfter(state),
+    suite: digest,
+    suite_name: suiteName,
+    pass_at_1,
+    graded: 10,
+    environments: {
+      'crm/eu': { pass_at_1, graded: 10, unknown: 0, mean_turns: 2, mean_tool_calls: 1, tool_errors: 4 },
+    },
+    observed: {
+      run: run.evaluatedBy,
+      step,
+      seconds: 3,
+      committed_at: timeOf(step * run.stepSeconds + 1),
+      metrics: {},
+    },
+  });
+}
+
+function specOf(run: WrittenRun, { run: record, suite }: RecordTypes): RunSpec {
+  return {
+    ...record.spec,
+    name: run.run,
+    environments: [{ env_key: 'crm/eu', fault_rate: 0, tool_error_rate: 0 }],
+    data: { eval_tasks: suiteTasks.interval, final_eval_tasks: suiteTasks.final },
+    warm_start: [],
+    generator: { ...suite.sampling, temperature: 0.7 },
+    trainer: { max_training_steps: run.steps, eval_interval: run.evalInterval, target_pass_at_1: 0 },
+  } as unknown as RunSpec;
+}
+
+function updateOf(
+  run: WrittenRun,
+  base: UpdateRecord,
+  step: number,
+  plan: string,
+  [before, after]: [number, number],
+  reason: string | undefined,
+): UpdateRecord {
+  return {
+    ...base,
+    identity: {
+      ...base.identity,
+      run: run.run,
+      step,
+      plan,
+      previous_state: stateAfter(before),
+      state: stateAfter(after),
+      applied: reason === undefined ? true : { reason },
+      outcomes: [[1, 0, null, 1]],
+    },
+    observed: {
+      ...base.observed,
+      metrics: {
+        'reward/avg_raw_reward': step / 50,
+        'reward/signal_ratio': 0.5,
+        'environment/crm/eu/tool_error_rate': 0.1,
+        'policy/grad_norm': 0.1 + step,
+        'generate/avg_num_tokens': 10.3,
+        ...run.metrics(step),
+      },
+      timings_ms: { step: run.stepSeconds * 1000, in_flight: 1234.5 },
+      committed_at: timeOf(step * run.stepSeconds),
+    },
+  };
+}
+
+/** Control records follow each other as they are written. */
+export async function writeControl(
+  store: ObjectStore,
+  run: string,
+  n: number,
+  change: ControlChange,
+  seconds: number,
+): Promise<void> {
+  const record: RecordTypes['control'] = {
+    schema: 'longhaul.control/1',
+    n,
+    update_id: `u${n}`,
+    change,
+    observed: { at: timeOf(seconds) },
+  };
+  await store.create(sequenceKey(controlFolder(run), n), await encodeRecord('control', record));
+}
+
+export async function writeCheckpoint(store: ObjectStore, run: string, step: number): Promise<void> {
+  const all = recordsOfAllKinds();
+  const { project, model } = all.run.spec;
+  const key = checkpointManifestKey({ project, model: model.name, run }, step);
+  await store.create(key, await encodeRecord('checkpoint', { ...all.checkpoint, run, step, state: stateAfter(step) }));
+}
+
+export async function writeAll(store: ObjectStore, records: readonly Written[]): Promise<void> {
+  for (const { write } of records) await write(store);
+}
