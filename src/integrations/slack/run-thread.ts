@@ -3,9 +3,9 @@
 // already, the thread is read back and what carries the event's mark is taken for delivered. Nothing here is waited for by a run.
 // One process at a time may hold a run's thread.
 import { createHash } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Message, withNote, withPicture } from './blocks.js';
 import { eventMessage, type LaterEvent } from './event-message.js';
+import { pause } from './pause.js';
 import type { RunEvent, RunStarted, RunStatusLine } from './run-event.js';
 import { isMissingScope, type Mark, SlackApi, type SlackAccess } from './slack-api.js';
 import { SlackCallFailed } from './slack-failure.js';
@@ -35,6 +35,8 @@ export interface RunThreadOptions {
 }
 
 export interface ThreadTiming extends Patience {
+  /** Slack takes about one message a second in a channel. */
+  postEveryMs: number;
   /** Between edits of the first message. */
   editEveryMs: number;
   /** For a post whose answer was lost to arrive, before the thread is read for it. */
@@ -51,6 +53,7 @@ const defaultTiming: ThreadTiming = {
   firstPauseMs: 1_000,
   longestPauseMs: 60_000,
   restMs: 60_000,
+  postEveryMs: 1_000,
   editEveryMs: 30_000,
   settleMs: 5_000,
   pictureWaitMs: 20_000,
@@ -60,6 +63,7 @@ const defaultTiming: ThreadTiming = {
 const clockSkewMs = 3_600_000;
 /** Somebody who deletes the first message again and again does not want one. */
 const mostRoots = 3;
+const uploadTries = 2;
 const chartName = 'pass-rate.png';
 
 export class RunThread {
@@ -79,7 +83,10 @@ export class RunThread {
   #shown = '';
   #nextEdit = 0;
   #editable = true;
+  #nextPost = 0;
   #upload: { event: string; file: string } | null = null;
+  /** Of the event that is being told. */
+  #failedUploads = 0;
   #withoutPictures = false;
   readonly #told = new Set<string>();
   #turns: Promise<unknown> = Promise.resolve();
@@ -117,6 +124,7 @@ export class RunThread {
       }
       const failure = await this.#trouble.outlasted(() => this.#noting(() => this.#bring(event, id)));
       this.#upload = null;
+      this.#failedUploads = 0;
       if (failure === null) this.#mended();
       else this.#drop(memory, id, failure);
       await this.#save();
@@ -190,11 +198,9 @@ export class RunThread {
       memory.channel = await this.#api.channelId();
       this.#saved = false;
     }
-    const arriving = this.#doubtSince + this.#timing.settleMs - performance.now();
-    if (arriving > 0) await sleep(arriving, undefined, { signal: stop }).catch(() => undefined);
-    stop.throwIfAborted();
+    await pause(this.#doubtSince + this.#timing.settleMs - performance.now(), stop);
     if (memory.root === null) {
-      const since = new Date(Date.parse(started.at) - clockSkewMs);
+      const since = new Date((Date.parse(started.at) || 0) - clockSkewMs);
       for await (const { ts, mark } of this.#api.history(memory.channel, since)) {
         if (!this.#isMine(mark) || mark.id !== this.#rootId) continue;
         this.#found(memory, this.#rootId, ts);
@@ -247,21 +253,23 @@ export class RunThread {
     const picture = message.picture;
     const thread = { root: channel.root, broadcast: message.broadcast };
     const mark = this.#mark(id);
-    const send = (content: Message): Promise<string> =>
-      this.#api.post(channel.id, { text: content.text, blocks: content.blocks, mark }, thread);
+    const send = async ({ text, blocks }: Message): Promise<string> => {
+      await pause(this.#nextPost - performance.now(), this.#options.stop);
+      this.#nextPost = performance.now() + this.#timing.postEveryMs;
+      return this.#api.post(channel.id, { text, blocks, mark }, thread);
+    };
     if (picture === null) return send(message);
     const upload = await this.#uploaded(id, picture.png, picture.altText);
     if ('missing' in upload) return send(withNote(message, upload.missing));
     const end = performance.now() + this.#timing.pictureWaitMs;
-    for (let pause = this.#timing.firstPauseMs; ; pause *= 2) {
+    for (let pauseMs = this.#timing.firstPauseMs; ; pauseMs *= 2) {
       try {
         return await send(withPicture(message, picture, upload.file));
       } catch (error) {
         if (!isRefused(error) || error.failure.code !== 'invalid_blocks') throw error;
-        if (performance.now() + pause > end)
+        if (performance.now() + pauseMs > end)
           return send(withNote(message, 'Chart left out: Slack did not take the picture.'));
-        await sleep(pause, undefined, { signal: this.#options.stop }).catch(() => undefined);
-        this.#options.stop.throwIfAborted();
+        await pause(pauseMs, this.#options.stop);
       }
     }
   }
@@ -281,7 +289,9 @@ export class RunThread {
         this.#tellOnce('pictures', `Evaluations are told in Slack without their chart: ${error.message}`);
         return { missing: noScope };
       }
-      if (error.failure.kind === 'lasting') throw error;
+      const { kind } = error.failure;
+      if (kind === 'lasting') throw error;
+      if (kind !== 'refused' && ++this.#failedUploads < uploadTries) throw error;
       return { missing: `Chart left out: ${error.failure.reason}.` };
     }
   }

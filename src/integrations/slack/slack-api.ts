@@ -4,6 +4,7 @@ import { LogLevel, WebClient, type Logger } from '@slack/web-api';
 import { withoutSecrets } from '../../spec/secrets.js';
 import type { MessageBlock } from './blocks.js';
 import { deadlineFetch } from './deadline-fetch.js';
+import { pause } from './pause.js';
 import { failureOf, type Names, SlackCallFailed, type SlackFailure } from './slack-failure.js';
 
 export interface SlackAccess {
@@ -49,6 +50,8 @@ const eventType = 'longhaul_run_event';
 const callTimeoutMs = 10_000;
 /** Slack advises 200 at most, and gives fewer to some apps. */
 const pageSize = 200;
+/** In all, while messages are read page by page. */
+const longestPagingPauseMs = 10 * 60_000;
 const channelId = /^[CGD][A-Z0-9]{6,}$/;
 
 export class SlackApi {
@@ -180,12 +183,29 @@ export class SlackApi {
     page: (client: WebClient, cursor: { cursor?: string }) => Promise<Page>,
   ): AsyncGenerator<MarkedMessage> {
     let cursor: { cursor?: string } = {};
+    const patience = { leftMs: longestPagingPauseMs };
     for (;;) {
-      const { messages = [], response_metadata } = await this.#call(method, (client) => page(client, cursor));
+      const { messages = [], response_metadata } = await this.#patiently(patience, () =>
+        this.#call(method, (client) => page(client, cursor)),
+      );
       yield* messages.flatMap(marked);
       const next = response_metadata?.next_cursor ?? '';
       if (next === '') return;
       cursor = { cursor: next };
+    }
+  }
+
+  /** Waits out limits of the rate: who begins with the first page again never comes to the last of many. */
+  async #patiently<Answer>(patience: { leftMs: number }, call: () => Promise<Answer>): Promise<Answer> {
+    for (;;) {
+      try {
+        return await call();
+      } catch (error) {
+        const failure = error instanceof SlackCallFailed ? error.failure : null;
+        if (failure?.kind !== 'limited' || failure.pauseMs > patience.leftMs) throw error;
+        patience.leftMs -= failure.pauseMs;
+        await pause(failure.pauseMs, this.#stop);
+      }
     }
   }
 

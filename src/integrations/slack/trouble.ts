@@ -1,6 +1,6 @@
 // How long a thread tries, and when it tries again. While nothing gets through, the bound runs from the beginning of the trouble
 // and not from each message: after a day's outage those that pile up are dropped one after the other, not each after its own wait.
-import { setTimeout as sleep } from 'node:timers/promises';
+import { pause } from './pause.js';
 import { SlackCallFailed } from './slack-failure.js';
 
 export interface Patience {
@@ -60,7 +60,7 @@ export class Trouble {
     for (;;) {
       const end = (this.#since ?? begun) + this.#patience.giveUpAfterMs;
       if (this.#last !== null && this.#notBefore > end && this.pausing) return this.#last;
-      await this.#paused();
+      await pause(this.#notBefore - performance.now(), this.#stop);
       try {
         await attempt();
         this.over();
@@ -74,18 +74,12 @@ export class Trouble {
     }
   }
 
-  async #paused(): Promise<void> {
-    const ms = this.#notBefore - performance.now();
-    if (ms > 0) await sleep(ms, undefined, { signal: this.#stop }).catch(() => undefined);
-    this.#stop.throwIfAborted();
-  }
-
   #pauseAfter({ failure }: SlackCallFailed): number {
     if (failure.kind === 'limited') return failure.pauseMs;
     const { firstPauseMs, longestPauseMs, restMs } = this.#patience;
     if (failure.kind === 'lasting') return restMs;
-    const pause = Math.min(firstPauseMs * 2 ** (this.#failures - 1), longestPauseMs);
+    const pauseMs = Math.min(firstPauseMs * 2 ** (this.#failures - 1), longestPauseMs);
     // Several runs that lost Slack at once must not come back at once.
-    return pause * (0.75 + Math.random() / 2);
+    return pauseMs * (0.75 + Math.random() / 2);
   }
 }

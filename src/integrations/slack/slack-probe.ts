@@ -1,0 +1,74 @@
+// What `longhaul doctor` says of Slack: the token, what it may do, and the channel. Nothing is posted.
+import { SlackApi, type SlackAccess } from './slack-api.js';
+import { SlackCallFailed } from './slack-failure.js';
+
+export interface SlackCheck {
+  check: string;
+  ok: boolean;
+  /** What was found, or what is wrong and the mend; one line. */
+  detail: string;
+}
+
+const probeTimeoutMs = 5_000;
+
+/** Later checks are left out where an earlier one shows that they would fail. */
+export async function probeSlack(access: SlackAccess): Promise<SlackCheck[]> {
+  const stop = new AbortController().signal;
+  const api = new SlackApi({ callTimeoutMs: probeTimeoutMs, ...access }, stop);
+  const results: SlackCheck[] = [];
+
+  /** Null where it failed. */
+  async function check<T>(name: string, probe: () => Promise<T>, found: (value: T) => string): Promise<T | null> {
+    try {
+      const value = await probe();
+      results.push({ check: name, ok: true, detail: found(value) });
+      return value;
+    } catch (error) {
+      if (!(error instanceof SlackCallFailed)) throw error;
+      results.push({ check: name, ok: false, detail: explained(error) });
+      return null;
+    }
+  }
+
+  const identity = await check(
+    'slack token',
+    () => api.whoAmI(),
+    ({ bot, team }) => `@${bot} in ${team}`,
+  );
+  if (identity === null) return results;
+  results.push(scopesCheck(identity.scopes));
+  await check(
+    'slack channel',
+    async () => {
+      const id = await api.channelId();
+      await api.readsHistory(id);
+      return id;
+    },
+    (id) => `the bot is in ${access.channel}${access.channel === id ? '' : ` (${id})`} and reads it`,
+  );
+  return results;
+}
+
+function scopesCheck(scopes: string[] | null): SlackCheck {
+  const check = 'slack scopes';
+  if (scopes === null) return { check, ok: true, detail: 'Slack does not tell which scopes the token has' };
+  const lacking = [
+    scopes.includes('chat:write') ? [] : ['chat:write (to post)'],
+    scopes.some((scope) => ['channels:history', 'groups:history'].includes(scope))
+      ? []
+      : ['channels:history, or groups:history for a private channel (so that nothing is told twice)'],
+    scopes.includes('files:write') ? [] : ['files:write (charts of evaluations; all else works without)'],
+  ].flat();
+  if (lacking.length === 0) return { check, ok: true, detail: scopes.join(', ') };
+  return {
+    check,
+    ok: lacking.every((scope) => scope.startsWith('files:write')),
+    detail: `add ${lacking.join('; ')} under OAuth & Permissions of the Slack app, then install it again`,
+  };
+}
+
+function explained({ failure }: SlackCallFailed): string {
+  if (failure.kind === 'lasting') return `${failure.reason}: ${failure.mend}`;
+  if (failure.kind === 'limited') return `${failure.reason}: ask again then`;
+  return `${failure.reason}: is slack.com reachable from here?`;
+}
