@@ -105,9 +105,7 @@ class Selector {
     return {
       checkpoints: withoutDoubles(whole),
       baseline: baseline?.state ?? null,
-      skipped: this.#skipped.sort(
-        (a, b) => a.run.localeCompare(b.run) || (a.step ?? -1) - (b.step ?? -1),
-      ),
+      skipped: this.#skipped.sort((a, b) => a.run.localeCompare(b.run) || (a.step ?? -1) - (b.step ?? -1)),
     };
   }
 
@@ -269,15 +267,17 @@ class Selector {
   }
 
   async #withoutDamaged(found: readonly Candidate[]): Promise<Candidate[]> {
-    const damages = await inParallel(found, async (one) =>
-      one.evaluated ? null : this.#damageOf(one),
-    );
+    const damages = await inParallel(found, async (one) => (one.evaluated ? null : this.#damageOf(one)));
     return found.filter(({ run, step, path }, index) => {
       const damage = damages[index] ?? null;
       if (damage === null) return true;
       if (path === 'baseline.step') {
         const mend = 'name another baseline: all other states are compared with it';
-        this.#problems.push({ path, problem: `is ${step} of ${run}, whose checkpoint is damaged: ${damage}`, mend });
+        this.#problems.push({
+          path,
+          problem: `is ${step} of ${run}, whose checkpoint is damaged: ${damage}`,
+          mend,
+        });
       } else this.#skip({ run, step, reason: damage });
       return false;
     });
@@ -327,7 +327,8 @@ function matches(name: string, pattern: string): boolean {
 /** Why states of a run cannot be played on suites of `reference`, as it goes on after its name; null where they can. */
 function otherThan(run: RunRecord, reference: RunRecord): string | null {
   const [own, suites] = [run.spec.model.name, reference.spec.model.name];
-  if (own !== suites) return `is of model ${own}; the suites are of ${reference.run}, whose model is ${suites}`;
+  if (own !== suites)
+    return `is of model ${own}; the suites are of ${reference.run}, whose model is ${suites}`;
   if (run.tokenizer !== reference.tokenizer)
     return `has another tokenizer than ${reference.run}, which the suites are of`;
   if (run.chat_template !== reference.chat_template)
@@ -342,9 +343,16 @@ function isIn({ from, to, every }: NonNullable<CheckpointsSpec['range']>, step: 
   return every === undefined || (step - from) % every === 0;
 }
 
-function none(entry: CheckpointsSpec, run: string, steps: readonly number[]): [problem: string, mend: string] {
+function none(
+  entry: CheckpointsSpec,
+  run: string,
+  steps: readonly number[],
+): [problem: string, mend: string] {
   if (steps.length === 0)
-    return [`takes checkpoints of ${run}, which has none yet`, 'wait for its first, or add not_yet_evaluated: true'];
+    return [
+      `takes checkpoints of ${run}, which has none yet`,
+      'wait for its first, or add not_yet_evaluated: true',
+    ];
   if (entry.best !== undefined)
     return [`takes the best of ${run}, of which no checkpoint has an evaluation yet`, 'use latest'];
   return [`takes no checkpoint of ${run}`, nearestSteps(steps, entry.range?.from ?? 0)];

@@ -40,7 +40,9 @@ export async function compareSweep(
   const rows = Buffer.from(resultsFile(comparison.rows));
   const results = checkKey(`${sweepFolder(sweep)}aggregated_results.${sha256Hex(rows).slice(0, 12)}.jsonl`);
   await store.create(results, rows);
-  const alarms = comparison.suites.flatMap((suite) => alarmTexts(suite).map((text) => `${suite.label}: ${text}`));
+  const alarms = comparison.suites.flatMap((suite) =>
+    alarmTexts(suite).map((text) => `${suite.label}: ${text}`),
+  );
   return { report, results, alarms, table: comparisonText(comparison).slice(0, longestTable) };
 }
 
@@ -55,8 +57,12 @@ export async function comparisonOf(
   const rows: ResultRow[] = [];
   const suites = [];
   for (const [index, { label, digest, record: suiteRecord }] of record.suites.entries()) {
-    const pairs = checkpoints.map((_, checkpoint) => pairOf(record, checkpoint * record.suites.length + index));
-    const played = (await inParallel(pairs, (pair) => playedState(store, pair))).filter((one) => one !== null);
+    const pairs = checkpoints.map((_, checkpoint) =>
+      pairOf(record, checkpoint * record.suites.length + index),
+    );
+    const played = (await inParallel(pairs, (pair) => playedState(store, pair))).filter(
+      (one) => one !== null,
+    );
     const suite = compareStates({ label, digest, record: suiteRecord }, played, against);
     suites.push(suite);
     for (const state of played) {
@@ -66,7 +72,11 @@ export async function comparisonOf(
   }
   const skipped = [
     ...record.skipped,
-    ...failed.map(({ run, step, suite, reason }) => ({ run, step, reason: `was not evaluated on ${suite}: ${reason}` })),
+    ...failed.map(({ run, step, suite, reason }) => ({
+      run,
+      step,
+      reason: `was not evaluated on ${suite}: ${reason}`,
+    })),
   ];
   return { name: record.sweep, project: spec.project, suites, skipped, rows };
 }

@@ -169,20 +169,28 @@ function stateTable(suite: SuiteComparison): string {
     { title: 'pass@1', cell: ({ all }) => shareText(all.pass_at_1), figure: true },
     ...(k === null
       ? []
-      : [{ title: `pass@${k}`, cell: (state: StateComparison) => shareText(largestPass(state)), figure: true }]),
+      : [
+          {
+            title: `pass@${k}`,
+            cell: (state: StateComparison) => shareText(largestPass(state)),
+            figure: true,
+          },
+        ]),
     {
       title: 'change [95 %]',
       cell: (state) => (isReference(state) ? '' : change(state.versus?.all ?? null)),
       figure: true,
     },
-    { title: `−${reach * 100} … 0 … +${reach * 100}`, cell: (state) => bar(state.versus?.all ?? null, reach) },
+    {
+      title: `−${reach * 100} … 0 … +${reach * 100}`,
+      cell: (state) => bar(state.versus?.all ?? null, reach),
+    },
     {
       title: 'verdict',
-      cell: (state) => (isReference(state) ? `<span class="quiet">${name}</span>` : verdict(state.versus?.all ?? null)),
+      cell: (state) =>
+        isReference(state) ? `<span class="quiet">${name}</span>` : verdict(state.versus?.all ?? null),
     },
-    ...(alarmed
-      ? [{ title: 'regression', cell: (state: StateComparison) => alarm(state) }]
-      : []),
+    ...(alarmed ? [{ title: 'regression', cell: (state: StateComparison) => alarm(state) }] : []),
     ...figureColumns<StateComparison>(({ all }) => all),
   ]);
   return `<div class="states">${rows}</div>`;
@@ -284,7 +292,9 @@ function figureColumns<Row>(of: (row: Row) => Figures) {
       title: 'unknown',
       cell: (row: Row) => {
         const { unknown, missing } = of(row);
-        return whole(unknown) + (missing === 0 ? '' : ` <span class="quiet">(${whole(missing)} not played)</span>`);
+        return (
+          whole(unknown) + (missing === 0 ? '' : ` <span class="quiet">(${whole(missing)} not played)</span>`)
+        );
       },
       figure: true,
     },

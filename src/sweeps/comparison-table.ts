@@ -31,7 +31,9 @@ export function comparisonText({ name, suites, skipped }: SweepComparison): stri
     ...suites.map((suite) => suiteSection(name, suite)),
     ...(skipped.length === 0
       ? []
-      : [[`left out: ${whole(skipped.length)}`, ...skipped.map((one) => `  ${skippedText(one)}`)].join('\n')]),
+      : [
+          [`left out: ${whole(skipped.length)}`, ...skipped.map((one) => `  ${skippedText(one)}`)].join('\n'),
+        ]),
   ];
   return `${printable(parts.join('\n\n'))}\n`;
 }
@@ -68,14 +70,27 @@ function stateTable(suite: SuiteComparison): string[] {
     shareText(state.all.pass_at_1),
     ...(k === null ? [] : [shareText(largestPass(state))]),
     state.versus === null ? '' : differenceText(state.versus.all),
-    state.versus === null ? (suite.reference?.named ? 'baseline' : 'reference') : (state.versus.all?.verdict ?? '–'),
+    state.versus === null
+      ? suite.reference?.named
+        ? 'baseline'
+        : 'reference'
+      : (state.versus.all?.verdict ?? '–'),
     ...played(state.all),
   ]);
   return aligned([head, ...rows], k === null ? [1, 4, 5, 6] : [1, 2, 5, 6, 7]);
 }
 
 function environmentTable(states: readonly StateComparison[]): string[] {
-  const head = ['environment', 'state', 'pass@1', 'change in points [95 %]', 'verdict', 'turns', 'tool errors', 'unknown'];
+  const head = [
+    'environment',
+    'state',
+    'pass@1',
+    'change in points [95 %]',
+    'verdict',
+    'turns',
+    'tool errors',
+    'unknown',
+  ];
   const names = [...new Set(states.flatMap(({ environments }) => Object.keys(environments)))].sort();
   const rows = names.flatMap((name) =>
     states.flatMap((state) => {
@@ -83,7 +98,9 @@ function environmentTable(states: readonly StateComparison[]): string[] {
       if (figures === undefined) return [];
       const difference = state.versus?.environments[name] ?? null;
       const [place, rate] = [placeText(state), shareText(figures.pass_at_1)];
-      return [[name, place, rate, differenceText(difference), difference?.verdict ?? '–', ...played(figures)]];
+      return [
+        [name, place, rate, differenceText(difference), difference?.verdict ?? '–', ...played(figures)],
+      ];
     }),
   );
   return aligned([head, ...rows], [2, 5, 6, 7]);

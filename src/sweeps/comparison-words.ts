@@ -84,6 +84,7 @@ export function largestPass({ all }: StateComparison): number | null {
 export function newestStates({ states }: SuiteComparison): StateComparison[] {
   return states.filter(
     (one, index) =>
-      one.versus !== null && !states.slice(index + 1).some(({ run, versus }) => run === one.run && versus !== null),
+      one.versus !== null &&
+      !states.slice(index + 1).some(({ run, versus }) => run === one.run && versus !== null),
   );
 }

@@ -107,7 +107,9 @@ export function compareStates(
   baseline: { state: Digest; regression: number } | null,
 ): SuiteComparison {
   const reference =
-    (baseline === null ? undefined : states.find(({ state }) => state === baseline.state)) ?? states[0] ?? null;
+    (baseline === null ? undefined : states.find(({ state }) => state === baseline.state)) ??
+    states[0] ??
+    null;
   const named = reference !== null && reference.state === baseline?.state;
   const regression = named ? (baseline?.regression ?? null) : null;
   const ks = ksOf(record.samples_per_task);
@@ -118,16 +120,18 @@ export function compareStates(
     samples: record.samples_per_task,
     temperature: record.sampling.temperature,
     reference:
-      reference === null
-        ? null
-        : { run: reference.run, step: reference.step, state: reference.state, named },
+      reference === null ? null : { run: reference.run, step: reference.step, state: reference.state, named },
     regression,
     states: states.map((one) => ({
       run: one.run,
       step: one.step,
       state: one.state,
       all: figuresOf(one.tasks, ks),
-      environments: byKey(one.tasks, ({ env_key }) => env_key, (tasks) => figuresOf(tasks, ks)),
+      environments: byKey(
+        one.tasks,
+        ({ env_key }) => env_key,
+        (tasks) => figuresOf(tasks, ks),
+      ),
       versus:
         reference === null || one.state === reference.state
           ? null
@@ -213,9 +217,7 @@ function versus(
       })),
     ),
     alarms:
-      regression === null
-        ? []
-        : alarmed.map(([scope, one]) => ({ scope, level: levelOf(one, regression) })),
+      regression === null ? [] : alarmed.map(([scope, one]) => ({ scope, level: levelOf(one, regression) })),
   };
 }
 
@@ -228,8 +230,7 @@ function differenceOf(
     .map(({ before, after }) => ({ before: countedOf(before), after: countedOf(after) }))
     .filter(({ before, after }) => before.graded >= k && after.graded >= k);
   const differences = counted.map(
-    ({ before, after }) =>
-      passAtK(after.graded, after.passed, k) - passAtK(before.graded, before.passed, k),
+    ({ before, after }) => passAtK(after.graded, after.passed, k) - passAtK(before.graded, before.passed, k),
   );
   const estimate = meanOf(differences);
   if (estimate === null) return null;

@@ -80,7 +80,8 @@ function itemProblem(item: string, field: Field): string | null {
     const size = /^\d+$/.test(step) ? Number(step) : NaN;
     if (!(size >= 1 && size <= high - low + 1))
       return `the step "${step}" must be a whole number from 1 to ${high - low + 1}`;
-    if (range !== '*' && !range.includes('-')) return `a step follows * or a range: write ${range}-${high}/${step}`;
+    if (range !== '*' && !range.includes('-'))
+      return `a step follows * or a range: write ${range}-${high}/${step}`;
   }
   if (range === '*') return null;
   if (/[?LW#]/.test(range.replaceAll(/[a-z]{3}/gi, '')))

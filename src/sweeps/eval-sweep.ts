@@ -68,7 +68,10 @@ export async function evalSweep(spec: unknown, options: SweepOptions = {}): Prom
     alarms: [],
   };
   setHandler(sweepStatusQuery, () => status, { description: 'How far the sweep is' });
-  const planned = await orchestrator('plan', 'choose checkpoints and tasks', openRunPolicy).planSweep({ spec, sweep });
+  const planned = await orchestrator('plan', 'choose checkpoints and tasks', openRunPolicy).planSweep({
+    spec,
+    sweep,
+  });
   return new SweepLoop(spec, planned, status, options.carried).run();
 }
 
@@ -231,7 +234,11 @@ class SweepLoop implements SweepWork<PairToDo> {
     const { status, planned } = this;
     this.phase('comparing');
     const { failed } = status;
-    const { report, alarms } = await orchestrator('compare', 'compare what there is', reportPolicy).compareSweep({
+    const { report, alarms } = await orchestrator(
+      'compare',
+      'compare what there is',
+      reportPolicy,
+    ).compareSweep({
       sweep: planned.sweep,
       failed,
     });
@@ -251,7 +258,10 @@ class SweepLoop implements SweepWork<PairToDo> {
   private show(): void {
     const { status } = this;
     // Pairs behind `seen` that are neither in the window nor running had a result, or have one now.
-    status.done = Math.max(0, this.seen + 1 - this.window.length - status.running.length - status.failed.length);
+    status.done = Math.max(
+      0,
+      this.seen + 1 - this.window.length - status.running.length - status.failed.length,
+    );
     status.waitsFor = status.phase === 'evaluating' ? this.nodes.waitsFor : null;
     setCurrentDetails(sweepDetails(status));
   }

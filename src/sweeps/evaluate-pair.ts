@@ -93,7 +93,10 @@ function seatsOf({ state, suite, suitesOf }: Placed, data: RunData): Seat[] {
   const seats: Seat[] = [];
   for (const [slot, { task_key, seed }] of suite.record.tasks.entries()) {
     const task = data.taskByKey.get(task_key);
-    if (!task) throw new Error(`suite ${suite.label} names task ${task_key}, which the dataset of ${suitesOf} does not hold`);
+    if (!task)
+      throw new Error(
+        `suite ${suite.label} names task ${task_key}, which the dataset of ${suitesOf} does not hold`,
+      );
     for (let sample = 0; sample < suite.record.samples_per_task; sample++) {
       const key = evaluationEpisodeKey(state, suite.digest, slot, sample);
       seats.push({ key, slot, sample, task, seed });

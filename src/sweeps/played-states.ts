@@ -44,7 +44,8 @@ async function readKept(store: ObjectStore, pair: SweepPair): Promise<TaskTally[
   } catch {
     return null;
   }
-  const fits = rows.length === tally.length && rows.every((of, slot) => of.length === tally[slot]?.samples.length);
+  const fits =
+    rows.length === tally.length && rows.every((of, slot) => of.length === tally[slot]?.samples.length);
   if (!fits) return null;
   for (const [slot, samples] of rows.entries()) {
     const task = tally[slot];
@@ -57,6 +58,11 @@ function row(sample: PlayedSample | null): z.infer<typeof kept>[number][number] 
   return sample && [sample.reward, sample.turns, sample.tool_calls, sample.tool_errors];
 }
 
-function sampleOf([reward, turns, tool_calls, tool_errors]: [number | null, number, number, number]): PlayedSample {
+function sampleOf([reward, turns, tool_calls, tool_errors]: [
+  number | null,
+  number,
+  number,
+  number,
+]): PlayedSample {
   return { reward, turns, tool_calls, tool_errors };
 }

@@ -127,7 +127,10 @@ function timesOf({ cron, every, time_zone, jitter }: SweepScheduleSpec): Schedul
   };
 }
 
-function updateOf(options: ScheduleOptions, { state, typedSearchAttributes }: ScheduleDescription): ScheduleUpdateOptions {
+function updateOf(
+  options: ScheduleOptions,
+  { state, typedSearchAttributes }: ScheduleDescription,
+): ScheduleUpdateOptions {
   const { spec, action, policies } = options;
   const { paused, note, remainingActions } = state;
   return {

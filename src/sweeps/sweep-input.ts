@@ -71,14 +71,22 @@ function selectionProblems(entry: CheckpointsSpec, path: string): SpecProblem[] 
   const { range } = entry;
   if (range?.to !== undefined && range.to < range.from) {
     const mend = 'write the smaller step at from';
-    problems.push({ path: `${path}.range`, problem: `ends at step ${range.to}, before its from ${range.from}`, mend });
+    problems.push({
+      path: `${path}.range`,
+      problem: `ends at step ${range.to}, before its from ${range.from}`,
+      mend,
+    });
   }
   const twice = (entry.steps ?? []).find((step, index, all) => all.indexOf(step) !== index);
   if (twice !== undefined)
     problems.push({ path: `${path}.steps`, problem: `names step ${twice} twice`, mend: 'name it once' });
   if (entry.steps !== undefined && isPattern(entry.run)) {
     const mend = 'name the run, or use range, latest, best or every';
-    problems.push({ path: `${path}.steps`, problem: `cannot be of the several runs of "${entry.run}"`, mend });
+    problems.push({
+      path: `${path}.steps`,
+      problem: `cannot be of the several runs of "${entry.run}"`,
+      mend,
+    });
   }
   return problems;
 }

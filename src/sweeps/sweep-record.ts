@@ -48,9 +48,7 @@ const schema = z.strictObject({
   sweep: z.string(),
   spec: z.custom<SweepSpec>((value) => typeof value === 'object' && value !== null),
   suites_of: z.string(),
-  checkpoints: z.array(
-    place.extend({ state: z.string(), also: z.array(place), needed: z.boolean() }),
-  ),
+  checkpoints: z.array(place.extend({ state: z.string(), also: z.array(place), needed: z.boolean() })),
   suites: z.array(
     z.strictObject({
       label: z.string(),
@@ -85,7 +83,8 @@ export async function readSweepIfAny(store: ObjectStore, sweep: string): Promise
     const [issue] = checked.error.issues;
     throw new UnreadableRecord(key, `${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'not valid'}`);
   }
-  if (checked.data.sweep !== sweep) throw new UnreadableRecord(key, `it says that it is ${checked.data.sweep}`);
+  if (checked.data.sweep !== sweep)
+    throw new UnreadableRecord(key, `it says that it is ${checked.data.sweep}`);
   for (const { record } of checked.data.suites) checkRecord(key, 'suite', record);
   return checked.data;
 }

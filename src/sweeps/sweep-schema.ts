@@ -30,13 +30,17 @@ function timeProblem(value: unknown, least: number): string {
 }
 
 const checkpoints = z.strictObject({
-  run: runOrPattern.describe('run whose checkpoints they are; `*` in it stands for several runs of the project'),
+  run: runOrPattern.describe(
+    'run whose checkpoints they are; `*` in it stands for several runs of the project',
+  ),
   steps: z.array(step).min(1).exactOptional().describe('these steps'),
   range: z
     .strictObject({
       from: step.default(0).describe('first step'),
       to: step.exactOptional().describe('last step; absent: the newest'),
-      every: count.exactOptional().describe('only `from`, `from` + this, …; absent: all that have a checkpoint'),
+      every: count
+        .exactOptional()
+        .describe('only `from`, `from` + this, …; absent: all that have a checkpoint'),
     })
     .exactOptional()
     .describe('those between two steps, both included'),
@@ -50,10 +54,16 @@ const checkpoints = z.strictObject({
 });
 
 const suite = z.strictObject({
-  name: name.describe('name in tables; `interval` and `final` are the run’s own suites, and say nothing else'),
+  name: name.describe(
+    'name in tables; `interval` and `final` are the run’s own suites, and say nothing else',
+  ),
   split: z.enum(['train', 'held_out']).default('held_out').describe('which part of the data'),
   environments: z.array(text).min(1).exactOptional().describe('tasks of these environments; absent: of all'),
-  difficulty: z.array(z.number()).min(1).exactOptional().describe('tasks of these difficulties; absent: of all'),
+  difficulty: z
+    .array(z.number())
+    .min(1)
+    .exactOptional()
+    .describe('tasks of these difficulties; absent: of all'),
   max_tasks: count.max(100_000).exactOptional().describe('the first so many of them; absent: all'),
   samples: count.max(999).default(1).describe('episodes of each task'),
   temperature: z.number().gt(0).max(10).default(1).describe('of sampling'),
@@ -80,7 +90,10 @@ const baseline = z.strictObject({
 const leastCatchUp = 10;
 
 const schedule = z.strictObject({
-  cron: z.string().exactOptional().describe('minute, hour, day of month, month, day of week; excludes `every`'),
+  cron: z
+    .string()
+    .exactOptional()
+    .describe('minute, hour, day of month, month, day of week; excludes `every`'),
   every: duration(1).exactOptional().describe('time between firings; excludes `cron`'),
   time_zone: z.string().default('UTC').describe('of `cron`, such as `Europe/Berlin`'),
   jitter: duration(0).exactOptional().describe('firings are late by a random time up to this'),
@@ -103,7 +116,11 @@ export const sweepSpecSchema = z.strictObject({
     ),
   checkpoints: z.array(checkpoints).min(1).describe('what is evaluated'),
   suites: z.array(suite).min(1).describe('on what'),
-  baseline: baseline.exactOptional().describe('state that all others are compared with; absent: the first one'),
+  baseline: baseline
+    .exactOptional()
+    .describe('state that all others are compared with; absent: the first one'),
   parallel: count.max(64).default(2).describe('evaluations (a state on a suite) under way at once'),
-  schedule: schedule.exactOptional().describe('when it starts by itself; absent: only when somebody starts it'),
+  schedule: schedule
+    .exactOptional()
+    .describe('when it starts by itself; absent: only when somebody starts it'),
 });

@@ -14,7 +14,9 @@ export function sweepDetails(status: SweepStatus): string {
   for (const { node, run, step, suite } of running.slice(0, shownPairs))
     lines.push(`- ${node}: ${run} step ${step} on ${suite}`);
   if (waitsFor !== null) lines.push(`- waits: ${waitsFor}`);
-  lines.push(`- ${episodes.toLocaleString('en')} episodes played; what was evaluated before is taken as it is`);
+  lines.push(
+    `- ${episodes.toLocaleString('en')} episodes played; what was evaluated before is taken as it is`,
+  );
   for (const alarm of alarms.slice(0, shownPairs)) lines.push(`- **regression**: ${alarm}`);
   for (const { run, step, suite, reason } of failed.slice(0, shownPairs))
     lines.push(`- **not evaluated**: ${run} step ${step} on ${suite}: ${reason}`);

@@ -164,7 +164,10 @@ async function list(client: Client): Promise<ScheduleLine[]> {
   return lines.sort((a, b) => a.project.localeCompare(b.project) || a.sweep.localeCompare(b.sweep));
 }
 
-function lineOf({ name, project }: { name: string; project: string }, summary: ScheduleSummary): ScheduleLine {
+function lineOf(
+  { name, project }: { name: string; project: string },
+  summary: ScheduleSummary,
+): ScheduleLine {
   const { state, info } = summary;
   return {
     ...{ sweep: name, project, state: state.paused ? 'paused' : 'active', note: state.note ?? '' },
@@ -262,7 +265,6 @@ function nameArgument(value: string): string {
 
 function timeArgument(value: string): Date {
   const time = new Date(value);
-  if (Number.isNaN(time.getTime()))
-    throw new InvalidArgumentError('write a time as 2026-11-20T00:00Z');
+  if (Number.isNaN(time.getTime())) throw new InvalidArgumentError('write a time as 2026-11-20T00:00Z');
   return time;
 }

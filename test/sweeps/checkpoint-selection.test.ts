@@ -57,7 +57,11 @@ async function makeRun(run: string, made: MadeRun): Promise<RunRecord> {
     name: run.replace(/~.*/, ''),
     lineage,
     tokenizer: made.tokenizer ?? kinds.run.tokenizer,
-    spec: { ...kinds.run.spec, project: made.project ?? 'longhaul', model: { ...kinds.run.spec.model, name: made.model ?? 'm' } },
+    spec: {
+      ...kinds.run.spec,
+      project: made.project ?? 'longhaul',
+      model: { ...kinds.run.spec.model, name: made.model ?? 'm' },
+    },
   };
   await adoptOrCreate(store, runKey(run), 'run', record);
   let state = lineage?.state ?? stateOf(run, 0);
@@ -101,7 +105,8 @@ async function select(reference: RunRecord, sweep: object): Promise<Selection> {
   return selectCheckpoints(store, spec, { digests: [suite], reference });
 }
 const places = ({ checkpoints }: Selection): string[] => checkpoints.map(placeText);
-const of = async (reference: RunRecord, ...checkpoints: object[]) => places(await select(reference, { checkpoints }));
+const of = async (reference: RunRecord, ...checkpoints: object[]) =>
+  places(await select(reference, { checkpoints }));
 
 describe('a sweep’s entry', () => {
   test('takes listed steps, a range, every so-manieth, the newest, or all', async () => {

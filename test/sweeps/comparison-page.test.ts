@@ -27,12 +27,20 @@ function nightly(): SweepComparison {
       }),
     ),
     ...[20, 40, 60].map((step, index) =>
-      madeUpState(wide, { run: 'lr-high', step, shift: { tracker: -1.5 - index * 1.6, booking: -2.2 - index } }),
+      madeUpState(wide, {
+        run: 'lr-high',
+        step,
+        shift: { tracker: -1.5 - index * 1.6, booking: -2.2 - index },
+      }),
     ),
   ];
   const single = madeUpSuite('final', ['tracker', 'booking'], 64, 1);
   const finals = [0, 100].map((step, index) =>
-    madeUpState(single, { run: 'quickstart', step, shift: { tracker: -2 + index * 3, booking: -1 + index * 2 } }),
+    madeUpState(single, {
+      run: 'quickstart',
+      step,
+      shift: { tracker: -2 + index * 3, booking: -1 + index * 2 },
+    }),
   );
   const cut = madeUpState(single, { run: 'lr-high', step: 60, shift: {}, unplayed: 20 });
   return {
@@ -57,7 +65,12 @@ describe.skipIf(browserPath === '')('a sweep’s page in a browser (chromium, or
     writeFileSync(file, html);
     browser = await chromium.launch({
       executablePath: browserPath,
-      args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-component-update'],
+      args: [
+        '--no-sandbox',
+        '--disable-gpu',
+        '--disable-background-networking',
+        '--disable-component-update',
+      ],
     });
   });
   afterAll(async () => {
@@ -86,7 +99,9 @@ describe.skipIf(browserPath === '')('a sweep’s page in a browser (chromium, or
     await withPage({}, async (page) => {
       expect(await page.title()).toBe('nightly · Longhaul sweep');
       const last = page.locator('tr', { hasText: 'quickstart@100' }).first();
-      expect(await last.innerText()).toMatch(/\+\d+\.\d \[\+\d+\.\d, \+\d+\.\d\]\s+▲ improving\s+no regression/);
+      expect(await last.innerText()).toMatch(
+        /\+\d+\.\d \[\+\d+\.\d, \+\d+\.\d\]\s+▲ improving\s+no regression/,
+      );
       expect(await page.locator('.alarm', { hasText: 'lr-high@60' }).innerText()).toMatch(
         /▼ Regression\. lr-high@60 is surely worse than the baseline by more than 5\.0 points on all tasks/,
       );
@@ -131,23 +146,29 @@ describe.skipIf(browserPath === '')('a sweep’s page in a browser (chromium, or
     });
   });
 
-  test.runIf(process.env['LONGHAUL_SCREENSHOTS'])('to look at: LONGHAUL_SCREENSHOTS names a folder', async () => {
-    const shots = process.env['LONGHAUL_SCREENSHOTS'] as string;
-    mkdirSync(shots, { recursive: true });
-    for (const colorScheme of ['light', 'dark'] as const) {
-      for (const width of [1280, 390]) {
-        await withPage({ colorScheme, viewport: { width, height: 900 } }, async (page) => {
-          await page.screenshot({ path: join(shots, `sweep-${colorScheme}-${width}.png`), fullPage: true });
-          for (const summary of await page.locator('details > summary').all()) await summary.click();
-          await page.screenshot({ path: join(shots, `sweep-${colorScheme}-${width}-open.png`), fullPage: true });
-        });
+  test.runIf(process.env['LONGHAUL_SCREENSHOTS'])(
+    'to look at: LONGHAUL_SCREENSHOTS names a folder',
+    async () => {
+      const shots = process.env['LONGHAUL_SCREENSHOTS'] as string;
+      mkdirSync(shots, { recursive: true });
+      for (const colorScheme of ['light', 'dark'] as const) {
+        for (const width of [1280, 390]) {
+          await withPage({ colorScheme, viewport: { width, height: 900 } }, async (page) => {
+            await page.screenshot({ path: join(shots, `sweep-${colorScheme}-${width}.png`), fullPage: true });
+            for (const summary of await page.locator('details > summary').all()) await summary.click();
+            await page.screenshot({
+              path: join(shots, `sweep-${colorScheme}-${width}-open.png`),
+              fullPage: true,
+            });
+          });
+        }
       }
-    }
-    await withPage({}, async (page) => {
-      await page.emulateMedia({ media: 'print' });
-      await page.screenshot({ path: join(shots, 'sweep-print.png'), fullPage: true });
-    });
-  });
+      await withPage({}, async (page) => {
+        await page.emulateMedia({ media: 'print' });
+        await page.screenshot({ path: join(shots, 'sweep-print.png'), fullPage: true });
+      });
+    },
+  );
 });
 
 function isThere(path: string | undefined): boolean {

@@ -25,7 +25,14 @@ describe('pass@k', () => {
   });
 
   test('is told for 1, 2, 4, … and all samples', () => {
-    expect([1, 2, 3, 4, 6, 8].map(ksOf)).toEqual([[1], [1, 2], [1, 2, 3], [1, 2, 4], [1, 2, 4, 6], [1, 2, 4, 8]]);
+    expect([1, 2, 3, 4, 6, 8].map(ksOf)).toEqual([
+      [1],
+      [1, 2],
+      [1, 2, 3],
+      [1, 2, 4],
+      [1, 2, 4, 6],
+      [1, 2, 4, 8],
+    ]);
   });
 });
 
@@ -58,7 +65,12 @@ describe('a state’s figures', () => {
       tool_errors: 3,
       tool_error_rate: 3 / 14,
     });
-    expect(states[0]?.environments['tracker']).toMatchObject({ tasks: 2, episodes: 4, graded: 2, unknown: 2 });
+    expect(states[0]?.environments['tracker']).toMatchObject({
+      tasks: 2,
+      episodes: 4,
+      graded: 2,
+      unknown: 2,
+    });
     const nothing = compareStates(suite, [state()], null).states[0]?.all;
     expect(nothing).toMatchObject({ pass_at_1: null, missing: 8, tool_error_rate: null });
   });
@@ -76,7 +88,9 @@ describe('a state’s figures', () => {
     const tasks = emptyTally(suite.record);
     addEpisode(tasks, episode(suite, 0, 0, 1));
     addEpisode(tasks, episode(suite, 0, 0, 1));
-    expect(compareStates(suite, [{ run: 'a', step: 1, state: 'x', tasks }], null).states[0]?.all.graded).toBe(1);
+    expect(compareStates(suite, [{ run: 'a', step: 1, state: 'x', tasks }], null).states[0]?.all.graded).toBe(
+      1,
+    );
     expect(() => addEpisode(tasks, episode(suite, 0, 2, 1))).toThrow('has no sample 2');
     expect(() => addEpisode(tasks, { ...episode(suite, 0, 0, 1), task_key: 'another' })).toThrow(RangeError);
   });
@@ -101,7 +115,12 @@ describe('a state’s figures', () => {
     });
     expect(row['eval/all/variance_per_prompt']).toBeCloseTo((0.25 + 0.2025 + 0) / 3, 12);
     const file = resultsFile([row, row]);
-    expect(file.trimEnd().split('\n').map((line) => JSON.parse(line))).toEqual([row, row]);
+    expect(
+      file
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line)),
+    ).toEqual([row, row]);
   });
 });
 
@@ -157,11 +176,17 @@ describe('a comparison', () => {
       skipped,
     });
     const lines = text.split('\n');
-    expect(lines[0]).toBe('nightly · held-out: 100 tasks × 4 samples at temperature 1, against a@10, the baseline');
-    expect(lines[1]).toMatch(/^state +pass@1 +pass@4 +change in points \[95 %\] +verdict +turns +tool errors +unknown$/);
+    expect(lines[0]).toBe(
+      'nightly · held-out: 100 tasks × 4 samples at temperature 1, against a@10, the baseline',
+    );
+    expect(lines[1]).toMatch(
+      /^state +pass@1 +pass@4 +change in points \[95 %\] +verdict +turns +tool errors +unknown$/,
+    );
     expect(lines[2]).toMatch(/^a@10 +\d\d\.\d % +\d\d\.\d % +baseline +\d\.\d +\d+\.\d % +0$/);
     expect(lines[3]).toMatch(/^a@20 .* \+\d+\.\d \[\+\d+\.\d, \+\d+\.\d\] +improving/);
-    expect(text).toContain('! a@30 is surely worse than the baseline by more than 5.0 points on all tasks, booking, tracker');
+    expect(text).toContain(
+      '! a@30 is surely worse than the baseline by more than 5.0 points on all tasks, booking, tracker',
+    );
     expect(text).toContain('left out: 1\n  a@40 its file state.safetensors is missing');
     expect(text).toMatch(/tasks of a@30: 0 better, \d+ worse, \d+ moved within noise/);
     expect(Math.max(...lines.slice(0, 12).map((line) => line.length))).toBeLessThanOrEqual(120);
@@ -172,7 +197,12 @@ describe('a comparison', () => {
     const played = [-4, 4].map((shift, step) =>
       madeUpState(hostile, { run: 'a', step, shift: { '\u001b[31mred\u202e': shift } }),
     );
-    const text = comparisonText({ name: 'n', project: 'p', suites: [compareStates(hostile, played, null)], skipped: [] });
+    const text = comparisonText({
+      name: 'n',
+      project: 'p',
+      suites: [compareStates(hostile, played, null)],
+      skipped: [],
+    });
     expect(text).toContain('better');
     expect(text).not.toMatch(/[\u001b\u202e]/);
   });
@@ -215,12 +245,26 @@ describe('tasks', () => {
   });
 
   test('are claimed only where chance does not explain them, however many there are', () => {
-    const one = taskChanges([pair('a', [0, 4], [4, 4]), pair('b', [1, 4], [2, 4]), pair('c', [2, 4], [2, 4])]);
-    expect(one.map(({ task_key, verdict }) => `${task_key} ${verdict}`)).toEqual(['a within noise', 'b within noise']);
+    const one = taskChanges([
+      pair('a', [0, 4], [4, 4]),
+      pair('b', [1, 4], [2, 4]),
+      pair('c', [2, 4], [2, 4]),
+    ]);
+    expect(one.map(({ task_key, verdict }) => `${task_key} ${verdict}`)).toEqual([
+      'a within noise',
+      'b within noise',
+    ]);
     const many = taskChanges(Array.from({ length: 20 }, (_, index) => pair(`t${index}`, [0, 8], [8, 8])));
     expect(many.every(({ verdict }) => verdict === 'better')).toBe(true);
-    const both = taskChanges([pair('up', [0, 8], [8, 8]), pair('down', [8, 8], [0, 8]), pair('none', [0, 0], [8, 8])]);
-    expect(both.map(({ task_key, verdict }) => `${task_key} ${verdict}`)).toEqual(['down worse', 'up better']);
+    const both = taskChanges([
+      pair('up', [0, 8], [8, 8]),
+      pair('down', [8, 8], [0, 8]),
+      pair('none', [0, 0], [8, 8]),
+    ]);
+    expect(both.map(({ task_key, verdict }) => `${task_key} ${verdict}`)).toEqual([
+      'down worse',
+      'up better',
+    ]);
   });
 
   test('of equal states are falsely claimed in few comparisons', () => {

@@ -96,7 +96,10 @@ test('95 % intervals hold the true difference in 93 to 97 % of 1,000 simulated c
     return covered / of;
   };
   console.log(
-    ['coverage of 95 % intervals', ...[...tally].map(([group, { of }]) => `  ${group}: ${(share(group) * 100).toFixed(1)} % of ${of}`)].join('\n'),
+    [
+      'coverage of 95 % intervals',
+      ...[...tally].map(([group, { of }]) => `  ${group}: ${(share(group) * 100).toFixed(1)} % of ${of}`),
+    ].join('\n'),
   );
   expect(share('all')).toBeGreaterThanOrEqual(0.93);
   expect(share('all')).toBeLessThanOrEqual(0.97);

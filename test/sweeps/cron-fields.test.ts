@@ -34,7 +34,10 @@ describe('a cron expression', () => {
     ['0 3 L * *', 'Temporal knows no "?", "L", "W" or "#"'],
     ['0 3 ? * *', 'Temporal knows no "?", "L", "W" or "#"'],
     ['0 3 * * 5#2', 'Temporal knows no "?", "L", "W" or "#"'],
-    ['61 25 * * *', 'field 1 (minute) is "61": "61" must be 0 to 59; field 2 (hour) is "25": "25" must be 0 to 23'],
+    [
+      '61 25 * * *',
+      'field 1 (minute) is "61": "61" must be 0 to 59; field 2 (hour) is "25": "25" must be 0 to 23',
+    ],
   ])('%s is none: %s', (expression, problem) => {
     expect(cronProblem(expression, 'UTC')).toContain(problem);
   });
@@ -61,7 +64,11 @@ describe('a cron expression', () => {
     const after = new Date('2026-03-27T12:00:00Z');
     const at = (expression: string, zone: string, count: number) =>
       nextFirings(expression, zone, count, after).map((time) => time.toISOString().slice(0, 16));
-    expect(at('0 4 * * *', 'Europe/Berlin', 3)).toEqual(['2026-03-28T03:00', '2026-03-29T02:00', '2026-03-30T02:00']);
+    expect(at('0 4 * * *', 'Europe/Berlin', 3)).toEqual([
+      '2026-03-28T03:00',
+      '2026-03-29T02:00',
+      '2026-03-30T02:00',
+    ]);
     expect(at('0 0 13 * 5', 'UTC', 2)).toEqual(['2026-11-13T00:00', '2027-08-13T00:00']);
     expect(at('@daily', 'UTC', 1)).toEqual(['2026-03-28T00:00']);
   });

@@ -18,15 +18,27 @@ export interface Played {
   unplayed?: number;
 }
 
-export function madeUpSuite(label: string, environments: readonly string[], tasks: number, samples: number): SweepSuite {
+export function madeUpSuite(
+  label: string,
+  environments: readonly string[],
+  tasks: number,
+  samples: number,
+): SweepSuite {
   const record: SuiteRecord = {
     ...recordsOfAllKinds().suite,
     name: 'sweep',
     samples_per_task: samples,
     tasks: Array.from({ length: tasks }, (_, index) => {
       const env_key = environments[index % environments.length] as string;
-      const template = ['find', 'close', 'assign', 'move'][Math.floor(uniform('template', index) * 4)] as string;
-      return { task_key: `${env_key}/${template}/${index}`, env_key, template: `${env_key}/${template}`, seed: index };
+      const template = ['find', 'close', 'assign', 'move'][
+        Math.floor(uniform('template', index) * 4)
+      ] as string;
+      return {
+        task_key: `${env_key}/${template}/${index}`,
+        env_key,
+        template: `${env_key}/${template}`,
+        seed: index,
+      };
     }),
   };
   return { label, record, digest: recordDigest(record) };
@@ -35,7 +47,9 @@ export function madeUpSuite(label: string, environments: readonly string[], task
 export function madeUpState({ record }: SweepSuite, played: Played): PlayedState {
   const { run, step, shift, unknown = 0, unplayed = 0 } = played;
   const tasks = emptyTally(record);
-  for (const [slot, { env_key, task_key }] of record.tasks.slice(0, record.tasks.length - unplayed).entries()) {
+  for (const [slot, { env_key, task_key }] of record.tasks
+    .slice(0, record.tasks.length - unplayed)
+    .entries()) {
     // Most tasks are nearly always or nearly never solved.
     const odds = 6 * (uniform('odds', slot) - 0.5) + (shift[env_key] ?? 0);
     for (let sample = 0; sample < record.samples_per_task; sample++) {
@@ -50,7 +64,11 @@ export function madeUpState({ record }: SweepSuite, played: Played): PlayedState
           draw('unknown') < unknown
             ? { status: 'unknown', reason: 'open_failed', failures: 3 }
             : { status: 'graded', value: Number(passed) },
-        metrics: { turns: calls + 1, tool_calls: calls, tool_errors: Math.floor(draw('errors') * calls * 0.4) },
+        metrics: {
+          turns: calls + 1,
+          tool_calls: calls,
+          tool_errors: Math.floor(draw('errors') * calls * 0.4),
+        },
       });
     }
   }

@@ -23,7 +23,15 @@ const suite = madeUpSuite('s', ['tracker'], 3, 2);
 
 async function play(state: string, slot: number, sample: number, change: object = {}): Promise<void> {
   const { task_key, env_key } = suite.record.tasks[slot]!;
-  const record = { ...recordsOfAllKinds().episode, plan: suite.digest, state, slot, sample, task_key, env_key };
+  const record = {
+    ...recordsOfAllKinds().episode,
+    plan: suite.digest,
+    state,
+    slot,
+    sample,
+    task_key,
+    env_key,
+  };
   await adoptOrCreate(store, evaluationEpisodeKey(state, suite.digest, slot, sample), 'episode', {
     ...record,
     ...change,

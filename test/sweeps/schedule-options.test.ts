@@ -96,7 +96,14 @@ describe('a sweep’s schedule', () => {
   });
 
   test('takes every cron that the check lets through, and means the same by it', async () => {
-    const crons = ['*/15 * * * *', '5,35 8-18/2 1-7 JAN-mar,12 mon-FRI', '0 0 29 2 *', '30 6 13 * 5', '0 0 * * 7', '@daily'];
+    const crons = [
+      '*/15 * * * *',
+      '5,35 8-18/2 1-7 JAN-mar,12 mon-FRI',
+      '0 0 29 2 *',
+      '30 6 13 * 5',
+      '0 0 * * 7',
+      '@daily',
+    ];
     for (const cron of crons) {
       const spec = sweep({ name: 'crons', schedule: { cron } });
       await apply(spec);
@@ -105,9 +112,10 @@ describe('a sweep’s schedule', () => {
       const asked = new Date((times[0] as Date).getTime() - 1_000);
       const expected = firingsOf(spec.schedule!, times.length, asked);
       // Jitter of up to a second is the server's.
-      expect(times.map((time) => Math.floor(time.getTime() / 60_000)), cron).toEqual(
-        expected.map((time) => Math.floor(time.getTime() / 60_000)),
-      );
+      expect(
+        times.map((time) => Math.floor(time.getTime() / 60_000)),
+        cron,
+      ).toEqual(expected.map((time) => Math.floor(time.getTime() / 60_000)));
     }
     await client.getHandle('sweep/longhaul/crons').delete();
   });
@@ -141,7 +149,10 @@ test('a schedule’s id says whose it is', () => {
 test('firings of an interval count from 1970, as the server’s do', () => {
   const spec = sweep({ schedule: { every: '6h' } });
   const times = firingsOf(spec.schedule!, 2, new Date('2026-01-02T06:00:00Z'));
-  expect(times.map((time) => time.toISOString())).toEqual(['2026-01-02T12:00:00.000Z', '2026-01-02T18:00:00.000Z']);
+  expect(times.map((time) => time.toISOString())).toEqual([
+    '2026-01-02T12:00:00.000Z',
+    '2026-01-02T18:00:00.000Z',
+  ]);
 });
 
 test('a backfill goes forward in time, and its firings one after the other', () => {

@@ -108,7 +108,10 @@ describe('a suite’s tasks', () => {
   });
 
   test('make a record that the store takes', async () => {
-    await encodeRecord('suite', only({ name: 'x', samples: 4, temperature: 0.5, environments: ['booking'] }).record);
+    await encodeRecord(
+      'suite',
+      only({ name: 'x', samples: 4, temperature: 0.5, environments: ['booking'] }).record,
+    );
   });
 
   test('that are none are an error that says which filter leaves none', () => {
@@ -120,6 +123,8 @@ describe('a suite’s tasks', () => {
     );
     const empty = { ...source, tasks: tasks.filter(({ split }) => split === 'train') };
     const sweep = parseSweepSpec({ name: 's', checkpoints: [{ run: 'tiny' }], suites: [{ name: 'final' }] });
-    expect(() => suitesOf(sweep, empty)).toThrow('suites[0].split: is held_out, of which builtin v1 has no task');
+    expect(() => suitesOf(sweep, empty)).toThrow(
+      'suites[0].split: is held_out, of which builtin v1 has no task',
+    );
   });
 });

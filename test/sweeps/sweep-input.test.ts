@@ -16,7 +16,10 @@ function problems(input: unknown): string[] {
     parseSweepSpec(input);
   } catch (error) {
     if (!(error instanceof InvalidSpec)) throw error;
-    return error.message.split('\n').slice(1).map((line) => line.trim());
+    return error.message
+      .split('\n')
+      .slice(1)
+      .map((line) => line.trim());
   }
   return [];
 }
@@ -45,7 +48,9 @@ describe('a sweep', () => {
       catch_up: '10m',
     });
     expect(parseSweepSpec(JSON.parse(JSON.stringify(spec)))).toEqual(spec);
-    await expect(readSweepFile('/nowhere/x.yaml')).rejects.toThrow(/x\.yaml has one problem:\n {2}there is no such file/);
+    await expect(readSweepFile('/nowhere/x.yaml')).rejects.toThrow(
+      /x\.yaml has one problem:\n {2}there is no such file/,
+    );
     await expect(readSweepFile('/')).rejects.toThrow('it cannot be read');
   });
 
@@ -94,7 +99,9 @@ describe('a sweep', () => {
       'data_of: is missing: no one run can be told from "a-*", and suites have the data, seed and settings of one; name that run, or a baseline',
     ]);
     expect(problems({ ...smallest(), checkpoints: [{ run: '*' }], data_of: 'a' })).toEqual([]);
-    expect(problems({ ...smallest(), checkpoints: [{ run: '*' }], baseline: { run: 'a', step: 0 } })).toEqual([]);
+    expect(problems({ ...smallest(), checkpoints: [{ run: '*' }], baseline: { run: 'a', step: 0 } })).toEqual(
+      [],
+    );
   });
 
   test('has suites of different names, and leaves those of runs as they are', () => {
@@ -105,11 +112,17 @@ describe('a sweep', () => {
     expect(suites({ name: 'interval' }, { name: 'final' })).toEqual([]);
     expect(suites({ name: 'final', samples: 4, max_tasks: 10, environments: ['tracker'] })).toEqual(
       ['environments', 'max_tasks', 'samples'].map((key) =>
-        expect.stringContaining(`suites[0].${key}: cannot be set: "final" is the suite that runs play themselves`),
+        expect.stringContaining(
+          `suites[0].${key}: cannot be set: "final" is the suite that runs play themselves`,
+        ),
       ),
     );
-    expect(suites({ name: 'x', environments: ['a', 'a'] })[0]).toContain('suites[0].environments: names a twice');
-    expect(suites({ name: 'x', environments: [] })[0]).toContain('suites[0].environments: must be at least 1');
+    expect(suites({ name: 'x', environments: ['a', 'a'] })[0]).toContain(
+      'suites[0].environments: names a twice',
+    );
+    expect(suites({ name: 'x', environments: [] })[0]).toContain(
+      'suites[0].environments: must be at least 1',
+    );
     expect(suites({ name: 'x', samples: 0 })[0]).toContain('suites[0].samples: must be at least 1');
     expect(suites({ name: 'x', temperature: 0 })[0]).toContain('suites[0].temperature: must be more than 0');
   });
@@ -117,7 +130,9 @@ describe('a sweep', () => {
   test('has a baseline of one run and step, with a bound', () => {
     const spec = parseSweepSpec({ ...smallest(), baseline: { run: 'a~2', step: 10 } });
     expect(spec.baseline).toEqual({ run: 'a~2', step: 10, regression: 0.05 });
-    expect(problems({ ...smallest(), baseline: { run: 'a*', step: 10 } })[0]).toContain('must be the id of a run');
+    expect(problems({ ...smallest(), baseline: { run: 'a*', step: 10 } })[0]).toContain(
+      'must be the id of a run',
+    );
     expect(problems({ ...smallest(), baseline: { run: 'a', step: 1, regression: 5 } })).toEqual([
       'baseline.regression: must be at most 1, not 5',
     ]);
@@ -128,7 +143,9 @@ describe('a schedule', () => {
   const schedule = (value: object) => problems({ ...smallest(), schedule: value });
 
   test('says when, once', () => {
-    expect(schedule({})).toEqual(['schedule: says no time; give cron, such as "0 3 * * *", or every, such as "6h"']);
+    expect(schedule({})).toEqual([
+      'schedule: says no time; give cron, such as "0 3 * * *", or every, such as "6h"',
+    ]);
     expect(schedule({ cron: '0 3 * * *', every: '6h' })).toEqual([
       'schedule: has cron and every at once; keep one of them',
     ]);
@@ -143,7 +160,9 @@ describe('a schedule', () => {
     expect(schedule({ cron: '0 3 * * *', time_zone: 'Berlin' })).toEqual([
       'schedule.time_zone: is "Berlin", which is no time zone; did you mean Europe/Berlin?',
     ]);
-    expect(schedule({ cron: '0 3 * * *', time_zone: 'Europe/Berlim' })[0]).toContain('did you mean Europe/Berlin?');
+    expect(schedule({ cron: '0 3 * * *', time_zone: 'Europe/Berlim' })[0]).toContain(
+      'did you mean Europe/Berlin?',
+    );
     expect(schedule({ cron: '0 3 * * *', time_zone: '+02:00' })[0]).toContain('is no time zone');
     expect(schedule({ cron: '0 3 * * *', time_zone: 'America/New_York' })).toEqual([]);
     expect(schedule({ every: '1h', time_zone: 'America/New_York' })[0]).toContain('says nothing to every');
@@ -157,6 +176,8 @@ describe('a schedule', () => {
 });
 
 test('times are whole seconds of days, hours, minutes and seconds', () => {
-  expect(['90s', '10m', ' 6h ', '1d 12h', '1h30m', '0s'].map(secondsIn)).toEqual([90, 600, 21_600, 129_600, 5_400, 0]);
+  expect(['90s', '10m', ' 6h ', '1d 12h', '1h30m', '0s'].map(secondsIn)).toEqual([
+    90, 600, 21_600, 129_600, 5_400, 0,
+  ]);
   expect(['', '10', 'm', '1.5h', '-1s', '1w', '10 m s'].map(secondsIn)).toEqual(Array(7).fill(null));
 });

@@ -87,10 +87,7 @@ export class SweepStage {
       });
     await say();
     let said: Promise<unknown> = Promise.resolve();
-    const timer = setInterval(
-      () => void (said = Promise.allSettled([said, say()])),
-      nodeReportIntervalMs,
-    );
+    const timer = setInterval(() => void (said = Promise.allSettled([said, say()])), nodeReportIntervalMs);
     this.leaving.set(id, async () => {
       clearInterval(timer);
       await said;
@@ -116,8 +113,10 @@ export class SweepStage {
 
   async close(): Promise<void> {
     await Promise.all([...this.leaving.values()].map((leave) => leave()));
-    for (const { worker } of this.workers) if (worker.getState() === 'RUNNING') worker.shutdown();
-    await Promise.all(this.workers.map(({ running }) => running));
+    this.leaving.clear();
+    const workers = this.workers.splice(0);
+    for (const { worker } of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
+    await Promise.all(workers.map(({ running }) => running));
   }
 
   private async serve(
