@@ -66,10 +66,11 @@ export async function selectCheckpoints(
   return new Selector(store, spec, suites).select();
 }
 
-/** A run of the sweep with its stored checkpoints, ascending. */
+/** A run of the sweep with its stored checkpoints, ascending, and its last committed step. */
 interface SweptRun {
   record: RunRecord;
   steps: number[];
+  last: number;
 }
 
 interface Candidate extends Place {
@@ -136,8 +137,13 @@ class Selector {
       this.#problems.push({ path, problem: `there is no run "${run}" in ${this.store.address}`, mend });
     } else {
       const other = otherThan(record, this.suites.reference);
-      if (other === null) swept = { record, steps: await listCheckpoints(this.store, record) };
-      else {
+      if (other === null) {
+        const [steps, last] = await Promise.all([
+          listCheckpoints(this.store, record),
+          lastCommittedStep(this.store, run),
+        ]);
+        swept = { record, steps, last };
+      } else {
         const mend = `leave ${run} to a sweep of its own, with data_of: ${run}`;
         this.#problems.push({ path, problem: other, mend });
       }
@@ -151,7 +157,8 @@ class Selector {
     if (baseline === undefined) return null;
     const swept = await this.#run(baseline.run, 'baseline.run');
     if (swept === null) return null;
-    const candidate = await this.#named(swept, baseline.step, 'baseline.step');
+    const found = await this.#named(swept, baseline.step, 'baseline.step');
+    const candidate = this.#withoutProblems([found])[0] ?? null;
     if (candidate === null && this.#problems.length === 0) {
       const reason = this.#skipped.at(-1)?.reason ?? '';
       const mend = 'name another baseline: all other states are compared with it';
@@ -168,7 +175,7 @@ class Selector {
       const named = await inParallel(entry.steps, (step, index) =>
         this.#named(swept, step, `${path}.steps[${index}]`),
       );
-      candidates = named.filter((one) => one !== null);
+      candidates = this.#withoutProblems(named);
     } else {
       const steps = await this.#chosen(entry, swept, path);
       const known = await inParallel(steps, (step) => this.#candidate(run, step, path));
@@ -226,20 +233,30 @@ class Selector {
     return results.filter((result) => result !== null && result.graded > 0) as EvaluationResult[];
   }
 
-  /** A step that somebody named. */
-  async #named({ record, steps }: SweptRun, step: number, path: string): Promise<Candidate | null> {
+  /** A step that somebody named, or why it cannot be. Null: its state cannot be read, which is noted. */
+  async #named(
+    { record, steps, last }: SweptRun,
+    step: number,
+    path: string,
+  ): Promise<Candidate | SpecProblem | null> {
     const { run } = record;
-    const last = await lastCommittedStep(this.store, run);
+    const mend = nearestSteps(steps, step);
     if (step > last) {
       const so = last < 0 ? `${run} has not begun` : `the last step of ${run} is ${last}`;
-      this.#problems.push({ path, problem: `is ${step}, but ${so}`, mend: nearestSteps(steps, step) });
-      return null;
+      return { path, problem: `is ${step}, but ${so}`, mend };
     }
     const candidate = await this.#candidate(run, step, path);
     if (candidate === null || candidate.evaluated || steps.includes(step)) return candidate;
     const problem = `is ${step}, and the checkpoint of step ${step} of ${run} is gone: it was never uploaded, or collected since`;
-    this.#problems.push({ path, problem, mend: nearestSteps(steps, step) });
-    return null;
+    return { path, problem, mend };
+  }
+
+  /** Notes the problems among them, in order. */
+  #withoutProblems(found: readonly (Candidate | SpecProblem | null)[]): Candidate[] {
+    return found.filter((one): one is Candidate => {
+      if (one !== null && 'problem' in one) this.#problems.push(one);
+      return one !== null && !('problem' in one);
+    });
   }
 
   /** Null: its state cannot be read, which is noted. */
