@@ -32,7 +32,7 @@ export function parseMetricsAddress(text: string, flag: string): MetricsAddress 
 
 /** Throws one error that says what to change where the address cannot be had. */
 export async function serveMetrics(registry: Registry, address: MetricsAddress): Promise<MetricsServer> {
-  const { host, port, flag } = address;
+  const { host, port } = address;
   const server = createServer((request, response) => {
     void answer(registry, request, response);
   });
@@ -56,7 +56,7 @@ export async function serveMetrics(registry: Registry, address: MetricsAddress):
   };
 }
 
-function refusal(error: NodeJS.ErrnoException, { host, port }: MetricsAddress): Error {
+function refusal(error: NodeJS.ErrnoException, { host, port, flag }: MetricsAddress): Error {
   const why: Partial<Record<string, string>> = {
     EADDRINUSE: 'is in use by another program',
     EADDRNOTAVAIL: 'is no address of this machine',

@@ -18,9 +18,11 @@ import fcntl
 import json
 import os
 import signal
+import struct
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
 
 # A predecessor that was killed leaves W&B's own process, which may still write: it holds this lock by its standard error.
@@ -29,6 +31,9 @@ KILLED_WAIT_S = 10
 # After the end of standard input nobody waits for an upload any more.
 FAREWELL_S = 20
 MARK = "LONGHAUL_WANDB_FOLDER"
+# Of a record in W&B's transaction log.
+BLOCK_BYTES = 32768
+FULL, FIRST, LAST = 1, 2, 4
 ID_KEY = "longhaul/point"
 STEP_KEY = "trainer/global_step"
 INSTALL = "install it for this Python: %s -m pip install wandb" % sys.executable
@@ -181,29 +186,37 @@ def whole(by_step):
 
 def history_of(path):
     """(step, id) of each row; a torn end is left out."""
-    import wandb
     from wandb.proto import wandb_internal_pb2
-    from wandb.sdk.internal import datastore
 
-    if hasattr(wandb, "_set_internal_process"):
-        wandb._set_internal_process(disable=True)
-    store = datastore.DataStore()
-    try:
-        store.open_for_scan(str(path))
-        while (data := store.scan_data()) is not None:
-            record = wandb_internal_pb2.Record()
-            record.ParseFromString(data)
-            if record.WhichOneof("record_type") != "history":
-                continue
-            items = {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
-            if ID_KEY in items:
-                step = items.get("_step")
-                yield (int(json.loads(step)) if step else record.history.step.num), json.loads(items[ID_KEY])
-    except Exception as error:
-        print("%s is read up to its torn end: %r" % (path, error), file=sys.stderr)
-    finally:
-        with contextlib.suppress(Exception):
-            store.close()
+    for data in records_of(path.read_bytes()):
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        if record.WhichOneof("record_type") != "history":
+            continue
+        items = {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
+        if ID_KEY in items:
+            step = items.get("_step")
+            yield (int(json.loads(step)) if step else record.history.step.num), json.loads(items[ID_KEY])
+
+
+def records_of(log):
+    """Records of W&B's transaction log up to its torn end: LevelDB's log format behind a header of 7 bytes, with CRC-32."""
+    position, parts = 7, []
+    while position + 7 <= len(log):
+        left = BLOCK_BYTES - position % BLOCK_BYTES
+        if left < 7:
+            position += left
+            continue
+        checksum, length, kind = struct.unpack_from("<IHB", log, position)
+        data = log[position + 7 : position + 7 + length]
+        if len(data) < length or zlib.crc32(data, zlib.crc32(bytes([kind]))) != checksum:
+            return
+        position += 7 + length
+        if kind in (FULL, FIRST):
+            parts = []
+        parts.append(data)
+        if kind in (FULL, LAST):
+            yield b"".join(parts)
 
 
 def online_ids(wandb, run, journal):
