@@ -1,0 +1,64 @@
+// Applies what a person chose at a launch to a whole run spec, as `longhaul spec` prints it: reads it on standard input, and prints the
+// narrowed one. Refuses, with every problem at once, what the spec cannot be narrowed to: a launch must not train on other tasks than asked.
+// Usage: longhaul spec SPEC | node narrow-spec.mjs --run-name NAME [--modality tool_use] [--env-keys A,B] [--difficulty all] [--max-tasks N]
+import { text } from 'node:stream/consumers';
+import { parseArgs } from 'node:util';
+
+const { values: chosen } = parseArgs({
+  options: {
+    'run-name': { type: 'string', default: '' },
+    modality: { type: 'string', default: 'tool_use' },
+    'env-keys': { type: 'string', default: '' },
+    difficulty: { type: 'string', default: 'all' },
+    'max-tasks': { type: 'string', default: '' },
+  },
+});
+
+const spec = JSON.parse(await text(process.stdin));
+const problems = [];
+
+if (/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/.test(chosen['run-name'])) spec.name = chosen['run-name'];
+else problems.push('--run-name: give 1 to 64 of the characters A-Z a-z 0-9 . _ -, and no dot in front');
+if (chosen.modality !== 'tool_use')
+  problems.push(`--modality: this version trains on tool_use alone, not on ${JSON.stringify(chosen.modality)}`);
+narrowEnvironments(names(chosen['env-keys']));
+narrowTasks(chosen['max-tasks'].trim());
+if (chosen.difficulty !== 'all')
+  problems.push('--difficulty: a spec has no such filter; give it a file of such tasks (data.tasks), and choose all');
+
+if (problems.length > 0) {
+  for (const problem of problems) console.error(problem);
+  process.exitCode = 1;
+} else {
+  console.log(JSON.stringify(spec, null, 1));
+}
+
+function names(list) {
+  return list
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => name !== '');
+}
+
+/** None: all of them. */
+function narrowEnvironments(wanted) {
+  if (wanted.length === 0) return;
+  const known = spec.environments.map(({ env_key: key }) => key);
+  const missing = wanted.filter((key) => !known.includes(key));
+  if (missing.length > 0)
+    problems.push(`--env-keys: the spec has no ${missing.join(', ')}; it has ${known.join(', ')}`);
+  else if (spec.data.builtin === undefined)
+    problems.push('--env-keys: the tasks are those of a file (data.tasks); name another file in the spec');
+  spec.environments = spec.environments.filter(({ env_key: key }) => wanted.includes(key));
+  if (spec.data.builtin) spec.data.builtin.apps = spec.data.builtin.apps.filter((app) => wanted.includes(app));
+}
+
+/** Empty: all of them. */
+function narrowTasks(most) {
+  if (most === '') return;
+  if (!/^[1-9][0-9]{0,8}$/.test(most))
+    problems.push(`--max-tasks: give a whole number from 1 up, not ${JSON.stringify(most)}`);
+  else if (spec.data.builtin === undefined)
+    problems.push('--max-tasks: the tasks are those of a file (data.tasks); name a shorter one in the spec');
+  else spec.data.builtin.train_tasks = Math.min(spec.data.builtin.train_tasks, Number(most));
+}
