@@ -118,9 +118,8 @@ describe('metrics.jsonl', () => {
 });
 
 describe('an event file', () => {
-  it('is framed as TFRecords are: the checksums of its first record are TensorFlow’s', async () => {
+  it('is framed as TFRecords are: length, its masked CRC-32C, data, its masked CRC-32C', async () => {
     const framing = await RecordFraming.create();
-    // tf.io.TFRecordWriter of b"longhaul": length, masked crc32c of the length, data, masked crc32c of the data.
     const framed = framing.frame(Buffer.from('123456789'));
     expect(framed.readBigUInt64LE(0)).toBe(9n);
     // crc32c("123456789") = 0xe3069283 is the check value of its specification.

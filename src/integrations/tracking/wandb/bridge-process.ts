@@ -1,5 +1,6 @@
 // The bridge to W&B's Python client as a process: one request at a time, each with a deadline, an answer a line.
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { SinkRefused } from '../metric-point.js';
@@ -8,6 +9,8 @@ import { SinkRefused } from '../metric-point.js';
 const program = fileURLToPath(
   new URL('../../../../src/integrations/tracking/wandb/wandb_bridge.py', import.meta.url),
 );
+/** In the environment of the bridge and of all that it starts: a later bridge ends what is left of them. */
+const folderMark = 'LONGHAUL_WANDB_FOLDER';
 const STDERR_CHARS = 2_000;
 const END_WITHIN_MS = 5_000;
 
@@ -20,6 +23,8 @@ export interface BridgeOptions {
   python: string;
   /** The key, from wherever it is kept; undefined: the client looks in its own places. Never in a message. */
   apiKey: () => string | undefined;
+  /** Of this run alone. What W&B's client keeps lies here, and offline it is the only copy. */
+  folder: string;
 }
 
 export interface BridgeAnswer {
@@ -45,26 +50,27 @@ export class BridgeProcess {
   private ended: Error | null = null;
   private readonly exit: Promise<void>;
 
-  constructor({ python, apiKey }: BridgeOptions) {
+  constructor({ python, apiKey, folder }: BridgeOptions) {
     const key = apiKey();
     const env: NodeJS.ProcessEnv = Object.fromEntries(
       Object.entries(process.env).filter(([name]) => passedOn.test(name)),
     );
     if (key !== undefined) env.WANDB_API_KEY = key;
+    env[folderMark] = resolve(folder);
     this.child = spawn(python, ['-u', program], { env });
-    this.exit = new Promise((resolve) => {
+    this.exit = new Promise((ended) => {
       this.child.once('error', (error: NodeJS.ErrnoException) => {
         const missing =
           error.code === 'ENOENT'
             ? new SinkRefused(`there is no ${python}: name a Python that has the package wandb`)
             : error;
         this.end(missing);
-        resolve();
+        ended();
       });
       this.child.once('close', (code, signal) => {
         const detail = this.stderr.trim().split('\n').at(-1) ?? '';
         this.end(new Error(`the W&B bridge ended (${signal ?? `exit code ${code}`})${detail && `: ${detail}`}`));
-        resolve();
+        ended();
       });
     });
     this.child.stderr.on('data', (piece: Buffer) => {

@@ -12,8 +12,6 @@ export interface WandbOptions extends BridgeOptions {
   entity?: string;
   /** `offline` keeps all on this machine's disk until `syncCommand` uploads it. */
   mode: 'online' | 'offline';
-  /** Of this run alone. What W&B's client keeps lies here, and offline it is the only copy. */
-  folder: string;
   /** Shown with the run: its spec. Without secrets. */
   config?: Record<string, unknown>;
 }
@@ -58,9 +56,18 @@ export function createWandb(options: WandbOptions): PointSink {
 }
 
 /** Uploads what offline runs have kept, each start's part behind the one before it. For a shell. */
-export function syncCommand({ folder, project, entity }: Pick<WandbOptions, 'folder' | 'project' | 'entity'>): string {
-  const flags = [`--project ${project}`, ...(entity === undefined ? [] : [`--entity ${entity}`])].join(' ');
-  return `for part in ${join(folder, 'wandb')}/offline-run-*; do wandb sync --append ${flags} "$part"; done`;
+export function syncCommand({
+  folder,
+  project,
+  entity,
+}: Pick<WandbOptions, 'folder' | 'project' | 'entity'>): string {
+  const flags = [`--project ${quoted(project)}`, ...(entity === undefined ? [] : [`--entity ${quoted(entity)}`])];
+  const parts = `${quoted(join(folder, 'wandb'))}/offline-run-*`;
+  return `for part in ${parts}; do wandb sync --append ${flags.join(' ')} "$part"; done`;
+}
+
+function quoted(text: string): string {
+  return /^[A-Za-z0-9_./~-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 function rowOf({ id, step, at, values }: MetricPoint) {

@@ -134,10 +134,10 @@ def settings(wandb, init_timeout_s):
 
 def take_over(folder):
     """Waits for a predecessor's end, and ends what is left of it. Standard output and error go to a log from then on."""
-    os.environ[MARK] = str(folder.resolve())
+    mark = os.environ.setdefault(MARK, str(folder.resolve()))
     log = os.open(folder / "bridge.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     if not locked(log, LOCK_WAIT_S):
-        end_predecessors(str(folder.resolve()))
+        end_predecessors(mark)
         if not locked(log, KILLED_WAIT_S):
             raise RuntimeError("another process tracks this run with the folder %s" % folder)
     os.ftruncate(log, 0)
@@ -160,7 +160,7 @@ def locked(file, seconds):
 
 def end_predecessors(folder):
     """Processes that were started for this very folder, by the mark in their environment. Only Linux tells it."""
-    mark = ("%s=%s" % (MARK, folder)).encode()
+    mark = os.fsencode("%s=%s" % (MARK, folder))
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if int(entry.name) != os.getpid() and mark in (entry / "environ").read_bytes().split(b"\0"):

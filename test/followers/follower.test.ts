@@ -1,0 +1,209 @@
+// One loop for one run and one tracker: it lags, fails, waits and catches up, and holds up nobody.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, describe, expect, it } from 'vitest';
+import { follow, type FollowerOptions, type FollowerTimes, followWithAll } from '../../src/followers/follower.js';
+import { type DroppedNotice, notesPath, readNotes, readNotices } from '../../src/followers/follower-notes.js';
+import { Delivered, type MetricPoint, type PointSink, SinkRefused, stepOfId } from '../../src/integrations/tracking/metric-point.js';
+import { until } from '../support/until.js';
+import { memoryStore } from './memory-store.js';
+import { recordsOf, writeAll } from './written-run.js';
+
+const scratch = mkdtempSync(join(tmpdir(), 'longhaul-follower-'));
+afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+let folders = 0;
+const newFolder = (): string => join(scratch, String(++folders));
+const never = (): Promise<never> => new Promise(() => undefined);
+
+const quick: FollowerTimes = {
+  pollMs: [2, 10],
+  retryMs: [2, 10],
+  refusedMs: 30,
+  readMs: 500,
+  openMs: 60,
+  writeMs: 60,
+  closeMs: 60,
+  lastTryMs: 300,
+};
+
+interface KeptSink extends PointSink {
+  points: MetricPoint[];
+}
+
+/** Keeps what it is given, as a tracker that is asked for what it holds. */
+function kept(name: string, overrides: Partial<PointSink> = {}): KeptSink {
+  const points: MetricPoint[] = [];
+  const held = (): Delivered => {
+    const delivered = new Delivered();
+    for (const { id } of points) delivered.add(id);
+    return delivered;
+  };
+  return {
+    name,
+    points,
+    open: async () => held(),
+    write: async (more) => void points.push(...more),
+    close: async () => undefined,
+    ...overrides,
+  };
+}
+
+const all = recordsOf({ steps: 40, evalInterval: 6 });
+const total = 40 + 1 + 6 + 1;
+
+async function options(over: boolean, extra: Partial<FollowerOptions> = {}): Promise<Omit<FollowerOptions, 'sink'>> {
+  const store = memoryStore();
+  if (over) await writeAll(store, all);
+  return { store, run: 'tiny', folder: newFolder(), isOver: () => over, signal: new AbortController().signal, times: quick, ...extra };
+}
+
+const steps = (points: readonly MetricPoint[]): number[] => points.map(({ id }) => stepOfId(id)).filter((step) => step !== null);
+const inOrder = Array.from({ length: 40 }, (_, index) => index + 1);
+
+describe('a follower', () => {
+  it('hands over a run that is over, in order, and ends', async () => {
+    const sink = kept('good');
+    expect(await follow({ ...(await options(true)), sink })).toEqual({ how: 'delivered', step: 40, notice: null });
+    expect(steps(sink.points)).toEqual(inOrder);
+    expect(sink.points).toHaveLength(total);
+  });
+
+  it('waits for a run that has not begun, follows it and ends with it', async () => {
+    const given = await options(false);
+    const run = { over: false };
+    const sink = kept('good');
+    const following = follow({ ...given, isOver: () => run.over, sink });
+    await delay(30);
+    for (const record of all) {
+      await record.write(given.store);
+      if (record.key.endsWith('update.json')) await delay(1);
+    }
+    await until(() => sink.points.length === total, 'all points');
+    run.over = true;
+    expect(await following).toMatchObject({ how: 'delivered', step: 40, notice: null });
+    expect(steps(sink.points)).toEqual(inOrder);
+  });
+
+  it('that hangs at any call delays no other, and says what it has not told, since when and why', { timeout: 30_000 }, async () => {
+    const good = [kept('first'), kept('last')];
+    const hanging = [
+      kept('opens', { open: never }),
+      kept('writes', { write: never }),
+      kept('closes', { close: never }),
+      kept('all', { open: never, write: never, close: never }),
+    ];
+    const given = await options(true);
+    const began = performance.now();
+    const ends = followWithAll([good[0]!, ...hanging, good[1]!], given);
+    await until(() => good.every(({ points }) => points.length === total), 'the good ones to have all');
+    const took = performance.now() - began;
+    expect(took).toBeLessThan(2_000);
+    const ended = await ends;
+    expect(ended.map(({ how }) => how)).toEqual(['delivered', 'given_up', 'given_up', 'given_up', 'given_up', 'delivered']);
+    const names = [...good, ...hanging].map(({ name }) => name);
+    const notices = await readNotices(given.folder, 'tiny', names);
+    expect(notices.map(({ sink }) => sink)).toEqual(['opens', 'writes', 'closes', 'all']);
+    expect(notices[1]).toMatchObject({ what: 'all points', reason: expect.stringContaining('waited 0.06 s for writes to take') });
+    expect(Number.isFinite(Date.parse(notices[1]!.since))).toBe(true);
+  });
+
+  it('asks a tracker that failed what it holds, and doubles nothing that had arrived', async () => {
+    const chance = { calls: 0 };
+    const sink = kept('flaky');
+    const write = sink.write;
+    sink.write = async (points, signal) => {
+      chance.calls += 1;
+      const arrives = points.slice(0, chance.calls % 3 === 0 ? points.length : chance.calls % 5);
+      await write(arrives, signal);
+      if (chance.calls % 4 !== 0) throw new Error('connection reset');
+      if (arrives.length < points.length) throw new Error('half of it');
+    };
+    expect(await follow({ ...(await options(true, { times: { ...quick, lastTryMs: 10_000 } })), sink })).toMatchObject({ how: 'delivered' });
+    expect(steps(sink.points)).toEqual(inOrder);
+    expect(new Set(sink.points.map(({ id }) => id)).size).toBe(total);
+  });
+
+  it('gives a tracker what it has lost once more', async () => {
+    const sink = kept('forgetful');
+    let lost = false;
+    sink.close = async () => {
+      if (lost) return;
+      lost = true;
+      sink.points.splice(20);
+      throw new Error('it kept 20 of 48 rows');
+    };
+    expect(await follow({ ...(await options(true)), sink })).toMatchObject({ how: 'delivered', notice: null });
+    expect(steps(sink.points)).toEqual(inOrder);
+    // Totals were added up anew from the step that it had.
+    expect(sink.points.at(-2)?.values['cost/tokens']).toBe(40 * 41);
+  });
+
+  it('tells once of a tracker that waits for a person, and goes on when it was mended', async () => {
+    const told: (string | null)[] = [];
+    let refused = 0;
+    const sink = kept('keyed', {
+      open: async () => {
+        if (++refused <= 3) throw new SinkRefused('the key was refused: set WANDB_API_KEY');
+        return new Delivered();
+      },
+    });
+    const onNotice = (notice: DroppedNotice | null): void => void told.push(notice?.reason ?? null);
+    const began = performance.now();
+    const end = await follow({ ...(await options(true, { times: { ...quick, lastTryMs: 5_000 } })), sink, onNotice });
+    expect(end).toMatchObject({ how: 'delivered' });
+    expect(performance.now() - began).toBeGreaterThan(80);
+    expect(told).toEqual(['the key was refused: set WANDB_API_KEY', null]);
+  });
+
+  it('leaves a tracker open while the store is away', async () => {
+    const given = await options(true);
+    let opened = 0;
+    const sink = kept('good', { open: async () => (opened++, new Delivered()) });
+    let away = 5;
+    (given.store as ReturnType<typeof memoryStore>).beforeRead = async () => {
+      if (away-- > 0) throw new Error('the store does not answer');
+    };
+    expect(await follow({ ...given, sink })).toMatchObject({ how: 'delivered', notice: null });
+    expect(opened).toBe(1);
+  });
+
+  it('ends at once when it is told to, whatever hangs', async () => {
+    const stop = new AbortController();
+    const given = await options(false, { signal: stop.signal, times: { ...quick, openMs: 60_000 } });
+    const following = follow({ ...given, sink: kept('hangs', { open: never }) });
+    await delay(20);
+    stop.abort(new Error('shutting down'));
+    expect(await following).toMatchObject({ how: 'stopped' });
+  });
+
+  it('needs nothing of its notes: lost or damaged, no point is doubled', async () => {
+    const sink = kept('good');
+    const given = await options(true);
+    await follow({ ...given, sink });
+    expect(await readNotes(given.folder, 'tiny', 'good')).toMatchObject({ step: 40, totals: { step: 40, tokens: 40 * 41 } });
+    for (const text of ['', '{"schema":"longhaul.follower/1"', '{"schema":"longhaul.follower/9"}']) {
+      writeFileSync(notesPath(given.folder, 'tiny', 'good'), text);
+      await follow({ ...given, sink });
+      expect(sink.points).toHaveLength(total);
+      expect(JSON.parse(readFileSync(notesPath(given.folder, 'tiny', 'good'), 'utf8'))).toMatchObject({ step: 40 });
+    }
+  });
+
+  it('looks seldom where there is nothing new', async () => {
+    const given = await options(false, { times: { ...quick, pollMs: [5, 40] } });
+    await writeAll(given.store, all);
+    const stop = new AbortController();
+    const sink = kept('good');
+    const following = follow({ ...given, signal: stop.signal, sink });
+    await until(() => sink.points.length === total, 'all points');
+    await delay(150);
+    const store = given.store as ReturnType<typeof memoryStore>;
+    const before = store.reads;
+    await delay(400);
+    expect(store.reads - before).toBeLessThan(150);
+    stop.abort(new Error('enough'));
+    await following;
+  });
+});

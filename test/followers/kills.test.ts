@@ -1,0 +1,76 @@
+// Metric points doubled or missing after 20 kills: 0. Whole processes over a directory, metrics.jsonl and TensorBoard.
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import { MetricPoints } from '../../src/followers/metric-points.js';
+import { Delivered, type MetricPoint, stepOfId } from '../../src/integrations/tracking/metric-point.js';
+import { decodeEvent } from '../../src/integrations/tracking/tensorboard/event.js';
+import { RecordFraming } from '../../src/integrations/tracking/tensorboard/record-framing.js';
+import { eventFileName } from '../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
+import { followThroughKills } from './killed-processes.js';
+import { memoryStore } from './memory-store.js';
+import { recordsOf, writeAll } from './written-run.js';
+
+const scratch = mkdtempSync(join(tmpdir(), 'longhaul-kills-'));
+afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+
+const kills = 20;
+const run = {
+  steps: 400,
+  evalInterval: 7,
+  unapplied: new Map([[13, 'no_signal']]),
+  // As many figures as a step with several environments has.
+  metrics: (step: number) =>
+    Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`reward/env${i}/pass_at_n`, (step % 7) / (i + 1)])),
+};
+
+it('20 kills double no point and lose none', { timeout: 400_000 }, async () => {
+  const expected = await expectedPoints();
+  const ends = await followThroughKills({ folder: scratch, kills, run, livesMs: () => Math.random() * 40 });
+  expect(ends.map(({ how, step, notice }) => ({ how, step, notice }))).toEqual(
+    ['metrics.jsonl', 'tensorboard'].map(() => ({ how: 'delivered', step: run.steps, notice: null })),
+  );
+
+  const lines = readFileSync(join(scratch, 'metrics.jsonl'), 'utf8').trimEnd().split('\n');
+  const points = lines.map((line) => JSON.parse(line) as MetricPoint);
+  const events = await eventIds(readFileSync(join(scratch, 'tensorboard', eventFileName)));
+  for (const ids of [points.map(({ id }) => id), events]) {
+    const doubled = ids.length - new Set(ids).size;
+    const missing = [...expected.keys()].filter((id) => !ids.includes(id)).length;
+    console.log(`after ${kills} kills: ${ids.length} points, ${doubled} doubled, ${missing} missing`);
+    expect({ doubled, missing, points: ids.length }).toEqual({ doubled: 0, missing: 0, points: expected.size });
+    const steps = ids.map(stepOfId).filter((step) => step !== null);
+    expect(steps).toEqual(steps.map((_, index) => index + 1));
+  }
+  for (const point of points) expect(point).toEqual(expected.get(point.id));
+});
+
+/** As one process reads them that nobody kills. */
+async function expectedPoints(): Promise<Map<string, MetricPoint>> {
+  const store = memoryStore();
+  await writeAll(store, recordsOf(run));
+  const reader = new MetricPoints(store, 'tiny');
+  const delivered = new Delivered();
+  const points = new Map<string, MetricPoint>();
+  for (let page; (page = await reader.next(delivered)).length > 0;) {
+    for (const point of page) {
+      points.set(point.id, point);
+      delivered.add(point.id);
+    }
+  }
+  return points;
+}
+
+async function eventIds(bytes: Buffer): Promise<string[]> {
+  const framing = await RecordFraming.create();
+  const ids: string[] = [];
+  for (let at = 0; at < bytes.length;) {
+    const record = framing.first(bytes.subarray(at));
+    if (record === null || record === 'damaged') throw new Error(`the event file is ${record ?? 'torn'} at ${at}`);
+    const { point } = decodeEvent(record.data);
+    if (point !== null) ids.push(point);
+    at += record.taken;
+  }
+  return ids;
+}

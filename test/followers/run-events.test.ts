@@ -1,0 +1,209 @@
+// What is told of a run: each thing once, under the same id whoever reads and however often, and alerts when they begin to hold.
+import { describe, expect, it } from 'vitest';
+import { nothingWatched, stalledSince } from '../../src/followers/alerts.js';
+import { type EventContext, type EventCursor, newEventCursor, readRunEvents, type RunEnding } from '../../src/followers/run-events.js';
+import type { AlertRaised, RunEvent } from '../../src/integrations/slack/run-event.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { memoryStore } from './memory-store.js';
+import { recordsOf, timeOf, writeAll, writeCheckpoint, writeControl, type WrittenRun } from './written-run.js';
+
+const noChart = async (): Promise<null> => null;
+const contextAt = (seconds: number, ending: RunEnding | null = null): EventContext => ({
+  links: [{ label: 'UI', url: 'http://localhost:8233' }],
+  modality: 'tool_use',
+  now: timeOf(seconds),
+  ending,
+  chart: noChart,
+});
+
+async function readAll(
+  store: ObjectStore,
+  from: EventCursor = newEventCursor,
+  context = contextAt(0),
+): Promise<{ events: RunEvent[]; cursor: EventCursor }> {
+  const events: RunEvent[] = [];
+  let cursor = from;
+  for (;;) {
+    const page = await readRunEvents(store, 'tiny', cursor, context);
+    events.push(...page.events);
+    // As it is kept: through JSON.
+    cursor = JSON.parse(JSON.stringify(page.cursor)) as EventCursor;
+    if (!page.more && page.events.length === 0) return { events, cursor };
+  }
+}
+
+async function storeOf(options: Partial<WrittenRun> = {}): Promise<ObjectStore> {
+  const store = memoryStore();
+  await writeAll(store, recordsOf(options));
+  return store;
+}
+
+const ids = (events: readonly RunEvent[]): string[] => events.map(({ id }) => id.replace(/\.[0-9a-f]{8}$/, ''));
+const alerts = (events: readonly RunEvent[]): AlertRaised[] => events.filter((event) => event.kind === 'alert');
+
+describe('the events of a run', () => {
+  it('are what its records tell, in the order of their times', async () => {
+    const store = await storeOf({ steps: 5, evalInterval: 2 });
+    await writeCheckpoint(store, 'tiny', 2);
+    await writeControl(store, 'tiny', 1, { kind: 'pause' }, 3);
+    await writeControl(store, 'tiny', 2, { kind: 'setHyperparameters', lr: 0.1 }, 3);
+    await writeControl(store, 'tiny', 3, { kind: 'resume' }, 100);
+    const { events } = await readAll(store);
+    expect(ids(events)).toEqual([
+      'started',
+      'evaluation.0.final',
+      'paused.1',
+      'evaluation.2.interval',
+      'evaluation.4.interval',
+      'evaluation.5.final',
+      'resumed.3',
+      'checkpoint.2',
+    ]);
+    expect(events[0]).toMatchObject({
+      kind: 'started',
+      run: 'tiny',
+      cluster: '127.0.0.1:7233, namespace default',
+      task: 'crm/eu',
+      model: 'small',
+      modality: 'tool_use',
+      steps: 5,
+      who: 'test',
+      from: null,
+    });
+    expect(events[2]).toMatchObject({ resumeWith: 'longhaul resume tiny' });
+    expect(events[4]).toMatchObject({
+      passAt1: 0.29,
+      before: { step: 2, passAt1: 0.27 },
+      environments: [{ environment: 'crm/eu', passAt1: 0.29, toolErrorRate: 0.4, graded: 10, unknown: 0 }],
+    });
+    expect(events.at(-1)).toMatchObject({ step: 2, sizeBytes: 10, place: expect.stringContaining('global_step_2/') });
+  });
+
+  it('are the same for whoever reads once at the end and for whoever looks after each record', async () => {
+    const metrics = (step: number) => ({
+      'environment/crm/eu/tool_error_rate': [0.1, 0.6, 0.45, 0.55, 0.3, 0.7][step % 6]!,
+      'reward/signal_ratio': step > 20 && step < 26 ? 0 : 0.5,
+      'ft/restarts/node_lost': step < 30 ? 0 : 1,
+    });
+    const options: Partial<WrittenRun> = {
+      steps: 80,
+      evalInterval: 7,
+      metrics,
+      unapplied: new Map([[17, 'non_finite']]),
+      budget: { max_tokens: 2_000 },
+    };
+    const atOnce = (await readAll(await storeOf(options))).events;
+    const store = memoryStore();
+    const seen: RunEvent[] = [];
+    let cursor = newEventCursor;
+    for (const { write, key } of recordsOf(options)) {
+      await write(store);
+      if (key.startsWith('datasets')) continue;
+      const next = await readAll(store, cursor);
+      cursor = next.cursor;
+      seen.push(...next.events);
+    }
+    expect(new Set(ids(atOnce)).size).toBe(atOnce.length);
+    const byId = (events: RunEvent[]): RunEvent[] => [...events].sort((a, b) => (a.id < b.id ? -1 : 1));
+    expect(byId(seen)).toEqual(byId(atOnce));
+  });
+
+  it('draw an evaluation with those of its suite before it', async () => {
+    const drawn: number[][] = [];
+    const chart: EventContext['chart'] = async (evaluations) => {
+      drawn.push(evaluations.map(({ step }) => step));
+      return null;
+    };
+    await readAll(await storeOf({ steps: 7, evalInterval: 2 }), newEventCursor, { ...contextAt(0), chart });
+    expect(drawn).toEqual([[0], [2], [2, 4], [2, 4, 6], [0, 7]]);
+  });
+
+  it('end with how it ended, once for each start', async () => {
+    const store = await storeOf({ steps: 4, prices: [3600, 3600], secondStart: 3 });
+    const ending: RunEnding = { how: 'failed', at: timeOf(60), reason: 'the data is gone' };
+    const { events, cursor } = await readAll(store, newEventCursor, contextAt(100, ending));
+    expect(events.at(-1)).toMatchObject({
+      kind: 'failed',
+      id: 'ended.2',
+      step: 4,
+      steps: 4,
+      passAt1: 0.29,
+      seconds: 60,
+      spend: '4.94 USD',
+      reason: 'the data is gone',
+      resumeWith: 'longhaul train --run tiny',
+    });
+    expect((await readAll(store, cursor, contextAt(200, ending))).events).toEqual([]);
+  });
+
+  it('are none before anybody drives the run', async () => {
+    const store = memoryStore();
+    await writeAll(store, recordsOf().slice(0, 2));
+    expect(await readAll(store)).toEqual({ events: [], cursor: newEventCursor });
+  });
+});
+
+describe('alerts', () => {
+  it('about tool errors come when the rate passes a half, by environment, and again only after it fell', async () => {
+    const rates = [0, 0.4, 0.62, 0.9, 0.45, 0.6, 0.3, 0.7];
+    const { events } = await readAll(
+      await storeOf({ steps: 7, metrics: (step) => ({ 'environment/crm/eu/tool_error_rate': rates[step]! }) }),
+    );
+    expect(alerts(events).map(({ id }) => id)).toEqual(['alert.tool_error_rate.crm/eu.2', 'alert.tool_error_rate.crm/eu.7']);
+    expect(alerts(events)[0]?.alert).toEqual({ about: 'tool_error_rate', environment: 'crm/eu', rate: 0.62, threshold: 0.5 });
+  });
+
+  it('about a missing signal come after three steps in a row, and about a skipped update at once', async () => {
+    const { events } = await readAll(
+      await storeOf({
+        steps: 12,
+        metrics: (step) => ({ 'reward/signal_ratio': [2, 3, 5, 6, 7, 8].includes(step) ? 0 : 0.5 }),
+        unapplied: new Map([
+          [6, 'no_signal'],
+          [10, 'non_finite'],
+        ]),
+      }),
+    );
+    expect(alerts(events).map(({ id, alert }) => [id, alert])).toEqual([
+      ['alert.no_learning_signal.7', { about: 'no_learning_signal', steps: 3, signalRatio: 0 }],
+      ['alert.update_skipped.10', { about: 'update_skipped', reason: 'non_finite' }],
+    ]);
+  });
+
+  it('about unknown outcomes, a lost node and the budget', async () => {
+    const { events } = await readAll(
+      await storeOf({ steps: 10, metrics: (step) => ({ 'ft/restarts/node_lost': step < 6 ? 0 : 2 }), budget: { max_tokens: 400, max_wall_s: 1000 } }),
+    );
+    // A quarter of each step's episodes has no outcome; 41 tokens a step.
+    expect(alerts(events).map(({ id }) => id)).toEqual([
+      'alert.unknown_outcomes.1',
+      'alert.node_lost.6',
+      'alert.budget_near.max_tokens.400.8',
+    ]);
+    expect(alerts(events)[2]?.alert).toEqual({ about: 'budget_near', resource: 'max_tokens', spent: 328, limit: 400 });
+  });
+
+  it('about a standstill come once behind a step, not while the run is paused and not for its pause', async () => {
+    const store = await storeOf({ steps: 10, stepSeconds: 100 });
+    const standstill = async (seconds: number, from?: EventCursor) => {
+      const { events, cursor } = await readAll(store, from, contextAt(seconds));
+      return { found: alerts(events).filter(({ alert }) => alert.about === 'stalled'), cursor };
+    };
+    const soon = await standstill(1_900);
+    expect(soon.found).toEqual([]);
+    const late = await standstill(2_100, soon.cursor);
+    expect(late.found).toMatchObject([
+      { id: 'alert.stalled.10', step: 10, alert: { seconds: 1_100, usualSeconds: 100 } },
+    ]);
+    expect((await standstill(3_000, late.cursor)).found).toEqual([]);
+    await writeControl(store, 'tiny', 1, { kind: 'pause' }, 1_100);
+    expect((await standstill(9_000, soon.cursor)).found).toEqual([]);
+    await writeControl(store, 'tiny', 2, { kind: 'resume' }, 9_000);
+    expect((await standstill(9_500, soon.cursor)).found).toEqual([]);
+    expect((await standstill(10_100, soon.cursor)).found).toHaveLength(1);
+  });
+
+  it('say nothing of a standstill before they know what is usual', () => {
+    expect(stalledSince({ ...nothingWatched, committedAt: timeOf(0), stepSeconds: [1, 1] }, 2, timeOf(1e6))).toBe(null);
+  });
+});

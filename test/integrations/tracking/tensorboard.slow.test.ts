@@ -1,0 +1,53 @@
+// TensorBoard's own package reads what was written: each scalar at its step, none twice, across restarts and torn ends.
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, truncateSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, describe, expect, it } from 'vitest';
+import { createTensorBoard, eventFileName } from '../../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
+import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
+import { pointsOf, startedAt } from './points.js';
+
+const venv: PythonVenv = await ensurePythonVenv(['tensorboard==2.21.0']);
+if ('skipped' in venv) console.warn(`skipped: TensorBoard cannot run here: ${venv.skipped}`);
+
+const scratch = mkdtempSync(join(tmpdir(), 'longhaul-tensorboard-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+const quiet = new AbortController().signal;
+
+/** {tag: [[wall time, step, value], …]}, as the front end gets them. */
+const reader = `
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1], size_guidance={"tensors": 0})
+events.Reload()
+from tensorboard.util import tensor_util
+print(json.dumps({tag: [[e.wall_time, e.step, float(tensor_util.make_ndarray(e.tensor_proto))] for e in events.Tensors(tag)]
+                  for tag in events.Tags()["tensors"]}))
+`;
+
+describe.skipIf('skipped' in venv)('tensorboard 2.21.0', () => {
+  const python = 'skipped' in venv ? '' : venv.python;
+
+  it('reads every point once, at its step and its time', { timeout: 120_000 }, async () => {
+    const points = pointsOf(50);
+    const sink = createTensorBoard(scratch, startedAt);
+    const path = join(scratch, eventFileName);
+    for (let round = 0; round < 8; round++) {
+      const delivered = await sink.open(quiet);
+      const missing = points.filter(({ id }) => !delivered.has(id));
+      await sink.write(round < 7 ? missing.slice(0, 12) : missing, quiet);
+      await sink.close(quiet);
+      // Torn at some byte of its last points.
+      if (round < 7) truncateSync(path, readFileSync(path).length - 1 - round * 41);
+    }
+    const { stdout } = await promisify(execFile)(python, ['-c', reader, scratch], { timeout: 90_000 });
+    const read = JSON.parse(stdout) as Record<string, [number, number, number][]>;
+    const expected: Record<string, [number, number, number][]> = {};
+    for (const { step, at, values } of points)
+      for (const [tag, value] of Object.entries(values))
+        (expected[tag] ??= []).push([Date.parse(at) / 1000, step, Math.fround(value)]);
+    expect(read).toEqual(expected);
+  });
+});

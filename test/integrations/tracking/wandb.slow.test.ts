@@ -1,0 +1,186 @@
+// W&B through its own client, offline: its log holds every point once, whoever is killed — the follower, the bridge or W&B's process.
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { SinkRefused } from '../../../src/integrations/tracking/metric-point.js';
+import { createWandb, syncCommand, type WandbOptions } from '../../../src/integrations/tracking/wandb/wandb-sink.js';
+import { followThroughKills } from '../../followers/killed-processes.js';
+import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
+import { pointsOf } from './points.js';
+
+const venv: PythonVenv = await ensurePythonVenv(['wandb==0.30.0']);
+if ('skipped' in venv) console.warn(`skipped: W&B's client cannot run here: ${venv.skipped}`);
+const python = 'skipped' in venv ? '' : venv.python;
+
+const scratch = mkdtempSync(join(tmpdir(), 'longhaul-wandb-'));
+afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+const quiet = new AbortController().signal;
+const key = 'a'.repeat(39) + 'z';
+
+interface Row {
+  step: number;
+  id: string;
+  globalStep: number;
+  keys: number;
+}
+
+/** All history rows of W&B's logs in the folder, in the order of the starts that wrote them; nothing is left out. */
+function rowsIn(folder: string): Row[] {
+  const program = `
+import importlib.util, json, sys
+from pathlib import Path
+from wandb.proto import wandb_internal_pb2
+spec = importlib.util.spec_from_file_location("bridge", sys.argv[2])
+bridge = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(bridge)
+for path in sorted(Path(sys.argv[1]).glob("wandb/offline-run-*/run-*.wandb")):
+    for data in bridge.records_of(path.read_bytes()):
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        if record.WhichOneof("record_type") == "history":
+            row = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+            print(json.dumps({"step": row.get("_step", record.history.step.num), "id": row["longhaul/point"],
+                              "globalStep": row["trainer/global_step"], "keys": len(row)}))
+`;
+  const bridge = join(import.meta.dirname, '../../../src/integrations/tracking/wandb/wandb_bridge.py');
+  const lines = execFileSync(python, ['-c', program, folder, bridge], { encoding: 'utf8', timeout: 60_000 }).trim();
+  return lines === '' ? [] : lines.split('\n').map((line) => JSON.parse(line) as Row);
+}
+
+/** Processes that were started for the folder: the bridge, by its arguments, and W&B's own, by their environment. */
+function processesOf(folder: string): { pid: number; name: string }[] {
+  const mark = `LONGHAUL_WANDB_FOLDER=${folder}`;
+  return readdirSync('/proc')
+    .filter((entry) => /^[0-9]+$/.test(entry))
+    .flatMap((entry) => {
+      try {
+        const name = readFileSync(`/proc/${entry}/cmdline`, 'utf8').replaceAll('\0', ' ');
+        const environment = readFileSync(`/proc/${entry}/environ`, 'utf8').split('\0');
+        return environment.includes(mark) && name !== '' ? [{ pid: Number(entry), name }] : [];
+      } catch {
+        return [];
+      }
+    });
+}
+
+const options = (folder: string, extra: Partial<WandbOptions> = {}): WandbOptions => ({
+  run: 'tiny',
+  project: 'tests',
+  mode: 'offline',
+  folder,
+  python,
+  apiKey: () => key,
+  ...extra,
+});
+
+describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
+  it('keeps a row a point at the next step, also across starts, and tells what it holds', { timeout: 120_000 }, async () => {
+    const folder = join(scratch, 'starts');
+    const points = pointsOf(20);
+    const sink = createWandb(options(folder));
+    for (const upTo of [7, 15, points.length]) {
+      const delivered = await sink.open(quiet);
+      const missing = points.slice(0, upTo).filter(({ id }) => !delivered.has(id));
+      await sink.write(missing, quiet);
+      await sink.close(quiet);
+    }
+    const rows = rowsIn(folder);
+    expect(rows.map(({ id }) => id)).toEqual(points.map(({ id }) => id));
+    expect(rows.map(({ step }) => step)).toEqual(points.map((_, index) => index));
+    expect(rows.map(({ globalStep }) => globalStep)).toEqual(points.map(({ step }) => step));
+    expect(readFileSync(join(folder, 'sent.jsonl'), 'utf8')).not.toContain(key);
+    expect(processesOf(folder)).toEqual([]);
+  });
+
+  it('takes an evaluation that comes late', { timeout: 60_000 }, async () => {
+    const folder = join(scratch, 'late');
+    const points = pointsOf(12);
+    const late = points.findIndex(({ id }) => id.startsWith('eval'));
+    const ordered = [...points.slice(0, late), ...points.slice(late + 1), points[late]!];
+    const sink = createWandb(options(folder));
+    await sink.open(quiet);
+    for (const point of ordered) await sink.write([point], quiet);
+    await sink.close(quiet);
+    expect(rowsIn(folder).map(({ id, step }) => [id, step])).toEqual(ordered.map(({ id }, index) => [id, index]));
+  });
+
+  it('after kills of the follower, of the bridge and of W&B’s process: none doubled, none missing', { timeout: 500_000 }, async () => {
+    const folder = join(scratch, 'kills');
+    const kills = 20;
+    const wandbFolder = join(folder, 'wandb');
+    const run = { steps: 200, evalInterval: 9 };
+    const ends = await followThroughKills({
+      folder,
+      kills,
+      run,
+      python,
+      livesMs: (kill) => 30 + ((kill * 37) % 300),
+      beforeKill: () => {
+        // Each third time W&B's process alone, or it and the bridge, die first; else it lives on with what it has buffered.
+        const way = Math.floor(Math.random() * 3);
+        for (const { pid, name } of processesOf(wandbFolder))
+          if (way === 1 || (way === 2 && name.includes('wandb-core'))) process.kill(pid, 'SIGKILL');
+      },
+    });
+    expect(ends).toEqual([{ how: 'delivered', step: run.steps, notice: null }]);
+    const rows = rowsIn(wandbFolder);
+    const ids = rows.map(({ id }) => id);
+    const steps = Array.from({ length: run.steps }, (_, index) => `step.${index + 1}`);
+    const doubled = ids.length - new Set(ids).size;
+    const missing = steps.filter((id) => !ids.includes(id)).length;
+    console.log(`W&B after ${kills} kills: ${ids.length} rows, ${doubled} doubled, ${missing} missing`);
+    expect({ doubled, missing }).toEqual({ doubled: 0, missing: 0 });
+    expect(ids).toHaveLength(run.steps + 1 + Math.floor((run.steps - 1) / run.evalInterval) + 1);
+    // So that `wandb sync --append` of one part behind the other takes them all.
+    expect(rows.map(({ step }) => step)).toEqual(rows.map((_, index) => index));
+    expect(processesOf(wandbFolder)).toEqual([]);
+  });
+
+  it('kills a bridge that does not answer in time', { timeout: 60_000 }, async () => {
+    const folder = join(scratch, 'stopped');
+    const sink = createWandb(options(folder));
+    await sink.open(quiet);
+    const frozen = processesOf(folder).filter(({ name }) => name.includes('wandb_bridge.py'));
+    expect(frozen).toHaveLength(1);
+    process.kill(frozen[0]!.pid, 'SIGSTOP');
+    await expect(sink.write(pointsOf(3), AbortSignal.timeout(500))).rejects.toThrow();
+    expect((await sink.open(quiet)).step).toBe(null);
+    await sink.write(pointsOf(3), quiet);
+    await sink.close(quiet);
+    expect(rowsIn(folder)).toHaveLength(3);
+  });
+});
+
+describe('W&B that cannot be used', () => {
+  it('says where there is no such Python', async () => {
+    const sink = createWandb(options(join(scratch, 'none'), { python: '/nowhere/python' }));
+    const opening = sink.open(quiet);
+    await expect(opening).rejects.toThrow(SinkRefused);
+    await expect(opening).rejects.toThrow('there is no /nowhere/python');
+    await sink.close(quiet);
+  });
+
+  it('says how the package is installed where it is missing', async () => {
+    const sink = createWandb(options(join(scratch, 'missing'), { python: 'python3.11' }));
+    const opening = sink.open(quiet);
+    await expect(opening).rejects.toThrow(SinkRefused);
+    await expect(opening).rejects.toThrow(/-m pip install wandb/);
+    await sink.close(quiet);
+  });
+
+  it.skipIf('skipped' in venv)('says that a key is no key, once and without it', { timeout: 60_000 }, async () => {
+    const sink = createWandb(options(join(scratch, 'refused'), { mode: 'online', apiKey: () => 'short-and-secret' }));
+    const error = await sink.open(quiet).catch((reason: unknown) => reason as Error);
+    expect(error).toBeInstanceOf(SinkRefused);
+    expect(String(error)).not.toContain('short-and-secret');
+    await sink.close(quiet);
+  });
+});
+
+it('names the command that uploads what was kept', () => {
+  expect(syncCommand({ folder: "/data/my team's/tiny", project: 'p', entity: 'team' })).toBe(
+    `for part in '/data/my team'\\''s/tiny/wandb'/offline-run-*; do wandb sync --append --project p --entity team "$part"; done`,
+  );
+});
