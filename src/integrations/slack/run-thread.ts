@@ -229,7 +229,7 @@ export class RunThread {
     const channel = (memory.channel ??= await this.#api.channelId());
     if (memory.root === null) {
       const message = this.#rootMessage(memory);
-      const ts = await this.#api.post(channel, { ...message, mark: this.#mark(this.#rootId) }, null);
+      const ts = await this.#post(channel, { ...message, mark: this.#mark(this.#rootId) }, null);
       memory.root = ts;
       memory.delivered.set(this.#rootId, ts);
       memory.dropped.delete(this.#rootId);
@@ -253,11 +253,8 @@ export class RunThread {
     const picture = message.picture;
     const thread = { root: channel.root, broadcast: message.broadcast };
     const mark = this.#mark(id);
-    const send = async ({ text, blocks }: Message): Promise<string> => {
-      await pause(this.#nextPost - performance.now(), this.#options.stop);
-      this.#nextPost = performance.now() + this.#timing.postEveryMs;
-      return this.#api.post(channel.id, { text, blocks, mark }, thread);
-    };
+    const send = ({ text, blocks }: Message): Promise<string> =>
+      this.#post(channel.id, { text, blocks, mark }, thread);
     if (picture === null) return send(message);
     const upload = await this.#uploaded(id, picture.png, picture.altText);
     if ('missing' in upload) return send(withNote(message, upload.missing));
@@ -272,6 +269,12 @@ export class RunThread {
         await pause(pauseMs, this.#options.stop);
       }
     }
+  }
+
+  async #post(...message: Parameters<SlackApi['post']>): Promise<string> {
+    await pause(this.#nextPost - performance.now(), this.#options.stop);
+    this.#nextPost = performance.now() + this.#timing.postEveryMs;
+    return this.#api.post(...message);
   }
 
   /** A message is worth more than its picture: what keeps the picture away is said below the message. */

@@ -97,14 +97,13 @@ export class SlackApi {
     message: Outgoing,
     thread: { root: string; broadcast: boolean } | null,
   ): Promise<string> {
+    const content = { channel, ...contentOf(message), unfurl_links: false, unfurl_media: false };
     const answer = await this.#call('chat.postMessage', (client) =>
-      client.chat.postMessage({
-        channel,
-        ...contentOf(message),
-        ...(thread === null ? {} : { thread_ts: thread.root, reply_broadcast: thread.broadcast }),
-        unfurl_links: false,
-        unfurl_media: false,
-      }),
+      client.chat.postMessage(
+        thread === null
+          ? content
+          : { ...content, thread_ts: thread.root, reply_broadcast: thread.broadcast },
+      ),
     );
     return required('chat.postMessage', answer.ts);
   }

@@ -101,15 +101,17 @@ describe('nothing is told twice', () => {
   test.each([
     ['lost', () => null],
     ['damaged', () => '{"schema":"longhaul.slack-thread/1"}'],
-    ['of yesterday', (text: string) => text.replace(/"checkpoint.30":"[^"]*",?/, '').replace(',}', '}')],
+    ['of yesterday', (yesterday: string | null) => yesterday],
   ])('when the record of the thread is %s: Slack has it too', async (_, damage) => {
     const state = new KeptState();
     const events = history(30);
     const { thread } = openThread(server, state);
-    for (const event of events.slice(0, 20)) await thread.deliver(event);
+    for (const event of events.slice(0, 10)) await thread.deliver(event);
+    const yesterday = state.text;
+    for (const event of events.slice(10, 20)) await thread.deliver(event);
     for (let n = 0; n < 30; n++) server.say(server.training, 'somebody chats');
     server.largestPage = 7;
-    state.text = damage(state.text!);
+    state.text = damage(yesterday);
     const { thread: next } = openThread(server, state);
     for (const event of events) await next.deliver(event);
     expect(toldIn(server.training)).toEqual(events.map(({ id }) => id));
@@ -444,12 +446,14 @@ test('a hanging Slack costs next to no CPU', async () => {
     callTimeoutMs: 300,
     timing: { giveUpAfterMs: 3_000, firstPauseMs: 100, longestPauseMs: 400 },
   });
-  server.fault = () => ({ kind: 'hang', stored: false });
   await thread.deliver(started);
+  server.fault = () => ({ kind: 'hang', stored: false });
   const before = process.cpuUsage();
   const begun = performance.now();
-  await Promise.all([thread.deliver(checkpoint(10)), thread.showStatus(status(1))]);
-  const wall = Math.max(3_000, performance.now() - begun);
+  expect((await thread.deliver(checkpoint(10))).outcome).toBe('dropped');
   const { user, system } = process.cpuUsage(before);
-  expect((user + system) / 1000 / wall).toBeLessThan(0.05);
+  const share = (user + system) / 1000 / (performance.now() - begun);
+  console.log(`a hanging Slack takes ${(share * 100).toFixed(2)} % of a core, tried every 0.7 s`);
+  // By default it is tried once in a minute; the rest of this process is the tests' own.
+  expect(share).toBeLessThan(0.05);
 }, 30_000);
