@@ -39,6 +39,12 @@ export async function stepOfResult(
   return (await isSuiteOf(store, record, result)) ? asked : null;
 }
 
+/** Steps from `first` to `last` at which the run asks for an evaluation that its records foretell. */
+export function stepsAskedAt({ record, control }: Asking, first: number, last: number): number[] {
+  const steps = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+  return steps.filter((step) => suiteNames.some((name) => asksFor(record.spec, control, step, name, [])));
+}
+
 /** In the order in which a run plays them. */
 export function bySuite(a: EvaluationResult, b: EvaluationResult): number {
   const rank = ({ suite_name }: EvaluationResult): number => suiteNames.indexOf(suite_name);

@@ -78,7 +78,7 @@ class Follower {
   private reader: MetricPoints | null = null;
   private notes: FollowerNotes;
   private delivered: Delivered | null = null;
-  /** False until evaluations were looked for that came after their step was passed. */
+  /** False until evaluations were looked for that came while nobody followed. */
   private looked = false;
   private idleMs: number;
   private retryMs: number;
@@ -142,10 +142,13 @@ class Follower {
     const read = (what: () => Promise<MetricPoint[]>): Promise<MetricPoint[]> =>
       within(this.times.readMs, `the records of ${run}`, what, signal);
     const next = await read(() => reader.next(delivered));
-    if (next.length > 0 || (this.looked && !over)) return next;
-    const missed = await read(() => reader.missed(delivered));
-    this.looked = missed.length === 0;
-    return missed;
+    if (next.length > 0) return next;
+    // At the end the whole run is read once more, which may take its time.
+    if (over) return within(this.times.lastTryMs, `the records of ${run}`, () => reader.missed(delivered), signal);
+    if (this.looked) return [];
+    const overdue = await read(() => reader.overdue(delivered));
+    this.looked = true;
+    return overdue;
   }
 
   private async handOver(delivered: Delivered, points: readonly MetricPoint[]): Promise<void> {

@@ -3,7 +3,7 @@
 //
 // Order: a step's point comes after those of all steps before it, and after the evaluations of the state before it that are there
 // by then, which is all that the run itself plays there (R15). An evaluation that comes later all the same is a point of its own,
-// found when the run is over or a reader begins anew. A fork's series begins behind the step that it left its parent after.
+// found when a reader begins anew or the run is over. A fork's series begins behind the step that it left its parent after.
 import type { OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import { inParallel } from '../store/in-parallel.js';
 import { ownersFolder } from '../store/layout.js';
@@ -11,6 +11,7 @@ import type { ObjectStore } from '../store/object-store.js';
 import { readSequence } from '../store/records.js';
 import { readPlan, readUpdate } from '../store/run-records.js';
 import { evaluationPointId, type Delivered, type MetricPoint } from '../integrations/tracking/metric-point.js';
+import { stepsAskedAt } from './asked-evaluations.js';
 import {
   beginningOf,
   evaluationsOf,
@@ -68,10 +69,20 @@ export class MetricPoints {
     return [...points.values()];
   }
 
-  /**
-   * Evaluations that were not there when their step was passed: a page of them, of all steps delivered. For a reader's beginning,
-   * and for the end.
-   */
+  /** Evaluations that the run asked for and that were not there when their step was passed. For a reader's beginning. */
+  async overdue(delivered: Delivered): Promise<MetricPoint[]> {
+    const view = await openView(this.store, this.run);
+    const first = beginningOf(view.record);
+    const known = new Set(delivered.evaluations.map((id) => Number(/^eval\.([0-9]+)\./.exec(id)?.[1])));
+    const asked = stepsAskedAt(view, first, delivered.step ?? first).filter((step) => !known.has(step));
+    const found = await inParallel(asked, async (step) => {
+      const held = await stateAfter(view, step);
+      return held ? evaluationPoints(view, held, delivered) : [];
+    });
+    return [...new Map(found.flat().map((point) => [point.id, point])).values()];
+  }
+
+  /** A page of all evaluations that are not delivered, of all steps that are. For the end: it reads the whole run again. */
   async missed(delivered: Delivered): Promise<MetricPoint[]> {
     const view = await openView(this.store, this.run);
     const first = beginningOf(view.record);

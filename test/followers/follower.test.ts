@@ -137,7 +137,7 @@ describe('a follower', () => {
     expect(await follow({ ...(await options(true)), sink })).toMatchObject({ how: 'delivered', notice: null });
     expect(steps(sink.points)).toEqual(inOrder);
     // Totals were added up anew from the step that it had.
-    expect(sink.points.at(-2)?.values['cost/tokens']).toBe(40 * 41);
+    expect(sink.points.at(-2)?.values['cost/tokens']).toBe(40 * 82);
   });
 
   it('tells once of a tracker that waits for a person, and goes on when it was mended', async () => {
@@ -182,7 +182,7 @@ describe('a follower', () => {
     const sink = kept('good');
     const given = await options(true);
     await follow({ ...given, sink });
-    expect(await readNotes(given.folder, 'tiny', 'good')).toMatchObject({ step: 40, totals: { step: 40, tokens: 40 * 41 } });
+    expect(await readNotes(given.folder, 'tiny', 'good')).toMatchObject({ step: 40, totals: { step: 40, tokens: 40 * 82 } });
     for (const text of ['', '{"schema":"longhaul.follower/1"', '{"schema":"longhaul.follower/9"}']) {
       writeFileSync(notesPath(given.folder, 'tiny', 'good'), text);
       await follow({ ...given, sink });

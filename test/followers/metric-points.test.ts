@@ -54,12 +54,12 @@ describe('a run as points', () => {
       'trainer/global_step': 2,
       'trainer/applied': 1,
       'reward/avg_raw_reward': 0.04,
-      'reward/unknown_ratio': 0.25,
+      'reward/unknown_ratio': 0.125,
       'ft/ettr': 0.9,
       'ft/restarts/engine_exit': 2,
       'timing/step': 2,
       'timing/in_flight': 1.2345,
-      'cost/tokens': 82,
+      'cost/tokens': 164,
       'cost/gpu_hours': (2 * 1.2345) / 3600,
     });
     expect(second?.values['cost/usd']).toBeCloseTo(2 * 0.012345, 9);
@@ -100,7 +100,7 @@ describe('a run as points', () => {
     await writeAll(store, recordsOf({ run: 'tiny~2', steps: 8, evalInterval: 4, lineage }));
     const points = await readAll(store, 'tiny~2');
     expect(ids(points)).toEqual(['step.4', 'eval.4.interval', 'step.5', 'step.6', 'step.7', 'step.8', 'eval.8.final']);
-    expect(points[0]?.values['cost/tokens']).toBe(41);
+    expect(points[0]?.values['cost/tokens']).toBe(82);
   });
 
   it('has evaluations that another run of the same states has played, where this one asks for them', async () => {
@@ -169,7 +169,7 @@ describe('the points of a run under way', () => {
         for (const record of waiting) {
           await record.write(store);
           if (roll() < 0.5 || !(await store.head('runs/tiny/run.json'))) continue;
-          const page = await reader.next(delivered);
+          const page = await (roll() < 0.15 ? reader.overdue(delivered) : reader.next(delivered));
           // A kill before the last ones of a page were handed over.
           const handed = page.slice(0, roll() < 0.3 ? Math.floor(roll() * page.length) : page.length);
           for (const point of handed) {

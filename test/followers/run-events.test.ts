@@ -172,7 +172,12 @@ describe('alerts', () => {
 
   it('about unknown outcomes, a lost node and the budget', async () => {
     const { events } = await readAll(
-      await storeOf({ steps: 10, metrics: (step) => ({ 'ft/restarts/node_lost': step < 6 ? 0 : 2 }), budget: { max_tokens: 400, max_wall_s: 1000 } }),
+      await storeOf({
+        steps: 10,
+        metrics: (step) => ({ 'ft/restarts/node_lost': step < 6 ? 0 : 2 }),
+        budget: { max_tokens: 400, max_wall_s: 1000 },
+        outcomes: [[1, 0, null, 1]],
+      }),
     );
     // A quarter of each step's episodes has no outcome; 41 tokens a step.
     expect(alerts(events).map(({ id }) => id)).toEqual([

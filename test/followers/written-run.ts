@@ -46,6 +46,8 @@ export interface WrittenRun {
   budget: NonNullable<RecordTypes['owner']['observed']['budget']>;
   /** Seconds between two commits. */
   stepSeconds: number;
+  /** Of each step. */
+  outcomes: (number | null)[][];
 }
 
 const start = Date.parse('2026-01-02T03:00:00.000Z');
@@ -70,6 +72,10 @@ export function runOf(options: Partial<WrittenRun> = {}): WrittenRun {
     evaluatedBy: run,
     budget: {},
     stepSeconds: 2,
+    outcomes: [
+      [1, 0, null, 1],
+      [1, 1, 0, 0],
+    ],
     ...options,
   };
 }
@@ -214,7 +220,7 @@ function updateOf(
       previous_state: stateAfter(before),
       state: stateAfter(after),
       applied: reason === undefined ? true : { reason },
-      outcomes: [[1, 0, null, 1]],
+      outcomes: run.outcomes,
     },
     observed: {
       ...base.observed,
