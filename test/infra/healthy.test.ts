@@ -1,0 +1,37 @@
+// The health check of a worker's container: a file that the worker touches while its event loop turns.
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { keepLife } from '../../src/workers/life-file.js';
+import { repository } from '../support/repository.js';
+
+let folder = '';
+beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'longhaul-healthy-'))));
+afterEach(() => rmSync(folder, { recursive: true }));
+
+function check(): { code: number | null; says: string } {
+  const script = join(repository, 'infra/docker/healthy.mjs');
+  const env = { ...process.env, LONGHAUL_FOLDER: folder };
+  const { status, stderr } = spawnSync(process.execPath, [script], { env, encoding: 'utf8' });
+  return { code: status, says: stderr.trim() };
+}
+
+test('a worker is healthy from its first service to its leave', () => {
+  expect(check()).toMatchObject({ code: 1, says: expect.stringContaining('no worker has started') });
+  const kept = keepLife(join(folder, 'life.json'), 'node', 'worker_restart');
+  expect(check()).toEqual({ code: 1, says: 'not healthy: store or Temporal has not answered yet' });
+  kept.serves();
+  expect(check()).toEqual({ code: 0, says: '' });
+  kept.leave();
+  expect(check()).toEqual({ code: 1, says: 'not healthy: leaving' });
+});
+
+test('one that does not turn any more is not', () => {
+  const path = join(folder, 'life.json');
+  writeFileSync(path, JSON.stringify({ identity: 'somebody', left: false }));
+  const then = new Date(Date.now() - 60_000);
+  utimesSync(path, then, then);
+  expect(check()).toMatchObject({ code: 1, says: expect.stringMatching(/silent for (59|6\d) s/) });
+});

@@ -1,0 +1,107 @@
+// The files of the stack as their readers see them: docker-compose.yml merged and with its variables, units, manifests.
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parse, parseAllDocuments } from 'yaml';
+import { repository } from '../support/repository.js';
+
+export interface Service {
+  image: string;
+  command?: string[];
+  entrypoint?: string[];
+  environment?: Record<string, string | number>;
+  restart?: string;
+  ports?: string[];
+  volumes?: string[];
+  profiles?: string[];
+  secrets?: string[];
+  healthcheck?: { test: string[] };
+  depends_on?: Record<string, { condition: string }>;
+  stop_grace_period?: string;
+  security_opt?: string[];
+  cap_drop?: string[];
+}
+
+export interface ComposeFile {
+  services: Record<string, Service>;
+  volumes: Record<string, null>;
+  secrets: Record<string, { environment: string }>;
+}
+
+export const read = (path: string): string => readFileSync(join(repository, path), 'utf8');
+
+/** Of a folder and those below it, relative to the checkout. */
+export function filesIn(folder: string): string[] {
+  return readdirSync(join(repository, folder), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name).slice(repository.length + 1));
+}
+
+/** `variables`: those of `.env`. Throws where one that is needed is missing, as Compose does. */
+export function readCompose(variables: Readonly<Record<string, string>>): ComposeFile {
+  return interpolated(parse(read('docker-compose.yml'), { merge: true }), variables) as ComposeFile;
+}
+
+/** `NAME=value` lines; a comment may hold one, too. */
+export function readVariables(path: string): Map<string, { value: string; commented: boolean }> {
+  const lines = [...read(path).matchAll(/^(#?)([A-Z][A-Z0-9_]*)=(.*)$/gm)];
+  return new Map(lines.map(([, hash, name = '', value = '']) => [name, { value, commented: hash === '#' }]));
+}
+
+/** Variables for every needed one; none of the values means anything. */
+export function filledIn(): Record<string, string> {
+  const needed = [...readVariables('.env.example')].filter(([, { commented }]) => !commented);
+  return Object.fromEntries(needed.map(([name, { value }]) => [name, value || `made-up-${name.toLowerCase()}`]));
+}
+
+/** What Compose replaces in a file: `${NAME}`, `${NAME:-otherwise}`, `${NAME:?message}`. */
+const reference = /\$\$|\$\{([A-Z][A-Z0-9_]*)(?::([-?])((?:[^{}]|\{[^{}]*\})*))?\}/g;
+
+export function variablesIn(text: string): { name: string; needed: boolean }[] {
+  return [...text.matchAll(reference)].flatMap(([, name, kind]) =>
+    name === undefined ? [] : [{ name, needed: kind !== '-' }],
+  );
+}
+
+function interpolated(value: unknown, variables: Readonly<Record<string, string>>): unknown {
+  if (typeof value === 'string')
+    return value.replace(reference, (whole, name?: string, kind?: string, rest?: string) => {
+      if (name === undefined) return '$';
+      const given = variables[name];
+      if (given) return given;
+      if (kind === '-') return rest ?? '';
+      throw new Error(`${whole}: ${rest ?? 'not set'}`);
+    });
+  if (Array.isArray(value)) return value.map((one) => interpolated(one, variables));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, interpolated(one, variables)]));
+}
+
+export interface Manifest {
+  apiVersion: string;
+  kind: string;
+  metadata: { name: string };
+  spec?: Record<string, unknown>;
+}
+
+/** All of infra/kubernetes but the kustomization, which is no object of a cluster. */
+export function readManifests(): { file: string; manifest: Manifest }[] {
+  return filesIn('infra/kubernetes')
+    .filter((file) => file.endsWith('.yaml') && !file.endsWith('kustomization.yaml'))
+    .flatMap((file) =>
+      parseAllDocuments(read(file)).map((document) => {
+        if (document.errors.length > 0) throw new Error(`${file}: ${document.errors.join('; ')}`);
+        return { file, manifest: document.toJS() as Manifest };
+      }),
+    );
+}
+
+/** A unit's settings in their order; a name may come more than once. */
+export function readUnit(path: string): { name: string; value: string }[] {
+  return [...read(path).matchAll(/^([A-Z][A-Za-z]+)=(.*)$/gm)].map(([, name = '', value = '']) => ({ name, value }));
+}
+
+/** Names of variables that any of Longhaul's processes reads. */
+export function knownVariables(): Set<string> {
+  const sources = filesIn('src').filter((file) => file.endsWith('.ts'));
+  return new Set(sources.flatMap((file) => [...read(file).matchAll(/LONGHAUL_[A-Z_]+/g)].map(([name]) => name)));
+}
