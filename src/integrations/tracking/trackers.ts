@@ -1,0 +1,41 @@
+// The trackers of one run, and where each keeps what is its own: `{folder}/{run}/metrics.jsonl`, `{folder}/tensorboard/{run}/`,
+// `{folder}/wandb/{run}/`. A run id is a name that is checked, so it is a folder's name too.
+import { join } from 'node:path';
+import type { PointSink } from './metric-point.js';
+import { createMetricsJsonl } from './metrics-jsonl.js';
+import { createPrometheusSink, type RunFigures } from './prometheus.js';
+import { createTensorBoard } from './tensorboard/tensorboard-sink.js';
+import { createWandb, type WandbOptions } from './wandb/wandb-sink.js';
+
+export interface TrackerSettings {
+  /** Of this machine, for the trackers of all runs. */
+  folder: string;
+  tensorboard: boolean;
+  /** Absent: not to W&B. */
+  wandb?: Omit<WandbOptions, 'run' | 'folder' | 'config' | 'project'> & {
+    /** Absent: the run's own. */
+    project?: string;
+  };
+  /** Absent: no Prometheus. */
+  figures?: RunFigures;
+}
+
+export interface TrackedRun {
+  run: string;
+  project: string;
+  /** ISO 8601. */
+  startedAt: string;
+  /** Shown with the run; without secrets. */
+  config: Record<string, unknown>;
+}
+
+/** `metrics.jsonl` always: it asks nothing of anybody. */
+export function createTrackers(settings: TrackerSettings, tracked: TrackedRun): PointSink[] {
+  const { folder, tensorboard, wandb, figures } = settings;
+  const { run, project, startedAt, config } = tracked;
+  const sinks = [createMetricsJsonl(join(folder, run, 'metrics.jsonl'))];
+  if (tensorboard) sinks.push(createTensorBoard(join(folder, 'tensorboard', run), startedAt));
+  if (wandb) sinks.push(createWandb({ project, ...wandb, run, config, folder: join(folder, 'wandb', run) }));
+  if (figures) sinks.push(createPrometheusSink(figures, run));
+  return sinks;
+}
