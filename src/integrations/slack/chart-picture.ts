@@ -54,7 +54,7 @@ export function chartSvg({ title, lines }: ChartPicture): string | null {
   const known = lines
     .map(({ name, points }) => ({
       name,
-      points: points.filter(({ step, value }) => Number.isFinite(step) && Number.isFinite(value)),
+      points: points.filter(({ step, value }) => Number.isSafeInteger(step) && value >= 0 && value <= 1),
     }))
     .filter(({ points }) => points.length > 0);
   const shown = known.slice(0, mostLines);
@@ -69,8 +69,7 @@ export function chartSvg({ title, lines }: ChartPicture): string | null {
     last === first
       ? (plot.left + plot.right) / 2
       : plot.left + ((step - first) / (last - first)) * (plot.right - plot.left);
-  const y = (value: number): number =>
-    plot.bottom - (Math.min(Math.max(value, 0), top) / top) * (plot.bottom - plot.top);
+  const y = (value: number): number => plot.bottom - (value / top) * (plot.bottom - plot.top);
   const drawn = shown.map((line, index) => ({ ...line, style: styleOf(index) }));
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family="${families}">`,

@@ -32,10 +32,10 @@ export function link({ label, url }: Link): string | null {
   return `<${target}|${plain(label.replaceAll('|', '/'), NAME_CHARACTERS)}>`;
 }
 
-/** A moment in the reader's own time zone; null for what is no date. */
+/** A moment in the reader's own time zone; null for what is no date, or of before there was Slack. */
 export function moment(iso: string): string | null {
   const at = new Date(iso);
-  if (Number.isNaN(at.getTime())) return null;
+  if (!(at.getTime() >= 0)) return null;
   const seconds = Math.floor(at.getTime() / 1000);
   const fallback = `${at.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
   return `<!date^${seconds}^{date_short_pretty} {time}|${fallback}>`;

@@ -18,8 +18,11 @@ describe('the chart of pass rates', () => {
 
   test('is none where there is nothing to show', async () => {
     expect(await drawChart({ title: 'nightly', lines: [] })).toBeNull();
-    expect(await drawChart({ title: 'nightly', lines: [line('all', [NaN])] })).toBeNull();
+    expect(await drawChart({ title: 'nightly', lines: [line('all', [NaN, 7])] })).toBeNull();
   });
+
+  const step = fc.oneof(fc.nat(1_000), fc.maxSafeInteger(), fc.double());
+  const value = fc.oneof(fc.double({ min: 0, max: 1, noNaN: true }), fc.double());
 
   test('can be drawn of whatever names and figures come in', async () => {
     await fc.assert(
@@ -28,7 +31,7 @@ describe('the chart of pass rates', () => {
         fc.array(
           fc.record({
             name: fc.string({ unit: 'binary' }),
-            points: fc.array(fc.record({ step: fc.double(), value: fc.double() }), { maxLength: 60 }),
+            points: fc.array(fc.record({ step, value }), { maxLength: 60 }),
           }),
           { maxLength: 12 },
         ),

@@ -86,7 +86,7 @@ describe('each event is told exactly once, in order', () => {
 test('each event is told exactly once, in order, by a process that is killed 20 times', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-slack-'));
   const random = seeded(20);
-  const events = history(40);
+  const events = history(150);
   const start = () => {
     const child = spawn(
       process.execPath,

@@ -166,9 +166,9 @@ test('links lead to web pages only, and tell no password', () => {
 
 test('figures read well', () => {
   expect([size(0), size(999), size(1_234_000_000), size(12_000)]).toEqual(['0 B', '999 B', '1.2 GB', '12.0 KB']);
-  expect([timeSpan(40), timeSpan(3_599), timeSpan(7_860), timeSpan(273_600)]).toEqual([
+  expect([timeSpan(40), timeSpan(3_540), timeSpan(7_860), timeSpan(273_600)]).toEqual([
     '40 s',
-    '60 min',
+    '59 min',
     '2 h 11 min',
     '3 d 4 h',
   ]);

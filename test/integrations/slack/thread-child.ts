@@ -35,7 +35,7 @@ const thread = new RunThread({
   timing: { ...fast, settleMs: 20, postEveryMs: 3 },
 });
 
-for (const event of history(40)) {
+for (const event of history(150)) {
   const { outcome } = await thread.deliver(event);
   if (outcome !== 'delivered') process.exit(1);
 }
