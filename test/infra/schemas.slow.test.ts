@@ -1,0 +1,76 @@
+// Kubernetes' own schemas and a parser of PromQL have the stack's files. Both come as Python packages, which the first run installs.
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { beforeAll, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { ensurePythonVenv, type PythonVenv } from '../support/python-venv.js';
+import { metricsOf } from './metric-names.js';
+import { read, readManifests } from './stack-files.js';
+
+const run = promisify(execFile);
+/** The oldest Kubernetes that still gets updates has these objects, too. */
+const kubernetesVersion = '1.34';
+let venv: PythonVenv = { skipped: 'not made yet' };
+
+beforeAll(async () => {
+  venv = await ensurePythonVenv(['kubernetes-validate==1.37.0', 'promql-parser==0.11.0']);
+}, 320_000);
+
+/** What a script prints for `input`, which it finds as JSON in its first argument. */
+async function python(script: string, input: unknown): Promise<unknown> {
+  if ('skipped' in venv) throw new Error(venv.skipped);
+  const { stdout } = await run(venv.python, ['-c', script, JSON.stringify(input)], { maxBuffer: 1 << 26 });
+  return JSON.parse(stdout) as unknown;
+}
+
+const validate = `
+import json, sys, kubernetes_validate as k
+def problem(manifest):
+    try:
+        k.validate(manifest, '${kubernetesVersion}', strict=True)
+    except (k.ValidationError, k.SchemaNotFoundError) as error:
+        return str(getattr(error, 'message', error))
+print(json.dumps([problem(one) for one in json.loads(sys.argv[1])]))
+`;
+
+test('every manifest is what Kubernetes says', async ({ skip }) => {
+  if ('skipped' in venv) return skip(venv.skipped);
+  const manifests = readManifests();
+  const problems = (await python(validate, manifests.map(({ manifest }) => manifest))) as (string | null)[];
+  expect(manifests.map(({ file, manifest }, index) => `${file} ${manifest.kind}: ${problems[index] ?? 'valid'}`)).toEqual(
+    manifests.map(({ file, manifest }) => `${file} ${manifest.kind}: valid`),
+  );
+  // It is one that refuses.
+  const [first] = manifests;
+  const broken = { ...first?.manifest, spec: { ...first?.manifest.spec, replicsa: 1 } };
+  expect(await python(validate, [broken])).not.toEqual([null]);
+});
+
+const metrics = `
+import json, sys, promql_parser as p
+def names(node):
+    found = set()
+    if isinstance(node, p.VectorSelector) and node.name: found.add(node.name)
+    for part in ('expr', 'lhs', 'rhs', 'vector_selector', 'vs', 'param'):
+        inner = getattr(node, part, None)
+        if inner is not None and not isinstance(inner, str): found |= names(inner)
+    for inner in getattr(node, 'args', None) or []: found |= names(inner)
+    return found
+print(json.dumps([sorted(names(p.parse(one))) for one in json.loads(sys.argv[1])]))
+`;
+
+test('every expression is PromQL, and reads the metrics that the fast tests find in it', async ({ skip }) => {
+  if ('skipped' in venv) return skip(venv.skipped);
+  const { panels } = JSON.parse(read('infra/grafana/dashboards/longhaul.json')) as {
+    panels: { targets?: { expr: string }[] }[];
+  };
+  const { groups } = parse(read('infra/prometheus/alerts.yml')) as { groups: { rules: { expr: string }[] }[] };
+  const expressions = [
+    ...panels.flatMap(({ targets }) => (targets ?? []).map(({ expr }) => expr)),
+    ...groups.flatMap(({ rules }) => rules.map(({ expr }) => expr)),
+  ];
+  const found = (await python(metrics, expressions)) as string[][];
+  expect(Object.fromEntries(expressions.map((one, index) => [one, found[index]]))).toEqual(
+    Object.fromEntries(expressions.map((one) => [one, metricsOf(one)])),
+  );
+});
