@@ -11,7 +11,7 @@ import { freePort } from '../../src/workers/free-port.js';
 import { findEngine, findTemporal, findVersitygw } from '../support/find-tools.js';
 import { repository } from '../support/repository.js';
 import { smallRun } from '../support/small-run.js';
-import { until } from '../support/until.js';
+import { Stuck, until } from '../support/until.js';
 import { type PostgresServer, startPostgres, whyNoPostgres } from './postgres-server.js';
 import { serverMetrics } from './metric-names.js';
 import { filledIn, read, readCompose, type Service } from './stack-files.js';
@@ -144,7 +144,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     const url = /http:\/\/127\.0\.0\.1:\d+[^'" )]*/.exec(check.map((word) => placed(word, places)).join(' '))?.[0];
     await until(
       async () => {
-        if (one.child.exitCode !== null) throw new Error(`${name} has ended: ${one.log().slice(-2_000)}`);
+        if (one.child.exitCode !== null) throw new Stuck(`${name} has ended: ${one.log().slice(-2_000)}`);
         if (url) return (await fetch(url, { signal: AbortSignal.timeout(5_000) })).ok;
         const script = check.slice(1).map((word) => (word === 'node' ? process.execPath : word));
         await run(script[0] ?? '', [...script.slice(1), workerFolder ?? ''], { cwd: repository });
