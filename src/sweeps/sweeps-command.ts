@@ -110,7 +110,7 @@ export function register(program: Command): void {
   );
 }
 
-async function apply(client: Client, spec: SweepSpec): Promise<string> {
+export async function apply(client: Client, spec: SweepSpec): Promise<string> {
   const id = scheduleIdOf(spec);
   const handle = client.schedule.getHandle(id);
   const change = scheduleChange(spec, await describeIfAny(client, id), target);
@@ -144,7 +144,7 @@ async function describeIfAny(client: Client, id: string): Promise<ScheduleDescri
   }
 }
 
-interface ScheduleLine {
+export interface ScheduleLine {
   sweep: string;
   project: string;
   state: 'active' | 'paused';
@@ -155,7 +155,7 @@ interface ScheduleLine {
   note: string;
 }
 
-async function list(client: Client): Promise<ScheduleLine[]> {
+export async function list(client: Client): Promise<ScheduleLine[]> {
   const lines: ScheduleLine[] = [];
   for await (const summary of client.schedule.list()) {
     const sweep = sweepOfScheduleId(summary.scheduleId);
