@@ -74,6 +74,10 @@ class RecordsUnread extends Error {
   }
 }
 
+function asUnread(error: unknown): never {
+  throw new RecordsUnread(error);
+}
+
 class Follower {
   private reader: MetricPoints | null = null;
   private notes: FollowerNotes;
@@ -110,8 +114,10 @@ class Follower {
     const { sink, signal } = this.options;
     const { times } = this;
     try {
+      // Asked first: what the run recorded until then is read.
+      const over = await this.isOver();
       this.delivered ??= await within(times.openMs, `${sink.name} to open`, (own) => sink.open(own), signal);
-      const { over, next } = await this.look(this.delivered);
+      const next = await this.read(this.delivered, over);
       if (next.length > 0) await this.handOver(this.delivered, next);
       else if (over) return await this.finish(this.delivered);
       else await this.idle();
@@ -122,31 +128,28 @@ class Follower {
     }
   }
 
-  /** Whether the run is over is asked first: what it recorded until then is read. */
-  private async look(delivered: Delivered): Promise<{ over: boolean; next: MetricPoint[] }> {
+  private async isOver(): Promise<boolean> {
     const { isOver, signal } = this.options;
-    const { readMs } = this.times;
-    try {
-      const over = await within(readMs, 'whether the run is over', async () => isOver(), signal);
-      if (!over) this.overSince = null;
-      else this.overSince ??= Date.now();
-      return { over, next: await this.read(delivered, over) };
-    } catch (error) {
-      throw new RecordsUnread(error);
-    }
+    const ask = (): Promise<boolean> =>
+      within(this.times.readMs, 'whether the run is over', async () => isOver(), signal);
+    const over = await ask().catch(asUnread);
+    if (!over) this.overSince = null;
+    else this.overSince ??= Date.now();
+    return over;
   }
 
   private async read(delivered: Delivered, over: boolean): Promise<MetricPoint[]> {
     const { store, run, signal } = this.options;
+    const { readMs, lastTryMs } = this.times;
     const reader = (this.reader ??= new MetricPoints(store, run, this.notes.totals));
-    const read = (what: () => Promise<MetricPoint[]>): Promise<MetricPoint[]> =>
-      within(this.times.readMs, `the records of ${run}`, what, signal);
-    const next = await read(() => reader.next(delivered));
+    const read = (limitMs: number, what: () => Promise<MetricPoint[]>): Promise<MetricPoint[]> =>
+      within(limitMs, `the records of ${run}`, what, signal).catch(asUnread);
+    const next = await read(readMs, () => reader.next(delivered));
     if (next.length > 0) return next;
     // At the end the whole run is read once more, which may take its time.
-    if (over) return within(this.times.lastTryMs, `the records of ${run}`, () => reader.missed(delivered), signal);
+    if (over) return read(lastTryMs, () => reader.missed(delivered));
     if (this.looked) return [];
-    const overdue = await read(() => reader.overdue(delivered));
+    const overdue = await read(readMs, () => reader.overdue(delivered));
     this.looked = true;
     return overdue;
   }
