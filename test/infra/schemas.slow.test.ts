@@ -36,10 +36,13 @@ print(json.dumps([problem(one) for one in json.loads(sys.argv[1])]))
 test('every manifest is what Kubernetes says', async ({ skip }) => {
   if ('skipped' in venv) return skip(venv.skipped);
   const manifests = readManifests();
-  const problems = (await python(validate, manifests.map(({ manifest }) => manifest))) as (string | null)[];
-  expect(manifests.map(({ file, manifest }, index) => `${file} ${manifest.kind}: ${problems[index] ?? 'valid'}`)).toEqual(
-    manifests.map(({ file, manifest }) => `${file} ${manifest.kind}: valid`),
-  );
+  const problems = (await python(
+    validate,
+    manifests.map(({ manifest }) => manifest),
+  )) as (string | null)[];
+  expect(
+    manifests.map(({ file, manifest }, index) => `${file} ${manifest.kind}: ${problems[index] ?? 'valid'}`),
+  ).toEqual(manifests.map(({ file, manifest }) => `${file} ${manifest.kind}: valid`));
   // It is one that refuses.
   const [first] = manifests;
   const broken = { ...first?.manifest, spec: { ...first?.manifest.spec, replicsa: 1 } };
@@ -64,7 +67,9 @@ test('every expression is PromQL, and reads the metrics that the fast tests find
   const { panels } = JSON.parse(read('infra/grafana/dashboards/longhaul.json')) as {
     panels: { targets?: { expr: string }[] }[];
   };
-  const { groups } = parse(read('infra/prometheus/alerts.yml')) as { groups: { rules: { expr: string }[] }[] };
+  const { groups } = parse(read('infra/prometheus/alerts.yml')) as {
+    groups: { rules: { expr: string }[] }[];
+  };
   const expressions = [
     ...panels.flatMap(({ targets }) => (targets ?? []).map(({ expr }) => expr)),
     ...groups.flatMap(({ rules }) => rules.map(({ expr }) => expr)),

@@ -50,7 +50,9 @@ export function readVariables(path: string): Map<string, { value: string; commen
 /** Variables for every needed one; none of the values means anything. */
 export function filledIn(): Record<string, string> {
   const needed = [...readVariables('.env.example')].filter(([, { commented }]) => !commented);
-  return Object.fromEntries(needed.map(([name, { value }]) => [name, value || `made-up-${name.toLowerCase()}`]));
+  return Object.fromEntries(
+    needed.map(([name, { value }]) => [name, value || `made-up-${name.toLowerCase()}`]),
+  );
 }
 
 /** What Compose replaces in a file: `${NAME}`, `${NAME:-otherwise}`, `${NAME:?message}`. */
@@ -97,11 +99,16 @@ export function readManifests(): { file: string; manifest: Manifest }[] {
 
 /** A unit's settings in their order; a name may come more than once. */
 export function readUnit(path: string): { name: string; value: string }[] {
-  return [...read(path).matchAll(/^([A-Z][A-Za-z]+)=(.*)$/gm)].map(([, name = '', value = '']) => ({ name, value }));
+  return [...read(path).matchAll(/^([A-Z][A-Za-z]+)=(.*)$/gm)].map(([, name = '', value = '']) => ({
+    name,
+    value,
+  }));
 }
 
 /** Names of variables that any of Longhaul's processes reads. */
 export function knownVariables(): Set<string> {
   const sources = filesIn('src').filter((file) => file.endsWith('.ts'));
-  return new Set(sources.flatMap((file) => [...read(file).matchAll(/LONGHAUL_[A-Z_]+/g)].map(([name]) => name)));
+  return new Set(
+    sources.flatMap((file) => [...read(file).matchAll(/LONGHAUL_[A-Z_]+/g)].map(([name]) => name)),
+  );
 }

@@ -33,7 +33,9 @@ export function placedEnvironment(
   environment: Readonly<Record<string, string | number>> | undefined,
   places: Places,
 ): Record<string, string> {
-  return Object.fromEntries(Object.entries(environment ?? {}).map(([name, value]) => [name, placed(value, places)]));
+  return Object.fromEntries(
+    Object.entries(environment ?? {}).map(([name, value]) => [name, placed(value, places)]),
+  );
 }
 
 /** Nothing of this machine's variables but what every program needs. */
@@ -43,11 +45,16 @@ export function bareEnvironment(path: readonly string[]): NodeJS.ProcessEnv {
   return { PATH: [...path, PATH].join(':'), HOME, ...(XDG_CACHE_HOME ? { XDG_CACHE_HOME } : {}), ...mark };
 }
 
-export function startProcess({ name, command, environment, folder }: Plan, path: readonly string[]): StackProcess {
+export function startProcess(
+  { name, command, environment, folder }: Plan,
+  path: readonly string[],
+): StackProcess {
   const logFile = join(folder, `${name}.log`);
   const log = openSync(logFile, 'a');
   const [program = '', ...args] = command;
-  const variables = Object.fromEntries(Object.entries(environment).map(([key, value]) => [key, String(value)]));
+  const variables = Object.fromEntries(
+    Object.entries(environment).map(([key, value]) => [key, String(value)]),
+  );
   const child = spawn(program === 'node' ? process.execPath : program, args, {
     cwd: repository,
     env: { ...bareEnvironment(path), ...variables },

@@ -38,7 +38,9 @@ const service = (name: string): Service => {
 /** The server's folder also holds temporal-sql-tool. */
 function temporalServerFolder(): string | null {
   const note = join(repository, 'dist/temporal-server-path');
-  const path = process.env['LONGHAUL_TEMPORAL_SERVER'] ?? (existsSync(note) ? read('dist/temporal-server-path').trim() : '');
+  const path =
+    process.env['LONGHAUL_TEMPORAL_SERVER'] ??
+    (existsSync(note) ? read('dist/temporal-server-path').trim() : '');
   try {
     accessSync(path, constants.X_OK);
     return dirname(path);
@@ -68,8 +70,18 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
   beforeAll(async () => {
     if (skipped) return;
     postgres = await startPostgres();
-    const names = ['temporal', 'http', 'frontend', 'history', 'matching', 'worker', 'historyGrpc', 'matchingGrpc'];
-    for (const name of [...names, 'workerGrpc', 'metrics', 's3', 'environments']) ports[name] = await freePort();
+    const names = [
+      'temporal',
+      'http',
+      'frontend',
+      'history',
+      'matching',
+      'worker',
+      'historyGrpc',
+      'matchingGrpc',
+    ];
+    for (const name of [...names, 'workerGrpc', 'metrics', 's3', 'environments'])
+      ports[name] = await freePort();
     const token = join(folder, 'grading-token');
     writeFileSync(token, variables['LONGHAUL_GRADING_TOKEN'] ?? '');
     mkdirSync(join(folder, 'data'));
@@ -141,7 +153,9 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
   /** As the service's health check asks: `wget URL`, or the script of the workers. */
   async function healthy(name: string, one: StackProcess, workerFolder?: string): Promise<void> {
     const check = service(name).healthcheck?.test ?? [];
-    const url = /http:\/\/127\.0\.0\.1:\d+[^'" )]*/.exec(check.map((word) => placed(word, places)).join(' '))?.[0];
+    const url = /http:\/\/127\.0\.0\.1:\d+[^'" )]*/.exec(
+      check.map((word) => placed(word, places)).join(' '),
+    )?.[0];
     await until(
       async () => {
         if (one.child.exitCode !== null) throw new Stuck(`${name} has ended: ${one.log().slice(-2_000)}`);
@@ -183,12 +197,15 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     await runService('temporal-bootstrap');
     const again = await runService('temporal-bootstrap');
     expect(again).toContain('namespace default is there');
-    for (const name of Object.keys(searchAttributes)) expect(again).toContain(`search attribute ${name} is there`);
+    for (const name of Object.keys(searchAttributes))
+      expect(again).toContain(`search attribute ${name} is there`);
   }, 240_000);
 
   test('the server takes the dynamic configuration without a complaint', async () => {
     const file = join(repository, 'infra/temporal/dynamic-config.yaml');
-    const { stdout } = await run('temporal-server', ['validate-dynamic-config', file], { env: bareEnvironment(path) });
+    const { stdout } = await run('temporal-server', ['validate-dynamic-config', file], {
+      env: bareEnvironment(path),
+    });
     expect(stdout.trim()).toBe(file);
   });
 
@@ -220,7 +237,10 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     const file = join(folder, 'run.json');
     writeFileSync(file, JSON.stringify(named('composed')));
     await longhaul('train', file, '--detach', '--json');
-    await until(async () => (await longhaul('status', 'composed', '--json')).includes('"step"'), 'the run to begin');
+    await until(
+      async () => (await longhaul('status', 'composed', '--json')).includes('"step"'),
+      'the run to begin',
+    );
     const first = processes.find(({ name }) => name === 'temporal');
     expect(await first?.leave(30_000)).toBe(0);
     await healthy('temporal', startTemporalServer());

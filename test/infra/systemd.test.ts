@@ -20,7 +20,8 @@ test('there is one for each process', () => {
 
 describe.each(units)('%s', (file) => {
   const settings = readUnit(file);
-  const valuesOf = (name: string): string[] => settings.filter((one) => one.name === name).map(({ value }) => value);
+  const valuesOf = (name: string): string[] =>
+    settings.filter((one) => one.name === name).map(({ value }) => value);
 
   test('is what systemd understands', ({ skip }) => {
     if (analyze.status !== 0) return skip('there is no systemd-analyze on this machine');
@@ -29,7 +30,9 @@ describe.each(units)('%s', (file) => {
       // Node is elsewhere on the machines of tests, and an instance needs a name.
       const copy = join(folder, basename(file).replace('@.', '@gpu-01.'));
       writeFileSync(copy, read(file).replaceAll('/usr/bin/node', process.execPath));
-      const { status, stderr, stdout } = spawnSync('systemd-analyze', ['verify', '--man=no', copy], { encoding: 'utf8' });
+      const { status, stderr, stdout } = spawnSync('systemd-analyze', ['verify', '--man=no', copy], {
+        encoding: 'utf8',
+      });
       expect(`${stdout}${stderr}`.split('\n').filter((line) => line.includes('longhaul'))).toEqual([]);
       expect(status).toBe(0);
     } finally {
@@ -67,7 +70,13 @@ test('a node may take its grace', () => {
 });
 
 test('the example of the shared variables has those that workers read, and no secret', () => {
-  const known = new Set([...knownVariables(), 'TEMPORAL_ADDRESS', 'TEMPORAL_NAMESPACE', 'TEMPORAL_CONFIG_FILE', 'TEMPORAL_PROFILE']);
+  const known = new Set([
+    ...knownVariables(),
+    'TEMPORAL_ADDRESS',
+    'TEMPORAL_NAMESPACE',
+    'TEMPORAL_CONFIG_FILE',
+    'TEMPORAL_PROFILE',
+  ]);
   for (const name of readVariables('infra/systemd/longhaul.env.example').keys()) {
     expect(known).toContain(name);
     expect(name).not.toMatch(/TOKEN$|SECRET|KEY/);

@@ -104,7 +104,8 @@ async function ensureTool(tool) {
     mkdirSync(folder, { recursive: true });
     if (tool.download !== undefined && (await tool.download(folder, binary))) return done('downloaded');
     // The tool's own program last: where it is, the others are.
-    for (const { name, package: one } of tool.companions ?? []) await buildTool(tool, one, join(folder, name));
+    for (const { name, package: one } of tool.companions ?? [])
+      await buildTool(tool, one, join(folder, name));
     await buildTool(tool, tool.package, binary);
     return done('built');
   });
