@@ -1,5 +1,5 @@
 // Pass rates by step as a picture, for where no page can be shown: an SVG, and the PNG that is drawn of it.
-import { createRequire } from 'node:module';
+import { existsSync } from 'node:fs';
 import { renderAsync, type ResvgRenderOptions } from '@resvg/resvg-js';
 
 /** One environment, or all of them. */
@@ -39,7 +39,15 @@ const styles = [
   { colour: '#5b4ab5', dash: '2 5' },
   { colour: '#8a1c2b', dash: '14 5' },
 ];
-const fontPackage = 'dejavu-fonts-ttf/ttf/DejaVuSans.ttf';
+/** Debian's, Fedora's, Arch's and macOS's. */
+const fontPlaces = [
+  '/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf',
+  '/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf',
+  '/usr/share/fonts/dejavu-sans-fonts/DejaVuSans.ttf',
+  '/usr/share/fonts/liberation-sans/LiberationSans-Regular.ttf',
+  '/usr/share/fonts/TTF/DejaVuSans.ttf',
+  '/System/Library/Fonts/Supplemental/Arial.ttf',
+];
 const families = 'DejaVu Sans, Liberation Sans, Helvetica, Arial, sans-serif';
 
 /** PNG, 800 × 400; null where there is no point to show. Where the machine has no font, it is drawn without words. */
@@ -199,16 +207,12 @@ function escapeXml(content: string): string {
 const percentOf = (share: number): string => `${(share * 100).toFixed(1)} %`;
 const round = (value: number): number => Math.round(value * 10) / 10;
 
-let known: ResvgRenderOptions['font'] | null = null;
+let found: NonNullable<ResvgRenderOptions['font']> | null = null;
 
-/** Of the font package where it is installed: the same picture everywhere, and no search through the machine's fonts. */
+/** One file where it is known: to look through a machine's fonts takes half a second of a core for each picture. */
 function fonts(): NonNullable<ResvgRenderOptions['font']> {
-  if (known !== null && known !== undefined) return known;
-  try {
-    const file = createRequire(import.meta.url).resolve(fontPackage);
-    known = { loadSystemFonts: false, fontFiles: [file], defaultFontFamily: 'DejaVu Sans' };
-  } catch {
-    known = { loadSystemFonts: true };
-  }
-  return known;
+  if (found !== null) return found;
+  const file = fontPlaces.find((place) => existsSync(place));
+  found = file === undefined ? { loadSystemFonts: true } : { loadSystemFonts: false, fontFiles: [file] };
+  return found;
 }

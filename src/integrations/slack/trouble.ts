@@ -1,5 +1,6 @@
 // How long a thread tries, and when it tries again. While nothing gets through, the bound runs from the beginning of the trouble
-// and not from each message: after a day's outage those that pile up are dropped one after the other, not each after its own wait.
+// and not from each message: once it is over, each message that has piled up gets one more try, at the next pause's end, and no
+// wait of its own.
 import { pause } from './pause.js';
 import { SlackCallFailed } from './slack-failure.js';
 
@@ -11,6 +12,8 @@ export interface Patience {
   /** Between tries of what only a person can mend. */
   restMs: number;
 }
+
+const jitter = 0.25;
 
 export class Trouble {
   readonly #patience: Patience;
@@ -58,9 +61,9 @@ export class Trouble {
   async outlasted(attempt: () => Promise<void>): Promise<SlackCallFailed | null> {
     const begun = performance.now();
     for (;;) {
-      const end = (this.#since ?? begun) + this.#patience.giveUpAfterMs;
-      if (this.#last !== null && this.#notBefore > end && this.pausing) return this.#last;
-      await pause(this.#notBefore - performance.now(), this.#stop);
+      const pauseMs = this.#notBefore - performance.now();
+      if (this.#last !== null && pauseMs > this.#longestWait(begun)) return this.#last;
+      await pause(pauseMs, this.#stop);
       try {
         await attempt();
         this.over();
@@ -70,8 +73,18 @@ export class Trouble {
         if (error.failure.kind === 'refused') return error;
         this.note(error);
       }
-      if (performance.now() >= (this.#since ?? begun) + this.#patience.giveUpAfterMs) return this.#last;
+      if (this.#leftMs(begun) <= 0) return this.#last;
     }
+  }
+
+  #leftMs(begun: number): number {
+    return (this.#since ?? begun) + this.#patience.giveUpAfterMs - performance.now();
+  }
+
+  /** What Slack asks for may be hours. */
+  #longestWait(begun: number): number {
+    const { longestPauseMs, restMs } = this.#patience;
+    return Math.max(this.#leftMs(begun), longestPauseMs * (1 + jitter), restMs);
   }
 
   #pauseAfter({ failure }: SlackCallFailed): number {
@@ -80,6 +93,6 @@ export class Trouble {
     if (failure.kind === 'lasting') return restMs;
     const pauseMs = Math.min(firstPauseMs * 2 ** (this.#failures - 1), longestPauseMs);
     // Several runs that lost Slack at once must not come back at once.
-    return pauseMs * (0.75 + Math.random() / 2);
+    return pauseMs * (1 + jitter * (2 * Math.random() - 1));
   }
 }
