@@ -32,7 +32,9 @@ import type { TaskChange } from './task-changes.js';
 
 /** The page runs nothing and asks for nothing; a browser holds it to that, whatever a text in it may be. */
 const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
-const tasksShown = 40;
+const claimsShown = 40;
+/** Of those that chance explains as well. */
+const othersShown = 8;
 
 export function renderComparison(sweep: SweepComparison): string {
   return [
@@ -61,8 +63,9 @@ export function comparisonSections({ suites, skipped }: SweepComparison): string
 export const comparisonStyle = `${intervalBarStyle}
 .alarm { border-left: 4px solid var(--bad); background: var(--card); padding: 8px 14px; margin: 12px 0; border-radius: 0 6px 6px 0; }
 .alarm b { color: var(--bad); } .change { font-variant-numeric: tabular-nums; white-space: nowrap; }
-.states td { white-space: nowrap; vertical-align: middle; } .states .key { white-space: normal; overflow-wrap: anywhere; min-width: 16ch; }
-.curves { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 420px), 1fr)); gap: 16px 24px; margin-bottom: 16px; }
+.states table { font-size: 13.5px; } .states th, .states td { padding-right: 10px; }
+.states td { white-space: nowrap; vertical-align: middle; } .states .said { display: flex; flex-direction: column; align-items: start; gap: 2px; } .states .key { white-space: normal; overflow-wrap: anywhere; min-width: 16ch; }
+.line.reference { stroke: var(--final); stroke-width: 1.5; stroke-dasharray: 5 4; } .curves { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 420px), 1fr)); gap: 16px 24px; margin-bottom: 16px; }
 .status.better { color: var(--good); } .status.worse, .status.regressed { color: var(--bad); } .status.suspected { color: var(--warn); }
 @media print { details.compared::details-content { content-visibility: visible; display: block; block-size: auto; } .alarm { border: 1px solid; } }
 `;
@@ -117,9 +120,10 @@ function curves(suite: SuiteComparison): string {
   const runs = [...new Set(suite.states.map(({ run }) => run))];
   const reference = suite.states.find(({ state }) => state === suite.reference?.state);
   const k = largestK(suite);
-  const charts = runs.flatMap((run) => {
+  const drawn = runs.filter((run) => suite.states.filter((one) => one.run === run).length > 1);
+  const size = drawn.length > 1 ? { width: 440, height: 220 } : { width: 900, height: 260 };
+  const charts = drawn.map((run) => {
     const states = suite.states.filter((one) => one.run === run);
-    if (states.length < 2) return [];
     const pointsOf = (of: (state: StateComparison) => number | null): ChartSeries['points'] =>
       states.flatMap((state) => {
         const y = of(state);
@@ -133,7 +137,7 @@ function curves(suite: SuiteComparison): string {
         : [
             {
               name: `pass@1 of ${suite.reference?.named ? 'the baseline' : 'the first state'}`,
-              style: 'raw',
+              style: 'reference',
               draw: 'line' as const,
               points: ends.map((x) => ({ x, y: base })),
             },
@@ -145,14 +149,14 @@ function curves(suite: SuiteComparison): string {
     ];
     const chart = lineChart({
       description: `pass@1 of ${run} on ${suite.label}, by step`,
-      size: { width: runs.length > 1 ? 440 : 900, height: runs.length > 1 ? 220 : 260 },
+      size,
       yRange: [0, 1],
       yFormat: (value) => `${Math.round(value * 100)} %`,
       series: series.filter(({ points }) => points.length > 0),
       bands: [],
       legend: true,
     });
-    return [`<figure><figcaption>${escapeHtml(run)}</figcaption>${chart}</figure>`];
+    return `<figure><figcaption>${escapeHtml(run)}</figcaption>${chart}</figure>`;
   });
   if (charts.length === 0) return '';
   return `<div class="${charts.length > 1 ? 'curves' : 'chart-wide'}">${charts.join('')}</div>`;
@@ -163,7 +167,6 @@ function stateTable(suite: SuiteComparison): string {
   const k = largestK(suite);
   const isReference = (state: StateComparison): boolean => state.versus === null;
   const name = suite.reference?.named ? 'baseline' : 'reference';
-  const alarmed = suite.regression !== null;
   const rows = table(suite.states, [
     { title: 'state', cell: (state) => escapeHtml(placeText(state)) },
     { title: 'pass@1', cell: ({ all }) => shareText(all.pass_at_1), figure: true },
@@ -188,9 +191,10 @@ function stateTable(suite: SuiteComparison): string {
     {
       title: 'verdict',
       cell: (state) =>
-        isReference(state) ? `<span class="quiet">${name}</span>` : verdict(state.versus?.all ?? null),
+        isReference(state)
+          ? `<span class="quiet">${name}</span>`
+          : `<span class="said">${verdict(state.versus?.all ?? null)}${alarm(state)}</span>`,
     },
-    ...(alarmed ? [{ title: 'regression', cell: (state: StateComparison) => alarm(state) }] : []),
     ...figureColumns<StateComparison>(({ all }) => all),
   ]);
   return `<div class="states">${rows}</div>`;
@@ -252,7 +256,12 @@ function taskTable(suite: SuiteComparison, state: StateComparison): string {
   const changes = state.versus?.tasks ?? [];
   if (changes.length === 0) return '';
   const few = tooFewSamples(suite);
-  const body = table<TaskChange>(changes.slice(0, tasksShown), [
+  const claims = changes.filter(({ verdict: said }) => said !== 'within noise');
+  const shown = [
+    ...claims.slice(0, claimsShown),
+    ...changes.slice(claims.length, claims.length + othersShown),
+  ];
+  const body = table<TaskChange>(shown, [
     { title: 'task', cell: ({ task_key }) => `<span class="key">${escapeHtml(task_key)}</span>` },
     { title: 'before', cell: ({ before }) => countedText(before), figure: true },
     { title: 'after', cell: ({ after }) => countedText(after), figure: true },
@@ -265,7 +274,7 @@ function taskTable(suite: SuiteComparison, state: StateComparison): string {
           : `<span class="status ${said}">${said === 'better' ? '▲' : '▼'} ${said}</span>`,
     },
   ]);
-  const more = changes.length - tasksShown;
+  const more = changes.length - shown.length;
   return details(
     `${escapeHtml(placeText(state))} by task: ${changesText(changes)}`,
     `<div class="states">${body}</div>` +
@@ -293,7 +302,8 @@ function figureColumns<Row>(of: (row: Row) => Figures) {
       cell: (row: Row) => {
         const { unknown, missing } = of(row);
         return (
-          whole(unknown) + (missing === 0 ? '' : ` <span class="quiet">(${whole(missing)} not played)</span>`)
+          whole(unknown) +
+          (missing === 0 ? '' : `<br><span class="quiet">${whole(missing)} not played</span>`)
         );
       },
       figure: true,
@@ -313,15 +323,12 @@ function verdict(difference: Difference | null): string {
   return `<span class="status ${difference.verdict}">${sign}${difference.verdict}</span>`;
 }
 
-/** The worst of its scopes. */
+/** The worst of its scopes, where it is a reason to look. */
 function alarm({ versus }: StateComparison): string {
-  const level = (['regressed', 'suspected', 'unclear', 'clear'] as const).find((one) =>
+  const level = (['regressed', 'suspected'] as const).find((one) =>
     versus?.alarms.some((found) => found.level === one),
   );
-  if (level === undefined) return '';
-  return level === 'clear'
-    ? `<span class="quiet">${alarmWords.clear}</span>`
-    : `<span class="status ${level}">${alarmWords[level]}</span>`;
+  return level === undefined ? '' : `<span class="status ${level}">${alarmWords[level]}</span>`;
 }
 
 function chanceText(chance: number): string {

@@ -43,11 +43,9 @@ export function alarmTexts(comparison: SuiteComparison): string[] {
   });
 }
 
-export const alarmWords: Record<AlarmLevel, string> = {
+export const alarmWords: Record<Extract<AlarmLevel, 'regressed' | 'suspected'>, string> = {
   regressed: 'regressed',
   suspected: 'regressed, or chance',
-  unclear: 'cannot be told',
-  clear: 'no regression',
 };
 
 export function skippedText({ run, step, reason }: SkippedCheckpoint): string {
@@ -64,11 +62,16 @@ export function changesText(changes: readonly TaskChange[]): string {
   return `${whole(count('better'))} better, ${whole(count('worse'))} worse, ${whole(count('within noise'))} moved within noise`;
 }
 
-/** Why no task is claimed, where no number of changes could be; null otherwise. */
+/** Samples a task from which on a change of a single task can be told from chance, whatever the others do. */
+const enoughSamples = 8;
+
+/** Why few tasks are claimed, or none; null where there are samples enough. */
 export function tooFewSamples({ samples }: SuiteComparison): string | null {
-  return samples >= 4
-    ? null
-    : `With ${samples === 1 ? 'one sample' : `${samples} samples`} a task, no change of a single task can be told from chance.`;
+  if (samples >= enoughSamples) return null;
+  const given = `With ${samples === 1 ? 'one sample' : `${samples} samples`} a task`;
+  return samples < 4
+    ? `${given}, no change of a single task can be told from chance: look at environments and templates.`
+    : `${given}, single tasks can hardly be told from chance: look at environments and templates.`;
 }
 
 /** The largest k of pass@k; null where a task has one sample. */

@@ -3,7 +3,7 @@ import { points } from '../report/format.js';
 import { escapeHtml } from '../report/html.js';
 import type { Difference } from './comparison.js';
 
-const width = 168;
+const width = 120;
 const height = 18;
 const margin = 8;
 

@@ -1,5 +1,7 @@
 // What became better or worse, task by task, without taking chance for a change: Fisher's exact test for each task, and of all tasks
-// so many are claimed that at most one claim in twenty is expected to be false (Benjamini and Hochberg 1995).
+// so many are claimed that at most one claim in twenty is expected to be false (Benjamini and Hochberg 1995). Tasks of which no outcome
+// could be claimed, given how many of both states' samples passed together, do not count among the tests: the exact test is one for
+// given sums, so that leaving them out by their sums favours nobody.
 
 /** Passes among graded samples. */
 export interface Counted {
@@ -31,7 +33,7 @@ export function taskChanges(pairs: readonly TaskPair[]): TaskChange[] {
   const tested = pairs
     .filter(({ before, after }) => before.graded > 0 && after.graded > 0)
     .map((pair) => ({ ...pair, chance: fisherExact(pair.before, pair.after) }));
-  const claimed = claimedBelow(tested.map(({ chance }) => chance));
+  const claimed = claimedBelow(tested.filter(canBeClaimed).map(({ chance }) => chance));
   return tested
     .filter((pair) => changeOf(pair) !== 0)
     .map((pair): TaskChange => {
@@ -56,6 +58,15 @@ function claimedBelow(chances: readonly number[]): number {
   const sorted = [...chances].sort((a, b) => a - b);
   const last = sorted.findLastIndex((chance, index) => chance <= (falseClaims * (index + 1)) / sorted.length);
   return last < 0 ? -1 : (sorted[last] as number);
+}
+
+/** Whether the samples that passed, dealt out between both states as unevenly as can be, would be a claim. */
+function canBeClaimed({ before, after }: TaskPair): boolean {
+  const passed = before.passed + after.passed;
+  const uneven = [Math.max(0, passed - after.graded), Math.min(passed, before.graded)].map((first) =>
+    fisherExact({ ...before, passed: first }, { ...after, passed: passed - first }),
+  );
+  return Math.min(...uneven) <= falseClaims;
 }
 
 /** Two-sided: the sum over all tables with these margins that are at most as likely as this one. */

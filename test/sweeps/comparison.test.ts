@@ -256,6 +256,10 @@ describe('tasks', () => {
     ]);
     const many = taskChanges(Array.from({ length: 20 }, (_, index) => pair(`t${index}`, [0, 8], [8, 8])));
     expect(many.every(({ verdict }) => verdict === 'better')).toBe(true);
+    // What never or always passes could be no change, and takes nothing from what is one.
+    const few = Array.from({ length: 8 }, (_, index) => pair(`t${index}`, [0, 4], [4, 4]));
+    const idle = Array.from({ length: 100 }, (_, index) => pair(`u${index}`, [0, 4], [index % 2, 4]));
+    expect(taskChanges([...few, ...idle]).filter(({ verdict }) => verdict === 'better')).toHaveLength(8);
     const both = taskChanges([
       pair('up', [0, 8], [8, 8]),
       pair('down', [8, 8], [0, 8]),
