@@ -3,7 +3,6 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { repository } from '../support/repository.js';
-import { ended } from '../support/temporal-server.js';
 
 export interface StackProcess {
   name: string;
@@ -76,8 +75,4 @@ export function startProcess(
       return child.exitCode;
     },
   };
-}
-
-export async function killAll(processes: readonly StackProcess[]): Promise<void> {
-  await Promise.all(processes.map(({ child }) => ended(child, 'SIGKILL')));
 }

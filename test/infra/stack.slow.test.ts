@@ -17,7 +17,6 @@ import { serverMetrics } from './metric-names.js';
 import { filledIn, read, readCompose, type Service } from './stack-files.js';
 import {
   bareEnvironment,
-  killAll,
   placed,
   placedEnvironment,
   type Places,
@@ -101,7 +100,8 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
   });
 
   afterAll(async () => {
-    await killAll(processes);
+    // In order, because `longhaul env serve` ends its server when it is told to end.
+    await Promise.all(processes.map((one) => one.leave(15_000)));
     await postgres?.stop();
     rmSync(folder, { recursive: true, force: true });
   }, 60_000);
@@ -237,13 +237,12 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     const file = join(folder, 'run.json');
     writeFileSync(file, JSON.stringify(named('composed')));
     await longhaul('train', file, '--detach', '--json');
-    await until(
-      async () => (await longhaul('status', 'composed', '--json')).includes('"step"'),
-      'the run to begin',
-    );
+    // So that it is certainly open when the server goes.
+    await longhaul('pause', 'composed');
     const first = processes.find(({ name }) => name === 'temporal');
     expect(await first?.leave(30_000)).toBe(0);
     await healthy('temporal', startTemporalServer());
+    await longhaul('resume', 'composed');
     const result = JSON.parse(await longhaul('train', file, '--json')) as { ended: string; step: number };
     expect(result).toMatchObject({ ended: 'completed', step: 4 });
     expect(await longhaul('audit', 'composed')).toContain('violations   none');
