@@ -19,7 +19,7 @@ const quiet = new AbortController().signal;
 /** {tag: [[wall time, step, value], …]}, as the front end gets them. */
 const reader = `
 import json, sys
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 events = EventAccumulator(sys.argv[1], size_guidance={"tensors": 0})
 events.Reload()
 from tensorboard.util import tensor_util

@@ -20,10 +20,11 @@ export function createWandb(options: WandbOptions): PointSink {
   const { run, project, entity, mode, folder, config } = options;
   const inTurn = createInTurn();
   let bridge: BridgeProcess | null = null;
+  let opened = false;
 
   async function stop(): Promise<void> {
     const stopping = bridge;
-    bridge = null;
+    [bridge, opened] = [null, false];
     await stopping?.stop();
   }
 
@@ -35,6 +36,7 @@ export function createWandb(options: WandbOptions): PointSink {
         bridge = new BridgeProcess(options);
         const request = { op: 'open', run, project, entity, name: run, mode, folder, config };
         const { ids = [] } = await bridge.ask(request, signal);
+        opened = true;
         const delivered = new Delivered();
         for (const id of ids) delivered.add(id);
         return delivered;
@@ -47,7 +49,7 @@ export function createWandb(options: WandbOptions): PointSink {
     close: (signal) =>
       inTurn(signal, async () => {
         try {
-          await bridge?.ask({ op: 'close' }, signal);
+          if (opened) await bridge?.ask({ op: 'close' }, signal);
         } finally {
           await stop();
         }

@@ -102,6 +102,8 @@ class Bridge:
         run_id, folder = run.id, Path(self.journal.name).parent
         self.journal.close()
         run.finish()
+        # W&B's process writes the end of its log when it ends itself.
+        sys.modules["wandb"].teardown()
         if self.mode == "offline":
             kept = len(offline_ids(folder, run_id))
             if kept != self.next:
