@@ -81,6 +81,14 @@ describe('docker-compose.yml', () => {
     },
   );
 
+  test('a secret that comes by a variable is in no container that nobody may write', () => {
+    // Compose refuses that: it copies such a secret into the container.
+    const having = services.filter(([, { secrets }]) => (secrets ?? []).length > 0);
+    expect(having.map(([name]) => name)).toEqual(['node-cpu', 'node-gpu']);
+    for (const [name, one] of having) expect(one.read_only, name).toBe(false);
+    for (const name of ['orchestrator', 'environments']) expect(service(name).read_only).toBe(true);
+  });
+
   test('ports do not meet', () => {
     const ports = services.flatMap(([, { ports: own }]) => (own ?? []).map((port) => port.split(':')[1]));
     expect(new Set(ports).size).toBe(ports.length);

@@ -14,6 +14,7 @@ export interface Service {
   volumes?: string[];
   profiles?: string[];
   secrets?: string[];
+  read_only?: boolean;
   healthcheck?: { test: string[] };
   depends_on?: Record<string, { condition: string }>;
   stop_grace_period?: string;

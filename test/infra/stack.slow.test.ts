@@ -251,6 +251,14 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
   test('the server measures what dashboard and alerts read', async () => {
     const text = await (await fetch(`http://127.0.0.1:${port('metrics')}/metrics`)).text();
     for (const name of serverMetrics) expect(text, name).toMatch(new RegExp(`^${name}(_bucket)?\\{`, 'm'));
+    // In seconds, as the alert on them has it: in milliseconds, no query of this database takes less than a half.
+    const total = (suffix: string): number =>
+      [...text.matchAll(new RegExp(`^persistence_latency_${suffix}\\{.*\\} (\\S+)$`, 'gm'))]
+        .map(([, value]) => Number(value))
+        .reduce((sum, value) => sum + value, 0);
+    expect(total('count')).toBeGreaterThan(100);
+    expect(total('sum') / total('count')).toBeLessThan(0.5);
+    expect(text).toMatch(/^persistence_latency_bucket\{.*le="0\.0\d+".*\}/m);
   });
 
   test('the node leaves within its grace, then the orchestrator', async () => {
