@@ -136,8 +136,7 @@ function drawLine({ points, style }: DrawnLine, x: Scale, y: Scale): string {
 function legendRow({ name, points, style }: DrawnLine, index: number): string {
   const baseline = legend.top + index * legend.row;
   const end = points.at(-1);
-  const figure =
-    end === undefined ? '' : `${percentOf(end.value)} at step ${end.step.toLocaleString('en')}`;
+  const figure = end === undefined ? '' : `${percentOf(end.value)} at step ${end.step.toLocaleString('en')}`;
   const emphasis = index === 0 ? ' font-weight="bold"' : '';
   return (
     `<line x1="${legend.left}" x2="${legend.left + 24}" y1="${baseline - 5}" y2="${baseline - 5}" ${strokeOf(style)}/>` +

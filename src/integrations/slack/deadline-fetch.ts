@@ -37,7 +37,8 @@ async function bodyOf(response: Response): Promise<Buffer<ArrayBuffer>> {
   for await (const piece of response.body ?? []) {
     const bytes = piece as Uint8Array;
     size += bytes.length;
-    if (size > LARGEST_ANSWER_BYTES) throw new Error(`the answer is larger than ${LARGEST_ANSWER_BYTES} bytes`);
+    if (size > LARGEST_ANSWER_BYTES)
+      throw new Error(`the answer is larger than ${LARGEST_ANSWER_BYTES} bytes`);
     pieces.push(bytes);
   }
   return Buffer.concat(pieces);

@@ -121,13 +121,7 @@ export interface RunEnded extends Happening {
 }
 
 export type RunEvent =
-  | RunStarted
-  | CheckpointKept
-  | EvaluationDone
-  | AlertRaised
-  | RunPaused
-  | RunResumed
-  | RunEnded;
+  RunStarted | CheckpointKept | EvaluationDone | AlertRaised | RunPaused | RunResumed | RunEnded;
 
 /** What the one message that is kept current shows of a run: how it stands now. */
 export interface RunStatusLine {

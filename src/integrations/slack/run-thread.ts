@@ -4,10 +4,11 @@
 // One process at a time may hold a run's thread.
 import { createHash } from 'node:crypto';
 import { type Message, withNote, withPicture } from './blocks.js';
+import { ChartUploads } from './chart-uploads.js';
 import { eventMessage, type LaterEvent } from './event-message.js';
 import { pause } from './pause.js';
 import type { RunEvent, RunStarted, RunStatusLine } from './run-event.js';
-import { isMissingScope, type Mark, SlackApi, type SlackAccess } from './slack-api.js';
+import { type Mark, SlackApi, type SlackAccess } from './slack-api.js';
 import { SlackCallFailed } from './slack-failure.js';
 import { statusMessage, type Untold } from './status-message.js';
 import {
@@ -45,8 +46,7 @@ export interface ThreadTiming extends Patience {
   pictureWaitMs: number;
 }
 
-export type Delivery =
-  { outcome: 'delivered'; ts: string } | { outcome: 'dropped'; reason: string };
+export type Delivery = { outcome: 'delivered'; ts: string } | { outcome: 'dropped'; reason: string };
 
 const defaultTiming: ThreadTiming = {
   giveUpAfterMs: 15 * 60_000,
@@ -63,13 +63,12 @@ const defaultTiming: ThreadTiming = {
 const clockSkewMs = 3_600_000;
 /** Somebody who deletes the first message again and again does not want one. */
 const mostRoots = 3;
-const uploadTries = 2;
-const chartName = 'pass-rate.png';
 
 export class RunThread {
   readonly #options: RunThreadOptions;
   readonly #timing: ThreadTiming;
   readonly #api: SlackApi;
+  readonly #charts: ChartUploads;
   readonly #trouble: Trouble;
   readonly #rootId: string;
   /** Kept whole in memory, and after each change in `state`. */
@@ -84,10 +83,6 @@ export class RunThread {
   #nextEdit = 0;
   #editable = true;
   #nextPost = 0;
-  #upload: { event: string; file: string } | null = null;
-  /** Of the event that is being told. */
-  #failedUploads = 0;
-  #withoutPictures = false;
   readonly #told = new Set<string>();
   #turns: Promise<unknown> = Promise.resolve();
 
@@ -95,6 +90,9 @@ export class RunThread {
     this.#options = options;
     this.#timing = { ...defaultTiming, ...options.timing };
     this.#api = new SlackApi(options.access, options.stop);
+    this.#charts = new ChartUploads(this.#api, (reason) =>
+      this.#tellOnce('charts', `Evaluations are told in Slack without their chart: ${reason}`),
+    );
     this.#trouble = new Trouble(this.#timing, options.stop);
     this.#rootId = markId(options.started.id);
   }
@@ -123,8 +121,7 @@ export class RunThread {
         return before;
       }
       const failure = await this.#trouble.outlasted(() => this.#noting(() => this.#bring(event, id)));
-      this.#upload = null;
-      this.#failedUploads = 0;
+      this.#charts.forget();
       if (failure === null) this.#mended();
       else this.#drop(memory, id, failure);
       await this.#save();
@@ -256,7 +253,7 @@ export class RunThread {
     const send = ({ text, blocks }: Message): Promise<string> =>
       this.#post(channel.id, { text, blocks, mark }, thread);
     if (picture === null) return send(message);
-    const upload = await this.#uploaded(id, picture.png, picture.altText);
+    const upload = await this.#charts.uploaded(id, picture);
     if ('missing' in upload) return send(withNote(message, upload.missing));
     const end = performance.now() + this.#timing.pictureWaitMs;
     for (let pauseMs = this.#timing.firstPauseMs; ; pauseMs *= 2) {
@@ -275,28 +272,6 @@ export class RunThread {
     await pause(this.#nextPost - performance.now(), this.#options.stop);
     this.#nextPost = performance.now() + this.#timing.postEveryMs;
     return this.#api.post(...message);
-  }
-
-  /** A message is worth more than its picture: what keeps the picture away is said below the message. */
-  async #uploaded(event: string, png: Uint8Array, altText: string): Promise<{ file: string } | { missing: string }> {
-    if (this.#upload?.event === event) return this.#upload;
-    const noScope = 'Chart left out: the Slack app lacks the scope files:write.';
-    if (this.#withoutPictures) return { missing: noScope };
-    try {
-      this.#upload = { event, file: await this.#api.upload(png, chartName, altText) };
-      return this.#upload;
-    } catch (error) {
-      if (!(error instanceof SlackCallFailed)) throw error;
-      if (isMissingScope(error)) {
-        this.#withoutPictures = true;
-        this.#tellOnce('pictures', `Evaluations are told in Slack without their chart: ${error.message}`);
-        return { missing: noScope };
-      }
-      const { kind } = error.failure;
-      if (kind === 'lasting') throw error;
-      if (kind !== 'refused' && ++this.#failedUploads < uploadTries) throw error;
-      return { missing: `Chart left out: ${error.failure.reason}.` };
-    }
   }
 
   /** Draws from a failed attempt what the next one must know. */

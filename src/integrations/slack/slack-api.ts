@@ -100,9 +100,7 @@ export class SlackApi {
     const content = { channel, ...contentOf(message), unfurl_links: false, unfurl_media: false };
     const answer = await this.#call('chat.postMessage', (client) =>
       client.chat.postMessage(
-        thread === null
-          ? content
-          : { ...content, thread_ts: thread.root, reply_broadcast: thread.broadcast },
+        thread === null ? content : { ...content, thread_ts: thread.root, reply_broadcast: thread.broadcast },
       ),
     );
     return required('chat.postMessage', answer.ts);
@@ -143,7 +141,9 @@ export class SlackApi {
 
   /** Whether messages of the channel can be read, as they must be to tell which are there. */
   async readsHistory(channel: string): Promise<void> {
-    await this.#call('conversations.history', (client) => client.conversations.history({ channel, limit: 1 }));
+    await this.#call('conversations.history', (client) =>
+      client.conversations.history({ channel, limit: 1 }),
+    );
   }
 
   /** Answers the file's id. It is shown to nobody until a message names it. */

@@ -18,7 +18,11 @@ export async function probeSlack(access: SlackAccess): Promise<SlackCheck[]> {
   const results: SlackCheck[] = [];
 
   /** Null where it failed. */
-  async function check<T>(name: string, probe: () => Promise<T>, found: (value: T) => string): Promise<T | null> {
+  async function check<T>(
+    name: string,
+    probe: () => Promise<T>,
+    found: (value: T) => string,
+  ): Promise<T | null> {
     try {
       const value = await probe();
       results.push({ check: name, ok: true, detail: found(value) });

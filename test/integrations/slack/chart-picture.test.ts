@@ -47,7 +47,9 @@ describe('the chart of pass rates', () => {
   }, 120_000);
 
   test('says how many lines it leaves out', () => {
-    const lines = Array.from({ length: mostLines + 3 }, (_, index) => line(`environment ${index}`, [0.5, 0.6]));
+    const lines = Array.from({ length: mostLines + 3 }, (_, index) =>
+      line(`environment ${index}`, [0.5, 0.6]),
+    );
     expect(chartSvg({ title: 'nightly', lines })).toContain('and 3 more');
   });
 });

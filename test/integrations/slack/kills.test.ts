@@ -63,7 +63,7 @@ describe('each event is told exactly once, in order', () => {
     const events = history(12);
     let opened = openThread(server, state, { callTimeoutMs: 60 });
     let kills = 0;
-    for (let next = 0; next < events.length; ) {
+    for (let next = 0; next < events.length;) {
       try {
         if (random() < 0.3) await opened.thread.showStatus(status(next));
         await opened.thread.deliver(events[next]!);

@@ -3,7 +3,12 @@ import { describe, expect, test } from 'vitest';
 import { withNote, withPicture } from '../../../src/integrations/slack/blocks.js';
 import { eventMessage, type LaterEvent } from '../../../src/integrations/slack/event-message.js';
 import { code, link, moment, plain, size, timeSpan } from '../../../src/integrations/slack/mrkdwn.js';
-import type { Alert, RunEnded, RunStarted, RunStatusLine } from '../../../src/integrations/slack/run-event.js';
+import type {
+  Alert,
+  RunEnded,
+  RunStarted,
+  RunStatusLine,
+} from '../../../src/integrations/slack/run-event.js';
 import { statusMessage } from '../../../src/integrations/slack/status-message.js';
 import { blockComplaints } from './slack-rules.js';
 import { checkpoint, completed, evaluation, paused, started, status, toolErrors } from './threads.js';
@@ -26,27 +31,48 @@ const nasty = fc.constantFrom(
   '',
 );
 const name = fc
-  .array(fc.oneof(nasty, fc.string({ unit: 'grapheme', maxLength: 400 }), fc.string({ unit: 'binary', maxLength: 50 })), {
-    maxLength: 30,
-  })
+  .array(
+    fc.oneof(
+      nasty,
+      fc.string({ unit: 'grapheme', maxLength: 400 }),
+      fc.string({ unit: 'binary', maxLength: 50 }),
+    ),
+    {
+      maxLength: 30,
+    },
+  )
   .map((parts) => parts.join(''));
 const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: null });
 const number = fc.oneof(fc.double(), fc.nat());
-const links = fc.array(fc.record({ label: name, url: fc.oneof(fc.webUrl({ withQueryParameters: true }), name) }), { maxLength: 30 });
+const links = fc.array(
+  fc.record({ label: name, url: fc.oneof(fc.webUrl({ withQueryParameters: true }), name) }),
+  { maxLength: 30 },
+);
 const happening = { id: name, at: fc.oneof(fc.constant('2026-05-01T10:00:00Z'), name) };
 
 const alert: fc.Arbitrary<Alert> = fc.oneof(
   fc.record({ about: fc.constant('tool_error_rate'), environment: name, rate: number, threshold: number }),
   fc.record({ about: fc.constant('no_learning_signal'), steps: number, signalRatio: number }),
   fc.record({ about: fc.constant('update_skipped'), reason: name }),
-  fc.record({ about: fc.constant('unknown_outcomes'), environment: maybe(name), rate: number, threshold: number }),
+  fc.record({
+    about: fc.constant('unknown_outcomes'),
+    environment: maybe(name),
+    rate: number,
+    threshold: number,
+  }),
   fc.record({ about: fc.constant('node_lost'), node: name, detail: maybe(name) }),
   fc.record({ about: fc.constant('budget_near'), resource: name, spent: number, limit: number }),
   fc.record({ about: fc.constant('stalled'), seconds: number, usualSeconds: number }),
-) as fc.Arbitrary<Alert>;
+);
 
 const anyEvent = fc.oneof(
-  fc.record({ ...happening, kind: fc.constant('checkpoint'), step: number, place: maybe(name), sizeBytes: maybe(number) }),
+  fc.record({
+    ...happening,
+    kind: fc.constant('checkpoint'),
+    step: number,
+    place: maybe(name),
+    sizeBytes: maybe(number),
+  }),
   fc.record({
     ...happening,
     kind: fc.constant('evaluation'),
@@ -57,13 +83,26 @@ const anyEvent = fc.oneof(
     graded: number,
     unknown: number,
     environments: fc.array(
-      fc.record({ environment: name, passAt1: number, toolErrorRate: maybe(number), graded: number, unknown: number }),
+      fc.record({
+        environment: name,
+        passAt1: number,
+        toolErrorRate: maybe(number),
+        graded: number,
+        unknown: number,
+      }),
       { maxLength: 100 },
     ),
     chart: fc.constant(new Uint8Array(4)),
   }),
   fc.record({ ...happening, kind: fc.constant('alert'), step: maybe(number), alert }),
-  fc.record({ ...happening, kind: fc.constant('paused'), step: maybe(number), reason: maybe(name), who: maybe(name), resumeWith: name }),
+  fc.record({
+    ...happening,
+    kind: fc.constant('paused'),
+    step: maybe(number),
+    reason: maybe(name),
+    who: maybe(name),
+    resumeWith: name,
+  }),
   fc.record({ ...happening, kind: fc.constant('resumed'), step: maybe(number), who: maybe(name) }),
   fc.record({
     ...happening,
@@ -133,9 +172,14 @@ describe('Slack takes every message, whatever names come in', () => {
 
   test('of a run’s state', () => {
     fc.assert(
-      fc.property(anyStart, maybe(anyStatus), maybe(fc.record({ count: fc.nat(), reason: name })), (...given) => {
-        expectTaken(statusMessage(...given));
-      }),
+      fc.property(
+        anyStart,
+        maybe(anyStatus),
+        maybe(fc.record({ count: fc.nat(), reason: name })),
+        (...given) => {
+          expectTaken(statusMessage(...given));
+        },
+      ),
       { numRuns: 300 },
     );
   });
@@ -160,12 +204,22 @@ test('links lead to web pages only, and tell no password', () => {
   expect(link({ label: 'W&B', url: 'https://wandb.ai/a/b?x=1&y=2' })).toBe(
     '<https://wandb.ai/a/b?x=1&amp;y=2|W&amp;B>',
   );
-  for (const url of ['javascript:alert(1)', 'file:///etc/passwd', 'https://user:pw@example.org/', 'not a url'])
+  for (const url of [
+    'javascript:alert(1)',
+    'file:///etc/passwd',
+    'https://user:pw@example.org/',
+    'not a url',
+  ])
     expect(link({ label: 'x', url })).toBeNull();
 });
 
 test('figures read well', () => {
-  expect([size(0), size(999), size(1_234_000_000), size(12_000)]).toEqual(['0 B', '999 B', '1.2 GB', '12.0 KB']);
+  expect([size(0), size(999), size(1_234_000_000), size(12_000)]).toEqual([
+    '0 B',
+    '999 B',
+    '1.2 GB',
+    '12.0 KB',
+  ]);
   expect([timeSpan(40), timeSpan(3_540), timeSpan(7_860), timeSpan(273_600)]).toEqual([
     '40 s',
     '59 min',
@@ -210,7 +264,13 @@ describe('messages say', () => {
 
   test('how the run stands', () => {
     const blocks = JSON.stringify(statusMessage(started, status(120), null).blocks);
-    for (const part of ['120 of 500', '31.0 % (step 0)', 'about 6 h 20 min', '1.20 of 50 USD', 'Started by robin'])
+    for (const part of [
+      '120 of 500',
+      '31.0 % (step 0)',
+      'about 6 h 20 min',
+      '1.20 of 50 USD',
+      'Started by robin',
+    ])
       expect(blocks).toContain(part);
   });
 });

@@ -22,7 +22,9 @@ export interface ShownMessage {
 
 export function previewPage(messages: ShownMessage[], scheme: 'light' | 'dark'): string {
   const [page, ink, quiet, line] =
-    scheme === 'light' ? ['#fff', '#1d1c1d', '#616061', '#ddd'] : ['#1a1d21', '#d1d2d3', '#ababad', '#35373b'];
+    scheme === 'light'
+      ? ['#fff', '#1d1c1d', '#616061', '#ddd']
+      : ['#1a1d21', '#d1d2d3', '#ababad', '#35373b'];
   return `<!doctype html><meta charset="utf-8"><style>
     body { font: 15px/1.46 Lato, 'Liberation Sans', sans-serif; background: ${page}; color: ${ink}; width: 640px; margin: 16px; }
     .message { padding: 8px 0 8px 0; } .thread { margin-left: 40px; border-left: 2px solid ${line}; padding-left: 14px; }

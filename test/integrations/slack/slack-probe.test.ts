@@ -32,12 +32,42 @@ describe('doctor', () => {
 
   test.each([
     ['token_revoked', () => (server.tokenError = 'token_revoked'), 'slack token', 'put a valid bot token'],
-    ['a bot that was not invited', () => (server.training.member = false), 'slack channel', '/invite @longhaul in #training'],
-    ['no scope to post', () => (server.scopes = ['channels:history', 'channels:read', 'groups:read']), 'slack scopes', 'add chat:write'],
-    ['no scope to read', () => (server.scopes = ['chat:write', 'channels:read', 'groups:read']), 'slack channel', 'add channels:history'],
-    ['no scope for names', () => (server.scopes = ['chat:write', 'channels:history']), 'slack channel', 'add channels:read'],
-    ['a server that hangs', () => (server.fault = () => ({ kind: 'hang', stored: false })), 'slack token', 'is slack.com reachable from here?'],
-    ['a limit of the rate', () => (server.fault = () => ({ kind: 'limited', seconds: 30 })), 'slack token', 'ask again then'],
+    [
+      'a bot that was not invited',
+      () => (server.training.member = false),
+      'slack channel',
+      '/invite @longhaul in #training',
+    ],
+    [
+      'no scope to post',
+      () => (server.scopes = ['channels:history', 'channels:read', 'groups:read']),
+      'slack scopes',
+      'add chat:write',
+    ],
+    [
+      'no scope to read',
+      () => (server.scopes = ['chat:write', 'channels:read', 'groups:read']),
+      'slack channel',
+      'add channels:history',
+    ],
+    [
+      'no scope for names',
+      () => (server.scopes = ['chat:write', 'channels:history']),
+      'slack channel',
+      'add channels:read',
+    ],
+    [
+      'a server that hangs',
+      () => (server.fault = () => ({ kind: 'hang', stored: false })),
+      'slack token',
+      'is slack.com reachable from here?',
+    ],
+    [
+      'a limit of the rate',
+      () => (server.fault = () => ({ kind: 'limited', seconds: 30 })),
+      'slack token',
+      'ask again then',
+    ],
   ])('tells %s, with the mend in one line', async (_, breakIt, check, mend) => {
     breakIt();
     const failed = (await probe()).filter(({ ok }) => !ok);

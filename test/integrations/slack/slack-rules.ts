@@ -40,7 +40,8 @@ function complaintsOf(block: Json, at: string, files: KnownFiles): string[] {
 }
 
 function section(block: Json, at: string): string[] {
-  if (!('text' in block) && !('fields' in block)) return [`missing required field: text [json-pointer:${at}]`];
+  if (!('text' in block) && !('fields' in block))
+    return [`missing required field: text [json-pointer:${at}]`];
   return [
     ...only(block, at, ['text', 'fields']),
     ...('text' in block ? text(block.text, `${at}/text`, 3000, ['plain_text', 'mrkdwn']) : []),
@@ -58,14 +59,16 @@ function items(
   most: number,
   each: (item: unknown, at: string) => string[],
 ): string[] {
-  if (!Array.isArray(list) || list.length === 0) return [`no fewer than 1 items allowed [json-pointer:${at}]`];
+  if (!Array.isArray(list) || list.length === 0)
+    return [`no fewer than 1 items allowed [json-pointer:${at}]`];
   if (list.length > most) return [`no more than ${most} items allowed [json-pointer:${at}]`];
   return list.flatMap((item: unknown, index) => each(item, `${at}/${index}`));
 }
 
 function text(value: unknown, at: string, most: number, types: string[]): string[] {
   const object = (value ?? {}) as Json;
-  if (!types.includes(String(object.type))) return [`unsupported type: ${String(object.type)} [json-pointer:${at}/type]`];
+  if (!types.includes(String(object.type)))
+    return [`unsupported type: ${String(object.type)} [json-pointer:${at}/type]`];
   const own = object.type === 'mrkdwn' ? ['text', 'verbatim'] : ['text', 'emoji'];
   return [...only(object, at, own), ...length(object.text, `${at}/text`, most)];
 }

@@ -150,12 +150,16 @@ export class SlackServer {
     const [, root, method = ''] = (request.url ?? '').split('/');
     const call: Call = {
       method: root === 'upload' ? 'upload' : method,
-      arguments: root === 'upload' ? { file: method } : Object.fromEntries(new URLSearchParams(body.toString())),
+      arguments:
+        root === 'upload' ? { file: method } : Object.fromEntries(new URLSearchParams(body.toString())),
     };
     this.calls.push(call);
     const fault = this.fault(call);
-    const work = (): Promise<{ status: number; answer: Answer | string; headers?: Record<string, string> }> =>
-      root === 'upload' ? this.#receive(method, request, body) : this.#answer(request, call);
+    const work = (): Promise<{
+      status: number;
+      answer: Answer | string;
+      headers?: Record<string, string>;
+    }> => (root === 'upload' ? this.#receive(method, request, body) : this.#answer(request, call));
     if (fault === null) return send(response, await work());
     switch (fault.kind) {
       case 'limited':
@@ -200,7 +204,8 @@ export class SlackServer {
     if (!needed.every((scope) => this.scopes.includes(scope)))
       return refused('missing_scope', { needed: needed.join(','), provided: this.scopes.join(',') });
     const result = this.#do(call);
-    if (typeof result === 'number') return { ...tooMany(result), headers: { ...tooMany(result).headers, ...headers } };
+    if (typeof result === 'number')
+      return { ...tooMany(result), headers: { ...tooMany(result).headers, ...headers } };
     if (typeof result === 'string') return refused(result);
     return { status: 200, answer: result, headers };
   }
@@ -242,11 +247,14 @@ export class SlackServer {
   #memberships(given: Record<string, string>): Answer {
     const types = (given.types ?? 'public_channel').split(',');
     const all = this.channels.filter(
-      (channel) =>
-        channel.member && types.includes(channel.private ? 'private_channel' : 'public_channel'),
+      (channel) => channel.member && types.includes(channel.private ? 'private_channel' : 'public_channel'),
     );
     const { page, next } = this.#page(all, given);
-    return { ok: true, channels: page.map(({ id, name }) => ({ id, name })), response_metadata: { next_cursor: next } };
+    return {
+      ok: true,
+      channels: page.map(({ id, name }) => ({ id, name })),
+      response_metadata: { next_cursor: next },
+    };
   }
 
   #post(given: Record<string, string>): Answer | string | number {
@@ -276,7 +284,12 @@ export class SlackServer {
     const content = this.#content(given);
     if ('ok' in content) return content;
     const { text, blocks, metadata } = content;
-    Object.assign(message, { text, blocks, metadata: metadata ?? message.metadata, edits: message.edits + 1 });
+    Object.assign(message, {
+      text,
+      blocks,
+      metadata: metadata ?? message.metadata,
+      edits: message.edits + 1,
+    });
     return { ok: true, channel: channel.id, ts: message.ts, text };
   }
 
@@ -335,7 +348,9 @@ export class SlackServer {
 
   #content(
     given: Record<string, string>,
-  ): Pick<StoredMessage, 'text' | 'blocks' | 'metadata'> | { ok: false; error: string; [key: string]: unknown } {
+  ):
+    | Pick<StoredMessage, 'text' | 'blocks' | 'metadata'>
+    | { ok: false; error: string; [key: string]: unknown } {
     const blocks = JSON.parse(given.blocks ?? '[]') as StoredMessage['blocks'];
     const files = {
       usable: (id: string) => {
@@ -351,7 +366,8 @@ export class SlackServer {
     const text = given.text ?? '';
     if (text === '' && blocks.length === 0) return { ok: false, error: 'no_text' };
     if (text.length > 40_000) return { ok: false, error: 'msg_too_long' };
-    const metadata = given.metadata === undefined ? null : (JSON.parse(given.metadata) as StoredMessage['metadata']);
+    const metadata =
+      given.metadata === undefined ? null : (JSON.parse(given.metadata) as StoredMessage['metadata']);
     if (metadata !== null && !(metadata.event_type && metadata.event_payload))
       return { ok: false, error: 'invalid_metadata_format' };
     return { text, blocks, metadata };
@@ -422,7 +438,11 @@ function tooMany(seconds: number): { status: number; answer: Answer; headers: Re
 
 function send(
   response: ServerResponse,
-  { status, answer, headers = {} }: { status: number; answer: Answer | string; headers?: Record<string, string> },
+  {
+    status,
+    answer,
+    headers = {},
+  }: { status: number; answer: Answer | string; headers?: Record<string, string> },
 ): void {
   const type = typeof answer === 'string' ? 'text/html' : 'application/json; charset=utf-8';
   response.writeHead(status, { 'content-type': type, ...headers });

@@ -19,7 +19,9 @@ export const started: RunStarted = {
   model: 'small-0.9m',
   modality: 'tool_use',
   steps: 500,
-  links: [{ label: 'Temporal', url: 'https://temporal.example/namespaces/default/workflows/train%2Fnightly' }],
+  links: [
+    { label: 'Temporal', url: 'https://temporal.example/namespaces/default/workflows/train%2Fnightly' },
+  ],
   who: 'robin',
   from: null,
 };
@@ -167,4 +169,3 @@ export const idOf = ({ metadata }: StoredMessage): unknown => metadata?.event_pa
 export function toldIn(channel: Channel): unknown[] {
   return channel.messages.filter(({ bot }) => bot === 'longhaul').map(idOf);
 }
-

@@ -1,0 +1,50 @@
+// Brings the chart of an evaluation to Slack before the message that shows it. An upload that no message names is seen by nobody,
+// so one that is lost or repeated does no harm. A message is worth more than its picture: after a second failure it goes without.
+import type { Picture } from './blocks.js';
+import { isMissingScope, type SlackApi } from './slack-api.js';
+import { SlackCallFailed } from './slack-failure.js';
+
+const fileName = 'pass-rate.png';
+const tries = 2;
+const noScope = 'Chart left out: the Slack app lacks the scope files:write.';
+
+export class ChartUploads {
+  readonly #api: SlackApi;
+  readonly #onMissingScope: (reason: string) => void;
+  #allowed = true;
+  /** Of the event that is being told. */
+  #kept: { event: string; file: string } | null = null;
+  #failures = 0;
+
+  constructor(api: SlackApi, onMissingScope: (reason: string) => void) {
+    this.#api = api;
+    this.#onMissingScope = onMissingScope;
+  }
+
+  /** The file's id, or what to say where there is none. Throws `SlackCallFailed` for what is worth another try. */
+  async uploaded(event: string, { png, altText }: Picture): Promise<{ file: string } | { missing: string }> {
+    if (this.#kept?.event === event) return this.#kept;
+    if (!this.#allowed) return { missing: noScope };
+    try {
+      this.#kept = { event, file: await this.#api.upload(png, fileName, altText) };
+      return this.#kept;
+    } catch (error) {
+      if (!(error instanceof SlackCallFailed)) throw error;
+      if (isMissingScope(error)) {
+        this.#allowed = false;
+        this.#onMissingScope(error.message);
+        return { missing: noScope };
+      }
+      const { kind, reason } = error.failure;
+      if (kind === 'lasting') throw error;
+      if (kind !== 'refused' && ++this.#failures < tries) throw error;
+      return { missing: `Chart left out: ${reason}.` };
+    }
+  }
+
+  /** Once the event is told, or given up. */
+  forget(): void {
+    this.#kept = null;
+    this.#failures = 0;
+  }
+}
