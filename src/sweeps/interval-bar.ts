@@ -23,7 +23,7 @@ export function intervalBar({ estimate, low, high }: Difference, reach: number):
     `<line class="reach" x1="${left}" x2="${right}" y1="${middle}" y2="${middle}"/>` +
     `<line class="reach" x1="${left}" x2="${left}" y1="${middle - 4}" y2="${middle + 4}"/>` +
     `<line class="reach" x1="${right}" x2="${right}" y1="${middle - 4}" y2="${middle + 4}"/>` +
-    `<circle class="${told}" cx="${x(estimate)}" cy="${middle}" r="4"/></svg>`
+    `<circle class="${told}" cx="${x(estimate)}" cy="${middle}" r="3.2"/></svg>`
   );
 }
 

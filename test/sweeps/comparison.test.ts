@@ -119,7 +119,7 @@ describe('a state’s figures', () => {
       file
         .trimEnd()
         .split('\n')
-        .map((line) => JSON.parse(line)),
+        .map((line): unknown => JSON.parse(line)),
     ).toEqual([row, row]);
   });
 });

@@ -74,35 +74,44 @@ const kinds: Omit<Regime, 'tasks' | 'samples'>[] = [
   { rate: 0.95, spread: 0, shift: 0, unevenness: 0 },
 ];
 
-test('95 % intervals hold the true difference in 93 to 97 % of 1,000 simulated comparisons', () => {
-  const truths = kinds.map((kind) => trueDifference({ ...kind, tasks: 0, samples: 0 }));
-  const tally = new Map<string, { covered: number; of: number }>();
-  const count = (group: string, covered: boolean): void => {
-    const so = tally.get(group) ?? { covered: 0, of: 0 };
-    tally.set(group, { covered: so.covered + Number(covered), of: so.of + 1 });
-  };
-  // Every size with every number of samples and every kind, five times.
-  for (let comparison = 0; comparison < comparisons; comparison++) {
-    const kind = comparison % kinds.length;
-    const samples = counts[Math.floor(comparison / kinds.length) % counts.length] as number;
-    const tasks = sizes[Math.floor(comparison / kinds.length / counts.length) % sizes.length] as number;
-    const regime = { ...(kinds[kind] as (typeof kinds)[number]), tasks, samples };
-    const covered = covers(regime, truths[kind] as number, `comparison ${comparison}`);
-    count('all', covered);
-    count(`${tasks} tasks`, covered);
-    count(`${samples} samples`, covered);
-    count(`pass rate ${regime.rate}`, covered);
-  }
-  const share = (group: string): number => {
-    const { covered, of } = tally.get(group) ?? { covered: 0, of: 1 };
-    return covered / of;
-  };
-  console.log(
-    [
-      'coverage of 95 % intervals',
-      ...[...tally].map(([group, { of }]) => `  ${group}: ${(share(group) * 100).toFixed(1)} % of ${of}`),
-    ].join('\n'),
-  );
-  expect(share('all')).toBeGreaterThanOrEqual(0.93);
-  expect(share('all')).toBeLessThanOrEqual(0.97);
-});
+test(
+  '95 % intervals hold the true difference in 93 to 97 % of 1,000 simulated comparisons',
+  { timeout: 600_000 },
+  () => {
+    const truths = kinds.map((kind) => trueDifference({ ...kind, tasks: 0, samples: 0 }));
+    const tally = new Map<string, { covered: number; of: number }>();
+    const count = (group: string, covered: boolean): void => {
+      const so = tally.get(group) ?? { covered: 0, of: 0 };
+      tally.set(group, { covered: so.covered + Number(covered), of: so.of + 1 });
+    };
+    // Every size with every number of samples and every kind, five times.
+    for (let comparison = 0; comparison < comparisons; comparison++) {
+      const kind = comparison % kinds.length;
+      const samples = counts[Math.floor(comparison / kinds.length) % counts.length] as number;
+      const tasks = sizes[Math.floor(comparison / kinds.length / counts.length) % sizes.length] as number;
+      const regime = { ...(kinds[kind] as (typeof kinds)[number]), tasks, samples };
+      const covered = covers(regime, truths[kind] as number, `comparison ${comparison}`);
+      count('all', covered);
+      count(`${tasks} tasks`, covered);
+      count(`${samples} samples`, covered);
+      count(`pass rate ${regime.rate}`, covered);
+    }
+    const share = (group: string): number => {
+      const { covered, of } = tally.get(group) ?? { covered: 0, of: 1 };
+      return covered / of;
+    };
+    console.log(
+      [
+        'coverage of 95 % intervals',
+        ...[...tally].map(([group, { of }]) => `  ${group}: ${(share(group) * 100).toFixed(1)} % of ${of}`),
+      ].join('\n'),
+    );
+    expect(share('all')).toBeGreaterThanOrEqual(0.93);
+    expect(share('all')).toBeLessThanOrEqual(0.97);
+    // Of a hundred comparisons and more; 40,000 give 94.7 to 96.1 % for each of them.
+    for (const group of tally.keys()) {
+      expect(share(group), group).toBeGreaterThan(0.9);
+      expect(share(group), group).toBeLessThan(0.995);
+    }
+  },
+);

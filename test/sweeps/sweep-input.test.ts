@@ -111,7 +111,7 @@ describe('a sweep', () => {
     ]);
     expect(suites({ name: 'interval' }, { name: 'final' })).toEqual([]);
     expect(suites({ name: 'final', samples: 4, max_tasks: 10, environments: ['tracker'] })).toEqual(
-      ['environments', 'max_tasks', 'samples'].map((key) =>
+      ['environments', 'max_tasks', 'samples'].map((key): unknown =>
         expect.stringContaining(
           `suites[0].${key}: cannot be set: "final" is the suite that runs play themselves`,
         ),
