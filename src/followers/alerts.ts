@@ -77,10 +77,20 @@ export function watchStep(
     keep(name, alert, alert.rate > alert.threshold, alert.rate < ceasesBelow * alert.threshold);
 
   for (const [environment, rate] of toolErrorRates(update))
-    keepRate(`tool_error_rate.${environment}`, { about: 'tool_error_rate', environment, rate, threshold: toolErrorThreshold });
+    keepRate(`tool_error_rate.${environment}`, {
+      about: 'tool_error_rate',
+      environment,
+      rate,
+      threshold: toolErrorThreshold,
+    });
   const unknown = unknownShare(update);
   if (unknown !== null)
-    keepRate('unknown_outcomes', { about: 'unknown_outcomes', environment: null, rate: unknown, threshold: unknownThreshold });
+    keepRate('unknown_outcomes', {
+      about: 'unknown_outcomes',
+      environment: null,
+      rate: unknown,
+      threshold: unknownThreshold,
+    });
   keep(
     'no_learning_signal',
     { about: 'no_learning_signal', steps: watch.noSignal, signalRatio: 0 },
@@ -90,7 +100,8 @@ export function watchStep(
   if (applied !== true && applied.reason !== 'no_signal')
     raise('update_skipped', { about: 'update_skipped', reason: applied.reason });
   if (watch.nodesLost > before.nodesLost) {
-    const detail = update.observed.worker === undefined ? null : `the run goes on at ${update.observed.worker}`;
+    const detail =
+      update.observed.worker === undefined ? null : `the run goes on at ${update.observed.worker}`;
     raise('node_lost', { about: 'node_lost', node: nodeOf(before.worker), detail });
   }
   const spent = { ...watch.spent, wall_seconds: secondsBetween(settings.startedAt, at) };
@@ -154,7 +165,11 @@ function usedOf(
   spent: Spent,
 ): (Pick<BudgetLimit, 'name' | 'limit'> & { used: number })[] {
   if (!budget) return [];
-  return limitsOf(budget).map(({ name, limit, counts, each }) => ({ name, limit, used: spent[counts] * each }));
+  return limitsOf(budget).map(({ name, limit, counts, each }) => ({
+    name,
+    limit,
+    used: spent[counts] * each,
+  }));
 }
 
 function secondsBetween(from: string, to: string): number {

@@ -41,9 +41,7 @@ const notesSchema = z.object({
       usd: z.number(),
     })
     .nullable(),
-  notice: z
-    .object({ sink: z.string(), what: z.string(), reason: z.string(), since: z.string() })
-    .nullable(),
+  notice: z.object({ sink: z.string(), what: z.string(), reason: z.string(), since: z.string() }).nullable(),
 });
 
 export const notesPath = (folder: string, run: string, sink: string): string =>

@@ -157,7 +157,12 @@ class Follower {
   private async handOver(delivered: Delivered, points: readonly MetricPoint[]): Promise<void> {
     const { sink, signal, onDelivered } = this.options;
     const { writeMs } = this.times;
-    await within(writeMs, `${sink.name} to take ${points.length} points`, (own) => sink.write(points, own), signal);
+    await within(
+      writeMs,
+      `${sink.name} to take ${points.length} points`,
+      (own) => sink.write(points, own),
+      signal,
+    );
     for (const { id } of points) delivered.add(id);
     [this.idleMs] = this.times.pollMs;
     [this.retryMs] = this.times.retryMs;
@@ -188,8 +193,7 @@ class Follower {
       await this.closeSink();
       this.delivered = null;
     }
-    const left =
-      this.overSince === null ? Infinity : this.overSince + this.times.lastTryMs - Date.now();
+    const left = this.overSince === null ? Infinity : this.overSince + this.times.lastTryMs - Date.now();
     if (left <= 0) return this.end('given_up');
     const waitMs = error instanceof SinkRefused ? this.times.refusedMs : this.retryMs;
     await pause(Math.min(waitMs, left), this.options.signal);
@@ -201,7 +205,9 @@ class Follower {
   private async closeSink(): Promise<void> {
     const { sink } = this.options;
     const none = new AbortController().signal;
-    await within(this.times.closeMs, `${sink.name} to close`, (own) => sink.close(own), none).catch(() => undefined);
+    await within(this.times.closeMs, `${sink.name} to close`, (own) => sink.close(own), none).catch(
+      () => undefined,
+    );
   }
 
   /** `reason`: why the tracker is behind; null: it is not. A disk that refuses the note refuses no point. */

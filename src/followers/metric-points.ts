@@ -10,7 +10,11 @@ import { ownersFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readSequence } from '../store/records.js';
 import { readPlan, readUpdate } from '../store/run-records.js';
-import { evaluationPointId, type Delivered, type MetricPoint } from '../integrations/tracking/metric-point.js';
+import {
+  evaluationPointId,
+  type Delivered,
+  type MetricPoint,
+} from '../integrations/tracking/metric-point.js';
 import { stepsAskedAt } from './asked-evaluations.js';
 import {
   beginningOf,

@@ -13,12 +13,27 @@ import type { ControlRecord, OwnerRecord } from '../spec/records.js';
 import { lastWarmStep } from '../spec/warm-start.js';
 import { checkpointHome } from '../store/checkpoints.js';
 import { foldControl } from '../store/control-records.js';
-import { checkpointFolder, checkpointManifestKey, checkpointsFolder, nameOfRun, ownersFolder } from '../store/layout.js';
+import {
+  checkpointFolder,
+  checkpointManifestKey,
+  checkpointsFolder,
+  nameOfRun,
+  ownersFolder,
+} from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readRecord, readSequence } from '../store/records.js';
 import { evaluationPointId } from '../integrations/tracking/metric-point.js';
 import { type AlertWatch, nothingWatched, stalledSince, watchStep } from './alerts.js';
-import { beginningOf, evaluationsOf, heldAfter, type HeldState, openView, type RunView, stateAfter, updatesBehind } from './run-view.js';
+import {
+  beginningOf,
+  evaluationsOf,
+  heldAfter,
+  type HeldState,
+  openView,
+  type RunView,
+  stateAfter,
+  updatesBehind,
+} from './run-view.js';
 
 /** Evaluations that a cursor remembers: for the one before, and for a chart. */
 const maxRemembered = 200;
@@ -166,7 +181,9 @@ async function addSteps(page: Page): Promise<boolean> {
 async function addEvaluations({ view, cursor, events, context }: Page, held: HeldState): Promise<void> {
   const told = new Set(cursor.evaluations.map(({ id }) => id));
   const isTold = (steps: readonly number[], suite: string): boolean =>
-    steps.some((step) => ['interval', 'final'].some((name) => told.has(evaluationPointId(step, name, suite))));
+    steps.some((step) =>
+      ['interval', 'final'].some((name) => told.has(evaluationPointId(step, name, suite))),
+    );
   for (const { step, result } of await evaluationsOf(view, held, isTold)) {
     const id = evaluationPointId(step, result.suite_name, result.suite);
     if (told.has(id)) continue;

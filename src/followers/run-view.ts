@@ -45,10 +45,7 @@ export function beginningOf({ lineage }: RunRecord): number {
 }
 
 /** A page of committed updates behind `position`; one look where there is none. */
-export async function updatesBehind(
-  { store, record }: RunView,
-  position: number,
-): Promise<UpdateRecord[]> {
+export async function updatesBehind({ store, record }: RunView, position: number): Promise<UpdateRecord[]> {
   const next = await readUpdateIfAny(store, record.run, position + 1);
   if (!next) return [];
   const rest = await inParallel(stepsFrom(position + 2, position + PAGE_STEPS), (step) =>

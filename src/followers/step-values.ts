@@ -1,9 +1,5 @@
 // A record's figures as a point: an update's under the names that it has them by, an evaluation's under SkyRL's.
-import {
-  evaluationPointId,
-  type MetricPoint,
-  stepPointId,
-} from '../integrations/tracking/metric-point.js';
+import { evaluationPointId, type MetricPoint, stepPointId } from '../integrations/tracking/metric-point.js';
 import type { EvaluationResult } from '../spec/evaluation-records.js';
 import type { UpdateRecord } from '../spec/records.js';
 import { spentBy } from '../store/spending.js';
@@ -17,11 +13,7 @@ export interface RunningTotals {
 }
 
 /** `usdPerGpuHour`: of the start that planned the step; 0 where it named no price. */
-export function plusStep(
-  before: RunningTotals,
-  update: UpdateRecord,
-  usdPerGpuHour: number,
-): RunningTotals {
+export function plusStep(before: RunningTotals, update: UpdateRecord, usdPerGpuHour: number): RunningTotals {
   const { tokens, gpu_seconds } = spentBy(update);
   return {
     step: update.identity.step,

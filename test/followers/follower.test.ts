@@ -4,9 +4,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from 'vitest';
-import { follow, type FollowerOptions, type FollowerTimes, followWithAll } from '../../src/followers/follower.js';
+import {
+  follow,
+  type FollowerOptions,
+  type FollowerTimes,
+  followWithAll,
+} from '../../src/followers/follower.js';
 import { type DroppedNotice, notesPath, readNotes, readNotices } from '../../src/followers/follower-notes.js';
-import { Delivered, type MetricPoint, type PointSink, SinkRefused, stepOfId } from '../../src/integrations/tracking/metric-point.js';
+import {
+  Delivered,
+  type MetricPoint,
+  type PointSink,
+  SinkRefused,
+  stepOfId,
+} from '../../src/integrations/tracking/metric-point.js';
 import { until } from '../support/until.js';
 import { memoryStore } from './memory-store.js';
 import { recordsOf, writeAll } from './written-run.js';
@@ -53,19 +64,35 @@ function kept(name: string, overrides: Partial<PointSink> = {}): KeptSink {
 const all = recordsOf({ steps: 40, evalInterval: 6 });
 const total = 40 + 1 + 6 + 1;
 
-async function options(over: boolean, extra: Partial<FollowerOptions> = {}): Promise<Omit<FollowerOptions, 'sink'>> {
+async function options(
+  over: boolean,
+  extra: Partial<FollowerOptions> = {},
+): Promise<Omit<FollowerOptions, 'sink'>> {
   const store = memoryStore();
   if (over) await writeAll(store, all);
-  return { store, run: 'tiny', folder: newFolder(), isOver: () => over, signal: new AbortController().signal, times: quick, ...extra };
+  return {
+    store,
+    run: 'tiny',
+    folder: newFolder(),
+    isOver: () => over,
+    signal: new AbortController().signal,
+    times: quick,
+    ...extra,
+  };
 }
 
-const steps = (points: readonly MetricPoint[]): number[] => points.map(({ id }) => stepOfId(id)).filter((step) => step !== null);
+const steps = (points: readonly MetricPoint[]): number[] =>
+  points.map(({ id }) => stepOfId(id)).filter((step) => step !== null);
 const inOrder = Array.from({ length: 40 }, (_, index) => index + 1);
 
 describe('a follower', () => {
   it('hands over a run that is over, in order, and ends', async () => {
     const sink = kept('good');
-    expect(await follow({ ...(await options(true)), sink })).toEqual({ how: 'delivered', step: 40, notice: null });
+    expect(await follow({ ...(await options(true)), sink })).toEqual({
+      how: 'delivered',
+      step: 40,
+      notice: null,
+    });
     expect(steps(sink.points)).toEqual(inOrder);
     expect(sink.points).toHaveLength(total);
   });
@@ -86,28 +113,42 @@ describe('a follower', () => {
     expect(steps(sink.points)).toEqual(inOrder);
   });
 
-  it('that hangs at any call delays no other, and says what it has not told, since when and why', { timeout: 30_000 }, async () => {
-    const good = [kept('first'), kept('last')];
-    const hanging = [
-      kept('opens', { open: never }),
-      kept('writes', { write: never }),
-      kept('closes', { close: never }),
-      kept('all', { open: never, write: never, close: never }),
-    ];
-    const given = await options(true);
-    const began = performance.now();
-    const ends = followWithAll([good[0]!, ...hanging, good[1]!], given);
-    await until(() => good.every(({ points }) => points.length === total), 'the good ones to have all');
-    const took = performance.now() - began;
-    expect(took).toBeLessThan(2_000);
-    const ended = await ends;
-    expect(ended.map(({ how }) => how)).toEqual(['delivered', 'given_up', 'given_up', 'given_up', 'given_up', 'delivered']);
-    const names = [...good, ...hanging].map(({ name }) => name);
-    const notices = await readNotices(given.folder, 'tiny', names);
-    expect(notices.map(({ sink }) => sink)).toEqual(['opens', 'writes', 'closes', 'all']);
-    expect(notices[1]).toMatchObject({ what: 'all points', reason: expect.stringContaining('waited 0.06 s for writes to take') });
-    expect(Number.isFinite(Date.parse(notices[1]!.since))).toBe(true);
-  });
+  it(
+    'that hangs at any call delays no other, and says what it has not told, since when and why',
+    { timeout: 30_000 },
+    async () => {
+      const good = [kept('first'), kept('last')];
+      const hanging = [
+        kept('opens', { open: never }),
+        kept('writes', { write: never }),
+        kept('closes', { close: never }),
+        kept('all', { open: never, write: never, close: never }),
+      ];
+      const given = await options(true);
+      const began = performance.now();
+      const ends = followWithAll([good[0]!, ...hanging, good[1]!], given);
+      await until(() => good.every(({ points }) => points.length === total), 'the good ones to have all');
+      const took = performance.now() - began;
+      expect(took).toBeLessThan(2_000);
+      const ended = await ends;
+      expect(ended.map(({ how }) => how)).toEqual([
+        'delivered',
+        'given_up',
+        'given_up',
+        'given_up',
+        'given_up',
+        'delivered',
+      ]);
+      const names = [...good, ...hanging].map(({ name }) => name);
+      const notices = await readNotices(given.folder, 'tiny', names);
+      expect(notices.map(({ sink }) => sink)).toEqual(['opens', 'writes', 'closes', 'all']);
+      expect(notices[1]).toMatchObject({
+        what: 'all points',
+        reason: expect.stringContaining('waited 0.06 s for writes to take'),
+      });
+      expect(Number.isFinite(Date.parse(notices[1]!.since))).toBe(true);
+    },
+  );
 
   it('asks a tracker that failed what it holds, and doubles nothing that had arrived', async () => {
     const chance = { calls: 0 };
@@ -120,7 +161,9 @@ describe('a follower', () => {
       if (chance.calls % 4 !== 0) throw new Error('connection reset');
       if (arrives.length < points.length) throw new Error('half of it');
     };
-    expect(await follow({ ...(await options(true, { times: { ...quick, lastTryMs: 10_000 } })), sink })).toMatchObject({ how: 'delivered' });
+    expect(
+      await follow({ ...(await options(true, { times: { ...quick, lastTryMs: 10_000 } })), sink }),
+    ).toMatchObject({ how: 'delivered' });
     expect(steps(sink.points)).toEqual(inOrder);
     expect(new Set(sink.points.map(({ id }) => id)).size).toBe(total);
   });
@@ -134,7 +177,10 @@ describe('a follower', () => {
       sink.points.splice(20);
       throw new Error('it kept 20 of 48 rows');
     };
-    expect(await follow({ ...(await options(true)), sink })).toMatchObject({ how: 'delivered', notice: null });
+    expect(await follow({ ...(await options(true)), sink })).toMatchObject({
+      how: 'delivered',
+      notice: null,
+    });
     expect(steps(sink.points)).toEqual(inOrder);
     // Totals were added up anew from the step that it had.
     expect(sink.points.at(-2)?.values['cost/tokens']).toBe(40 * 82);
@@ -151,7 +197,11 @@ describe('a follower', () => {
     });
     const onNotice = (notice: DroppedNotice | null): void => void told.push(notice?.reason ?? null);
     const began = performance.now();
-    const end = await follow({ ...(await options(true, { times: { ...quick, lastTryMs: 5_000 } })), sink, onNotice });
+    const end = await follow({
+      ...(await options(true, { times: { ...quick, lastTryMs: 5_000 } })),
+      sink,
+      onNotice,
+    });
     expect(end).toMatchObject({ how: 'delivered' });
     expect(performance.now() - began).toBeGreaterThan(80);
     expect(told).toEqual(['the key was refused: set WANDB_API_KEY', null]);
@@ -182,12 +232,17 @@ describe('a follower', () => {
     const sink = kept('good');
     const given = await options(true);
     await follow({ ...given, sink });
-    expect(await readNotes(given.folder, 'tiny', 'good')).toMatchObject({ step: 40, totals: { step: 40, tokens: 40 * 82 } });
+    expect(await readNotes(given.folder, 'tiny', 'good')).toMatchObject({
+      step: 40,
+      totals: { step: 40, tokens: 40 * 82 },
+    });
     for (const text of ['', '{"schema":"longhaul.follower/1"', '{"schema":"longhaul.follower/9"}']) {
       writeFileSync(notesPath(given.folder, 'tiny', 'good'), text);
       await follow({ ...given, sink });
       expect(sink.points).toHaveLength(total);
-      expect(JSON.parse(readFileSync(notesPath(given.folder, 'tiny', 'good'), 'utf8'))).toMatchObject({ step: 40 });
+      expect(JSON.parse(readFileSync(notesPath(given.folder, 'tiny', 'good'), 'utf8'))).toMatchObject({
+        step: 40,
+      });
     }
   });
 

@@ -22,7 +22,9 @@ const run = {
   unapplied: new Map([[13, 'no_signal']]),
   // As many figures as a step with several environments has.
   metrics: (step: number) =>
-    Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`reward/env${i}/pass_at_n`, (step % 7) / (i + 1)])),
+    Object.fromEntries(
+      Array.from({ length: 60 }, (_, i) => [`reward/env${i}/pass_at_n`, (step % 7) / (i + 1)]),
+    ),
 };
 
 it('20 kills double no point and lose none', { timeout: 400_000 }, async () => {
@@ -39,7 +41,11 @@ it('20 kills double no point and lose none', { timeout: 400_000 }, async () => {
     const doubled = ids.length - new Set(ids).size;
     const missing = [...expected.keys()].filter((id) => !ids.includes(id)).length;
     console.log(`after ${kills} kills: ${ids.length} points, ${doubled} doubled, ${missing} missing`);
-    expect({ doubled, missing, points: ids.length }).toEqual({ doubled: 0, missing: 0, points: expected.size });
+    expect({ doubled, missing, points: ids.length }).toEqual({
+      doubled: 0,
+      missing: 0,
+      points: expected.size,
+    });
     const steps = ids.map(stepOfId).filter((step) => step !== null);
     expect(steps).toEqual(steps.map((_, index) => index + 1));
   }
@@ -67,7 +73,8 @@ async function eventIds(bytes: Buffer): Promise<string[]> {
   const ids: string[] = [];
   for (let at = 0; at < bytes.length;) {
     const record = framing.first(bytes.subarray(at));
-    if (record === null || record === 'damaged') throw new Error(`the event file is ${record ?? 'torn'} at ${at}`);
+    if (record === null || record === 'damaged')
+      throw new Error(`the event file is ${record ?? 'torn'} at ${at}`);
     const { point } = decodeEvent(record.data);
     if (point !== null) ids.push(point);
     at += record.taken;

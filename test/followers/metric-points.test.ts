@@ -15,7 +15,11 @@ async function storeOf(options: Partial<WrittenRun> = {}): Promise<ObjectStore> 
 }
 
 /** As a follower reads to the end of a run that is over. */
-async function readAll(store: ObjectStore, run = 'tiny', delivered = new Delivered()): Promise<MetricPoint[]> {
+async function readAll(
+  store: ObjectStore,
+  run = 'tiny',
+  delivered = new Delivered(),
+): Promise<MetricPoint[]> {
   const reader = new MetricPoints(store, run);
   const points: MetricPoint[] = [];
   for (;;) {
@@ -27,7 +31,8 @@ async function readAll(store: ObjectStore, run = 'tiny', delivered = new Deliver
   }
 }
 
-const ids = (points: readonly MetricPoint[]): string[] => points.map(({ id }) => id.replace(/\.[0-9a-f]{8}$/, ''));
+const ids = (points: readonly MetricPoint[]): string[] =>
+  points.map(({ id }) => id.replace(/\.[0-9a-f]{8}$/, ''));
 
 describe('a run as points', () => {
   it('has one a step in order, and one an evaluation before the step that follows it', async () => {
@@ -81,9 +86,30 @@ describe('a run as points', () => {
   });
 
   it('shows a step that was not applied, and an evaluation of the state that it left as it was once', async () => {
-    const points = await readAll(await storeOf({ steps: 5, evalInterval: 2, unapplied: new Map([[3, 'no_signal'], [5, 'non_finite']]) }));
-    expect(ids(points)).toEqual(['eval.0.final', 'step.1', 'step.2', 'eval.2.interval', 'step.3', 'step.4', 'eval.4.interval', 'step.5', 'eval.5.final']);
-    expect(points.filter(({ id }) => id.startsWith('step')).map(({ values }) => values['trainer/applied'])).toEqual([1, 1, 0, 1, 0]);
+    const points = await readAll(
+      await storeOf({
+        steps: 5,
+        evalInterval: 2,
+        unapplied: new Map([
+          [3, 'no_signal'],
+          [5, 'non_finite'],
+        ]),
+      }),
+    );
+    expect(ids(points)).toEqual([
+      'eval.0.final',
+      'step.1',
+      'step.2',
+      'eval.2.interval',
+      'step.3',
+      'step.4',
+      'eval.4.interval',
+      'step.5',
+      'eval.5.final',
+    ]);
+    expect(
+      points.filter(({ id }) => id.startsWith('step')).map(({ values }) => values['trainer/applied']),
+    ).toEqual([1, 1, 0, 1, 0]);
   });
 
   it('prices each step as the start that planned it was given', async () => {
@@ -99,18 +125,38 @@ describe('a run as points', () => {
     const lineage = { run: 'tiny', step: 3, state: '3'.padStart(64, '0') };
     await writeAll(store, recordsOf({ run: 'tiny~2', steps: 8, evalInterval: 4, lineage }));
     const points = await readAll(store, 'tiny~2');
-    expect(ids(points)).toEqual(['step.4', 'eval.4.interval', 'step.5', 'step.6', 'step.7', 'step.8', 'eval.8.final']);
+    expect(ids(points)).toEqual([
+      'step.4',
+      'eval.4.interval',
+      'step.5',
+      'step.6',
+      'step.7',
+      'step.8',
+      'eval.8.final',
+    ]);
     expect(points[0]?.values['cost/tokens']).toBe(82);
   });
 
   it('has evaluations that another run of the same states has played, where this one asks for them', async () => {
     const points = await readAll(await storeOf({ steps: 5, evalInterval: 2, evaluatedBy: 'twin' }));
-    expect(ids(points).filter((id) => id.startsWith('eval'))).toEqual(['eval.0.final', 'eval.2.interval', 'eval.4.interval', 'eval.5.final']);
+    expect(ids(points).filter((id) => id.startsWith('eval'))).toEqual([
+      'eval.0.final',
+      'eval.2.interval',
+      'eval.4.interval',
+      'eval.5.final',
+    ]);
     const other = await storeOf({ run: 'other', steps: 5, evalInterval: 2 });
     await writeAll(other, recordsOf({ run: 'tiny', steps: 5, evalInterval: 5 }));
-    expect(ids(await readAll(other)).filter((id) => id.startsWith('eval'))).toEqual(['eval.0.final', 'eval.5.final']);
+    expect(ids(await readAll(other)).filter((id) => id.startsWith('eval'))).toEqual([
+      'eval.0.final',
+      'eval.5.final',
+    ]);
     await writeControl(other, 'tiny', 1, { kind: 'setHyperparameters', eval_interval: 4 }, 5);
-    expect(ids(await readAll(other)).filter((id) => id.startsWith('eval'))).toEqual(['eval.0.final', 'eval.4.interval', 'eval.5.final']);
+    expect(ids(await readAll(other)).filter((id) => id.startsWith('eval'))).toEqual([
+      'eval.0.final',
+      'eval.4.interval',
+      'eval.5.final',
+    ]);
   });
 
   it('reads on beside an evaluation that cannot be read, and has it once it was quarantined and played again', async () => {

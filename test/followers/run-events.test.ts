@@ -1,11 +1,24 @@
 // What is told of a run: each thing once, under the same id whoever reads and however often, and alerts when they begin to hold.
 import { describe, expect, it } from 'vitest';
 import { nothingWatched, stalledSince } from '../../src/followers/alerts.js';
-import { type EventContext, type EventCursor, newEventCursor, readRunEvents, type RunEnding } from '../../src/followers/run-events.js';
+import {
+  type EventContext,
+  type EventCursor,
+  newEventCursor,
+  readRunEvents,
+  type RunEnding,
+} from '../../src/followers/run-events.js';
 import type { AlertRaised, RunEvent } from '../../src/integrations/slack/run-event.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { memoryStore } from './memory-store.js';
-import { recordsOf, timeOf, writeAll, writeCheckpoint, writeControl, type WrittenRun } from './written-run.js';
+import {
+  recordsOf,
+  timeOf,
+  writeAll,
+  writeCheckpoint,
+  writeControl,
+  type WrittenRun,
+} from './written-run.js';
 
 const noChart = async (): Promise<null> => null;
 const contextAt = (seconds: number, ending: RunEnding | null = null): EventContext => ({
@@ -38,8 +51,10 @@ async function storeOf(options: Partial<WrittenRun> = {}): Promise<ObjectStore> 
   return store;
 }
 
-const ids = (events: readonly RunEvent[]): string[] => events.map(({ id }) => id.replace(/\.[0-9a-f]{8}$/, ''));
-const alerts = (events: readonly RunEvent[]): AlertRaised[] => events.filter((event) => event.kind === 'alert');
+const ids = (events: readonly RunEvent[]): string[] =>
+  events.map(({ id }) => id.replace(/\.[0-9a-f]{8}$/, ''));
+const alerts = (events: readonly RunEvent[]): AlertRaised[] =>
+  events.filter((event) => event.kind === 'alert');
 
 describe('the events of a run', () => {
   it('are what its records tell, in the order of their times', async () => {
@@ -76,7 +91,11 @@ describe('the events of a run', () => {
       before: { step: 2, passAt1: 0.27 },
       environments: [{ environment: 'crm/eu', passAt1: 0.29, toolErrorRate: 0.4, graded: 10, unknown: 0 }],
     });
-    expect(events.at(-1)).toMatchObject({ step: 2, sizeBytes: 10, place: expect.stringContaining('global_step_2/') });
+    expect(events.at(-1)).toMatchObject({
+      step: 2,
+      sizeBytes: 10,
+      place: expect.stringContaining('global_step_2/'),
+    });
   });
 
   it('are the same for whoever reads once at the end and for whoever looks after each record', async () => {
@@ -147,10 +166,21 @@ describe('alerts', () => {
   it('about tool errors come when the rate passes a half, by environment, and again only after it fell', async () => {
     const rates = [0, 0.4, 0.62, 0.9, 0.45, 0.6, 0.3, 0.7];
     const { events } = await readAll(
-      await storeOf({ steps: 7, metrics: (step) => ({ 'environment/crm/eu/tool_error_rate': rates[step]! }) }),
+      await storeOf({
+        steps: 7,
+        metrics: (step) => ({ 'environment/crm/eu/tool_error_rate': rates[step]! }),
+      }),
     );
-    expect(alerts(events).map(({ id }) => id)).toEqual(['alert.tool_error_rate.crm/eu.2', 'alert.tool_error_rate.crm/eu.7']);
-    expect(alerts(events)[0]?.alert).toEqual({ about: 'tool_error_rate', environment: 'crm/eu', rate: 0.62, threshold: 0.5 });
+    expect(alerts(events).map(({ id }) => id)).toEqual([
+      'alert.tool_error_rate.crm/eu.2',
+      'alert.tool_error_rate.crm/eu.7',
+    ]);
+    expect(alerts(events)[0]?.alert).toEqual({
+      about: 'tool_error_rate',
+      environment: 'crm/eu',
+      rate: 0.62,
+      threshold: 0.5,
+    });
   });
 
   it('about a missing signal come after three steps in a row, and about a skipped update at once', async () => {
@@ -185,7 +215,12 @@ describe('alerts', () => {
       'alert.node_lost.6',
       'alert.budget_near.max_tokens.400.8',
     ]);
-    expect(alerts(events)[2]?.alert).toEqual({ about: 'budget_near', resource: 'max_tokens', spent: 328, limit: 400 });
+    expect(alerts(events)[2]?.alert).toEqual({
+      about: 'budget_near',
+      resource: 'max_tokens',
+      spent: 328,
+      limit: 400,
+    });
   });
 
   it('about a standstill come once behind a step, not while the run is paused and not for its pause', async () => {
@@ -209,6 +244,8 @@ describe('alerts', () => {
   });
 
   it('say nothing of a standstill before they know what is usual', () => {
-    expect(stalledSince({ ...nothingWatched, committedAt: timeOf(0), stepSeconds: [1, 1] }, 2, timeOf(1e6))).toBe(null);
+    expect(
+      stalledSince({ ...nothingWatched, committedAt: timeOf(0), stepSeconds: [1, 1] }, 2, timeOf(1e6)),
+    ).toBe(null);
   });
 });

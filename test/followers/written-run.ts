@@ -110,7 +110,11 @@ export function recordsOf(options: Partial<WrittenRun> = {}): Written[] {
     observed: { started_at: timeOf(0) },
   });
   const addOwner = (n: number): void => {
-    const observed = { ...all.owner.observed, at: timeOf(n - 1), budget: { ...run.budget, usd_per_gpu_hour: run.prices[n - 1] ?? 0 } };
+    const observed = {
+      ...all.owner.observed,
+      at: timeOf(n - 1),
+      budget: { ...run.budget, usd_per_gpu_hour: run.prices[n - 1] ?? 0 },
+    };
     add('steps', first, sequenceKey(ownersFolder(run.run), n), 'owner', { ...all.owner, n, observed });
   };
   addOwner(1);
@@ -133,7 +137,13 @@ export function recordsOf(options: Partial<WrittenRun> = {}): Written[] {
     const before = state;
     const reason = run.unapplied.get(step);
     if (reason === undefined) state = step;
-    add('steps', step, updateKey(run.run, step), 'update', updateOf(run, all.update, step, recordDigest(plan), [before, state], reason));
+    add(
+      'steps',
+      step,
+      updateKey(run.run, step),
+      'update',
+      updateOf(run, all.update, step, recordDigest(plan), [before, state], reason),
+    );
     if (reason === undefined && step % run.evalInterval === 0 && step < run.steps)
       addEvaluation(add, run, step, state, 'interval');
   }
@@ -260,7 +270,10 @@ export async function writeCheckpoint(store: ObjectStore, run: string, step: num
   const all = recordsOfAllKinds();
   const { project, model } = all.run.spec;
   const key = checkpointManifestKey({ project, model: model.name, run }, step);
-  await store.create(key, await encodeRecord('checkpoint', { ...all.checkpoint, run, step, state: stateAfter(step) }));
+  await store.create(
+    key,
+    await encodeRecord('checkpoint', { ...all.checkpoint, run, step, state: stateAfter(step) }),
+  );
 }
 
 export async function writeAll(store: ObjectStore, records: readonly Written[]): Promise<void> {

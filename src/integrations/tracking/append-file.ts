@@ -57,7 +57,7 @@ export class AppendFile {
 async function readEntries(handle: FileHandle, take: TakeEntries): Promise<number> {
   let whole = 0;
   let rest: Buffer = Buffer.alloc(0);
-  for (let position = 0; ; ) {
+  for (let position = 0; ;) {
     const { bytesRead, buffer } = await handle.read(Buffer.alloc(CHUNK_BYTES), 0, CHUNK_BYTES, position);
     if (bytesRead === 0) return whole;
     position += bytesRead;

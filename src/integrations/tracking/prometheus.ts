@@ -16,7 +16,10 @@ export const prometheusMetrics = {
   longhaul_tool_error_ratio: ['share of tool calls that failed', ['run', 'environment']],
   longhaul_policy: ['policy/… figures of the last update', ['run', 'figure']],
   longhaul_eval_pass_ratio: ['pass@1 of the last evaluation', ['run', 'suite', 'environment']],
-  longhaul_eval_unknown: ['episodes of the last evaluation without an outcome', ['run', 'suite', 'environment']],
+  longhaul_eval_unknown: [
+    'episodes of the last evaluation without an outcome',
+    ['run', 'suite', 'environment'],
+  ],
   longhaul_eval_step: ['step whose state was evaluated last', ['run', 'suite']],
   longhaul_ft: ['ft/… figures since the run began: what faults have cost', ['run', 'figure']],
   longhaul_cost: ['cost/… figures since the run began', ['run', 'figure']],
@@ -70,7 +73,11 @@ export class RunFigures {
   }
 
   /** `step` null: nothing yet. */
-  showFollower(run: string, sink: string, { step, failing }: { step: number | null; failing: boolean }): void {
+  showFollower(
+    run: string,
+    sink: string,
+    { step, failing }: { step: number | null; failing: boolean },
+  ): void {
     if (step !== null) this.set('longhaul_follower_step', { run, sink }, step);
     this.set('longhaul_follower_failing', { run, sink }, failing ? 1 : 0);
   }

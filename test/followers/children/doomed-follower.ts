@@ -24,7 +24,10 @@ const wandb = (interpreter: string): PointSink =>
 
 const sinks = python
   ? [wandb(python)]
-  : [createMetricsJsonl(join(folder, 'metrics.jsonl')), createTensorBoard(join(folder, 'tensorboard'), timeOf(0))];
+  : [
+      createMetricsJsonl(join(folder, 'metrics.jsonl')),
+      createTensorBoard(join(folder, 'tensorboard'), timeOf(0)),
+    ];
 const following = followWithAll(sinks, {
   store: await openDirectoryStore(root),
   run: 'tiny',

@@ -1,5 +1,13 @@
 // metrics.jsonl and TensorBoard's event file: each its own cursor, whatever a kill left of it.
-import { mkdtempSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync, appendFileSync } from 'node:fs';
+import {
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+  appendFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -7,7 +15,10 @@ import type { PointSink } from '../../../src/integrations/tracking/metric-point.
 import { SinkRefused } from '../../../src/integrations/tracking/metric-point.js';
 import { createMetricsJsonl } from '../../../src/integrations/tracking/metrics-jsonl.js';
 import { RecordFraming } from '../../../src/integrations/tracking/tensorboard/record-framing.js';
-import { createTensorBoard, eventFileName } from '../../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
+import {
+  createTensorBoard,
+  eventFileName,
+} from '../../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
 import { pointsOf, startedAt } from './points.js';
 
 const scratch = mkdtempSync(join(tmpdir(), 'longhaul-tracking-'));
@@ -54,23 +65,27 @@ describe.each(kinds)('$name', ({ create, path }) => {
     expect(await deliver(create(folder))).toBe(0);
   });
 
-  it('cut at any byte is the same file again once the rest is handed over', { timeout: 120_000 }, async () => {
-    const whole = newFolder();
-    await deliver(create(whole));
-    const bytes = readFileSync(path(whole));
-    const torn = newFolder();
-    const sink = create(torn);
-    await deliver(sink);
-    // Every byte of the last three points, and some of the others.
-    const cuts = Array.from({ length: 700 }, (_, i) => bytes.length - 1 - i)
-      .concat(Array.from({ length: 40 }, (_, i) => i * 37))
-      .filter((cut) => cut > 0 && cut < bytes.length);
-    for (const cut of cuts) {
-      truncateSync(path(torn), cut);
+  it(
+    'cut at any byte is the same file again once the rest is handed over',
+    { timeout: 120_000 },
+    async () => {
+      const whole = newFolder();
+      await deliver(create(whole));
+      const bytes = readFileSync(path(whole));
+      const torn = newFolder();
+      const sink = create(torn);
       await deliver(sink);
-      expect(readFileSync(path(torn)).equals(bytes), `cut at ${cut}`).toBe(true);
-    }
-  });
+      // Every byte of the last three points, and some of the others.
+      const cuts = Array.from({ length: 700 }, (_, i) => bytes.length - 1 - i)
+        .concat(Array.from({ length: 40 }, (_, i) => i * 37))
+        .filter((cut) => cut > 0 && cut < bytes.length);
+      for (const cut of cuts) {
+        truncateSync(path(torn), cut);
+        await deliver(sink);
+        expect(readFileSync(path(torn)).equals(bytes), `cut at ${cut}`).toBe(true);
+      }
+    },
+  );
 
   it('refuses to write behind another process, and goes on from what is there', async () => {
     const folder = newFolder();
@@ -113,7 +128,7 @@ describe('metrics.jsonl', () => {
     const folder = newFolder();
     await deliver(createMetricsJsonl(join(folder, 'metrics.jsonl')));
     const lines = readFileSync(join(folder, 'metrics.jsonl'), 'utf8').trimEnd().split('\n');
-    expect(lines.map((line) => JSON.parse(line))).toEqual(points);
+    expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual(points);
   });
 });
 

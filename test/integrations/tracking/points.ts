@@ -1,5 +1,9 @@
 // Points for tests of trackers, as many as are asked for: an evaluation behind every tenth step.
-import { evaluationPointId, type MetricPoint, stepPointId } from '../../../src/integrations/tracking/metric-point.js';
+import {
+  evaluationPointId,
+  type MetricPoint,
+  stepPointId,
+} from '../../../src/integrations/tracking/metric-point.js';
 
 const start = Date.parse('2026-01-02T03:00:00.000Z');
 export const startedAt = new Date(start).toISOString();

@@ -3,7 +3,11 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { evaluationPointId } from '../../../src/integrations/tracking/metric-point.js';
-import { createPrometheusSink, prometheusMetrics, RunFigures } from '../../../src/integrations/tracking/prometheus.js';
+import {
+  createPrometheusSink,
+  prometheusMetrics,
+  RunFigures,
+} from '../../../src/integrations/tracking/prometheus.js';
 import { parseMetricsAddress, serveMetrics } from '../../../src/integrations/tracking/prometheus-server.js';
 import { pointsOf } from './points.js';
 
@@ -11,7 +15,9 @@ const quiet = new AbortController().signal;
 const flag = '--metrics-address';
 
 async function linesOf(figures: RunFigures): Promise<string[]> {
-  return (await figures.registry.metrics()).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  return (await figures.registry.metrics())
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'));
 }
 
 describe('figures of runs', () => {
@@ -21,7 +27,12 @@ describe('figures of runs', () => {
     await sink.open(quiet);
     const points = pointsOf(20).map((point) => ({
       ...point,
-      values: { ...point.values, 'ft/restarts/node_lost': 2, 'timing/step': 1.5, 'environment/tool_error_rate': 0.25 },
+      values: {
+        ...point.values,
+        'ft/restarts/node_lost': 2,
+        'timing/step': 1.5,
+        'environment/tool_error_rate': 0.25,
+      },
     }));
     await sink.write(points, quiet);
     const lines = await linesOf(figures);
@@ -53,7 +64,9 @@ describe('figures of runs', () => {
     figures.show('tiny', evaluation(10, 0.3));
     figures.show('other', evaluation(1, 0.1));
     figures.showFollower('tiny', 'wandb', { step: 12, failing: true });
-    expect(await linesOf(figures)).toContain('longhaul_eval_pass_ratio{run="tiny",suite="final",environment="all"} 0.8');
+    expect(await linesOf(figures)).toContain(
+      'longhaul_eval_pass_ratio{run="tiny",suite="final",environment="all"} 0.8',
+    );
     expect(await linesOf(figures)).toContain('longhaul_follower_failing{run="tiny",sink="wandb"} 1');
     figures.forget('tiny');
     expect((await linesOf(figures)).filter((line) => line.includes('run="tiny"'))).toEqual([]);
@@ -94,7 +107,9 @@ describe('the server', () => {
     await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
     const { port } = other.address() as AddressInfo;
     try {
-      await expect(serveMetrics(new RunFigures().registry, { host: '127.0.0.1', port, flag })).rejects.toThrow(
+      await expect(
+        serveMetrics(new RunFigures().registry, { host: '127.0.0.1', port, flag }),
+      ).rejects.toThrow(
         `127.0.0.1:${port} for metrics is in use by another program: name another with --metrics-address HOST:PORT`,
       );
     } finally {

@@ -5,7 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, it } from 'vitest';
-import { createTensorBoard, eventFileName } from '../../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
+import {
+  createTensorBoard,
+  eventFileName,
+} from '../../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
 import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
 import { pointsOf, startedAt } from './points.js';
 

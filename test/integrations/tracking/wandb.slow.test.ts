@@ -5,7 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { SinkRefused } from '../../../src/integrations/tracking/metric-point.js';
-import { createWandb, syncCommand, type WandbOptions } from '../../../src/integrations/tracking/wandb/wandb-sink.js';
+import {
+  createWandb,
+  syncCommand,
+  type WandbOptions,
+} from '../../../src/integrations/tracking/wandb/wandb-sink.js';
 import { followThroughKills } from '../../followers/killed-processes.js';
 import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
 import { pointsOf } from './points.js';
@@ -45,7 +49,10 @@ for path in sorted(Path(sys.argv[1]).glob("wandb/offline-run-*/run-*.wandb")):
                               "globalStep": row["trainer/global_step"], "keys": len(row)}))
 `;
   const bridge = join(import.meta.dirname, '../../../src/integrations/tracking/wandb/wandb_bridge.py');
-  const lines = execFileSync(python, ['-c', program, folder, bridge], { encoding: 'utf8', timeout: 60_000 }).trim();
+  const lines = execFileSync(python, ['-c', program, folder, bridge], {
+    encoding: 'utf8',
+    timeout: 60_000,
+  }).trim();
   return lines === '' ? [] : lines.split('\n').map((line) => JSON.parse(line) as Row);
 }
 
@@ -76,23 +83,27 @@ const options = (folder: string, extra: Partial<WandbOptions> = {}): WandbOption
 });
 
 describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
-  it('keeps a row a point at the next step, also across starts, and tells what it holds', { timeout: 120_000 }, async () => {
-    const folder = join(scratch, 'starts');
-    const points = pointsOf(20);
-    const sink = createWandb(options(folder));
-    for (const upTo of [7, 15, points.length]) {
-      const delivered = await sink.open(quiet);
-      const missing = points.slice(0, upTo).filter(({ id }) => !delivered.has(id));
-      await sink.write(missing, quiet);
-      await sink.close(quiet);
-    }
-    const rows = rowsIn(folder);
-    expect(rows.map(({ id }) => id)).toEqual(points.map(({ id }) => id));
-    expect(rows.map(({ step }) => step)).toEqual(points.map((_, index) => index));
-    expect(rows.map(({ globalStep }) => globalStep)).toEqual(points.map(({ step }) => step));
-    expect(readFileSync(join(folder, 'sent.jsonl'), 'utf8')).not.toContain(key);
-    expect(processesOf(folder)).toEqual([]);
-  });
+  it(
+    'keeps a row a point at the next step, also across starts, and tells what it holds',
+    { timeout: 120_000 },
+    async () => {
+      const folder = join(scratch, 'starts');
+      const points = pointsOf(20);
+      const sink = createWandb(options(folder));
+      for (const upTo of [7, 15, points.length]) {
+        const delivered = await sink.open(quiet);
+        const missing = points.slice(0, upTo).filter(({ id }) => !delivered.has(id));
+        await sink.write(missing, quiet);
+        await sink.close(quiet);
+      }
+      const rows = rowsIn(folder);
+      expect(rows.map(({ id }) => id)).toEqual(points.map(({ id }) => id));
+      expect(rows.map(({ step }) => step)).toEqual(points.map((_, index) => index));
+      expect(rows.map(({ globalStep }) => globalStep)).toEqual(points.map(({ step }) => step));
+      expect(readFileSync(join(folder, 'sent.jsonl'), 'utf8')).not.toContain(key);
+      expect(processesOf(folder)).toEqual([]);
+    },
+  );
 
   it('takes an evaluation that comes late', { timeout: 60_000 }, async () => {
     const folder = join(scratch, 'late');
@@ -103,40 +114,46 @@ describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
     await sink.open(quiet);
     for (const point of ordered) await sink.write([point], quiet);
     await sink.close(quiet);
-    expect(rowsIn(folder).map(({ id, step }) => [id, step])).toEqual(ordered.map(({ id }, index) => [id, index]));
+    expect(rowsIn(folder).map(({ id, step }) => [id, step])).toEqual(
+      ordered.map(({ id }, index) => [id, index]),
+    );
   });
 
-  it('after kills of the follower, of the bridge and of W&B’s process: none doubled, none missing', { timeout: 500_000 }, async () => {
-    const folder = join(scratch, 'kills');
-    const kills = 20;
-    const wandbFolder = join(folder, 'wandb');
-    const run = { steps: 200, evalInterval: 9 };
-    const ends = await followThroughKills({
-      folder,
-      kills,
-      run,
-      python,
-      livesMs: (kill) => 30 + ((kill * 37) % 300),
-      beforeKill: () => {
-        // Each third time W&B's process alone, or it and the bridge, die first; else it lives on with what it has buffered.
-        const way = Math.floor(Math.random() * 3);
-        for (const { pid, name } of processesOf(wandbFolder))
-          if (way === 1 || (way === 2 && name.includes('wandb-core'))) process.kill(pid, 'SIGKILL');
-      },
-    });
-    expect(ends).toEqual([{ how: 'delivered', step: run.steps, notice: null }]);
-    const rows = rowsIn(wandbFolder);
-    const ids = rows.map(({ id }) => id);
-    const steps = Array.from({ length: run.steps }, (_, index) => `step.${index + 1}`);
-    const doubled = ids.length - new Set(ids).size;
-    const missing = steps.filter((id) => !ids.includes(id)).length;
-    console.log(`W&B after ${kills} kills: ${ids.length} rows, ${doubled} doubled, ${missing} missing`);
-    expect({ doubled, missing }).toEqual({ doubled: 0, missing: 0 });
-    expect(ids).toHaveLength(run.steps + 1 + Math.floor((run.steps - 1) / run.evalInterval) + 1);
-    // So that `wandb sync --append` of one part behind the other takes them all.
-    expect(rows.map(({ step }) => step)).toEqual(rows.map((_, index) => index));
-    expect(processesOf(wandbFolder)).toEqual([]);
-  });
+  it(
+    'after kills of the follower, of the bridge and of W&B’s process: none doubled, none missing',
+    { timeout: 500_000 },
+    async () => {
+      const folder = join(scratch, 'kills');
+      const kills = 20;
+      const wandbFolder = join(folder, 'wandb');
+      const run = { steps: 200, evalInterval: 9 };
+      const ends = await followThroughKills({
+        folder,
+        kills,
+        run,
+        python,
+        livesMs: (kill) => 30 + ((kill * 37) % 300),
+        beforeKill: () => {
+          // Each third time W&B's process alone, or it and the bridge, die first; else it lives on with what it has buffered.
+          const way = Math.floor(Math.random() * 3);
+          for (const { pid, name } of processesOf(wandbFolder))
+            if (way === 1 || (way === 2 && name.includes('wandb-core'))) process.kill(pid, 'SIGKILL');
+        },
+      });
+      expect(ends).toEqual([{ how: 'delivered', step: run.steps, notice: null }]);
+      const rows = rowsIn(wandbFolder);
+      const ids = rows.map(({ id }) => id);
+      const steps = Array.from({ length: run.steps }, (_, index) => `step.${index + 1}`);
+      const doubled = ids.length - new Set(ids).size;
+      const missing = steps.filter((id) => !ids.includes(id)).length;
+      console.log(`W&B after ${kills} kills: ${ids.length} rows, ${doubled} doubled, ${missing} missing`);
+      expect({ doubled, missing }).toEqual({ doubled: 0, missing: 0 });
+      expect(ids).toHaveLength(run.steps + 1 + Math.floor((run.steps - 1) / run.evalInterval) + 1);
+      // So that `wandb sync --append` of one part behind the other takes them all.
+      expect(rows.map(({ step }) => step)).toEqual(rows.map((_, index) => index));
+      expect(processesOf(wandbFolder)).toEqual([]);
+    },
+  );
 
   it('kills a bridge that does not answer in time', { timeout: 60_000 }, async () => {
     const folder = join(scratch, 'stopped');
@@ -170,13 +187,19 @@ describe('W&B that cannot be used', () => {
     await sink.close(quiet);
   });
 
-  it.skipIf('skipped' in venv)('says that a key is no key, once and without it', { timeout: 60_000 }, async () => {
-    const sink = createWandb(options(join(scratch, 'refused'), { mode: 'online', apiKey: () => 'short-and-secret' }));
-    const error = await sink.open(quiet).catch((reason: unknown) => reason as Error);
-    expect(error).toBeInstanceOf(SinkRefused);
-    expect(String(error)).not.toContain('short-and-secret');
-    await sink.close(quiet);
-  });
+  it.skipIf('skipped' in venv)(
+    'says that a key is no key, once and without it',
+    { timeout: 60_000 },
+    async () => {
+      const sink = createWandb(
+        options(join(scratch, 'refused'), { mode: 'online', apiKey: () => 'short-and-secret' }),
+      );
+      const error = await sink.open(quiet).catch((reason: unknown) => reason as Error);
+      expect(error).toBeInstanceOf(SinkRefused);
+      expect(String(error)).not.toContain('short-and-secret');
+      await sink.close(quiet);
+    },
+  );
 });
 
 it('names the command that uploads what was kept', () => {

@@ -30,7 +30,11 @@ const { Event } = protobuf.Root.fromJSON({
 
 /** The first event of a file. `at`: ISO 8601. */
 export function encodeFileVersion(at: string): Uint8Array {
-  const event = { wallTime: secondsOf(at), fileVersion: FILE_VERSION, sourceMetadata: { writer: 'longhaul' } };
+  const event = {
+    wallTime: secondsOf(at),
+    fileVersion: FILE_VERSION,
+    sourceMetadata: { writer: 'longhaul' },
+  };
   return Event.encode(Event.create(event)).finish();
 }
 

@@ -33,8 +33,7 @@ export interface BridgeAnswer {
 }
 
 type Answer =
-  | ({ ok: true; n: number } & BridgeAnswer)
-  | { ok: false; n: number; refused: boolean; error: string };
+  ({ ok: true; n: number } & BridgeAnswer) | { ok: false; n: number; refused: boolean; error: string };
 
 interface Waiting {
   n: number;
@@ -69,7 +68,9 @@ export class BridgeProcess {
       });
       this.child.once('close', (code, signal) => {
         const detail = this.stderr.trim().split('\n').at(-1) ?? '';
-        this.end(new Error(`the W&B bridge ended (${signal ?? `exit code ${code}`})${detail && `: ${detail}`}`));
+        this.end(
+          new Error(`the W&B bridge ended (${signal ?? `exit code ${code}`})${detail && `: ${detail}`}`),
+        );
         ended();
       });
     });

@@ -63,7 +63,10 @@ export function syncCommand({
   project,
   entity,
 }: Pick<WandbOptions, 'folder' | 'project' | 'entity'>): string {
-  const flags = [`--project ${quoted(project)}`, ...(entity === undefined ? [] : [`--entity ${quoted(entity)}`])];
+  const flags = [
+    `--project ${quoted(project)}`,
+    ...(entity === undefined ? [] : [`--entity ${quoted(entity)}`]),
+  ];
   const parts = `${quoted(join(folder, 'wandb'))}/offline-run-*`;
   return `for part in ${parts}; do wandb sync --append ${flags.join(' ')} "$part"; done`;
 }
