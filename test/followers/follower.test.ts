@@ -150,6 +150,25 @@ describe('a follower', () => {
     },
   );
 
+  it('costs nothing while its tracker hangs: at most 1 % of a processor for all of them', async () => {
+    const stop = new AbortController();
+    const { times: _, ...given } = await options(false, { signal: stop.signal });
+    const hanging = ['metrics.jsonl', 'tensorboard', 'wandb', 'prometheus'].map((name, index) =>
+      kept(name, index % 2 === 0 ? { open: never } : { write: never }),
+    );
+    await writeAll(given.store, all);
+    const following = followWithAll(hanging, given);
+    await delay(1_000);
+    const [before, began] = [process.cpuUsage(), performance.now()];
+    await delay(4_000);
+    const { user, system } = process.cpuUsage(before);
+    const share = (user + system) / 1000 / (performance.now() - began);
+    console.log(`four trackers that hang take ${(100 * share).toFixed(2)} % of a processor`);
+    expect(share).toBeLessThan(0.01);
+    stop.abort(new Error('enough'));
+    for (const { how } of await following) expect(how).toBe('stopped');
+  });
+
   it('asks a tracker that failed what it holds, and doubles nothing that had arrived', async () => {
     const chance = { calls: 0 };
     const sink = kept('flaky');

@@ -1,0 +1,34 @@
+// Which trackers a run has, and that they share no file with each other or with another run.
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import { RunFigures } from '../../../src/integrations/tracking/prometheus.js';
+import { createTrackers } from '../../../src/integrations/tracking/trackers.js';
+import { pointsOf, startedAt } from './points.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'longhaul-trackers-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+const quiet = new AbortController().signal;
+
+it('a run has those that are asked for, in folders of its own', async () => {
+  const wandb = { python: 'python3', apiKey: () => undefined, mode: 'offline' } as const;
+  const settings = { folder, tensorboard: true, wandb, figures: new RunFigures() };
+  for (const run of ['tiny', 'tiny~2']) {
+    const tracked = { run, project: 'tests', startedAt, config: {} };
+    const sinks = createTrackers(settings, tracked);
+    expect(sinks.map(({ name }) => name)).toEqual(['metrics.jsonl', 'tensorboard', 'wandb', 'prometheus']);
+    expect(createTrackers({ folder, tensorboard: false }, tracked).map(({ name }) => name)).toEqual([
+      'metrics.jsonl',
+    ]);
+    for (const sink of sinks.filter(({ name }) => name !== 'wandb')) {
+      expect((await sink.open(quiet)).step).toBe(null);
+      await sink.write(pointsOf(3), quiet);
+      await sink.close(quiet);
+    }
+  }
+  expect(existsSync(join(folder, 'tiny', 'metrics.jsonl'))).toBe(true);
+  expect(existsSync(join(folder, 'tensorboard', 'tiny~2', 'events.out.tfevents.0000000000.longhaul'))).toBe(
+    true,
+  );
+});
