@@ -11,6 +11,8 @@ const everything = [
   'episode',
   'report',
   'integrations',
+  'followers',
+  'sweeps',
   'models',
   'activities',
   'workflows',
@@ -29,6 +31,9 @@ export const arrows = {
   report: { values: ['spec', 'rl', 'store'], types: [] },
   models: { values: ['spec', 'store', 'episode'], types: [] },
   integrations: { values: ['spec'], types: [] },
+  followers: { values: ['spec', 'rl', 'store', 'integrations'], types: [] },
+  // No worker serves it yet: its workflow, activities and command will move to the folders of theirs.
+  sweeps: { values: ['spec', 'rl', 'store', 'report', 'activities', 'workflows', 'cli'], types: [] },
   activities: {
     values: ['spec', 'rl', 'store', 'engine', 'environments', 'episode', 'models', 'report', 'integrations'],
     types: [],
