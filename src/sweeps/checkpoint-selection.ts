@@ -246,7 +246,7 @@ class Selector {
       return { path, problem: `is ${step}, but ${so}`, mend };
     }
     const candidate = await this.#candidate(run, step, path);
-    if (candidate === null || candidate.evaluated || steps.includes(step)) return candidate;
+    if (candidate === null || candidate.evaluated || isBase(step) || steps.includes(step)) return candidate;
     const problem = `is ${step}, and the checkpoint of step ${step} of ${run} is gone: it was never uploaded, or collected since`;
     return { path, problem, mend };
   }
@@ -284,7 +284,9 @@ class Selector {
   }
 
   async #withoutDamaged(found: readonly Candidate[]): Promise<Candidate[]> {
-    const damages = await inParallel(found, async (one) => (one.evaluated ? null : this.#damageOf(one)));
+    const damages = await inParallel(found, async (one) =>
+      one.evaluated || isBase(one.step) ? null : this.#damageOf(one),
+    );
     return found.filter(({ run, step, path }, index) => {
       const damage = damages[index] ?? null;
       if (damage === null) return true;
@@ -328,6 +330,11 @@ class Selector {
     const known = this.#skipped.some(({ run, step }) => run === skipped.run && step === skipped.step);
     if (!known) this.#skipped.push(skipped);
   }
+}
+
+/** The base model needs no checkpoint: the run's record says how it is made. */
+function isBase(step: number): boolean {
+  return step === 0;
 }
 
 /** `run@120` */

@@ -72,29 +72,55 @@ describe('a sweep', { timeout: 180_000 }, () => {
     expect((await auditRun(harness.store, run)).violations).toEqual([]);
   });
 
+  it('compares with the base model, of which no run has a checkpoint', async () => {
+    await stage.node(harness.node);
+    const baseline = { run, step: 0 };
+    const suites = [{ name: 'final' }];
+    const result = await (await stage.start('base', spec('base', { baseline, suites }))).result();
+    expect(result).toMatchObject({ ended: 'completed', pairs: 3, episodes: 9, failed: [] });
+    const { suites: compared } = await tableOf('base');
+    expect(compared[0]?.reference).toMatchObject({ run, step: 0, named: true });
+  });
+
   it('that is killed ten times plays every episode once, and comes to the same table', async () => {
-    const second = harness.secondNode();
-    for (const deps of [harness.node, second]) {
+    let turns = 0;
+    // One turn after the other: else all episodes are played between two kills.
+    let line: Promise<unknown> = Promise.resolve();
+    for (const deps of [harness.node, harness.secondNode()]) {
       const { engine } = deps.holder;
       const { generate } = engine;
       engine.generate = async (request, signal) => {
-        await delay(100);
+        await (line = line.then(() => delay(100)));
+        turns += 1;
         return generate.call(engine, request, signal);
       };
       await stage.node(deps);
     }
     const random = seededRandom(7);
     const killed = spec('killed');
+    const episodes = async (): Promise<number> => {
+      let found = 0;
+      for await (const { key } of harness.store.list('evals/')) found += Number(key.includes('/episodes/'));
+      return found;
+    };
     let met = 0;
     const played: number[] = [];
     for (let kill = 0; kill < 10; kill++) {
       const handle = await stage.start('killed', killed);
-      await delay(random.below(400));
+      let over = false;
+      void handle.result().then(
+        () => (over = true),
+        () => (over = true),
+      );
+      // Some turns on: by the clock a busy machine would be killed before it has begun.
+      const reached = turns + 1 + random.below(2);
+      await until(() => over || turns >= reached, 'some turns to be sampled');
+      await delay(random.below(100));
       await handle.terminate('a test').then(
         () => (met += 1),
         () => undefined,
       );
-      played.push((await tableOf('killed').catch(() => ({ rows: [] }))).rows.length);
+      played.push(await episodes());
     }
     expect(met).toBeGreaterThan(3);
     // Some of the kills came in the middle.
