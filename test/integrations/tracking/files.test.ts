@@ -67,7 +67,7 @@ describe.each(kinds)('$name', ({ create, path }) => {
 
   it(
     'cut at any byte is the same file again once the rest is handed over',
-    { timeout: 120_000 },
+    { timeout: 240_000 },
     async () => {
       const whole = newFolder();
       await deliver(create(whole));

@@ -51,7 +51,7 @@ for path in sorted(Path(sys.argv[1]).glob("wandb/offline-run-*/run-*.wandb")):
   const bridge = join(import.meta.dirname, '../../../src/integrations/tracking/wandb/wandb_bridge.py');
   const lines = execFileSync(python, ['-c', program, folder, bridge], {
     encoding: 'utf8',
-    timeout: 60_000,
+    timeout: 180_000,
   }).trim();
   return lines === '' ? [] : lines.split('\n').map((line) => JSON.parse(line) as Row);
 }
@@ -85,7 +85,7 @@ const options = (folder: string, extra: Partial<WandbOptions> = {}): WandbOption
 describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
   it(
     'keeps a row a point at the next step, also across starts, and tells what it holds',
-    { timeout: 120_000 },
+    { timeout: 240_000 },
     async () => {
       const folder = join(scratch, 'starts');
       const points = pointsOf(20);
@@ -105,7 +105,7 @@ describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
     },
   );
 
-  it('takes an evaluation that comes late', { timeout: 60_000 }, async () => {
+  it('takes an evaluation that comes late', { timeout: 180_000 }, async () => {
     const folder = join(scratch, 'late');
     const points = pointsOf(12);
     const late = points.findIndex(({ id }) => id.startsWith('eval'));
@@ -155,7 +155,7 @@ describe.skipIf('skipped' in venv)('wandb 0.30.0, offline', () => {
     },
   );
 
-  it('kills a bridge that does not answer in time', { timeout: 60_000 }, async () => {
+  it('kills a bridge that does not answer in time', { timeout: 180_000 }, async () => {
     const folder = join(scratch, 'stopped');
     const sink = createWandb(options(folder));
     await sink.open(quiet);
@@ -189,7 +189,7 @@ describe('W&B that cannot be used', () => {
 
   it.skipIf('skipped' in venv)(
     'says that a key is no key, once and without it',
-    { timeout: 60_000 },
+    { timeout: 180_000 },
     async () => {
       const sink = createWandb(
         options(join(scratch, 'refused'), { mode: 'online', apiKey: () => 'short-and-secret' }),
