@@ -1,11 +1,11 @@
 // From what a sweep asks for to the record that names what is measured. Evaluations are filed by the digest of that record and played
 // once ever, so whoever asks for the same must get the same record: runs and sweeps, whatever they call it. A sweep's own name for a
 // suite is for its tables alone.
+import { evaluationSampling } from '../activities/sampling.js';
 import type { SuiteRecord } from '../spec/evaluation-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import { nearestName } from '../spec/nearest-name.js';
-import type { Digest, Numerics, RunRecord, SamplingPlan } from '../spec/records.js';
-import type { GeneratorSpec } from '../spec/run-spec.js';
+import type { Digest, Numerics, RunRecord } from '../spec/records.js';
 import type { Task } from '../spec/task.js';
 import { hash32 } from '../rl/random.js';
 import { recordDigest } from '../store/canonical.js';
@@ -101,22 +101,6 @@ function passes({ environments, difficulty }: SuiteSpec, task: Task): boolean {
     (environments === undefined || environments.includes(task.env_key)) &&
     (difficulty === undefined || difficulty.includes(task.difficulty))
   );
-}
-
-/** Evaluations draw from the whole distribution, whatever training draws from; all other settings are the run's. */
-function evaluationSampling(generator: GeneratorSpec): Omit<SamplingPlan, 'temperature'> {
-  const { stop } = generator;
-  return {
-    max_turns: generator.max_turns,
-    max_input_length: generator.max_input_length,
-    max_generate_length: generator.max_generate_length,
-    max_sequence_length: generator.max_sequence_length,
-    tools_format: generator.tools_format,
-    system_prompt: generator.system_prompt,
-    max_output_chars: generator.max_output_chars,
-    max_episode_failures: generator.max_episode_failures,
-    ...(stop === undefined ? {} : { stop }),
-  };
 }
 
 /** Names the filter that leaves nothing, and what there is. */
