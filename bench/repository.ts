@@ -14,8 +14,6 @@ const measuredCode = ['src', 'native', 'presets', 'bench', 'test/chaos', 'test/s
 const engineCode = /^(native|src\/engine)\/|^bench\/(engine-|native-engine\.)/;
 /** Not measured: written by whoever measures, and tests of the harness itself. */
 const notMeasured = /^bench\/results\.json(\.draft)?$|\.test\.ts$/;
-/** What no measured process loads: repository.test.ts looks at every import. */
-export const besideTheRun = /^src\/(followers|integrations|sweeps)\//;
 
 export interface Machine {
   cpu: string;
@@ -41,12 +39,8 @@ export function measuredFiles(part: string): string[] {
   return measuredCode
     .flatMap((folder) => filesBelow(join(repository, folder)))
     .map((path) => relative(repository, path))
-    .filter(isMeasured)
+    .filter((name) => !notMeasured.test(name))
     .filter((name) => !ofEngine || engineCode.test(name));
-}
-
-function isMeasured(name: string): boolean {
-  return !notMeasured.test(name) && !besideTheRun.test(name);
 }
 
 /** Short commit; with `+` where the measured code differs from it. `unknown` outside of a git checkout. */
@@ -59,7 +53,9 @@ export function commit(): string {
         stdio: ['ignore', 'pipe', 'ignore'],
       }).trim();
     const changes = git('status', '--porcelain', '-uall', '--no-renames', '--', ...measuredCode).split('\n');
-    const changed = changes.some((line) => line !== '' && isMeasured(line.trim().replace(/^\S+ +/, '')));
+    const changed = changes.some(
+      (line) => line !== '' && !notMeasured.test(line.trim().replace(/^\S+ +/, '')),
+    );
     return `${git('rev-parse', '--short', 'HEAD')}${changed ? '+' : ''}`;
   } catch {
     return 'unknown';

@@ -1,8 +1,6 @@
 // Which files make a recorded figure old.
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { besideTheRun, codeHash, measuredFiles, repository } from '../../bench/repository.js';
+import { codeHash, measuredFiles } from '../../bench/repository.js';
 
 test('a figure depends on what is measured and on what measures it, not on what was measured nor on tests', () => {
   const files = measuredFiles('campaign');
@@ -25,13 +23,4 @@ test('a figure of the engine alone outlives changes of the runs around it', () =
   expect(files.filter((name) => name.startsWith('src/') && !name.startsWith('src/engine/'))).toEqual([]);
   expect(codeHash('engine/gemm')).not.toBe(codeHash('campaign'));
   expect(measuredFiles('campaign')).toEqual(expect.arrayContaining(files));
-});
-
-test('nothing that is measured imports what figures do not depend on', () => {
-  const beside = besideTheRun.source.replace('^src\\/', '').replaceAll('\\/', '/');
-  const imports = new RegExp(`from '[./]+/${beside}|import\\('[./]+/${beside}`);
-  expect("import { x } from '../integrations/slack.js'").toMatch(imports);
-  const measured = measuredFiles('campaign').filter((name) => name.endsWith('.ts'));
-  expect(measured.length).toBeGreaterThan(300);
-  expect(measured.filter((name) => imports.test(readFileSync(join(repository, name), 'utf8')))).toEqual([]);
 });
