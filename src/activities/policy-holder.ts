@@ -4,7 +4,7 @@ import type { LoadedState, PolicyEngine, UpdateResult } from '../engine/policy-e
 import { LocalStates } from './local-states.js';
 import { otherNumerics } from './numerics.js';
 import type { Attended } from './scope.js';
-import { type LoggedUpdate, type Provenance, StateRestorer } from './state-restorer.js';
+import { type StepUpdate, type Provenance, StateRestorer } from './state-restorer.js';
 import type { StateLock } from '../engine/native/state-lock.js';
 import { sameNumerics } from '../spec/numerics.js';
 import type { Digest, Numerics, RunRecord } from '../spec/records.js';
@@ -115,7 +115,7 @@ export class PolicyHolder {
   }
 
   /** As `StateRestorer.apply`; for use within `alone`. */
-  apply(update: LoggedUpdate): Promise<UpdateResult> {
+  apply(update: StepUpdate): Promise<UpdateResult> {
     return this.#restorer.apply(update);
   }
 }

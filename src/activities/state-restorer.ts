@@ -1,25 +1,22 @@
 // How a state is made again (R15): weights are a function of the records, the newest state that agrees with them, held or saved, plus
 // the logged batches after it.
-import { mkdir, rm, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { rm, stat } from 'node:fs/promises';
 import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
 import { type Restored, rounded } from './attempt-account.js';
 import { BaseModel } from './base-model.js';
 import { fileExists, type LocalStates } from './local-states.js';
+import { fetchBatch, loggedUpdates } from './logged-updates.js';
 import type { Attended } from './scope.js';
 import type { Digest, PlanRecord, RunRecord } from '../spec/records.js';
 import { lastWarmStep } from '../spec/warm-start.js';
-import { sha256File } from '../store/canonical.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/checkpoints.js';
-import { batchKey, updateKey } from '../store/layout.js';
+import { updateKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
 import {
-  readPlan,
   readRun,
   readState,
-  readUpdate,
   type Reference,
   referenceOf,
   timelineOf,
@@ -38,7 +35,7 @@ export interface StateRestorerOptions {
 }
 
 /** A step's batch, as its update applies it. */
-export interface LoggedUpdate {
+export interface StepUpdate {
   run: string;
   step: number;
   plan: PlanRecord;
@@ -63,8 +60,21 @@ export class StateRestorer {
   }
 
   /** Applies the logged batch of `step` to the state before it; throws the reason of `signal`. */
-  async apply({ run, step, plan, batch, stepId, onProgress, signal }: LoggedUpdate): Promise<UpdateResult> {
-    const batchPath = await this.#batchFile(run, step, batch);
+  async apply(update: StepUpdate): Promise<UpdateResult> {
+    const { store, folder } = this.options;
+    const view = await openRunView(store, update.run);
+    const batchPath = await fetchBatch(view, folder, update.run, update.step, update.batch);
+    try {
+      return await this.#compute(update, batchPath);
+    } finally {
+      await rm(batchPath, { force: true });
+    }
+  }
+
+  async #compute(
+    { plan, batch, stepId, onProgress, signal }: StepUpdate,
+    batchPath: string,
+  ): Promise<UpdateResult> {
     try {
       return await this.options.engine.update(
         {
@@ -83,8 +93,6 @@ export class StateRestorer {
     } catch (error) {
       signal?.throwIfAborted();
       throw error;
-    } finally {
-      await rm(batchPath, { force: true });
     }
   }
 
@@ -160,17 +168,17 @@ export class StateRestorer {
     wanted: Digest,
     { signal, progress }: Attended,
   ): Promise<void> {
-    for (let next = start + 1; next <= step; next++) {
+    const { store, folder } = this.options;
+    for await (const logged of loggedUpdates(store, folder, run, { from: start + 1, to: step })) {
       signal.throwIfAborted();
+      const { step: next, identity, input } = logged;
       const replayed = { restoring: step, replayed: next - 1 - start, of: step - start };
       progress(replayed);
-      const { identity } = await readUpdate(this.options.store, run, next);
-      if (identity.applied !== true) continue;
-      const view = await openRunView(this.options.store, run);
-      const { record: plan } = await readPlan(view, run, next, identity.plan);
+      if (input === null) continue;
       const onShards = (shards: UpdateProgress): void => progress({ ...replayed, shards });
       const { batch, step_id: stepId } = identity;
-      const result = await this.apply({ run, step: next, plan, batch, stepId, onProgress: onShards, signal });
+      const update = { run, step: next, plan: input.plan, batch, stepId, onProgress: onShards, signal };
+      const result = await this.#compute(update, input.batchPath);
       if (result.state === identity.state) continue;
       throw new Diverged(
         `step ${next} of ${run} was recomputed as state ${result.state}, but its record says ${identity.state}. ` +
@@ -351,26 +359,6 @@ export class StateRestorer {
   async olderThanNewest(run: string, step: number): Promise<number> {
     const [newest] = await this.#checkpoints(run, step);
     return Math.max((newest?.step ?? 0) - 1, 0);
-  }
-
-  async #batchFile(run: string, step: number, batch: Digest): Promise<string> {
-    const folder = join(this.options.folder, 'batches');
-    await mkdir(folder, { recursive: true });
-    const path = join(folder, `${batch}.safetensors`);
-    const store = await openRunView(this.options.store, run);
-    const key = batchKey(await timelineOf(store, run, step), step);
-    if (!(await store.getToFile(key, path))) {
-      throw new UnreadableRecord(key, 'it is not in the store, but its update is recorded or under way');
-    }
-    const { sha256 } = await sha256File(path);
-    if (sha256 !== batch) {
-      await rm(path, { force: true });
-      throw new UnreadableRecord(
-        key,
-        `its sha256 is ${sha256}, but ${batch} was recorded for this step: it was changed`,
-      );
-    }
-    return path;
   }
 }
 
