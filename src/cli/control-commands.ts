@@ -56,7 +56,7 @@ export function register(program: Command): void {
       const control = await send(run, flags, async (handle) => {
         const status = await handle.query(statusQuery);
         held = status.control.paused || status.blocked !== null;
-        return held ? handle.executeUpdate(resumeUpdate) : status.control;
+        return handle.executeUpdate(resumeUpdate);
       });
       say(
         flags,

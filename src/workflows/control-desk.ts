@@ -39,6 +39,7 @@ export class ControlDesk {
   constructor(
     spec: unknown,
     private readonly changed: (control: ControlState) => void,
+    private readonly isBlocked: () => boolean,
   ) {
     setHandler(pauseUpdate, () => this.pause(false), {
       description: 'Hold the run at the next step boundary',
@@ -46,7 +47,7 @@ export class ControlDesk {
     setHandler(pauseNowUpdate, () => this.pause(true), {
       description: 'Cut off the episodes in flight, and hold the run in the middle of its step',
     });
-    setHandler(resumeUpdate, () => this.write('resume', () => ({ kind: 'resume' })), {
+    setHandler(resumeUpdate, () => this.resume(), {
       description: 'Go on after a pause, or try again after the cause of a block was mended',
     });
     setHandler(
@@ -103,8 +104,19 @@ export class ControlDesk {
   /** One that holds already is answered, and leaves no second record. */
   private async pause(now: boolean): Promise<ControlState> {
     const { paused, pausedNow = false } = this.folded;
-    if (paused && (pausedNow || !now)) return this.control;
+    if (this.settled && paused && (pausedNow || !now)) return this.control;
     return this.write('pause', () => ({ kind: 'pause', ...(now ? { now } : {}) }));
+  }
+
+  /** Of a run that nothing holds it is answered, and leaves no record. */
+  private async resume(): Promise<ControlState> {
+    if (this.settled && !this.folded.paused && !this.isBlocked()) return this.control;
+    return this.write('resume', () => ({ kind: 'resume' }));
+  }
+
+  /** What is folded is all that was asked for: a pause or a resume that is being written may turn it round. */
+  private get settled(): boolean {
+    return this.record !== null && this.writing === 0;
   }
 
   /** `change` is asked when the run is open. */

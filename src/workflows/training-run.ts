@@ -81,10 +81,14 @@ export interface TrainingResult {
 /** Workflow id `train/{name}`; the input is a run spec as JSON, verbatim from a user. */
 export async function trainingRun(spec: unknown, options: TrainingOptions = {}): Promise<TrainingResult> {
   const name = workflowInfo().workflowId.replace(/^train\//, '');
-  const desk = new ControlDesk(spec, (control) => {
-    progress.status.control = control;
-  });
-  const progress = new RunProgress(name, desk.control, options.carried?.figures);
+  const desk: ControlDesk = new ControlDesk(
+    spec,
+    (control) => {
+      progress.status.control = control;
+    },
+    () => progress.status.blocked !== null,
+  );
+  const progress: RunProgress = new RunProgress(name, desk.control, options.carried?.figures);
   setHandler(statusQuery, () => progress.status, { description: 'Where the run is, and its last figures' });
 
   try {

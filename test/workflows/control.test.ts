@@ -157,6 +157,45 @@ describe('control of a run', { timeout: 120_000 }, () => {
     });
   });
 
+  it('answers a resume of a run that nothing holds with what holds, and records nothing', async () => {
+    const script = scriptRun(outlineOf(uniqueName('not-held')));
+    const held = gate();
+    script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      const before = await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
+      expect(await run.executeUpdate(resumeUpdate)).toEqual(before);
+      expect(script.control.n).toBe(1);
+      held.release();
+      await run.result();
+    });
+    expect(script.calls).not.toContain('control resume');
+  });
+
+  it('passes over no pause, and no resume, while the other is being written', async () => {
+    const script = scriptRun(outlineOf(uniqueName('in-a-hurry')));
+    const [collecting, pausing, resuming] = [gate(), gate(), gate()];
+    script.before = (call) =>
+      ({ 'collect 3': collecting, 'control pause': pausing, 'control resume': resuming })[call]?.wait();
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await collecting.reached;
+      const paused = run.executeUpdate(pauseUpdate);
+      await pausing.reached;
+      const resumed = run.executeUpdate(resumeUpdate);
+      await resuming.reached;
+      pausing.release();
+      expect(await paused).toMatchObject({ paused: true });
+      const pausedAgain = run.executeUpdate(pauseUpdate);
+      expect(await pausedAgain).toMatchObject({ n: 2, paused: true });
+      resuming.release();
+      expect(await resumed).toMatchObject({ n: 3, paused: false });
+      collecting.release();
+      await run.result();
+    });
+  });
+
   it('uploads the state of the next step boundary where somebody asks for it', async () => {
     const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 6 }];
     const script = scriptRun(outlineOf(uniqueName('checkpoint'), { phases, ckpt_interval: 100 }));
