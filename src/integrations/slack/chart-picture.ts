@@ -1,5 +1,5 @@
 // Pass rates by step as a picture, for where no page can be shown: an SVG, and the PNG that is drawn of it.
-import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { renderAsync, type ResvgRenderOptions } from '@resvg/resvg-js';
 
 /** One environment, or all of them. */
@@ -39,22 +39,20 @@ const styles = [
   { colour: '#5b4ab5', dash: '2 5' },
   { colour: '#8a1c2b', dash: '14 5' },
 ];
-/** Debian's, Fedora's, Arch's and macOS's. */
-const fontPlaces = [
-  '/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf',
-  '/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf',
-  '/usr/share/fonts/dejavu-sans-fonts/DejaVuSans.ttf',
-  '/usr/share/fonts/liberation-sans/LiberationSans-Regular.ttf',
-  '/usr/share/fonts/TTF/DejaVuSans.ttf',
-  '/System/Library/Fonts/Supplemental/Arial.ttf',
-];
-const families = 'DejaVu Sans, Liberation Sans, Helvetica, Arial, sans-serif';
+/** Comes with the packages: a machine may have no font, and to look through those that it has takes half a second a picture. */
+const { resolve } = createRequire(import.meta.url);
+const font: NonNullable<ResvgRenderOptions['font']> = {
+  loadSystemFonts: false,
+  fontFiles: ['DejaVuSans.ttf', 'DejaVuSans-Bold.ttf'].map((file) => resolve(`dejavu-fonts-ttf/ttf/${file}`)),
+  defaultFontFamily: 'DejaVu Sans',
+};
+const families = 'DejaVu Sans, sans-serif';
 
-/** PNG, 800 × 400; null where there is no point to show. Where the machine has no font, it is drawn without words. */
+/** PNG, 800 × 400; null where there is no point to show. */
 export async function drawChart(chart: ChartPicture): Promise<Uint8Array | null> {
   const svg = chartSvg(chart);
   if (svg === null) return null;
-  return (await renderAsync(svg, { font: fonts(), background: '#ffffff', logLevel: 'off' })).asPng();
+  return (await renderAsync(svg, { font, background: '#ffffff', logLevel: 'off' })).asPng();
 }
 
 /** Null where there is no point to show. */
@@ -205,13 +203,3 @@ function escapeXml(content: string): string {
 
 const percentOf = (share: number): string => `${(share * 100).toFixed(1)} %`;
 const round = (value: number): number => Math.round(value * 10) / 10;
-
-let found: NonNullable<ResvgRenderOptions['font']> | null = null;
-
-/** One file where it is known: to look through a machine's fonts takes half a second of a core for each picture. */
-function fonts(): NonNullable<ResvgRenderOptions['font']> {
-  if (found !== null) return found;
-  const file = fontPlaces.find((place) => existsSync(place));
-  found = file === undefined ? { loadSystemFonts: true } : { loadSystemFonts: false, fontFiles: [file] };
-  return found;
-}

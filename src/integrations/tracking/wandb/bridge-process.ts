@@ -5,10 +5,8 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { SinkRefused } from '../metric-point.js';
 
-/** From `src/` and from `dist/` alike: the compiler copies no Python. */
-const program = fileURLToPath(
-  new URL('../../../../src/integrations/tracking/wandb/wandb_bridge.py', import.meta.url),
-);
+/** Beside this file, in `src/` and in `dist/` alike (`tools/copy-python.mjs`). */
+const program = fileURLToPath(new URL('wandb_bridge.py', import.meta.url));
 /** In the environment of the bridge and of all that it starts: a later bridge ends what is left of them. */
 const folderMark = 'LONGHAUL_WANDB_FOLDER';
 const STDERR_CHARS = 2_000;

@@ -1,0 +1,24 @@
+// Python programs beside the code that starts them: the compiler leaves them behind. `node tools/copy-python.mjs` is for dist/.
+import { copyFileSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const repository = fileURLToPath(new URL('..', import.meta.url));
+
+/** `output`: where the compiler puts what it makes of `root`. */
+export function copyPython(root = 'src', output = 'dist') {
+  const source = join(repository, 'src');
+  const target = join(repository, output, root === '.' ? 'src' : '');
+  for (const name of readdirSync(source, { recursive: true, encoding: 'utf8' })) {
+    if (!name.endsWith('.py')) continue;
+    mkdirSync(dirname(join(target, name)), { recursive: true });
+    copyFileSync(join(source, name), join(target, name));
+  }
+}
+
+if (
+  process.argv[1] &&
+  existsSync(process.argv[1]) &&
+  resolve(process.argv[1]) === fileURLToPath(import.meta.url)
+)
+  copyPython();
