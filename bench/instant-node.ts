@@ -13,12 +13,12 @@ import { readPlan, readRun, readUpdateIfAny } from '../src/store/run-records.js'
 import { readWorkerConfig } from '../src/workers/config.js';
 import { serveNode } from '../src/workers/node-worker.js';
 import { exitWith } from '../src/workers/worker-exit.js';
-import { installLogger } from '../src/workers/worker-log.js';
+import { installRuntime } from '../src/workers/worker-log.js';
 
 const numerics = { backend: 'cpu', version: 2 } as const;
 const engine = { build: 'answers at once', incarnation: `pid ${process.pid}` };
 
-const log = installLogger('instant node');
+const log = installRuntime('instant node', null);
 
 /** What a step's work would take, and when each run committed last. */
 class TimedWork {

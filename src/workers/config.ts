@@ -1,4 +1,5 @@
 // What a worker process is told, by flags or the environment; both say the same, flags win.
+import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -31,6 +32,8 @@ export interface WorkerConfig {
   places: number;
   /** From SIGTERM or SIGINT to this process's end. */
   graceMs: number;
+  /** `host:port` where the SDK's metrics are served to Prometheus; null where nobody asks for them. */
+  metricsAddress: string | null;
   /** Of an orchestrator: the worker deployment that it belongs to; null where its workflows are not versioned. */
   deployment: Deployment | null;
 }
@@ -55,6 +58,7 @@ const options = {
   'grading-token-file': { type: 'string' },
   places: { type: 'string' },
   grace: { type: 'string' },
+  'metrics-address': { type: 'string' },
   deployment: { type: 'string' },
   'build-id': { type: 'string' },
   'temporal-address': { type: 'string' },
@@ -106,11 +110,24 @@ export function readWorkerConfig(
     gradingTokenFile: read('grading-token-file', 'LONGHAUL_GRADING_TOKEN_FILE'),
     places: number('places', 'LONGHAUL_PLACES', '1', [1, 100]),
     graceMs: number('grace', 'LONGHAUL_GRACE', defaultGraceSeconds, [1, 3_600]) * 1000,
+    metricsAddress: metricsAddressOf(read('metrics-address', 'LONGHAUL_METRICS_ADDRESS')),
     deployment: deploymentOf(
       read('deployment', 'LONGHAUL_DEPLOYMENT'),
       read('build-id', 'LONGHAUL_BUILD_ID'),
     ),
   };
+}
+
+/** Empty is none: a variable of a stack's file that nobody has set. */
+export function metricsAddressOf(text: string | null): string | null {
+  if (!text) return null;
+  const [, host = '', port = ''] = /^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):([0-9]{1,5})$/.exec(text) ?? [];
+  const address = host.replace(/^\[|\]$/g, '');
+  if (isIP(address) !== 0 && Number(port) >= 1 && Number(port) <= 65_535) return text;
+  throw new Error(
+    '--metrics-address or LONGHAUL_METRICS_ADDRESS takes the IP address and port to listen at, for example ' +
+      `127.0.0.1:9464, or 0.0.0.0:9464 for all of this machine's; ${JSON.stringify(text.slice(0, 60))} is none`,
+  );
 }
 
 /** A name without a build, or a build without a name, is no version: a worker that ignored it would take any workflow. */

@@ -21,19 +21,18 @@ import { environmentBackends } from './environment-backends.js';
 import { keepLife } from './life-file.js';
 import { type NodeParts, serveNode } from './node-worker.js';
 import { exitWith } from './worker-exit.js';
-import { installLogger } from './worker-log.js';
-
-const log = installLogger('node');
+import { installRuntime, type WorkerLog } from './worker-log.js';
 
 await exitWith('node', async () => {
   const config = readWorkerConfig(process.argv.slice(2));
+  const log = installRuntime('node', config.metricsAddress);
   // Before anything else: with a store that cannot hold records there is nothing to wait for.
   const store = await openStore(config.store);
   await probeStore(store);
-  await serveNode(config, () => createParts(config, store), log);
+  await serveNode(config, () => createParts(config, store, log), log);
 });
 
-async function createParts(config: WorkerConfig, store: ObjectStore): Promise<NodeParts> {
+async function createParts(config: WorkerConfig, store: ObjectStore, log: WorkerLog): Promise<NodeParts> {
   if (!config.engine)
     throw new Error('a node worker needs --engine or LONGHAUL_ENGINE: the path of the native engine');
   const token = config.gradingTokenFile

@@ -8,11 +8,11 @@ import type { WorkerConfig } from './config.js';
 import type { KeptLife } from './life-file.js';
 import { serveOrchestrator } from './orchestrator-worker.js';
 import { clusterId, isOver, ownerState, recordedAddress, requestLease } from './temporal-cluster.js';
-import { installLogger } from './worker-log.js';
+import { installRuntime } from './worker-log.js';
 
 /** Call when the folder is locked. Resolves when the worker has ended. */
 export async function runOrchestrator(config: WorkerConfig, { life, serves }: KeptLife): Promise<void> {
-  const log = installLogger('orchestrator');
+  const log = installRuntime('orchestrator', config.metricsAddress);
   const store = await openStore(config.store);
   await probeStore(store);
   const datasets = new DatasetCache(store);

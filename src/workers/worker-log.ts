@@ -1,22 +1,61 @@
-// How a worker process logs: JSON lines on standard error.
-import { DefaultLogger, makeTelemetryFilterString, Runtime } from '@temporalio/worker';
+// How a worker process logs, JSON lines on standard error, and where it serves the SDK's metrics: the SDK takes both at once, and once.
+import { DefaultLogger, makeTelemetryFilterString, Runtime, type RuntimeOptions } from '@temporalio/worker';
 import { print } from './worker-exit.js';
 
-export function installLogger(component: string): (message: string) => void {
+/** Milliseconds. The SDK's own end at a minute, and a step's rollouts take hours; its waits begin at 100 ms, and ours are shorter. */
+const waits = [5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 10_000, 100_000];
+const histogramBucketOverrides = {
+  activity_execution_latency: [
+    50, 100, 500, 1_000, 5_000, 10_000, 60_000, 300_000, 1_800_000, 7_200_000, 36_000_000,
+  ],
+  activity_schedule_to_start_latency: waits,
+  workflow_task_schedule_to_start_latency: waits,
+};
+
+export type WorkerLog = (message: string) => void;
+
+/**
+ * Call once, before any connection. `metricsAddress`: `host:port` for Prometheus, where `/metrics` has the SDK's names without
+ * unit or `_total`, and durations in milliseconds. An address that cannot be had costs a line, and nothing else.
+ */
+export function installRuntime(component: string, metricsAddress: string | null): WorkerLog {
   const write = (level: string, message: string, meta?: Record<string, unknown>): void => {
     const { sdkComponent: _component, taskQueue: _queue, ...rest } = meta ?? {};
     print({ level, component, message, ...readable(rest) });
   };
-  Runtime.install({
-    logger: new DefaultLogger('WARN', ({ level, message, meta }) =>
-      write(level.toLowerCase(), message, meta),
-    ),
-    // Without it the native part writes to standard error by itself, whatever a server has said to it.
-    telemetryOptions: {
-      logging: { forward: {}, filter: makeTelemetryFilterString({ core: 'WARN', other: 'ERROR' }) },
-    },
-  });
-  return (message) => write('info', message);
+  const logger = new DefaultLogger('WARN', ({ level, message, meta }) =>
+    write(level.toLowerCase(), message, meta),
+  );
+  // Without it the native part writes to standard error by itself, whatever a server has said to it.
+  const logging = {
+    forward: {},
+    filter: makeTelemetryFilterString({ core: 'WARN', other: 'ERROR' }),
+  };
+  const install = (telemetry: RuntimeOptions['telemetryOptions']): void => {
+    Runtime.install({ logger, telemetryOptions: { logging, ...telemetry } });
+  };
+  const log: WorkerLog = (message) => write('info', message);
+  if (metricsAddress === null) {
+    install({});
+    return log;
+  }
+  try {
+    install({ metrics: { prometheus: { bindAddress: metricsAddress, histogramBucketOverrides } } });
+    log(`metrics of Temporal's SDK: http://${metricsAddress}/metrics`);
+  } catch (error) {
+    install({});
+    write('warn', withoutMetrics(metricsAddress, error as Error));
+  }
+  return log;
+}
+
+function withoutMetrics(address: string, { message }: Error): string {
+  const inUse = /address already in use/i.test(message);
+  const reason = inUse ? 'another process listens there' : message;
+  return (
+    `no metrics are served at ${address}: ${reason}. This worker goes on without them; to have them, give it another ` +
+    '--metrics-address or LONGHAUL_METRICS_ADDRESS and start it again'
+  );
 }
 
 /** Errors become their messages; JSON would write them as `{}`. */

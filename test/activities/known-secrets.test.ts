@@ -60,8 +60,8 @@ describe('a worker', () => {
   it('logs what it says, and what ends it, without the secret', () => {
     const script = `
       import { exitWith } from './src/workers/worker-exit.ts';
-      import { installLogger } from './src/workers/worker-log.ts';
-      installLogger('node')(${JSON.stringify(said)});
+      import { installRuntime } from './src/workers/worker-log.ts';
+      installRuntime('node', null)(${JSON.stringify(said)});
       await exitWith('node', () => Promise.reject(new Error(${JSON.stringify(said)})));`;
     const { stderr, status } = spawnSync(
       process.execPath,

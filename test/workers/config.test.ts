@@ -27,6 +27,28 @@ describe('a node worker', () => {
   });
 });
 
+describe('a worker’s metrics', () => {
+  it('are served to nobody unless told where, and flags win', () => {
+    expect(read([]).metricsAddress).toBeNull();
+    expect(read([], { LONGHAUL_METRICS_ADDRESS: '' }).metricsAddress).toBeNull();
+    const env = { LONGHAUL_METRICS_ADDRESS: '0.0.0.0:9464' };
+    expect(read([], env).metricsAddress).toBe('0.0.0.0:9464');
+    expect(read(['--metrics-address', '[::1]:9000'], env).metricsAddress).toBe('[::1]:9000');
+  });
+
+  it.each([
+    '9464',
+    ':9464',
+    'localhost:9464',
+    '1.2.3:80',
+    '127.0.0.1:0',
+    '127.0.0.1:70000',
+    'http://[::1]:80',
+  ])('have no address such as %s', (address) => {
+    expect(() => read(['--metrics-address', address])).toThrow(/takes the IP address and port to listen at/);
+  });
+});
+
 describe('an orchestrator worker', () => {
   it('belongs to no deployment unless told otherwise', () => {
     expect(read([]).deployment).toBeNull();
