@@ -1,13 +1,14 @@
 // Which states a sweep evaluates: from its entries and what is in the store to a list without doubles by state.
 //
 // What somebody asked for by its number and what the store no longer has is a mistake in the sweep, and refused: the nearest steps
-// are named. What is damaged is left out, named and counted, and no other is taken in its place: one bad file must not keep a night's
-// sweep from the other states, and an older state under the heading "latest" would mislead. Only a damaged baseline is refused:
+// are named. What is damaged is left out, named and counted, and no other is taken in its place: one bad file, or one run of another
+// version among those that a pattern means, must not keep a night's sweep from the other states, and an older state under the heading "latest" would mislead. Only a damaged baseline is refused:
 // every figure is compared with it. A state whose results are all there needs no checkpoint any more. Files are looked at by size here;
 // their bytes are compared where a node fetches them.
 import type { EvaluationResult } from '../spec/evaluation-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import { nearestName } from '../spec/nearest-name.js';
+import { nameOfNumerics, sameNumerics } from '../spec/numerics.js';
 import type { Digest, RunRecord } from '../spec/records.js';
 import { checkpointHome, listCheckpoints } from '../store/checkpoints.js';
 import { inParallel } from '../store/in-parallel.js';
@@ -19,7 +20,14 @@ import {
 } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readRecord } from '../store/records.js';
-import { lastCommittedStep, listRuns, readRunIfAny, readState, timelineOf } from '../store/run-records.js';
+import {
+  lastCommittedStep,
+  listRuns,
+  readNumerics,
+  readRunIfAny,
+  readState,
+  timelineOf,
+} from '../store/run-records.js';
 import { isPattern, type CheckpointsSpec, type SweepSpec } from './sweep-spec.js';
 
 export interface Place {
@@ -110,19 +118,29 @@ class Selector {
     };
   }
 
-  /** Run ids that an entry means; those of a pattern that cannot be compared are skipped by name. */
+  /** Run ids that an entry means; those of a pattern that cannot be read or compared are skipped by name. */
   async #runsOf({ run }: CheckpointsSpec, path: string): Promise<string[]> {
     if (!isPattern(run)) return (await this.#run(run, `${path}.run`)) === null ? [] : [run];
     const names = (await listRuns(this.store)).filter((name) => matches(name, run));
     const meant: string[] = [];
     for (const name of names) {
-      const record = await readRunIfAny(this.store, name);
-      if (record?.spec.project !== this.spec.project) continue;
-      const other = otherThan(record, this.suites.reference);
-      if (other === null) meant.push(name);
-      else this.#skip({ run: name, step: null, reason: other });
+      const swept = await this.#ofPattern(name).catch(
+        (error: unknown) => `cannot be read: ${unreadable(error)}`,
+      );
+      if (swept === null) continue;
+      if (typeof swept === 'string') this.#skip({ run: name, step: null, reason: swept });
+      else {
+        this.#runs.set(name, swept);
+        meant.push(name);
+      }
     }
     return meant;
+  }
+
+  /** As `#lookAt`; null for a run of another project. */
+  async #ofPattern(run: string): Promise<SweptRun | string | null> {
+    const record = await readRunIfAny(this.store, run);
+    return record?.spec.project === this.spec.project ? this.#lookAt(record) : null;
   }
 
   /** Null: there is no such run, or it cannot be compared, and the problem is noted. */
@@ -136,20 +154,35 @@ class Selector {
       const mend = near === null ? 'see `longhaul runs`' : `did you mean ${near}?`;
       this.#problems.push({ path, problem: `there is no run "${run}" in ${this.store.address}`, mend });
     } else {
-      const other = otherThan(record, this.suites.reference);
-      if (other === null) {
-        const [steps, last] = await Promise.all([
-          listCheckpoints(this.store, record),
-          lastCommittedStep(this.store, run),
-        ]);
-        swept = { record, steps, last };
-      } else {
+      const looked = await this.#lookAt(record);
+      if (typeof looked === 'string') {
         const mend = `leave ${run} to a sweep of its own, with data_of: ${run}`;
-        this.#problems.push({ path, problem: other, mend });
-      }
+        this.#problems.push({ path, problem: looked, mend });
+      } else swept = looked;
     }
     this.#runs.set(run, swept);
     return swept;
+  }
+
+  /** Why its states cannot be compared, where that is so. */
+  async #lookAt(record: RunRecord): Promise<SweptRun | string> {
+    const { reference } = this.suites;
+    const other = otherThan(record, reference);
+    if (other !== null) return other;
+    const { run } = record;
+    const [steps, last] = await Promise.all([
+      listCheckpoints(this.store, record),
+      lastCommittedStep(this.store, run),
+    ]);
+    if (last >= 0) {
+      const [own, suites] = [
+        await readNumerics(this.store, run),
+        await readNumerics(this.store, reference.run),
+      ];
+      if (!sameNumerics(own, suites))
+        return `computes with ${nameOfNumerics(own)}, and ${reference.run}, which the suites are of, with ${nameOfNumerics(suites)}`;
+    }
+    return { record, steps, last };
   }
 
   async #baseline(): Promise<Candidate | null> {

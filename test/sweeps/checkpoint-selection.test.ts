@@ -2,7 +2,7 @@ import { mkdtemp, rm, truncate, unlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Digest, RunRecord } from '../../src/spec/records.js';
+import type { Digest, Numerics, RunRecord } from '../../src/spec/records.js';
 import { sha256Hex } from '../../src/store/canonical.js';
 import { checkpointHome, writeCheckpoint } from '../../src/store/checkpoints.js';
 import { openDirectoryStore } from '../../src/store/directory-store.js';
@@ -15,6 +15,7 @@ import {
 } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { adoptOrCreate } from '../../src/store/records.js';
+import { StoreUnavailable } from '../../src/store/store-errors.js';
 import { placeText, selectCheckpoints, type Selection } from '../../src/sweeps/checkpoint-selection.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
@@ -41,7 +42,10 @@ interface MadeRun {
   model?: string;
   project?: string;
   tokenizer?: Digest;
+  chat_template?: Digest;
+  tool_parser?: string;
   lineage?: RunRecord['lineage'];
+  numerics?: Numerics;
   /** Steps whose update was not applied. */
   skipped?: number[];
 }
@@ -57,6 +61,8 @@ async function makeRun(run: string, made: MadeRun): Promise<RunRecord> {
     name: run.replace(/~.*/, ''),
     lineage,
     tokenizer: made.tokenizer ?? kinds.run.tokenizer,
+    chat_template: made.chat_template ?? kinds.run.chat_template,
+    tool_parser: made.tool_parser ?? kinds.run.tool_parser,
     spec: {
       ...kinds.run.spec,
       project: made.project ?? 'longhaul',
@@ -68,7 +74,7 @@ async function makeRun(run: string, made: MadeRun): Promise<RunRecord> {
   if (lineage === null)
     await adoptOrCreate(store, updateKey(run, 0), 'base', {
       ...kinds.base,
-      identity: { ...kinds.base.identity, run, state },
+      identity: { ...kinds.base.identity, run, state, ...(made.numerics && { numerics: made.numerics }) },
     });
   const states = new Map([[lineage?.step ?? 0, state]]);
   for (let step = (lineage?.step ?? 0) + 1; step <= made.steps; step++) {
@@ -140,6 +146,17 @@ describe('a sweep’s entry', () => {
     expect(await of(a, entry)).toEqual([]);
   });
 
+  test('has not yet evaluated what one of its suites has no result of', async () => {
+    const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
+    await evaluate(stateOf('a', 2), 0.5);
+    const digests = [suite, digestOf('c')];
+    const checkpoints = [{ run: 'a', not_yet_evaluated: true }];
+    const spec = parseSweepSpec({ name: 's', checkpoints, suites: [{ name: 'final' }] });
+    expect(places(await selectCheckpoints(store, spec, { digests, reference: a }))).toEqual(['a@2', 'a@4']);
+    await evaluate(stateOf('a', 2), 0.5, digestOf('c'));
+    expect(places(await selectCheckpoints(store, spec, { digests, reference: a }))).toEqual(['a@4']);
+  });
+
   test('takes several runs by a pattern, of the project alone, and names those that cannot be compared', async () => {
     const a = await makeRun('a-1', { steps: 2, checkpoints: [2] });
     await makeRun('a-2', { steps: 2, checkpoints: [2] });
@@ -152,6 +169,24 @@ describe('a sweep’s entry', () => {
     expect(found.skipped).toEqual([
       { run: 'a-3', step: null, reason: 'is of model other; the suites are of a-1, whose model is m' },
     ]);
+  });
+
+  test('goes on with the other runs where one that its pattern means cannot be read', async () => {
+    const a = await makeRun('a-1', { steps: 2, checkpoints: [2] });
+    await store.create(runKey('a-2'), Buffer.from('{"schema":"longhaul.run/1000"}'));
+    await makeRun('a-3', { steps: 2, checkpoints: [2] });
+    await writeFile(join(folder, updateKey('a-3', 2)), '{');
+    const found = await select(a, { checkpoints: [{ run: '*' }] });
+    expect(places(found)).toEqual(['a-1@2']);
+    expect(found.skipped).toEqual([
+      {
+        run: 'a-2',
+        step: null,
+        reason: expect.stringMatching(/^cannot be read: .*longhaul\.run\/1000/) as string,
+      },
+      { run: 'a-3', step: null, reason: expect.stringContaining(updateKey('a-3', 2)) as string },
+    ]);
+    await expect(select(a, { checkpoints: [{ run: 'a-2' }] })).rejects.toThrow('longhaul.run/1000');
   });
 
   test('may be one of several: runs in the order of the entries, each step once', async () => {
@@ -260,6 +295,53 @@ describe('a checkpoint that cannot be evaluated', () => {
         '  checkpoints[1].run: is of model large; the suites are of a, whose model is m; leave b to a sweep of its own, with data_of: b',
         '  checkpoints[2].run: has another tokenizer than a, which the suites are of; leave c to a sweep of its own, with data_of: c',
       ].join('\n'),
+    );
+  });
+
+  test('is left out where its run writes prompts or reads tool calls otherwise than the suites', async () => {
+    const a = await makeRun('a', { steps: 2, checkpoints: [2] });
+    await makeRun('b', { steps: 2, checkpoints: [2], chat_template: digestOf('9') });
+    await makeRun('c', { steps: 2, checkpoints: [2], tool_parser: 'other' });
+    const { skipped } = await select(a, { checkpoints: [{ run: '*' }] });
+    expect(skipped.map(({ run, reason }) => `${run} ${reason}`)).toEqual([
+      'b has another chat template than a, which the suites are of',
+      expect.stringMatching(/^c reads tool calls by other, and a, which the suites are of, by /),
+    ]);
+  });
+
+  test('is not taken for damaged where the store does not answer', async () => {
+    const a = await makeRun('a', { steps: 2, checkpoints: [2] });
+    const away = new Proxy(store, {
+      get: (target, name) => {
+        const method = Reflect.get(target, name) as (key: string) => Promise<unknown>;
+        return (key: string) =>
+          key.endsWith('.safetensors')
+            ? Promise.reject(new StoreUnavailable('the store is away'))
+            : method.call(target, key);
+      },
+    });
+    const spec = parseSweepSpec({
+      name: 's',
+      checkpoints: [{ run: '*' }],
+      data_of: 'a',
+      suites: [{ name: 'x' }],
+    });
+    await expect(selectCheckpoints(away, spec, { digests: [suite], reference: a })).rejects.toThrow(
+      'is away',
+    );
+  });
+
+  test('is refused or left out where its run computes with other numerics: the suites say which they are played with', async () => {
+    const a = await makeRun('a', { steps: 2, checkpoints: [2] });
+    await makeRun('b', { steps: 2, checkpoints: [2], numerics: { backend: 'cpu', version: 9 } });
+    const reason = expect.stringMatching(
+      /^computes with cpu\/9, and a, which the suites are of, with [a-z]+\/\d+$/,
+    );
+    expect((await select(a, { checkpoints: [{ run: '*' }] })).skipped).toEqual([
+      { run: 'b', step: null, reason },
+    ]);
+    await expect(select(a, { checkpoints: [{ run: 'b' }] })).rejects.toThrow(
+      /checkpoints\[0\]\.run: computes with cpu\/9, .*; leave b to a sweep of its own, with data_of: b/,
     );
   });
 
