@@ -3,11 +3,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { EvaluationResult } from '../spec/evaluation-records.js';
 import type { ControlRecord, RunRecord } from '../spec/records.js';
+import { sameNumerics } from '../spec/numerics.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { lastWarmStep } from '../spec/warm-start.js';
 import { datasetManifestKey, evaluationSuiteKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readRecord, requireRecord } from '../store/records.js';
+import { readNumerics } from '../store/run-records.js';
 
 /** What runs play of themselves, and in this order where a step has both; sweeps play others. */
 const suiteNames = ['interval', 'final'];
@@ -84,7 +86,7 @@ function asksFor(
   );
 }
 
-/** True where `result` measures what the run would: as many tasks of its data, with its seed and settings. */
+/** True where `result` measures what the run would: as many tasks of its data, with its seed, settings and numerics. */
 async function isSuiteOf(store: ObjectStore, record: RunRecord, result: EvaluationResult): Promise<boolean> {
   const suite = await readRecord(store, evaluationSuiteKey(result.state, result.suite), 'suite');
   if (!suite || suite.seed !== record.seed) return false;
@@ -97,8 +99,9 @@ async function isSuiteOf(store: ObjectStore, record: RunRecord, result: Evaluati
   if (!alike) return false;
   // Evaluations are sampled at temperature 1, with all other settings of the run.
   const expected: Record<string, unknown> = { ...record.spec.generator, temperature: 1 };
-  const sampled = Object.entries(suite.sampling);
-  if (!sampled.every(([name, value]) => isDeepStrictEqual(expected[name], value))) return false;
+  const sampled: Record<string, unknown> = { stop: undefined, ...suite.sampling };
+  if (!Object.keys(sampled).every((name) => isDeepStrictEqual(expected[name], sampled[name]))) return false;
+  if (!sameNumerics(suite.numerics, await readNumerics(store, record.run))) return false;
   const { name, version } = record.dataset;
   const manifest = await requireRecord(store, datasetManifestKey(name, version), 'dataset');
   const { eval_tasks, final_eval_tasks } = record.spec.data;

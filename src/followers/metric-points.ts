@@ -32,8 +32,11 @@ import { evaluationPoint, plusStep, type RunningTotals, stepPoint } from './step
 
 /** One reader; whoever follows has its own, and nothing of it is kept but the totals, to spare adding up anew. */
 export class MetricPoints {
-  /** Totals after the steps of the page that was read last, and before its first. */
-  #totals: RunningTotals[] = [];
+  /**
+   * Totals after the steps of the page that was read last, and before its first. Replaced and never added to: a reading that its
+   * caller gave up may still be under way beside the next one.
+   */
+  #totals: readonly RunningTotals[] = [];
   #owners: OwnerRecord[] = [];
   #held: HeldState | null = null;
 
@@ -58,17 +61,21 @@ export class MetricPoints {
     if (!held) return [];
     // Read before the evaluations: what is there when a step is committed is all that the run plays before it.
     const updates = await updatesBehind(view, position);
-    if (updates.length > 0) await this.#addUpTo(view, position);
+    let total = updates.length > 0 ? await this.#addedUpTo(view, position) : noTotals(view.record);
+    const totals = [total];
     const points = new Map<string, MetricPoint>();
     const add = (found: readonly MetricPoint[]): void => {
       for (const point of found) if (!points.has(point.id)) points.set(point.id, point);
     };
     add(await evaluationPoints(view, held, delivered));
     for (const update of updates) {
-      add([stepPoint(update, await this.#plus(view, update))]);
+      total = await this.#plus(view, total, update);
+      totals.push(total);
+      add([stepPoint(update, total)]);
       held = heldAfter(held, update);
       add(await evaluationPoints(view, held, delivered));
     }
+    if (updates.length > 0) this.#totals = totals;
     this.#held = held;
     return [...points.values()];
   }
@@ -111,24 +118,21 @@ export class MetricPoints {
   }
 
   /** Totals after `position`: as they were handed over, or added up from the run's first step. */
-  async #addUpTo(view: RunView, position: number): Promise<void> {
+  async #addedUpTo(view: RunView, position: number): Promise<RunningTotals> {
     // Read after the updates: whoever starts later has planned none of them.
     this.#owners = await readSequence(this.store, ownersFolder(this.run), 'owner', this.#owners);
-    const known = this.#totals.findLast((totals) => totals.step <= position) ?? noTotals(view.record);
-    this.#totals = [known];
-    for (let after = known.step; after < position; after += PAGE_STEPS) {
-      const steps = stepsFrom(after + 1, Math.min(position, after + PAGE_STEPS));
+    let total = this.#totals.findLast((totals) => totals.step <= position) ?? noTotals(view.record);
+    while (total.step < position) {
+      const steps = stepsFrom(total.step + 1, Math.min(position, total.step + PAGE_STEPS));
       const updates = await inParallel(steps, (step) => readUpdate(view.store, this.run, step));
-      for (const update of updates) await this.#plus(view, update);
-      this.#totals = this.#totals.slice(-1);
+      for (const update of updates) total = await this.#plus(view, total, update);
+      this.#totals = [total];
     }
+    return total;
   }
 
-  async #plus(view: RunView, update: UpdateRecord): Promise<RunningTotals> {
-    const before = this.#totals.at(-1) ?? noTotals(view.record);
-    const totals = plusStep(before, update, await this.#price(view, update));
-    this.#totals.push(totals);
-    return totals;
+  async #plus(view: RunView, before: RunningTotals, update: UpdateRecord): Promise<RunningTotals> {
+    return plusStep(before, update, await this.#price(view, update));
   }
 
   /** US$ an hour, as the start that planned the step was given it. One price for all starts, the usual, needs no look at the plan. */

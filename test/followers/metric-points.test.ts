@@ -1,10 +1,14 @@
 // The series of a run's points: the same from the same records, whoever reads them, whenever, and however often he is killed.
+import { setTimeout as delay } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MetricPoints } from '../../src/followers/metric-points.js';
 import type { RunningTotals } from '../../src/followers/step-values.js';
 import { Delivered, type MetricPoint, stepOfId } from '../../src/integrations/tracking/metric-point.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
+import { updateKey } from '../../src/store/layout.js';
+import { until } from '../support/until.js';
 import { memoryStore } from './memory-store.js';
 import { recordsOf, timeOf, writeAll, type Written, writeControl, type WrittenRun } from './written-run.js';
 
@@ -159,6 +163,93 @@ describe('a run as points', () => {
     ]);
   });
 
+  it.each<[string, NonNullable<WrittenRun['suite']>]>([
+    ['another seed', (suite) => ({ ...suite, seed: suite.seed + 1 })],
+    ['fewer tasks', (suite) => ({ ...suite, tasks: suite.tasks.slice(1) })],
+    ['another data set', (suite) => ({ ...suite, digests: { ...suite.digests, dataset: 'd'.repeat(64) } })],
+    [
+      'a chat template',
+      (suite) => ({ ...suite, digests: { ...suite.digests, chat_template: 'e'.repeat(64) } }),
+    ],
+    ['more turns', (suite) => ({ ...suite, sampling: { ...suite.sampling, max_turns: 99 } })],
+    ['a text to stop at', (suite) => ({ ...suite, sampling: { ...suite.sampling, stop: ['END'] } })],
+    ['other numerics', (suite) => ({ ...suite, numerics: { ...suite.numerics, version: 999 } })],
+    ['a sweep', (suite) => ({ ...suite, name: 'nightly' })],
+  ])('leaves out what others have measured of its states with %s', async (_, suite) => {
+    const store = await storeOf({ steps: 5, evalInterval: 2, evaluatedBy: 'twin', suite });
+    expect(ids(await readAll(store)).filter((id) => id.startsWith('eval'))).toEqual([]);
+  });
+
+  it('leaves out a text to stop at that the run has and the suite has not', async () => {
+    const stopless: WrittenRun['suite'] = ({ sampling: { stop: _, ...sampling }, ...suite }) => ({
+      ...suite,
+      sampling,
+    });
+    const store = memoryStore();
+    const [dataset, run, ...rest] = recordsOf({
+      steps: 5,
+      evalInterval: 2,
+      evaluatedBy: 'twin',
+      suite: stopless,
+    });
+    await dataset!.write(store);
+    const copy = memoryStore();
+    await run!.write(copy);
+    const record = JSON.parse(Buffer.from((await copy.get(run!.key))!).toString()) as { spec: RunSpec };
+    record.spec.generator.stop = ['END'];
+    await store.create(run!.key, Buffer.from(JSON.stringify(record)));
+    await writeAll(store, rest);
+    expect(ids(await readAll(store)).filter((id) => id.startsWith('eval'))).toEqual([]);
+  });
+
+  it('has none of its parent’s of the state that it was forked at, though it would have asked for it', async () => {
+    const store = await storeOf({ steps: 6, evalInterval: 3 });
+    const lineage = { run: 'tiny', step: 3, state: '3'.padStart(64, '0') };
+    await writeAll(
+      store,
+      recordsOf({
+        run: 'tiny~2',
+        steps: 8,
+        evalInterval: 3,
+        lineage,
+        unapplied: new Map([[4, 'no_signal']]),
+      }),
+    );
+    expect(ids(await readAll(store, 'tiny~2')).filter((id) => id.startsWith('eval'))).toEqual([
+      'eval.6.interval',
+      'eval.8.final',
+    ]);
+  });
+
+  it('has another’s final evaluation where it was told to stop', async () => {
+    const store = await storeOf({ run: 'other', steps: 4, evalInterval: 9 });
+    await writeAll(store, recordsOf({ run: 'tiny', steps: 8, evalInterval: 9 }));
+    const evaluations = async () => ids(await readAll(store)).filter((id) => id.startsWith('eval'));
+    expect(await evaluations()).toEqual(['eval.0.final', 'eval.8.final']);
+    await writeControl(store, 'tiny', 1, { kind: 'stopAfter', step: 4 }, 5);
+    expect(await evaluations()).toEqual(['eval.0.final', 'eval.4.final', 'eval.8.final']);
+  });
+
+  it('reads no step past one that was not there yet when it looked', async () => {
+    const records = recordsOf({ steps: 12 });
+    const store = memoryStore();
+    const written = records.findIndex(({ key }) => key === updateKey('tiny', 3)) + 1;
+    await writeAll(store, records.splice(0, written));
+    // The run goes on between the look at step 4 and the looks at those behind it.
+    const { get } = store;
+    let goesOn: Promise<void> | undefined;
+    store.get = async (key) => {
+      const found = await get(key);
+      if (key === updateKey('tiny', 4)) await (goesOn ??= writeAll(store, records));
+      if (!(Number(/([0-9]+)\/update\.json$/.exec(key)?.[1]) > 4)) return found;
+      await until(() => goesOn !== undefined, 'the look at step 4');
+      await goesOn;
+      return get(key);
+    };
+    const page = await new MetricPoints(store, 'tiny').next(new Delivered());
+    expect(page.map(({ id }) => stepOfId(id)).filter((step) => step !== null)).toEqual([1, 2, 3]);
+  });
+
   it('reads on beside an evaluation that cannot be read, and has it once it was quarantined and played again', async () => {
     const records = recordsOf({ steps: 5, evalInterval: 2 });
     const store = memoryStore();
@@ -171,6 +262,21 @@ describe('a run as points', () => {
     await damaged.write(again);
     await store.create(`${damaged.key}.r1`, (await again.get(damaged.key))!);
     expect(ids(await readAll(store))).toContain('eval.2.interval');
+  });
+
+  it('adds up nothing twice where a reading that was given up goes on beside the next', async () => {
+    const store = memoryStore();
+    await writeAll(store, recordsOf({ steps: 80, evalInterval: 50 }));
+    const reader = new MetricPoints(store, 'tiny');
+    const delivered = new Delivered(70);
+    // Each of the readings stands still somewhere else.
+    let reads = 0;
+    store.beforeRead = async () => {
+      if (++reads % 7 === 0) await delay(5);
+    };
+    const pages = await Promise.all(Array.from({ length: 6 }, () => reader.next(delivered)));
+    for (const point of [...pages.flat(), ...(await reader.next(delivered))])
+      if (stepOfId(point.id) !== null) expect(point.values['cost/tokens']).toBe(82 * point.step);
   });
 
   it('reads in pages: an idle look at a long run reads little', async () => {

@@ -43,6 +43,8 @@ export interface WrittenRun {
   metrics: (step: number) => Record<string, number>;
   /** The run that played the evaluations, where it is another. */
   evaluatedBy: string;
+  /** Changes what its evaluations measure. */
+  suite: (suite: RecordTypes['suite']) => RecordTypes['suite'];
   budget: NonNullable<RecordTypes['owner']['observed']['budget']>;
   /** Seconds between two commits. */
   stepSeconds: number;
@@ -70,6 +72,7 @@ export function runOf(options: Partial<WrittenRun> = {}): WrittenRun {
     secondStart: Infinity,
     metrics: () => ({}),
     evaluatedBy: run,
+    suite: (suite) => suite,
     budget: {},
     stepSeconds: 2,
     outcomes: [
@@ -169,13 +172,14 @@ function addEvaluation(
   const all = recordsOfAllKinds();
   const { tokenizer, chat_template, tool_parser, dataset } = all.run;
   const [task] = all.suite.tasks;
-  const suite: RecordTypes['suite'] = {
+  const suite = run.suite({
     ...all.suite,
     name: suiteName,
     seed: all.run.seed,
     tasks: Array.from({ length: suiteTasks[suiteName] }, (_, seed) => ({ ...task!, seed })),
     digests: { tokenizer, chat_template, tool_parser, dataset: dataset.digest },
-  };
+    numerics: all.base.identity.numerics,
+  });
   const digest = recordDigest(suite);
   const pass_at_1 = Math.min(1, 0.25 + step / 100);
   // As a run writes them: the suite before it plays it.
@@ -184,7 +188,7 @@ function addEvaluation(
     ...all.evaluation,
     state: stateAfter(state),
     suite: digest,
-    suite_name: suiteName,
+    suite_name: suite.name,
     pass_at_1,
     graded: 10,
     environments: {
