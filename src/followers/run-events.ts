@@ -21,7 +21,7 @@ import {
   ownersFolder,
 } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { readRecord, readSequence } from '../store/records.js';
+import { readSequence } from '../store/records.js';
 import { evaluationPointId } from '../integrations/tracking/metric-point.js';
 import { type AlertWatch, nothingWatched, stalledSince, watchStep } from './alerts.js';
 import {
@@ -30,6 +30,7 @@ import {
   heldAfter,
   type HeldState,
   openView,
+  readIfWhole,
   type RunView,
   stateAfter,
   updatesBehind,
@@ -257,9 +258,9 @@ async function addCheckpoints({ view, cursor, events }: Page): Promise<void> {
   for (const step of steps) {
     const key = checkpointManifestKey(home, step);
     const info = await store.head(key);
-    // Written last: without it there is no checkpoint yet. Uploads are one at a time, so none behind it is ready either.
-    const manifest = info && (await readRecord(store, key, 'checkpoint'));
-    if (!info || !manifest) return;
+    // Written last: without it there is no checkpoint. Uploads are one at a time, so one behind it says that it was given up.
+    const manifest = info && (await readIfWhole(store, key, 'checkpoint'));
+    if (!info || !manifest) continue;
     cursor.checkpoint = step;
     events.push({
       kind: 'checkpoint',
@@ -272,21 +273,29 @@ async function addCheckpoints({ view, cursor, events }: Page): Promise<void> {
   }
 }
 
-function addStandstill({ view, cursor, events, context }: Page): void {
+function addStandstill({ view, owners, cursor, events, context }: Page): void {
   const { step, watch, stalled } = cursor;
   if (step === null || stalled === step || context.ending) return;
   const { paused } = foldControl(view.control);
-  const alert = paused ? null : stalledSince(pausedTimeAside(watch, view.control), step, context.now);
+  const alert = paused ? null : stalledSince(restAside(watch, view.control, owners), step, context.now);
   if (!alert) return;
   events.push(alert);
   cursor.stalled = step;
 }
 
-/** A run that was paused stands still since it was told to go on at the earliest. */
-function pausedTimeAside(watch: AlertWatch, control: readonly ControlRecord[]): AlertWatch {
+/** A run that was paused, or had ended, stands still since it was told to go on at the earliest. */
+function restAside(
+  watch: AlertWatch,
+  control: readonly ControlRecord[],
+  owners: readonly OwnerRecord[],
+): AlertWatch {
   const resumed = control.findLast(({ change }) => change.kind === 'resume')?.observed.at;
-  if (resumed === undefined || watch.committedAt === null) return watch;
-  return Date.parse(resumed) > Date.parse(watch.committedAt) ? { ...watch, committedAt: resumed } : watch;
+  const begun = [resumed, owners.at(-1)?.observed.at].filter((at) => at !== undefined);
+  const committedAt = begun.reduce(
+    (a, b) => (a !== null && Date.parse(b) > Date.parse(a) ? b : a),
+    watch.committedAt,
+  );
+  return { ...watch, committedAt };
 }
 
 function endOf({ view, owners, cursor, context }: Page): RunEnded | null {

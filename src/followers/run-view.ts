@@ -7,6 +7,7 @@ import { inParallel } from '../store/in-parallel.js';
 import { evaluationResultKey, evaluationsOfState, updateKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
+import type { RecordKind, RecordTypes } from '../store/record-schemas.js';
 import { readRecord } from '../store/records.js';
 import { readRun, readUpdate, readUpdateIfAny } from '../store/run-records.js';
 import { NewerSchema, OlderSchema, UnreadableRecord } from '../store/store-errors.js';
@@ -86,7 +87,9 @@ export async function evaluationsOf(
   const suites = names.map((name) => name.replace(/\/$/, ''));
   if (suites.every((suite) => isKnown(held.steps, suite))) return [];
   const results = (
-    await inParallel(suites, (suite) => readResult(view.store, evaluationResultKey(held.state, suite)))
+    await inParallel(suites, (suite) =>
+      readIfWhole(view.store, evaluationResultKey(held.state, suite), 'evaluation'),
+    )
   ).filter((result) => result !== null);
   const found = await inParallel(results.sort(bySuite), async (result) => {
     const step = await stepOfResult(view.store, view, held.steps, result, results);
@@ -95,11 +98,16 @@ export async function evaluationsOf(
   return found.filter((one) => one !== null);
 }
 
-async function readResult(store: ObjectStore, key: string): Promise<EvaluationResult | null> {
+/** Null also where it cannot be read: it holds up nothing that is told of others. */
+export async function readIfWhole<Kind extends RecordKind>(
+  store: ObjectStore,
+  key: string,
+  kind: Kind,
+): Promise<RecordTypes[Kind] | null> {
   try {
-    return await readRecord(store, key, 'evaluation');
+    return await readRecord(store, key, kind);
   } catch (error) {
-    const unreadable = [UnreadableRecord, OlderSchema, NewerSchema].some((kind) => error instanceof kind);
+    const unreadable = [UnreadableRecord, OlderSchema, NewerSchema].some((one) => error instanceof one);
     if (unreadable) return null;
     throw error;
   }

@@ -10,6 +10,14 @@ import {
 } from '../../src/followers/run-events.js';
 import type { AlertRaised, RunEvent } from '../../src/integrations/slack/run-event.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
+import {
+  checkpointFileKey,
+  checkpointManifestKey,
+  ownersFolder,
+  sequenceKey,
+} from '../../src/store/layout.js';
+import { encodeRecord } from '../../src/store/record-codec.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
 import { memoryStore } from './memory-store.js';
 import {
   recordsOf,
@@ -155,6 +163,22 @@ describe('the events of a run', () => {
     expect((await readAll(store, cursor, contextAt(200, ending))).events).toEqual([]);
   });
 
+  it('tell the checkpoints behind one whose upload was given up, or whose manifest is damaged, each once', async () => {
+    const store = await storeOf({ steps: 5 });
+    const { project, model } = recordsOfAllKinds().run.spec;
+    const home = { project, model: model.name, run: 'tiny' };
+    await store.create(checkpointFileKey(home, 1, 'state.safetensors'), Buffer.from('half of it'));
+    await store.create(checkpointManifestKey(home, 2), Buffer.from('{'));
+    const told = await readAll(store);
+    expect(ids(told.events)).not.toContain('checkpoint.1');
+    await writeCheckpoint(store, 'tiny', 3);
+    await store.create(checkpointFileKey(home, 4, 'state.safetensors'), Buffer.from('under way'));
+    const next = await readAll(store, told.cursor);
+    expect(ids(next.events)).toEqual(['checkpoint.3']);
+    await writeCheckpoint(store, 'tiny', 4);
+    expect(ids((await readAll(store, next.cursor)).events)).toEqual(['checkpoint.4']);
+  });
+
   it('are none before anybody drives the run', async () => {
     const store = memoryStore();
     await writeAll(store, recordsOf().slice(0, 2));
@@ -241,6 +265,27 @@ describe('alerts', () => {
     await writeControl(store, 'tiny', 2, { kind: 'resume' }, 9_000);
     expect((await standstill(9_500, soon.cursor)).found).toEqual([]);
     expect((await standstill(10_100, soon.cursor)).found).toHaveLength(1);
+  });
+
+  it('about a standstill do not count the time between an end and the next start', async () => {
+    const options = { steps: 10, stepSeconds: 100, secondStart: 10 };
+    const store = memoryStore();
+    // The second start comes a day later, and has committed nothing yet.
+    const records = recordsOf(options).filter(({ key }) => !key.includes('owners/'));
+    await writeAll(store, records);
+    const owners = recordsOfAllKinds().owner;
+    for (const [n, at] of [
+      [1, timeOf(0)],
+      [2, timeOf(86_400)],
+    ] as const)
+      await store.create(
+        sequenceKey(ownersFolder('tiny'), n),
+        await encodeRecord('owner', { ...owners, n, observed: { ...owners.observed, at } }),
+      );
+    const { events, cursor } = await readAll(store, newEventCursor, contextAt(86_900));
+    expect(alerts(events)).toEqual([]);
+    const later = await readAll(store, cursor, contextAt(86_400 + 1_100));
+    expect(alerts(later.events)).toMatchObject([{ id: 'alert.stalled.10', alert: { seconds: 1_100 } }]);
   });
 
   it('say nothing of a standstill before they know what is usual', () => {
