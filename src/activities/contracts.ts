@@ -287,9 +287,13 @@ export interface RunStatus {
   evaluations: { step: number; suite: string; pass_at_1: number; graded: number }[];
   /** The last steps, newest last; at most 20. */
   recent: { step: number; kind: string; seconds: number; metrics: Record<string, number> }[];
+  /** Mean rewards of the last GRPO steps, newest last; at most 40. Absent where a workflow of an earlier version answers. */
+  rewards?: number[];
   lastCheckpoint: number | null;
   /** Sampled while this workflow collected rollouts, and the seconds that took. */
   tokens: number;
   sampleSeconds: number;
+  /** Episodes that ended meanwhile, and those of the last step that sampled; absent before there are any. */
+  outcomes?: { graded: number; unknown: number; last: { step: number; graded: number; unknown: number } };
   report: string | null;
 }

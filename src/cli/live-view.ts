@@ -4,7 +4,7 @@ import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import type { RunStatus } from '../activities/contracts.js';
 import { percent, timeSpan } from '../report/format.js';
 import { statusQuery } from '../workflows/messages.js';
-import { headline } from '../workflows/run-text.js';
+import { headline, remainingSeconds } from '../workflows/run-text.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import type { RunHandle } from './temporal-access.js';
 import { troubleOf, waitingFor, waitingLine } from './waiting.js';
@@ -183,14 +183,6 @@ function isWaiting(status: RunStatus): boolean {
     'stopped',
   ];
   return waiting.includes(status.phase) || status.recent.length === 0;
-}
-
-/** By the pace of the last steps of the newest one's kind. */
-function remainingSeconds({ recent, totalSteps, step }: RunStatus): number {
-  const kind = recent.at(-1)?.kind;
-  const alike = recent.filter((one) => one.kind === kind).slice(-8);
-  const mean = alike.reduce((sum, one) => sum + one.seconds, 0) / Math.max(1, alike.length);
-  return mean * (totalSteps - step);
 }
 
 /**

@@ -31,6 +31,7 @@ export async function startTraining(
       args: options.takeOver ? [spec, options] : [spec],
       workflowIdReusePolicy: 'ALLOW_DUPLICATE',
       workflowIdConflictPolicy: 'FAIL',
+      ...shownAs(spec),
       // Its tasks take milliseconds; one that a killed orchestrator took is given to the next one after this.
       workflowTaskTimeout: '5 seconds',
     });
@@ -41,6 +42,17 @@ export async function startTraining(
     if (running) refuseDifference(spec.name, running, spec);
     return { handle: runHandle(client, spec.name), started: false };
   }
+}
+
+/** What the Temporal UI shows also where no worker answers: it is in the history, so it is short. */
+function shownAs({ name, project, model, trainer }: RunSpec) {
+  return {
+    staticSummary: `trains ${model.name} · ${project} · ${trainer.max_training_steps} steps of GRPO`,
+    staticDetails: [
+      `Training run \`${name}\`. *Current details* show it live, with the commands that steer it, while a worker answers.`,
+      `Whatever ends this workflow, the run goes on from its records: \`longhaul train --run ${name}\``,
+    ].join('\n\n'),
+  };
 }
 
 /** The spec that the running workflow was started with; null where its input cannot be read here. */

@@ -9,6 +9,7 @@ import {
   nodeReportIntervalMs as intervalMs,
   nodeUpSignal,
   orchestratorQueue,
+  poolSummary,
 } from '../workflows/messages.js';
 import type { nodePool } from '../workflows/node-pool.js';
 
@@ -36,6 +37,7 @@ export function reportNode(
           workflowId: defaultPoolId,
           taskQueue: orchestratorQueue,
           args: [],
+          staticSummary: poolSummary,
           signal: nodeUpSignal,
           signalArgs: [report()],
         }),

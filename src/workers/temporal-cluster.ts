@@ -7,7 +7,7 @@ import { searchAttributes } from './temporal-server.js';
 import type { LeaseRequest, RunWorkflow } from '../activities/contracts.js';
 import type { OwnerRecord } from '../spec/records.js';
 import type { OwnerState } from '../store/owners.js';
-import { defaultPoolId, orchestratorQueue, requestSignal } from '../workflows/messages.js';
+import { defaultPoolId, orchestratorQueue, poolSummary, requestSignal } from '../workflows/messages.js';
 import type { nodePool } from '../workflows/node-pool.js';
 
 const grpcAlreadyExists = 6;
@@ -80,6 +80,7 @@ export async function requestLease(client: Client, request: LeaseRequest): Promi
     workflowId: defaultPoolId,
     taskQueue: orchestratorQueue,
     args: [],
+    staticSummary: poolSummary,
     signal: requestSignal,
     signalArgs: [request],
   });

@@ -29,6 +29,11 @@ export function isSpent({ spent, limit }: BudgetLine): boolean {
   return spent >= limit;
 }
 
+/** 1 and more where it is spent. */
+export function usedShare({ spent, limit }: BudgetLine): number {
+  return limit > 0 ? spent / limit : 1;
+}
+
 /** A line for each limit of which little or nothing is left. */
 export function budgetNotes(lines: readonly BudgetLine[]): string[] {
   const short = lines.filter(({ spent, limit }) => spent >= warnFrom * limit);

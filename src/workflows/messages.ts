@@ -103,3 +103,5 @@ export function transferQueue(node: string): string {
 }
 
 export const defaultPoolId = 'nodes/default';
+/** Whoever speaks to the pool first starts it. */
+export const poolSummary = 'knows the nodes, and says which run works where';

@@ -4,6 +4,7 @@ import {
   condition,
   getExternalWorkflowHandle,
   log,
+  setCurrentDetails,
   setHandler,
   type SignalDefinition,
   workflowInfo,
@@ -29,6 +30,7 @@ import {
   suspectSignal,
 } from './messages.js';
 import { beginAnew, newBuildWaits } from './new-beginning.js';
+import { poolDetails } from './pool-details.js';
 import { closedRunsPolicy } from './policies.js';
 import { orchestrator } from './run-activities.js';
 
@@ -105,6 +107,7 @@ class Pool {
   }
 
   private speak(): void {
+    setCurrentDetails(poolDetails(this.table.view()));
     for (const message of this.table.messages()) {
       const { workflowId } = message.to;
       const before = this.told.get(workflowId) ?? Promise.resolve();

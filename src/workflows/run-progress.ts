@@ -3,6 +3,7 @@ import { defineSearchAttributeKey } from '@temporalio/common';
 import { setCurrentDetails, upsertSearchAttributes } from '@temporalio/workflow';
 import type {
   BudgetLine,
+  CollectedRollouts,
   CommittedStep,
   ControlState,
   EvaluatedState,
@@ -15,7 +16,8 @@ import type {
 import { budgetNotes, isSpent } from './budget.js';
 import { IdleClock } from './idle-clock.js';
 import { noSignal } from './policies.js';
-import { detailsOf, summaryOf } from './run-text.js';
+import { detailsOf } from './run-details.js';
+import { summaryOf } from './run-text.js';
 import { phaseOf, totalSteps } from './step-schedule.js';
 
 const attributeKeys = {
@@ -30,6 +32,7 @@ const attributeKeys = {
 /** What `status` shows of the past; older figures are in the records. */
 const maxRecentSteps = 20;
 const maxEvaluations = 60;
+const maxRewards = 40;
 /** Phases that last and that one would search for; the phases within a step would cost an event each. */
 const searchablePhases: readonly RunPhase[] = ['evaluating', 'paused', 'completed', 'stopped'];
 
@@ -40,6 +43,8 @@ export interface CarriedFigures {
   lastCheckpoint: number | null;
   tokens: number;
   sampleSeconds: number;
+  rewards?: RunStatus['rewards'];
+  outcomes?: RunStatus['outcomes'];
   /** What no update has taken over yet. */
   faults?: StepFaults;
 }
@@ -77,6 +82,8 @@ export class RunProgress {
       tokens: carried?.tokens ?? 0,
       sampleSeconds: carried?.sampleSeconds ?? 0,
       report: null,
+      rewards: carried?.rewards ?? [],
+      ...(carried?.outcomes ? { outcomes: carried.outcomes } : {}),
     };
   }
 
@@ -146,11 +153,12 @@ export class RunProgress {
   committed(
     committed: CommittedStep,
     seconds: number,
-    sampled: { tokens: number; seconds: number } | null,
+    sampled: Pick<CollectedRollouts, 'tokens' | 'seconds' | 'graded' | 'unknown'> | null,
   ): void {
     this.at(committed.step, committed.state);
     this.status.tokens += sampled?.tokens ?? 0;
     this.status.sampleSeconds += sampled?.seconds ?? 0;
+    if (sampled) this.sampled(committed, sampled);
     if (committed.faults) this.status.faults = committed.faults;
     const { step, kind, applied, reason } = committed;
     const metrics =
@@ -159,6 +167,23 @@ export class RunProgress {
     if (this.status.recent.length > maxRecentSteps) this.status.recent.shift();
     this.coarse = committed.kind;
     this.showPhase();
+  }
+
+  private sampled(
+    { step, metrics }: CommittedStep,
+    { graded, unknown }: Pick<CollectedRollouts, 'graded' | 'unknown'>,
+  ): void {
+    const { outcomes, rewards = [] } = this.status;
+    const before = outcomes ?? { graded: 0, unknown: 0 };
+    this.status.outcomes = {
+      graded: before.graded + graded,
+      unknown: before.unknown + unknown,
+      last: { step, graded, unknown },
+    };
+    const reward = metrics['reward/avg_raw_reward'];
+    // Three digits: what is shown, and little to carry.
+    if (reward !== undefined)
+      this.status.rewards = [...rewards, Number(reward.toFixed(3))].slice(-maxRewards);
   }
 
   evaluated(step: number, evaluated: EvaluatedState): void {
@@ -184,10 +209,12 @@ export class RunProgress {
   }
 
   carried(): CarriedFigures {
-    const { evaluations, recent, lastCheckpoint, tokens, sampleSeconds } = this.status;
+    const { evaluations, recent, lastCheckpoint, tokens, sampleSeconds, rewards, outcomes } = this.status;
     const faults = this.idle.open;
     return {
       ...{ evaluations, recent: recent.slice(-3), lastCheckpoint, tokens, sampleSeconds },
+      ...(rewards ? { rewards } : {}),
+      ...(outcomes ? { outcomes } : {}),
       ...(faults ? { faults } : {}),
     };
   }
@@ -220,6 +247,7 @@ export class RunProgress {
   }
 
   private show(): void {
-    setCurrentDetails(detailsOf(this.status, this.outline, this.checkpointTrouble));
+    const { outline, checkpointTrouble } = this;
+    setCurrentDetails(detailsOf(this.status, { outline, checkpointTrouble, now: Date.now() }));
   }
 }
