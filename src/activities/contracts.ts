@@ -179,8 +179,11 @@ export interface LeaseRequest extends RunWorkflow {
 export interface OrchestratorActivities {
   /** Checks the spec, creates or resumes the run's records, claims ownership (R20). Fails with every problem at once. */
   openRun(input: { spec: unknown; workflow: WorkflowIdentity; takeOver?: boolean }): Promise<OpenedRun>;
-  /** Asks the pool for a node, or tells it of one that is held; the answer comes as a signal. */
-  requestLease(input: Omit<LeaseRequest, 'numerics'>): Promise<void>;
+  /**
+   * Asks the pool for a node, or tells it of one that is held; the answer comes as a signal. `numericsOf`: run whose numerics the node is
+   * to have, where the holder is none.
+   */
+  requestLease(input: Omit<LeaseRequest, 'numerics'> & { numericsOf?: string }): Promise<void>;
   /** Which of these runs are over (R30); one whose server does not answer is not. */
   closedRuns(input: { runs: RunWorkflow[] }): Promise<RunWorkflow[]>;
   /** Writes the next control record, or finds the one of this Update (R21). */

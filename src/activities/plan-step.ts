@@ -6,7 +6,7 @@ import { settingsUnder } from './live-settings.js';
 import { rebasedPlan } from './rebased-step.js';
 import { phaseAt } from './phases.js';
 import type { RunData } from './run-data.js';
-import { samplingOf } from './sampling.js';
+import { samplingOf } from '../rl/sampling.js';
 import { stoppingPoint } from './stopping-point.js';
 import { advancePassRates, drawDemonstrations, drawTasks } from '../rl/curriculum.js';
 import { constantWithWarmup, warmupThenDecay } from '../rl/learning-rate.js';

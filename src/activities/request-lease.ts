@@ -10,9 +10,9 @@ import type { ObjectStore } from '../store/object-store.js';
 
 export async function requestLease(
   deps: OrchestratorDeps,
-  request: Omit<LeaseRequest, 'numerics'>,
+  { numericsOf: run, ...request }: Omit<LeaseRequest, 'numerics'> & { numericsOf?: string },
 ): Promise<void> {
-  await deps.requestLease({ ...request, numerics: await numericsOf(deps.store, request.run) });
+  await deps.requestLease({ ...request, numerics: await numericsOf(deps.store, run ?? request.run) });
 }
 
 export async function closedRuns(

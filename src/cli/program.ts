@@ -18,6 +18,7 @@ export const modules: [verbs: string[], load: () => Promise<CommandModule>][] = 
   [['nodes'], () => import('./nodes-command.js')],
   [['pause', 'resume', 'checkpoint', 'stop', 'set', 'cancel'], () => import('./control-commands.js')],
   [['fork', 'rewind', 'rebase'], () => import('./fork-command.js')],
+  [['sweeps'], () => import('./sweeps-command.js')],
   [['report'], () => import('./report-command.js')],
   [['transcripts'], () => import('./transcripts-command.js')],
   [['show'], () => import('./show-command.js')],

@@ -57,6 +57,14 @@ export function nameOfRun(run: string): string {
   return run.replace(/~[0-9]+$/, '');
 }
 
+/** `{project}/{name}`; names of sweeps are longer than others by the time of their firing. */
+export function checkSweepId(sweep: string): string {
+  if (/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}\/[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$/.test(sweep)) return sweep;
+  throw new BadKey(
+    `sweep "${sweep.slice(0, 200)}" cannot be used: it is a project and a name of letters, digits, ".", "_" or "-", with a "/" between`,
+  );
+}
+
 const runFolder = (run: string) => `runs/${checkRunId(run)}/`;
 export const runKey = (run: string) => `${runFolder(run)}run.json`;
 /** More may be known at one step later, evaluations above all: reports of it lie side by side, by content. */
@@ -103,6 +111,21 @@ export const evaluationEpisodesFolder = (state: Digest, suite: Digest) =>
 /** `slot` is the task's index in the suite. */
 export const evaluationEpisodeKey = (state: Digest, suite: Digest, slot: number, sample: number) =>
   `${evaluationEpisodesFolder(state, suite)}${episodeName(slot, sample)}`;
+
+/** Projects with sweeps, and the tallies beside them. */
+export const sweepsRoot = 'sweeps/';
+export const sweepsOfProject = (project: string) => `${sweepsRoot}${checkName(project, 'project')}/`;
+/** `sweep`: `{project}/{name}` of its workflow, a time behind the name where a schedule started it. */
+export const sweepFolder = (sweep: string) => `${sweepsRoot}${checkSweepId(sweep)}/`;
+export const sweepKey = (sweep: string) => `${sweepFolder(sweep)}sweep.json`;
+/** What a sweep says at its end is told apart by content: one that was started again may know more. */
+export const comparisonKey = (sweep: string, sha256: Digest) =>
+  `${sweepFolder(sweep)}comparison.${checkDigest(sha256, 'comparison').slice(0, 12)}.html`;
+export const sweepResultsKey = (sweep: string, sha256: Digest) =>
+  `${sweepFolder(sweep)}aggregated_results.${checkDigest(sha256, 'results').slice(0, 12)}.jsonl`;
+export const tallyKey = (state: Digest, suite: Digest) =>
+  `tallies/${checkDigest(state, 'state')}/${checkDigest(suite, 'suite')}.json`;
+
 export interface CheckpointHome {
   project: string;
   model: string;

@@ -20,6 +20,7 @@ import type {
   UpdateRecord,
   WeightsManifest,
 } from '../spec/records.js';
+import type { SweepRecord, TallyRecord } from '../spec/sweep-record.js';
 import {
   count,
   counts,
@@ -34,6 +35,7 @@ import {
   time,
 } from './schema-parts.js';
 import { attempt, base, batch, episode, episodes, plan, update } from './step-schemas.js';
+import { sweepSchema, tally } from './sweep-schemas.js';
 
 /**
  * Every kind of record with its type. `base` is `steps/000000/update.json`; `batch` is a batch file's identity, `episodes` the
@@ -58,6 +60,8 @@ export interface RecordTypes {
   weights: WeightsManifest;
   suite: SuiteRecord;
   evaluation: EvaluationResult;
+  sweep: SweepRecord;
+  tally: TallyRecord;
 }
 export type RecordKind = keyof RecordTypes;
 
@@ -257,6 +261,8 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
   weights,
   suite,
   evaluation,
+  sweep: sweepSchema(suite),
+  tally,
 };
 
 /** The newest version of each kind that this code knows. */
@@ -279,6 +285,8 @@ export const schemaVersions: Record<RecordKind, number> = {
   weights: 1,
   suite: 1,
   evaluation: 1,
+  sweep: 1,
+  tally: 1,
 };
 
 function isRunSpec(value: unknown): boolean {

@@ -28,28 +28,8 @@ import {
   readState,
   timelineOf,
 } from '../store/run-records.js';
-import { isPattern, type CheckpointsSpec, type SweepSpec } from './sweep-spec.js';
-
-export interface Place {
-  run: string;
-  step: number;
-}
-
-export interface SelectedCheckpoint extends Place {
-  state: Digest;
-  /** The same state elsewhere: at a step that was not applied, or under a fork's name. */
-  also: Place[];
-  /** False where all suites have their result: nobody needs to load it. */
-  needed: boolean;
-}
-
-export interface SkippedCheckpoint {
-  run: string;
-  /** Null: all of the run. */
-  step: number | null;
-  /** Goes on after `{run}@{step}`: `its manifest says …`. */
-  reason: string;
-}
+import type { Place, SelectedCheckpoint, SkippedCheckpoint } from '../spec/sweep-record.js';
+import { isPattern, type CheckpointsSpec, type SweepSpec } from '../spec/sweep-spec.js';
 
 export interface Selection {
   /** By run in the order of the sweep's entries, then by step. The baseline is among them. */

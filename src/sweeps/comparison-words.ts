@@ -1,6 +1,7 @@
 // How a comparison's figures are said, on the page and in the terminal alike.
 import { percent, points, whole } from '../report/format.js';
-import { placeText, type SkippedCheckpoint } from './checkpoint-selection.js';
+import type { SkippedCheckpoint } from '../spec/sweep-record.js';
+import { placeText } from './checkpoint-selection.js';
 import {
   allEnvironments,
   regressions,

@@ -2,10 +2,9 @@
 // graded samples that passed; where every sample is graded that is the share of all episodes. Differences are paired: over the tasks that
 // have a graded sample on both sides. Unknown outcomes are counted apart, and never scored.
 import type { Digest } from '../spec/records.js';
+import type { Place, SkippedCheckpoint, SweepSuiteEntry } from '../spec/sweep-record.js';
 import { pairedInterval, unseenChange, type Interval } from './bootstrap.js';
-import type { Place, SkippedCheckpoint } from './checkpoint-selection.js';
 import { ksOf, passAtK } from './pass-at-k.js';
-import type { SweepSuite } from './suite-tasks.js';
 import { countedOf, playedSamples, type TaskTally } from './tallies.js';
 import { taskChanges, type TaskChange } from './task-changes.js';
 
@@ -102,7 +101,7 @@ export const verdictRule =
 
 /** `baseline`: state that the others are compared with, with the share of pass@1 that it may be better by. */
 export function compareStates(
-  { label, record, digest }: SweepSuite,
+  { label, record, digest }: SweepSuiteEntry,
   states: readonly PlayedState[],
   baseline: { state: Digest; regression: number } | null,
 ): SuiteComparison {

@@ -12,7 +12,7 @@ import type { Digest } from '../spec/records.js';
 import { recordDigest } from '../store/canonical.js';
 import { nextFirings } from './cron-fields.js';
 import { millisecondsOf } from './durations.js';
-import { isPattern, type OverlapPolicy, type SweepScheduleSpec, type SweepSpec } from './sweep-spec.js';
+import { isPattern, type OverlapPolicy, type SweepScheduleSpec, type SweepSpec } from '../spec/sweep-spec.js';
 
 /** What a firing starts. */
 export interface SweepTarget {

@@ -1,15 +1,16 @@
 // From what a sweep asks for to the record that names what is measured. Evaluations are filed by the digest of that record and played
 // once ever, so whoever asks for the same must get the same record: runs and sweeps, whatever they call it. A sweep's own name for a
 // suite is for its tables alone.
-import { evaluationSampling } from '../activities/sampling.js';
+import { evaluationSampling } from '../rl/sampling.js';
 import type { SuiteRecord } from '../spec/evaluation-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import { nearestName } from '../spec/nearest-name.js';
-import type { Digest, Numerics, RunRecord } from '../spec/records.js';
+import type { Numerics, RunRecord } from '../spec/records.js';
+import type { SweepSuiteEntry } from '../spec/sweep-record.js';
 import type { Task } from '../spec/task.js';
 import { hash32 } from '../rl/random.js';
 import { recordDigest } from '../store/canonical.js';
-import { isRunSuite, runSuites, type RunSuite, type SuiteSpec, type SweepSpec } from './sweep-spec.js';
+import { isRunSuite, runSuites, type RunSuite, type SuiteSpec, type SweepSpec } from '../spec/sweep-spec.js';
 
 /** The run that suites are of, and the tasks of its dataset, in the data's order. */
 export interface SuiteSource {
@@ -19,20 +20,13 @@ export interface SuiteSource {
   numerics: Numerics;
 }
 
-export interface SweepSuite {
-  /** The sweep's name for it. */
-  label: string;
-  record: SuiteRecord;
-  digest: Digest;
-}
-
 /** Name of all suites that are no run's own: what they are called changes nothing that is measured. */
 const sweepSuite = 'sweep';
 
 /** The suites of a sweep, in its order. Throws `InvalidSpec` where one has no task, or two of them the same ones. */
-export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuite[] {
+export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuiteEntry[] {
   const problems: SpecProblem[] = [];
-  const suites: SweepSuite[] = [];
+  const suites: SweepSuiteEntry[] = [];
   for (const [index, suite] of spec.suites.entries()) {
     const path = `suites[${index}]`;
     const record = isRunSuite(suite.name) ? runSuiteOf(suite.name, source) : suiteOf(suite, source);
@@ -53,7 +47,7 @@ export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuite[] {
 }
 
 /** Held-out tasks in the data's order, as the run itself takes them. */
-function runSuiteOf(name: RunSuite, source: SuiteSource): SuiteRecord {
+export function runSuiteOf(name: RunSuite, source: SuiteSource): SuiteRecord {
   const { final_eval_tasks, eval_tasks } = source.record.spec.data;
   const max_tasks = name === 'final' ? final_eval_tasks : eval_tasks;
   return suiteRecord(name, { name, split: 'held_out', max_tasks, samples: 1, temperature: 1 }, source);

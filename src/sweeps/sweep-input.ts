@@ -16,7 +16,7 @@ import {
   type SuiteSpec,
   type SweepScheduleSpec,
   type SweepSpec,
-} from './sweep-spec.js';
+} from '../spec/sweep-spec.js';
 
 /** Checks a sweep and fills in all defaults; what it answers passes again, unchanged. Throws `InvalidSpec` with every problem at once. */
 export function parseSweepSpec(input: unknown, context: { file?: string } = {}): SweepSpec {

@@ -1,7 +1,7 @@
 // What a sweep file may say: every key with its bounds, default and meaning. `sweep-spec.ts` has the types of the result.
 import { z } from 'zod';
 import { secondsIn } from './durations.js';
-import { overlapPolicies } from './sweep-spec.js';
+import { overlapPolicies } from '../spec/sweep-spec.js';
 
 const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {
   error: 'must have 1 to 64 letters, digits, ".", "_" or "-", and not start with a dot',

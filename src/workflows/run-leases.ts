@@ -52,6 +52,8 @@ export interface LeaseHolder {
   run: string;
   project: string;
   placement: PlacementSpec;
+  /** Run whose numerics a node is to have; absent: the holder is a run. */
+  numericsOf?: string;
 }
 
 /** Over continue-as-new. */
@@ -227,10 +229,13 @@ export class RunLeases {
 
   private identity(lease: string) {
     const { workflowId, firstExecutionRunId, runId } = workflowInfo();
-    const { run, project, placement } = this.holder;
+    const { run, project, placement, numericsOf } = this.holder;
     const knows = [...this.held.map((held) => held.lease), ...this.asked.keys()];
     const asker = { execution: runId, knows };
-    return { lease, run, project, priority: placement.priority, workflowId, firstExecutionRunId, asker };
+    return {
+      ...{ lease, run, project, priority: placement.priority, workflowId, firstExecutionRunId, asker },
+      ...(numericsOf === undefined ? {} : { numericsOf }),
+    };
   }
 
   /** Where there is no pool nothing is held of it. */

@@ -2,7 +2,8 @@
 import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { auditRun } from '../../src/activities/audit-run.js';
-import { evaluateState, summarise } from '../../src/activities/evaluate-state.js';
+import { evaluateState } from '../../src/activities/evaluate-state.js';
+import { summarise } from '../../src/activities/suite-evaluation.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import type { SuiteRecord } from '../../src/spec/evaluation-records.js';
 import type { EpisodeRecord, Outcome } from '../../src/spec/records.js';

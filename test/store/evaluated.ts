@@ -1,6 +1,6 @@
 // The last evaluation of the audited run, with other outcomes than it had.
 import { expect } from 'vitest';
-import { summarise } from '../../src/activities/evaluate-state.js';
+import { summarise } from '../../src/activities/suite-evaluation.js';
 import type { Outcome } from '../../src/spec/records.js';
 import * as layout from '../../src/store/layout.js';
 import { requireRecord } from '../../src/store/records.js';

@@ -25,6 +25,17 @@ const numerics = { backend: 'cpu', version: 1 } as const;
 const at = '2026-01-02T03:04:05.678Z';
 const engine = { build: 'longhaul-engine 0.1.0', incarnation: 'ab12' };
 
+const suite: RecordTypes['suite'] = {
+  schema: 'longhaul.suite/1',
+  name: 'interval',
+  tasks: [{ task_key: 't9', env_key: 'tracker', template: 'find', seed: 5 }],
+  samples_per_task: 1,
+  sampling,
+  seed: 3,
+  digests,
+  numerics,
+};
+
 export function recordsOfAllKinds(): RecordTypes {
   return {
     run: {
@@ -202,16 +213,7 @@ export function recordsOfAllKinds(): RecordTypes {
       weights: digestOf('d'),
       files: [{ path: 'weights.safetensors', size: 10, sha256: digestOf('e') }],
     },
-    suite: {
-      schema: 'longhaul.suite/1',
-      name: 'interval',
-      tasks: [{ task_key: 't9', env_key: 'tracker', template: 'find', seed: 5 }],
-      samples_per_task: 1,
-      sampling,
-      seed: 3,
-      digests,
-      numerics,
-    },
+    suite,
     evaluation: {
       schema: 'longhaul.evaluation/1',
       state: digestOf('b'),
@@ -225,6 +227,31 @@ export function recordsOfAllKinds(): RecordTypes {
       },
       templates: { find: { passed: 1, graded: 2 } },
       observed: { run: 'tiny', step: 1, seconds: 2, committed_at: at, metrics: {} },
+    },
+    sweep: {
+      schema: 'longhaul.sweep/1',
+      sweep: 'tests/nightly',
+      spec: {
+        name: 'nightly',
+        project: 'tests',
+        checkpoints: [{ run: 'tiny', not_yet_evaluated: false }],
+        suites: [{ name: 'interval', split: 'held_out', samples: 1, temperature: 1 }],
+        parallel: 2,
+      },
+      suites_of: 'tiny',
+      checkpoints: [
+        { run: 'tiny', step: 1, state: digestOf('b'), also: [{ run: 'tiny~2', step: 1 }], needed: true },
+      ],
+      suites: [{ label: 'interval', digest: digestOf('d'), record: suite }],
+      baseline: null,
+      skipped: [{ run: 'other', step: null, reason: 'has another tokenizer' }],
+      observed: { at },
+    },
+    tally: {
+      schema: 'longhaul.tally/1',
+      state: digestOf('b'),
+      suite: digestOf('d'),
+      samples: [[[1, 3, 2, 0]], [[null, 1, 0, 0]]],
     },
   };
 }

@@ -2,8 +2,8 @@
 import { uniform } from '../../src/rl/random.js';
 import type { SuiteRecord } from '../../src/spec/evaluation-records.js';
 import { recordDigest, sha256Hex } from '../../src/store/canonical.js';
+import type { SweepSuiteEntry } from '../../src/spec/sweep-record.js';
 import type { PlayedState } from '../../src/sweeps/comparison.js';
-import type { SweepSuite } from '../../src/sweeps/suite-tasks.js';
 import { addEpisode, emptyTally, type EpisodeFigures } from '../../src/sweeps/tallies.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 
@@ -23,7 +23,7 @@ export function madeUpSuite(
   environments: readonly string[],
   tasks: number,
   samples: number,
-): SweepSuite {
+): SweepSuiteEntry {
   const record: SuiteRecord = {
     ...recordsOfAllKinds().suite,
     name: 'sweep',
@@ -44,7 +44,7 @@ export function madeUpSuite(
   return { label, record, digest: recordDigest(record) };
 }
 
-export function madeUpState({ record }: SweepSuite, played: Played): PlayedState {
+export function madeUpState({ record }: SweepSuiteEntry, played: Played): PlayedState {
   const { run, step, shift, unknown = 0, unplayed = 0 } = played;
   const tasks = emptyTally(record);
   for (const [slot, { env_key, task_key }] of record.tasks
@@ -76,7 +76,7 @@ export function madeUpState({ record }: SweepSuite, played: Played): PlayedState
 }
 
 export function episode(
-  { record }: SweepSuite,
+  { record }: SweepSuiteEntry,
   slot: number,
   sample: number,
   value: number | null,

@@ -12,7 +12,7 @@ import {
   type ScheduleChange,
 } from '../../src/sweeps/schedule-options.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
-import type { SweepSpec } from '../../src/sweeps/sweep-spec.js';
+import type { SweepSpec } from '../../src/spec/sweep-spec.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 
 const target = { workflowType: 'evalSweep', taskQueue: 'nobody-listens' };

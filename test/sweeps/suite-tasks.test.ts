@@ -1,6 +1,6 @@
 // A suite is named by its content: whoever asks for the same has the same digest, and nothing is played twice.
 import { describe, expect, test } from 'vitest';
-import { evaluationSampling } from '../../src/activities/sampling.js';
+import { evaluationSampling } from '../../src/rl/sampling.js';
 import { generateTasks } from '../../src/environments/apps/generate.js';
 import { hash32 } from '../../src/rl/random.js';
 import type { SuiteRecord } from '../../src/spec/evaluation-records.js';
@@ -40,7 +40,7 @@ const suites = (...list: object[]) =>
   suitesOf(parseSweepSpec({ name: 's', checkpoints: [{ run: 'tiny' }], suites: list }), source);
 const only = (suite: object) => suites(suite)[0]!;
 
-/** As a run makes it (`suiteOf` of `src/activities/evaluate-state.ts`, which keeps it to itself). */
+/** As the records of runs have it: another digest would have every state played again. */
 function ownSuite(name: 'interval' | 'final', size: number): SuiteRecord {
   const held = tasks.filter(({ split }) => split === 'held_out').slice(0, size);
   return {

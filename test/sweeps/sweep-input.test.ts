@@ -38,7 +38,7 @@ describe('a sweep', () => {
   });
 
   test('is read from a file, and the nightly one is whole', async () => {
-    const path = fileURLToPath(new URL('nightly.yaml', import.meta.url));
+    const path = fileURLToPath(new URL('../../presets/sweeps/nightly.yaml', import.meta.url));
     const spec = await readSweepFile(path);
     expect(spec.schedule).toEqual({
       cron: '0 3 * * *',

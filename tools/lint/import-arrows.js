@@ -32,10 +32,20 @@ export const arrows = {
   models: { values: ['spec', 'store', 'episode'], types: [] },
   integrations: { values: ['spec'], types: [] },
   followers: { values: ['spec', 'rl', 'store', 'integrations'], types: [] },
-  // No worker serves it yet: its workflow, activities and command will move to the folders of theirs.
-  sweeps: { values: ['spec', 'rl', 'store', 'report', 'activities', 'workflows', 'cli'], types: [] },
+  sweeps: { values: ['spec', 'rl', 'store', 'report'], types: [] },
   activities: {
-    values: ['spec', 'rl', 'store', 'engine', 'environments', 'episode', 'models', 'report', 'integrations'],
+    values: [
+      'spec',
+      'rl',
+      'store',
+      'engine',
+      'environments',
+      'episode',
+      'models',
+      'report',
+      'sweeps',
+      'integrations',
+    ],
     types: [],
   },
   workflows: { values: [], types: ['spec', 'activities'] },

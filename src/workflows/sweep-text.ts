@@ -1,5 +1,5 @@
 // A sweep's name, and its text in the Temporal UI. Markdown: lists, because the UI's tables have no padding between their cells.
-import type { SweepStatus } from './sweep-contracts.js';
+import type { SweepStatus } from './sweep-messages.js';
 
 const shownPairs = 8;
 

@@ -1,6 +1,6 @@
 // What episodes and evaluations are drawn from.
 import { expect, test } from 'vitest';
-import { evaluationSampling, samplingOf } from '../../src/activities/sampling.js';
+import { evaluationSampling, samplingOf } from '../../src/rl/sampling.js';
 import type { GeneratorSpec } from '../../src/spec/run-spec.js';
 
 const generator = {

@@ -1,13 +1,13 @@
 // A sweep file becomes a schedule that fires by itself; what the first firing has evaluated the next ones take as it is.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import type { SweepResult } from '../../src/sweeps/sweep-contracts.js';
+import type { SweepResult } from '../../src/workflows/sweep-messages.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
-import { apply, list, resultText } from '../../src/sweeps/sweeps-command.js';
+import { apply, list, resultText } from '../../src/cli/sweeps-command.js';
 import { type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import { until } from '../support/until.js';
-import { SweepStage, trained } from './sweep-stage.js';
+import { SweepStage, trained } from '../workflows/sweep-stage.js';
 
 const nightly = (every: string) =>
   parseSweepSpec({

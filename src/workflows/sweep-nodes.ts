@@ -1,7 +1,7 @@
 // The nodes of one sweep: each of its workers holds one lease at a time, for a while, so that runs that wait get their turn.
 import { CancellationScope, condition, log } from '@temporalio/workflow';
-import { nodeIsGone } from '../workflows/blocking.js';
-import { type AskedLease, type HeldLease, type LeaseHolder, RunLeases } from '../workflows/run-leases.js';
+import { nodeIsGone } from './blocking.js';
+import { type AskedLease, type HeldLease, type LeaseHolder, RunLeases } from './run-leases.js';
 
 /** After so long a lease is given back between two pairs, and asked for again behind whoever waits. */
 const turnMs = 10 * 60_000;

@@ -1,24 +1,19 @@
 // planSweep and pairsToDo: what a sweep evaluates, chosen once, and what of it has no result yet.
-import type { DatasetCache } from '../activities/dataset-cache.js';
+import type { DatasetCache } from './dataset-cache.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import { nearestName } from '../spec/nearest-name.js';
 import { inParallel } from '../store/in-parallel.js';
+import { sweepKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
+import { adoptOrCreate } from '../store/records.js';
 import { listRuns, readNumerics, readRunIfAny } from '../store/run-records.js';
-import { selectCheckpoints } from './checkpoint-selection.js';
-import { suitesOf } from './suite-tasks.js';
+import { selectCheckpoints } from '../sweeps/checkpoint-selection.js';
+import { suitesOf } from '../sweeps/suite-tasks.js';
 import type { PairsToDo, PlannedSweep } from './sweep-contracts.js';
-import { parseSweepSpec } from './sweep-input.js';
-import {
-  adoptSweep,
-  pairCount,
-  pairOf,
-  readSweep,
-  readSweepIfAny,
-  resultKeyOf,
-  type SweepRecord,
-} from './sweep-record.js';
-import { suitesAreOf, type SweepSpec } from './sweep-spec.js';
+import { parseSweepSpec } from '../sweeps/sweep-input.js';
+import { pairCount, pairOf, readSweep, readSweepIfAny, resultKeyOf } from '../store/sweeps.js';
+import type { SweepRecord } from '../spec/sweep-record.js';
+import { suitesAreOf, type SweepSpec } from '../spec/sweep-spec.js';
 
 export interface SweepDeps {
   store: ObjectStore;
@@ -30,18 +25,24 @@ export async function planSweep(
   deps: SweepDeps,
   { spec: input, sweep }: { spec: unknown; sweep: string },
 ): Promise<PlannedSweep> {
-  const existing = await readSweepIfAny(deps.store, sweep);
-  const record = existing ?? (await adoptSweep(deps.store, await chosen(deps, parseSweepSpec(input), sweep)));
-  const { spec, checkpoints, suites, skipped } = record;
+  const record = (await readSweepIfAny(deps.store, sweep)) ?? (await planned(deps, input, sweep));
+  const { spec, suites_of: suitesOf, checkpoints, suites, skipped } = record;
   return {
     sweep,
     project: spec.project,
+    suitesOf,
     pairs: pairCount(record),
     checkpoints: checkpoints.length,
     suites: suites.length,
     parallel: spec.parallel,
     skipped: skipped.length,
   };
+}
+
+async function planned(deps: SweepDeps, input: unknown, sweep: string): Promise<SweepRecord> {
+  const spec = parseSweepSpec(input);
+  const choice = await chosen(deps, spec, sweep);
+  return (await adoptOrCreate(deps.store, sweepKey(sweep), 'sweep', choice)).record;
 }
 
 async function chosen({ store, datasets }: SweepDeps, spec: SweepSpec, sweep: string): Promise<SweepRecord> {

@@ -4,13 +4,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
-import { bundleWorkflowCode, Worker } from '@temporalio/worker';
+import { Worker } from '@temporalio/worker';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
-import { closedRuns } from '../../src/activities/request-lease.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
-import { evalSweep } from '../../src/sweeps/eval-sweep.js';
-import { createSweepNodeActivities } from '../../src/sweeps/evaluate-pair.js';
-import { createSweepActivities } from '../../src/sweeps/sweep-activities.js';
+import { evalSweep } from '../../src/workflows/eval-sweep.js';
+import { createNodeActivities } from '../../src/activities/node-activities.js';
+import { createOrchestratorActivities } from '../../src/activities/orchestrator-activities.js';
 import { guardActivities } from '../../src/workers/activity-guard.js';
 import { OpenActivities } from '../../src/workers/open-activities.js';
 import { isOver, requestLease } from '../../src/workers/temporal-cluster.js';
@@ -23,9 +22,9 @@ import {
   nodeUpSignal,
   orchestratorQueue,
 } from '../../src/workflows/messages.js';
-import type { LeaseRequest } from '../../src/activities/contracts.js';
 import type { nodePool } from '../../src/workflows/node-pool.js';
 import { type Harness, run } from '../activities/fixture.js';
+import { workflowBundle } from './scripted-run.js';
 import type { TestTemporal } from '../support/temporal-server.js';
 
 export type SweepHandle = WorkflowHandleWithFirstExecutionRunId<typeof evalSweep>;
@@ -53,17 +52,15 @@ export class SweepStage {
   static async open(temporal: TestTemporal, harness: Harness): Promise<SweepStage> {
     const stage = new SweepStage(temporal, harness);
     const { client } = temporal;
-    const workflowBundle = await bundleWorkflowCode({
-      workflowsPath: new URL('workflows', import.meta.url).pathname,
-    });
+    const bundle = await workflowBundle();
     await stage.serve(orchestratorQueue, {
-      workflowBundle,
+      workflowBundle: bundle,
       activities: {
-        ...createSweepActivities(harness.orchestrator),
-        requestLease: (request: Omit<LeaseRequest, 'numerics'>) =>
-          requestLease(client, { ...request, numerics: null }),
-        closedRuns: (input: Parameters<typeof closedRuns>[1]) =>
-          closedRuns({ isOver: (other) => isOver(client, other) }, input),
+        ...createOrchestratorActivities({
+          ...harness.orchestrator,
+          requestLease: (request) => requestLease(client, request),
+          isOver: (other) => isOver(client, other),
+        }),
       },
     });
     return stage;
@@ -73,7 +70,7 @@ export class SweepStage {
   async node(deps: NodeDeps): Promise<void> {
     const { client } = this.temporal;
     const id = deps.node;
-    const serving = await this.serve(engineQueue(id), { activities: { ...createSweepNodeActivities(deps) } });
+    const serving = await this.serve(engineQueue(id), { activities: { ...createNodeActivities(deps) } });
     const report: NodeReport = {
       ...{ id, instance: randomUUID(), host: 'box', gpu: null, memory_bytes: 1, places: 1 },
     };

@@ -5,6 +5,8 @@ import type { Digest } from '../spec/records.js';
 export interface PlannedSweep {
   sweep: string;
   project: string;
+  /** Run whose data and settings the suites have. */
+  suitesOf: string;
   /** Pairs of a state and a suite, those that have a result already included. */
   pairs: number;
   checkpoints: number;
@@ -69,31 +71,4 @@ export interface SweepActivities {
 export interface SweepNodeActivities {
   /** Each (state, suite, task, sample) is played once ever, by whoever comes first. */
   evaluatePair(input: { sweep: string; pair: number }): Promise<EvaluatedPair>;
-}
-
-export interface SweepStatus {
-  sweep: string;
-  phase: 'planning' | 'evaluating' | 'comparing' | 'completed' | 'incomplete' | 'cancelled';
-  pairs: number;
-  /** Evaluated before this sweep or by it. */
-  done: number;
-  /** Episodes that this sweep has played. */
-  episodes: number;
-  running: (PairToDo & { node: string })[];
-  /** Why no node works for it; null where one does. */
-  waitsFor: string | null;
-  failed: FailedPair[];
-  report: string | null;
-  alarms: string[];
-}
-
-export interface SweepResult {
-  sweep: string;
-  /** `incomplete`: some pairs failed; starting the sweep again under the same id tries those alone. */
-  ended: 'completed' | 'incomplete';
-  pairs: number;
-  episodes: number;
-  failed: FailedPair[];
-  report: string;
-  alarms: string[];
 }

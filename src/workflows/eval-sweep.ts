@@ -9,27 +9,23 @@ import {
   proxyActivities,
   setCurrentDetails,
   setHandler,
-  defineQuery,
   workflowInfo,
   type ActivityOptions,
 } from '@temporalio/workflow';
-import { engineQueue } from '../workflows/messages.js';
-import { beginAnew, newBuildWaits } from '../workflows/new-beginning.js';
-import { enginePolicy, openRunPolicy, orchestratorPolicy, reportPolicy } from '../workflows/policies.js';
-import { stepId } from '../workflows/run-activities.js';
+import { engineQueue } from './messages.js';
+import { beginAnew, newBuildWaits } from './new-beginning.js';
+import { enginePolicy, openRunPolicy, orchestratorPolicy, reportPolicy } from './policies.js';
+import { stepId } from './run-activities.js';
 import type {
   FailedPair,
   PairToDo,
   PlannedSweep,
   SweepActivities,
   SweepNodeActivities,
-  SweepResult,
-  SweepStatus,
-} from './sweep-contracts.js';
+} from '../activities/sweep-contracts.js';
+import { type SweepResult, type SweepStatus, sweepStatusQuery } from './sweep-messages.js';
 import { SweepNodes, type SweepWork } from './sweep-nodes.js';
 import { sweepDetails, sweepOfWorkflow } from './sweep-text.js';
-
-export const sweepStatusQuery = defineQuery<SweepStatus>('status');
 
 export interface SweepOptions {
   /** Set by continue-as-new only. */
@@ -97,12 +93,12 @@ class SweepLoop implements SweepWork<PairToDo> {
     private readonly status: SweepStatus,
     carried: CarriedSweep | undefined,
   ) {
-    const { sweep, project, parallel } = planned;
+    const { sweep, project, suitesOf, parallel } = planned;
     // As the pool shows it; it has to have the form of a run's name.
     const run = (sweep.split('/').at(-1) ?? sweep).slice(0, 64);
     this.seen = carried?.seen ?? -1;
     status.pairs = planned.pairs;
-    const holder = { run, project, placement: { priority, nodes: parallel } };
+    const holder = { run, project, numericsOf: suitesOf, placement: { priority, nodes: parallel } };
     this.nodes = new SweepNodes(holder, () => this.show());
   }
 

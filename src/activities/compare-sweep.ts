@@ -2,24 +2,17 @@
 // killed and started again writes the same bytes.
 import { sha256Hex } from '../store/canonical.js';
 import { inParallel } from '../store/in-parallel.js';
-import { checkKey } from '../store/layout.js';
+import { comparisonKey, sweepResultsKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { renderComparison } from './comparison-page.js';
-import { comparisonText } from './comparison-table.js';
-import { alarmTexts } from './comparison-words.js';
-import { compareStates, type PlayedState, type SweepComparison } from './comparison.js';
+import { renderComparison } from '../sweeps/comparison-page.js';
+import { comparisonText } from '../sweeps/comparison-table.js';
+import { alarmTexts } from '../sweeps/comparison-words.js';
+import { compareStates, type PlayedState, type SweepComparison } from '../sweeps/comparison.js';
 import { readTally } from './played-states.js';
-import { resultRow, resultsFile, type ResultRow } from './results-rows.js';
+import { resultRow, resultsFile, type ResultRow } from '../sweeps/results-rows.js';
 import type { ComparedSweep, FailedPair } from './sweep-contracts.js';
-import {
-  comparisonKey,
-  pairOf,
-  readSweep,
-  resultKeyOf,
-  sweepFolder,
-  type SweepPair,
-  type SweepRecord,
-} from './sweep-record.js';
+import { pairOf, readSweep, resultKeyOf, type SweepPair } from '../store/sweeps.js';
+import type { SweepRecord } from '../spec/sweep-record.js';
 
 /** What fits into a workflow's answer. */
 const longestTable = 4_000;
@@ -35,10 +28,10 @@ export async function compareSweep(
   const record = await readSweep(store, sweep);
   const comparison = await comparisonOf(store, record, failed);
   const page = Buffer.from(renderComparison(comparison));
-  const report = comparisonKey(sweep, sha256Hex(page), 'html');
+  const report = comparisonKey(sweep, sha256Hex(page));
   await store.create(report, page);
   const rows = Buffer.from(resultsFile(comparison.rows));
-  const results = checkKey(`${sweepFolder(sweep)}aggregated_results.${sha256Hex(rows).slice(0, 12)}.jsonl`);
+  const results = sweepResultsKey(sweep, sha256Hex(rows));
   await store.create(results, rows);
   const alarms = comparison.suites.flatMap((suite) =>
     alarmTexts(suite).map((text) => `${suite.label}: ${text}`),

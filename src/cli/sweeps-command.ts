@@ -7,23 +7,23 @@ import {
   WorkflowExecutionAlreadyStartedError,
 } from '@temporalio/client';
 import { type Command, InvalidArgumentError } from 'commander';
-import { withOutput } from '../cli/output.js';
-import { printable } from '../cli/printable.js';
-import { textTable } from '../cli/table.js';
-import { type TemporalFlags, withClient, withTemporalFlags } from '../cli/temporal-access.js';
+import { withOutput } from './output.js';
+import { printable } from './printable.js';
+import { textTable } from './table.js';
+import { type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
 import { checkName } from '../store/layout.js';
 import { orchestratorQueue } from '../workflows/messages.js';
-import type { evalSweep } from './eval-sweep.js';
+import type { evalSweep } from '../workflows/eval-sweep.js';
 import {
   backfillOf,
   scheduleChange,
   scheduleIdOf,
   sweepOfScheduleId,
   type SweepTarget,
-} from './schedule-options.js';
-import type { SweepResult, SweepStatus } from './sweep-contracts.js';
-import { readSweepFile } from './sweep-input.js';
-import type { SweepSpec } from './sweep-spec.js';
+} from '../sweeps/schedule-options.js';
+import type { SweepResult, SweepStatus } from '../workflows/sweep-messages.js';
+import { readSweepFile } from '../sweeps/sweep-input.js';
+import type { SweepSpec } from '../spec/sweep-spec.js';
 
 const target: SweepTarget = { workflowType: 'evalSweep', taskQueue: orchestratorQueue };
 const callDeadlineMs = 10_000;

@@ -1,0 +1,43 @@
+// evaluatePair: a state on a suite of a sweep. What a run or another sweep has played of it is adopted.
+import { pairOf, readSweep, type SweepPair } from '../store/sweeps.js';
+import { keepingDivergence } from './attempt-evidence.js';
+import type { NodeDeps } from './node-deps.js';
+import { recovering } from './recovery.js';
+import type { RunData } from './run-data.js';
+import { withRunView } from './run-view.js';
+import { evaluateSuite } from './suite-evaluation.js';
+import type { EvaluatedPair, SweepNodeActivities } from './sweep-contracts.js';
+
+/** `suitesOf`: run whose data the suite has. */
+type PlacedPair = SweepPair & { suitesOf: string };
+
+export function evaluatePair(deps: NodeDeps): SweepNodeActivities['evaluatePair'] {
+  const evaluate = withRunView(deps, recovering(keepingDivergence(evaluatePlaced)));
+  return async ({ sweep, pair }) => {
+    const record = await readSweep(deps.store, sweep);
+    return evaluate({ ...pairOf(record, pair), suitesOf: record.suites_of });
+  };
+}
+
+async function evaluatePlaced(deps: NodeDeps, pair: PlacedPair): Promise<EvaluatedPair> {
+  const started = performance.now();
+  const { run, step, state, suite, suitesOf } = pair;
+  const what = { run, step, state, suite: suite.record, suiteDigest: suite.digest, suiteOf: suitesOf };
+  const { result, played } = await evaluateSuite(deps, what, () => dataOf(deps, pair));
+  const { pass_at_1, graded, unknown } = result;
+  const seconds = Math.round(performance.now() - started) / 1000;
+  return { state, pass_at_1, graded, unknown, played, seconds };
+}
+
+/** The state's run, with the tasks and environments of the run that the suites are of. */
+async function dataOf(deps: NodeDeps, { run, suitesOf }: PlacedPair): Promise<RunData> {
+  const own = await deps.runs.get(run);
+  if (run === suitesOf) return own;
+  const { record: of, ...suites } = await deps.runs.get(suitesOf);
+  const { environments } = of.spec;
+  return {
+    ...own,
+    ...suites,
+    record: { ...own.record, spec: { ...own.record.spec, environments } },
+  };
+}

@@ -1,0 +1,32 @@
+// What the workflow `evalSweep` answers to those who ask it.
+import { defineQuery } from '@temporalio/workflow';
+import type { FailedPair, PairToDo } from '../activities/sweep-contracts.js';
+
+export interface SweepStatus {
+  sweep: string;
+  phase: 'planning' | 'evaluating' | 'comparing' | 'completed' | 'incomplete' | 'cancelled';
+  pairs: number;
+  /** Evaluated before this sweep or by it. */
+  done: number;
+  /** Episodes that this sweep has played. */
+  episodes: number;
+  running: (PairToDo & { node: string })[];
+  /** Why no node works for it; null where one does. */
+  waitsFor: string | null;
+  failed: FailedPair[];
+  report: string | null;
+  alarms: string[];
+}
+
+export interface SweepResult {
+  sweep: string;
+  /** `incomplete`: some pairs failed; starting the sweep again under the same id tries those alone. */
+  ended: 'completed' | 'incomplete';
+  pairs: number;
+  episodes: number;
+  failed: FailedPair[];
+  report: string;
+  alarms: string[];
+}
+
+export const sweepStatusQuery = defineQuery<SweepStatus>('status');
