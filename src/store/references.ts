@@ -1,7 +1,8 @@
-// What others need of a run (R22, R23): their references, and every run that continues it, referred to or not.
+// What others need of a run (R22, R23): their references, every run that continues it, referred to or not, and sweeps under way.
 import { inParallel } from './in-parallel.js';
 import { refKey, refsFolder } from './layout.js';
 import type { ObjectStore } from './object-store.js';
+import { openSweepNeeds } from './open-sweeps.js';
 import { requireRecord } from './records.js';
 import { listRuns, readRunIfAny, timelinesOf } from './run-records.js';
 import type { RefRecord } from '../spec/records.js';
@@ -36,5 +37,5 @@ export async function needsOf(store: ObjectStore, run: string): Promise<Need[]> 
         needs.push({ step: upTo, by: other });
     }
   }
-  return needs;
+  return [...needs, ...(await openSweepNeeds(store, run))];
 }

@@ -62,7 +62,9 @@ const writers: Record<string, Prepared> = {
 };
 
 /** They own nothing: one claims, one asks, and one projects what is there. */
-const ownerless = ['openRun', 'requestLease', 'closedRuns', 'writeReport'];
+/** A sweep writes nothing into a run but evaluations, which are whoever's comes first. */
+const ofSweeps = ['planSweep', 'pairsToDo', 'evaluatePair', 'compareSweep'];
+const ownerless = ['openRun', 'requestLease', 'closedRuns', 'writeReport', ...ofSweeps];
 
 async function keys(): Promise<string[]> {
   const found: string[] = [];

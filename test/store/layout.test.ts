@@ -92,6 +92,10 @@ const sha256 = fc.oneof(
   name,
   sound.map((one) => one.padEnd(64, 'a')),
 );
+const sweep = fc.oneof(
+  name,
+  fc.tuple(name, name).map((parts) => parts.join('/')),
+);
 const home = fc.record({ project: name, model: name, run });
 /** Paths of files in a checkpoint or a dataset, as a manifest may name them. */
 const path = fc.oneof(
@@ -151,6 +155,12 @@ makes('datasetFileKey', 'datasets/', name, name, path);
 makes('assetKey', 'assets/', sha256);
 makes('weightsManifestKey', 'weights/', sha256);
 makes('weightsFileKey', 'weights/', sha256, path);
+makes('sweepsOfProject', 'sweeps/', name);
+makes('sweepFolder', 'sweeps/', sweep);
+makes('sweepKey', 'sweeps/', sweep);
+makes('comparisonKey', 'sweeps/', sweep, sha256);
+makes('sweepResultsKey', 'sweeps/', sweep, sha256);
+makes('tallyKey', 'tallies/', sha256, sha256);
 made['sequenceKey'] = {
   root: 'names/',
   make: fc.tuple(name, whole).map(
@@ -172,6 +182,8 @@ const others = [
   'checkPrefix',
   'checkName',
   'checkRunId',
+  'checkSweepId',
+  'sweepsRoot',
   'runIdOf',
   'nameOfRun',
   'parseStepFolder',

@@ -2,25 +2,18 @@ import { mkdtemp, rm, truncate, unlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Digest, Numerics, RunRecord } from '../../src/spec/records.js';
-import { sha256Hex } from '../../src/store/canonical.js';
-import { checkpointHome, writeCheckpoint } from '../../src/store/checkpoints.js';
+import type { Digest, RunRecord } from '../../src/spec/records.js';
+import { checkpointHome } from '../../src/store/checkpoints.js';
 import { openDirectoryStore } from '../../src/store/directory-store.js';
-import {
-  checkpointFileKey,
-  checkpointManifestKey,
-  evaluationResultKey,
-  runKey,
-  updateKey,
-} from '../../src/store/layout.js';
+import { checkpointFileKey, checkpointManifestKey, evaluationResultKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { adoptOrCreate } from '../../src/store/records.js';
 import { StoreUnavailable } from '../../src/store/store-errors.js';
 import { placeText, selectCheckpoints, type Selection } from '../../src/sweeps/checkpoint-selection.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
+import { type MadeRun, makeRunIn, stateOf } from '../store/made-runs.js';
 
-const numerics = { backend: 'cpu', version: 1 } as const;
 const suite = digestOf('d');
 
 let scratch: string;
@@ -36,70 +29,7 @@ beforeEach(async () => {
 });
 afterAll(() => rm(scratch, { recursive: true, force: true }));
 
-interface MadeRun {
-  steps: number;
-  checkpoints: number[];
-  model?: string;
-  project?: string;
-  tokenizer?: Digest;
-  chat_template?: Digest;
-  tool_parser?: string;
-  lineage?: RunRecord['lineage'];
-  numerics?: Numerics;
-  /** Steps whose update was not applied. */
-  skipped?: number[];
-}
-
-const stateOf = (run: string, step: number): Digest => sha256Hex(`${run} ${step}`);
-
-async function makeRun(run: string, made: MadeRun): Promise<RunRecord> {
-  const kinds = recordsOfAllKinds();
-  const { lineage = null, skipped = [] } = made;
-  const record: RunRecord = {
-    ...kinds.run,
-    run,
-    name: run.replace(/~.*/, ''),
-    lineage,
-    tokenizer: made.tokenizer ?? kinds.run.tokenizer,
-    chat_template: made.chat_template ?? kinds.run.chat_template,
-    tool_parser: made.tool_parser ?? kinds.run.tool_parser,
-    spec: {
-      ...kinds.run.spec,
-      project: made.project ?? 'longhaul',
-      model: { ...kinds.run.spec.model, name: made.model ?? 'm' },
-    },
-  };
-  await adoptOrCreate(store, runKey(run), 'run', record);
-  let state = lineage?.state ?? stateOf(run, 0);
-  if (lineage === null)
-    await adoptOrCreate(store, updateKey(run, 0), 'base', {
-      ...kinds.base,
-      identity: { ...kinds.base.identity, run, state, ...(made.numerics && { numerics: made.numerics }) },
-    });
-  const states = new Map([[lineage?.step ?? 0, state]]);
-  for (let step = (lineage?.step ?? 0) + 1; step <= made.steps; step++) {
-    const applied = !skipped.includes(step);
-    const next = applied ? stateOf(run, step) : state;
-    await adoptOrCreate(store, updateKey(run, step), 'update', {
-      ...kinds.update,
-      identity: {
-        ...kinds.update.identity,
-        run,
-        step,
-        previous_state: state,
-        state: next,
-        applied: applied ? true : { reason: 'nothing to learn' },
-      },
-    });
-    states.set(step, (state = next));
-  }
-  for (const step of made.checkpoints) {
-    const statePath = join(scratch, 'state');
-    await writeFile(statePath, `state ${step} of ${run}`);
-    await writeCheckpoint(store, record, { step, state: states.get(step) as Digest, numerics, statePath });
-  }
-  return record;
-}
+const makeRun = (run: string, made: MadeRun): Promise<RunRecord> => makeRunIn(store, run, made);
 
 async function evaluate(state: Digest, pass_at_1: number, on = suite): Promise<void> {
   const result = { ...recordsOfAllKinds().evaluation, state, suite: on, pass_at_1 };
