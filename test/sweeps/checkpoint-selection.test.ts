@@ -5,7 +5,13 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Digest, RunRecord } from '../../src/spec/records.js';
 import { checkpointHome } from '../../src/store/checkpoints.js';
 import { openDirectoryStore } from '../../src/store/directory-store.js';
-import { checkpointFileKey, checkpointManifestKey, evaluationResultKey } from '../../src/store/layout.js';
+import {
+  checkpointFileKey,
+  checkpointManifestKey,
+  evaluationResultKey,
+  runKey,
+  updateKey,
+} from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { adoptOrCreate } from '../../src/store/records.js';
 import { StoreUnavailable } from '../../src/store/store-errors.js';
