@@ -1,9 +1,11 @@
 // An evaluation's episodes in the layout that SkyRL's users read: `trajectories/evals/{run}/global_step_{n}/{env}.jsonl`.
 // A projection: the records are the truth, and a folder that exists is left as it is. The layout knows one evaluation of a step:
-// where a step has two, the later one's files lie below the first one's, under its suite's name.
+// where a run has evaluated a step on both of its suites, the later one's files lie below the first one's, under its suite's name.
+// Sweeps have any number of suites, and play several of one state at a time: each has a folder of its own there, by its content.
 import type { RunData } from './run-data.js';
 import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
 import type { EpisodeRecord } from '../spec/records.js';
+import { recordDigest } from '../store/canonical.js';
 import { trajectoryKey, trajectoryResultsKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 
@@ -17,9 +19,46 @@ export async function projectTrajectories(
 ): Promise<void> {
   const { run } = data.record;
   const results = Buffer.from(`${JSON.stringify(aggregated(result))}\n`);
-  const first = await store.get(trajectoryResultsKey(run, step));
-  if (first && Buffer.from(first).equals(results)) return;
-  const suiteName = first ? suite.name : undefined;
+  for (const folder of foldersOf(suite)) {
+    const key = trajectoryResultsKey(run, step, folder);
+    const there = await store.get(key);
+    if (there === null && !(await writeLines(store, data, step, folder, suite, episodes))) continue;
+    // Last: what has results is whole.
+    if (there === null) await store.create(key, results);
+    else if (!Buffer.from(there).equals(results)) continue;
+    return;
+  }
+}
+
+/** False where another evaluation was first: all begin with the file of the data's first environment. */
+async function writeLines(
+  store: ObjectStore,
+  data: RunData,
+  step: number,
+  folder: string | undefined,
+  suite: SuiteRecord,
+  episodes: readonly EpisodeRecord[],
+): Promise<boolean> {
+  for (const [envKey, lines] of linesByEnvironment(data, suite, episodes)) {
+    const key = trajectoryKey(data.record.run, step, envKey, folder);
+    const bytes = Buffer.from(lines.join(''));
+    if ((await store.create(key, bytes)) === 'created') continue;
+    if (!bytes.equals((await store.get(key)) ?? Buffer.of())) return false;
+  }
+  return true;
+}
+
+/** Below the step's folder, the first that is free; undefined: that one itself. */
+function foldersOf(suite: SuiteRecord): (string | undefined)[] {
+  if (suite.name === 'interval' || suite.name === 'final') return [undefined, suite.name];
+  return [`${suite.name}-${recordDigest(suite).slice(0, 12)}`];
+}
+
+function linesByEnvironment(
+  data: RunData,
+  suite: SuiteRecord,
+  episodes: readonly EpisodeRecord[],
+): Map<string, string[]> {
   const byEnvironment = new Map<string, string[]>();
   const ordered = [...episodes].sort((a, b) => a.slot - b.slot || a.sample - b.sample);
   for (const episode of ordered) {
@@ -27,10 +66,7 @@ export async function projectTrajectories(
     lines.push(`${JSON.stringify(trajectoryOf(data, suite, episode))}\n`);
     byEnvironment.set(episode.env_key, lines);
   }
-  for (const [envKey, lines] of byEnvironment) {
-    await store.create(trajectoryKey(run, step, envKey, suiteName), Buffer.from(lines.join('')));
-  }
-  await store.create(trajectoryResultsKey(run, step, suiteName), results);
+  return byEnvironment;
 }
 
 function trajectoryOf({ tokenizer }: RunData, suite: SuiteRecord, episode: EpisodeRecord) {

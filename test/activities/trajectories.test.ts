@@ -4,6 +4,7 @@ import type { EvaluatedState } from '../../src/activities/contracts.js';
 import { evaluateState } from '../../src/activities/evaluate-state.js';
 import { projectTrajectories } from '../../src/activities/trajectories.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { recordDigest } from '../../src/store/canonical.js';
 import {
   evaluationEpisodeKey,
   evaluationResultKey,
@@ -32,9 +33,9 @@ const evaluate = (suite: 'interval' | 'final'): Promise<EvaluatedState> =>
     evaluateState(harness.node, { run, owner: 1, step, suite }),
   );
 
-async function linesOf(file: string): Promise<unknown[]> {
+async function linesOf(file: string, at = step): Promise<unknown[]> {
   const text = Buffer.from(
-    (await harness.store.get(`${trajectoriesFolder(run, step)}${file}`)) ?? [],
+    (await harness.store.get(`${trajectoriesFolder(run, at)}${file}`)) ?? [],
   ).toString();
   return text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line) as unknown]));
 }
@@ -51,8 +52,52 @@ it('lies in the known folder; a second suite of the step lies below it, whole', 
   ]);
 });
 
+it('has a folder for each suite of a sweep, also where several are played at a time', async () => {
+  const { data, suite, result, episodes } = await played('final');
+  const suites = [0.5, 0.7, 0.9].map((temperature) => ({
+    ...suite,
+    name: 'sweep',
+    sampling: { ...suite.sampling, temperature },
+  }));
+  const { store } = harness;
+  await Promise.all(suites.map((one) => projectTrajectories(store, data, step, one, episodes, result)));
+  for (const one of suites) {
+    const folder = `sweep-${recordDigest(one).slice(0, 12)}`;
+    expect(await linesOf(`${folder}/tracker.jsonl`)).toHaveLength(3);
+    expect(await linesOf(`${folder}/aggregated_results.jsonl`)).toHaveLength(1);
+  }
+});
+
+it('is whole for both suites of a run, also where they end at one time', async () => {
+  const [interval, final] = [await played('interval'), await played('final')];
+  const later = 7;
+  await Promise.all(
+    [interval, final].map(({ data, suite, episodes, result }) =>
+      projectTrajectories(harness.store, data, later, suite, episodes, result),
+    ),
+  );
+  const names = await harness.store.listFolder(trajectoriesFolder(run, later));
+  const below = names.find((name) => name.endsWith('/'));
+  expect(['interval/', 'final/']).toContain(below);
+  const [first, second] = below === 'final/' ? [interval, final] : [final, interval];
+  for (const [folder, { suite, result }] of [
+    ['', first],
+    [below, second],
+  ] as const) {
+    expect(await linesOf(`${folder}tracker.jsonl`, later)).toHaveLength(suite.tasks.length);
+    const [figures] = await linesOf(`${folder}aggregated_results.jsonl`, later);
+    expect(figures).toMatchObject({ 'eval/num_samples': result.graded });
+  }
+});
+
 it('is written once: a second try of the first suite finds its own', async () => {
-  const { state, suite: digest } = await evaluate('interval');
+  const { data, suite, episodes, result } = await played('interval');
+  await projectTrajectories(harness.store, data, step, suite, episodes, result);
+  expect(await harness.store.listFolder(trajectoriesFolder(run, step))).not.toContain('interval/');
+});
+
+async function played(name: 'interval' | 'final') {
+  const { state, suite: digest } = await evaluate(name);
   const { store } = harness;
   const [suite, result] = await Promise.all([
     requireRecord(store, evaluationSuiteKey(state, digest), 'suite'),
@@ -63,7 +108,5 @@ it('is written once: a second try of the first suite finds its own', async () =>
       requireRecord(store, evaluationEpisodeKey(state, digest, slot, 0), 'episode'),
     ),
   );
-  const data = await harness.node.runs.get(run);
-  await projectTrajectories(store, data, step, suite, episodes, result);
-  expect(await store.listFolder(trajectoriesFolder(run, step))).not.toContain('interval/');
-});
+  return { suite, result, episodes, data: await harness.node.runs.get(run) };
+}
