@@ -179,6 +179,21 @@ describe.skipIf(browserPath === '')('a sweep’s page in a browser (chromium, or
   );
 });
 
+test('a sweep’s page has no name as markup, whoever chose it', () => {
+  const suite = madeUpSuite(hostile, [hostile, 'other'], 60, 8);
+  const states = [-4, 4].map((shift, step) =>
+    madeUpState(suite, { run: hostile, step, shift: { [hostile]: shift, other: shift } }),
+  );
+  const html = renderComparison({
+    name: hostile,
+    project: hostile,
+    suites: [compareStates(suite, states, { state: states[1]!.state, regression: 0.05 })],
+    skipped: [{ run: hostile, step: null, reason: hostile }],
+  });
+  expect(html).toContain('better');
+  expect(html).not.toContain(hostile);
+});
+
 function isThere(path: string | undefined): boolean {
   try {
     accessSync(path ?? '');

@@ -84,6 +84,16 @@ describe('a state’s figures', () => {
     expect(states[1]?.versus?.tasks.map(({ verdict }) => verdict)).toEqual(['within noise', 'within noise']);
   });
 
+  test('are compared by the chance of any pass too, where tasks have several samples', () => {
+    const { states } = compareStates(
+      suite,
+      [state(1, 0, 1, 0, 0, 0, 1, 1), state(1, 1, 1, 1, 0, 1, 0, 0)],
+      null,
+    );
+    expect(states[1]?.versus?.all?.estimate).toBeCloseTo((0.5 + 0.5 + 0.5 - 1) / 4, 12);
+    expect(states[1]?.versus?.largest_k?.estimate).toBeCloseTo((0 + 0 + 1 - 1) / 4, 12);
+  });
+
   test('take an episode twice as once, and none that the suite has no place for', () => {
     const tasks = emptyTally(suite.record);
     addEpisode(tasks, episode(suite, 0, 0, 1));
@@ -114,6 +124,7 @@ describe('a state’s figures', () => {
       'eval/booking/tool_error_rate': 0.25,
     });
     expect(row['eval/all/variance_per_prompt']).toBeCloseTo((0.25 + 0.2025 + 0) / 3, 12);
+    expect(row['eval/all/signal_ratio']).toBeCloseTo(2 / 3, 12);
     const file = resultsFile([row, row]);
     expect(
       file
@@ -121,6 +132,49 @@ describe('a state’s figures', () => {
         .split('\n')
         .map((line): unknown => JSON.parse(line)),
     ).toEqual([row, row]);
+  });
+});
+
+test('an environment called as the scope over all of them does not pass for it in a row', () => {
+  const suite = madeUpSuite('s', ['all', 'other'], 2, 1);
+  const tasks = emptyTally(suite.record);
+  addEpisode(tasks, episode(suite, 0, 0, 1));
+  addEpisode(tasks, episode(suite, 1, 0, 0));
+  const played = { run: 'a', step: 1, state: 'x', tasks };
+  const comparison = compareStates(suite, [played], null);
+  expect(resultRow(comparison, played, comparison.states[0]!)['eval/all/pass_at_1']).toBe(0.5);
+});
+
+describe('a verdict', () => {
+  /** Before, no sample passed; afterwards, all of the first `moved` tasks. */
+  const versus = (tasks: number, moved: number, samples = 4) => {
+    const suite = madeUpSuite('s', ['e'], tasks, samples);
+    const [before, after] = [0, moved].map((first, step) => {
+      const tally = emptyTally(suite.record);
+      for (let slot = 0; slot < tasks; slot++)
+        for (let sample = 0; sample < samples; sample++)
+          addEpisode(tally, episode(suite, slot, sample, Number(slot < first)));
+      return { run: 'a', step, state: `${step}`, tasks: tally };
+    });
+    return compareStates(suite, [before!, after!], null).states[1]?.versus;
+  };
+
+  test('is given from ten tasks on', () => {
+    expect(versus(9, 9)?.all).toMatchObject({ estimate: 1, verdict: 'unclear' });
+    expect(versus(10, 10)?.all).toMatchObject({ estimate: 1, verdict: 'improving' });
+  });
+
+  test('is flat only where a noticeable change would have shown', () => {
+    expect(versus(200, 0)?.all?.verdict).toBe('flat');
+    expect(versus(12, 0, 1)?.all?.verdict).toBe('unclear');
+  });
+
+  test('leaves room for what so few tasks have not shown, and more where a task says less', () => {
+    const { all, largest_k } = versus(30, 0)!;
+    expect(all?.low).toBeLessThan(-0.01);
+    expect(all?.high).toBeGreaterThan(0.01);
+    // Any of four samples is one answer a task, pass@1 are four.
+    expect(largest_k?.high).toBeGreaterThan((all?.high ?? 1) * 1.5);
   });
 });
 
@@ -146,6 +200,23 @@ describe('a comparison', () => {
     expect(regressions(comparison)).toEqual([
       { place: { run: 'a', step: 30 }, scopes: ['all', 'booking', 'tracker'] },
     ]);
+  });
+
+  test('allows what the sweep allows, against the baseline wherever it stands', () => {
+    expect(regressions(compareStates(suite, states, { ...baseline, regression: 0.9 }))).toEqual([]);
+    const last = compareStates(suite, [...states].reverse(), baseline);
+    expect(last.reference).toMatchObject({ step: 10, named: true });
+    expect(regressions(last)).toEqual(regressions(compareStates(suite, states, baseline)));
+  });
+
+  test('by template adds up to the one over all tasks', () => {
+    const { all, templates } = compareStates(suite, states, baseline).states[1]!.versus!;
+    const parts = Object.entries(templates);
+    expect(parts.map(([name]) => name)).toEqual(
+      [...new Set(suite.record.tasks.map(({ template }) => template))].sort(),
+    );
+    const sum = parts.reduce((total, [, one]) => total + (one?.estimate ?? 0) * (one?.tasks ?? 0), 0);
+    expect(sum / 100).toBeCloseTo(all?.estimate ?? NaN, 12);
   });
 
   test('raises none where no baseline is named, and compares with the first state', () => {

@@ -1,7 +1,7 @@
 // Whether 95 % intervals hold the true difference in 95 % of comparisons: in simulated ones, where the truth is known.
 import { expect, test } from 'vitest';
 import { uniform } from '../../src/rl/random.js';
-import { pairedInterval, unseenChange } from '../../src/sweeps/bootstrap.js';
+import { normalShare, pairedInterval, tQuantile, unseenChange } from '../../src/sweeps/bootstrap.js';
 
 interface Regime {
   tasks: number;
@@ -115,3 +115,29 @@ test(
     }
   },
 );
+
+test('an interval is as wide as Student’s t makes it, and another draw for another comparison', () => {
+  const unseen = 0.2;
+  const differences = Array.from({ length: 20 }, (_, index) => (index - 9.5) / 31);
+  const n = differences.length + 2;
+  const squares = [...differences, unseen, -unseen].reduce((sum, one) => sum + one ** 2, 0);
+  const expected = tQuantile(n - 1) * Math.sqrt(squares / n / (n - 1));
+  const shares = Array.from({ length: 40 }, (_, index) => {
+    const { low, high } = pairedInterval(differences, unseen, ['width', index]);
+    return (high - low) / 2 / expected;
+  });
+  const mean = shares.reduce((sum, share) => sum + share, 0) / shares.length;
+  // The percentiles of the normal law would be 6 % closer together.
+  expect(Math.abs(mean - 1)).toBeLessThan(0.03);
+  expect(new Set(shares).size).toBeGreaterThan(30);
+  expect(Math.max(...shares) / Math.min(...shares)).toBeLessThan(1.2);
+});
+
+test('quantiles are those of the tables', () => {
+  expect([2, 5, 10, 30].map(tQuantile)).toEqual(
+    [4.3027, 2.5706, 2.2281, 2.0423].map((value): unknown => expect.closeTo(value, 1)),
+  );
+  expect([-1.96, 0, 1.2816].map(normalShare)).toEqual(
+    [0.025, 0.5, 0.9].map((value): unknown => expect.closeTo(value, 4)),
+  );
+});
