@@ -4,6 +4,7 @@ import type { LoadedState, PolicyEngine, UpdateResult } from '../engine/policy-e
 import { LocalStates } from './local-states.js';
 import { otherNumerics } from './numerics.js';
 import type { Attended } from './scope.js';
+import { beginSpan, span } from './spans.js';
 import { type StepUpdate, type Provenance, StateRestorer } from './state-restorer.js';
 import type { StateLock } from '../engine/native/state-lock.js';
 import { sameNumerics } from '../spec/numerics.js';
@@ -45,19 +46,27 @@ export class PolicyHolder {
     attempt: Attended = unattended,
   ): Promise<T> {
     const { lock } = this.options;
-    const { state, numerics } = await this.#recorded(run, step);
-    for (;;) {
-      const done = await lock.shared(async () => {
-        await this.#refuseOtherNumerics(run, numerics, attempt);
-        const held = await this.engine.held();
-        return held?.state === state ? { value: await use(state) } : null;
-      }, attempt.signal);
-      if (done) return done.value;
-      await lock.exclusive(async () => {
-        // Others that waited for the same state may have restored it.
-        if ((await this.engine.held())?.state !== state)
-          await this.#restorer.restore(run, step, state, attempt);
-      }, attempt.signal);
+    const ensuring = beginSpan('ensurePolicy');
+    try {
+      const { state, numerics } = await this.#recorded(run, step);
+      for (;;) {
+        const done = await lock.shared(async () => {
+          await this.#refuseOtherNumerics(run, numerics, attempt);
+          const held = await this.engine.held();
+          if (held?.state !== state) return null;
+          ensuring.end();
+          return { value: await use(state) };
+        }, attempt.signal);
+        if (done) return done.value;
+        const restore = async (): Promise<void> => {
+          // Others that waited for the same state may have restored it.
+          if ((await this.engine.held())?.state !== state)
+            await this.#restorer.restore(run, step, state, attempt);
+        };
+        await ensuring.during(() => lock.exclusive(restore, attempt.signal));
+      }
+    } finally {
+      ensuring.end();
     }
   }
 
@@ -71,17 +80,19 @@ export class PolicyHolder {
     provenance: Provenance = 'held',
   ): Promise<T> {
     const { state, numerics } = await this.#recorded(run, step);
-    return this.options.lock.exclusive(async () => {
+    const ensure = async (): Promise<void> => {
       if (provenance !== 'held') await this.engine.restart();
       await this.#refuseOtherNumerics(run, numerics, attempt);
       const held = await this.engine.held();
       const begun = held?.lastStepId === stepId;
       const ready = held?.state === state && (await this.#restorer.knowsReference(run, step));
-      if (!begun && !ready) {
-        const newest =
-          provenance === 'from an older checkpoint' ? await this.#restorer.olderThanNewest(run, step) : step;
-        await this.#restorer.restore(run, step, state, attempt, newest);
-      }
+      if (begun || ready) return;
+      const newest =
+        provenance === 'from an older checkpoint' ? await this.#restorer.olderThanNewest(run, step) : step;
+      await this.#restorer.restore(run, step, state, attempt, newest);
+    };
+    return this.options.lock.exclusive(async () => {
+      await span('ensurePolicy', ensure);
       return change();
     }, attempt.signal);
   }

@@ -17,6 +17,7 @@ import type { NodeDeps } from './node-deps.js';
 import { OpenWaits, type Wait } from './open-waits.js';
 import type { RunData } from './run-data.js';
 import type { AttemptScope } from './scope.js';
+import { span } from './spans.js';
 import { stoppingPoint } from './stopping-point.js';
 import { type Patience, waitOutStore } from './store-patience.js';
 
@@ -62,7 +63,9 @@ export async function fillSeats(
     // Another run on this engine may have told it another tokenizer's.
     if (order.sampling.stop) await deps.holder.engine.setVocabulary(data.tokenizer.bytes());
     const journals = await deps.journals.below(order.folder);
-    const played = await playSeats(deps, { ...order, seats: begun, environments, journals }, scope);
+    const play = (): Promise<EpisodeRecord[]> =>
+      playSeats(deps, { ...order, seats: begun, environments, journals }, scope);
+    const played = await span('episodes', play);
     return [...(await readAll(deps, order, others)), ...played];
   };
   return deps.holder.withState(data.record.run, policyStep, fill, scope);

@@ -6,6 +6,7 @@ import { attemptEvidence } from './attempt-evidence.js';
 import type { LastCommit, NodeDeps } from './node-deps.js';
 import { currentScope } from './scope.js';
 import { sealBatch } from './seal-batch.js';
+import { span } from './spans.js';
 import { type Provenance, provenances } from './state-restorer.js';
 import { stoppingPoint } from './stopping-point.js';
 import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
@@ -43,7 +44,8 @@ export async function updatePolicy(
   const { record: plan } = await readPlan(store, run, step, input.plan);
   const scope = currentScope();
   const evidence = attemptEvidence(store, run, step, scope, deps.life);
-  const { batch, identity, adopted } = await sealBatch(deps, input, plan).catch(async (error: unknown) => {
+  const sealing = span('seal', () => sealBatch(deps, input, plan));
+  const { batch, identity, adopted } = await sealing.catch(async (error: unknown) => {
     if (error instanceof Diverged) await evidence.diverged('seal', input.plan, error);
     throw error;
   });

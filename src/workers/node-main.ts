@@ -20,6 +20,8 @@ import { readWorkerConfig, type WorkerConfig } from './config.js';
 import { environmentBackends } from './environment-backends.js';
 import { keepLife } from './life-file.js';
 import { type NodeParts, serveNode } from './node-worker.js';
+import { openTracing } from './tracing/open-tracing.js';
+import type { Tracing } from './tracing/tracing.js';
 import { exitWith } from './worker-exit.js';
 import { installRuntime, type WorkerLog } from './worker-log.js';
 
@@ -29,10 +31,16 @@ await exitWith('node', async () => {
   // Before anything else: with a store that cannot hold records there is nothing to wait for.
   const store = await openStore(config.store);
   await probeStore(store);
-  await serveNode(config, () => createParts(config, store, log), log);
+  const tracing = await openTracing('node', config.node, log);
+  await serveNode(config, () => createParts(config, store, tracing, log), log);
 });
 
-async function createParts(config: WorkerConfig, store: ObjectStore, log: WorkerLog): Promise<NodeParts> {
+async function createParts(
+  config: WorkerConfig,
+  store: ObjectStore,
+  tracing: Tracing | null,
+  log: WorkerLog,
+): Promise<NodeParts> {
   if (!config.engine)
     throw new Error('a node worker needs --engine or LONGHAUL_ENGINE: the path of the native engine');
   const token = config.gradingTokenFile
@@ -42,7 +50,8 @@ async function createParts(config: WorkerConfig, store: ObjectStore, log: Worker
   // Store and Temporal have answered by now.
   serves();
   const meter = new BusyMeter();
-  const engine = meteredEngine(createNativeEngine({ binary: config.engine, log }), meter);
+  const metered = meteredEngine(createNativeEngine({ binary: config.engine, log }), meter);
+  const engine = tracing?.engine(metered) ?? metered;
   const environments = environmentBackends({ url: config.environments, ...(token ? { token } : {}) });
   const deps = {
     store,
@@ -56,8 +65,10 @@ async function createParts(config: WorkerConfig, store: ObjectStore, log: Worker
       log,
     }),
     journals: new JournalFolder(join(config.folder, 'journal'), log),
-    backendFor: (spec: EnvironmentSpec, callTimeoutMs: number) =>
-      meteredBackend(environments.backendFor(spec, callTimeoutMs), meter),
+    backendFor: (spec: EnvironmentSpec, callTimeoutMs: number) => {
+      const backend = meteredBackend(environments.backendFor(spec, callTimeoutMs), meter);
+      return tracing?.backend(backend) ?? backend;
+    },
     meter,
     life,
     lastCommits: new NewestEntries<LastCommit>(),
@@ -82,8 +93,10 @@ async function createParts(config: WorkerConfig, store: ObjectStore, log: Worker
         ? `the state after step ${kept.step} of ${kept.run} is in the store`
         : 'no state to be kept';
     },
+    tracing,
     close: async () => {
       await Promise.all([engine.close(), environments.close()]);
+      await tracing?.close();
     },
   };
 }

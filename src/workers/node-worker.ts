@@ -12,11 +12,14 @@ import { Departure } from './node-departure.js';
 import { lockFolder } from './folder-lock.js';
 import { reportNode } from './node-reports.js';
 import { OpenActivities } from './open-activities.js';
+import type { Tracing } from './tracing/tracing.js';
 import { connectClient, connectWorker } from './temporal-connection.js';
 
 export interface NodeParts {
   node: NodeActivities;
   transfers: TransferActivities;
+  /** Null where nothing is traced. */
+  tracing?: Tracing | null;
   /** Undefined until the engine has told it. */
   numerics(): Numerics | undefined;
   /** Brings what only this node may have to the store; says what. Called when nothing runs on the engine any more. */
@@ -59,11 +62,12 @@ export async function serveNode(
       // What is cut off, and when, is the departure's to say.
       shutdownGraceTime: config.graceMs,
     } satisfies Partial<WorkerOptions>;
+    const traced = parts.tracing ? [parts.tracing.activities] : [];
     const [engine, transfers] = await Promise.all([
       Worker.create({
         ...common,
         taskQueue: engineQueue(config.node),
-        interceptors: { activity: [guardActivities({ open, cutOff: departure.cutOff })] },
+        interceptors: { activity: [...traced, guardActivities({ open, cutOff: departure.cutOff })] },
         activities: { ...parts.node },
         maxConcurrentActivityTaskExecutions: engineActivities * config.places,
       }),
@@ -71,7 +75,7 @@ export async function serveNode(
         ...common,
         taskQueue: transferQueue(config.node),
         // An upload under way may come to its end.
-        interceptors: { activity: [guardActivities({ open, cutOff: departure.lastCall })] },
+        interceptors: { activity: [...traced, guardActivities({ open, cutOff: departure.lastCall })] },
         activities: { ...parts.transfers },
         maxConcurrentActivityTaskExecutions: transferActivities * config.places,
       }),

@@ -1,5 +1,7 @@
 // What the orchestrator worker is made of.
 import { hostname } from 'node:os';
+import type { Client } from '@temporalio/client';
+import type { OrchestratorActivities } from '../activities/contracts.js';
 import { DatasetCache } from '../activities/dataset-cache.js';
 import { createOrchestratorActivities } from '../activities/orchestrator-activities.js';
 import { RunDataCache } from '../activities/run-data.js';
@@ -8,15 +10,17 @@ import type { WorkerConfig } from './config.js';
 import type { KeptLife } from './life-file.js';
 import { serveOrchestrator } from './orchestrator-worker.js';
 import { clusterId, isOver, ownerState, recordedAddress, requestLease } from './temporal-cluster.js';
+import { openTracing } from './tracing/open-tracing.js';
 import { installRuntime } from './worker-log.js';
 
 /** Call when the folder is locked. Resolves when the worker has ended. */
 export async function runOrchestrator(config: WorkerConfig, { life, serves }: KeptLife): Promise<void> {
   const log = installRuntime('orchestrator', config.metricsAddress);
+  const tracing = await openTracing('orchestrator', `${hostname()}-${process.pid}`, log);
   const store = await openStore(config.store);
   await probeStore(store);
   const datasets = new DatasetCache(store);
-  await serveOrchestrator(config, (client) => {
+  const createActivities = (client: Client): OrchestratorActivities => {
     serves();
     return createOrchestratorActivities({
       store,
@@ -30,5 +34,10 @@ export async function runOrchestrator(config: WorkerConfig, { life, serves }: Ke
       isOver: (run) => isOver(client, run),
       log,
     });
-  });
+  };
+  try {
+    await serveOrchestrator(config, createActivities, tracing);
+  } finally {
+    await tracing?.close();
+  }
 }

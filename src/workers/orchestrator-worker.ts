@@ -10,6 +10,7 @@ import type { Deployment, WorkerConfig } from './config.js';
 import { OpenActivities } from './open-activities.js';
 import { registerSearchAttributes } from './temporal-cluster.js';
 import { connectClient, connectWorker } from './temporal-connection.js';
+import type { Tracing } from './tracing/tracing.js';
 import { cachedWorkflowBundle } from './workflow-bundle.js';
 
 const workflowsFolder = fileURLToPath(new URL('../workflows', import.meta.url));
@@ -33,11 +34,12 @@ export function versioned(deployment: Deployment | null): Pick<WorkerOptions, 'w
 export async function serveOrchestrator(
   config: WorkerConfig,
   createActivities: (client: Client) => OrchestratorActivities | Promise<OrchestratorActivities>,
+  tracing: Tracing | null = null,
 ): Promise<void> {
   const [{ client, close }, connection, codePath] = await Promise.all([
     connectClient(config.temporal, 60_000),
     connectWorker(config.temporal),
-    cachedWorkflowBundle(workflowsFolder),
+    cachedWorkflowBundle(workflowsFolder, undefined, tracing ? ['step-tracing'] : []),
   ]);
   try {
     const open = new OpenActivities(join(config.folder, 'open-activities'));
@@ -50,7 +52,8 @@ export async function serveOrchestrator(
       identity: `orchestrator ${process.pid}`,
       workflowBundle: { codePath },
       activities: { ...(await createActivities(client)) },
-      interceptors: { activity: [guardActivities({ open })] },
+      interceptors: { activity: [...(tracing ? [tracing.activities] : []), guardActivities({ open })] },
+      ...(tracing ? { sinks: tracing.sinks } : {}),
       ...versioned(config.deployment),
       maxConcurrentActivityTaskExecutions: 20,
       // A task waits so long for a worker that has died before any other may take it.

@@ -9,20 +9,26 @@ import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
 /** Modules beside the workflows' folder whose values they import, from that folder. */
 export const importedValues = ['../spec/numerics'] as const;
 
+/** Modules of the folder that not every worker has in its bundle. */
+export type BundledInterceptor = 'step-tracing';
+
 /** Path of the bundle. `workflowsFolder` holds `index.js` (or `index.ts` in tests). */
 export async function cachedWorkflowBundle(
   workflowsFolder: string,
   cacheFolder = defaultCacheFolder(),
+  interceptors: readonly BundledInterceptor[] = [],
 ): Promise<string> {
   const names = (await readdir(workflowsFolder)).filter(
     (name) => /\.(js|ts)$/.test(name) && !name.endsWith('.d.ts'),
   );
   const index = names.includes('index.js') ? 'index.js' : 'index.ts';
   const files = [...names.sort(), ...importedValues.map((module) => module + extname(index))];
-  const path = join(cacheFolder, `workflows-${await contentHash(workflowsFolder, files)}.js`);
+  const kind = ['workflows', ...interceptors].join('-');
+  const path = join(cacheFolder, `${kind}-${await contentHash(workflowsFolder, files)}.js`);
   if (await exists(path)) return path;
   const { code } = await bundleWorkflowCode({
     workflowsPath: join(workflowsFolder, index),
+    workflowInterceptorModules: interceptors.map((name) => join(workflowsFolder, name + extname(index))),
     logger: new DefaultLogger('WARN'),
   });
   await mkdir(dirname(path), { recursive: true });

@@ -24,6 +24,8 @@ export interface ClusterOptions {
   /** Address; by default a directory in the cluster's folder. */
   store?: string;
   temporal?: TestTemporalOptions;
+  /** Of every worker. */
+  env?: Readonly<Record<string, string>>;
   /** From the server's address to the one that workers are given. */
   gateway?: (temporal: string) => Promise<string>;
 }
@@ -67,6 +69,7 @@ export class Cluster {
             args: ['--namespace', 'default', '--store', storeAddress, ...args],
             folder: join(folder, `${name}-${index + 1}`),
             temporal: address,
+            ...(options.env ? { env: options.env } : {}),
           }),
         ),
       );
@@ -91,7 +94,11 @@ export class Cluster {
   }
 
   /** A node of its own: another id than those that share one, another folder. */
-  async startNode(id: string, args: readonly string[] = []): Promise<WorkerProcess> {
+  async startNode(
+    id: string,
+    args: readonly string[] = [],
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<WorkerProcess> {
     const { folder, storeAddress, environments, temporal } = this;
     const node = await WorkerProcess.start({
       name: `node ${id}`,
@@ -103,6 +110,7 @@ export class Cluster {
       ],
       folder: join(folder, `node-${id}`),
       temporal: temporal.address,
+      env,
     });
     this.nodes.push(node);
     return node;

@@ -30,6 +30,8 @@ export interface WorkerPlan {
   folder: string;
   /** `host:port`; the worker reaches it through a proxy of its own. */
   temporal: string;
+  /** Beside this process's own. */
+  env?: Readonly<Record<string, string>>;
 }
 
 export interface Ending {
@@ -69,11 +71,11 @@ export class WorkerProcess {
 
   start(): void {
     const log = openSync(this.logFile, 'a');
-    const { script, args, folder } = this.plan;
+    const { script, args, folder, env } = this.plan;
     this.child = spawn(
       process.execPath,
       [script, ...args, '--folder', join(folder, 'worker'), '--temporal-address', this.proxy.address],
-      { stdio: ['ignore', log, log], env: { ...process.env, LONGHAUL_STOPPING_POINTS: this.points } },
+      { stdio: ['ignore', log, log], env: { ...process.env, ...env, LONGHAUL_STOPPING_POINTS: this.points } },
     );
     closeSync(log);
   }

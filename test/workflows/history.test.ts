@@ -14,12 +14,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type History, historyFromJSON, historyToJSON } from '@temporalio/common/lib/proto-utils.js';
-import { bundleWorkflowCode, DefaultLogger, Worker } from '@temporalio/worker';
+import { bundleWorkflowCode, DefaultLogger, type InjectedSinks, Worker } from '@temporalio/worker';
 import { DeterminismViolationError } from '@temporalio/workflow';
 import { afterAll, describe, expect, it } from 'vitest';
 import { startTemporal } from '../support/temporal-server.js';
 import { goldenLives, goldenServer } from './golden-lives.js';
 import { workflowBundle } from './scripted-run.js';
+import type { EndedStep, TraceSinks } from '../../src/workflows/step-tracing.js';
 
 const repository = fileURLToPath(new URL('../..', import.meta.url));
 const folder = join(repository, 'test/workflows/golden');
@@ -55,6 +56,24 @@ describe('golden histories', { timeout: 240_000 }, () => {
 
   it.each(lives)('replay with the code of today: %s', async (life) => {
     await Worker.runReplayHistory({ workflowBundle: await workflowBundle() }, golden(life));
+  });
+
+  it.each(lives)('replay on a worker that traces: %s', async (life) => {
+    const steps: EndedStep[] = [];
+    const sinks: InjectedSinks<TraceSinks> = {
+      trace: { step: { fn: (_info, ended) => void steps.push(ended), callDuringReplay: true } },
+    };
+    await Worker.runReplayHistory(
+      { workflowBundle: await workflowBundle(['step-tracing']), sinks },
+      golden(life),
+    );
+    for (const { startedAt, endedAt } of steps) expect(endedAt).toBeGreaterThanOrEqual(startedAt);
+    const updates = golden(life).events?.filter(({ activityTaskScheduledEventAttributes: scheduled }) =>
+      scheduled?.activityId?.endsWith('/update'),
+    );
+    const committed = steps.filter(({ step, failed }) => step > 0 && !failed);
+    expect(committed.length).toBeGreaterThan(0);
+    expect(committed.length).toBeLessThanOrEqual(updates?.length ?? 0);
   });
 
   it('go through a new beginning, a block, a move, a pause and a cancellation', () => {

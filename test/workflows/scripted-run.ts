@@ -21,7 +21,7 @@ import type {
 } from '../../src/activities/contracts.js';
 import { guardActivities } from '../../src/workers/activity-guard.js';
 import { OpenActivities } from '../../src/workers/open-activities.js';
-import { cachedWorkflowBundle } from '../../src/workers/workflow-bundle.js';
+import { type BundledInterceptor, cachedWorkflowBundle } from '../../src/workers/workflow-bundle.js';
 import {
   engineQueue,
   grantedSignal,
@@ -225,8 +225,11 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
   return script;
 }
 
-export async function workflowBundle(): Promise<{ codePath: string }> {
-  return { codePath: await cachedWorkflowBundle(new URL('../../src/workflows', import.meta.url).pathname) };
+export async function workflowBundle(
+  interceptors: readonly BundledInterceptor[] = [],
+): Promise<{ codePath: string }> {
+  const folder = new URL('../../src/workflows', import.meta.url).pathname;
+  return { codePath: await cachedWorkflowBundle(folder, undefined, interceptors) };
 }
 
 /** Orchestrator and node workers of this test alone, as long as `use` lasts. */

@@ -1,0 +1,58 @@
+// Many calls of one kind as one span: a step has thousands of tokens' worth of `generate`, and a trace with a span for each would be
+// larger than the records, and too large for the receivers. What is asked of such calls is answered by figures: how many, how long
+// together, and the slowest.
+import type { SpanAttributes } from '../../activities/spans.js';
+
+export class CallTally {
+  #calls = 0;
+  #failed = 0;
+  #inFlight = 0;
+  #busySince = 0;
+  #busyMs = 0;
+  #slowestMs = 0;
+  #endedAt = 0;
+  readonly #sums: Record<string, number> = {};
+
+  /** `startedAt`, milliseconds since 1970: of the first call. */
+  constructor(readonly startedAt: number) {}
+
+  get endedAt(): number {
+    return this.#inFlight > 0 ? Date.now() : Math.max(this.#endedAt, this.startedAt);
+  }
+
+  async during<T>(call: () => Promise<T>, figures: (answer: T) => Record<string, number>): Promise<T> {
+    const began = performance.now();
+    if (this.#inFlight++ === 0) this.#busySince = began;
+    this.#calls += 1;
+    try {
+      const answer = await call();
+      for (const [name, value] of Object.entries(figures(answer)))
+        this.#sums[name] = (this.#sums[name] ?? 0) + value;
+      return answer;
+    } catch (error) {
+      this.#failed += 1;
+      throw error;
+    } finally {
+      const now = performance.now();
+      if (--this.#inFlight === 0) this.#busyMs += now - this.#busySince;
+      this.#slowestMs = Math.max(this.#slowestMs, now - began);
+      this.#endedAt = Date.now();
+    }
+  }
+
+  /** `busy_ms`: with at least one of them in flight. */
+  attributes(): SpanAttributes {
+    const busyMs = this.#busyMs + (this.#inFlight > 0 ? performance.now() - this.#busySince : 0);
+    return {
+      'longhaul.calls': this.#calls,
+      'longhaul.failed_calls': this.#failed,
+      'longhaul.busy_ms': rounded(busyMs),
+      'longhaul.slowest_ms': rounded(this.#slowestMs),
+      ...Object.fromEntries(Object.entries(this.#sums).map(([name, value]) => [`longhaul.${name}`, value])),
+    };
+  }
+}
+
+function rounded(milliseconds: number): number {
+  return Math.round(milliseconds * 10) / 10;
+}

@@ -1,0 +1,58 @@
+// Whether this process traces, and how much of it, by the variables that OpenTelemetry's own SDKs read. Loads nothing of it.
+import { keepSecret } from '../../activities/known-secrets.js';
+
+export interface TraceSettings {
+  /** Of all traces, from 0 to 1. All spans of a trace share its fate, whichever worker they come from. */
+  ratio: number;
+}
+
+/** Null where nobody asks for traces. Throws for what this version does not do, with what it does. */
+export function readTraceSettings(env: NodeJS.ProcessEnv = process.env): TraceSettings | null {
+  const exporter = env['OTEL_TRACES_EXPORTER'] || null;
+  const endpoint = env['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'] || env['OTEL_EXPORTER_OTLP_ENDPOINT'] || null;
+  if (env['OTEL_SDK_DISABLED']?.toLowerCase() === 'true') return null;
+  if (exporter === 'none' || (exporter === null && endpoint === null)) return null;
+  if (exporter !== null && exporter !== 'otlp')
+    throw new Error(
+      `OTEL_TRACES_EXPORTER takes otlp or none; ${JSON.stringify(exporter.slice(0, 40))} is neither`,
+    );
+  if (endpoint !== null) checkEndpoint(endpoint);
+  const protocol = env['OTEL_EXPORTER_OTLP_TRACES_PROTOCOL'] || env['OTEL_EXPORTER_OTLP_PROTOCOL'] || null;
+  if (protocol === 'grpc')
+    throw new Error(
+      'OTEL_EXPORTER_OTLP_PROTOCOL is grpc, and traces are sent over HTTP: name the port of the receiver for it (mostly 4318) in ' +
+        'OTEL_EXPORTER_OTLP_ENDPOINT, and set the protocol to http/json, or not at all',
+    );
+  for (const name of ['OTEL_EXPORTER_OTLP_HEADERS', 'OTEL_EXPORTER_OTLP_TRACES_HEADERS'])
+    for (const pair of env[name]?.split(',') ?? []) keepHeader(pair);
+  return { ratio: ratioOf(env['OTEL_TRACES_SAMPLER'] || 'parentbased_always_on', env) };
+}
+
+/** Not repeated: there may be a password in it. */
+function checkEndpoint(endpoint: string): void {
+  if (URL.canParse(endpoint) && /^https?:$/.test(new URL(endpoint).protocol)) return;
+  throw new Error('OTEL_EXPORTER_OTLP_ENDPOINT takes a URL such as http://127.0.0.1:4318, and is none');
+}
+
+/** `key=value`, percent-encoded: mostly a key of the receiver's. */
+function keepHeader(pair: string): void {
+  const value = pair.slice(pair.indexOf('=') + 1).trim();
+  if (value === '') return;
+  keepSecret(value);
+  try {
+    keepSecret(decodeURIComponent(value));
+  } catch {
+    // It is sent as it stands.
+  }
+}
+
+function ratioOf(sampler: string, env: NodeJS.ProcessEnv): number {
+  const name = sampler.replace(/^parentbased_/, '');
+  if (name === 'always_on') return 1;
+  if (name === 'always_off') return 0;
+  const ratio = Number(env['OTEL_TRACES_SAMPLER_ARG'] || '1');
+  if (name === 'traceidratio' && ratio >= 0 && ratio <= 1) return ratio;
+  throw new Error(
+    'OTEL_TRACES_SAMPLER takes always_on, always_off, or traceidratio with a share from 0 to 1 in OTEL_TRACES_SAMPLER_ARG',
+  );
+}

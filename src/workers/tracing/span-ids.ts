@@ -1,0 +1,54 @@
+// Ids of spans that several processes know of without telling one another: each derives them from what Temporal calls the thing. A trace
+// so survives its workers, and no header goes through workflows.
+import { createHash, randomBytes } from 'node:crypto';
+
+/** Lower-case hex: 32 and 16 digits. */
+export interface SpanPlace {
+  traceId: string;
+  spanId: string;
+}
+
+/** The workflow execution that takes the step, by its run id. It is one per step: a run begins anew between two steps only. */
+export interface StepName {
+  workflowRunId: string;
+  step: number;
+}
+
+/** Root of a step's trace. */
+export function stepPlace({ workflowRunId, step }: StepName): SpanPlace {
+  const name = `longhaul step ${workflowRunId}/${step}`;
+  return { traceId: digits(name, 32), spanId: digits(`${name} root`, 16) };
+}
+
+export interface AttemptName {
+  workflowRunId: string;
+  activityId: string;
+  /** When it was first asked for: an activity's id may be used again when it has ended. */
+  scheduledAt: number;
+  attempt: number;
+}
+
+/** `parent`: null for an activity that belongs to no step, which has a trace of its own. */
+export function attemptPlace(name: AttemptName, step: number | null): SpanPlace & { parent: string | null } {
+  const { workflowRunId, activityId, scheduledAt, attempt } = name;
+  const text = `longhaul attempt ${workflowRunId}/${activityId}/${scheduledAt}/${attempt}`;
+  const spanId = digits(`${text} span`, 16);
+  if (step === null) return { traceId: digits(text, 32), spanId, parent: null };
+  const root = stepPlace({ workflowRunId, step });
+  return { traceId: root.traceId, spanId, parent: root.spanId };
+}
+
+/** Of what one process alone knows. */
+export function freshSpanId(): string {
+  return randomBytes(8).toString('hex');
+}
+
+/** Null for an activity that belongs to no step. */
+export function stepOfActivity(activityId: string): number | null {
+  const [, step] = /^step-(\d+)\//.exec(activityId) ?? [];
+  return step === undefined ? null : Number(step);
+}
+
+function digits(text: string, count: number): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, count);
+}

@@ -1,0 +1,48 @@
+// Tells when a run's steps began and ended, for a worker that traces. It is bundled for such a worker alone, and sends nothing to the
+// server: histories are the same with it and without, and so is the order in which a workflow's promises settle.
+import { proxySinks, type Sinks, type WorkflowInterceptorsFactory } from '@temporalio/workflow';
+
+export interface EndedStep {
+  step: number;
+  /** Of the workflow's clock: milliseconds since 1970. */
+  startedAt: number;
+  endedAt: number;
+  failed: boolean;
+}
+
+export interface TraceSinks extends Sinks {
+  trace: { step(ended: EndedStep): void };
+}
+
+const { trace } = proxySinks<TraceSinks>();
+
+/** What a step begins and ends with; step 0 is one activity. */
+const first: readonly string[] = ['plan', 'base'];
+const last: readonly string[] = ['update', 'base'];
+
+export const interceptors: WorkflowInterceptorsFactory = () => {
+  const begun = new Map<number, number>();
+  return {
+    outbound: [
+      {
+        scheduleActivity(input, next) {
+          const [, number, name = ''] = /^step-(\d+)\/([a-z]+)/.exec(input.options.activityId ?? '') ?? [];
+          const step = Number(number);
+          if (first.includes(name) && !begun.has(step)) begun.set(step, Date.now());
+          const result = next(input);
+          if (!last.includes(name)) return result;
+          const ended = (failed: boolean): void => {
+            const endedAt = Date.now();
+            trace.step({ step, startedAt: begun.get(step) ?? endedAt, endedAt, failed });
+            if (!failed) begun.delete(step);
+          };
+          result.then(
+            () => ended(false),
+            () => ended(true),
+          );
+          return result;
+        },
+      },
+    ],
+  };
+};

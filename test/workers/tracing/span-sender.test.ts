@@ -1,0 +1,104 @@
+// Spans on their way to a receiver that answers, hangs, and is not there.
+import { createHash } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { OtlpReceiver } from '../../support/otlp-receiver.js';
+import { until } from '../../support/until.js';
+import { createSpanSender, type EndedSpan } from '../../../src/workers/tracing/span-sender.js';
+
+const spanOf = (index: number): EndedSpan => ({
+  // One of zeros alone is none.
+  traceId: (index + 1).toString(16).padStart(32, '0'),
+  spanId: (index + 1).toString(16).padStart(16, '0'),
+  ...{ parent: index === 0 ? null : 'a'.repeat(16), name: 'part', failed: index === 1 },
+  startedAt: 1_700_000_000_000.25,
+  endedAt: 1_700_000_001_500.5,
+  attributes: { 'longhaul.step': index },
+});
+
+describe('a sender of spans', () => {
+  let receiver: OtlpReceiver;
+  const said: string[] = [];
+  const sender = (ratio = 1) =>
+    createSpanSender({ ratio }, { service: 'longhaul-node', instance: 'n1' }, (line) => said.push(line));
+  const before = { ...process.env };
+  beforeAll(async () => {
+    receiver = await OtlpReceiver.start();
+    Object.assign(process.env, {
+      OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
+      OTEL_EXPORTER_OTLP_HEADERS: 'x-key=k1',
+      OTEL_BSP_SCHEDULE_DELAY: '50',
+      OTEL_EXPORTER_OTLP_TIMEOUT: '500',
+    });
+  });
+  afterAll(async () => {
+    await receiver.stop();
+    process.env = before;
+  });
+
+  it('sends ids, times, states and figures as they are, with the headers of the environment', async () => {
+    const one = sender();
+    one.send(spanOf(0));
+    one.send(spanOf(1));
+    await one.close();
+    expect(receiver.headers[0]).toMatchObject({ 'x-key': 'k1', 'content-type': 'application/json' });
+    expect(receiver.spans).toEqual([
+      {
+        traceId: `${'0'.repeat(31)}1`,
+        spanId: '0000000000000001',
+        ...{ parent: null, name: 'part', failed: false, service: 'longhaul-node' },
+        ...{ startedAt: 1_700_000_000_000.25, endedAt: 1_700_000_001_500.5 },
+        attributes: { 'longhaul.step': 0 },
+      },
+      expect.objectContaining({ parent: 'a'.repeat(16), failed: true }),
+    ]);
+  });
+
+  it('keeps or drops a trace as a whole, whoever sends its spans', async () => {
+    const traces = Array.from({ length: 400 }, (_, index) => ({
+      ...spanOf(index),
+      traceId: createHash('sha256').update(`${index}`).digest('hex').slice(0, 32),
+    }));
+    const kept = async (): Promise<string[]> => {
+      receiver.spans.length = 0;
+      const one = sender(0.25);
+      for (const span of traces) one.send(span);
+      await one.close();
+      return receiver.spans.map(({ traceId }) => traceId).sort();
+    };
+    const first = await kept();
+    // A quarter; five standard deviations are 43.
+    expect(first.length).toBeGreaterThan(57);
+    expect(first.length).toBeLessThan(143);
+    expect(await kept()).toEqual(first);
+  });
+
+  it('waits for no receiver that hangs, holds a bounded number of spans, and says so once', async () => {
+    receiver.hangs = true;
+    said.length = 0;
+    const one = sender();
+    const began = performance.now();
+    for (let index = 0; index < 50_000; index += 1) one.send(spanOf(index));
+    expect((performance.now() - began) / 50_000).toBeLessThan(0.2);
+    await until(() => said.length > 0, 'the line about the receiver');
+    receiver.spans.length = 0;
+    receiver.hangs = false;
+    await until(() => said.includes('traces arrive again'), 'spans to arrive again');
+    expect(said).toHaveLength(2);
+    expect(said[0]).toMatch(/^traces do not arrive: .+\. Runs go on/);
+    await one.close();
+    expect(receiver.spans.length).toBeLessThanOrEqual(2048 + 512);
+  });
+
+  it('ends within its farewell beside a receiver that hangs', async () => {
+    receiver.hangs = true;
+    process.env['OTEL_EXPORTER_OTLP_TIMEOUT'] = '60000';
+    const one = sender();
+    one.send(spanOf(0));
+    const began = performance.now();
+    await one.close();
+    const seconds = (performance.now() - began) / 1000;
+    expect(seconds).toBeGreaterThan(1.9);
+    expect(seconds).toBeLessThan(20);
+    receiver.hangs = false;
+  });
+});
