@@ -100,7 +100,8 @@ class Follower {
 
   async run(): Promise<FollowerEnd> {
     const { folder, run, sink, signal } = this.options;
-    this.notes = await readNotes(folder, run, sink.name);
+    const read = (): Promise<FollowerNotes> => readNotes(folder, run, sink.name);
+    this.notes = await within(this.times.readMs, 'the notes', read, signal).catch(() => this.notes);
     while (!signal.aborted) {
       const end = await this.round();
       if (end) return end;
@@ -210,9 +211,9 @@ class Follower {
     );
   }
 
-  /** `reason`: why the tracker is behind; null: it is not. A disk that refuses the note refuses no point. */
+  /** `reason`: why the tracker is behind; null: it is not. A disk that refuses the note, or hangs, refuses no point. */
   private async note(delivered: Delivered | null, reason: string | null): Promise<void> {
-    const { folder, sink, onNotice } = this.options;
+    const { folder, sink, signal, onNotice } = this.options;
     const before = this.notes.notice;
     const step = delivered?.step ?? this.notes.step;
     const notice: DroppedNotice | null =
@@ -227,7 +228,8 @@ class Follower {
     const totals = (delivered && this.reader?.totalsAfter(delivered)) ?? this.notes.totals;
     this.notes = { ...this.notes, step, totals, notice };
     if (notice?.reason !== before?.reason) onNotice?.(notice);
-    await writeNotes(folder, this.notes).catch(() => undefined);
+    const write = (): Promise<void> => writeNotes(folder, this.notes);
+    await within(this.times.writeMs, 'the notes', write, signal).catch(() => undefined);
   }
 
   private end(how: FollowerEnd['how']): FollowerEnd {

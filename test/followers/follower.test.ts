@@ -1,7 +1,8 @@
 // One loop for one run and one tracker: it lags, fails, waits and catches up, and holds up nobody.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from 'vitest';
 import {
@@ -247,6 +248,54 @@ describe('a follower', () => {
     };
     expect(await follow({ ...given, sink })).toMatchObject({ how: 'delivered', notice: null });
     expect(opened).toBe(1);
+  });
+
+  it('hands over what was evaluated late: at its next beginning, or at the end of the run', async () => {
+    const late = all.filter(({ step, group }) => group === 'evaluation' && [6, 12].includes(step));
+    const given = await options(false);
+    await writeAll(
+      given.store,
+      all.filter((record) => !late.includes(record)),
+    );
+    const sink = kept('good');
+    const run = { over: false };
+    const stop = new AbortController();
+    const isOver = (): boolean => run.over;
+    const first = follow({ ...given, isOver, signal: stop.signal, sink });
+    await until(() => sink.points.length === total - 2, 'all that is there');
+    await delay(50);
+    stop.abort(new Error('a new version'));
+    await first;
+    const evaluated = (step: number): boolean => sink.points.some(({ id }) => id.startsWith(`eval.${step}.`));
+    await writeAll(
+      given.store,
+      late.filter(({ step }) => step === 6),
+    );
+    const second = follow({ ...given, isOver, sink });
+    await until(() => evaluated(6), 'what came while nobody followed');
+    await delay(50);
+    await writeAll(given.store, late);
+    run.over = true;
+    expect(await second).toMatchObject({ how: 'delivered' });
+    expect(evaluated(12)).toBe(true);
+    expect(new Set(sink.points.map(({ id }) => id)).size).toBe(total);
+    expect(sink.points).toHaveLength(total);
+  });
+
+  it('goes on where the disk of its notes hangs', async () => {
+    const given = await options(true, { times: { ...quick, readMs: 1_000 } });
+    const path = notesPath(given.folder, 'tiny', 'good');
+    mkdirSync(dirname(path), { recursive: true });
+    execFileSync('mkfifo', [path]);
+    // Whoever reads it waits as long as it is open.
+    const pipe = openSync(path, 'r+');
+    try {
+      const sink = kept('good');
+      expect(await follow({ ...given, sink })).toMatchObject({ how: 'delivered', step: 40 });
+      expect(sink.points).toHaveLength(total);
+    } finally {
+      closeSync(pipe);
+    }
   });
 
   it('ends at once when it is told to, whatever hangs', async () => {
