@@ -36,8 +36,9 @@ export class ChartUploads {
         return { missing: noScope };
       }
       const { kind, reason } = error.failure;
-      if (kind === 'lasting') throw error;
-      if (kind !== 'refused' && ++this.#failures < tries) throw error;
+      // A workspace may take messages and no files. What keeps all else out too, the message itself meets next.
+      const isFinal = kind === 'refused' || kind === 'lasting';
+      if (!isFinal && ++this.#failures < tries) throw error;
       return { missing: `Chart left out: ${reason}.` };
     }
   }

@@ -225,6 +225,14 @@ describe('the chart of an evaluation', () => {
         (server.fault = ({ method }) =>
           method === 'upload' ? { kind: 'status', status: 503, stored: false } : null),
     ],
+    [
+      'the workspace takes no files',
+      () =>
+        (server.fault = ({ method }) =>
+          method === 'files.getUploadURLExternal'
+            ? { kind: 'error', error: 'no_permission', stored: false }
+            : null),
+    ],
     ['Slack never takes the picture', () => (server.fileReadyAfterMs = 600_000)],
   ])('is left out where %s: the message is worth more', async (_, breakIt) => {
     breakIt();
