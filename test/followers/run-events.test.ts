@@ -1,6 +1,6 @@
 // What is told of a run: each thing once, under the same id whoever reads and however often, and alerts when they begin to hold.
 import { describe, expect, it } from 'vitest';
-import { nothingWatched, stalledSince } from '../../src/followers/alerts.js';
+import { nothingWatched, stalledSince, watchStep } from '../../src/followers/alerts.js';
 import {
   type EventContext,
   type EventCursor,
@@ -145,6 +145,30 @@ describe('the events of a run', () => {
     expect(drawn).toEqual([[0], [2], [2, 4], [2, 4, 6], [0, 7]]);
   });
 
+  it('end behind all else, however long it takes to read, and stand still no more then', async () => {
+    const ending: RunEnding = { how: 'cancelled', at: timeOf(5), reason: null };
+    const { events } = await readAll(
+      await storeOf({ steps: 80, evalInterval: 7 }),
+      newEventCursor,
+      contextAt(9e6, ending),
+    );
+    expect(ids(events).slice(-2)).toEqual(['evaluation.80.final', 'ended.1']);
+    expect(alerts(events)).toEqual([]);
+  });
+
+  it('compare an evaluation with the one before it of its own suite', async () => {
+    const { events } = await readAll(await storeOf({ steps: 6, evalInterval: 2 }));
+    const compared = events.flatMap((event) =>
+      event.kind === 'evaluation' ? [[event.step, event.before?.step]] : [],
+    );
+    expect(compared).toEqual([
+      [0, undefined],
+      [2, undefined],
+      [4, 2],
+      [6, 0],
+    ]);
+  });
+
   it('end with how it ended, once for each start', async () => {
     const store = await storeOf({ steps: 4, prices: [3600, 3600], secondStart: 3 });
     const ending: RunEnding = { how: 'failed', at: timeOf(60), reason: 'the data is gone' };
@@ -245,6 +269,47 @@ describe('alerts', () => {
       spent: 328,
       limit: 400,
     });
+  });
+
+  it('about a missing signal are of reinforcement learning alone', async () => {
+    const { events } = await readAll(
+      await storeOf({ steps: 6, kind: 'sft', metrics: () => ({ 'reward/signal_ratio': 0 }) }),
+    );
+    expect(alerts(events)).toEqual([]);
+  });
+
+  it('about a budget count hours, dollars and seconds in the unit of their limit', async () => {
+    // 1.2345 s of the GPU and 100 s of time a step.
+    const budget = { max_gpu_hours: (1.2345 * 10) / 3600, max_usd: 1.2345 * 5, max_wall_s: 1_500 };
+    const { events } = await readAll(
+      await storeOf({ steps: 12, stepSeconds: 100, budget, prices: [3600, 3600] }),
+    );
+    expect(alerts(events).map(({ id }) => id.replace(/\.[0-9.]+\.([0-9]+)$/, ' at $1'))).toEqual([
+      'alert.budget_near.max_usd at 4',
+      'alert.budget_near.max_gpu_hours at 8',
+      'alert.budget_near.max_wall_s at 12',
+    ]);
+  });
+
+  it('about a lost node name the one that committed the step before', () => {
+    const before = { ...nothingWatched, worker: 'node-a@host pid 7' };
+    const { update } = recordsOfAllKinds();
+    const lost = {
+      ...update,
+      observed: { ...update.observed, worker: 'node-b@host pid 8', metrics: { 'ft/restarts/node_lost': 1 } },
+    };
+    const { alerts: raised } = watchStep(before, lost, { startedAt: timeOf(0), budget: undefined });
+    expect(raised.find(({ alert }) => alert.about === 'node_lost')?.alert).toEqual({
+      about: 'node_lost',
+      node: 'node-a',
+      detail: 'the run goes on at node-b@host pid 8',
+    });
+  });
+
+  it('about a standstill come after ten minutes at the earliest', () => {
+    const watch = { ...nothingWatched, committedAt: timeOf(0), stepSeconds: [2, 2, 2] };
+    expect(stalledSince(watch, 3, timeOf(599))).toBe(null);
+    expect(stalledSince(watch, 3, timeOf(600))).toMatchObject({ alert: { seconds: 600, usualSeconds: 2 } });
   });
 
   it('about a standstill come once behind a step, not while the run is paused and not for its pause', async () => {

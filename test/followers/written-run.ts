@@ -46,6 +46,7 @@ export interface WrittenRun {
   /** Changes what its evaluations measure. */
   suite: (suite: RecordTypes['suite']) => RecordTypes['suite'];
   budget: NonNullable<RecordTypes['owner']['observed']['budget']>;
+  kind: UpdateRecord['identity']['kind'];
   /** Seconds between two commits. */
   stepSeconds: number;
   /** Of each step. */
@@ -74,6 +75,7 @@ export function runOf(options: Partial<WrittenRun> = {}): WrittenRun {
     evaluatedBy: run,
     suite: (suite) => suite,
     budget: {},
+    kind: 'grpo',
     stepSeconds: 2,
     outcomes: [
       [1, 0, null, 1],
@@ -234,6 +236,7 @@ function updateOf(
       previous_state: stateAfter(before),
       state: stateAfter(after),
       applied: reason === undefined ? true : { reason },
+      kind: run.kind,
       outcomes: run.outcomes,
     },
     observed: {

@@ -34,7 +34,7 @@ export type Fault =
   | { kind: 'hang'; stored: boolean }
   | { kind: 'reset'; stored: boolean; lateMs?: number }
   | { kind: 'status'; status: number; stored: boolean }
-  | { kind: 'error'; error: string; stored: boolean }
+  | { kind: 'error'; error: string; stored: boolean; messages?: string[] }
   | { kind: 'limited'; seconds: number }
   | { kind: 'proxy page' };
 
@@ -182,7 +182,10 @@ export class SlackServer {
         return send(response, { status: fault.status, answer: 'upstream failed' });
       case 'error':
         if (fault.stored) await work();
-        return send(response, { status: 200, answer: { ok: false, error: fault.error } });
+        return send(response, {
+          status: 200,
+          answer: { ok: false, error: fault.error, response_metadata: { messages: fault.messages ?? [] } },
+        });
     }
   }
 

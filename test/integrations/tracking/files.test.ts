@@ -107,6 +107,31 @@ describe.each(kinds)('$name', ({ create, path }) => {
     expect(statSync(path(folder)).size).toBe(117);
   });
 
+  it('larger than what is read at once is told whole', async () => {
+    const folder = newFolder();
+    const many = Object.fromEntries(Array.from({ length: 2_000 }, (_, n) => [`policy/figure_${n}`, n / 3]));
+    const large = points.map((point) => ({ ...point, values: many }));
+    const sink = create(folder);
+    await sink.open(quiet);
+    await sink.write(large, quiet);
+    await sink.close(quiet);
+    const { size } = statSync(path(folder));
+    expect(size).toBeGreaterThan(1 << 20);
+    const delivered = await create(folder).open(quiet);
+    expect(points.filter(({ id }) => !delivered.has(id))).toEqual([]);
+    expect(statSync(path(folder)).size).toBe(size);
+  });
+
+  it('is opened again only when a write that was given up has ended', async () => {
+    const folder = newFolder();
+    const sink = create(folder);
+    await sink.open(quiet);
+    const writing = sink.write(points.slice(0, 3), quiet);
+    expect((await sink.open(quiet)).step).toBe(3);
+    await writing;
+    await sink.close(quiet);
+  });
+
   it('begins no work whose caller has given it up', async () => {
     const folder = newFolder();
     const sink = create(folder);
