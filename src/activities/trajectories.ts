@@ -5,6 +5,7 @@
 import type { RunData } from './run-data.js';
 import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
 import type { EpisodeRecord } from '../spec/records.js';
+import { isRunSuite } from '../spec/sweep-spec.js';
 import { recordDigest } from '../store/canonical.js';
 import { trajectoryKey, trajectoryResultsKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
@@ -50,7 +51,7 @@ async function writeLines(
 
 /** Below the step's folder, the first that is free; undefined: that one itself. */
 function foldersOf(suite: SuiteRecord): (string | undefined)[] {
-  if (suite.name === 'interval' || suite.name === 'final') return [undefined, suite.name];
+  if (isRunSuite(suite.name)) return [undefined, suite.name];
   return [`${suite.name}-${recordDigest(suite).slice(0, 12)}`];
 }
 

@@ -14,7 +14,7 @@ import {
 } from '@temporalio/workflow';
 import { engineQueue } from './messages.js';
 import { beginAnew, newBuildWaits } from './new-beginning.js';
-import { enginePolicy, openRunPolicy, orchestratorPolicy, reportPolicy } from './policies.js';
+import { enginePolicy, openRunPolicy, orchestratorPolicy, reportPolicy, sweeping } from './policies.js';
 import { stepId } from './run-activities.js';
 import type {
   FailedPair,
@@ -39,8 +39,6 @@ interface CarriedSweep {
   failed: FailedPair[];
 }
 
-/** Pairs whose names the workflow holds at a time. */
-const windowPairs = 40;
 /** Where nothing succeeds in between, the cause is none of a pair: the others are left for the next start. */
 const maxFailuresInARow = 3;
 /** Below runs: a sweep takes what they leave. */
@@ -120,9 +118,9 @@ class SweepLoop implements SweepWork<PairToDo> {
     return this.failuresInARow >= maxFailuresInARow;
   }
 
-  /** No node is asked for before it is known that something is missing. */
+  /** Without the second, whoever gave a lease back at the end of a window would wait for a window that nobody reads. */
   hasMore(): boolean {
-    return this.window.length > 0;
+    return this.window.length > 0 || !this.exhausted;
   }
 
   isOver(): boolean {
@@ -142,6 +140,7 @@ class SweepLoop implements SweepWork<PairToDo> {
   private async evaluateAll(): Promise<void> {
     await CancellationScope.cancellable(async () => {
       const scope = CancellationScope.current();
+      // No node is asked for before it is known that something is missing.
       await this.fill();
       const workers = Array.from({ length: this.planned.parallel }, () =>
         this.nodes.serve(this).catch((error: unknown) => {
@@ -180,7 +179,11 @@ class SweepLoop implements SweepWork<PairToDo> {
   private async read(): Promise<void> {
     const { sweep } = this.planned;
     const activities = orchestrator(`pairs-${this.seen + 1}`, 'look what is missing', orchestratorPolicy);
-    const { pairs, seen } = await activities.pairsToDo({ sweep, after: this.seen, limit: windowPairs });
+    const { pairs, seen } = await activities.pairsToDo({
+      sweep,
+      after: this.seen,
+      limit: sweeping.windowPairs,
+    });
     const known = new Set(this.status.failed.map(({ n }) => n));
     this.window.push(...pairs.filter(({ n }) => !known.has(n)));
     this.seen = seen;

@@ -133,3 +133,6 @@ export const maxUploadLag = 3;
  * the next rollouts do not hide.
  */
 export const localSave = { afterSeconds: 10, timesItsCost: 20 } as const;
+
+/** Of a sweep. A lease is given back between two evaluations after `turnMs`, and asked for again behind whoever waits. */
+export const sweeping = { windowPairs: 40, turnMs: 10 * 60_000 };

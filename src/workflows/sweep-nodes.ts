@@ -1,10 +1,8 @@
 // The nodes of one sweep: each of its workers holds one lease at a time, for a while, so that runs that wait get their turn.
 import { CancellationScope, condition, log } from '@temporalio/workflow';
 import { nodeIsGone } from './blocking.js';
+import { sweeping } from './policies.js';
 import { type AskedLease, type HeldLease, type LeaseHolder, RunLeases } from './run-leases.js';
-
-/** After so long a lease is given back between two pairs, and asked for again behind whoever waits. */
-const turnMs = 10 * 60_000;
 
 /** What a sweep's workers do. */
 export interface SweepWork<T> {
@@ -43,7 +41,7 @@ export class SweepNodes {
       const held = await this.lease(() => work.isOver() || !work.hasMore());
       if (held === null && work.isOver()) return;
       if (held === null) continue;
-      const givenBackAt = Date.now() + turnMs;
+      const givenBackAt = Date.now() + sweeping.turnMs;
       try {
         while (Date.now() < givenBackAt) {
           const item = await work.next();

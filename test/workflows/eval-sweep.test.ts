@@ -72,6 +72,15 @@ describe('a sweep', { timeout: 360_000 }, () => {
     expect((await auditRun(harness.store, run)).violations).toEqual([]);
   });
 
+  it('goes on where every turn on a node ends with the window', async () => {
+    await stage.close();
+    stage = await SweepStage.open(temporal, harness, new URL('hurried', import.meta.url));
+    await stage.node(harness.node);
+    const handle = await stage.start('hurried', spec('hurried', { parallel: 1 }));
+    const result = await Promise.race([handle.result(), delay(90_000, null, { ref: false })]);
+    expect(result).toMatchObject({ ended: 'completed', pairs: 4, failed: [] });
+  });
+
   it('compares with the base model, of which no run has a checkpoint', async () => {
     await stage.node(harness.node);
     const baseline = { run, step: 0 };

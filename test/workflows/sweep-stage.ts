@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
-import { Worker } from '@temporalio/worker';
+import { bundleWorkflowCode, Worker } from '@temporalio/worker';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
 import { evalSweep } from '../../src/workflows/eval-sweep.js';
@@ -49,10 +49,13 @@ export class SweepStage {
     readonly harness: Harness,
   ) {}
 
-  static async open(temporal: TestTemporal, harness: Harness): Promise<SweepStage> {
+  /** `workflows`: a folder whose workflows are served in place of the real ones. */
+  static async open(temporal: TestTemporal, harness: Harness, workflows?: URL): Promise<SweepStage> {
     const stage = new SweepStage(temporal, harness);
     const { client } = temporal;
-    const bundle = await workflowBundle();
+    const bundle = await (workflows === undefined
+      ? workflowBundle()
+      : bundleWorkflowCode({ workflowsPath: workflows.pathname }));
     await stage.serve(orchestratorQueue, {
       workflowBundle: bundle,
       activities: {

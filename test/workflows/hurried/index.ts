@@ -1,0 +1,7 @@
+// Sweeps whose turns and windows end all the time.
+import { sweeping } from '../../../src/workflows/policies.js';
+
+Object.assign(sweeping, { windowPairs: 2, turnMs: 1 });
+
+export { nodePool } from '../../../src/workflows/node-pool.js';
+export { evalSweep } from '../../../src/workflows/eval-sweep.js';
