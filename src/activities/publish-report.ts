@@ -1,29 +1,29 @@
-// writeReport: the run's report as of its last committed step, stored beside its records.
+// writeReport: the run's report as of its last committed step, stored beside its records, and its transcripts beside it.
 import type { OrchestratorDeps } from './orchestrator-deps.js';
 import { readChanges } from '../report/changes.js';
 import { faultsOf } from '../report/faults.js';
 import { renderReport } from '../report/html-report.js';
+import { readReportEpisodes, type EpisodeReading } from '../report/report-episodes.js';
 import { readAttempts, restartsOf } from '../report/restarts.js';
-import { newestEvaluation, readEvaluationEpisodes, readHistory } from '../report/run-history.js';
-import { pickTranscripts, toTranscript } from '../report/transcripts.js';
+import { readHistory } from '../report/run-history.js';
 import { sha256Hex } from '../store/canonical.js';
 import type { FaultFigures } from '../store/fault-figures.js';
-import { reportKey } from '../store/layout.js';
+import { reportKey, reportTranscriptsKey } from '../store/layout.js';
 
-/** Transcripts of each verdict in the report. */
-const transcriptsShown = 8;
+/** Episodes that a report reads unless it is told otherwise: some ten seconds, and half a megabyte of the page. */
+export const reportEpisodes = 10_000;
 
 export async function renderRunReport(
   deps: Pick<OrchestratorDeps, 'store' | 'runs'>,
   run: string,
+  reading: Omit<EpisodeReading, 'decode'>,
 ): Promise<{ html: string; step: number; faults: FaultFigures }> {
   const history = await readHistory(deps.store, run);
   const { tokenizer } = await deps.runs.get(run);
-  const newest = newestEvaluation(history.evaluations);
-  const episodes = newest ? await readEvaluationEpisodes(deps.store, newest) : [];
-  const transcripts = pickTranscripts(episodes, transcriptsShown).map((episode) =>
-    toTranscript(episode, (tokens) => tokenizer.decode(tokens)),
-  );
+  const episodes = await readReportEpisodes(deps.store, history, {
+    ...reading,
+    decode: (tokens) => tokenizer.decode(tokens),
+  });
   const attempts = await readAttempts(deps.store, history);
   const faults = faultsOf(history, attempts);
   const html = renderReport({
@@ -31,8 +31,7 @@ export async function renderRunReport(
     faults,
     restarts: restartsOf(history, attempts),
     changes: await readChanges(deps.store, history),
-    transcripts,
-    transcriptsOf: newest,
+    episodes,
   });
   return { html, faults: faults.figures, step: history.updates.at(-1)?.identity.step ?? 0 };
 }
@@ -41,9 +40,17 @@ export async function publishReport(
   deps: OrchestratorDeps,
   input: { run: string },
 ): Promise<{ key: string; faults: FaultFigures }> {
-  const { html, step, faults } = await renderRunReport(deps, input.run);
+  const { store } = deps;
+  const { html, step, faults } = await renderRunReport(deps, input.run, {
+    limit: reportEpisodes,
+    folder: 'transcripts',
+    keep: async (name, text) => {
+      await store.create(reportTranscriptsKey(input.run, name), Buffer.from(text));
+    },
+  });
   const bytes = Buffer.from(html);
+  // Last: where there is a page, its transcripts are there too.
   const key = reportKey(input.run, step, sha256Hex(bytes));
-  await deps.store.create(key, bytes);
+  await store.create(key, bytes);
   return { key, faults };
 }

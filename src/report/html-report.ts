@@ -1,4 +1,4 @@
-// The run's report: one self-contained HTML page.
+// The run's report: one HTML page, with most of its transcripts in files beside it.
 import { budgetTable } from './budget.js';
 import { lineChart, smoothed, smoothingWidth, type ChartBand, type ChartSeries } from './chart.js';
 import { environmentRows, statusRule, templateRows, type EnvironmentRow } from './environment-table.js';
@@ -6,15 +6,20 @@ import { tasksOf, type EvaluationFigure } from './evaluations.js';
 import { type Faults, faultTable } from './faults.js';
 import { percent, points, timeSpan, whole } from './format.js';
 import { escapeHtml, table } from './html.js';
-import { loraInWords, modelFacts } from './model-facts.js';
+import { contentPolicy } from './content-policy.js';
+import { loraInWords } from './model-facts.js';
+import type { ReadEpisodes } from './report-episodes.js';
 import { styleSheet } from './report-style.js';
 import type { AcceptedChange } from './changes.js';
 import type { Restart } from './restarts.js';
 import { baselineOf, beforeAndAfter, type RunHistory } from './run-history.js';
 import { hasEnded, inWords, positionOf } from './run-position.js';
 import { trends } from './trends.js';
+import { runFacts } from './run-facts.js';
+import { trajectoryTables } from './trajectory-table.js';
+import { trajectoryTrends } from './trajectory-trends.js';
 import { transcriptViewer } from './transcript-viewer.js';
-import type { Transcript } from './transcripts.js';
+import { viewerScript } from './viewer-script.js';
 import { nameOfNumerics } from '../spec/numerics.js';
 import type { UpdateRecord } from '../spec/records.js';
 import type { RebaseSpec } from '../spec/run-spec.js';
@@ -24,41 +29,34 @@ export interface ReportInput {
   restarts: Restart[];
   faults: Faults;
   changes: AcceptedChange[];
-  transcripts: Transcript[];
-  /** The evaluation that the transcripts are from. */
-  transcriptsOf: EvaluationFigure | null;
+  episodes: ReadEpisodes;
 }
 
-/** The page runs nothing and asks for nothing; a browser holds it to that, whatever a text in it may be. */
-const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
-
-export function renderReport({
-  history,
-  restarts,
-  faults,
-  changes,
-  transcripts,
-  transcriptsOf,
-}: ReportInput): string {
+export function renderReport({ history, restarts, faults, changes, episodes }: ReportInput): string {
   const { record } = history;
   const budget = budgetTable(history);
+  const { analysis, points, shown } = episodes;
+  const script = shown.index.rows.length === 0 ? null : viewerScript;
   return [
     '<!doctype html>',
     '<html lang="en"><head><meta charset="utf-8">',
-    `<meta http-equiv="Content-Security-Policy" content="${contentPolicy}">`,
+    `<meta http-equiv="Content-Security-Policy" content="${contentPolicy({ style: styleSheet, script })}">`,
     '<meta name="viewport" content="width=device-width, initial-scale=1">',
     `<title>${escapeHtml(record.run)} · Longhaul report</title>`,
     `<style>${styleSheet}</style></head><body><main>`,
     header(history, restarts),
     section('Learning curve', learningCurve(history)),
     section('Environments', environments(history)),
-    section('Transcripts', transcriptsSource(transcriptsOf) + transcriptViewer(transcripts)),
+    section('Trajectories', trajectoryTables(analysis) + trajectoryTrends(points)),
+    section('Transcripts', transcriptViewer(record.run, shown)),
     section('Training', trends(history.updates) + stepTable(history)),
     section('What it outlived', faultTable(faults) + restartTable(restarts)),
     section('What was changed while it ran', changeTable(changes)),
     ...(budget === null ? [] : [section('Budget', budget)]),
-    section('Run', facts(history)),
-    '</main></body></html>',
+    section('Run', runFacts(history)),
+    '</main>',
+    ...(script === null ? [] : [`<script>${script}</script>`]),
+    '</body></html>',
   ].join('\n');
 }
 
@@ -298,52 +296,6 @@ function stepTable(history: RunHistory): string {
     { title: 'state', cell: ({ identity }) => `<code>${identity.state.slice(0, 12)}</code>` },
   ]);
   return `<details><summary>${history.updates.length} steps</summary>${rows}</details>`;
-}
-
-function facts(history: RunHistory): string {
-  const { record, updates } = history;
-  const last = updates.at(-1);
-  const rows: [string, string][] = [
-    [hasEnded(positionOf(history)) ? 'final state' : 'newest state', last?.identity.state ?? '–'],
-    ...modelFacts(record, history.base),
-    ['base model', record.base_model],
-    ['dataset', `${record.dataset.name} ${record.dataset.version}`],
-    ['numerics', last ? `${last.identity.numerics.backend}, version ${last.identity.numerics.version}` : '–'],
-    ['engine builds', [...new Set(updates.map((update) => update.observed.engine.build))].join(', ') || '–'],
-    ['driven by', ownersText(history)],
-  ];
-  const body = rows
-    .map(([name, value]) => `<tr><th scope="row">${name}</th><td><code>${escapeHtml(value)}</code></td></tr>`)
-    .join('');
-  const spec = escapeHtml(JSON.stringify(record.spec, null, 2));
-  return `<table class="facts">${body}</table><details><summary>spec</summary><pre>${spec}</pre></details>`;
-}
-
-/** A workflow claims its run again whenever it continues as new: that is no other driver, and no restart of a process. */
-function ownersText({ owners }: RunHistory): string {
-  const drivers = new Map<string, number>();
-  for (const owner of owners) {
-    const driver = `${owner.workflowId} on ${owner.address}, first run ${owner.firstExecutionRunId}`;
-    drivers.set(driver, (drivers.get(driver) ?? 0) + 1);
-  }
-  return (
-    [...drivers]
-      .map(
-        ([driver, claims]) =>
-          `${driver}${claims > 1 ? ` (in ${claims} executions: it continued as new, which restarts no process)` : ''}`,
-      )
-      .join('; ') || '–'
-  );
-}
-
-function transcriptsSource(evaluation: EvaluationFigure | null): string {
-  if (!evaluation) return '';
-  const { result, step } = evaluation;
-  return (
-    `<p class="quiet">From the ${escapeHtml(result.suite_name)} evaluation of the state after step ${step}: ` +
-    `${whole(result.graded)} graded episodes of held-out tasks, pass@1 ${percent(result.pass_at_1)}. ` +
-    'More of them: <code>longhaul transcripts</code>.</p>'
-  );
 }
 
 const restartsShown = 50;

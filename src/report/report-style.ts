@@ -41,23 +41,33 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
 .status.failing, .status.declining, .status.fail { color: var(--bad); }
 .status.flat, .status.unclear, .status.unknown, .status.new, .position.stopped, .position.paused { color: var(--warn); }
 .position { font-size: 13px; padding: 2px 12px; } .position.completed { color: var(--good); } .position.unfinished { color: var(--interval); }
-summary { cursor: pointer; padding: 7px 0; } .transcript { border-bottom: 1px solid var(--rule); }
-h3 { font-size: 14px; margin: 20px 0 4px; color: var(--quiet); }
-.transcript > summary { list-style-position: outside; margin-left: 16px; } .request { font-weight: 500; }
-.facts-line { display: block; font-size: 12.5px; } .talk { margin: 4px 0 16px 16px; }
+summary { cursor: pointer; padding: 7px 0; } a { color: var(--interval); text-underline-offset: 2px; }
+h3 { font-size: 14px; margin: 20px 0 4px; color: var(--quiet); } .request { font-weight: 500; overflow-wrap: anywhere; }
+.facts-line { display: block; font-size: 12.5px; overflow-wrap: anywhere; } .talk { margin: 4px 0 8px; }
+.dense table { font-size: 13.5px; } .dense th, .dense td { padding-right: 10px; } .dense th { white-space: normal; vertical-align: bottom; } .wrap { display: inline-block; min-width: 20ch; overflow-wrap: anywhere; }
+.filters { display: flex; flex-wrap: wrap; gap: 8px 14px; align-items: end; margin: 12px 0 8px; font-size: 13px; color: var(--quiet); }
+.filters label { max-width: 100%; display: flex; flex-direction: column; gap: 2px; } .filters .wide { flex: 1 1 160px; }
+.filters select, .filters input, .filters button, .more { font: inherit; color: var(--ink); background: var(--card); border: 1px solid var(--rule); border-radius: 6px; padding: 4px 8px; max-width: 100%; height: 32px; }
+.filters input[type=number] { width: 76px; } .filters input[type=search] { width: 100%; } .filters button, .more { cursor: pointer; }
+.found-list { list-style: none; margin: 0; padding: 0; max-height: 330px; overflow-y: auto; position: relative; border: 1px solid var(--rule); border-radius: 8px; }
+.found-list:empty { border: 0; } .entry { display: block; padding: 7px 12px; color: var(--ink); text-decoration: none; border-bottom: 1px solid var(--rule); }
+.entry:hover { background: var(--card); } .entry[aria-current] { background: var(--card); box-shadow: inset 4px 0 var(--interval); } .more { margin-top: 8px; font-size: 13px; }
+.opened { margin-top: 18px; scroll-margin: 12px; } .opened-head p { margin: 4px 0; } .walk { display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 13px; } .walk .whole { margin-left: auto; } .step.off { color: var(--quiet); }
+.missing { color: var(--bad); } .verdict { font-weight: 600; }
 .part { display: grid; grid-template-columns: 84px 1fr; gap: 12px; padding: 8px 12px; border-left: 3px solid var(--rule); margin: 6px 0; border-radius: 0 6px 6px 0; }
 .part.model { background: var(--card); border-left-color: var(--interval); } .part.failed { border-left-color: var(--bad); }
 details.part { display: block; } details.part > summary { padding: 0; } .who { color: var(--quiet); font-size: 12px; padding-top: 1px; }
 .call { display: block; } .call b { color: var(--interval); } .call .name { color: var(--quiet); }
 .done { color: var(--good); font-weight: 600; font-size: 13px; } .malformed { color: var(--bad); }
-.trends { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 280px), 1fr)); gap: 20px 24px; margin-bottom: 16px; }
+.trends { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 280px), 1fr)); gap: 20px 24px; margin: 20px 0 16px; }
 figure { margin: 0; } figcaption { font-size: 13px; font-weight: 600; color: var(--quiet); margin-bottom: 2px; }
 :focus-visible { outline: 2px solid var(--interval); outline-offset: 2px; }
 @media (max-width: 640px) { main { padding: 20px 14px 48px; } .part { grid-template-columns: 1fr; gap: 2px; } .talk { margin-left: 0; }
   .facts th, .facts td { display: block; border: 0; padding: 2px 0; } .facts tr { display: block; border-bottom: 1px solid var(--rule); padding: 6px 0; }
   .chart-wide { overflow-x: auto; } .chart-wide .chart { min-width: 620px; }
   th, td { padding-right: 9px; } .scroll, .chart-wide { background: ${scrollShadows}; } }
-@media print { body { font-size: 11px; } main { max-width: none; padding: 0; } h2 { margin-top: 24px; } h2, h3, summary { break-after: avoid; }
-  .transcript, .tile, figure, tr { break-inside: avoid; } .group .transcript:nth-of-type(n + 4) { display: none; }
-  .transcript::details-content { content-visibility: visible; display: block; block-size: auto; } }
+@media print { @page { margin: 14mm; } body { font-size: 11px; } main { max-width: none; padding: 0; } h2 { margin-top: 24px; } h2, h3, summary { break-after: avoid; }
+  .tile, figure, tr, .part:not(.system) { break-inside: avoid; } .scroll { overflow: visible; } a { color: inherit; text-decoration: none; }
+  details:not([open]), .filters, .found, .found-list, .more, .walk { display: none; } .dense table { font-size: 9.5px; } .dense th, .dense td { padding: 3px 6px 3px 0; }
+  .trends { grid-template-columns: repeat(3, 1fr); } .tile, .part.model { border: 1px solid var(--rule); } }
 `;

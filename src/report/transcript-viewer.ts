@@ -1,87 +1,95 @@
-// Episodes as conversations in the report: tool calls stand out, the chat template does not.
+// The part of the page in which transcripts are looked for and read. It is empty until the page's script fills it.
 import { escapeHtml } from './html.js';
-import {
-  readableResult,
-  segmentsOf,
-  type Message,
-  type Segment,
-  type Transcript,
-  type Verdict,
-} from './transcripts.js';
+import { whole } from './format.js';
+import type { EpisodeSelection } from './episode-selection.js';
+import { inMarkup, type FinishedChunk } from './transcript-chunks.js';
+import type { TranscriptIndex } from './transcript-index.js';
 
-const headings: Record<Verdict, string> = {
-  fail: 'Failures',
-  unknown: 'Unknown outcomes',
-  pass: 'Successes',
-};
-
-export function transcriptViewer(transcripts: readonly Transcript[]): string {
-  if (transcripts.length === 0) return '<p class="quiet">No episodes yet.</p>';
-  const verdicts: Verdict[] = ['fail', 'unknown', 'pass'];
-  return verdicts
-    .map((verdict) => {
-      const these = transcripts.filter((transcript) => transcript.verdict === verdict);
-      if (these.length === 0) return '';
-      return `<div class="group"><h3>${headings[verdict]}</h3>${these.map(viewOf).join('\n')}</div>`;
-    })
-    .join('\n');
+export interface ShownTranscripts {
+  index: TranscriptIndex;
+  selection: EpisodeSelection;
+  /** Chunks that are in the page itself, so that a page that went alone still shows them. */
+  embedded: FinishedChunk[];
+  /** Sources whose records cannot be read, in words. */
+  unreadable: string[];
 }
 
-function viewOf(transcript: Transcript): string {
-  const { verdict, turns } = transcript;
-  const facts = [
-    transcript.task_key,
-    `${turns} ${turns === 1 ? 'turn' : 'turns'}`,
-    `ended by ${transcript.stop_reason}`,
-    transcript.reason,
+export function transcriptViewer(run: string, shown: ShownTranscripts): string {
+  const { index, embedded } = shown;
+  if (index.rows.length === 0) return '<p class="quiet">No episodes yet.</p>' + unreadableText(shown);
+  return [
+    `<p class="quiet">${sourcesText(run, shown)}</p>`,
+    unreadableText(shown),
+    '<noscript><p>Transcripts are shown by this page’s own script, which your browser does not run here.</p></noscript>',
+    '<div id="transcript-browser" hidden><form class="filters">',
+    select('in', 'from', [
+      ['newest', 'the newest evaluation'],
+      ['evaluations', 'all evaluations'],
+      ['training', 'training'],
+      ['', 'everywhere'],
+    ]),
+    '<label>step <input name="step" type="number" placeholder="any"></label>',
+    select('env', 'environment', [['', 'all']]),
+    select('outcome', 'outcome', [
+      ['', 'any'],
+      ['fail', 'fail'],
+      ['unknown', 'unknown'],
+      ['pass', 'pass'],
+    ]),
+    select('with', 'with', [
+      ['', 'or without trouble'],
+      ['toolError', 'a tool error'],
+      ['repeated', 'a repeated call'],
+      ['premature', 'a premature done'],
+      ['cutOff', 'a limit reached'],
+    ]),
+    '<label class="wide">task <input name="task" type="search" placeholder="part of its key or text"></label>',
+    '<button type="reset">reset</button></form>',
+    '<p class="found quiet" role="status"></p><ol class="found-list"></ol>',
+    '<button type="button" class="more" hidden></button>',
+    '<article class="opened" hidden aria-live="polite"></article></div>',
+    data('transcript-index', JSON.stringify(index)),
+    ...embedded.map(({ name, content }) => data(`chunk-${name}`, content)),
+  ].join('\n');
+}
+
+function select(name: string, label: string, options: [value: string, text: string][]): string {
+  const listed = options.map(([value, text]) => `<option value="${value}">${text}</option>`);
+  return `<label>${label} <select name="${name}">${listed.join('')}</select></label>`;
+}
+
+/** No browser runs it: it is data. */
+function data(id: string, json: string): string {
+  return `<script type="application/json" id="${id}">${inMarkup(json)}</script>`;
+}
+
+function sourcesText(run: string, { index, selection, embedded }: ShownTranscripts): string {
+  const { sources, trainingSteps, trainingEpisodes, evaluations } = selection;
+  const training = sources.filter(({ kind }) => kind === 'training');
+  const shownEvaluations = sources.length - training.length;
+  const parts = [
+    `${whole(index.rows.length)} transcripts: of ` +
+      (shownEvaluations === evaluations
+        ? `${evaluations === 1 ? 'the one evaluation' : `all ${whole(evaluations)} evaluations`}`
+        : `the newest ${whole(shownEvaluations)} of ${whole(evaluations)} evaluations`) +
+      ` and ${training.length === trainingSteps ? `all ${whole(trainingSteps)}` : `${whole(training.length)} of ${whole(trainingSteps)}`} training steps.`,
+    ...(training.length < trainingSteps
+      ? [
+          `The steps are spread evenly over the run’s ${whole(trainingEpisodes)} training episodes; others: ` +
+            `<code>longhaul transcripts ${escapeHtml(run)} --step N</code>, or more in here: <code>longhaul report ${escapeHtml(run)} --transcripts N</code>.`,
+        ]
+      : []),
+    ...(embedded.length < index.chunks.length
+      ? [
+          `Most of them lie beside this page in <code>${escapeHtml(index.folder)}/</code> and are loaded when they are opened.`,
+        ]
+      : []),
   ];
-  return (
-    `<details class="transcript"><summary><span class="status ${verdict}">${verdict}</span> ` +
-    `<span class="request">${escapeHtml(cut(transcript.request, 160))}</span>` +
-    `<span class="facts-line quiet">${escapeHtml(facts.join(' · '))}</span></summary>` +
-    `<div class="talk">${transcript.messages.map(message).join('')}</div></details>`
-  );
+  return parts.join(' ');
 }
 
-function message({ role, text }: Message): string {
-  if (role === 'system') {
-    return (
-      '<details class="part system"><summary class="who">system prompt</summary>' +
-      `<pre>${escapeHtml(text)}</pre></details>`
-    );
-  }
-  if (role === 'assistant') return part('model', 'model', segmentsOf(text).map(segment).join(''));
-  if (role === 'user') return part('user', 'task', `<pre>${escapeHtml(text)}</pre>`);
-  const failed = /^error\b/i.test(text);
-  const shown = readableResult(text.replace(/^Tool result:\n?/, ''));
-  return part(
-    failed ? 'result failed' : 'result',
-    failed ? 'tool error' : 'tool result',
-    `<pre>${escapeHtml(shown.replace(/^Error: /, ''))}</pre>`,
-  );
-}
-
-function part(style: string, who: string, body: string): string {
-  return `<div class="part ${style}"><span class="who">${who}</span><div>${body}</div></div>`;
-}
-
-function segment(one: Segment): string {
-  switch (one.kind) {
-    case 'text':
-      return `<pre>${escapeHtml(one.text)}</pre>`;
-    case 'done':
-      return '<span class="done">done</span>';
-    case 'malformed':
-      return `<pre class="malformed">${escapeHtml(one.text)}</pre><span class="quiet">no valid tool call</span>`;
-    case 'call': {
-      const given = one.arguments.map(
-        ([name, value]) => `<span class="name">${escapeHtml(name)}</span>=${escapeHtml(value)}`,
-      );
-      return `<code class="call"><b>${escapeHtml(one.name)}</b>(${given.join(', ')})</code>`;
-    }
-  }
-}
-
-function cut(text: string, length: number): string {
-  return text.length <= length ? text : `${text.slice(0, length - 1)}…`;
+function unreadableText({ unreadable }: ShownTranscripts): string {
+  if (unreadable.length === 0) return '';
+  const items = unreadable.map((text) => `<li>${escapeHtml(text)}</li>`).join('');
+  return `<p class="quiet">Not shown and not counted, because records cannot be read:</p><ul class="quiet">${items}</ul>`;
 }

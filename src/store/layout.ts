@@ -70,6 +70,12 @@ export const runKey = (run: string) => `${runFolder(run)}run.json`;
 /** More may be known at one step later, evaluations above all: reports of it lie side by side, by content. */
 export const reportKey = (run: string, step: number, sha256: Digest) =>
   `${runFolder(run)}reports/${padded(step, 6, 'step')}.${checkDigest(sha256, 'report').slice(0, 12)}.html`;
+/** A chunk of transcripts, which pages of reports find beside them; `name`: 16 digits of its content's sha256, so that reports share them. */
+export const reportTranscriptsKey = (run: string, name: string) => {
+  if (!/^[0-9a-f]{16}$/.test(name))
+    throw new BadKey(`transcripts "${name.slice(0, 80)}" are no 16 hex digits`);
+  return `${runFolder(run)}reports/transcripts/${name}.js`;
+};
 export const ownersFolder = (run: string) => `${runFolder(run)}owners/`;
 export const controlFolder = (run: string) => `${runFolder(run)}control/`;
 export const refsFolder = (run: string) => `${runFolder(run)}refs/`;

@@ -1,21 +1,18 @@
 // The report in a real browser: what it says there, in light, dark, narrow and on paper.
-import { accessSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readChanges } from '../../src/report/changes.js';
 import { faultsOf } from '../../src/report/faults.js';
 import { renderReport } from '../../src/report/html-report.js';
 import { readAttempts, restartsOf } from '../../src/report/restarts.js';
 import { readHistory, type RunHistory } from '../../src/report/run-history.js';
-import { toTranscript } from '../../src/report/transcripts.js';
-import { decodeWith, episodeOf, recordedRun, until } from './recorded-run.js';
-
-const browserPath =
-  [process.env['LONGHAUL_CHROMIUM'], '/usr/bin/chromium', '/usr/bin/google-chrome'].find(isThere) ?? '';
-const hostile = '<script>document.title = "broken"</script>';
+import { browserPath, launchBrowser } from '../support/browser.js';
+import { callOf, failed, passed, readEpisodes, recordEvaluated, recordTrained } from './recorded-episodes.js';
+import { recordedRun, until } from './recorded-run.js';
 
 describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGHAUL_CHROMIUM)', () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-browser-'));
@@ -30,40 +27,34 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
   beforeAll(async () => {
     const store = await recordedRun();
     const history = await readHistory(store, 'tiny');
-    const call = '{"name":"close_issue","arguments":{"id":"ISS-1"}}';
-    const transcripts = [
-      toTranscript(
-        episodeOf('tracker/close/1', { status: 'graded', value: 0 }),
-        decodeWith(hostile, call, hostile),
-      ),
-      toTranscript(
-        episodeOf('tracker/close/2', { status: 'graded', value: 1 }),
-        decodeWith('Close it.', call, 'Tool result:\n{"ok":true}'),
-      ),
+    const done = { says: '<done>' };
+    const close = {
+      says: callOf('close_issue', { id: 'ISS-1' }),
+      tool: 'close_issue',
+      answer: 'Tool result:\n{"ok":true}',
+    };
+    const said = [
+      { request: 'Close it.', turns: [done], outcome: failed },
+      { request: 'Close it.', turns: [close, done], outcome: passed },
     ];
+    await recordEvaluated(store, history, said);
+    await recordTrained(store, 'tiny', 9, [said]);
+    await recordTrained(store, 'tiny', 29, [said]);
     const attempts = await readAttempts(store, history);
     const restarts = restartsOf(history, attempts);
     const faults = faultsOf(history, attempts);
     const changes = await readChanges(store, history);
-    const write = (report: keyof typeof files, of: RunHistory): void => {
-      const transcriptsOf = of.evaluations.at(-1) ?? null;
-      const html = renderReport({ history: of, restarts, faults, changes, transcripts, transcriptsOf });
+    const write = async (report: keyof typeof files, of: RunHistory): Promise<void> => {
+      const episodes = await readEpisodes(store, of);
+      const html = renderReport({ history: of, restarts, faults, changes, episodes });
       expect(html.length).toBeLessThan(1_000_000);
       writeFileSync(files[report], html);
     };
-    write('complete', history);
-    write('partial', until(history, 30));
-    write('begun', until(history, 2));
-    write('long', inDays(history));
-    browser = await chromium.launch({
-      executablePath: browserPath,
-      args: [
-        '--no-sandbox',
-        '--disable-gpu',
-        '--disable-background-networking',
-        '--disable-component-update',
-      ],
-    });
+    await write('complete', history);
+    await write('partial', until(history, 30));
+    await write('begun', until(history, 2));
+    await write('long', inDays(history));
+    browser = await launchBrowser();
   });
   afterAll(async () => {
     await browser?.close();
@@ -159,15 +150,14 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     },
   );
 
-  test('opens an episode as a conversation in which markup is text', async () => {
+  test('tells how episodes went, with the way to those that are counted', async () => {
     await withPage({}, async (page) => {
-      const failure = page.locator('.transcript').first();
-      expect(await failure.locator('.talk').isVisible()).toBe(false);
-      await failure.locator('> summary').click();
-      const talk = await failure.locator('.talk').innerText();
-      expect(talk).toContain('close_issue(id="ISS-1")');
-      expect(talk).toContain(hostile);
-      expect(await page.title()).not.toBe('broken');
+      const newest = page.locator('tr', { hasText: 'newest' }).first();
+      expect(await newest.innerText()).toMatch(/tracker\s+newest\s+2\s+1\.5 · 1 · 2/);
+      await newest.getByRole('link', { name: '50.0 %' }).first().click();
+      expect(await page.locator('.found').innerText()).toBe('1 transcript');
+      expect(await page.locator('.entry').innerText()).toContain('premature done');
+      expect(await page.locator('figure', { hasText: 'premature done' }).count()).toBe(1);
     });
   });
 
@@ -184,6 +174,9 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
       expect(await background()).toBe('rgb(18, 22, 29)');
       await page.emulateMedia({ media: 'print' });
       expect(await background()).toBe('rgb(255, 255, 255)');
+      expect(await page.locator('.filters').isVisible()).toBe(false);
+      expect(await page.locator('summary').first().isVisible()).toBe(false);
+      expect(await page.locator('h2', { hasText: 'Trajectories' }).isVisible()).toBe(true);
       expect((await page.pdf({ format: 'A4' })).length).toBeGreaterThan(10_000);
     });
   });
@@ -201,13 +194,4 @@ function inDays(history: RunHistory): RunHistory {
     observed: { ...last.observed, committed_at },
   };
   return { ...history, updates: [...history.updates.slice(0, -1), many] };
-}
-
-function isThere(path: string | undefined): path is string {
-  try {
-    accessSync(path ?? '');
-    return path !== undefined && path !== '';
-  } catch {
-    return false;
-  }
 }

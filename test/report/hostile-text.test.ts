@@ -5,8 +5,9 @@ import { faultsOf } from '../../src/report/faults.js';
 import { renderReport } from '../../src/report/html-report.js';
 import { readAttempts, restartsOf } from '../../src/report/restarts.js';
 import { readHistory, type RunHistory } from '../../src/report/run-history.js';
-import { toTranscript, type Transcript } from '../../src/report/transcripts.js';
-import { decodeWith, episodeOf, recordedRun } from './recorded-run.js';
+import type { ReadEpisodes } from '../../src/report/report-episodes.js';
+import { callOf, failed, readEpisodes, recordEvaluated, type SaidEpisode } from './recorded-episodes.js';
+import { emptyStore, recordedRun } from './recorded-run.js';
 
 const hostile = [
   '<script>alert(1)</script>',
@@ -38,7 +39,7 @@ function skeleton(html: string): string[] {
 
 describe('a report', () => {
   let history: RunHistory;
-  let common: Omit<Parameters<typeof renderReport>[0], 'history' | 'transcripts'>;
+  let common: Omit<Parameters<typeof renderReport>[0], 'history' | 'episodes'>;
   beforeAll(async () => {
     const store = await recordedRun();
     history = await readHistory(store, 'tiny');
@@ -47,17 +48,24 @@ describe('a report', () => {
       restarts: restartsOf(history, attempts),
       faults: faultsOf(history, attempts),
       changes: await readChanges(store, history),
-      transcriptsOf: history.evaluations.at(-1) ?? null,
     };
   });
 
-  const call = (text: string) => JSON.stringify({ name: text, arguments: { [text]: text } });
-  function transcriptOf(text: string): Transcript {
-    const episode = episodeOf(text, { status: 'graded', value: 0 });
-    return toTranscript({ ...episode, env_key: text }, decodeWith(text, call(text), text));
+  /** A run whose newest evaluation has one episode. */
+  async function episodesWith(...said: SaidEpisode[]): Promise<ReadEpisodes> {
+    const store = await emptyStore();
+    await recordEvaluated(store, history, said);
+    return readEpisodes(store, history);
   }
-  const withTranscript = (transcript: Transcript): string =>
-    renderReport({ ...common, history, transcripts: [transcript] });
+  const everywhere = (text: string): SaidEpisode => ({
+    ...{ request: text, task_key: text, outcome: { status: 'unknown', reason: text, failures: 1 } },
+    env_key: text,
+    turns: [
+      { says: text + callOf(text, { [text]: text }), tool: text, answer: `Error: ${text}`, error: true },
+      { says: text },
+    ],
+  });
+  const page = (episodes: ReadEpisodes): string => renderReport({ ...common, history, episodes });
 
   /** The history with each text of its records in which a person or a program has a say replaced. */
   function historyWith(text: string): RunHistory {
@@ -80,43 +88,45 @@ describe('a report', () => {
     return replaced;
   }
 
-  it.each(hostile)('shows %j in a transcript as text', (text) => {
-    const html = withTranscript(transcriptOf(text));
-    expect(skeleton(html)).toEqual(skeleton(withTranscript(transcriptOf('plain'))));
-    expect(html).not.toContain(text.includes('<') ? text : '\u0007');
+  it.each(hostile)('shows %j in an episode as text', async (text) => {
+    const html = page(await episodesWith(everywhere(text)));
+    expect(skeleton(html)).toEqual(skeleton(page(await episodesWith(everywhere('plain')))));
+    if (text.includes('<')) expect(html).not.toContain(text);
   });
 
-  it.each(hostile)('shows %j in a turn that is no call as text', (text) => {
-    const turn = (said: string) =>
-      withTranscript(
-        toTranscript(
-          episodeOf('t', { status: 'unknown', reason: said, failures: 1 } as never),
-          decodeWith(said, said, said),
-        ),
-      );
-    expect(skeleton(turn(text))).toEqual(skeleton(turn('plain')));
-  });
-
-  it.each(hostile)('shows %j in the run’s records as text', (text) => {
+  it.each(hostile)('shows %j in the run’s records as text', async (text) => {
+    const episodes = await episodesWith();
     const render = (said: string) =>
       renderReport({
         ...common,
         history: historyWith(said),
-        transcripts: [],
+        episodes,
         changes: common.changes.map((change) => ({ ...change, what: said, at: said })),
         restarts: common.restarts.map((restart) => ({ ...restart, successor: said })),
       });
     expect(skeleton(render(text))).toEqual(skeleton(render('plain')));
   });
 
-  it('may load and run nothing, should a text get through all the same', () => {
-    const html = withTranscript(transcriptOf('plain'));
+  it('may run its own script and nothing else, should a text get through all the same', async () => {
+    const html = page(
+      await episodesWith({ request: 'Close it.', turns: [{ says: '<done>' }], outcome: failed }),
+    );
     const policy = /<meta http-equiv="Content-Security-Policy" content="([^"]*)">/.exec(html)?.[1];
-    expect(policy).toBe("default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'");
-    expect(html).not.toMatch(/<(script|a|img|iframe|object|embed|form|base|link)\b/i);
-    expect(html).not.toMatch(/<[^>]*\s(on\w+|href|src|srcdoc|action)\s*=/i);
+    expect(policy).toMatch(
+      /^default-src 'none'; style-src 'sha256-[^']+'; script-src 'sha256-[^']+' 'strict-dynamic'; require-trusted-types-for 'script'; trusted-types longhaul; base-uri 'none'; form-action 'none'$/,
+    );
+    expect(html).not.toMatch(/<(img|iframe|object|embed|base|link)\b/i);
+    expect(html).not.toMatch(/<[^>]*\s(on\w+|src|srcdoc|action|style)\s*=/i);
+    expect(html.match(/href="[^"]*"/g)?.every((link) => link.startsWith('href="#'))).toBe(true);
+    expect(html.match(/<script(?! type="application\/json")/g)).toHaveLength(1);
     // Before anything that came from outside.
     expect(html.indexOf('Content-Security-Policy')).toBeLessThan(html.indexOf('<title>'));
+  });
+
+  it('has no script where it has no transcripts', async () => {
+    const html = page(await episodesWith());
+    expect(html).not.toContain('<script');
+    expect(html).not.toContain('script-src');
   });
 });
 

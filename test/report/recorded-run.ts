@@ -44,8 +44,12 @@ const at = (minutes: number): string => new Date(start + minutes * 60_000).toISO
 const scratch = mkdtempSync(join(tmpdir(), 'longhaul-report-'));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
+export function emptyStore(): Promise<ObjectStore> {
+  return openDirectoryStore(mkdtempSync(join(scratch, 'store-')));
+}
+
 export async function recordedRun(): Promise<ObjectStore> {
-  const store = await openDirectoryStore(mkdtempSync(join(scratch, 'store-')));
+  const store = await emptyStore();
   const base = recordsOfAllKinds();
   const write = writer(store);
   const { name, version } = base.run.dataset;

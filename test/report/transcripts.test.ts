@@ -1,5 +1,12 @@
+import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import { transcriptViewer } from '../../src/report/transcript-viewer.js';
+import {
+  chunkScript,
+  ChunkWriter,
+  inMarkup,
+  type FinishedChunk,
+  type TranscriptChunk,
+} from '../../src/report/transcript-chunks.js';
 import { pickTranscripts, readableResult, segmentsOf, toTranscript } from '../../src/report/transcripts.js';
 import { decodeWith, episodeOf } from './recorded-run.js';
 
@@ -59,14 +66,52 @@ test('failures come first, and environments take turns', () => {
   expect(picked.map((episode) => episode.task_key)).toEqual(['a0', 'b3', 't1']);
 });
 
-test('nothing of an episode becomes markup', () => {
-  const hostile = '<script>alert(1)</script><img src=x onerror=alert(2)>\'"';
-  const unknown = { ...episodeOf(hostile, { status: 'unknown', reason: hostile, failures: 1 }) };
-  const texts = [
-    decodeWith(hostile, JSON.stringify({ name: hostile, arguments: { [hostile]: hostile } }), hostile),
-    decodeWith(hostile, hostile, `Error: {"error":${JSON.stringify(hostile)}}`),
-  ];
-  const html = transcriptViewer(texts.map((decode) => toTranscript(unknown, decode)));
-  expect(html).toContain('&lt;script&gt;');
-  expect(html).not.toMatch(/<script|<img|onerror=alert\(2\)>/);
+describe('transcripts are put into chunks', () => {
+  const hostile = '</script><script>alert(1)</script>\u2028\ud800"\'`${x}';
+  const transcriptOf = (text: string) => toTranscript(passed, decodeWith(text, call, text));
+
+  async function chunksOf(texts: readonly string[]): Promise<{ chunks: FinishedChunk[]; places: object[] }> {
+    const chunks: FinishedChunk[] = [];
+    const writer = new ChunkWriter((chunk) => Promise.resolve(void chunks.push(chunk)));
+    const places = [];
+    for (const text of texts) places.push(await writer.add(transcriptOf(text)));
+    await writer.finish();
+    return { chunks, places };
+  }
+
+  test('of a bounded size, each where the index says', async () => {
+    const texts = Array.from({ length: 30 }, (_, n) => `${n} ${'x'.repeat(20_000)}`);
+    const { chunks, places } = await chunksOf(texts);
+    expect(chunks.length).toBeGreaterThan(2);
+    for (const { content } of chunks) expect(content.length).toBeLessThan(400_000);
+    for (const [n, place] of places.entries()) {
+      const { chunk, at } = place as { chunk: number; at: number };
+      const { texts: held, transcripts } = JSON.parse(chunks[chunk]!.content) as TranscriptChunk;
+      const [, task] = transcripts[at]!.talk.find(([who]) => who === 'task') as ['task', number];
+      expect(held[task]).toBe(texts[n]);
+    }
+  });
+
+  test('whose names are their contents, and in which what is alike stands once', async () => {
+    const [first, again] = [await chunksOf(['a', 'b']), await chunksOf(['a', 'b'])];
+    expect(first).toEqual(again);
+    const { texts } = JSON.parse(first.chunks[0]!.content) as TranscriptChunk;
+    expect(texts.filter((text) => text === 'Call one tool a turn.')).toHaveLength(1);
+  });
+
+  test('whose files are one call with two strings, whatever was said', async () => {
+    const { chunks } = await chunksOf([hostile]);
+    const script = chunkScript(chunks[0]!);
+    expect(script).toMatch(/^longhaulChunk\("[0-9a-f]{16}", "(?:[^"\\<\u2028]|\\.)*"\);\n$/);
+    const heard: unknown[] = [];
+    const longhaulChunk = (...given: unknown[]): number => heard.push(...given);
+    runInNewContext(script, { longhaulChunk });
+    expect(heard).toEqual([chunks[0]!.name, chunks[0]!.content]);
+  });
+
+  test('and a text that stands in the page ends no element there', () => {
+    const json = inMarkup(JSON.stringify(hostile));
+    expect(json).not.toContain('<');
+    expect(JSON.parse(json)).toBe(hostile);
+  });
 });

@@ -126,6 +126,12 @@ for (const folder of [
   makes(folder, 'runs/', run);
 makes('refKey', 'runs/', run, run);
 makes('reportKey', 'runs/', run, whole, sha256);
+makes(
+  'reportTranscriptsKey',
+  'runs/',
+  run,
+  sha256.map((digest) => digest.slice(0, 16)),
+);
 makes('namesFolder', 'names/', name);
 for (const ofStep of [
   'stepFolder',

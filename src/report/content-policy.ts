@@ -1,0 +1,28 @@
+// What a browser may do with the page: run and draw what is named here by its hash, and nothing else, whatever a text in it may be.
+import { createHash } from 'node:crypto';
+
+/**
+ * `strict-dynamic`: the page's one script may load the files of transcripts beside it, which no hash can name where a page is opened from a
+ * folder; with trusted types it can load no others.
+ */
+export function contentPolicy(parts: { style: string; script: string | null }): string {
+  const script =
+    parts.script === null
+      ? []
+      : [
+          `script-src ${hashOf(parts.script)} 'strict-dynamic'`,
+          "require-trusted-types-for 'script'",
+          'trusted-types longhaul',
+        ];
+  return [
+    "default-src 'none'",
+    `style-src ${hashOf(parts.style)}`,
+    ...script,
+    "base-uri 'none'",
+    "form-action 'none'",
+  ].join('; ');
+}
+
+function hashOf(text: string): string {
+  return `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+}

@@ -1,0 +1,80 @@
+// What tools answer when they refuse: messages without the values in them, counted in bounded memory.
+
+/** Distinct patterns that one counter keeps; what comes after them is counted together. */
+const patternsKept = 500;
+const longest = 140;
+/** Of a message; what is behind them tells no pattern apart. */
+const readChars = 2_000;
+
+export interface ErrorPattern {
+  /** Null: the turn held no valid call. */
+  tool: string | null;
+  message: string;
+  count: number;
+  /** Id of the first transcript that has it. */
+  example: string;
+}
+
+/** Patterns by tool and message, in the order in which they were met. */
+export interface ErrorPatterns {
+  kept: Map<string, ErrorPattern>;
+  /** Errors whose pattern came when there were too many. */
+  others: number;
+}
+
+export function noErrors(): ErrorPatterns {
+  return { kept: new Map(), others: 0 };
+}
+
+/** `message`: as `normalisedError` gives it. */
+export function addError(
+  patterns: ErrorPatterns,
+  { tool, message, example, count = 1 }: Omit<ErrorPattern, 'count'> & { count?: number },
+): void {
+  const key = JSON.stringify([tool, message]);
+  const known = patterns.kept.get(key);
+  if (known) known.count += count;
+  else if (patterns.kept.size < patternsKept) patterns.kept.set(key, { tool, message, example, count });
+  else patterns.others += count;
+}
+
+/** The most frequent first; equal ones by message. */
+export function ranked({ kept }: ErrorPatterns): ErrorPattern[] {
+  return [...kept.values()].sort(
+    (a, b) =>
+      b.count - a.count || a.message.localeCompare(b.message) || (a.tool ?? '').localeCompare(b.tool ?? ''),
+  );
+}
+
+/** The message with its values left out, at most 140 characters: `issue # of "…" is closed`. */
+export function normalisedError(text: string): string {
+  const plain = messageIn(text.slice(0, readChars).replace(/^\s*error:\s*/i, ''));
+  const general = plain
+    .replace(/"[^"]*"/g, '"…"')
+    .replace(/(?<![\p{L}\p{N}])'[^']*'(?![\p{L}\p{N}])/gu, "'…'")
+    .replace(/[\p{L}\p{N}_]+(?:[-.,:][\p{L}\p{N}_]+)*/gu, (word) => (isValue(word) ? '#' : word))
+    .replace(/\s+/g, ' ')
+    .trim();
+  if (general === '') return '(no message)';
+  return general.length <= longest ? general : `${general.slice(0, longest - 1).trimEnd()}…`;
+}
+
+/** Numbers, and names like 3QKK and ISS-QKFD. */
+function isValue(word: string): boolean {
+  return /\p{N}/u.test(word) || /^[A-Z]{2,}-[A-Z-]+$/.test(word);
+}
+
+/** Of an error that is JSON, its own words. */
+function messageIn(text: string): string {
+  if (!text.trimStart().startsWith('{')) return text;
+  try {
+    const value = JSON.parse(text) as Record<string, unknown>;
+    for (const name of ['error', 'message', 'detail']) {
+      const said = value[name];
+      if (typeof said === 'string' && said.trim() !== '') return said;
+    }
+  } catch {
+    return text;
+  }
+  return text;
+}

@@ -1,0 +1,22 @@
+// Calls that tell the model nothing new: the same tool with the same arguments, twice in a row or three times in an episode.
+
+/** From so many on, an episode's equal calls count as repeated though others lie between them: two looks at a thing may be right. */
+const often = 3;
+
+/**
+ * Calls of one episode that repeat an earlier one. `calls`: a text for each turn, equal for equal calls; null where there was none,
+ * which does not come between.
+ */
+export function repeatedCalls(calls: readonly (string | null)[]): number {
+  const made = calls.filter((call) => call !== null);
+  const times = new Map<string, number>();
+  for (const call of made) times.set(call, (times.get(call) ?? 0) + 1);
+  const met = new Set<string>();
+  let repeated = 0;
+  for (const [index, call] of made.entries()) {
+    const inRow = made[index - 1] === call;
+    if (inRow || (met.has(call) && (times.get(call) ?? 0) >= often)) repeated += 1;
+    met.add(call);
+  }
+  return repeated;
+}

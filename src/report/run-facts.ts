@@ -1,0 +1,41 @@
+// What a run is made of: model, data, numerics, who drove it, and the spec as it was started.
+import { escapeHtml } from './html.js';
+import { modelFacts } from './model-facts.js';
+import type { RunHistory } from './run-history.js';
+import { hasEnded, positionOf } from './run-position.js';
+
+export function runFacts(history: RunHistory): string {
+  const { record, updates } = history;
+  const last = updates.at(-1);
+  const rows: [string, string][] = [
+    [hasEnded(positionOf(history)) ? 'final state' : 'newest state', last?.identity.state ?? '–'],
+    ...modelFacts(record, history.base),
+    ['base model', record.base_model],
+    ['dataset', `${record.dataset.name} ${record.dataset.version}`],
+    ['numerics', last ? `${last.identity.numerics.backend}, version ${last.identity.numerics.version}` : '–'],
+    ['engine builds', [...new Set(updates.map((update) => update.observed.engine.build))].join(', ') || '–'],
+    ['driven by', ownersText(history)],
+  ];
+  const body = rows
+    .map(([name, value]) => `<tr><th scope="row">${name}</th><td><code>${escapeHtml(value)}</code></td></tr>`)
+    .join('');
+  const spec = escapeHtml(JSON.stringify(record.spec, null, 2));
+  return `<table class="facts">${body}</table><details><summary>spec</summary><pre>${spec}</pre></details>`;
+}
+
+/** A workflow claims its run again whenever it continues as new: that is no other driver, and no restart of a process. */
+function ownersText({ owners }: RunHistory): string {
+  const drivers = new Map<string, number>();
+  for (const owner of owners) {
+    const driver = `${owner.workflowId} on ${owner.address}, first run ${owner.firstExecutionRunId}`;
+    drivers.set(driver, (drivers.get(driver) ?? 0) + 1);
+  }
+  return (
+    [...drivers]
+      .map(
+        ([driver, claims]) =>
+          `${driver}${claims > 1 ? ` (in ${claims} executions: it continued as new, which restarts no process)` : ''}`,
+      )
+      .join('; ') || '–'
+  );
+}

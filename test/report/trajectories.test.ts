@@ -1,0 +1,299 @@
+// Counters of how episodes went: against plain ways to count the same, and on episodes that were recorded.
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { addError, noErrors, normalisedError, ranked } from '../../src/report/error-patterns.js';
+import { selectEpisodes } from '../../src/report/episode-selection.js';
+import { repeatedCalls } from '../../src/report/repeated-calls.js';
+import { readHistory, type RunHistory } from '../../src/report/run-history.js';
+import { toTranscript } from '../../src/report/transcripts.js';
+import {
+  addGroup,
+  addTrajectory,
+  cutOff,
+  marks,
+  noTrajectories,
+  plusTrajectories,
+  premature,
+  turnsAt,
+  turnsInAll,
+  unknownOutcomes,
+  type TrajectoryCounts,
+} from '../../src/report/trajectory-analysis.js';
+import { trajectoryOf, type Trajectory } from '../../src/report/trajectory.js';
+import {
+  callOf,
+  decode,
+  failed,
+  passed,
+  readEpisodes,
+  recordEvaluated,
+  recordTrained,
+  saidEpisode,
+  type SaidEpisode,
+} from './recorded-episodes.js';
+import { recordedRun } from './recorded-run.js';
+
+const turn = fc.record({
+  call: fc.constantFrom(null, 'a', 'b', 'c'),
+  tool: fc.constantFrom(null, 'find'),
+  isError: fc.boolean(),
+  error: fc.constantFrom(null, 'no issue 17', 'not allowed'),
+});
+const trajectory: fc.Arbitrary<Trajectory> = fc.record({
+  id: fc.string(),
+  env_key: fc.constantFrom('tracker', 'booking'),
+  verdict: fc.constantFrom('pass', 'fail', 'unknown'),
+  stop_reason: fc.constantFrom('done', 'max_turns', 'length', 'unknown'),
+  reason: fc.constantFrom(null, 'open_failed', 'grade_failed'),
+  turns: fc.array(turn, { maxLength: 12 }),
+});
+
+function counted(trajectories: readonly Trajectory[]): TrajectoryCounts {
+  const counts = noTrajectories();
+  for (const one of trajectories) addTrajectory(counts, one);
+  return counts;
+}
+
+/** Without what depends on order: which transcript is the example. */
+function comparable({ patterns, turns, unknown, ...rest }: TrajectoryCounts): unknown {
+  return {
+    ...rest,
+    turns: [...turns].sort(([a], [b]) => a - b),
+    unknown: [...unknown].sort(),
+    patterns: ranked(patterns).map(({ example: _, ...pattern }) => pattern),
+    others: patterns.others,
+  };
+}
+
+describe('counts of trajectories', () => {
+  test('are the same in any order, and in parts that are added up', () => {
+    fc.assert(
+      fc.property(fc.array(trajectory), fc.array(trajectory), (some, others) => {
+        const whole = comparable(counted([...some, ...others]));
+        expect(comparable(counted([...others, ...some]))).toEqual(whole);
+        expect(comparable(plusTrajectories(counted(some), counted(others)))).toEqual(whole);
+      }),
+    );
+  });
+
+  test('agree with counting by hand', () => {
+    fc.assert(
+      fc.property(fc.array(trajectory), (all) => {
+        const counts = counted(all);
+        expect(counts.episodes).toBe(all.length);
+        expect(turnsInAll(counts)).toBe(all.flatMap(({ turns }) => turns).length);
+        expect(counts.errors).toBe(all.flatMap(({ turns }) => turns.filter(({ isError }) => isError)).length);
+        expect(Object.values(counts.endedBy).reduce((a, b) => a + b, 0)).toBe(all.length);
+        expect(cutOff(counts)).toBe(all.filter(({ stop_reason }) => /max|length/.test(stop_reason)).length);
+        expect(unknownOutcomes(counts)).toBe(all.filter(({ reason }) => reason !== null).length);
+        expect(ranked(counts.patterns).reduce((sum, { count }) => sum + count, 0)).toBe(counts.errors);
+        expect(premature(counts)).toBeLessThanOrEqual(counts.endedBy.done);
+      }),
+    );
+  });
+
+  test('have the percentiles of all lengths in a row', () => {
+    fc.assert(
+      fc.property(fc.array(trajectory, { minLength: 1 }), fc.constantFrom(0.5, 0.95, 1), (all, share) => {
+        const lengths = all.map(({ turns }) => turns.length).sort((a, b) => a - b);
+        expect(turnsAt(counted(all), share)).toBe(lengths[Math.ceil(share * lengths.length) - 1]);
+      }),
+    );
+  });
+
+  test('of groups: those of two graded samples or more, and whose rewards differ', () => {
+    fc.assert(
+      fc.property(fc.array(fc.array(fc.constantFrom(0, 1, null), { maxLength: 5 })), (groups) => {
+        const counts = noTrajectories();
+        for (const values of groups) addGroup(counts, values);
+        const graded = groups.map((values) => values.filter((value) => value !== null));
+        expect(counts.groups).toEqual({
+          compared: graded.filter((values) => values.length >= 2).length,
+          varied: graded.filter((values) => values.includes(0) && values.includes(1)).length,
+        });
+      }),
+    );
+  });
+});
+
+describe('a call is repeated', () => {
+  test.each([
+    ['twice in a row', ['a', 'a'], 1],
+    ['though a turn without a call lies between', ['a', null, 'a'], 1],
+    ['three times, whatever lies between', ['a', 'b', 'a', 'c', 'a'], 2],
+    ['but not twice with another between: a second look may be right', ['a', 'b', 'a'], 0],
+    ['never where all differ', ['a', 'b', 'c'], 0],
+  ] as const)('%s', (_, calls, expected) => {
+    expect(repeatedCalls(calls)).toBe(expected);
+  });
+
+  test('no more often than it is made again, and never once where all calls differ', () => {
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom('a', 'b', 'c', null)), (calls) => {
+        const made = calls.filter((call) => call !== null);
+        expect(repeatedCalls(calls)).toBeLessThanOrEqual(made.length - new Set(made).size);
+        const often = ['a', 'b', 'c'].some((one) => made.filter((call) => call === one).length >= 3);
+        const inRow = made.some((call, index) => call === made[index - 1]);
+        expect(repeatedCalls(calls) > 0).toBe(often || inRow);
+      }),
+    );
+  });
+});
+
+describe('the pattern of an error', () => {
+  test.each([
+    ['Error: there is no issue ISS-17', 'there is no issue #'],
+    ['there is no issue ISS-QKFD', 'there is no issue #'],
+    ['{"error":"issue 3QKK of \\"Billing\\" is locked"}', 'issue # of "…" is locked'],
+    ["Error: unknown argument 'colour', don't guess", "unknown argument '…', don't guess"],
+    ['Error: 2 of 1,024.5 rows\n  failed', '# of # rows failed'],
+    ['', '(no message)'],
+    ['{"error":', '{"…":'],
+  ])('%j is %j', (text, pattern) => {
+    expect(normalisedError(text)).toBe(pattern);
+  });
+
+  test('is short and on one line', () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.string(), fc.string({ unit: 'binary' })), (text) => {
+        const once = normalisedError(text);
+        expect(once.length).toBeLessThanOrEqual(140);
+        expect(once).not.toMatch(/[\n\t]/);
+      }),
+    );
+  });
+
+  test('of an answer without end is found at once', () => {
+    const begun = performance.now();
+    for (const letter of ['a', '"', '1', 'A-', '{"a":']) normalisedError(letter.repeat(200_000));
+    expect(performance.now() - begun).toBeLessThan(2_000);
+  });
+
+  test('of too many kinds is counted all the same', () => {
+    const patterns = noErrors();
+    for (let n = 0; n < 700; n++)
+      addError(patterns, { tool: 'find', message: `${'x'.repeat(n)}`, example: `t${n}` });
+    expect(patterns.kept.size).toBe(500);
+    expect(patterns.others).toBe(200);
+  });
+});
+
+const find = (id: string, more: object = {}): SaidEpisode['turns'][number] => ({
+  says: callOf('find', { id, ...more }),
+  tool: 'find',
+  answer: 'Tool result:\n{"ok":true}',
+});
+const refused = { ...find('ISS-1'), answer: 'Error: {"error":"no issue ISS-1"}', error: true } as const;
+const done = { says: '<done>' };
+
+describe('an episode', () => {
+  const look = (said: SaidEpisode): { found: number; counts: TrajectoryCounts; trajectory: Trajectory } => {
+    const record = saidEpisode(said, { slot: 0, sample: 0 });
+    const one = trajectoryOf('t', record, toTranscript(record, decode));
+    const counts = noTrajectories();
+    return { found: addTrajectory(counts, one), counts, trajectory: one };
+  };
+
+  test('whose model is done without a call, or after refused ones, is done prematurely', () => {
+    const request = 'Close it.';
+    expect(look({ request, turns: [done], outcome: failed }).found).toBe(marks.prematureDone);
+    const afterError = look({ request, turns: [refused, done], outcome: failed });
+    expect(afterError.found).toBe(marks.prematureDone | marks.toolError);
+    expect(afterError.counts).toMatchObject({ doneWithoutCall: 0, doneAfterErrors: 1 });
+    expect(look({ request, turns: [done], outcome: passed }).found).toBe(0);
+    expect(look({ request, turns: [find('1'), done], outcome: failed }).found).toBe(0);
+  });
+
+  test('that gives a call its arguments in another order makes the same call', () => {
+    const turns = [
+      find('1', { all: true }),
+      { ...find('1'), says: callOf('find', { all: true, id: '1' }) },
+      done,
+    ];
+    expect(look({ request: 'Find.', turns, outcome: passed }).found).toBe(marks.repeated);
+  });
+
+  test('tells what the tool has answered, but not after its last turn', () => {
+    const { trajectory: one, counts } = look({
+      ...{ request: 'Find.', turns: [refused, { says: '<tool_call>{', error: true }], outcome: failed },
+      stop_reason: 'max_turns',
+    });
+    expect(one.turns.map(({ error }) => error)).toEqual(['Error: {"error":"no issue ISS-1"}', null]);
+    expect(counts).toMatchObject({ errors: 2, malformed: 1, calls: 1 });
+    expect(ranked(counts.patterns).map(({ tool, message }) => [tool, message])).toEqual([
+      [null, '(the last turn: its answer is in no record)'],
+      ['find', 'no issue #'],
+    ]);
+  });
+});
+
+describe('the episodes of a run', () => {
+  test('are counted apart: over training, and in the newest evaluation', async () => {
+    const store = await recordedRun();
+    const history = await readHistory(store, 'tiny');
+    const request = 'Close it.';
+    await recordEvaluated(store, history, [
+      { request, turns: [find('1'), done], outcome: passed },
+      { request, turns: [done], outcome: failed, env_key: 'booking' },
+    ]);
+    const cut: SaidEpisode = { request, turns: [find('1')], outcome: failed, stop_reason: 'max_turns' };
+    await recordTrained(store, 'tiny', 7, [
+      [cut, { request, turns: [find('1'), done], outcome: passed }],
+      [cut, cut],
+    ]);
+    const { analysis, points, shown } = await readEpisodes(store, history);
+    expect(analysis.newestName).toBe('the final evaluation after step 42');
+    expect(analysis.newest.get('booking')).toMatchObject({ episodes: 1, doneWithoutCall: 1 });
+    expect(analysis.training.get('tracker')).toMatchObject({
+      ...{ episodes: 4, endedBy: { max_turns: 3, done: 1 }, groups: { compared: 2, varied: 1 } },
+    });
+    expect(points).toEqual([{ step: 7, turns: 1.25, repeating: 0, premature: 0, cutOff: 0.75 }]);
+    expect(shown.index.rows).toHaveLength(6);
+    expect(shown.unreadable).toEqual([]);
+  });
+
+  test('that cannot be read are left out and said, and the others are counted', async () => {
+    const store = await recordedRun();
+    const history = await readHistory(store, 'tiny');
+    const said = { request: 'Close it.', turns: [done], outcome: failed };
+    await recordTrained(store, 'tiny', 7, [[said]]);
+    await store.create('runs/tiny/steps/000008/episodes/00000.000.json.gz', Buffer.from('no gzip'));
+    const { shown } = await readEpisodes(store, history);
+    expect(shown.index.rows).toHaveLength(1);
+    expect(shown.unreadable).toEqual([expect.stringMatching(/^training step 8: .*00000\.000/)]);
+  });
+});
+
+describe('of a long run', () => {
+  const historyOf = (steps: number, episodes: number): RunHistory =>
+    ({
+      evaluations: [],
+      updates: Array.from({ length: steps }, (_, index) => ({
+        identity: { run: 'r', step: index + 1, outcomes: [Array.from({ length: episodes }, () => 1)] },
+      })),
+    }) as unknown as RunHistory;
+
+  test('as many steps are read as fit, evenly spread, with the first and the last', () => {
+    const steps = fc.integer({ min: 2, max: 400 });
+    fc.assert(
+      fc.property(
+        steps,
+        fc.integer({ min: 1, max: 50 }),
+        fc.integer({ min: 100, max: 4_000 }),
+        (n, each, limit) => {
+          const { sources, trainingEpisodes } = selectEpisodes(historyOf(n, each), limit);
+          expect(trainingEpisodes).toBe(n * each);
+          expect(sources.length * each).toBeLessThanOrEqual(limit);
+          if (n * each <= limit) {
+            expect(sources).toHaveLength(n);
+            return;
+          }
+          expect(sources.length * each).toBeGreaterThan(limit * 0.9 - 2 * each);
+          expect([sources[0]?.step, sources.at(-1)?.step]).toEqual([1, n]);
+          const gaps = sources.slice(1).map(({ step }, index) => step - (sources[index]?.step ?? 0));
+          expect(Math.max(...gaps) - Math.min(...gaps)).toBeLessThanOrEqual(1);
+        },
+      ),
+    );
+  });
+});
