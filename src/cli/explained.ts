@@ -37,7 +37,7 @@ export async function whyNotOpen(handle: RunHandle, flags: TemporalFlags): Promi
       return `the workflow of ${name} has ended (${how}): the run goes on with \`${goOn(name, flags)}\``;
     } catch (error) {
       if (!(error instanceof WorkflowNotFoundError)) throw error;
-      return `there is no run ${JSON.stringify(name)} on this Temporal server: ${await runsThere(handle)}`;
+      return `there is no run ${JSON.stringify(name)} on this Temporal server: ${await runsThere(handle, flags)}`;
     }
   });
 }
@@ -60,15 +60,15 @@ export function goOn(run: string, flags: TemporalFlags): string {
   return `longhaul train --run ${run}${inFolder(flags)}`;
 }
 
-async function runsThere({ client }: RunHandle): Promise<string> {
+async function runsThere({ client }: RunHandle, flags: TemporalFlags): Promise<string> {
   const names = new Set<string>();
   for await (const { workflowId } of client.list({ query: 'WorkflowType = "trainingRun"' })) {
     names.add(nameOfHandle({ workflowId }));
     if (names.size > namesShown) break;
   }
   const some = [...names].slice(0, namesShown).join(', ');
-  if (names.size === 0) return 'it has none yet; `longhaul train SPEC` starts one';
-  return `it has ${some}${names.size > namesShown ? ', …' : ''}; \`longhaul runs\` lists the store’s too`;
+  if (names.size === 0) return `it has none yet; \`longhaul train SPEC${inFolder(flags)}\` starts one`;
+  return `it has ${some}${names.size > namesShown ? ', …' : ''}; \`longhaul runs${inFolder(flags)}\` lists the store’s too`;
 }
 
 function nameOfHandle({ workflowId }: { workflowId: string }): string {

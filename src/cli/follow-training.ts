@@ -46,7 +46,7 @@ export async function trainAndFollow(
     return;
   }
   try {
-    const result = await followRun(client, handle, { output: process.stderr });
+    const result = await followRun(client, handle, { output: process.stderr, folder: flags.folder });
     const last = result.evaluations.at(-1);
     console.log(
       flags.json
@@ -77,7 +77,7 @@ export async function howItBegins(
       .catch(() => null);
     if (status && status.owner > 0) return 'claimed';
     if (status?.blocked) {
-      say(`${name} is blocked: ${status.blocked.reason}\n${status.blocked.remedy}`);
+      say(`${name} is blocked: ${status.blocked.reason}\n${status.blocked.remedy}${inFolder(flags)}`);
       return 'blocked';
     }
     await delay(pollMs);

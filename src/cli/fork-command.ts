@@ -15,7 +15,7 @@ import { type FollowFlags, trainAndFollow } from './follow-training.js';
 import { sayingThatItGoesOn } from './interruption.js';
 import { refuseEqualNumerics, refuseNeedlessRebase } from './needed-rebase.js';
 import { poolView } from './nodes-command.js';
-import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput } from './output.js';
+import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput, inFolder } from './output.js';
 import { parsePlace } from './place.js';
 import { changedSpec } from './spec-changes.js';
 import { storeOfCommand } from './stack-store.js';
@@ -43,7 +43,7 @@ export function register(program: Command): void {
       if (flags.name === nameOfRun(fork.run))
         throw new Error(
           `--name ${flags.name} is the parent’s own, so that this would be a rewind: ` +
-            `longhaul rewind ${flags.name}@${fork.step}; for a fork choose a new name`,
+            `longhaul rewind ${flags.name}@${fork.step}${inFolder(flags)}; for a fork choose a new name`,
         );
       const spec = changedSpec(await forkSpec(store, flags.name, fork), flags.set);
       await planFork(store, spec, fork);
@@ -70,7 +70,7 @@ export function register(program: Command): void {
       withOutput(async (at: string, flags: RewindFlags, command: Command) => {
         const store = await storeFor(command, flags);
         const { name, step } = parsePlace(at);
-        if (step === null) throw new Error(`which step? longhaul rewind ${name}@STEP`);
+        if (step === null) throw new Error(`which step? longhaul rewind ${name}@STEP${inFolder(flags)}`);
         const run = await newestTimeline(store, name);
         const spec = await rewound(store, { run, step }, name, flags.set);
         if (flags.print) return print(spec);

@@ -22,6 +22,7 @@ import {
   storeOption,
   wholeNumber,
   withOutput,
+  inFolder,
 } from './output.js';
 
 interface GcOptions extends StoreFlags {
@@ -81,7 +82,7 @@ export function register(program: Command): void {
           },
         });
         if (options.json) console.log(JSON.stringify({ run, ...collected }));
-        else console.log(collectedText(run, collected));
+        else console.log(collectedText(run, collected, options));
       }),
     );
 }
@@ -134,7 +135,7 @@ function planText(run: string, { checkpoints, episodes, kept }: CollectionPlan):
   ].join('\n');
 }
 
-function collectedText(run: string, collected: Collected): string {
+function collectedText(run: string, collected: Collected, flags: { folder: string }): string {
   const { n, checkpoints, spared, episodes, left, freed } = collected;
   if (n === null) return `${run}: there is nothing to collect`;
   return [
@@ -144,7 +145,8 @@ function collectedText(run: string, collected: Collected): string {
       ? []
       : [`  spared, because they are needed by now: checkpoints of ${stepsText(spared)}`]),
     ...left.map(
-      ({ step, problem }) => `  step ${step} was left as it is: ${problem}; see longhaul audit ${run}`,
+      ({ step, problem }) =>
+        `  step ${step} was left as it is: ${problem}; see longhaul audit ${run}${inFolder(flags)}`,
     ),
   ].join('\n');
 }

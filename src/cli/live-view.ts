@@ -6,6 +6,8 @@ import { percent, timeSpan } from '../report/format.js';
 import { statusQuery } from '../workflows/messages.js';
 import { headline, remainingSeconds } from '../workflows/run-text.js';
 import type { TrainingResult } from '../workflows/training-run.js';
+import { inFolder } from './output.js';
+import { changesLines, clear } from './terminal.js';
 import type { RunHandle } from './temporal-access.js';
 import { troubleOf, waitingFor, waitingLine } from './waiting.js';
 
@@ -20,19 +22,22 @@ export interface FollowOptions {
   /** Absent: nothing is shown. */
   output?: NodeJS.WriteStream;
   signal?: AbortSignal;
+  /** Of the embedded stack where a person has named it: for the commands in what is shown. */
+  folder?: string | undefined;
 }
 
 /** Shows the run until its workflow ends; answers its result, or throws what ended it. */
 export async function followRun(
   client: Client,
   handle: RunHandle,
-  { output, signal }: FollowOptions,
+  { output, signal, folder }: FollowOptions,
 ): Promise<TrainingResult> {
   const stop = new AbortController();
   const shown = showUntil(
     client,
     handle,
     output,
+    folder,
     signal ? AbortSignal.any([signal, stop.signal]) : stop.signal,
   );
   try {
@@ -53,7 +58,8 @@ async function queryStatus(client: Client, handle: RunHandle): Promise<RunStatus
 }
 
 /** `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · at most 2 min`; `ended`: how its workflow has, where it has not completed. */
-export function progressLine(status: RunStatus, ended: string | null = null): string {
+export function progressLine(status: RunStatus, ended: string | null = null, folder?: string): string {
+  const where = inFolder({ folder });
   const { step, totalSteps, trainingPhase } = status;
   const last = status.recent.at(-1);
   const parts: string[] = [];
@@ -68,8 +74,9 @@ export function progressLine(status: RunStatus, ended: string | null = null): st
   if (evaluation) parts.push(`pass@1 ${percent(evaluation.pass_at_1)}`);
   if (status.sampleSeconds > 0) parts.push(`${Math.round(status.tokens / status.sampleSeconds)} tokens/s`);
   if (ended !== null) parts.push(ended);
-  else if (status.blocked) parts.push(`blocked: ${status.blocked.reason}`, status.blocked.remedy);
-  else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}`);
+  else if (status.blocked)
+    parts.push(`blocked: ${status.blocked.reason}`, `${status.blocked.remedy}${where}`);
+  else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}${where}`);
   else if (status.phase === 'placing') parts.push(`waits for a node: ${status.waitsFor ?? ''}`);
   else if (isWaiting(status)) parts.push(status.phase);
   // Supervised steps have another pace and are few: they say nothing about the rest. A run may reach its target earlier.
@@ -83,10 +90,11 @@ async function showUntil(
   client: Client,
   handle: RunHandle,
   output: NodeJS.WriteStream | undefined,
+  folder: string | undefined,
   signal: AbortSignal,
 ): Promise<void> {
   if (!output) return;
-  const view = output.isTTY ? new ChangingLine(output) : new LinePerStep(output);
+  const view = changesLines(output) ? new ChangingLine(output, folder) : new LinePerStep(output, folder);
   let answeredAt = Date.now();
   while (!signal.aborted) {
     const [status, [waiting]] = await Promise.all([queryStatus(client, handle), waitingFor(client, handle)]);
@@ -112,23 +120,28 @@ export class ChangingLine implements View {
   #evaluations = 0;
   #trouble: string | null = null;
 
-  constructor(private readonly output: Pick<NodeJS.WriteStream, 'write' | 'columns'>) {}
+  constructor(
+    private readonly output: Pick<NodeJS.WriteStream, 'write' | 'columns'>,
+    private readonly folder?: string,
+  ) {}
 
   show(status: RunStatus, waiting: string | null): void {
     for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(this.#evaluations)) {
       this.#keep(`step ${step} · ${suite} evaluation · pass@1 ${percent(pass_at_1)} of ${graded} episodes`);
     }
     this.#evaluations = Math.max(this.#evaluations, status.evaluations.length);
-    const trouble = status.blocked ? `blocked: ${status.blocked.reason} · ${status.blocked.remedy}` : waiting;
+    const trouble = status.blocked
+      ? `blocked: ${status.blocked.reason} · ${status.blocked.remedy}${inFolder({ folder: this.folder })}`
+      : waiting;
     // The try and the time count on; it is the same trouble as long as it has the same reason.
     const kind = status.blocked?.reason ?? (waiting === null ? null : troubleOf(waiting));
     if (trouble !== null && kind !== this.#trouble) this.#keep(trouble);
     this.#trouble = kind;
-    this.#change(progressLine(status));
+    this.#change(progressLine(status, null, this.folder));
   }
 
   silent(forMs: number): void {
-    this.#change(silence(forMs));
+    this.#change(silence(forMs, this.folder));
   }
 
   end(): void {
@@ -149,7 +162,10 @@ class LinePerStep implements View {
   #key = '';
   #silent = false;
 
-  constructor(private readonly output: NodeJS.WriteStream) {}
+  constructor(
+    private readonly output: NodeJS.WriteStream,
+    private readonly folder?: string,
+  ) {}
 
   show(status: RunStatus, waiting: string | null): void {
     this.#silent = false;
@@ -157,21 +173,21 @@ class LinePerStep implements View {
     const key = `${status.step} ${status.blocked?.reason ?? ''} ${status.phase === 'paused'} ${trouble}`;
     if (key === this.#key) return;
     this.#key = key;
-    this.output.write(`${progressLine(status)}${waiting === null ? '' : ` · ${waiting}`}\n`);
+    this.output.write(
+      `${progressLine(status, null, this.folder)}${waiting === null ? '' : ` · ${waiting}`}\n`,
+    );
   }
 
   silent(forMs: number): void {
-    if (!this.#silent) this.output.write(`${silence(forMs)}\n`);
+    if (!this.#silent) this.output.write(`${silence(forMs, this.folder)}\n`);
     this.#silent = true;
   }
 
   end(): void {}
 }
 
-const clear = '\r\u001b[2K';
-
-function silence(forMs: number): string {
-  return `the run has not answered for ${timeSpan(forMs / 1000)}; longhaul doctor may tell why`;
+function silence(forMs: number, folder?: string): string {
+  return `the run has not answered for ${timeSpan(forMs / 1000)}; longhaul doctor${inFolder({ folder })} may tell why`;
 }
 
 function isWaiting(status: RunStatus): boolean {

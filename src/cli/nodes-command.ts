@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import { timeSpan } from '../report/format.js';
 import { nameOfNumerics } from '../spec/numerics.js';
 import { defaultPoolId, poolQuery, type PoolView } from '../workflows/messages.js';
-import { withOutput } from './output.js';
+import { withOutput, inFolder } from './output.js';
 import { printable } from './printable.js';
 import { textTable } from './table.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
@@ -20,7 +20,7 @@ export function register(program: Command): void {
     .action(
       withOutput(async (flags: TemporalFlags & { json?: boolean }) => {
         const view = await withClient(flags, poolView);
-        console.log(flags.json ? JSON.stringify(view) : describePool(view, Date.now()));
+        console.log(flags.json ? JSON.stringify(view) : describePool(view, Date.now(), flags));
       }),
     );
 }
@@ -38,9 +38,13 @@ export async function poolView(client: Client): Promise<PoolView> {
 }
 
 /** `now`: milliseconds since the epoch; ages are shown against it. */
-export function describePool({ nodes, leases, queue }: PoolView, now: number): string {
+export function describePool(
+  { nodes, leases, queue }: PoolView,
+  now: number,
+  flags: TemporalFlags = {},
+): string {
   if (nodes.length === 0 && queue.length === 0)
-    return 'No node has reported. `longhaul up` starts one on this machine.';
+    return `No node has reported. \`longhaul up${inFolder(flags)}\` starts one on this machine.`;
   const age = (since: number): string => timeSpan((now - since) / 1000);
   const heldBy = (node: string): string =>
     leases

@@ -22,8 +22,9 @@ export function folderOption(): Option {
 }
 
 /** For a command in a hint: with it the hint can be typed as it is. */
-export function inFolder({ folder }: { folder?: string }): string {
-  return folder === undefined || folder === defaultStackFolder ? '' : ` --folder ${folder}`;
+export function inFolder({ folder }: { folder?: string | undefined }): string {
+  if (folder === undefined || folder === defaultStackFolder) return '';
+  return ` --folder ${/^[\w./~@:+-]+$/.test(folder) ? folder : `'${folder.replaceAll("'", "'\\''")}'`}`;
 }
 
 /** `--store`, then LONGHAUL_STORE, then the embedded stack's store. */

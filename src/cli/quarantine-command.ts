@@ -7,7 +7,7 @@ import { checkQuarantinable, keysMadeFrom, quarantinedKeys } from '../store/quar
 import { appendSequence, readSequence } from '../store/records.js';
 import { readRun } from '../store/run-records.js';
 import { BadKey } from '../store/store-errors.js';
-import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from './output.js';
+import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput, inFolder } from './output.js';
 
 export interface Quarantined {
   run: string;
@@ -34,7 +34,7 @@ export function register(program: Command): void {
         async (key: string, options: StoreFlags & { run?: string; json?: boolean }, command: Command) => {
           const store = await openStoreOf(command, options);
           const done = await quarantine(store, key, options.run);
-          console.log(options.json ? JSON.stringify(done) : quarantineText(done));
+          console.log(options.json ? JSON.stringify(done) : quarantineText(done, options));
         },
       ),
     );
@@ -76,7 +76,10 @@ export async function quarantine(store: ObjectStore, key: string, named?: string
   return { run, key, control: record.n, written: true, also };
 }
 
-export function quarantineText({ run, key, control, written, also }: Quarantined): string {
+export function quarantineText(
+  { run, key, control, written, also }: Quarantined,
+  flags: { folder?: string } = {},
+): string {
   const base = key.replace(/\.r[0-9]+$/, '');
   const next = `${base}.r${Number(/\.r([0-9]+)$/.exec(key)?.[1] ?? 0) + 1}`;
   const made =
@@ -91,9 +94,9 @@ export function quarantineText({ run, key, control, written, also }: Quarantined
         ]
       : [
           `${key} was set aside before, by control record ${control} of ${run}.`,
-          `If what stands for it now cannot be read either: longhaul quarantine ${next}`,
+          `If what stands for it now cannot be read either: longhaul quarantine ${next}${inFolder(flags)}`,
         ]),
     `${run} uses ${next} in its place and makes it anew where it is missing.`,
-    `If the run is blocked, go on with: longhaul resume ${run}`,
+    `If the run is blocked, go on with: longhaul resume ${run}${inFolder(flags)}`,
   ].join('\n');
 }

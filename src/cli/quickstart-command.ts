@@ -9,7 +9,7 @@ import { connectClient } from '../workers/temporal-connection.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import { followRun } from './live-view.js';
 import { percent, timeSpan } from '../report/format.js';
-import { defaultStackFolder, wholeNumber, withOutput } from './output.js';
+import { defaultStackFolder, wholeNumber, withOutput, inFolder } from './output.js';
 import { readSpecFile } from '../spec/spec-input.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
 import { startTraining, whyItEnded } from './start-training.js';
@@ -56,11 +56,15 @@ async function quickstart(flags: QuickstartFlags): Promise<void> {
         const ui = `${stack.addresses.ui}/namespaces/default/workflows/${encodeURIComponent(`train/${spec.name}`)}`;
         const done = await alreadyDone(client, spec.name);
         if (done)
-          say(`${spec.name} is trained already; another one: longhaul quickstart --seed ${flags.seed + 1}`);
+          say(
+            `${spec.name} is trained already; another one: longhaul quickstart --seed ${flags.seed + 1}${inFolder(flags)}`,
+          );
         else say(`Training ${spec.name}; watch it at ${ui}`);
         const handle = done ? null : (await startTraining(client, spec)).handle;
         const result =
-          done ?? (handle && (await followRun(client, handle, { output: process.stderr, signal })));
+          done ??
+          (handle &&
+            (await followRun(client, handle, { output: process.stderr, signal, folder: flags.folder })));
         if (!result) return;
         report(flags, stack, result, (performance.now() - begun) / 1000, { ui, earlier: done !== null });
         if (flags.keepOpen) {

@@ -10,17 +10,19 @@ import type { ObjectStore } from '../store/object-store.js';
 import { readSequence } from '../store/records.js';
 import { NewerSchema, OlderSchema, UnreadableRecord } from '../store/store-errors.js';
 import { lastCommittedStep, listRuns, readRun, readRunIfAny } from '../store/run-records.js';
-import { storeOption, wholeNumber, withOutput } from './output.js';
+import { BadInput, inFolder, storeOption, wholeNumber, withOutput } from './output.js';
 import { storeOfCommand } from './stack-store.js';
 import { textTable } from './table.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
 
 const describeDeadlineMs = 10_000;
+const grpcInvalidArgument = 3;
 
 interface RunsFlags extends TemporalFlags {
   store: string;
   json?: boolean;
   limit: number;
+  query?: string;
 }
 
 interface RunLine {
@@ -43,19 +45,25 @@ export function register(program: Command): void {
   withTemporalFlags(program.command('runs').description('list the training runs, newest first'))
     .addOption(storeOption())
     .option('--limit <n>', 'how many', wholeNumber(1), 50)
+    .option('--query <query>', 'only those that a visibility query of Temporal finds: Phase = "blocked"')
     .option('--json', 'print one JSON array')
     .action(
       withOutput(async (flags: RunsFlags, command: Command) => {
         const store = await storeOfCommand(command, flags);
         const driven = await withClient(flags, async (client) => {
-          const executions = await executionsOf(client);
+          const found = await executionsOf(client);
+          const executions = flags.query === undefined ? found : await matching(client, found, flags.query);
           return store ? timelineLines(client, store, executions) : executions.map((one) => lineOf(one));
         });
-        const others = store ? await storedLines(store, new Set(driven.map(({ run }) => run))) : [];
+        // Temporal knows nothing of the others, and so whether a query means them.
+        const others =
+          store && flags.query === undefined
+            ? await storedLines(store, new Set(driven.map(({ run }) => run)))
+            : [];
         const lines = [...driven, ...others]
           .sort((a, b) => (a.started < b.started ? 1 : -1))
           .slice(0, flags.limit);
-        console.log(flags.json ? JSON.stringify(lines) : table(lines));
+        console.log(flags.json ? JSON.stringify(lines) : table(lines, flags));
       }),
     );
 }
@@ -66,6 +74,23 @@ async function executionsOf(client: Client): Promise<WorkflowExecutionInfo[]> {
   for await (const execution of client.workflow.list({ query: 'WorkflowType = "trainingRun"' }))
     found.push(execution);
   return newestOfChains(found);
+}
+
+/** Throws where the server cannot read the query. */
+async function matching(
+  client: Client,
+  executions: readonly WorkflowExecutionInfo[],
+  query: string,
+): Promise<WorkflowExecutionInfo[]> {
+  const runIds = new Set<string>();
+  try {
+    for await (const { runId } of client.workflow.list({ query })) runIds.add(runId);
+  } catch (error) {
+    if ((error as { cause?: { code?: number } }).cause?.code !== grpcInvalidArgument) throw error;
+    const { details = '' } = (error as { cause: { details?: string } }).cause;
+    throw new BadInput(`the query is not understood by the Temporal server: ${details}`, { cause: error });
+  }
+  return executions.filter(({ runId }) => runIds.has(runId));
 }
 
 /** Of one workflow id at most one execution is open: one that continued as new goes on in the next of its id. */
@@ -225,8 +250,11 @@ function lineOf(execution: WorkflowExecutionInfo): RunLine {
   };
 }
 
-function table(lines: RunLine[]): string {
-  if (lines.length === 0) return 'No runs yet. Start one with: longhaul train SPEC';
+function table(lines: RunLine[], flags: RunsFlags): string {
+  if (lines.length === 0)
+    return flags.query === undefined
+      ? `No runs yet. Start one with: longhaul train SPEC${inFolder(flags)}`
+      : 'No run is found by that query';
   const rows = lines.map((line) => [
     ...[line.run, line.status, line.phase, line.step === null ? '' : String(line.step)],
     ...[line.passAt1 === null ? '' : percent(line.passAt1), line.started.slice(0, 16).replace('T', ' ')],

@@ -42,11 +42,12 @@ export function register(program: Command): void {
           const waiting = await waitingFor(client, handle);
           console.log(flags.json ? JSON.stringify({ ...status, waiting }) : describe(status, waiting, flags));
           if (!flags.watch || status.phase === 'completed' || status.phase === 'stopped') return;
-          const result = await followRun(client, handle, { output: process.stderr }).catch(
-            async (error: unknown) => {
-              throw await whyFollowedEnded(handle, run, error, flags);
-            },
-          );
+          const result = await followRun(client, handle, {
+            output: process.stderr,
+            folder: flags.folder,
+          }).catch(async (error: unknown) => {
+            throw await whyFollowedEnded(handle, run, error, flags);
+          });
           console.log(
             flags.json ? JSON.stringify(result) : `${run} has ended (${result.ended}) at step ${result.step}`,
           );
@@ -67,7 +68,10 @@ function farewell(run: string, { end, status }: EndedRun, flags: TemporalFlags):
 }
 
 function describe(status: RunStatus, waiting: readonly Waiting[], flags: TemporalFlags): string {
-  return [`${status.run} · ${progressLine(status)}`, ...figures(status, flags, waiting)].join('\n');
+  return [
+    `${status.run} · ${progressLine(status, null, flags.folder)}`,
+    ...figures(status, flags, waiting),
+  ].join('\n');
 }
 
 /** `waiting`: null once the run has ended, where no node and no limit concerns it any more. */

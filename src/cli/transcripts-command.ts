@@ -69,7 +69,7 @@ export function register(program: Command): void {
         if (episodes.length === 0)
           throw new Error(
             options.step === undefined
-              ? `${run} has no evaluation yet; rollouts of a step: longhaul transcripts ${run} --step N`
+              ? `${run} has no evaluation yet; rollouts of a step: longhaul transcripts ${run} --step N${inFolder(options)}`
               : `step ${options.step} of ${run} has no episodes: it is a supervised step, or not collected yet`,
           );
         await noteNewerTimeline(store, run, `longhaul transcripts TIMELINE${inFolder(options)}`);

@@ -2,8 +2,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { withElapsedLine } from '../../src/cli/elapsed-line.js';
 
-beforeEach(() => vi.useFakeTimers());
-afterEach(() => vi.useRealTimers());
+beforeEach(() => {
+  vi.useFakeTimers();
+  vi.stubEnv('TERM', 'xterm');
+});
+afterEach(() => {
+  vi.useRealTimers();
+  vi.unstubAllEnvs();
+});
 
 /** What is written while work of 70 s says halfway where it is. */
 async function written(kind: { isTTY: boolean; columns: number }): Promise<string[]> {
@@ -39,6 +45,11 @@ describe('work that answers at its end alone', () => {
     expect(texts).toContain('\r\u001b[2Kauditing tiny · 30 s');
     expect(texts).toContain('\r\u001b[2Kauditing tiny · step 12 of 30 ');
     expect(texts.at(-1)).toBe('\r\u001b[2K');
+  });
+
+  test('gives a terminal that only prints what a log gets', async () => {
+    vi.stubEnv('TERM', 'dumb');
+    expect((await written({ isTTY: true, columns: 80 })).join('')).not.toContain('\u001b');
   });
 
   test('shows nothing when it is short, and its error is the error', async () => {

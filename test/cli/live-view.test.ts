@@ -29,6 +29,16 @@ describe('the progress line', () => {
     expect(progressLine(training)).toBe('step 30/40 grpo · reward 0.50 · 100 tokens/s · at most 2 min 0 s');
   });
 
+  it('gives the command that goes on with the folder that was named, as it can be typed', () => {
+    const paused = { ...training, phase: 'paused' as const };
+    expect(progressLine(paused)).toMatch(/ · paused; longhaul resume quickstart$/);
+    expect(progressLine(paused, null, 'st')).toMatch(/longhaul resume quickstart --folder st$/);
+    const blocked = { reason: 'booking is down', remedy: 'Start it. Then: longhaul resume quickstart' };
+    expect(progressLine({ ...training, blocked }, null, 'my stack')).toMatch(
+      /Then: longhaul resume quickstart --folder 'my stack'$/,
+    );
+  });
+
   it('says what a run waits for that has no node', () => {
     const waitsFor = 'node local is held by train/other';
     expect(progressLine({ ...training, phase: 'placing', node: null, waitsFor })).toContain(

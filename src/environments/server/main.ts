@@ -5,7 +5,7 @@ import { parseArgs } from 'node:util';
 import { builtInApps, builtInFaults } from './built-in-apps.js';
 import { createEnvironmentServer, type EnvironmentServerOptions } from './environment-server.js';
 
-const usage = `usage: node main.js [--port N] [--host ADDRESS] [--allow-remote] [--token-file PATH]
+const usage = `usage: longhaul env serve -- [--port N] [--host ADDRESS] [--allow-remote] [--token-file PATH]
          [--max-sessions N] [--session-timeout SECONDS] [--resume-timeout SECONDS]
          [--fault-rate 0..1] [--tool-error-rate 0..1]
 The grading token is taken from LONGHAUL_GRADING_TOKEN; without it one is made and written to --token-file.`;
