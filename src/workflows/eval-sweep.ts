@@ -262,7 +262,7 @@ class SweepLoop implements SweepWork<PairToDo> {
       this.seen + 1 - this.window.length - status.running.length - status.failed.length,
     );
     status.waitsFor = status.phase === 'evaluating' ? this.nodes.waitsFor : null;
-    setCurrentDetails(sweepDetails(status));
+    setCurrentDetails(sweepDetails(status, workflowInfo().workflowId));
   }
 }
 

@@ -1,4 +1,5 @@
-// A sweep's name, and its text in the Temporal UI. Markdown: lists, because the UI's tables have no padding between their cells.
+// A sweep's name, and its text in the Temporal UI.
+import { markdownTable, plain } from './markdown.js';
 import type { SweepStatus } from './sweep-messages.js';
 
 const shownPairs = 8;
@@ -8,21 +9,36 @@ export function sweepOfWorkflow(workflowId: string): string {
   return workflowId.replace(/^eval\//, '').replaceAll(':', '.');
 }
 
-export function sweepDetails(status: SweepStatus): string {
+export function sweepDetails(status: SweepStatus, workflowId: string): string {
   const { sweep, phase, pairs, done, episodes, running, waitsFor, failed, report, alarms } = status;
-  const lines = [`**${sweep}** · ${phase} · ${done} of ${pairs} evaluations`, ''];
-  for (const { node, run, step, suite } of running.slice(0, shownPairs))
-    lines.push(`- ${node}: ${run} step ${step} on ${suite}`);
-  if (waitsFor !== null) lines.push(`- waits: ${waitsFor}`);
-  lines.push(
-    `- ${episodes.toLocaleString('en')} episodes played; what was evaluated before is taken as it is`,
-  );
-  for (const alarm of alarms.slice(0, shownPairs)) lines.push(`- **regression**: ${alarm}`);
-  for (const { run, step, suite, reason } of failed.slice(0, shownPairs))
-    lines.push(`- **not evaluated**: ${run} step ${step} on ${suite}: ${reason}`);
-  if (failed.length > shownPairs) lines.push(`- and ${failed.length - shownPairs} more`);
-  if (phase === 'incomplete' || phase === 'cancelled')
-    lines.push('- start the sweep again under the same id: it goes on with what is missing');
-  if (report !== null) lines.push(`- comparison: \`${report}\``);
-  return lines.join('\n');
+  const ended = ['completed', 'incomplete', 'cancelled'].includes(phase);
+  const figures = markdownTable([
+    [`**${plain(sweep)}**`, ''],
+    ['phase', `**${phase}**`],
+    ['evaluations', `**${done}** of ${pairs}`],
+    ['episodes played', `${episodes.toLocaleString('en')}; what was evaluated before is taken as it is`],
+    ...(failed.length === 0 ? [] : [['not evaluated', String(failed.length)]]),
+    ...(report === null ? [] : [['comparison', `\`${report}\``]]),
+  ]);
+  const lines = [
+    ...(waitsFor === null ? [] : [`**waits for a node**: ${plain(waitsFor)}`]),
+    ...alarms.slice(0, shownPairs).map((alarm) => `**regression**: ${plain(alarm)}`),
+    ...running
+      .slice(0, shownPairs)
+      .map(({ node, run, step, suite }) => `${plain(node)}: ${plain(run)} step ${step} on ${plain(suite)}`),
+    ...failed
+      .slice(0, shownPairs)
+      .map(
+        ({ run, step, suite, reason }) =>
+          `**not evaluated**: ${plain(run)} step ${step} on ${plain(suite)}: ${plain(reason)}`,
+      ),
+    ...(failed.length > shownPairs ? [`and ${failed.length - shownPairs} more`] : []),
+    ...(phase === 'incomplete' || phase === 'cancelled'
+      ? ['start the sweep again under the same id: it goes on with what is missing']
+      : []),
+    ...(ended
+      ? []
+      : [`end it, and keep what is evaluated: \`temporal workflow cancel -w ${plain(workflowId)}\``]),
+  ].map((line) => `- ${line}`);
+  return [figures, lines.join('\n')].filter((part) => part !== '').join('\n\n');
 }
