@@ -3,6 +3,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { withoutSecrets } from '../../../spec/secrets.js';
 import { SinkRefused } from '../metric-point.js';
 
 /** Beside this file, in `src/` and in `dist/` alike (`tools/copy-python.mjs`). */
@@ -10,7 +11,12 @@ const program = fileURLToPath(new URL('wandb_bridge.py', import.meta.url));
 /** In the environment of the bridge and of all that it starts: a later bridge ends what is left of them. */
 const folderMark = 'LONGHAUL_WANDB_FOLDER';
 const STDERR_CHARS = 2_000;
-const END_WITHIN_MS = 5_000;
+/** Of those, what is told. */
+const DETAIL_CHARS = 500;
+/** That a bridge has at its end for what W&B's client has not uploaded yet. */
+const FAREWELL_MS = 10_000;
+/** Beyond that: one that does not end by itself even then is killed. */
+const GRACE_MS = 2_000;
 
 /** All that the client may need of this process's environment: other secrets are none of its business. */
 const passedOn =
@@ -23,6 +29,7 @@ export interface BridgeOptions {
   apiKey: () => string | undefined;
   /** Of this run alone. What W&B's client keeps lies here, and offline it is the only copy. */
   folder: string;
+  farewellMs?: number;
 }
 
 export interface BridgeAnswer {
@@ -46,15 +53,19 @@ export class BridgeProcess {
   private stderr = '';
   private ended: Error | null = null;
   private readonly exit: Promise<void>;
+  private readonly farewellMs: number;
+  private readonly keys: readonly (string | undefined)[];
 
-  constructor({ python, apiKey, folder }: BridgeOptions) {
+  constructor({ python, apiKey, folder, farewellMs = FAREWELL_MS }: BridgeOptions) {
     const key = apiKey();
+    this.farewellMs = farewellMs;
+    this.keys = [key, process.env.WANDB_API_KEY];
     const env: NodeJS.ProcessEnv = Object.fromEntries(
       Object.entries(process.env).filter(([name]) => passedOn.test(name)),
     );
     if (key !== undefined) env.WANDB_API_KEY = key;
     env[folderMark] = resolve(folder);
-    this.child = spawn(python, ['-u', program], { env });
+    this.child = spawn(python, ['-u', program, String(farewellMs / 1000)], { env });
     this.exit = new Promise((ended) => {
       this.child.once('error', (error: NodeJS.ErrnoException) => {
         const missing =
@@ -65,16 +76,14 @@ export class BridgeProcess {
         ended();
       });
       this.child.once('close', (code, signal) => {
-        const detail = this.stderr.trim().split('\n').at(-1) ?? '';
-        this.end(
-          new Error(`the W&B bridge ended (${signal ?? `exit code ${code}`})${detail && `: ${detail}`}`),
-        );
+        const line = this.discreet(this.stderr).trim().split('\n').at(-1) ?? '';
+        const detail = line && `: ${line.slice(-DETAIL_CHARS)}`;
+        this.end(new Error(`the W&B bridge ended (${signal ?? `exit code ${code}`})${detail}`));
         ended();
       });
     });
     this.child.stderr.on('data', (piece: Buffer) => {
-      const text = key ? piece.toString().replaceAll(key, '***') : piece.toString();
-      this.stderr = (this.stderr + text).slice(-STDERR_CHARS);
+      this.stderr = (this.stderr + piece.toString()).slice(-STDERR_CHARS);
     });
     // A write to a bridge that has died fails here and not at its caller, who is told by `close`.
     this.child.stdin.on('error', () => undefined);
@@ -109,7 +118,7 @@ export class BridgeProcess {
   /** Resolves when it is gone: by itself where it ends in time. */
   async stop(): Promise<void> {
     this.child.stdin.end();
-    const timer = setTimeout(() => this.kill(), END_WITHIN_MS);
+    const timer = setTimeout(() => this.kill(), this.farewellMs + GRACE_MS);
     await this.exit;
     clearTimeout(timer);
   }
@@ -125,8 +134,13 @@ export class BridgeProcess {
     if (!waiting || answer.n !== waiting.n) return;
     this.waiting = null;
     if (answer.ok) waiting.resolve(answer);
-    else if (answer.refused) waiting.reject(new SinkRefused(`W&B: ${answer.error}`));
-    else waiting.reject(new Error(`W&B: ${answer.error}`));
+    else if (answer.refused) waiting.reject(new SinkRefused(`W&B: ${this.discreet(answer.error)}`));
+    else waiting.reject(new Error(`W&B: ${this.discreet(answer.error)}`));
+  }
+
+  /** Of all that was said: a key may come in pieces. */
+  private discreet(text: string): string {
+    return withoutSecrets(text, this.keys);
   }
 
   private end(error: Error): void {

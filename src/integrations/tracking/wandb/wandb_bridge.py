@@ -10,7 +10,8 @@ Reads one JSON request a line from standard input and answers each with one JSON
         -> {"ok": true, "next": n}                    all of it is uploaded, or on this machine's disk where mode is offline
 
 A failure answers {"ok": false, "refused": bool, "error": ...}: refused means that a person must mend it. The end of standard input
-ends the program. Rows have explicit steps, one more than the last, so that none is dropped and none is there twice.
+ends the program, within the seconds that its only argument says. Rows have explicit steps, one more than the last, so that none is
+dropped and none is there twice.
 """
 
 import contextlib
@@ -26,10 +27,10 @@ import zlib
 from pathlib import Path
 
 # A predecessor that was killed leaves W&B's own process, which may still write: it holds this lock by its standard error.
+# All that `open` waits for must end before whoever asked for it gives up: he would kill this process, and begin anew.
 LOCK_WAIT_S = 30
 KILLED_WAIT_S = 10
-# After the end of standard input nobody waits for an upload any more.
-FAREWELL_S = 20
+INIT_WAIT_S = 60
 MARK = "LONGHAUL_WANDB_FOLDER"
 # Of a record in W&B's transaction log.
 BLOCK_BYTES = 32768
@@ -67,7 +68,7 @@ class Bridge:
             mode=self.mode,
             resume="allow",
             config=request.get("config") or {},
-            settings=settings(wandb, request.get("init_timeout_s", 90)),
+            settings=settings(wandb),
         )
         if self.mode == "offline":
             ids = offline_ids(folder, run_id)
@@ -119,7 +120,7 @@ def import_wandb():
     return wandb
 
 
-def settings(wandb, init_timeout_s):
+def settings(wandb):
     """Nothing of this process is of interest: no console, no code, no machine statistics."""
     wanted = {
         "console": "off",
@@ -128,7 +129,7 @@ def settings(wandb, init_timeout_s):
         "disable_code": True,
         "save_code": False,
         "x_disable_stats": True,
-        "init_timeout": init_timeout_s,
+        "init_timeout": INIT_WAIT_S,
     }
     known = getattr(wandb.Settings, "model_fields", wanted)
     return wandb.Settings(**{name: value for name, value in wanted.items() if name in known})
@@ -282,7 +283,8 @@ def main():
             answer = failure(error)
         answers.write(json.dumps({**answer, "n": request.get("n")}) + "\n")
         answers.flush()
-    threading.Timer(FAREWELL_S, lambda: os._exit(1)).start()
+    # Nobody waits for an upload any more.
+    threading.Timer(float(sys.argv[1]), lambda: os._exit(1)).start()
     with contextlib.suppress(Exception):
         bridge.close({})
     os._exit(0)
