@@ -17,6 +17,8 @@ export interface SlackAccess {
   /** Another workspace's address (GovSlack), or a test's. */
   apiUrl?: string;
   callTimeoutMs?: number;
+  /** For limits of the rate, in all, while something is read page by page. */
+  pagingPatienceMs?: number;
 }
 
 /** Identifies a message among all of a channel, to those who ask for metadata; nobody else sees it. */
@@ -50,8 +52,7 @@ const eventType = 'longhaul_run_event';
 const callTimeoutMs = 10_000;
 /** Slack advises 200 at most, and gives fewer to some apps. */
 const pageSize = 200;
-/** In all, while messages are read page by page. */
-const longestPagingPauseMs = 10 * 60_000;
+const pagingPatienceMs = 10 * 60_000;
 const channelId = /^[CGD][A-Z0-9]{6,}$/;
 
 export class SlackApi {
@@ -114,7 +115,7 @@ export class SlackApi {
 
   /** Messages of the thread later than `after`, oldest first, that have a mark of ours. */
   replies(channel: string, root: string, after: string | null): AsyncGenerator<MarkedMessage> {
-    return this.#pages('conversations.replies', (client, cursor) =>
+    return this.#messages('conversations.replies', (client, cursor) =>
       client.conversations.replies({
         channel,
         ts: root,
@@ -128,7 +129,7 @@ export class SlackApi {
 
   /** Messages of the channel that stand in no thread and are later than `oldest`, newest first, that have a mark of ours. */
   history(channel: string, oldest: Date): AsyncGenerator<MarkedMessage> {
-    return this.#pages('conversations.history', (client, cursor) =>
+    return this.#messages('conversations.history', (client, cursor) =>
       client.conversations.history({
         channel,
         oldest: (oldest.getTime() / 1000).toFixed(6),
@@ -155,20 +156,13 @@ export class SlackApi {
   }
 
   async #channelNamed(name: string, types: string): Promise<string> {
-    let cursor: string | undefined;
-    do {
-      const page = await this.#call('users.conversations', (client) =>
-        client.users.conversations({
-          types,
-          exclude_archived: false,
-          limit: pageSize,
-          ...(cursor === undefined ? {} : { cursor }),
-        }),
-      );
-      const found = page.channels?.find((one) => one.name === name)?.id;
+    const pages = this.#pages('users.conversations', (client, cursor) =>
+      client.users.conversations({ types, exclude_archived: false, limit: pageSize, ...cursor }),
+    );
+    for await (const { channels = [] } of pages) {
+      const found = channels.find((one) => one.name === name)?.id;
       if (found !== undefined) return found;
-      cursor = page.response_metadata?.next_cursor ?? '';
-    } while (cursor !== '');
+    }
     throw new SlackCallFailed('users.conversations', {
       kind: 'lasting',
       code: 'not_in_channel',
@@ -177,18 +171,25 @@ export class SlackApi {
     });
   }
 
-  async *#pages(
+  async *#messages(
     method: string,
-    page: (client: WebClient, cursor: { cursor?: string }) => Promise<Page>,
+    page: (client: WebClient, cursor: Cursor) => Promise<MessagePage>,
   ): AsyncGenerator<MarkedMessage> {
-    let cursor: { cursor?: string } = {};
-    const patience = { leftMs: longestPagingPauseMs };
-    for (;;) {
-      const { messages = [], response_metadata } = await this.#patiently(patience, () =>
-        this.#call(method, (client) => page(client, cursor)),
+    for await (const { messages = [] } of this.#pages(method, page)) yield* messages.flatMap(marked);
+  }
+
+  async *#pages<Answer extends Page>(
+    method: string,
+    page: (client: WebClient, cursor: Cursor) => Promise<Answer>,
+  ): AsyncGenerator<Answer> {
+    const patience = { leftMs: this.#access.pagingPatienceMs ?? pagingPatienceMs };
+    for (let cursor: Cursor = {}; ;) {
+      const given = cursor;
+      const answer = await this.#patiently(patience, () =>
+        this.#call(method, (client) => page(client, given)),
       );
-      yield* messages.flatMap(marked);
-      const next = response_metadata?.next_cursor ?? '';
+      yield answer;
+      const next = answer.response_metadata?.next_cursor ?? '';
       if (next === '') return;
       cursor = { cursor: next };
     }
@@ -265,16 +266,23 @@ export class SlackApi {
   }
 }
 
+interface Cursor {
+  cursor?: string;
+}
+
 interface Page {
-  messages?: { ts?: string; metadata?: { event_type?: string; event_payload?: unknown } }[];
   response_metadata?: { next_cursor?: string };
+}
+
+interface MessagePage extends Page {
+  messages?: { ts?: string; metadata?: { event_type?: string; event_payload?: unknown } }[];
 }
 
 function contentOf({ text, blocks, mark }: Outgoing) {
   return { text, blocks, metadata: { event_type: eventType, event_payload: { ...mark } } };
 }
 
-function marked({ ts, metadata }: NonNullable<Page['messages']>[number]): MarkedMessage[] {
+function marked({ ts, metadata }: NonNullable<MessagePage['messages']>[number]): MarkedMessage[] {
   if (ts === undefined || metadata?.event_type !== eventType) return [];
   const { run, key, id } = (metadata.event_payload ?? {}) as Record<string, unknown>;
   if (typeof run !== 'string' || typeof key !== 'string' || typeof id !== 'string') return [];

@@ -14,7 +14,7 @@ const probeTimeoutMs = 5_000;
 /** Later checks are left out where an earlier one shows that they would fail. */
 export async function probeSlack(access: SlackAccess): Promise<SlackCheck[]> {
   const stop = new AbortController().signal;
-  const api = new SlackApi({ callTimeoutMs: probeTimeoutMs, ...access }, stop);
+  const api = new SlackApi({ callTimeoutMs: probeTimeoutMs, pagingPatienceMs: 0, ...access }, stop);
   const results: SlackCheck[] = [];
 
   /** Null where it failed. */
@@ -74,5 +74,6 @@ function scopesCheck(scopes: string[] | null): SlackCheck {
 function explained({ failure }: SlackCallFailed): string {
   if (failure.kind === 'lasting') return `${failure.reason}: ${failure.mend}`;
   if (failure.kind === 'limited') return `${failure.reason}: ask again then`;
-  return `${failure.reason}: is slack.com reachable from here?`;
+  if (failure.kind === 'passing') return `${failure.reason}: is slack.com reachable from here?`;
+  return failure.reason;
 }

@@ -68,6 +68,14 @@ describe('doctor', () => {
       'slack token',
       'ask again then',
     ],
+    [
+      'a limit of the rate among the channels',
+      () =>
+        (server.fault = ({ method }) =>
+          method === 'users.conversations' ? { kind: 'limited', seconds: 30 } : null),
+      'slack channel',
+      'ask again then',
+    ],
   ])('tells %s, with the mend in one line', async (_, breakIt, check, mend) => {
     breakIt();
     const failed = (await probe()).filter(({ ok }) => !ok);
@@ -81,6 +89,18 @@ describe('doctor', () => {
     const checks = await probe();
     expect(checks.map(({ ok }) => ok)).toEqual([true, true, true]);
     expect(checks[1]?.detail).toContain('files:write');
+  });
+
+  test('does not ask for the network where Slack answers and refuses', async () => {
+    server.fault = ({ method }) =>
+      method === 'conversations.history'
+        ? { kind: 'error', error: 'invalid_limit', stored: false, messages: ['[ERROR] limit is too high'] }
+        : null;
+    expect((await probe()).at(-1)).toEqual({
+      check: 'slack channel',
+      ok: false,
+      detail: 'Slack answered invalid_limit ([ERROR] limit is too high)',
+    });
   });
 
   test('refuses an id that is no channel', async () => {

@@ -137,20 +137,22 @@ export function openThread(
   options: Omit<Partial<RunThreadOptions>, 'access' | 'timing'> & {
     channel?: string;
     callTimeoutMs?: number;
+    pagingPatienceMs?: number;
     token?: RunThreadOptions['access']['token'];
     timing?: Partial<ThreadTiming>;
   } = {},
 ): OpenThread {
-  const { channel, callTimeoutMs = 2_000, token = () => server.token, timing, ...others } = options;
+  const { channel, callTimeoutMs = 2_000, pagingPatienceMs, token, timing, ...others } = options;
   const told: string[] = [];
   const stop = new AbortController();
   const thread = new RunThread({
     access: {
-      token,
+      token: token ?? (() => server.token),
       tokenName: 'SLACK_BOT_TOKEN',
       channel: channel ?? server.training.id,
       apiUrl: server.url,
       callTimeoutMs,
+      ...(pagingPatienceMs === undefined ? {} : { pagingPatienceMs }),
     },
     started,
     key: 'dir:/store nightly',

@@ -60,6 +60,44 @@ describe('Slack limits the rate', () => {
   }, 60_000);
 });
 
+describe('Slack limits the rate while channels are searched', () => {
+  beforeEach(() => {
+    for (let n = 0; n < 25; n++) server.addChannel(`team-${n}`);
+    server.addChannel('last');
+    server.largestPage = 10;
+  });
+
+  test('and the search goes on with the page it was at', async () => {
+    let pages = 0;
+    server.fault = ({ method }) =>
+      method === 'users.conversations' && ++pages === 2 ? { kind: 'limited', seconds: 1 } : null;
+    const { thread, told } = openThread(server, new KeptState(), { channel: '#last' });
+    await thread.deliver(started);
+    expect(toldIn(server.channels.at(-1)!)).toEqual(['started']);
+    // Three, and one of them twice.
+    expect(pages).toBe(4);
+    expect(told).toEqual([]);
+  }, 60_000);
+
+  test('time and again: the patience is of all pages, and then the bound is of the thread', async () => {
+    let pages = 0;
+    server.fault = ({ method }) =>
+      method === 'users.conversations' && ++pages % 2 === 1 ? { kind: 'limited', seconds: 1 } : null;
+    const { thread } = openThread(server, new KeptState(), {
+      channel: '#last',
+      pagingPatienceMs: 1_500,
+      timing: { giveUpAfterMs: 0, longestPauseMs: 5, restMs: 5 },
+    });
+    const delivery = await thread.deliver(started);
+    expect(delivery).toMatchObject({
+      outcome: 'dropped',
+      reason: expect.stringContaining('limits the rate'),
+    });
+    // The first was waited for, and the second was not.
+    expect(pages).toBe(3);
+  }, 60_000);
+});
+
 describe('Slack is out of reach', () => {
   test('for a while: everything is told later, in order', async () => {
     const { thread } = openThread(server, new KeptState());
