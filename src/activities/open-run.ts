@@ -42,6 +42,8 @@ export async function openRun(
     ...input.workflow,
     environmentUrls: urlsOf(spec),
     ...(spec.budget ? { budget: spec.budget } : {}),
+    ...(spec.tracking ? { tracking: spec.tracking } : {}),
+    ...(spec.slack ? { slack: spec.slack } : {}),
   };
   const claim = (run: string): Promise<number> =>
     claimRun(deps.store, run, claimant, (holder) => deps.ownerState(holder), {
@@ -142,8 +144,8 @@ function refuseOtherSpec(stored: RunRecord, spec: RunSpec): void {
 
 /**
  * Paths may differ from machine to machine: what they name is held by digest (`refuseChangedFiles`). A server may move,
- * and a budget may be raised: the newest owner's record has both. Placement is never truth. Settings that came after the stored
- * spec was written have their defaults in it.
+ * a budget may be raised, and others may be told of the run: the newest owner's record has all of it. Placement is never truth.
+ * Settings that came after the stored spec was written have their defaults in it.
  */
 export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): void {
   const found = differences(comparable(withLaterSettings(stored)), comparable(spec));
@@ -168,7 +170,14 @@ function comparable(spec: RunSpec): unknown {
   const { tasks: _tasks, demonstrations: _demonstrations, ...data } = spec.data;
   const environments = spec.environments.map(({ url: _url, ...environment }) => environment);
   // Where a run began is in its lineage: what is started later goes on with it, whether its spec says so or not.
-  const { fork: _fork, budget: _budget, placement: _placement, ...rest } = spec;
+  const {
+    fork: _fork,
+    budget: _budget,
+    placement: _placement,
+    tracking: _tracking,
+    slack: _slack,
+    ...rest
+  } = spec;
   return { ...rest, model, data, environments };
 }
 

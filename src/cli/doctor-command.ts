@@ -1,5 +1,6 @@
 // `longhaul doctor`: what a run needs, probed for real. Exit code 1 when something is wrong.
 import type { Command } from 'commander';
+import { probeSlack } from '../integrations/slack/slack-probe.js';
 import { readSpecFile } from '../spec/spec-input.js';
 import {
   type CheckResult,
@@ -29,6 +30,7 @@ import {
 interface DoctorFlags extends TemporalFlags {
   store: string;
   spec?: string;
+  slackChannel?: string;
   json?: boolean;
 }
 
@@ -36,10 +38,13 @@ export function register(program: Command): void {
   withTemporalFlags(
     program
       .command('doctor')
-      .description('probe Temporal, store, engine and environments, and say how to mend what is wrong'),
+      .description(
+        'probe Temporal, store, engine, environments and Slack, and say how to mend what is wrong',
+      ),
   )
     .addOption(storeOption())
     .option('--spec <spec>', 'also check this run spec, and the environments that it names')
+    .option('--slack-channel <channel>', 'also check that the bot of SLACK_BOT_TOKEN can tell a run there')
     .option('--json', 'print one JSON array of {check, ok, detail}')
     .action(
       withOutput(async (flags: DoctorFlags, command: Command) => {
@@ -82,7 +87,25 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
   ];
   if (stack !== null) parts.push(check('environments', () => probeEnvironments(stack.environments)));
   if (spec !== undefined) parts.push(...(await specChecks(spec, stack?.environments ?? null, start)));
-  return Promise.all(parts);
+  const [results, slack] = await Promise.all([Promise.all(parts), slackChecks(flags)]);
+  return [...results, ...slack];
+}
+
+/** Where there is a token, or a channel that one is needed for. */
+async function slackChecks({ slackChannel, spec }: DoctorFlags): Promise<CheckResult[]> {
+  const token = process.env.SLACK_BOT_TOKEN;
+  const stated = spec === undefined ? null : await readSpecFile(spec).catch(() => null);
+  const channel = slackChannel ?? stated?.slack?.channel ?? null;
+  if (!token && channel === null) return [];
+  if (!token) {
+    const detail = `SLACK_BOT_TOKEN is not set here, so that nobody is told in ${channel}: export the bot’s token, for the follower above all`;
+    return [{ check: 'slack token', ok: false, detail }];
+  }
+  const apiUrl = process.env.SLACK_API_URL;
+  return probeSlack({
+    ...{ token: () => token, tokenName: 'SLACK_BOT_TOKEN', channel },
+    ...(apiUrl ? { apiUrl } : {}),
+  });
 }
 
 /** A folder without a stack is one of the things that may be wrong: the others are probed all the same. */

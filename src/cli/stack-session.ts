@@ -9,6 +9,7 @@ export interface StackFlags {
   store?: string;
   nodes?: number;
   places?: number;
+  metricsAddress?: string;
 }
 
 /** Why a session ended before its work was done. */
@@ -44,6 +45,7 @@ export async function withStack<T>(
       log,
       gaveUp: (error) => ending.abort(new StackStopped(null, error.message)),
       ...(flags.store ? { store: flags.store } : {}),
+      ...(flags.metricsAddress ? { metricsAddress: flags.metricsAddress } : {}),
       nodes: flags.nodes ?? 1,
       places: flags.places ?? 1,
       temporalPort: flags.temporalPort ?? null,

@@ -1,7 +1,9 @@
 // `longhaul status RUN`: where a run is and its last figures; with --watch, as it goes.
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Command } from 'commander';
 import type { RunStatus } from '../activities/contracts.js';
 import { nameOfRun } from '../store/layout.js';
+import { readTroubles, type Trouble } from '../store/notices.js';
 import { budgetNotes } from '../workflows/budget.js';
 import { faultNote } from '../workflows/fault-note.js';
 import { settingNotes } from '../workflows/hyperparameters.js';
@@ -9,28 +11,44 @@ import { statusQuery } from '../workflows/messages.js';
 import { stopNote } from '../workflows/run-text.js';
 import { followRun, progressLine } from './live-view.js';
 import { percent } from '../report/format.js';
-import { inFolder, withOutput } from './output.js';
+import { inFolder, storeOption, withOutput } from './output.js';
+import { printable } from './printable.js';
+import { storeOfCommand } from './stack-store.js';
 import { explained } from './explained.js';
 import { runHandle, type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
 import { endedRun, type EndedRun, endLine, wayOn, whyFollowedEnded } from './run-end.js';
 import { type Waiting, waitingFor, waitingLine } from './waiting.js';
 
+interface StatusFlags extends TemporalFlags {
+  store: string;
+  watch?: boolean;
+  json?: boolean;
+}
+
+type Untold = Trouble & { sink: string };
+
+const storeWithinMs = 10_000;
+
 export function register(program: Command): void {
   withTemporalFlags(
     program.command('status').argument('<run>', 'name of the run').description('show where a run is'),
   )
+    .addOption(storeOption())
     .option('--watch', 'follow it until it ends')
     .option('--json', 'print the status as JSON')
     .action(
-      withOutput(async (run: string, flags: TemporalFlags & { watch?: boolean; json?: boolean }) => {
+      withOutput(async (run: string, flags: StatusFlags, command: Command) => {
         await withClient(flags, async (client) => {
           const handle = runHandle(client, run);
           const over = await explained(handle, endedRun(handle), flags);
           if (over) {
             if (over.end.how !== 'cancelled') process.exitCode = 1;
             const { end, status } = over;
+            const untold = await untoldOf(command, flags, status?.run ?? run);
             console.log(
-              flags.json ? JSON.stringify({ run, ...status, waiting: [], end }) : farewell(run, over, flags),
+              flags.json
+                ? JSON.stringify({ run, ...status, waiting: [], untold, end })
+                : farewell(run, over, untold, flags),
             );
             return;
           }
@@ -39,8 +57,15 @@ export function register(program: Command): void {
             client.withDeadline(Date.now() + 10_000, () => handle.query(statusQuery)),
             flags,
           );
-          const waiting = await waitingFor(client, handle);
-          console.log(flags.json ? JSON.stringify({ ...status, waiting }) : describe(status, waiting, flags));
+          const [waiting, untold] = await Promise.all([
+            waitingFor(client, handle),
+            untoldOf(command, flags, status.run),
+          ]);
+          console.log(
+            flags.json
+              ? JSON.stringify({ ...status, waiting, untold })
+              : describe(status, waiting, untold, flags),
+          );
           if (!flags.watch || status.phase === 'completed' || status.phase === 'stopped') return;
           const result = await followRun(client, handle, {
             output: process.stderr,
@@ -57,21 +82,47 @@ export function register(program: Command): void {
 }
 
 /** Of a run whose workflow has ended otherwise than by completing it. */
-function farewell(run: string, { end, status }: EndedRun, flags: TemporalFlags): string {
+function farewell(
+  run: string,
+  { end, status }: EndedRun,
+  untold: readonly Untold[],
+  flags: TemporalFlags,
+): string {
   const known = status
     ? [`${status.run} · ${progressLine(status, end.how)}`, ...figures(status, flags, null)]
     : [`${run} · ${end.how}${end.claimed ? '' : ' before it had begun'}`];
   return [
     ...known,
+    ...untold.map(untoldLine),
     ...[endLine(end), wayOn(nameOfRun(run), end, status !== null, flags)].flatMap(indented),
   ].join('\n');
 }
 
-function describe(status: RunStatus, waiting: readonly Waiting[], flags: TemporalFlags): string {
-  return [
-    `${status.run} · ${progressLine(status, null, flags.folder)}`,
-    ...figures(status, flags, waiting),
-  ].join('\n');
+function describe(
+  status: RunStatus,
+  waiting: readonly Waiting[],
+  untold: readonly Untold[],
+  flags: TemporalFlags,
+): string {
+  const head = `${status.run} · ${progressLine(status, null, flags.folder)}`;
+  return [head, ...figures(status, flags, waiting), ...untold.map(untoldLine)].join('\n');
+}
+
+/** What a tracker or a channel has not been told; nothing where the store cannot be asked, for a status is known without it. */
+async function untoldOf(command: Command, flags: StatusFlags, run: string): Promise<Untold[]> {
+  const read = async (): Promise<Untold[]> => {
+    const store = await storeOfCommand(command, flags);
+    const troubles = store ? await readTroubles(store, run) : [];
+    return troubles.map(({ sink, trouble }) => ({ sink, ...trouble }));
+  };
+  const late = delay(storeWithinMs, [], { ref: false });
+  return Promise.race([read().catch(() => []), late]);
+}
+
+/** `slack lacks messages behind step 12 since 08:11 UTC: …`, with the mend where there is one. */
+function untoldLine({ sink, what, reason, since }: Untold): string {
+  const at = since.slice(0, 16).replace('T', ' ');
+  return `  ${sink} lacks ${what} since ${at} UTC: ${printable(reason)}`;
 }
 
 /** `waiting`: null once the run has ended, where no node and no limit concerns it any more. */

@@ -16,7 +16,7 @@ export interface StoredSpec {
   spec: RunSpec;
 }
 
-/** Of the name's newest timeline, with the environment servers and the budget of its newest start: those may have changed since its first. */
+/** Of the name's newest timeline, with what may have changed since its first start as its newest one has it: servers, budget, who is told. */
 export async function storedSpec(store: ObjectStore, run: string): Promise<StoredSpec> {
   const name = nameOfRun(run);
   const newest = (await timelinesNamed(store, name)).at(-1) ?? name;
@@ -27,14 +27,21 @@ export async function storedSpec(store: ObjectStore, run: string): Promise<Store
 }
 
 function asLastStarted(spec: RunSpec, { observed }: OwnerRecord): RunSpec {
-  const { budget: _budget, ...rest } = spec;
+  const { budget: _budget, tracking: _tracking, slack: _slack, ...rest } = spec;
+  const { budget, tracking, slack } = observed;
   const environments = spec.environments.map((environment) => {
     const url = observed.environment_urls?.[environment.env_key];
     if (url === undefined) return environment;
     const { url: _url, ...elsewhere } = environment;
     return url === null ? elsewhere : { ...elsewhere, url };
   });
-  return { ...rest, environments, ...(observed.budget ? { budget: observed.budget } : {}) };
+  return {
+    ...rest,
+    environments,
+    ...(budget ? { budget } : {}),
+    ...(tracking ? { tracking } : {}),
+    ...(slack ? { slack } : {}),
+  };
 }
 
 /** For commands that take a spec: a file, or `--run RUN` in its place. Neither and both are not understood. */

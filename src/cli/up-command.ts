@@ -1,5 +1,6 @@
 // `longhaul up`: the embedded stack in the foreground, until Ctrl-C.
 import { type Command, InvalidArgumentError } from 'commander';
+import { parseMetricsAddress } from '../integrations/tracking/prometheus-server.js';
 import { defaultStackFolder, inFolder, wholeNumber, withOutput } from './output.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
 import { findTemporalBinary } from '../workers/temporal-binary.js';
@@ -26,6 +27,11 @@ export function register(program: Command): void {
     )
     .option('--nodes <n>', 'node workers, each with an engine of its own', wholeNumber(1), 1)
     .option('--places <n>', 'runs that a node may serve at once', wholeNumber(1), 1)
+    .option(
+      '--metrics-address <host:port>',
+      'where the figures of all runs are served to Prometheus (default: nowhere)',
+      metricsAddress,
+    )
     .option('--json', 'print the addresses as one JSON object')
     .action(
       withOutput(async (flags: StackFlags & { json?: boolean }) => {
@@ -55,6 +61,15 @@ export function register(program: Command): void {
         }
       }),
     );
+}
+
+function metricsAddress(text: string): string {
+  try {
+    parseMetricsAddress(text, '--metrics-address');
+    return text;
+  } catch (error) {
+    throw new InvalidArgumentError((error as Error).message);
+  }
 }
 
 function storeAddress(text: string): string {

@@ -47,6 +47,8 @@ export interface FollowerOptions {
   isOver: () => boolean | Promise<boolean>;
   /** Ends the follower where it is; the next one goes on. */
   signal: AbortSignal;
+  /** Where the run is over to this follower alone: what is there now is handed over, and not looked for again. */
+  brief?: boolean;
   times?: Partial<FollowerTimes>;
   /** Called when the tracker falls behind for a new reason, and with null when it has caught up. */
   onNotice?: (notice: DroppedNotice | null) => void;
@@ -147,6 +149,7 @@ class Follower {
       within(limitMs, `the records of ${run}`, what, signal).catch(asUnread);
     const next = await read(readMs, () => reader.next(delivered));
     if (next.length > 0) return next;
+    if (over && this.options.brief) return [];
     // At the end the whole run is read once more, which may take its time.
     if (over) return read(lastTryMs, () => reader.missed(delivered));
     if (this.looked) return [];

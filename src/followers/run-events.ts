@@ -304,9 +304,6 @@ function endOf({ view, owners, cursor, context }: Page): RunEnded | null {
   if (!ending || cursor.ended === start) return null;
   cursor.ended = start;
   const { record } = view;
-  const { spent } = cursor.watch;
-  const price = owners.at(-1)?.observed.budget?.usd_per_gpu_hour;
-  const gpuHours = spent.gpu_seconds / 3600;
   return {
     kind: ending.how,
     id: `ended.${start}`,
@@ -315,14 +312,22 @@ function endOf({ view, owners, cursor, context }: Page): RunEnded | null {
     steps: plannedSteps(view),
     passAt1: cursor.evaluations.at(-1)?.passAt1 ?? null,
     seconds: Math.max(0, (Date.parse(ending.at) - Date.parse(record.observed.started_at)) / 1000),
-    spend: price === undefined ? `${gpuHours.toFixed(2)} GPU hours` : `${(gpuHours * price).toFixed(2)} USD`,
+    spend: spendOf(cursor, owners.at(-1)),
     reason: ending.reason,
     resumeWith: ending.how === 'completed' ? null : `longhaul train --run ${nameOfRun(record.run)}`,
     links: context.links,
   };
 }
 
-function plannedSteps({ record: { spec } }: RunView): number {
+/** In words: dollars where the newest start named a price. */
+export function spendOf({ watch }: EventCursor, owner: OwnerRecord | undefined): string {
+  const { usd_per_gpu_hour: price, max_usd: most } = owner?.observed.budget ?? {};
+  const gpuHours = watch.spent.gpu_seconds / 3600;
+  if (price === undefined) return `${gpuHours.toFixed(2)} GPU hours`;
+  return `${(gpuHours * price).toFixed(2)}${most === undefined ? '' : ` of ${most}`} USD`;
+}
+
+export function plannedSteps({ record: { spec } }: Pick<RunView, 'record'>): number {
   return lastWarmStep(spec) + spec.trainer.max_training_steps;
 }
 

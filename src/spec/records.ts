@@ -7,6 +7,8 @@ import type {
   PolicyLossType,
   RebaseSpec,
   RunSpec,
+  SlackSpec,
+  TrackingSpec,
 } from './run-spec.js';
 
 /** Lower-case hex sha256, 64 characters. */
@@ -385,7 +387,28 @@ export interface OwnerRecord {
     environment_urls?: Record<string, string | null>;
     /** What this start may use; absent: no limit. */
     budget?: BudgetSpec;
+    /** Whom the follower tells of the run since this start; absent: nobody. */
+    tracking?: TrackingSpec;
+    slack?: SlackSpec;
   };
+}
+
+/** What a tracker or a channel has not been told of a run; never truth. */
+export interface NoticeRecord {
+  schema: 'longhaul.notice/1';
+  n: number;
+  /** `wandb`, `slack`, … */
+  sink: string;
+  /** Null: it has caught up. */
+  trouble: {
+    /** In words for people: `points behind step 12`. */
+    what: string;
+    /** With the mend, where there is one. */
+    reason: string;
+    /** ISO 8601. */
+    since: string;
+  } | null;
+  observed: { at: string; by: string };
 }
 
 /** What may change while a run is under way; the names are the spec's. Absent ones stay as they are. */

@@ -226,6 +226,34 @@ export interface PlacementSpec {
   nodes: number;
 }
 
+/** Whom the follower gives a run's figures. Never truth: they are read from the records. */
+export interface TrackingSpec {
+  metrics_jsonl: boolean;
+  tensorboard: boolean;
+  /** Absent: not to W&B. */
+  wandb?: WandbSpec;
+}
+
+export interface WandbSpec {
+  /** Absent: the run's own. */
+  project?: string;
+  /** User or team; absent: the key's own. */
+  entity?: string;
+  /** Absent: the run's id. */
+  name?: string;
+  mode: 'online' | 'offline';
+}
+
+export type SlackNews = 'checkpoints' | 'evaluations' | 'alerts' | 'pauses' | 'end';
+
+/** Where the follower tells what happens to a run. */
+export interface SlackSpec {
+  /** `#name`, `name` or an id. */
+  channel: string;
+  /** Absent: all. That it began is always told, for the thread hangs on it. */
+  events?: SlackNews[];
+}
+
 export interface RunSpec {
   name: string;
   project: string;
@@ -244,4 +272,8 @@ export interface RunSpec {
   budget?: BudgetSpec;
   /** Absent: one node, of no special urgency. */
   placement?: PlacementSpec;
+  /** Absent: `metrics.jsonl` alone. */
+  tracking?: TrackingSpec;
+  /** Absent: nothing is told in Slack. */
+  slack?: SlackSpec;
 }

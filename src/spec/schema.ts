@@ -2,7 +2,7 @@
 // `docs/run-spec.md` is written from this file.
 import { z } from 'zod';
 import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } from './loss.js';
-import type { LoraTarget } from './run-spec.js';
+import type { LoraTarget, SlackNews } from './run-spec.js';
 import { secretInUrl } from './secrets.js';
 
 const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {
@@ -367,6 +367,55 @@ const placement = z.strictObject({
     ),
 });
 
+/** Of W&B: what its web pages take as a part of their addresses. */
+const wandbName = z
+  .string()
+  // Not a `regex`, whose problem would repeat what may be a key.
+  .refine((value) => /^[^/\\#?%:\s]{1,64}$/.test(value) && !/^[0-9a-f]{40}$/.test(value), {
+    error:
+      'must be a name of 1 to 64 characters without spaces and / \\ # ? % :, and never a key, which is given by WANDB_API_KEY',
+  });
+
+const tracking = z.strictObject({
+  metrics_jsonl: z
+    .boolean()
+    .default(true)
+    .describe('a file `metrics.jsonl` in the follower’s folder, also where there is no `tracking` at all'),
+  tensorboard: z.boolean().default(false).describe('event files in the follower’s folder'),
+  wandb: z
+    .strictObject({
+      project: wandbName.exactOptional().describe('absent: the run’s `project`'),
+      entity: wandbName.exactOptional().describe('user or team; absent: that of the key'),
+      name: wandbName
+        .exactOptional()
+        .describe('shown name; absent: the run’s id, which its id there always is'),
+      mode: z
+        .enum(['online', 'offline'])
+        .default('online')
+        .describe('`offline` keeps all in the follower’s folder, to be uploaded with `wandb sync`'),
+    })
+    .exactOptional()
+    .describe('Weights & Biases; its key is in WANDB_API_KEY of the follower; absent: not there'),
+});
+
+const slackNews = ['checkpoints', 'evaluations', 'alerts', 'pauses', 'end'] as const satisfies SlackNews[];
+
+const slack = z.strictObject({
+  channel: z
+    .string()
+    // Not a `regex`, whose problem would repeat what may be the token.
+    .refine((channel) => /^#?[^\s#@,:/<>"'&|]{1,80}$/u.test(channel) && !/^xox[a-z]-/i.test(channel), {
+      error:
+        'must be a channel’s name or id, such as "#training" or C0123456789, in which the bot is; a token is given by ' +
+        'SLACK_BOT_TOKEN, never here',
+    })
+    .describe('channel, by name or id, that the bot is in; its token is in SLACK_BOT_TOKEN of the follower'),
+  events: z
+    .array(z.enum(slackNews))
+    .exactOptional()
+    .describe('what is told behind the beginning; absent: all of it'),
+});
+
 export const runSpecSchema = z.strictObject({
   name: name.describe('name of the run, unique in its store'),
   project: name.default('longhaul').describe('name in checkpoint keys'),
@@ -391,4 +440,12 @@ export const runSpecSchema = z.strictObject({
     .describe(
       'how urgent the run is, and how many nodes it may use; may be another for a new start; absent: one node',
     ),
+  tracking: tracking
+    .exactOptional()
+    .describe(
+      'who is given the run’s figures; may be another for a new start; absent: a file `metrics.jsonl` alone',
+    ),
+  slack: slack
+    .exactOptional()
+    .describe('where is told what happens to the run; may be another for a new start; absent: nowhere'),
 });

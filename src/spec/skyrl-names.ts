@@ -53,6 +53,10 @@ const keys: Record<string, string> = {
   micro_train_batch_size_per_gpu:
     'the engine cuts a batch by the memory that it has, and no result depends on that',
   off_policy_correction: 'use_tis and tis_imp_ratio_cap are what there is of it',
+  logger: 'name each tracker: tracking.wandb, tracking.tensorboard, tracking.metrics_jsonl',
+  project_name: 'it is named project; W&B alone may have another one in tracking.wandb.project',
+  run_name: 'it is named name',
+  tracker_commit_each_step: 'every step is a point of its own, as soon as it is committed',
 };
 
 /** How to mend it; null for a value that SkyRL has not, or that is the same here. */

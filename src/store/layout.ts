@@ -82,6 +82,7 @@ export const refsFolder = (run: string) => `${runFolder(run)}refs/`;
 /** `user`: a run id, or a name of its form. */
 export const refKey = (run: string, user: string) => `${refsFolder(run)}${checkRunId(user)}.json`;
 export const collectionsFolder = (run: string) => `${runFolder(run)}gc/`;
+export const noticesFolder = (run: string) => `${runFolder(run)}notices/`;
 export const namesFolder = (name: string) => `names/${checkName(name, 'run name')}/`;
 /** Key of the n-th record of a sequence, n from 1. */
 export const sequenceKey = (folder: string, n: number) => `${folder}${whole(n, 'sequence number')}.json`;

@@ -1,6 +1,6 @@
 // Who drives a run (R20): exactly one workflow execution, the author of the newest owner record.
 import type { OwnerRecord } from '../spec/records.js';
-import type { BudgetSpec } from '../spec/run-spec.js';
+import type { RunSpec } from '../spec/run-spec.js';
 import { ownersFolder, sequenceKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { appendSequence, requireRecord, sequenceNumbers } from './records.js';
@@ -25,16 +25,16 @@ export interface OwnerIdentity {
 export async function claimRun(
   store: ObjectStore,
   run: string,
-  claimant: OwnerIdentity & {
-    by?: string;
-    environmentUrls?: Record<string, string | null>;
-    budget?: BudgetSpec;
-  },
+  claimant: OwnerIdentity &
+    Pick<RunSpec, 'budget' | 'tracking' | 'slack'> & {
+      by?: string;
+      environmentUrls?: Record<string, string | null>;
+    },
   ownerState: (owner: OwnerRecord) => Promise<OwnerState>,
   options: { takeOver?: boolean } = {},
 ): Promise<number> {
-  const { address, clusterId, namespace, workflowId, firstExecutionRunId, by, environmentUrls, budget } =
-    claimant;
+  const { address, clusterId, namespace, workflowId, firstExecutionRunId } = claimant;
+  const { by, environmentUrls, budget, tracking, slack } = claimant;
   const record = await appendSequence(store, ownersFolder(run), 'owner', async (n, existing) => {
     const newest = existing.at(-1);
     if (newest && !options.takeOver && !sameExecution(newest, claimant)) {
@@ -54,6 +54,8 @@ export async function claimRun(
         by: by ?? `pid ${process.pid}`,
         ...(environmentUrls ? { environment_urls: environmentUrls } : {}),
         ...(budget ? { budget } : {}),
+        ...(tracking ? { tracking } : {}),
+        ...(slack ? { slack } : {}),
       },
     };
   });

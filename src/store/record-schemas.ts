@@ -13,6 +13,7 @@ import type {
   EpisodesHeader,
   Hyperparameters,
   NameRecord,
+  NoticeRecord,
   OwnerRecord,
   PlanRecord,
   RefRecord,
@@ -53,6 +54,7 @@ export interface RecordTypes {
   owner: OwnerRecord;
   control: ControlRecord;
   name: NameRecord;
+  notice: NoticeRecord;
   ref: RefRecord;
   gc: CollectionRecord;
   dataset: DatasetManifest;
@@ -112,6 +114,26 @@ const owner = z.strictObject({
         usd_per_gpu_hour: z.number().exactOptional(),
       })
       .exactOptional(),
+    tracking: z
+      .strictObject({
+        metrics_jsonl: z.boolean(),
+        tensorboard: z.boolean(),
+        wandb: z
+          .strictObject({
+            project: text.exactOptional(),
+            entity: text.exactOptional(),
+            name: text.exactOptional(),
+            mode: z.enum(['online', 'offline']),
+          })
+          .exactOptional(),
+      })
+      .exactOptional(),
+    slack: z
+      .strictObject({
+        channel: text,
+        events: z.array(z.enum(['checkpoints', 'evaluations', 'alerts', 'pauses', 'end'])).exactOptional(),
+      })
+      .exactOptional(),
   }),
 });
 
@@ -152,6 +174,14 @@ const control = z.strictObject({
 });
 
 const name = z.strictObject({ schema: z.literal('longhaul.name/1'), n: positive, run: text });
+
+const notice = z.strictObject({
+  schema: z.literal('longhaul.notice/1'),
+  n: positive,
+  sink: text.min(1),
+  trouble: z.strictObject({ what: text, reason: text, since: time }).nullable(),
+  observed: z.strictObject({ at: time, by: text }),
+});
 
 const ref = z.strictObject({
   schema: z.literal('longhaul.ref/1'),
@@ -254,6 +284,7 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
   owner,
   control,
   name,
+  notice,
   ref,
   gc,
   dataset,
@@ -278,6 +309,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   owner: 1,
   control: 1,
   name: 1,
+  notice: 1,
   ref: 1,
   gc: 1,
   dataset: 1,

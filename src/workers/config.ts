@@ -149,7 +149,7 @@ function deploymentOf(name: string | null, buildId: string | null): Deployment |
   return { name, buildId };
 }
 
-function temporalOf(values: {
+export function temporalOf(values: {
   'temporal-address'?: string;
   'no-temporal-profile'?: boolean;
   namespace?: string;

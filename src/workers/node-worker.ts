@@ -12,8 +12,9 @@ import { Departure } from './node-departure.js';
 import { lockFolder } from './folder-lock.js';
 import { reportNode } from './node-reports.js';
 import { OpenActivities } from './open-activities.js';
+import { connectClient } from './temporal-connection.js';
 import type { Tracing } from './tracing/tracing.js';
-import { connectClient, connectWorker } from './temporal-connection.js';
+import { connectWorker } from './worker-connection.js';
 
 export interface NodeParts {
   node: NodeActivities;

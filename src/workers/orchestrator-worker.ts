@@ -9,8 +9,9 @@ import { guardActivities, heartbeatIntervalMs } from './activity-guard.js';
 import type { Deployment, WorkerConfig } from './config.js';
 import { OpenActivities } from './open-activities.js';
 import { registerSearchAttributes } from './temporal-cluster.js';
-import { connectClient, connectWorker } from './temporal-connection.js';
+import { connectClient } from './temporal-connection.js';
 import type { Tracing } from './tracing/tracing.js';
+import { connectWorker } from './worker-connection.js';
 import { cachedWorkflowBundle } from './workflow-bundle.js';
 
 const workflowsFolder = fileURLToPath(new URL('../workflows', import.meta.url));

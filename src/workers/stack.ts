@@ -14,6 +14,7 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Connection } from '@temporalio/client';
 import { ClaimedPorts } from './claimed-ports.js';
+import { servingFile } from './follower-config.js';
 import { placesForNode } from './environment-places.js';
 import { holderOf, lockFolder } from './folder-lock.js';
 import { engineQueue, orchestratorQueue } from '../workflows/messages.js';
@@ -35,6 +36,8 @@ export interface StackOptions {
   nodes?: number;
   /** Runs that each of them may serve at once; by default one. */
   places?: number;
+  /** `HOST:PORT` where the follower serves the runs' figures; by default that of the environment, or none. */
+  metricsAddress?: string;
   log(message: string): void;
   /** Called when a process cannot be kept alive. */
   gaveUp(error: Error): void;
@@ -46,6 +49,7 @@ export interface StackScripts {
   orchestrator: string;
   node: string;
   environments: string;
+  follower: string;
 }
 
 /** In `stack.json` of the folder, for the other commands. */
@@ -155,6 +159,9 @@ async function startProcesses(
   ];
   const nodes = options.nodes ?? 1;
   const orchestratorFolder = join(folder, 'orchestrator');
+  const followerFolder = join(folder, 'follower');
+  // One address is one process's: the follower's, whose figures are the runs'.
+  const env = { LONGHAUL_METRICS_ADDRESS: '' };
 
   await Promise.all([
     launch(
@@ -195,6 +202,7 @@ async function startProcesses(
           '--folder',
           orchestratorFolder,
         ]),
+        env,
         healthy: (pid) => polls(connection, orchestratorQueue, pid),
         startDeadlineMs: 60_000,
       },
@@ -216,6 +224,7 @@ async function startProcesses(
             ],
             ...['--environments', addresses.environments, '--grading-token-file', tokenFile],
           ]),
+          env,
           healthy: (pid) => polls(connection, engineQueue(`local${suffix}`), pid),
           startDeadlineMs: 60_000,
         },
@@ -223,6 +232,27 @@ async function startProcesses(
       ),
     ),
   ]);
+  // Nobody waits for it, and a stack goes on without it.
+  const follower = new SupervisedProcess(
+    {
+      name: 'follower',
+      ...node(options.scripts?.follower ?? script('follower-main.js'), [
+        ...[...shared, '--folder', followerFolder, '--temporal-ui', addresses.ui],
+        ...(options.metricsAddress ? ['--metrics-address', options.metricsAddress] : []),
+      ]),
+      healthy: (pid) => Promise.resolve(servesFrom(followerFolder) === pid),
+      startDeadlineMs: 120_000,
+      stopGraceMs: 15_000,
+      logFile: join(logs, 'follower.log'),
+    },
+    {
+      ...events,
+      gaveUp: (error) =>
+        options.log(`${error.message}\nRuns go on; nobody is told of them until the next start.`),
+    },
+  );
+  started.push(follower);
+  follower.start().catch((error: Error) => options.log(error.message));
   writeJson(join(folder, 'stack.json'), addresses);
   return {
     addresses,
@@ -258,6 +288,15 @@ async function polls(connection: Connection, queue: string, pid: number): Promis
     }),
   );
   return (pollers ?? []).some((poller) => poller.identity?.endsWith(` ${pid}`));
+}
+
+/** Pid of the follower that has looked for runs in this folder; null where none has. */
+function servesFrom(folder: string): number | null {
+  try {
+    return (JSON.parse(readFileSync(join(folder, servingFile), 'utf8')) as { pid: number }).pid;
+  } catch {
+    return null;
+  }
 }
 
 async function answers(url: string): Promise<boolean> {

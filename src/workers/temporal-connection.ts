@@ -3,7 +3,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 import { Client, Connection, type ConnectionOptions } from '@temporalio/client';
 import { defaultGrpcRetryOptions, makeGrpcRetryInterceptor } from '@temporalio/client';
-import { NativeConnection } from '@temporalio/worker';
 import type { TemporalConfig } from './config.js';
 import { handshakeRefusal, isSecure, refusalOf, TemporalRefused } from './temporal-refusal.js';
 
@@ -81,11 +80,7 @@ function endedCall(cause: unknown): ConstructorParameters<typeof InterceptingCal
   };
 }
 
-export function connectWorker(temporal: TemporalConfig, deadlineMs = 60_000): Promise<NativeConnection> {
-  return untilDeadline(temporal, deadlineMs, () => NativeConnection.connect(temporal.options));
-}
-
-async function untilDeadline<T>(
+export async function untilDeadline<T>(
   temporal: TemporalConfig,
   deadlineMs: number,
   attempt: () => Promise<T>,

@@ -9,6 +9,7 @@ const scripts = {
   orchestrator: built('workers/orchestrator-main.js'),
   node: built('workers/node-main.js'),
   environments: built('environments/server/main.js'),
+  follower: built('workers/follower-main.js'),
 };
 
 describe('a run of 300 steps that people change all the time', { timeout: 840_000 }, () => {

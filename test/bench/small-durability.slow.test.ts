@@ -15,6 +15,7 @@ const scripts = {
   orchestrator: built('workers/orchestrator-main.js'),
   node: built('workers/node-main.js'),
   environments: built('environments/server/main.js'),
+  follower: built('workers/follower-main.js'),
 };
 
 // One of them waits most of its time.

@@ -44,6 +44,7 @@ describe('a small run', { timeout: 240_000 }, () => {
         orchestrator: built('workers/orchestrator-main.js'),
         node: built('workers/node-main.js'),
         environments: built('environments/server/main.js'),
+        follower: built('workers/follower-main.js'),
       },
       temporalPort: await freePort(),
       uiPort: await freePort(),

@@ -26,6 +26,7 @@ async function campaign(steps: number, of: Pick<CampaignOptions, 'faults' | 'str
       orchestrator: built('workers/orchestrator-main.js'),
       node: built('workers/node-main.js'),
       environments: built('environments/server/main.js'),
+      follower: built('workers/follower-main.js'),
     },
     repeat: (seed) => `the seed ${seed} again`,
     log: (message) => said.push(message),

@@ -79,6 +79,7 @@ export async function faultySurroundings(
       scripts: {
         orchestrator: ownScript('workers/orchestrator-main.js'),
         environments: ownScript('environments/server/main.js'),
+        follower: ownScript('workers/follower-main.js'),
         ...scripts,
         node: join(repository, 'test/support/node-gate.mjs'),
       },

@@ -52,6 +52,7 @@ beforeAll(async () => {
       orchestrator: compiled('workers/orchestrator-main.js'),
       node: compiled('workers/node-main.js'),
       environments: compiled('environments/server/main.js'),
+      follower: compiled('workers/follower-main.js'),
     },
   });
   const connection = openConnection({ address: stack.addresses.temporal });

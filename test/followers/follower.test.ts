@@ -11,7 +11,7 @@ import {
   type FollowerTimes,
   followWithAll,
 } from '../../src/followers/follower.js';
-import { type DroppedNotice, notesPath, readNotes, readNotices } from '../../src/followers/follower-notes.js';
+import { type DroppedNotice, notesPath, readNotes } from '../../src/followers/follower-notes.js';
 import {
   Delivered,
   type MetricPoint,
@@ -147,7 +147,8 @@ describe('a follower', () => {
         'delivered',
       ]);
       const names = [...good, ...hanging].map(({ name }) => name);
-      const notices = await readNotices(given.folder, 'tiny', names);
+      const notes = await Promise.all(names.map((name) => readNotes(given.folder, 'tiny', name)));
+      const notices = notes.flatMap(({ notice }) => notice ?? []);
       expect(notices.map(({ sink }) => sink)).toEqual(['opens', 'writes', 'closes', 'all']);
       expect(notices[1]).toMatchObject({
         what: 'all points',

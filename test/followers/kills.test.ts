@@ -3,11 +3,9 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { MetricPoints } from '../../src/followers/metric-points.js';
-import { Delivered, type MetricPoint, stepOfId } from '../../src/integrations/tracking/metric-point.js';
-import { decodeEvent } from '../../src/integrations/tracking/tensorboard/event.js';
-import { RecordFraming } from '../../src/integrations/tracking/tensorboard/record-framing.js';
+import { type MetricPoint, stepOfId } from '../../src/integrations/tracking/metric-point.js';
 import { eventFileName } from '../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
+import { eventIds, expectedPoints } from '../support/told-points.js';
 import { followThroughKills } from './killed-processes.js';
 import { memoryStore } from './memory-store.js';
 import { recordsOf, writeAll } from './written-run.js';
@@ -28,7 +26,9 @@ const run = {
 };
 
 it('20 kills double no point and lose none', { timeout: 400_000 }, async () => {
-  const expected = await expectedPoints();
+  const complete = memoryStore();
+  await writeAll(complete, recordsOf(run));
+  const expected = await expectedPoints(complete, 'tiny');
   const ends = await followThroughKills({ folder: scratch, kills, run, livesMs: () => Math.random() * 40 });
   expect(ends.map(({ how, step, notice }) => ({ how, step, notice }))).toEqual(
     ['metrics.jsonl', 'tensorboard'].map(() => ({ how: 'delivered', step: run.steps, notice: null })),
@@ -51,33 +51,3 @@ it('20 kills double no point and lose none', { timeout: 400_000 }, async () => {
   }
   for (const point of points) expect(point).toEqual(expected.get(point.id));
 });
-
-/** As one process reads them that nobody kills. */
-async function expectedPoints(): Promise<Map<string, MetricPoint>> {
-  const store = memoryStore();
-  await writeAll(store, recordsOf(run));
-  const reader = new MetricPoints(store, 'tiny');
-  const delivered = new Delivered();
-  const points = new Map<string, MetricPoint>();
-  for (let page; (page = await reader.next(delivered)).length > 0;) {
-    for (const point of page) {
-      points.set(point.id, point);
-      delivered.add(point.id);
-    }
-  }
-  return points;
-}
-
-async function eventIds(bytes: Buffer): Promise<string[]> {
-  const framing = await RecordFraming.create();
-  const ids: string[] = [];
-  for (let at = 0; at < bytes.length;) {
-    const record = framing.first(bytes.subarray(at));
-    if (record === null || record === 'damaged')
-      throw new Error(`the event file is ${record ?? 'torn'} at ${at}`);
-    const { point } = decodeEvent(record.data);
-    if (point !== null) ids.push(point);
-    at += record.taken;
-  }
-  return ids;
-}

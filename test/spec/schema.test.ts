@@ -174,10 +174,43 @@ describe('a wrong value', () => {
     ['placement.nodes', (spec) => (spec['placement'] = { nodes: 65 }), /at most 64, not 65/],
     ['placement.priority', (spec) => (spec['placement'] = { priority: -101 }), /at least -100, not -101/],
     ['placement.priority', (spec) => (spec['placement'] = { priority: 0.5 }), /whole number/],
+    [
+      'tracking.tensorboard',
+      (spec) => (spec['tracking'] = { tensorboard: 'yes' }),
+      /true or false, not "yes"/,
+    ],
+    [
+      'tracking.wandb',
+      (spec) => (spec['tracking'] = { wandb: true }),
+      /a mapping of keys to values, not true/,
+    ],
+    [
+      'tracking.wandb.mode',
+      (spec) => (spec['tracking'] = { wandb: { mode: 'of' } }),
+      /"online" or "offline"/,
+    ],
+    [
+      'tracking.wandb.entity',
+      (spec) => (spec['tracking'] = { wandb: { entity: 'a/b' } }),
+      /a name of 1 to 64/,
+    ],
+    ['slack.channel', (spec) => (spec['slack'] = {}), /is missing/],
+    ['slack.channel', (spec) => (spec['slack'] = { channel: '#two words' }), /a channel’s name or id/],
+    ['slack.events[0]', (spec) => (spec['slack'] = { channel: 'a', events: ['alert'] }), /"alerts" or/],
   ])('of %s', (path, change, problem) => {
     expect(problemsOf(change)).toEqual([
       expect.objectContaining({ path, problem: expect.stringMatching(problem) as string }),
     ]);
+  });
+
+  test('that may be a token or a key is not repeated', () => {
+    const token = ['xoxb', '1111', 'abcdefSecret'].join('-');
+    const key = '0123456789'.repeat(4);
+    const problems = problemsOf((spec) =>
+      Object.assign(spec, { slack: { channel: token }, tracking: { wandb: { project: key } } }),
+    );
+    expect(problems.map(({ path }) => path)).toEqual(['tracking.wandb.project', 'slack.channel']);
+    expect(JSON.stringify(problems)).not.toMatch(/abcdefSecret|(0123456789){4}/);
   });
 
   test('among few choices is answered with the nearest', () => {

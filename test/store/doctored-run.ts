@@ -51,6 +51,7 @@ export async function recordRun(): Promise<void> {
       orchestrator: built('workers/orchestrator-main.js'),
       node: built('workers/node-main.js'),
       environments: built('environments/server/main.js'),
+      follower: built('workers/follower-main.js'),
     },
   });
   const connection = Connection.lazy({ address: stack.addresses.temporal });

@@ -173,6 +173,13 @@ export function recordsOfAllKinds(): RecordTypes {
       observed: { at },
     },
     name: { schema: 'longhaul.name/1', n: 1, run: 'tiny' },
+    notice: {
+      schema: 'longhaul.notice/1',
+      n: 1,
+      sink: 'slack',
+      trouble: { what: '2 messages', reason: 'the bot is not in #training', since: at },
+      observed: { at, by: 'follower' },
+    },
     ref: {
       schema: 'longhaul.ref/1',
       run: 'tiny',

@@ -37,6 +37,7 @@ describe('the embedded stack', { timeout: 240_000 }, () => {
         orchestrator: resolve('dist/workers/orchestrator-main.js'),
         node: resolve('dist/workers/node-main.js'),
         environments: resolve('dist/environments/server/main.js'),
+        follower: resolve('dist/workers/follower-main.js'),
       },
       log: () => undefined,
       gaveUp: () => undefined,

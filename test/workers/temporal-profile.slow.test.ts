@@ -12,7 +12,8 @@ import { plainTemporalConfig, readTemporalConfig, readWorkerConfig } from '../..
 import { lockFolder } from '../../src/workers/folder-lock.js';
 import { freePort } from '../../src/workers/free-port.js';
 import { ownerState } from '../../src/workers/temporal-cluster.js';
-import { connectClient, connectWorker } from '../../src/workers/temporal-connection.js';
+import { connectClient } from '../../src/workers/temporal-connection.js';
+import { connectWorker } from '../../src/workers/worker-connection.js';
 import { hasOpenssl, makeAuthority, type Certificate } from '../support/certificates.js';
 import { findEngine } from '../support/find-tools.js';
 import { startTemporalGateway, type TemporalGateway } from '../support/temporal-gateway.js';

@@ -30,8 +30,8 @@ export interface RunThreadOptions {
   state: ThreadState;
   /** Ends every wait; what is under way rejects with its reason. */
   stop: AbortSignal;
-  /** Takes one clear line, once for each trouble: what is wrong, and the mend. */
-  tell: (line: string) => void;
+  /** Takes one clear line, once for each trouble: what is wrong, and the mend. `standing`: `trouble` says it, too, while it lasts. */
+  tell: (line: string, standing: boolean) => void;
   timing?: Partial<ThreadTiming>;
 }
 
@@ -284,7 +284,7 @@ export class RunThread {
       if (failure.kind === 'passing') this.#doubtSince = performance.now();
       if (failure.kind === 'gone') this.#loseRoot(error);
       if (failure.kind === 'lasting')
-        this.#tellOnce(`resting ${failure.code}`, `Nothing can be told in Slack: ${error.message}`);
+        this.#tellOnce(`resting ${failure.code}`, `Nothing can be told in Slack: ${error.message}`, true);
       throw error;
     }
   }
@@ -315,13 +315,13 @@ export class RunThread {
   #mended(): void {
     const troubles = [...this.#told].filter((what) => what.startsWith('resting') || what === 'giving up');
     for (const trouble of troubles) this.#told.delete(trouble);
-    if (troubles.length > 0) this.#options.tell('Slack takes messages again');
+    if (troubles.length > 0) this.#options.tell('Slack takes messages again', true);
   }
 
-  #tellOnce(what: string, line: string): void {
+  #tellOnce(what: string, line: string, standing = false): void {
     if (this.#told.has(what)) return;
     this.#told.add(what);
-    this.#options.tell(line);
+    this.#options.tell(line, standing);
   }
 
   #mark(id: string): Mark {

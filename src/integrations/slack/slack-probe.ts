@@ -11,8 +11,12 @@ export interface SlackCheck {
 
 const probeTimeoutMs = 5_000;
 
-/** Later checks are left out where an earlier one shows that they would fail. */
-export async function probeSlack(access: SlackAccess): Promise<SlackCheck[]> {
+/** Later checks are left out where an earlier one shows that they would fail, and that of the channel where it is null. */
+export async function probeSlack(
+  given: Omit<SlackAccess, 'channel'> & { channel: string | null },
+): Promise<SlackCheck[]> {
+  const { channel } = given;
+  const access = { ...given, channel: channel ?? '' };
   const stop = new AbortController().signal;
   const api = new SlackApi({ callTimeoutMs: probeTimeoutMs, pagingPatienceMs: 0, ...access }, stop);
   const results: SlackCheck[] = [];
@@ -41,6 +45,7 @@ export async function probeSlack(access: SlackAccess): Promise<SlackCheck[]> {
   );
   if (identity === null) return results;
   results.push(scopesCheck(identity.scopes));
+  if (channel === null) return results;
   await check(
     'slack channel',
     async () => {

@@ -10,6 +10,7 @@ import { createWandb, type WandbOptions } from './wandb/wandb-sink.js';
 export interface TrackerSettings {
   /** Of this machine, for the trackers of all runs. */
   folder: string;
+  metricsJsonl: boolean;
   tensorboard: boolean;
   /** Absent: not to W&B. */
   wandb?: Omit<WandbOptions, 'run' | 'folder' | 'config' | 'project'> & {
@@ -29,11 +30,11 @@ export interface TrackedRun {
   config: Record<string, unknown>;
 }
 
-/** `metrics.jsonl` always: it asks nothing of anybody. */
 export function createTrackers(settings: TrackerSettings, tracked: TrackedRun): PointSink[] {
-  const { folder, tensorboard, wandb, figures } = settings;
+  const { folder, metricsJsonl, tensorboard, wandb, figures } = settings;
   const { run, project, startedAt, config } = tracked;
-  const sinks = [createMetricsJsonl(join(folder, run, 'metrics.jsonl'))];
+  const sinks: PointSink[] = [];
+  if (metricsJsonl) sinks.push(createMetricsJsonl(join(folder, run, 'metrics.jsonl')));
   if (tensorboard) sinks.push(createTensorBoard(join(folder, 'tensorboard', run), startedAt));
   if (wandb) sinks.push(createWandb({ project, ...wandb, run, config, folder: join(folder, 'wandb', run) }));
   if (figures) sinks.push(createPrometheusSink(figures, run));

@@ -40,6 +40,7 @@ export async function recordHistory(): Promise<void> {
       orchestrator: built('workers/orchestrator-main.js'),
       node: built('workers/node-main.js'),
       environments: built('environments/server/main.js'),
+      follower: built('workers/follower-main.js'),
     },
   });
   const connection = openConnection({ address: stack.addresses.temporal });

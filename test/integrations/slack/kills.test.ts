@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { until } from '../../support/until.js';
-import { type Fault, SlackServer } from './slack-server.js';
+import { type Fault, SlackServer } from '../../support/slack-server.js';
 import { history, KeptState, openThread, status, toldIn } from './threads.js';
 
 let server: SlackServer;

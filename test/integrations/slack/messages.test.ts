@@ -10,7 +10,7 @@ import type {
   RunStatusLine,
 } from '../../../src/integrations/slack/run-event.js';
 import { statusMessage } from '../../../src/integrations/slack/status-message.js';
-import { blockComplaints } from './slack-rules.js';
+import { blockComplaints } from '../../support/slack-rules.js';
 import { checkpoint, completed, evaluation, paused, started, status, toolErrors } from './threads.js';
 
 const files = { usable: () => true };

@@ -13,14 +13,15 @@ const quiet = new AbortController().signal;
 
 it('a run has those that are asked for, in folders of its own', async () => {
   const wandb = { python: 'python3', apiKey: () => undefined, mode: 'offline' } as const;
-  const settings = { folder, tensorboard: true, wandb, figures: new RunFigures() };
+  const settings = { folder, metricsJsonl: true, tensorboard: true, wandb, figures: new RunFigures() };
   for (const run of ['tiny', 'tiny~2']) {
     const tracked = { run, project: 'tests', startedAt, config: {} };
     const sinks = createTrackers(settings, tracked);
     expect(sinks.map(({ name }) => name)).toEqual(['metrics.jsonl', 'tensorboard', 'wandb', 'prometheus']);
-    expect(createTrackers({ folder, tensorboard: false }, tracked).map(({ name }) => name)).toEqual([
-      'metrics.jsonl',
-    ]);
+    for (const metricsJsonl of [true, false])
+      expect(createTrackers({ folder, metricsJsonl, tensorboard: false }, tracked)).toHaveLength(
+        metricsJsonl ? 1 : 0,
+      );
     for (const sink of sinks.filter(({ name }) => name !== 'wandb')) {
       expect((await sink.open(quiet)).step).toBe(null);
       await sink.write(pointsOf(3), quiet);

@@ -8,6 +8,8 @@ import { BridgeProcess, type BridgeOptions } from './bridge-process.js';
 export interface WandbOptions extends BridgeOptions {
   run: string;
   project: string;
+  /** Shown name; absent: the run's id. */
+  name?: string;
   /** User or team; absent: the key's own. */
   entity?: string;
   /** `offline` keeps all on this machine's disk until `syncCommand` uploads it. */
@@ -17,7 +19,7 @@ export interface WandbOptions extends BridgeOptions {
 }
 
 export function createWandb(options: WandbOptions): PointSink {
-  const { run, project, entity, mode, folder, config } = options;
+  const { run, project, entity, name = run, mode, folder, config } = options;
   const inTurn = createInTurn();
   let bridge: BridgeProcess | null = null;
   let opened = false;
@@ -34,7 +36,7 @@ export function createWandb(options: WandbOptions): PointSink {
       inTurn(signal, async () => {
         await stop();
         bridge = new BridgeProcess(options);
-        const request = { op: 'open', run, project, entity, name: run, mode, folder, config };
+        const request = { op: 'open', run, project, entity, name, mode, folder, config };
         const { ids = [] } = await bridge.ask(request, signal);
         opened = true;
         const delivered = new Delivered();

@@ -1,0 +1,27 @@
+// Small files that nothing depends on: a follower that finds none, or a torn one, reads the records again. So they are not brought
+// to the disk at once either.
+import { randomUUID } from 'node:crypto';
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+
+/** Null where there is none that can be read. */
+export async function readIfWhole(path: string): Promise<unknown> {
+  try {
+    return JSON.parse(await readFile(path, 'utf8')) as unknown;
+  } catch {
+    return null;
+  }
+}
+
+/** Replaces the file whole: whoever reads sees the old one or the new one. */
+export async function replaceFile(path: string, value: unknown): Promise<void> {
+  const temporary = `${path}.${randomUUID()}.tmp`;
+  await mkdir(dirname(path), { recursive: true });
+  try {
+    await writeFile(temporary, `${JSON.stringify(value)}\n`, { flag: 'wx' });
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+}

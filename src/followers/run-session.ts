@@ -1,0 +1,216 @@
+// All that follows one run, from one start of it to its end: its trackers, its Slack thread, and the notices of what they lack.
+import { rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Link } from '../integrations/slack/run-event.js';
+import type { RunFigures } from '../integrations/tracking/prometheus.js';
+import { createTrackers } from '../integrations/tracking/trackers.js';
+import type { PointSink } from '../integrations/tracking/metric-point.js';
+import type { Digest, OwnerRecord, RunRecord } from '../spec/records.js';
+import type { SlackSpec, TrackingSpec } from '../spec/run-spec.js';
+import { sha256Hex } from '../store/canonical.js';
+import { runKey } from '../store/layout.js';
+import type { ObjectStore } from '../store/object-store.js';
+import type { Trouble } from '../store/notices.js';
+import { readOwner } from '../store/owners.js';
+import { readRun } from '../store/run-records.js';
+import { pause } from './deadlines.js';
+import { follow, type FollowerEnd, type FollowerTimes } from './follower.js';
+import { readIfWhole, replaceFile } from './json-file.js';
+import { NoticeBook } from './notice-book.js';
+import type { RunStanding } from './run-standing.js';
+
+/** Of the follower, for all of its runs. */
+export interface SessionSettings {
+  store: ObjectStore;
+  /** The follower's own. */
+  folder: string;
+  /** Null: nobody scrapes them. */
+  figures: RunFigures | null;
+  /** Interpreter that has the package `wandb`. */
+  wandbPython: string;
+  wandbKey: () => string | undefined;
+  slackToken: () => string | undefined;
+  slackTokenName: string;
+  slackUrl?: string;
+  /** What is wrong with the follower itself, which concerns each run; null: nothing. */
+  trouble: () => { sink: string; trouble: Trouble | null };
+  /** Who writes notices, for people. */
+  by: string;
+  clean: (text: string) => string;
+  log: (line: string) => void;
+  times?: Partial<FollowerTimes>;
+}
+
+export interface SessionOptions extends SessionSettings {
+  run: string;
+  links: Link[];
+  standing: () => RunStanding;
+  signal: AbortSignal;
+}
+
+const writeNoticesEveryMs = 5_000;
+/** Where a spec has no `tracking`. */
+const usualTracking: TrackingSpec = { metrics_jsonl: true, tensorboard: false };
+/** Those whose files are on this machine: what they lack can be written in the moment of its end. */
+const localSinks: readonly string[] = ['metrics.jsonl', 'tensorboard'];
+
+/**
+ * Resolves when the run is over and everybody has all of it, or was given up; or when `signal` is aborted. Throws only what keeps it
+ * from reading the run's records at its beginning.
+ */
+export async function followRun(options: SessionOptions): Promise<void> {
+  const { store, run, folder, signal } = options;
+  const opened = await open(store, run);
+  await setOthersAside(folder, run, opened.digest);
+  const sinks = sinksOf(options, opened);
+  const { by, clean } = options;
+  const book = new NoticeBook({ store, run, by, clean });
+  const done = new AbortController();
+  const writing = writeNotices(book, options, done.signal);
+  try {
+    await Promise.all([
+      ...sinks.map((sink) => followWith(sink, options, book)),
+      ...(opened.slack ? [tell(opened.slack, opened, options, book)] : []),
+    ]);
+  } finally {
+    done.abort();
+    await writing;
+    await book.flush(true).catch(() => undefined);
+  }
+  if (signal.aborted) return;
+  options.log(`${run}: everybody who follows it has all of it, or was given up`);
+}
+
+/** What is committed by now to the files on this machine, in the moments before the process ends. */
+export async function catchUp(options: SessionOptions): Promise<void> {
+  const { store, run, folder, signal } = options;
+  const opened = await open(store, run);
+  const sinks = sinksOf({ ...options, figures: null }, opened).filter(({ name }) =>
+    localSinks.includes(name),
+  );
+  const isOver = (): boolean => true;
+  await Promise.all(
+    sinks.map((sink) =>
+      follow({ store, run, sink, folder: notesFolder(folder), isOver, signal, brief: true }),
+    ),
+  );
+}
+
+interface OpenedRun {
+  record: RunRecord;
+  owner: OwnerRecord;
+  /** Of `run.json`: no other run has it. */
+  digest: Digest;
+  tracking: TrackingSpec;
+  slack: SlackSpec | undefined;
+}
+
+async function open(store: ObjectStore, run: string): Promise<OpenedRun> {
+  const [record, owner, bytes] = await Promise.all([
+    readRun(store, run),
+    readOwner(store, run),
+    store.get(runKey(run)),
+  ]);
+  if (!owner || !bytes) throw new Error(`nobody drives ${run} yet`);
+  const { tracking = usualTracking, slack } = owner.observed;
+  return { record, owner, digest: sha256Hex(bytes), tracking, slack };
+}
+
+const notesFolder = (folder: string): string => join(folder, 'notes');
+const trackingFolder = (folder: string): string => join(folder, 'tracking');
+
+/** Of a run of the same name in another store, or in one that was emptied: its files are no part of this one's. */
+async function setOthersAside(folder: string, run: string, digest: Digest): Promise<void> {
+  const file = join(notesFolder(folder), run, 'identity.json');
+  const before = (await readIfWhole(file)) as { digest?: unknown } | null;
+  if (typeof before?.digest === 'string' && before.digest !== digest) {
+    const tracking = trackingFolder(folder);
+    const places = [tracking, join(tracking, 'tensorboard'), join(tracking, 'wandb'), notesFolder(folder)];
+    for (const place of places) {
+      const aside = join(place, `${run}@${before.digest.slice(0, 12)}`);
+      await rename(join(place, run), aside).catch(ignoreMissing);
+    }
+  }
+  if (before?.digest !== digest) await replaceFile(file, { digest });
+}
+
+function ignoreMissing(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'ENOENT') throw error;
+}
+
+function sinksOf(options: SessionOptions, { record, tracking }: OpenedRun): PointSink[] {
+  const { folder, figures, wandbPython, wandbKey } = options;
+  const { run, spec, observed } = record;
+  const { metrics_jsonl, tensorboard, wandb } = tracking;
+  return createTrackers(
+    {
+      folder: trackingFolder(folder),
+      metricsJsonl: metrics_jsonl,
+      tensorboard,
+      ...(wandb ? { wandb: { ...wandb, python: wandbPython, apiKey: wandbKey } } : {}),
+      ...(figures ? { figures } : {}),
+    },
+    { run, project: spec.project, startedAt: observed.started_at, config: { ...spec } },
+  );
+}
+
+function followWith(sink: PointSink, options: SessionOptions, book: NoticeBook): Promise<FollowerEnd> {
+  const { store, run, folder, signal, figures, standing, log, times } = options;
+  return follow({
+    ...{ store, run, sink, signal, ...(times ? { times } : {}) },
+    folder: notesFolder(folder),
+    isOver: () => standing().over,
+    onNotice: (notice) => {
+      figures?.showFollower(run, sink.name, { step: null, failing: notice !== null });
+      book.set(sink.name, notice);
+      log(`${run}: ${sink.name} ${notice ? `lacks ${notice.what}: ${notice.reason}` : 'has caught up'}`);
+    },
+    onDelivered: (points) =>
+      figures?.showFollower(run, sink.name, {
+        step: points.reduce((last, { step }) => Math.max(last, step), 0),
+        failing: false,
+      }),
+  });
+}
+
+async function tell(
+  slack: SlackSpec,
+  opened: OpenedRun,
+  options: SessionOptions,
+  book: NoticeBook,
+): Promise<void> {
+  // With Slack's client and what draws charts: 60 MB that runs without a channel do not need.
+  const { tellInSlack } = await import('./slack-teller.js');
+  const { store, run, folder, figures, links, standing, signal, log } = options;
+  const { slackToken: token, slackTokenName: tokenName, slackUrl } = options;
+  const { record, owner, digest } = opened;
+  let failing = false;
+  let told: string | null = null;
+  return tellInSlack({
+    ...{ store, record, owner, slack, token, tokenName, links, standing, signal },
+    ...(slackUrl === undefined ? {} : { apiUrl: slackUrl }),
+    key: sha256Hex(Buffer.from(`${store.address} ${digest}`)),
+    folder: join(notesFolder(folder), run),
+    log: (line) => log(`${run}: ${line}`),
+    onTrouble: (trouble) => {
+      failing = trouble !== null;
+      const reason = trouble?.reason ?? null;
+      if (reason !== told)
+        log(`${run}: slack ${trouble ? `lacks ${trouble.what}: ${trouble.reason}` : 'has caught up'}`);
+      told = reason;
+      figures?.showFollower(run, 'slack', { step: null, failing });
+      book.set('slack', trouble);
+    },
+    onTold: (step) => figures?.showFollower(run, 'slack', { step, failing }),
+  });
+}
+
+async function writeNotices(book: NoticeBook, options: SessionOptions, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    const own = options.trouble();
+    book.set(own.sink, own.trouble);
+    await pause(writeNoticesEveryMs, signal);
+    // What the store does not take now it takes later.
+    await book.flush().catch(() => undefined);
+  }
+}

@@ -1,0 +1,12 @@
+// How a run stands that no record tells: whoever asks Temporal keeps it current, and the run's followers look at it.
+import type { RunEnding } from './run-events.js';
+
+export interface RunStanding {
+  /** True once the run writes no more records. */
+  over: boolean;
+  /** Null while the run goes on, and where Temporal does not know its workflow any more. */
+  ending: RunEnding | null;
+  /** As the workflow names it; null where nobody could be asked yet. */
+  phase: string | null;
+  blocked: { reason: string; remedy: string } | null;
+}

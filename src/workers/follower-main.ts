@@ -1,0 +1,24 @@
+// Process entry of the follower. Flags and variables: follower-config.ts.
+import { existsSync, readdirSync } from 'node:fs';
+import { constants, setPriority } from 'node:os';
+import { readFollowerConfig } from './follower-config.js';
+import { lockFolder } from './folder-lock.js';
+import { exitWith } from './worker-exit.js';
+
+await exitWith('follower', async () => {
+  yieldToOthers();
+  const config = readFollowerConfig(process.argv.slice(2));
+  const lock = lockFolder(config.folder, `follower of the runs of ${config.temporal.address}`);
+  try {
+    const { runFollower } = await import('./follower-process.js');
+    await runFollower(config);
+  } finally {
+    lock.release();
+  }
+});
+
+/** Whatever it has to do can wait for those whose work it tells of. Linux knows a priority of each thread, and some have begun. */
+function yieldToOthers(): void {
+  const threads = existsSync('/proc/self/task') ? readdirSync('/proc/self/task').map(Number) : [0];
+  for (const thread of threads) setPriority(thread, constants.priority.PRIORITY_BELOW_NORMAL);
+}

@@ -1,0 +1,311 @@
+// The follower: finds runs, and follows each with its trackers and its Slack thread. No workflow knows of it, and no step waits for it;
+// an absent Temporal, store or Slack is waited for, and said once.
+import { mkdir, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Client } from '@temporalio/client';
+import { withoutKnownSecrets } from '../activities/known-secrets.js';
+import { pause } from '../followers/deadlines.js';
+import { readIfWhole, replaceFile } from '../followers/json-file.js';
+import { catchUp, followRun, type SessionOptions, type SessionSettings } from '../followers/run-session.js';
+import type { RunStanding } from '../followers/run-standing.js';
+import { RunFigures } from '../integrations/tracking/prometheus.js';
+import { serveMetrics } from '../integrations/tracking/prometheus-server.js';
+import type { Trouble } from '../store/notices.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { openStore } from '../store/open-store.js';
+import { type FollowerConfig, servingFile } from './follower-config.js';
+import { type DrivenRun, RunWatch } from './run-watch.js';
+import { openConnection } from './temporal-connection.js';
+import { refusalOf } from './temporal-refusal.js';
+import { print } from './worker-exit.js';
+
+const lookEveryMs = 5_000;
+/** What a run's end is looked for beyond the last look: clocks differ, and Temporal may be late to list it. */
+const overlapMs = 600_000;
+/** Runs that had ended before there was a follower. */
+const firstLookBackMs = 86_400_000;
+/** Of runs that are over: each is read whole once more. */
+const mostEnded = 8;
+const retryMs: [first: number, longest: number] = [1_000, 60_000];
+/** Scrapes see how a run ended. */
+const forgetAfterMs = 600_000;
+const endWithinMs = 5_000;
+const catchUpWithinMs = 4_000;
+
+/** Call when the folder is locked. Resolves some seconds after SIGTERM or SIGINT. */
+export async function runFollower(config: FollowerConfig): Promise<void> {
+  const stop = new AbortController();
+  for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => stop.abort());
+  const follower = new FollowerProcess(config, stop.signal);
+  await follower.run();
+}
+
+interface Session {
+  driven: Omit<DrivenRun, 'standing'>;
+  standing: RunStanding;
+  /** Null before it is begun, and once it has ended. */
+  running: { abort: AbortController; done: Promise<void> } | null;
+  /** When everybody had all of it. */
+  endedAt: number | null;
+}
+
+/** On disk beside a run's notes. */
+interface Followed {
+  workflowId: string;
+  firstRunId: string;
+  /** Everybody has all of it. */
+  over: boolean;
+}
+
+class FollowerProcess {
+  readonly #sessions = new Map<string, Session>();
+  readonly #figures: RunFigures | null;
+  readonly #said = new Map<string, string>();
+  #metricsTrouble: Trouble | null = null;
+  #settings: SessionSettings | null = null;
+  #lookedAt: Date | null = null;
+
+  constructor(
+    private readonly config: FollowerConfig,
+    private readonly signal: AbortSignal,
+  ) {
+    this.#figures = config.metrics ? new RunFigures() : null;
+  }
+
+  async run(): Promise<void> {
+    const { config, signal } = this;
+    await mkdir(this.#notes, { recursive: true });
+    const serving = this.#serveFigures();
+    const store = await this.#store();
+    if (store) {
+      const { options, namespace } = config.temporal;
+      const connection = openConnection(options);
+      this.#settings = this.#settingsWith(store);
+      const watch = new RunWatch(new Client({ connection, namespace }), store);
+      this.#lookedAt = await this.#lastLook();
+      await this.#resume();
+      while (!signal.aborted) {
+        await this.#look(watch);
+        await replaceFile(join(config.folder, servingFile), { pid: process.pid }).catch(() => undefined);
+        await pause(lookEveryMs, signal);
+      }
+      await this.#end();
+      await connection.close().catch(() => undefined);
+    }
+    await serving;
+  }
+
+  get #notes(): string {
+    return join(this.config.folder, 'notes');
+  }
+
+  #log(message: string): void {
+    print({ level: 'info', component: 'follower', message });
+  }
+
+  /** Says what is wrong with `what` once, and when it is over. */
+  #say(what: string, problem: string | null): void {
+    const before = this.#said.get(what);
+    if (problem === (before ?? null)) return;
+    if (problem === null) {
+      this.#said.delete(what);
+      this.#log(`${what} answers again`);
+      return;
+    }
+    this.#said.set(what, problem);
+    // Another wording of the same trouble is no news.
+    if (before === undefined)
+      print({ level: 'warn', component: 'follower', message: `${what}: ${problem}; it is tried again` });
+  }
+
+  /** Null where the process is told to end before. */
+  async #store(): Promise<ObjectStore | null> {
+    let [pauseMs] = retryMs;
+    while (!this.signal.aborted) {
+      try {
+        const store = await openStore(this.config.store);
+        this.#say('store', null);
+        return store;
+      } catch (error) {
+        this.#say('store', messageOf(error));
+        await pause(pauseMs, this.signal);
+        pauseMs = Math.min(pauseMs * 2, retryMs[1]);
+      }
+    }
+    return null;
+  }
+
+  #settingsWith(store: ObjectStore): SessionSettings {
+    const { folder, wandbPython, slackUrl } = this.config;
+    return {
+      ...{ store, folder, wandbPython, figures: this.#figures },
+      wandbKey: () => process.env.WANDB_API_KEY || undefined,
+      slackToken: () => process.env.SLACK_BOT_TOKEN || undefined,
+      slackTokenName: 'SLACK_BOT_TOKEN',
+      ...(slackUrl === null ? {} : { slackUrl }),
+      trouble: () => ({ sink: 'metrics address', trouble: this.#metricsTrouble }),
+      by: `follower pid ${process.pid}`,
+      clean: withoutKnownSecrets,
+      log: (line) => this.#log(line),
+    };
+  }
+
+  async #serveFigures(): Promise<void> {
+    const { metrics } = this.config;
+    if (!metrics || !this.#figures) return;
+    let [pauseMs] = retryMs;
+    while (!this.signal.aborted) {
+      try {
+        const server = await serveMetrics(this.#figures.registry, metrics);
+        this.#said.delete('metrics');
+        this.#metricsTrouble = null;
+        this.#log(`figures for Prometheus are at ${server.url}`);
+        await new Promise<void>((resolve) => this.signal.addEventListener('abort', () => resolve()));
+        return await server.close();
+      } catch (error) {
+        const reason = messageOf(error);
+        this.#say('metrics', reason);
+        const since = this.#metricsTrouble?.since ?? new Date().toISOString();
+        this.#metricsTrouble = { what: 'all figures for Prometheus', reason, since };
+        await pause(pauseMs, this.signal);
+        pauseMs = Math.min(pauseMs * 2, retryMs[1]);
+      }
+    }
+  }
+
+  async #lastLook(): Promise<Date> {
+    const kept = (await readIfWhole(join(this.config.folder, 'looked.json'))) as { at?: unknown } | null;
+    const at = new Date(typeof kept?.at === 'string' ? kept.at : NaN);
+    return Number.isNaN(at.getTime()) ? new Date(Date.now() - firstLookBackMs) : at;
+  }
+
+  /** Runs that an earlier process of this folder had not brought to their end: Temporal need not answer for that. */
+  async #resume(): Promise<void> {
+    for (const run of await readdir(this.#notes)) {
+      const followed = await this.#followed(run);
+      if (!followed || followed.over) continue;
+      const standing = { over: false, ending: null, phase: null, blocked: null };
+      this.#add({ run, workflowId: followed.workflowId, firstRunId: followed.firstRunId }, standing);
+    }
+    this.#begin();
+  }
+
+  async #look(watch: RunWatch): Promise<void> {
+    const begun = new Date();
+    try {
+      const since = new Date((this.#lookedAt ?? begun).getTime() - overlapMs);
+      const listed = await watch.look(since);
+      for (const one of listed) await this.#meet(one);
+      const names = new Set(listed.map(({ run }) => run));
+      for (const [run, session] of this.#sessions) {
+        if (names.has(run)) continue;
+        if (session.endedAt === null) session.standing = await watch.standing(session.driven);
+        else if (this.#isForgotten(session)) this.#sessions.delete(run);
+      }
+      this.#lookedAt = begun;
+      await replaceFile(join(this.config.folder, 'looked.json'), { at: begun.toISOString() });
+      this.#say('Temporal', null);
+    } catch (error) {
+      if (!this.signal.aborted)
+        this.#say('Temporal', messageOf(refusalOf(error, this.config.temporal) ?? error));
+    }
+    for (const [run, session] of this.#sessions) if (this.#isForgotten(session)) this.#figures?.forget(run);
+    this.#begin();
+  }
+
+  #isForgotten({ endedAt }: Session): boolean {
+    return endedAt !== null && Date.now() - endedAt > forgetAfterMs;
+  }
+
+  async #meet({ standing, ...driven }: DrivenRun): Promise<void> {
+    const session = this.#sessions.get(driven.run);
+    if (session?.driven.firstRunId === driven.firstRunId) {
+      session.standing = standing;
+      // One that was reset goes on.
+      if (session.endedAt !== null && !standing.over) this.#add(driven, standing);
+      return;
+    }
+    if (session) {
+      session.running?.abort.abort();
+      await session.running?.done;
+    }
+    const followed = await this.#followed(driven.run);
+    const isDone = followed?.firstRunId === driven.firstRunId && followed.over && standing.over;
+    this.#add(driven, standing, isDone);
+    if (!isDone) await this.#note(driven, false);
+  }
+
+  #add(driven: Session['driven'], standing: RunStanding, isDone = false): void {
+    this.#sessions.set(driven.run, { driven, standing, running: null, endedAt: isDone ? 0 : null });
+  }
+
+  /** As many as there is room for. */
+  #begin(): void {
+    const sessions = [...this.#sessions.values()];
+    let ended = sessions.filter(({ running, standing }) => running && standing.over).length;
+    for (const session of sessions) {
+      if (session.running || session.endedAt !== null) continue;
+      if (session.standing.over && ++ended > mostEnded) continue;
+      const abort = new AbortController();
+      session.running = { abort, done: this.#follow(session, abort.signal) };
+    }
+  }
+
+  async #follow(session: Session, signal: AbortSignal): Promise<void> {
+    const { run } = session.driven;
+    let [pauseMs] = retryMs;
+    while (!signal.aborted) {
+      try {
+        await followRun(this.#sessionOptions(session, signal));
+        if (signal.aborted) return;
+        await this.#note(session.driven, true);
+        session.endedAt = Date.now();
+        session.running = null;
+        this.#say(`records of ${run}`, null);
+        return;
+      } catch (error) {
+        this.#say(`records of ${run}`, messageOf(error));
+        await pause(pauseMs, signal);
+        pauseMs = Math.min(pauseMs * 2, retryMs[1]);
+      }
+    }
+  }
+
+  #sessionOptions(session: Session, signal: AbortSignal): SessionOptions {
+    if (!this.#settings) throw new Error('the store is not open yet');
+    const { run, workflowId } = session.driven;
+    const { temporalUi, temporal } = this.config;
+    const page = `/namespaces/${encodeURIComponent(temporal.namespace)}/workflows/${encodeURIComponent(workflowId)}`;
+    const links = temporalUi === null ? [] : [{ label: 'Temporal UI', url: `${temporalUi}${page}` }];
+    return { ...this.#settings, run, links, standing: () => session.standing, signal };
+  }
+
+  async #followed(run: string): Promise<Followed | null> {
+    const kept = (await readIfWhole(join(this.#notes, run, 'followed.json'))) as Partial<Followed> | null;
+    const { workflowId, firstRunId, over } = kept ?? {};
+    if (typeof workflowId !== 'string' || typeof firstRunId !== 'string') return null;
+    return { workflowId, firstRunId, over: over === true };
+  }
+
+  async #note({ run, workflowId, firstRunId }: Session['driven'], over: boolean): Promise<void> {
+    const followed: Followed = { workflowId, firstRunId, over };
+    await replaceFile(join(this.#notes, run, 'followed.json'), followed);
+  }
+
+  /** What the files on this machine lack is written yet: a stack that is stopped with its run leaves them whole. */
+  async #end(): Promise<void> {
+    const open = [...this.#sessions.values()].filter(({ running }) => running);
+    const running = open.flatMap((session) => session.running ?? []);
+    for (const { abort } of running) abort.abort();
+    const ended = Promise.all(running.map(({ done }) => done));
+    await Promise.race([ended, pause(endWithinMs, new AbortController().signal)]);
+    const signal = AbortSignal.timeout(catchUpWithinMs);
+    await Promise.all(
+      open.map((session) => catchUp(this.#sessionOptions(session, signal)).catch(() => undefined)),
+    );
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
