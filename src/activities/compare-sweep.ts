@@ -1,9 +1,9 @@
 // compareSweep: tables, page and rows of what a sweep has evaluated. All of them are functions of the records, so that a sweep that was
 // killed and started again writes the same bytes.
 import { sha256Hex } from '../store/canonical.js';
-import { inParallel } from '../store/in-parallel.js';
 import { comparisonKey, sweepResultsKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
+import { openRunViews } from '../store/quarantine.js';
 import { renderComparison } from '../sweeps/comparison-page.js';
 import { comparisonText } from '../sweeps/comparison-table.js';
 import { alarmTexts } from '../sweeps/comparison-words.js';
@@ -47,15 +47,17 @@ export async function comparisonOf(
 ): Promise<WrittenComparison> {
   const { spec, checkpoints, baseline } = record;
   const against = baseline === null ? null : { state: baseline, regression: spec.baseline?.regression ?? 0 };
+  const views = openRunViews(store);
   const rows: ResultRow[] = [];
   const suites = [];
   for (const [index, { label, digest, record: suiteRecord }] of record.suites.entries()) {
-    const pairs = checkpoints.map((_, checkpoint) =>
-      pairOf(record, checkpoint * record.suites.length + index),
-    );
-    const played = (await inParallel(pairs, (pair) => playedState(store, pair))).filter(
-      (one) => one !== null,
-    );
+    const played: PlayedState[] = [];
+    // One state after the other: its episodes are read many at a time.
+    for (const checkpoint of checkpoints.keys()) {
+      const pair = pairOf(record, checkpoint * record.suites.length + index);
+      const one = await playedState(store, await views(pair.run), pair);
+      if (one !== null) played.push(one);
+    }
     const suite = compareStates({ label, digest, record: suiteRecord }, played, against);
     suites.push(suite);
     for (const state of played) {
@@ -74,11 +76,15 @@ export async function comparisonOf(
   return { name: record.sweep, project: spec.project, suites, skipped, rows };
 }
 
-/** Null where nothing of it was played. */
-async function playedState(store: ObjectStore, pair: SweepPair): Promise<PlayedState | null> {
-  const whole = (await store.head(resultKeyOf(pair))) !== null;
+/** As the run of the state sees it, `view`; null where nothing of it was played. */
+async function playedState(
+  store: ObjectStore,
+  view: ObjectStore,
+  pair: SweepPair,
+): Promise<PlayedState | null> {
+  const whole = (await view.head(resultKeyOf(pair))) !== null;
   const { run, step, state } = pair;
-  const tasks = await readTally(store, pair, whole);
+  const tasks = await readTally(view, pair, whole && view === store);
   const isPlayed = tasks.some(({ samples }) => samples.some((sample) => sample !== null));
   return isPlayed ? { run, step, state, tasks } : null;
 }

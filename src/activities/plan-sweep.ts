@@ -5,6 +5,7 @@ import { nearestName } from '../spec/nearest-name.js';
 import { inParallel } from '../store/in-parallel.js';
 import { sweepKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
+import { openRunViews } from '../store/quarantine.js';
 import { adoptOrCreate } from '../store/records.js';
 import { listRuns, readNumerics, readRunIfAny } from '../store/run-records.js';
 import { selectCheckpoints } from '../sweeps/checkpoint-selection.js';
@@ -73,11 +74,12 @@ export async function pairsToDo(
 ): Promise<PairsToDo> {
   const record = await readSweep(store, sweep);
   const found: PairsToDo = { pairs: [], seen: after };
+  const views = openRunViews(store);
   const last = pairCount(record) - 1;
   while (found.seen < last && found.pairs.length < limit) {
     const next = Math.min(limit - found.pairs.length, last - found.seen);
     const pairs = Array.from({ length: next }, (_, index) => pairOf(record, found.seen + 1 + index));
-    const results = await inParallel(pairs, (pair) => store.head(resultKeyOf(pair)));
+    const results = await inParallel(pairs, async (pair) => (await views(pair.run)).head(resultKeyOf(pair)));
     for (const [index, { n, run, step, suite }] of pairs.entries())
       if (results[index] === null) found.pairs.push({ n, run, step, suite: suite.label });
     found.seen += next;

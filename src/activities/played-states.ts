@@ -1,27 +1,32 @@
 // The episodes of a state on a suite as a few numbers each. Reading thousands of transcripts takes longer than all else of a
 // comparison, so the numbers are kept once the evaluation is whole. They are a function of the episodes: where they are missing or
 // cannot be read they are made again.
+import { requireEpisode } from './rollouts.js';
 import type { TalliedSample, TallyRecord } from '../spec/sweep-record.js';
 import { inParallel } from '../store/in-parallel.js';
 import { evaluationEpisodesFolder, tallyKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { adoptOrCreate, readRecord, requireRecord } from '../store/records.js';
+import { adoptOrCreate, readRecord } from '../store/records.js';
 import { NewerSchema, OlderSchema, UnreadableRecord } from '../store/store-errors.js';
 import type { SweepPair } from '../store/sweeps.js';
 import { addEpisode, emptyTally, type PlayedSample, type TaskTally } from '../sweeps/tallies.js';
 
-/** What is played of a pair. `whole`: its result is there, so that nothing is added any more. */
-export async function readTally(store: ObjectStore, pair: SweepPair, whole: boolean): Promise<TaskTally[]> {
-  const known = whole ? await readKept(store, pair) : null;
+/**
+ * What is played of a pair. `isKept`: its result is there, so that nothing is added any more, and all runs see the same episodes.
+ * Throws `UnreadableRecord` on an episode that cannot be read, or is another's (R8).
+ */
+export async function readTally(store: ObjectStore, pair: SweepPair, isKept: boolean): Promise<TaskTally[]> {
+  const known = isKept ? await readKept(store, pair) : null;
   if (known) return known;
   const tally = emptyTally(pair.suite.record);
+  const source = { plan: pair.suite.digest, state: pair.state };
   const folder = evaluationEpisodesFolder(pair.state, pair.suite.digest);
   const names = (await store.listFolder(folder)).filter((name) => !name.endsWith('/'));
   // One after another would be slow, and all at once too much to hold.
   await inParallel(names, async (name) => {
-    addEpisode(tally, await requireRecord(store, `${folder}${name}`, 'episode'));
+    addEpisode(tally, await requireEpisode(store, `${folder}${name}`, source));
   });
-  if (whole) await keep(store, pair, tally);
+  if (isKept) await keep(store, pair, tally);
   return tally;
 }
 

@@ -3,6 +3,7 @@
 import { inParallel } from './in-parallel.js';
 import { evaluationResultKey, sweepFolder, sweepsOfProject, sweepsRoot } from './layout.js';
 import type { ObjectStore } from './object-store.js';
+import { openRunView } from './quarantine.js';
 import { timelineOf } from './run-records.js';
 import { readSweep } from './sweeps.js';
 
@@ -42,8 +43,9 @@ async function needsOfSweep(
   if (now - Date.parse(observed.at) > openDays * 86_400_000) return [];
   const needs = await inParallel(checkpoints, async (checkpoint) => {
     if ((await timelineOf(store, checkpoint.run, checkpoint.step)) !== run) return [];
+    const view = await openRunView(store, checkpoint.run);
     const results = await inParallel(suites, ({ digest }) =>
-      store.head(evaluationResultKey(checkpoint.state, digest)),
+      view.head(evaluationResultKey(checkpoint.state, digest)),
     );
     return results.includes(null) ? [{ step: checkpoint.step, by: `sweep ${sweep}` }] : [];
   });

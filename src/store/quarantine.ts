@@ -74,6 +74,16 @@ export async function openRunView(store: ObjectStore, run: string): Promise<Obje
   return quarantineView(store, quarantinedKeys(control));
 }
 
+/** `openRunView` for whoever looks at many records of a few runs: each is opened once. */
+export function openRunViews(store: ObjectStore): (run: string) => Promise<ObjectStore> {
+  const views = new Map<string, Promise<ObjectStore>>();
+  return (run) => {
+    const view = views.get(run) ?? openRunView(store, run);
+    views.set(run, view);
+    return view;
+  };
+}
+
 /** A view in which `KEY.r1` stands for each quarantined KEY (`KEY.r2` where KEY.r1 is quarantined too). */
 function quarantineView(store: ObjectStore, quarantined: ReadonlySet<string>): ObjectStore {
   if (quarantined.size === 0) return store;

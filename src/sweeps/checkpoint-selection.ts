@@ -19,6 +19,7 @@ import {
   evaluationsOfState,
 } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
+import { openRunViews } from '../store/quarantine.js';
 import { readRecord } from '../store/records.js';
 import {
   lastCommittedStep,
@@ -72,12 +73,16 @@ class Selector {
   readonly #skipped: SkippedCheckpoint[] = [];
   readonly #runs = new Map<string, SweptRun | null>();
   readonly #states = new Map<string, Digest | null>();
+  /** Which evaluations there are is for a state's run to say (R24). */
+  readonly #views: (run: string) => Promise<ObjectStore>;
 
   constructor(
     private readonly store: ObjectStore,
     private readonly spec: SweepSpec,
     private readonly suites: SuitesInQuestion,
-  ) {}
+  ) {
+    this.#views = openRunViews(store);
+  }
 
   async select(): Promise<Selection> {
     const found: Candidate[] = [];
@@ -153,6 +158,7 @@ class Selector {
     const [steps, last] = await Promise.all([
       listCheckpoints(this.store, record),
       lastCommittedStep(this.store, run),
+      this.#views(run),
     ]);
     if (last >= 0) {
       const [own, suites] = [
@@ -222,7 +228,7 @@ class Selector {
   async #bestFirst(run: string, steps: readonly number[]): Promise<number[]> {
     const results = await inParallel(steps, async (step) => {
       const state = await this.#stateOf(run, step);
-      return state === null ? [] : this.#resultsOf(state);
+      return state === null ? [] : this.#resultsOf({ run, step }, state);
     });
     const bySuite = new Map<Digest, { step: number; pass_at_1: number }[]>();
     for (const [index, step] of steps.entries()) {
@@ -237,11 +243,17 @@ class Selector {
       .map(({ step }) => step);
   }
 
-  async #resultsOf(state: Digest): Promise<EvaluationResult[]> {
-    const names = await this.store.listFolder(evaluationsOfState(state));
+  /** One that cannot be read is left out, which is noted. */
+  async #resultsOf(place: Place, state: Digest): Promise<EvaluationResult[]> {
+    const view = await this.#views(place.run);
+    const names = await view.listFolder(evaluationsOfState(state));
     const suites = names.flatMap((name) => /^([0-9a-f]{64})\/$/.exec(name)?.[1] ?? []);
     const results = await inParallel(suites, (suite) =>
-      readRecord(this.store, evaluationResultKey(state, suite), 'evaluation'),
+      readRecord(view, evaluationResultKey(state, suite), 'evaluation').catch((error: unknown) => {
+        const reason = `was compared with others without one of its evaluations: ${unreadable(error)}`;
+        this.#skip({ ...place, reason });
+        return null;
+      }),
     );
     return results.filter((result) => result !== null && result.graded > 0) as EvaluationResult[];
   }
@@ -276,8 +288,9 @@ class Selector {
   async #candidate(run: string, step: number, path: string): Promise<Candidate | null> {
     const state = await this.#stateOf(run, step);
     if (state === null) return null;
+    const view = await this.#views(run);
     const results = await inParallel(this.suites.digests, (suite) =>
-      this.store.head(evaluationResultKey(state, suite)),
+      view.head(evaluationResultKey(state, suite)),
     );
     return { run, step, path, state, evaluated: results.every((one) => one !== null) };
   }

@@ -72,6 +72,18 @@ describe('a sweep’s entry', () => {
     expect(await of(a, { run: 'a', best: 2 })).toEqual(['a@4', 'a@6']);
   });
 
+  test('takes the best of those evaluations that can be read, and names the others', async () => {
+    const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
+    await evaluate(stateOf('a', 2), 0.5);
+    const broken = evaluationResultKey(stateOf('a', 4), suite);
+    await store.create(broken, Buffer.from('{'));
+    const selection = await select(a, { checkpoints: [{ run: 'a', best: 1 }] });
+    expect(places(selection)).toEqual(['a@2']);
+    expect(selection.skipped).toMatchObject([
+      { run: 'a', step: 4, reason: expect.stringContaining(broken) as string },
+    ]);
+  });
+
   test('takes what is not yet evaluated, and nothing is no mistake there', async () => {
     const a = await makeRun('a', { steps: 4, checkpoints: [2, 4] });
     await evaluate(stateOf('a', 2), 0.5);
@@ -249,7 +261,8 @@ describe('a checkpoint that cannot be evaluated', () => {
     const a = await makeRun('a', { steps: 2, checkpoints: [2] });
     const away = new Proxy(store, {
       get: (target, name) => {
-        const method = Reflect.get(target, name) as (key: string) => Promise<unknown>;
+        const method = Reflect.get(target, name) as ((key: string) => Promise<unknown>) | string | undefined;
+        if (typeof method !== 'function') return method;
         return (key: string) =>
           key.endsWith('.safetensors')
             ? Promise.reject(new StoreUnavailable('the store is away'))
