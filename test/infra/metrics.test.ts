@@ -129,10 +129,19 @@ test('Prometheus asks services that there are', () => {
   const { services } = readCompose(filledIn());
   const { scrape_configs: jobs, rule_files: files } = parse(read('infra/prometheus/prometheus.yml')) as {
     scrape_configs: {
+      job_name: string;
       static_configs?: { targets: string[] }[];
-      dns_sd_configs?: { names: string[] }[];
+      dns_sd_configs?: { names: string[]; port: number }[];
     }[];
     rule_files: string[];
+  };
+  const targets = (name: string): [service: string, port: string][] => {
+    const job = jobs.find(({ job_name }) => job_name === name);
+    const named = (job?.static_configs ?? []).flatMap((one) => one.targets);
+    const found = (job?.dns_sd_configs ?? []).flatMap(({ names, port }) =>
+      names.map((one) => `${one}:${port}`),
+    );
+    return [...named, ...found].map((target) => [target.split(':')[0] ?? '', target.split(':')[1] ?? '']);
   };
   const hosts = jobs.flatMap((job) => [
     ...(job.static_configs ?? []).flatMap(({ targets }) =>
@@ -141,5 +150,13 @@ test('Prometheus asks services that there are', () => {
     ...(job.dns_sd_configs ?? []).flatMap(({ names }) => names),
   ]);
   for (const host of hosts) if (host !== '127.0.0.1') expect(services).toHaveProperty(host);
+  const listened = (name: string): unknown => services[name]?.environment?.['LONGHAUL_METRICS_ADDRESS'];
+  for (const [name, port] of [...targets('longhaul-runs'), ...targets('longhaul-workers')])
+    expect(listened(name), name).toBe(`0.0.0.0:${port}`);
+  expect(
+    targets('longhaul-workers')
+      .map(([name]) => name)
+      .sort(),
+  ).toEqual(['node-cpu', 'node-gpu', 'orchestrator']);
   for (const file of files) expect(filesIn('infra/prometheus')).toContain(`infra/prometheus/${file}`);
 });

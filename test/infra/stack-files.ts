@@ -110,6 +110,8 @@ export function readUnit(path: string): { name: string; value: string }[] {
 export function knownVariables(): Set<string> {
   const sources = filesIn('src').filter((file) => file.endsWith('.ts'));
   return new Set(
-    sources.flatMap((file) => [...read(file).matchAll(/LONGHAUL_[A-Z_]+/g)].map(([name]) => name)),
+    sources.flatMap((file) =>
+      [...read(file).matchAll(/\b(?:LONGHAUL|OTEL|SLACK|WANDB)_[A-Z_]+/g)].map(([name]) => name),
+    ),
   );
 }

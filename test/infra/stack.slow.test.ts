@@ -1,5 +1,5 @@
 // The processes of docker-compose.yml, with its commands and variables, outside of containers: PostgreSQL, the Temporal server that the
-// image has, the S3 server, environments, orchestrator and node. A run goes through a restart of the server, and the node leaves in order.
+// image has, the S3 server, environments, orchestrator, follower and node. A run goes through a restart of the server, and the node leaves in order.
 import { execFile } from 'node:child_process';
 import { accessSync, constants, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -27,6 +27,8 @@ import {
 const run = promisify(execFile);
 const variables = filledIn();
 const compose = readCompose(variables);
+/** Those whose metrics Prometheus asks for. */
+const scraped = ['orchestrator', 'follower', 'node-cpu'];
 
 const service = (name: string): Service => {
   const one = compose.services[name];
@@ -81,7 +83,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
       'historyGrpc',
       'matchingGrpc',
     ];
-    for (const name of [...names, 'workerGrpc', 'metrics', 's3', 'environments'])
+    for (const name of [...names, 'workerGrpc', 'metrics', 's3', 'environments', ...scraped])
       ports[name] = await freePort();
     const token = join(folder, 'grading-token');
     writeFileSync(token, variables['LONGHAUL_GRADING_TOKEN'] ?? '');
@@ -98,6 +100,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
       ['/infra/', `${join(repository, 'infra/temporal')}/`],
       ['/data', join(folder, 'data')],
       ['made-up-postgres_password', postgres.password],
+      ['http://127.0.0.1:9465', `http://127.0.0.1:${port('follower')}`],
     ];
   });
 
@@ -175,6 +178,8 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
 
   const database = () => ({ SQL_HOST: '127.0.0.1', SQL_PORT: String(postgres.port) });
   const worker = (name: string) => ({
+    // Each has an address of its own there, and ports of one machine here.
+    ...(scraped.includes(name) ? { LONGHAUL_METRICS_ADDRESS: `127.0.0.1:${port(name)}` } : {}),
     LONGHAUL_FOLDER: join(folder, name),
     // Of the image.
     LONGHAUL_ENGINE: findEngine(),
@@ -211,7 +216,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     expect(stdout.trim()).toBe(file);
   });
 
-  test('S3 server, environments, orchestrator and node become healthy', async () => {
+  test('S3 server, environments, orchestrator, follower and node become healthy', async () => {
     await healthy('s3', startService('s3'));
     const { command = [] } = service('environments');
     const flags = command.slice(1).map((word) => (word === '8000' ? String(port('environments')) : word));
@@ -225,7 +230,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     );
     processes.push(environments);
     await healthy('environments', environments);
-    for (const name of ['orchestrator', 'node-cpu'])
+    for (const name of ['orchestrator', 'follower', 'node-cpu'])
       await healthy(name, startService(name, worker(name)), join(folder, name));
     const nodes = await until(async () => {
       const output = await longhaul('nodes', '--json');
@@ -263,10 +268,25 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     expect(text).toMatch(/^persistence_latency_bucket\{.*le="0\.0\d+".*\}/m);
   });
 
-  test('the node leaves within its grace, then the orchestrator', async () => {
+  test('Prometheus finds at each address what it asks for there', async () => {
+    const page = async (name: string): Promise<string> =>
+      (await fetch(`http://127.0.0.1:${port(name)}/metrics`, { signal: AbortSignal.timeout(5_000) })).text();
+    expect(await page('orchestrator')).toMatch(/^temporal_num_pollers\{.*task_queue="longhaul"/m);
+    expect(await page('node-cpu')).toMatch(
+      /^temporal_activity_execution_latency_bucket\{.*"collectRollouts"/m,
+    );
+    const steps = await until(
+      async () => /^longhaul_step\{run="composed"\} (\d+)$/m.exec(await page('follower'))?.[1],
+      'the follower to tell how the run stands',
+    );
+    expect(Number(steps)).toBe(4);
+  }, 180_000);
+
+  test('the node leaves within its grace, then the others', async () => {
     for (const [name, limitMs] of [
       ['node-cpu', 75_000],
       ['orchestrator', 20_000],
+      ['follower', 20_000],
     ] as const) {
       const one = processes.find((each) => each.name === name);
       expect(await one?.leave(limitMs), one?.log().slice(-1_000)).toBe(0);

@@ -13,6 +13,7 @@ const analyze = spawnSync('systemd-analyze', ['--version'], { encoding: 'utf8' }
 test('there is one for each process', () => {
   expect(units.map((file) => basename(file)).sort()).toEqual([
     'longhaul-environments.service',
+    'longhaul-follower.service',
     'longhaul-node@.service',
     'longhaul-orchestrator.service',
   ]);
