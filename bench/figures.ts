@@ -2,6 +2,7 @@
 import { durabilityFigures } from './durability-figures.js';
 import { engineFigures } from './engine-figures.js';
 import { type FigureDefinition, type Lookup, median } from './figure.js';
+import { reportFigures } from './report-figures.js';
 
 export const quickstartSeeds = [1, 2, 3, 4, 5] as const;
 
@@ -252,6 +253,7 @@ export const figureDefinitions: readonly FigureDefinition[] = [
     value: (of) => of('store', 'puts_per_second'),
   },
   ...durabilityFigures,
+  ...reportFigures,
   {
     name: 'test_command_seconds',
     measurement: 'tests',

@@ -28,6 +28,7 @@ import {
 } from './native-engine.js';
 import { quickstartModel } from './quickstart-model.js';
 import { outputOf, type QuickstartRun, runCommand, runQuickstart } from './quickstart.js';
+import { measureReport } from './report.js';
 import { repository } from './repository.js';
 import { measureReplay, measureRestore } from './restore.js';
 import { recordFigures } from './run-records.js';
@@ -159,6 +160,7 @@ export const parts: readonly Part[] = [
     measure: async () => ({ values: { ...(await measureRestore()) } }),
   },
   { name: 'replay', measurement: 'restore', long: false, measure: measureReplayed },
+  { name: 'operate/report', measurement: 'operate', long: false, measure: () => measureReport() },
   { name: 'tests', measurement: 'tests', long: true, measure: measureTests },
 ];
 

@@ -1,5 +1,6 @@
 // writeReport: the run's report as of its last committed step, stored beside its records, and its transcripts beside it.
 import type { OrchestratorDeps } from './orchestrator-deps.js';
+import { sweepsOfRun } from './report-sweeps.js';
 import { readChanges } from '../report/changes.js';
 import { faultsOf } from '../report/faults.js';
 import { renderReport } from '../report/html-report.js';
@@ -13,10 +14,15 @@ import { reportKey, reportTranscriptsKey } from '../store/layout.js';
 /** Episodes that a report reads unless it is told otherwise: some ten seconds, and half a megabyte of the page. */
 export const reportEpisodes = 10_000;
 
+/** `toRoot`: from the page to the root of the store that it is in; null where it is in none. */
+interface ReportPlace extends Omit<EpisodeReading, 'decode'> {
+  toRoot: string | null;
+}
+
 export async function renderRunReport(
   deps: Pick<OrchestratorDeps, 'store' | 'runs'>,
   run: string,
-  reading: Omit<EpisodeReading, 'decode'>,
+  { toRoot, ...reading }: ReportPlace,
 ): Promise<{ html: string; step: number; faults: FaultFigures }> {
   const history = await readHistory(deps.store, run);
   const { tokenizer } = await deps.runs.get(run);
@@ -32,6 +38,7 @@ export async function renderRunReport(
     restarts: restartsOf(history, attempts),
     changes: await readChanges(deps.store, history),
     episodes,
+    sweeps: await sweepsOfRun(deps.store, history.record, toRoot),
   });
   return { html, faults: faults.figures, step: history.updates.at(-1)?.identity.step ?? 0 };
 }
@@ -44,6 +51,7 @@ export async function publishReport(
   const { html, step, faults } = await renderRunReport(deps, input.run, {
     limit: reportEpisodes,
     folder: 'transcripts',
+    toRoot: '../../../',
     keep: async (name, text) => {
       await store.create(reportTranscriptsKey(input.run, name), Buffer.from(text));
     },

@@ -55,6 +55,7 @@ export function register(program: Command): void {
           {
             limit: options.transcripts,
             folder: basename(folder),
+            toRoot: null,
             keep: async (name, text) => {
               kept.add(`${name}.js`);
               await written(join(folder, `${name}.js`), text);

@@ -16,6 +16,7 @@ import { baselineOf, beforeAndAfter, type RunHistory } from './run-history.js';
 import { hasEnded, inWords, positionOf } from './run-position.js';
 import { trends } from './trends.js';
 import { runFacts } from './run-facts.js';
+import { sweepTable, type SweepsOfRun } from './sweep-table.js';
 import { trajectoryTables } from './trajectory-table.js';
 import { trajectoryTrends } from './trajectory-trends.js';
 import { transcriptViewer } from './transcript-viewer.js';
@@ -30,12 +31,14 @@ export interface ReportInput {
   faults: Faults;
   changes: AcceptedChange[];
   episodes: ReadEpisodes;
+  sweeps: SweepsOfRun;
 }
 
-export function renderReport({ history, restarts, faults, changes, episodes }: ReportInput): string {
+export function renderReport({ history, restarts, faults, changes, episodes, sweeps }: ReportInput): string {
   const { record } = history;
   const budget = budgetTable(history);
   const { analysis, points, shown } = episodes;
+  const swept = sweepTable(sweeps);
   const script = shown.index.rows.length === 0 ? null : viewerScript;
   return [
     '<!doctype html>',
@@ -47,6 +50,7 @@ export function renderReport({ history, restarts, faults, changes, episodes }: R
     header(history, restarts),
     section('Learning curve', learningCurve(history)),
     section('Environments', environments(history)),
+    ...(swept === null ? [] : [section('Sweeps', swept)]),
     section('Trajectories', trajectoryTables(analysis) + trajectoryTrends(points)),
     section('Transcripts', transcriptViewer(record.run, shown)),
     section('Training', trends(history.updates) + stepTable(history)),

@@ -11,7 +11,15 @@ import { renderReport } from '../../src/report/html-report.js';
 import { readAttempts, restartsOf } from '../../src/report/restarts.js';
 import { readHistory, type RunHistory } from '../../src/report/run-history.js';
 import { browserPath, launchBrowser } from '../support/browser.js';
-import { callOf, failed, passed, readEpisodes, recordEvaluated, recordTrained } from './recorded-episodes.js';
+import {
+  callOf,
+  failed,
+  noSweeps,
+  passed,
+  readEpisodes,
+  recordEvaluated,
+  recordTrained,
+} from './recorded-episodes.js';
 import { recordedRun, until } from './recorded-run.js';
 
 describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGHAUL_CHROMIUM)', () => {
@@ -46,7 +54,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
     const changes = await readChanges(store, history);
     const write = async (report: keyof typeof files, of: RunHistory): Promise<void> => {
       const episodes = await readEpisodes(store, of);
-      const html = renderReport({ history: of, restarts, faults, changes, episodes });
+      const html = renderReport({ history: of, restarts, faults, changes, episodes, sweeps: noSweeps });
       expect(html.length).toBeLessThan(1_000_000);
       writeFileSync(files[report], html);
     };

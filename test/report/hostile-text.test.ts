@@ -5,8 +5,16 @@ import { faultsOf } from '../../src/report/faults.js';
 import { renderReport } from '../../src/report/html-report.js';
 import { readAttempts, restartsOf } from '../../src/report/restarts.js';
 import { readHistory, type RunHistory } from '../../src/report/run-history.js';
+import type { SweepsOfRun } from '../../src/report/sweep-table.js';
 import type { ReadEpisodes } from '../../src/report/report-episodes.js';
-import { callOf, failed, readEpisodes, recordEvaluated, type SaidEpisode } from './recorded-episodes.js';
+import {
+  callOf,
+  failed,
+  noSweeps,
+  readEpisodes,
+  recordEvaluated,
+  type SaidEpisode,
+} from './recorded-episodes.js';
 import { emptyStore, recordedRun } from './recorded-run.js';
 
 const hostile = [
@@ -39,7 +47,7 @@ function skeleton(html: string): string[] {
 
 describe('a report', () => {
   let history: RunHistory;
-  let common: Omit<Parameters<typeof renderReport>[0], 'history' | 'episodes'>;
+  let common: Omit<Parameters<typeof renderReport>[0], 'history' | 'episodes' | 'sweeps'>;
   beforeAll(async () => {
     const store = await recordedRun();
     history = await readHistory(store, 'tiny');
@@ -65,7 +73,8 @@ describe('a report', () => {
       { says: text },
     ],
   });
-  const page = (episodes: ReadEpisodes): string => renderReport({ ...common, history, episodes });
+  const page = (episodes: ReadEpisodes): string =>
+    renderReport({ ...common, history, episodes, sweeps: noSweeps });
 
   /** The history with each text of its records in which a person or a program has a say replaced. */
   function historyWith(text: string): RunHistory {
@@ -101,6 +110,7 @@ describe('a report', () => {
         ...common,
         history: historyWith(said),
         episodes,
+        sweeps: sweptWith(said),
         changes: common.changes.map((change) => ({ ...change, what: said, at: said })),
         restarts: common.restarts.map((restart) => ({ ...restart, successor: said })),
       });
@@ -129,6 +139,24 @@ describe('a report', () => {
     expect(html).not.toContain('script-src');
   });
 });
+
+function sweptWith(text: string): SweepsOfRun {
+  const said = {
+    sweep: text,
+    suite: text,
+    at: text,
+    baseline: text,
+    newest: text,
+    passRates: text,
+    change: text,
+  };
+  const line = { ...said, tasks: text, alarm: { kind: 'regressed' as const, text } };
+  const lines = [
+    { ...line, page: text },
+    { ...line, page: null },
+  ];
+  return { lines, unreadable: [text], toRoot: '../../../' };
+}
 
 /** Names of environments and templates are keys of what an evaluation counted. */
 function renameEnvironments(part: unknown, text: string): void {

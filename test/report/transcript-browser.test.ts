@@ -13,6 +13,7 @@ import { browserPath, launchBrowser } from '../support/browser.js';
 import {
   callOf,
   failed,
+  noSweeps,
   passed,
   readEpisodes,
   recordEvaluated,
@@ -66,7 +67,10 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
       mkdirSync(join(folder, `${page} #1`));
       for (const [name, text] of files) writeFileSync(join(folder, `${page} #1`, `${name}.js`), text);
       const faults = faultsOf(history, []);
-      writeFileSync(pages[page], renderReport({ history, restarts: [], faults, changes: [], episodes }));
+      writeFileSync(
+        pages[page],
+        renderReport({ history, restarts: [], faults, changes: [], episodes, sweeps: noSweeps }),
+      );
       return files.size;
     };
     expect(await write('inside', 1_000_000)).toBe(0);

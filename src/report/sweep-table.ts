@@ -1,0 +1,64 @@
+// What sweeps have said of a run's states: a line for each sweep and suite, with the way to its whole comparison.
+import { escapeHtml, table } from './html.js';
+
+/** One sweep on one suite: the newest of the run's states that it evaluated, against what it compares with. All in words. */
+export interface SweepLine {
+  sweep: string;
+  suite: string;
+  at: string;
+  baseline: string;
+  newest: string;
+  /** `71.0 % → 83.5 %` */
+  passRates: string;
+  /** With its 95 % interval. */
+  change: string;
+  tasks: string;
+  alarm: { kind: 'regressed' | 'suspected' | 'none'; text: string };
+  /** Key of its page in the store; null: it has none yet. */
+  page: string | null;
+}
+
+export interface SweepsOfRun {
+  lines: SweepLine[];
+  /** Sweeps that cannot be read, in words. */
+  unreadable: string[];
+  /** From the report's page to the store's root, `../../../`; null where the page is not in the store. */
+  toRoot: string | null;
+}
+
+const marks = { regressed: '▼ ', suspected: '? ', none: '' };
+
+/** Null where no sweep has looked at the run. */
+export function sweepTable({ lines, unreadable, toRoot }: SweepsOfRun): string | null {
+  if (lines.length === 0 && unreadable.length === 0) return null;
+  const body = table(lines, [
+    { title: 'sweep', cell: (row) => `<span class="wrap">${escapeHtml(row.sweep)}</span>` },
+    { title: 'suite', cell: (row) => escapeHtml(row.suite) },
+    {
+      title: 'baseline → newest',
+      cell: (row) => `<span class="wrap">${escapeHtml(`${row.baseline} → ${row.newest}`)}</span>`,
+    },
+    { title: 'pass@1', cell: (row) => escapeHtml(row.passRates), figure: true },
+    { title: 'change [95 %]', cell: (row) => escapeHtml(row.change), figure: true },
+    { title: 'tasks', cell: (row) => escapeHtml(row.tasks) },
+    {
+      title: 'regression',
+      cell: ({ alarm }) =>
+        `<span class="status ${alarm.kind === 'none' ? '' : alarm.kind === 'regressed' ? 'fail' : 'unclear'}">${marks[alarm.kind]}${escapeHtml(alarm.text)}</span>`,
+    },
+    { title: 'comparison', cell: (row) => pageText(row.page, toRoot) },
+  ]);
+  const items = unreadable.map((text) => `<li>${escapeHtml(text)}</li>`).join('');
+  return (
+    (lines.length === 0 ? '' : `<div class="dense">${body}</div>`) +
+    '<p class="quiet">The newest of this run’s states in each sweep against what that sweep compares with, paired by task; changes in points.</p>' +
+    (items === '' ? '' : `<ul class="quiet">${items}</ul>`)
+  );
+}
+
+function pageText(page: string | null, toRoot: string | null): string {
+  if (page === null) return '<span class="quiet">not written yet</span>';
+  if (toRoot === null) return `<code>${escapeHtml(page)}</code>`;
+  const address = page.split('/').map(encodeURIComponent).join('/');
+  return `<a href="${escapeHtml(toRoot + address)}">in full</a>`;
+}
