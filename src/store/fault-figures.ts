@@ -16,8 +16,9 @@ export function isFault({ cause }: Pick<Recovery, 'cause'>): boolean {
   return !noFault.includes(cause);
 }
 
-/** Of the records that count towards one step (`readStepAttempts`). */
-export function faultsIn(attempts: readonly AttemptRecord[]): FaultFigures {
+/** Of the records that count towards one step (`readStepAttempts`). What befell a sweep at a state of the run has cost the run nothing. */
+export function faultsIn(all: readonly AttemptRecord[]): FaultFigures {
+  const attempts = all.filter(({ activity }) => !isOfSweep(activity));
   const events = new Map<string, { activity: string; recovery: Recovery }[]>();
   for (const { activity, observed } of attempts) {
     for (const recovery of observed.recoveries ?? []) {
@@ -129,6 +130,11 @@ export async function readAttemptsIn(
   const keys: string[] = [];
   for await (const { key } of store.list(attemptsFolder(run, step))) keys.push(key);
   return inParallel(keys, (key) => requireRecord(store, key, 'attempt'));
+}
+
+/** Named so by the workflow `evalSweep`; its attempts lie with the run whose state it plays. */
+function isOfSweep(activity: string): boolean {
+  return /^step-\d+\/evaluate-sweep-/.test(activity);
 }
 
 /** Done at the state after its step, not on the way to it. */

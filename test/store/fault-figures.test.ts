@@ -69,6 +69,13 @@ describe('the figures of a step', () => {
     });
   });
 
+  it('leave out what befell a sweep at a state of the run', () => {
+    expect(faultsIn([attempt('evaluate-sweep-3', [recovery], 60)])).toEqual({});
+    expect(faultsIn([attempt('collect', [recovery]), attempt('evaluate-sweep-3.1', [recovery], 60)])).toEqual(
+      faultsIn([attempt('collect', [recovery])]),
+    );
+  });
+
   it('count two deaths twice, also in one attempt', () => {
     const again = { ...recovery, event: 'n1@host pid 12, engine 56' };
     expect(faultsIn([attempt('collect', [recovery, again])])).toMatchObject({
