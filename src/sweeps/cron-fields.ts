@@ -22,7 +22,14 @@ const fields: readonly Field[] = [
   { name: 'day of week', low: 0, high: 7, names: days },
 ];
 
-export const cronShorthands = ['@hourly', '@daily', '@weekly', '@monthly', '@yearly'];
+const shorthands: Readonly<Record<string, string>> = {
+  '@hourly': '0 * * * *',
+  '@daily': '0 0 * * *',
+  '@weekly': '0 0 * * 0',
+  '@monthly': '0 0 1 * *',
+  '@yearly': '0 0 1 1 *',
+};
+const cronShorthands = Object.keys(shorthands);
 const shape =
   'five fields: minute, hour, day of month, month, day of week, such as "0 3 * * *" for each day at 3:00';
 
@@ -55,6 +62,31 @@ export function cronProblem(expression: string, timeZone: string): string | null
 /** The next `count` firings of an expression that has no problem. At a change of the clock the server may decide otherwise. */
 export function nextFirings(expression: string, timeZone: string, count: number, after: Date): Date[] {
   return firings(expression.trim(), timeZone).nextRuns(count, after);
+}
+
+/** What each of the five fields of an expression without a problem allows, ascending; Sunday is 0. */
+export function cronValues(expression: string): number[][] {
+  const text = expression.trim();
+  const parts = (shorthands[text] ?? text).split(/\s+/);
+  return fields.map((field, index) => {
+    const values = (parts[index] ?? '').split(',').flatMap((item) => valuesOf(item, field));
+    const shown = field.high === 7 ? values.map((value) => value % 7) : values;
+    return [...new Set(shown)].sort((a, b) => a - b);
+  });
+}
+
+function valuesOf(item: string, field: Field): number[] {
+  const [range = '', step = '1'] = item.split('/');
+  const [from, to = from] =
+    range === '*'
+      ? [field.low, field.high]
+      : range.split('-').map((end) => valueOf(end, field) ?? Number.NaN);
+  return rangeOf(from ?? Number.NaN, to ?? Number.NaN, Number(step));
+}
+
+/** From `from` to at most `to`. */
+export function rangeOf(from: number, to: number, step: number): number[] {
+  return Array.from({ length: Math.floor((to - from) / step) + 1 }, (_, index) => from + index * step);
 }
 
 function firings(expression: string, timezone: string): Cron {

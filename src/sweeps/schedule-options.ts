@@ -1,6 +1,7 @@
 // From a sweep to its Temporal Schedule. The schedule's id follows from the sweep's name, and the digest of all that it was made of
 // stands in the memo of the workflows it starts: a schedule's own memo cannot be updated. Applying a file twice finds the same digest and
-// changes nothing; a pause, and what was done by hand to the schedule's state, outlives an update.
+// the same times, and changes nothing; what was changed by hand is taken back, but a pause, and whatever else is the schedule's
+// state, outlives an update.
 import type {
   Backfill,
   ScheduleDescription,
@@ -9,9 +10,10 @@ import type {
   ScheduleUpdateOptions,
 } from '@temporalio/client';
 import type { Digest } from '../spec/records.js';
-import { recordDigest } from '../store/canonical.js';
+import { canonicalText, recordDigest } from '../store/canonical.js';
 import { nextFirings } from './cron-fields.js';
 import { millisecondsOf } from './durations.js';
+import { timesAsked, timesShown } from './firing-times.js';
 import { isPattern, type OverlapPolicy, type SweepScheduleSpec, type SweepSpec } from '../spec/sweep-spec.js';
 
 /** What a firing starts. */
@@ -51,7 +53,7 @@ export function scheduleChange(
   if (schedule === undefined) return existing === null ? { kind: 'unchanged' } : { kind: 'delete' };
   const options = scheduleOptions(spec, schedule, target);
   if (existing === null) return { kind: 'create', options };
-  if (appliedDigest(existing) === options.action.memo?.[digestMemo]) return { kind: 'unchanged' };
+  if (isAsApplied(existing, { spec, ...target }, options, schedule)) return { kind: 'unchanged' };
   return { kind: 'update', update: (previous) => updateOf(options, previous) };
 }
 
@@ -59,6 +61,24 @@ export function scheduleChange(
 export function appliedDigest({ action }: ScheduleDescription): Digest | null {
   const digest = action.memo?.[digestMemo];
   return typeof digest === 'string' ? digest : null;
+}
+
+/** A change by hand keeps the memo: times, policies and input are compared too. */
+function isAsApplied(
+  existing: ScheduleDescription,
+  { spec, workflowType, taskQueue }: { spec: SweepSpec } & SweepTarget,
+  { action, policies }: ScheduleOptions,
+  schedule: SweepScheduleSpec,
+): boolean {
+  const same = (one: unknown, other: unknown): boolean => canonicalText(one) === canonicalText(other);
+  return (
+    appliedDigest(existing) === action.memo?.[digestMemo] &&
+    existing.action.workflowType === workflowType &&
+    existing.action.taskQueue === taskQueue &&
+    same(existing.action.args ?? [], [spec]) &&
+    same(existing.policies, policies) &&
+    same(timesShown(existing.spec), timesAsked(schedule))
+  );
 }
 
 /** Options for `ScheduleClient.create`. */

@@ -1,5 +1,5 @@
 // Applying a sweep to a real server, as `longhaul sweeps apply` will.
-import type { ScheduleClient, ScheduleDescription } from '@temporalio/client';
+import type { ScheduleClient, ScheduleDescription, ScheduleOptions, ScheduleSpec } from '@temporalio/client';
 import { ScheduleNotFoundError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
@@ -14,6 +14,8 @@ import {
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 import type { SweepSpec } from '../../src/spec/sweep-spec.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+
+type Policies = NonNullable<ScheduleOptions['policies']>;
 
 const target = { workflowType: 'evalSweep', taskQueue: 'nobody-listens' };
 const sweep = (more: object = {}): SweepSpec =>
@@ -92,6 +94,28 @@ describe('a sweep’s schedule', () => {
     await handle.update((previous) => ({ ...previous, action: { ...previous.action, memo: {} } }));
     expect(await apply(sweep())).toBe('update');
     expect(await apply(sweep())).toBe('unchanged');
+
+    // As the Temporal UI does it, which keeps the action with its memo.
+    const byHand: ((spec: ScheduleSpec, policies: Policies) => { spec: ScheduleSpec; policies: Policies })[] =
+      [
+        (_, policies) => ({
+          spec: { cronExpressions: ['0 4 * * *'], timezone: 'Europe/Berlin', jitter: '5m' },
+          policies,
+        }),
+        (spec, policies) => ({ spec: { ...spec, timezone: 'UTC' }, policies }),
+        (spec, policies) => ({ spec: { ...spec, jitter: '1m' }, policies }),
+        (spec, policies) => ({ spec: { ...spec, intervals: [{ every: '1h' }] }, policies }),
+        (spec, policies) => ({ spec: { ...spec, endAt: new Date('2031-01-01') }, policies }),
+        (spec, policies) => ({ spec, policies: { ...policies, overlap: 'ALLOW_ALL' } }),
+        (spec, policies) => ({ spec, policies: { ...policies, catchupWindow: '1y' } }),
+      ];
+    const made = (await described(sweep()))?.info.nextActionTimes[0];
+    for (const change of byHand) {
+      await handle.update((previous) => ({ ...previous, ...change(previous.spec, previous.policies) }));
+      expect(await apply(sweep()), String(change)).toBe('update');
+      expect(await apply(sweep()), String(change)).toBe('unchanged');
+    }
+    expect((await described(sweep()))?.info.nextActionTimes[0]).toEqual(made);
     await handle.delete();
   });
 
@@ -107,6 +131,7 @@ describe('a sweep’s schedule', () => {
     for (const cron of crons) {
       const spec = sweep({ name: 'crons', schedule: { cron } });
       await apply(spec);
+      expect(await apply(spec), cron).toBe('unchanged');
       const times = (await described(spec))?.info.nextActionTimes ?? [];
       expect(times.length, cron).toBeGreaterThan(0);
       const asked = new Date((times[0] as Date).getTime() - 1_000);

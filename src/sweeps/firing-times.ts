@@ -1,0 +1,64 @@
+// When a schedule fires, in one form: as a sweep file asks for it, and as a server shows it, which writes crons as ranges.
+import type { ScheduleDescription } from '@temporalio/client';
+import type { SweepScheduleSpec } from '../spec/sweep-spec.js';
+import { cronValues, rangeOf } from './cron-fields.js';
+import { millisecondsOf } from './durations.js';
+
+interface FiringTimes {
+  /** Of each: seconds, then the fields of a cron, with all values that they allow. */
+  calendars: number[][][];
+  /** Milliseconds: length and offset. */
+  intervals: [every: number, offset: number][];
+  /** Of calendars; empty where there is none. */
+  time_zone: string;
+  jitterMs: number;
+  /** Whether there is what no sweep file asks for: years, times left out, a first or a last time. */
+  bounded: boolean;
+}
+
+type Shown = ScheduleDescription['spec'];
+type Calendar = NonNullable<Shown['calendars']>[number];
+
+const months = [
+  ...['JANUARY', 'FEBRUARY', 'MARCH', 'APRIL', 'MAY', 'JUNE'],
+  ...['JULY', 'AUGUST', 'SEPTEMBER', 'OCTOBER', 'NOVEMBER', 'DECEMBER'],
+];
+const days = ['SUNDAY', 'MONDAY', 'TUESDAY', 'WEDNESDAY', 'THURSDAY', 'FRIDAY', 'SATURDAY'];
+
+export function timesAsked({ cron, every = '', time_zone, jitter }: SweepScheduleSpec): FiringTimes {
+  return {
+    ...(cron === undefined
+      ? { calendars: [], intervals: [[millisecondsOf(every), 0]], time_zone: '' }
+      : { calendars: [[[0], ...cronValues(cron)]], intervals: [], time_zone }),
+    jitterMs: jitter === undefined ? 0 : millisecondsOf(jitter),
+    bounded: false,
+  };
+}
+
+export function timesShown(spec: Shown): FiringTimes {
+  const { calendars = [], intervals = [], skip = [], timezone = '', jitter = 0, startAt, endAt } = spec;
+  const years = calendars.some(({ year }) => year.length > 0);
+  return {
+    calendars: calendars.map(fieldsOf),
+    intervals: intervals.map(({ every, offset = 0 }) => [every, offset]),
+    time_zone: calendars.length === 0 ? '' : timezone,
+    jitterMs: jitter,
+    bounded: years || skip.length > 0 || startAt !== undefined || endAt !== undefined,
+  };
+}
+
+function fieldsOf({ second, minute, hour, dayOfMonth, month, dayOfWeek }: Calendar): number[][] {
+  return [
+    ...[second, minute, hour, dayOfMonth].map((ranges) => valuesOf(ranges, (value) => value)),
+    valuesOf(month, (name) => months.indexOf(name) + 1),
+    valuesOf(dayOfWeek, (name) => days.indexOf(name)),
+  ];
+}
+
+function valuesOf<T>(
+  ranges: readonly { start: T; end: T; step: number }[],
+  numberOf: (value: T) => number,
+): number[] {
+  const values = ranges.flatMap(({ start, end, step }) => rangeOf(numberOf(start), numberOf(end), step));
+  return [...new Set(values)].sort((a, b) => a - b);
+}
