@@ -1,5 +1,6 @@
 // The evaluations of a run. They are filed by state, so beside the run's own there may be those of other runs that had the
 // same state: the run takes them over where it asks for the same suite, and has nothing to do with the others.
+import { isDeepStrictEqual } from 'node:util';
 import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
 import type { ControlRecord, Digest, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import type { RunSpec } from '../spec/run-spec.js';
@@ -139,7 +140,7 @@ async function isSuiteOf(store: ObjectStore, record: RunRecord, result: Evaluati
 /** Evaluations are sampled at temperature 1, with all other settings of the run. */
 function samplesAlike({ sampling }: SuiteRecord, { spec }: RunRecord): boolean {
   const expected: Record<string, unknown> = { ...spec.generator, temperature: 1 };
-  return Object.entries(sampling).every(([name, value]) => expected[name] === value);
+  return Object.entries(sampling).every(([name, value]) => isDeepStrictEqual(expected[name], value));
 }
 
 async function suiteSize(store: ObjectStore, { spec, dataset }: RunRecord, suite: string): Promise<number> {

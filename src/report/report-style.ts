@@ -66,7 +66,7 @@ figure { margin: 0; } figcaption { font-size: 13px; font-weight: 600; color: var
   .facts th, .facts td { display: block; border: 0; padding: 2px 0; } .facts tr { display: block; border-bottom: 1px solid var(--rule); padding: 6px 0; }
   .chart-wide { overflow-x: auto; } .chart-wide .chart { min-width: 620px; }
   th, td { padding-right: 9px; } .scroll, .chart-wide { background: ${scrollShadows}; } }
-@media print { @page { margin: 14mm; } body { font-size: 11px; } main { max-width: none; padding: 0; } h2 { margin-top: 24px; } h2, h3, summary { break-after: avoid; }
+@media print { @page { margin: 14mm; } body { font-size: 11px; } th, p.quiet, code, pre, .filters, .facts-line { font-size: 10px; } .dense th { font-size: 9px; } main { max-width: none; padding: 0; } h2 { margin-top: 24px; } h2, h3, summary { break-after: avoid; }
   .tile, figure, tr, .part:not(.system) { break-inside: avoid; } .scroll { overflow: visible; } a { color: inherit; text-decoration: none; }
   details:not([open]), .filters, .found, .found-list, .more, .walk { display: none; } .dense table { font-size: 9.5px; } .dense th, .dense td { padding: 3px 6px 3px 0; }
   .trends { grid-template-columns: repeat(3, 1fr); } .tile, .part.model { border: 1px solid var(--rule); } }
