@@ -3,6 +3,7 @@ import { durabilityFigures } from './durability-figures.js';
 import { engineFigures } from './engine-figures.js';
 import { type FigureDefinition, type Lookup, median } from './figure.js';
 import { reportFigures } from './report-figures.js';
+import { sweepFigures } from './sweep-figures.js';
 
 export const quickstartSeeds = [1, 2, 3, 4, 5] as const;
 
@@ -254,6 +255,7 @@ export const figureDefinitions: readonly FigureDefinition[] = [
   },
   ...durabilityFigures,
   ...reportFigures,
+  ...sweepFigures,
   {
     name: 'test_command_seconds',
     measurement: 'tests',

@@ -13,6 +13,7 @@ import { replayWithFaults } from './false-zeros.js';
 import type { Measured, PartValues } from './figure.js';
 import { quickstartSeeds } from './figures.js';
 import { firstExecution, historyOfStoppedStack } from './history.js';
+import { intervalCoverage } from './interval-coverage.js';
 import { measureLogprobs } from './logprobs.js';
 import { measureLongRun } from './long-run.js';
 import { measureManyRuns } from './many-runs.js';
@@ -33,6 +34,7 @@ import { repository } from './repository.js';
 import { measureReplay, measureRestore } from './restore.js';
 import { recordFigures } from './run-records.js';
 import { measureStore } from './store.js';
+import { measureSweep } from './sweep.js';
 
 export interface Part {
   name: string;
@@ -161,6 +163,13 @@ export const parts: readonly Part[] = [
   },
   { name: 'replay', measurement: 'restore', long: false, measure: measureReplayed },
   { name: 'operate/report', measurement: 'operate', long: false, measure: () => measureReport() },
+  { name: 'operate/sweep', measurement: 'operate', long: true, measure: measureOperatedSweep },
+  {
+    name: 'operate/intervals',
+    measurement: 'operate',
+    long: false,
+    measure: () => Promise.resolve({ values: { coverage: coverageOfIntervals() } }),
+  },
   { name: 'tests', measurement: 'tests', long: true, measure: measureTests },
 ];
 
@@ -267,6 +276,29 @@ async function measureReplayed(session: BenchSession): Promise<Measured> {
   return {
     values: { ...(await measureReplay(await openStore(`dir:${join(folder, 'store')}`), result.run, 40)) },
   };
+}
+
+/** The quickstart's own steps, fewer of them, with a checkpoint of every other one. */
+async function measureOperatedSweep(): Promise<Measured> {
+  const quickstart = await readSpecFile(join(repository, 'presets/quickstart.yaml'));
+  const spec = {
+    ...quickstart,
+    name: 'swept',
+    trainer: {
+      ...quickstart.trainer,
+      ...{ max_training_steps: 40, ckpt_interval: 2, eval_interval: 1_000, target_pass_at_1: 0 },
+    },
+  };
+  const values = await measureSweep({
+    ...{ spec, checkpoints: 20, suite: { tasks: 100, samples: 4 }, deadlineMs: 30 * 60_000, log: say },
+    killed: { tasks: 25, samples: 2, kills: 10, seed: 1 },
+  });
+  return { values: { ...values } };
+}
+
+function coverageOfIntervals(): number {
+  const { covered, of } = intervalCoverage(1_000).get('all') ?? { covered: 0, of: 1 };
+  return covered / of;
 }
 
 async function measureTests(): Promise<Measured> {

@@ -3,7 +3,7 @@ import type { DatasetCache } from './dataset-cache.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import { nearestName } from '../spec/nearest-name.js';
 import { inParallel } from '../store/in-parallel.js';
-import { sweepKey } from '../store/layout.js';
+import { checkSweepId, sweepKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunViews } from '../store/quarantine.js';
 import { adoptOrCreate } from '../store/records.js';
@@ -12,6 +12,7 @@ import { selectCheckpoints } from '../sweeps/checkpoint-selection.js';
 import { suitesOf } from '../sweeps/suite-tasks.js';
 import type { PairsToDo, PlannedSweep } from './sweep-contracts.js';
 import { parseSweepSpec } from '../sweeps/sweep-input.js';
+import { BadKey } from '../store/store-errors.js';
 import { pairCount, pairOf, readSweep, readSweepIfAny, resultKeyOf } from '../store/sweeps.js';
 import type { SweepRecord } from '../spec/sweep-record.js';
 import { suitesAreOf, type SweepSpec } from '../spec/sweep-spec.js';
@@ -26,7 +27,8 @@ export async function planSweep(
   deps: SweepDeps,
   { spec: input, sweep }: { spec: unknown; sweep: string },
 ): Promise<PlannedSweep> {
-  const record = (await readSweepIfAny(deps.store, sweep)) ?? (await planned(deps, input, sweep));
+  const existing = isSweepId(sweep) ? await readSweepIfAny(deps.store, sweep) : null;
+  const record = existing ?? (await planned(deps, input, sweep));
   const { spec, suites_of: suitesOf, checkpoints, suites, skipped } = record;
   return {
     sweep,
@@ -42,6 +44,7 @@ export async function planSweep(
 
 async function planned(deps: SweepDeps, input: unknown, sweep: string): Promise<SweepRecord> {
   const spec = parseSweepSpec(input);
+  checkId(spec, sweep);
   const choice = await chosen(deps, spec, sweep);
   return (await adoptOrCreate(deps.store, sweepKey(sweep), 'sweep', choice)).record;
 }
@@ -65,6 +68,24 @@ async function chosen({ store, datasets }: SweepDeps, spec: SweepSpec, sweep: st
     ...{ sweep, spec, suites_of, checkpoints, suites, baseline, skipped },
     observed: { at: new Date().toISOString() },
   };
+}
+
+/** Throws `InvalidSpec` where a person has started it under an id that is another project's, or no sweep's. */
+function checkId({ name, project }: SweepSpec, sweep: string): void {
+  const [of, own, ...more] = sweep.split('/');
+  if (of === project && own !== undefined && more.length === 0 && isSweepId(sweep)) return;
+  const problem = `has the workflow id eval/${sweep}, which is no sweep's of project ${project}`;
+  const mend = `start it as eval/${project}/${name}, or with another name of letters, digits, ".", "_" and "-" behind eval/${project}/`;
+  throw new InvalidSpec([{ path: '', problem, mend }], `sweep ${name}`);
+}
+
+function isSweepId(sweep: string): boolean {
+  try {
+    return checkSweepId(sweep) === sweep;
+  } catch (error) {
+    if (error instanceof BadKey) return false;
+    throw error;
+  }
 }
 
 /** At most `limit` pairs behind `after`, and how far was looked: pairs with a result are many where a sweep is started again. */

@@ -109,6 +109,7 @@ function suiteBody(suite: SuiteComparison): string {
     `<p class="quiet">pass@1: mean over tasks of the share of graded samples that passed. Changes in points, paired by task, with 95 % ` +
       `intervals from tasks drawn anew; ● the interval leaves out 0, ○ it holds it. Unknown outcomes (broken environments) are counted ` +
       `apart and never scored. Verdict — ${escapeHtml(verdictRule)}.</p>`,
+    largestKTable(suite),
     environmentTable(suite),
     ...newest.map((state) => templateTable(state)),
     ...newest.map((state) => taskTable(suite, state)),
@@ -198,6 +199,28 @@ function stateTable(suite: SuiteComparison): string {
     ...figureColumns<StateComparison>(({ all }) => all),
   ]);
   return `<div class="states">${rows}</div>`;
+}
+
+/** What a state can do at all, where pass@1 says what it does mostly. */
+function largestKTable(suite: SuiteComparison): string {
+  const k = largestK(suite);
+  const rows = suite.states.filter(({ versus }) => versus !== null);
+  if (k === null || rows.length === 0) return '';
+  const reach = reachOf(rows.map(({ versus }) => versus?.largest_k));
+  const body = table(rows, [
+    { title: 'state', cell: (state) => escapeHtml(placeText(state)) },
+    { title: `pass@${k}`, cell: (state) => shareText(largestPass(state)), figure: true },
+    { title: 'change [95 %]', cell: ({ versus }) => change(versus?.largest_k ?? null), figure: true },
+    {
+      title: `−${reach * 100} … 0 … +${reach * 100}`,
+      cell: ({ versus }) => bar(versus?.largest_k ?? null, reach),
+    },
+    { title: 'verdict', cell: ({ versus }) => verdict(versus?.largest_k ?? null) },
+  ]);
+  return details(
+    `pass@${k}: at least one of ${k} samples of a task passes`,
+    `<div class="states">${body}</div>`,
+  );
 }
 
 interface EnvironmentRow {

@@ -46,6 +46,7 @@ function suiteSection(name: string, suite: SuiteComparison): string {
     `${name} · ${suite.label}: ${suiteText(suite)}, against ${referenceText(suite)}`,
     ...stateTable(suite),
     ...alarmTexts(suite).map((text) => `! ${text}`),
+    ...largestKLines(suite, newest),
     ...(severalEnvironments && newest.length > 0 ? ['', ...environmentTable(newest)] : []),
     ...newest.flatMap((state) => ['', ...taskLines(suite, state)]),
     '',
@@ -78,6 +79,19 @@ function stateTable(suite: SuiteComparison): string[] {
     ...played(state.all),
   ]);
   return aligned([head, ...rows], k === null ? [1, 4, 5, 6] : [1, 2, 5, 6, 7]);
+}
+
+/** What a state can do at all, where pass@1 says what it does mostly. */
+function largestKLines(suite: SuiteComparison, states: readonly StateComparison[]): string[] {
+  const k = largestK(suite);
+  if (k === null || states.length === 0) return [];
+  return [
+    '',
+    ...states.map((state) => {
+      const difference = state.versus?.largest_k ?? null;
+      return `pass@${k} of ${placeText(state)}: change in points ${differenceText(difference)}, ${difference?.verdict ?? '–'}`;
+    }),
+  ];
 }
 
 function environmentTable(states: readonly StateComparison[]): string[] {

@@ -50,7 +50,7 @@ export interface Versus {
   all: Difference | null;
   environments: Record<string, Difference | null>;
   templates: Record<string, Difference | null>;
-  /** Of pass@k with all samples; null where a task has one. */
+  /** Of pass@k with all samples, over the tasks that have all of them graded; null where a task has one. */
   largest_k: Difference | null;
   tasks: TaskChange[];
   /** By environment, and first for all of them; empty where the sweep names no baseline. */
