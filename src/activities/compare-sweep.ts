@@ -16,6 +16,7 @@ import type { SweepRecord } from '../spec/sweep-record.js';
 
 /** What fits into a workflow's answer. */
 const longestTable = 4_000;
+const more = '… more of it is on the page\n';
 
 export interface WrittenComparison extends SweepComparison {
   rows: ResultRow[];
@@ -36,7 +37,14 @@ export async function compareSweep(
   const alarms = comparison.suites.flatMap((suite) =>
     alarmTexts(suite).map((text) => `${suite.label}: ${text}`),
   );
-  return { report, results, alarms, table: comparisonText(comparison).slice(0, longestTable) };
+  return { report, results, alarms, table: beginning(comparisonText(comparison)) };
+}
+
+/** Whole lines of it. */
+function beginning(text: string): string {
+  if (text.length <= longestTable) return text;
+  const cut = text.lastIndexOf('\n', longestTable - more.length);
+  return text.slice(0, cut + 1) + more;
 }
 
 /** `failed`: pairs that could not be evaluated; what was played of them counts. */

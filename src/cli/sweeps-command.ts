@@ -1,15 +1,21 @@
 // `longhaul sweeps`: sweeps as Temporal Schedules, and by hand. Applying a file makes the schedule what the file says.
+import { setTimeout as delay } from 'node:timers/promises';
 import {
   type Client,
   type ScheduleDescription,
   ScheduleNotFoundError,
   type ScheduleSummary,
   WorkflowExecutionAlreadyStartedError,
+  WorkflowFailedError,
+  type WorkflowHandle,
+  WorkflowNotFoundError,
 } from '@temporalio/client';
+import { CancelledFailure } from '@temporalio/common';
 import { type Command, InvalidArgumentError } from 'commander';
 import { withOutput } from './output.js';
 import { printable } from './printable.js';
 import { textTable } from './table.js';
+import { whyItEnded } from './start-training.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
 import { checkName } from '../store/layout.js';
 import { orchestratorQueue } from '../workflows/messages.js';
@@ -21,13 +27,14 @@ import {
   sweepOfScheduleId,
   type SweepTarget,
 } from '../sweeps/schedule-options.js';
-import type { SweepResult, SweepStatus } from '../workflows/sweep-messages.js';
+import { type SweepResult, type SweepStatus, sweepStatusQuery } from '../workflows/sweep-messages.js';
 import { readSweepFile } from '../sweeps/sweep-input.js';
 import type { SweepSpec } from '../spec/sweep-spec.js';
 
 const target: SweepTarget = { workflowType: 'evalSweep', taskQueue: orchestratorQueue };
 const callDeadlineMs = 10_000;
 const firingsShown = 3;
+const tellEveryMs = 2_000;
 
 interface NamedFlags extends TemporalFlags {
   project: string;
@@ -75,6 +82,15 @@ export function register(program: Command): void {
       nameArgument,
       'longhaul',
     );
+  named(
+    'cancel',
+    'end a sweep that goes on, by the name of its start; the same name again goes on with what is missing',
+  ).action(
+    withOutput(async (name: string, flags: NamedFlags) => {
+      await withClient(flags, (client) => cancel(client, `eval/${flags.project}/${name}`));
+      console.log(`${name} is cancelled; what it has evaluated stays`);
+    }),
+  );
   named('trigger', 'fire a schedule now').action(
     onSchedule(async (handle, name) => {
       await handle.trigger();
@@ -108,6 +124,21 @@ export function register(program: Command): void {
       return `deleted the schedule of ${name}`;
     }),
   );
+}
+
+async function cancel(client: Client, workflowId: string): Promise<void> {
+  try {
+    await client.workflow.getHandle(workflowId).cancel();
+  } catch (error) {
+    if (!(error instanceof WorkflowNotFoundError)) throw error;
+    const open: string[] = [];
+    for await (const one of client.workflow.list({
+      query: 'WorkflowType = "evalSweep" AND ExecutionStatus = "Running"',
+    }))
+      open.push(one.workflowId);
+    const mend = open.length === 0 ? 'none goes on' : `there are ${open.sort().join(', ')}`;
+    throw new Error(`no sweep goes on as ${workflowId}: ${mend}`, { cause: error });
+  }
 }
 
 export async function apply(client: Client, spec: SweepSpec): Promise<string> {
@@ -212,8 +243,40 @@ async function runNow(
     console.log(`started ${name} (workflow ${workflowId})`);
     return;
   }
-  console.log(printable(resultText(await handle.result())));
+  const result = await followed(handle, name);
+  console.log(result.table.trimEnd());
+  console.log(`\n${printable(resultText(result))}`);
 }
+
+/** Tells on standard error how far it is. Throws why it has failed. */
+async function followed(handle: SweepHandle, name: string): Promise<SweepResult> {
+  let over = false;
+  const said = tellOf(handle, () => over);
+  try {
+    return await handle.result();
+  } catch (error) {
+    if (!(error instanceof WorkflowFailedError)) throw error;
+    if (error.cause instanceof CancelledFailure)
+      throw new Error(`${name} was cancelled; what it has evaluated stays`, { cause: error });
+    throw new Error(whyItEnded(error), { cause: error });
+  } finally {
+    over = true;
+    await said;
+  }
+}
+
+async function tellOf(handle: SweepHandle, over: () => boolean): Promise<void> {
+  let last = '';
+  while (!over()) {
+    const status = await handle.query(sweepStatusQuery).catch(() => null);
+    const text = status ? printable(statusText(status)) : last;
+    if (text !== last && !over()) process.stderr.write(`${text}\n`);
+    last = text;
+    for (let waited = 0; waited < tellEveryMs && !over(); waited += 100) await delay(100);
+  }
+}
+
+type SweepHandle = WorkflowHandle<typeof evalSweep>;
 
 export function resultText({ sweep, ended, pairs, episodes, failed, report, alarms }: SweepResult): string {
   const lines = [`${sweep}: ${ended}, ${pairs} evaluations, ${episodes} episodes played`];

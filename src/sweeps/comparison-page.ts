@@ -67,7 +67,7 @@ export const comparisonStyle = `${intervalBarStyle}
 .states td { white-space: nowrap; vertical-align: middle; } .states .said { display: flex; flex-direction: column; align-items: start; gap: 2px; } .states .key { white-space: normal; overflow-wrap: anywhere; min-width: 16ch; }
 .line.reference { stroke: var(--final); stroke-width: 1.5; stroke-dasharray: 5 4; } .curves { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 420px), 1fr)); gap: 16px 24px; margin-bottom: 16px; }
 .status.better { color: var(--good); } .status.worse, .status.regressed { color: var(--bad); } .status.suspected { color: var(--warn); }
-@media print { .states table { font-size: 10.5px; } details.compared::details-content { content-visibility: visible; display: block; block-size: auto; } .alarm { border: 1px solid; } }
+@media print { .states table { font-size: 10.5px; } details.compared { display: block; } details.compared::details-content { content-visibility: visible; display: block; block-size: auto; } .alarm { border: 1px solid; } }
 `;
 
 function section(title: string, body: string): string {

@@ -233,7 +233,7 @@ class SweepLoop implements SweepWork<PairToDo> {
     const { status, planned } = this;
     this.phase('comparing');
     const { failed } = status;
-    const { report, alarms } = await orchestrator(
+    const { report, alarms, table } = await orchestrator(
       'compare',
       'compare what there is',
       reportPolicy,
@@ -246,7 +246,7 @@ class SweepLoop implements SweepWork<PairToDo> {
     this.phase(ended);
     await condition(allHandlersFinished);
     const { pairs, episodes } = status;
-    return { sweep: planned.sweep, ended, pairs, episodes, failed, report, alarms };
+    return { sweep: planned.sweep, ended, pairs, episodes, failed, report, alarms, table };
   }
 
   private phase(phase: SweepStatus['phase']): void {

@@ -27,6 +27,8 @@ export interface SweepResult {
   failed: FailedPair[];
   report: string;
   alarms: string[];
+  /** The comparison as text, at most 4,000 characters. */
+  table: string;
 }
 
 export const sweepStatusQuery = defineQuery<SweepStatus>('status');
