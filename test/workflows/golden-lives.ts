@@ -3,6 +3,8 @@
 import { ApplicationFailure } from '@temporalio/activity';
 import type { History } from '@temporalio/common/lib/proto-utils.js';
 import type { LeaseRequest } from '../../src/activities/contracts.js';
+import type { SweepActivities, SweepNodeActivities } from '../../src/activities/sweep-contracts.js';
+import { evalSweep } from '../../src/workflows/eval-sweep.js';
 import {
   checkpointNowUpdate,
   pauseNowUpdate,
@@ -154,6 +156,50 @@ export const goldenLives: Record<string, (temporal: TestTemporal) => Promise<His
       await run.result().catch(() => undefined);
       return run.fetchHistory();
     });
+  },
+
+  /** Of four pairs one loses its node and is evaluated on another one, and one cannot be evaluated. */
+  sweep: async (temporal) => {
+    const first = scriptRun(outlineOf('golden-sweep', {}), 'golden-first');
+    const leases: string[] = [];
+    first.grant = ({ lease }) => (leases.push(lease) === 1 ? first.node : 'golden-second');
+    const held = gate();
+    const begun = new Set<number>();
+    const sweep: SweepActivities & SweepNodeActivities = {
+      planSweep: (input) =>
+        Promise.resolve({
+          ...{ sweep: input.sweep, project: 'tests', suitesOf: 'golden', pairs: 4 },
+          ...{ checkpoints: 4, suites: 1, parallel: 1, skipped: 0 },
+        }),
+      pairsToDo: () =>
+        Promise.resolve({
+          pairs: [0, 1, 2, 3].map((n) => ({ n, run: 'golden', step: n + 1, suite: 'final' })),
+          seen: 3,
+        }),
+      evaluatePair: async ({ pair }) => {
+        const again = begun.has(pair);
+        begun.add(pair);
+        if (pair === 1 && !again) await held.wait();
+        if (pair === 2) throw ApplicationFailure.nonRetryable('its suite is damaged', 'UnreadableRecord');
+        return { state: '0'.repeat(64), pass_at_1: 0.5, graded: 4, unknown: 0, played: 4, seconds: 1 };
+      },
+      compareSweep: () =>
+        Promise.resolve({ report: 'comparison.html', results: 'results.jsonl', alarms: [], table: '' }),
+    };
+    const activities = { ...first.activities, ...sweep };
+    return withWorkers(temporal, { node: first.node, activities }, (queue) =>
+      withWorkers(temporal, { node: 'golden-second', activities }, async () => {
+        const run = await temporal.client.workflow.start(evalSweep, {
+          ...{ taskQueue: queue, workflowId: 'eval/tests/golden', args: [{}] },
+        });
+        await held.reached;
+        const [lease = ''] = leases;
+        await run.signal(revokedSignal, { lease, node: first.node, reason: 'lost' });
+        await run.result();
+        held.release();
+        return run.fetchHistory();
+      }),
+    );
   },
 };
 
