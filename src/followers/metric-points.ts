@@ -154,9 +154,7 @@ async function evaluationPoints(
       ['interval', 'final'].some((name) => delivered.has(evaluationPointId(step, name, suite))),
     );
   const found = await evaluationsOf(view, held, isDelivered);
-  return found
-    .map(({ step, result }) => evaluationPoint(step, result))
-    .filter(({ id }) => !delivered.has(id));
+  return found.map(({ step, result }) => evaluationPoint(step, result));
 }
 
 function noTotals(record: RunRecord): RunningTotals {

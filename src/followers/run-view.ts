@@ -75,8 +75,8 @@ export function heldAfter(before: HeldState, { identity }: UpdateRecord): HeldSt
 }
 
 /**
- * A state's evaluations that are the run's, in the order in which a run plays them; nothing is read where `isKnown` says so of all
- * suites. One that cannot be read holds up nothing: it is quarantined some day, and then there is another.
+ * A state's evaluations that are the run's and not known yet, in the order in which a run plays them; nothing is read where all
+ * suites are known. One that cannot be read holds up nothing: it is quarantined some day, and then there is another.
  */
 export async function evaluationsOf(
   view: RunView,
@@ -91,7 +91,9 @@ export async function evaluationsOf(
       readIfWhole(view.store, evaluationResultKey(held.state, suite), 'evaluation'),
     )
   ).filter((result) => result !== null);
-  const found = await inParallel(results.sort(bySuite), async (result) => {
+  // Whatever step it would be of now: it was told at the one that it was of then.
+  const unknown = results.filter(({ suite }) => !isKnown(held.steps, suite));
+  const found = await inParallel(unknown.sort(bySuite), async (result) => {
     const step = await stepOfResult(view.store, view, held.steps, result, results);
     return step === null ? null : { step, result };
   });

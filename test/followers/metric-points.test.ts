@@ -230,6 +230,48 @@ describe('a run as points', () => {
     expect(await evaluations()).toEqual(['eval.0.final', 'eval.4.final', 'eval.8.final']);
   });
 
+  it.each([
+    [0.29, ['eval.4.interval', 'eval.4.final']],
+    [0.3, ['eval.4.interval']],
+  ])(
+    'has another’s final evaluation where its own reached its target of %s',
+    async (targetPassAt1, found) => {
+      const store = await storeOf({ run: 'other', steps: 4, evalInterval: 9 });
+      await writeAll(store, recordsOf({ run: 'tiny', steps: 8, evalInterval: 4, targetPassAt1 }));
+      const points = await readAll(store);
+      expect(ids(points.filter(({ id, step }) => step === 4 && stepOfId(id) === null))).toEqual(found);
+    },
+  );
+
+  it('has an evaluation at the step that it had it at first, though it would have asked for it at another since', async () => {
+    const options = { steps: 5, evalInterval: 4, unapplied: new Map([[4, 'no_signal']]) };
+    const store = await storeOf(options);
+    // Of the state after steps 3 and 4, by another run, and a sweep's beside it.
+    const twin = { run: 'twin', steps: 3, evalInterval: 3 };
+    for (const suite of ['interval', 'nightly'])
+      await writeAll(
+        store,
+        recordsOf({ ...twin, suite: (one) => ({ ...one, name: suite, tasks: one.tasks.slice(0, 3) }) }),
+      );
+    const delivered = new Delivered();
+    expect(ids(await readAll(store, 'tiny', delivered))).toContain('eval.4.interval');
+    await writeControl(store, 'tiny', 1, { kind: 'setHyperparameters', eval_interval: 3 }, 5);
+    expect(await readAll(store, 'tiny', delivered)).toEqual([]);
+  });
+
+  it('reads no evaluation again that it has delivered', async () => {
+    const store = memoryStore();
+    await writeAll(store, recordsOf({ steps: 12, evalInterval: 2, unapplied: new Map([[7, 'no_signal']]) }));
+    const delivered = new Delivered();
+    await readAll(store, 'tiny', delivered);
+    const read: string[] = [];
+    const { get } = store;
+    store.get = (key) => (read.push(key), get(key));
+    expect(await new MetricPoints(store, 'tiny').missed(delivered)).toEqual([]);
+    expect(read.filter((key) => key.startsWith('evals/'))).toEqual([]);
+    expect(read.length).toBeGreaterThan(12);
+  });
+
   it('reads no step past one that was not there yet when it looked', async () => {
     const records = recordsOf({ steps: 12 });
     const store = memoryStore();

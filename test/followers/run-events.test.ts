@@ -231,6 +231,33 @@ describe('alerts', () => {
     });
   });
 
+  it('about tool errors come for each environment by itself', async () => {
+    const rates: Record<string, number[]> = {
+      'crm/eu': [0, 0.6, 0.6, 0.1, 0.6],
+      calendar: [0, 0.2, 0.7, 0.7, 0.7],
+      files: [0, 0.5, 0.5, 0.5, 0.5],
+    };
+    const metrics = (step: number): Record<string, number> =>
+      Object.fromEntries(
+        Object.entries(rates).map(([name, one]) => [`environment/${name}/tool_error_rate`, one[step]!]),
+      );
+    const { events } = await readAll(await storeOf({ steps: 4, metrics }));
+    expect(alerts(events).map(({ id, alert }) => [id, alert])).toEqual([
+      ['alert.tool_error_rate.crm/eu.1', expect.objectContaining({ environment: 'crm/eu', rate: 0.6 })],
+      ['alert.tool_error_rate.calendar.2', expect.objectContaining({ environment: 'calendar', rate: 0.7 })],
+      ['alert.tool_error_rate.crm/eu.4', expect.objectContaining({ environment: 'crm/eu', rate: 0.6 })],
+    ]);
+  });
+
+  it.each([
+    [20, []],
+    [21, ['alert.unknown_outcomes.1']],
+  ])('about unknown outcomes: %i of 100', async (unknown, raised) => {
+    const outcomes = [Array.from({ length: 100 }, (_, index) => (index < unknown ? null : 1))];
+    const { events } = await readAll(await storeOf({ steps: 1, outcomes }));
+    expect(alerts(events).map(({ id }) => id)).toEqual(raised);
+  });
+
   it('about a missing signal come after three steps in a row, and about a skipped update at once', async () => {
     const { events } = await readAll(
       await storeOf({

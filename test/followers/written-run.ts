@@ -33,6 +33,8 @@ export interface WrittenRun {
   steps: number;
   /** An evaluation of every so many steps, and `final` at the end. */
   evalInterval: number;
+  /** Pass rate of an interval evaluation at which the run ends. It is 0.25, and a hundredth more a step. */
+  targetPassAt1: number;
   /** Steps that changed nothing, and why. */
   unapplied: ReadonlyMap<number, string>;
   lineage: RecordTypes['run']['lineage'];
@@ -67,6 +69,7 @@ export function runOf(options: Partial<WrittenRun> = {}): WrittenRun {
     run,
     steps: 12,
     evalInterval: 4,
+    targetPassAt1: 0,
     unapplied: new Map(),
     lineage: null,
     prices: [0, 0],
@@ -214,7 +217,11 @@ function specOf(run: WrittenRun, { run: record, suite }: RecordTypes): RunSpec {
     data: { eval_tasks: suiteTasks.interval, final_eval_tasks: suiteTasks.final },
     warm_start: [],
     generator: { ...suite.sampling, temperature: 0.7 },
-    trainer: { max_training_steps: run.steps, eval_interval: run.evalInterval, target_pass_at_1: 0 },
+    trainer: {
+      max_training_steps: run.steps,
+      eval_interval: run.evalInterval,
+      target_pass_at_1: run.targetPassAt1,
+    },
   } as unknown as RunSpec;
 }
 
