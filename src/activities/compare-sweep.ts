@@ -7,12 +7,20 @@ import { openRunViews } from '../store/quarantine.js';
 import { renderComparison } from '../sweeps/comparison-page.js';
 import { comparisonText } from '../sweeps/comparison-table.js';
 import { alarmTexts } from '../sweeps/comparison-words.js';
-import { compareStates, type PlayedState, type SweepComparison } from '../sweeps/comparison.js';
+import {
+  comparingState,
+  emptyComparison,
+  type PlayedState,
+  type SuiteComparison,
+  type SweepComparison,
+} from '../sweeps/comparison.js';
 import { readTally } from './played-states.js';
 import { resultRow, resultsFile, type ResultRow } from '../sweeps/results-rows.js';
 import type { ComparedSweep, FailedPair } from './sweep-contracts.js';
 import { pairOf, readSweep, resultKeyOf, type SweepPair } from '../store/sweeps.js';
-import type { SweepRecord } from '../spec/sweep-record.js';
+import { inSlices } from '../sweeps/slices.js';
+import type { Attended } from './scope.js';
+import type { SweepRecord, SweepSuiteEntry } from '../spec/sweep-record.js';
 
 /** What fits into a workflow's answer. */
 const longestTable = 4_000;
@@ -25,9 +33,10 @@ export interface WrittenComparison extends SweepComparison {
 export async function compareSweep(
   { store }: { store: ObjectStore },
   { sweep, failed }: { sweep: string; failed: FailedPair[] },
+  attended?: Attended,
 ): Promise<ComparedSweep> {
   const record = await readSweep(store, sweep);
-  const comparison = await comparisonOf(store, record, failed);
+  const comparison = await comparisonOf(store, record, failed, attended);
   const page = Buffer.from(renderComparison(comparison));
   const report = comparisonKey(sweep, sha256Hex(page));
   await store.create(report, page);
@@ -47,32 +56,17 @@ function beginning(text: string): string {
   return text.slice(0, cut + 1) + more;
 }
 
-/** `failed`: pairs that could not be evaluated; what was played of them counts. */
+/** `failed`: pairs that could not be evaluated; what was played of them counts. Seconds of work, in slices. */
 export async function comparisonOf(
   store: ObjectStore,
   record: SweepRecord,
   failed: readonly FailedPair[] = [],
+  attended?: Attended,
 ): Promise<WrittenComparison> {
-  const { spec, checkpoints, baseline } = record;
-  const against = baseline === null ? null : { state: baseline, regression: spec.baseline?.regression ?? 0 };
   const views = openRunViews(store);
   const rows: ResultRow[] = [];
-  const suites = [];
-  for (const [index, { label, digest, record: suiteRecord }] of record.suites.entries()) {
-    const played: PlayedState[] = [];
-    // One state after the other: its episodes are read many at a time.
-    for (const checkpoint of checkpoints.keys()) {
-      const pair = pairOf(record, checkpoint * record.suites.length + index);
-      const one = await playedState(store, await views(pair.run), pair);
-      if (one !== null) played.push(one);
-    }
-    const suite = compareStates({ label, digest, record: suiteRecord }, played, against);
-    suites.push(suite);
-    for (const state of played) {
-      const compared = suite.states.find((one) => one.state === state.state);
-      if (compared) rows.push(resultRow(suite, state, compared));
-    }
-  }
+  const suites: SuiteComparison[] = [];
+  for (const index of record.suites.keys()) suites.push(await comparedSuite(index));
   const skipped = [
     ...record.skipped,
     ...failed.map(({ run, step, suite, reason }) => ({
@@ -81,7 +75,39 @@ export async function comparisonOf(
       reason: `was not evaluated on ${suite}: ${reason}`,
     })),
   ];
-  return { name: record.sweep, project: spec.project, suites, skipped, rows };
+  return { name: record.sweep, project: record.spec.project, suites, skipped, rows };
+
+  /** Two states are held at a time, the reference and another; episodes are read many at a time, so one state after the other. */
+  async function comparedSuite(index: number): Promise<SuiteComparison> {
+    const { checkpoints, baseline, spec } = record;
+    const entry = record.suites[index] as SweepSuiteEntry;
+    const played = async (checkpoint: number): Promise<PlayedState | null> => {
+      const pair = pairOf(record, checkpoint * record.suites.length + index);
+      const one = await playedState(store, await views(pair.run), pair);
+      attended?.progress({ suite: entry.label, read: checkpoint + 1, of: checkpoints.length });
+      return one;
+    };
+    const against =
+      baseline === null ? null : { state: baseline, regression: spec.baseline?.regression ?? 0 };
+    const named = checkpoints.findIndex(({ state }) => state === baseline);
+    const base = named < 0 ? null : await played(named);
+    let reference = base;
+    let suite = emptyComparison(entry, reference, against);
+    for (const checkpoint of checkpoints.keys()) {
+      const state = checkpoint === named ? base : await played(checkpoint);
+      if (state === null) continue;
+      if (reference === null) {
+        reference = state;
+        suite = emptyComparison(entry, reference, against);
+      }
+      const compared = await inSlices(comparingState(suite, reference, state), () =>
+        attended?.signal.throwIfAborted(),
+      );
+      suite.states.push(compared);
+      rows.push(resultRow(suite, state, compared));
+    }
+    return suite;
+  }
 }
 
 /** As the run of the state sees it, `view`; null where nothing of it was played. */

@@ -26,6 +26,6 @@ export function createOrchestratorActivities(
     writeReport: withFailures(withRunView(deps, publishReport)),
     planSweep: withFailures((input) => planSweep(deps, input)),
     pairsToDo: withFailures((input) => pairsToDo(deps, input)),
-    compareSweep: withFailures((input) => compareSweep(deps, input)),
+    compareSweep: withFailures((input) => compareSweep(deps, input, currentScope())),
   };
 }

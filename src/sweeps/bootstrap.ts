@@ -7,10 +7,13 @@
 // - The percentiles are those of Student's t in place of the normal law's (Hesterberg 2015), as the spread is estimated too.
 // BCa and studentised intervals cover less where few tasks differ.
 import { hash32 } from '../rl/random.js';
+import { atOnce, type Sliced } from './slices.js';
 
 /** Of 100 comparisons so many intervals hold the true difference. */
 export const confidence = 0.95;
 const resamples = 2_000;
+/** About a millisecond. */
+const drawsBetweenYields = 100_000;
 
 export interface Interval {
   low: number;
@@ -31,15 +34,28 @@ export function pairedInterval(
   unseen: number,
   key: readonly (number | string)[],
 ): Interval {
+  return atOnce(drawingInterval(differences, unseen, key));
+}
+
+/** As `pairedInterval`, in slices: thousands of tasks take longer than an event loop may stand still. */
+export function* drawingInterval(
+  differences: readonly number[],
+  unseen: number,
+  key: readonly (number | string)[],
+): Sliced<Interval> {
   const cases = Float64Array.from([...differences, unseen, -unseen]);
   const n = cases.length;
   const means = new Float64Array(resamples);
   const stream = hash32(...key);
   let counter = 0;
+  let yieldAt = drawsBetweenYields;
   for (let resample = 0; resample < resamples; resample++) {
     let sum = 0;
     for (let i = 0; i < n; i++) sum += cases[Math.floor(draw(stream, counter++) * n)] as number;
     means[resample] = sum / n;
+    if (counter < yieldAt) continue;
+    yieldAt = counter + drawsBetweenYields;
+    yield;
   }
   means.sort();
   const tail = normalShare(-Math.sqrt(n / (n - 1)) * tQuantile(n - 1));

@@ -3,10 +3,11 @@
 // have a graded sample on both sides. Unknown outcomes are counted apart, and never scored.
 import type { Digest } from '../spec/records.js';
 import type { Place, SkippedCheckpoint, SweepSuiteEntry } from '../spec/sweep-record.js';
-import { pairedInterval, unseenChange, type Interval } from './bootstrap.js';
+import { drawingInterval, unseenChange, type Interval } from './bootstrap.js';
 import { ksOf, passAtK } from './pass-at-k.js';
+import { atOnce, type Sliced } from './slices.js';
 import { countedOf, playedSamples, type TaskTally } from './tallies.js';
-import { taskChanges, type TaskChange } from './task-changes.js';
+import { testingTasks, type Counted, type TaskChange } from './task-changes.js';
 
 export interface PlayedState extends Place {
   state: Digest;
@@ -94,24 +95,41 @@ export const fewestTasks = 10;
 /** Where an interval is wider than this to each side, that it holds 0 says nothing. */
 export const noticeable = 0.1;
 
+/** Milliseconds of work, where a task has some samples. */
+const tasksBetweenYields = 1_000;
+
 /** In words, for readers of the tables. */
 export const verdictRule =
   'improving or declining: the 95 % interval of the difference leaves out 0; unclear: it does not, and is wider than ' +
   `± ${noticeable * 100} points or has fewer than ${fewestTasks} tasks; flat: it holds 0 and is not`;
 
-/** `baseline`: state that the others are compared with, with the share of pass@1 that it may be better by. */
+/** State that the others are compared with, and the share of pass@1 that it may be better by. */
+export interface Baseline {
+  state: Digest;
+  regression: number;
+}
+
+/** All at once: `emptyComparison`, and each state in turn. */
 export function compareStates(
-  { label, record, digest }: SweepSuiteEntry,
+  entry: SweepSuiteEntry,
   states: readonly PlayedState[],
-  baseline: { state: Digest; regression: number } | null,
+  baseline: Baseline | null,
 ): SuiteComparison {
-  const reference =
-    (baseline === null ? undefined : states.find(({ state }) => state === baseline.state)) ??
-    states[0] ??
-    null;
+  const named = baseline === null ? undefined : states.find(({ state }) => state === baseline.state);
+  const reference = named ?? states[0] ?? null;
+  const suite = emptyComparison(entry, reference, baseline);
+  if (reference !== null)
+    for (const one of states) suite.states.push(atOnce(comparingState(suite, reference, one)));
+  return suite;
+}
+
+/** `reference`: the baseline, else the first state that was played; null: there is none. */
+export function emptyComparison(
+  { label, record, digest }: SweepSuiteEntry,
+  reference: PlayedState | null,
+  baseline: Baseline | null,
+): SuiteComparison {
   const named = reference !== null && reference.state === baseline?.state;
-  const regression = named ? (baseline?.regression ?? null) : null;
-  const ks = ksOf(record.samples_per_task);
   return {
     label,
     suite: digest,
@@ -120,41 +138,52 @@ export function compareStates(
     temperature: record.sampling.temperature,
     reference:
       reference === null ? null : { run: reference.run, step: reference.step, state: reference.state, named },
-    regression,
-    states: states.map((one) => ({
-      run: one.run,
-      step: one.step,
-      state: one.state,
-      all: figuresOf(one.tasks, ks),
-      environments: byKey(
-        one.tasks,
-        ({ env_key }) => env_key,
-        (tasks) => figuresOf(tasks, ks),
-      ),
-      versus:
-        reference === null || one.state === reference.state
-          ? null
-          : versus(reference, one, digest, record.samples_per_task, regression),
-    })),
+    regression: named ? (baseline?.regression ?? null) : null,
+    states: [],
   };
 }
 
-function figuresOf(tasks: readonly TaskTally[], ks: readonly number[]): Figures {
-  const samples = tasks.flatMap(playedSamples);
-  const counted = tasks.map(countedOf).filter(({ graded }) => graded > 0);
-  const sum = (of: (sample: (typeof samples)[number]) => number): number =>
-    samples.reduce((total, sample) => total + of(sample), 0);
-  const calls = sum(({ tool_calls }) => tool_calls);
-  const errors = sum(({ tool_errors }) => tool_errors);
-  const per = (total: number): number => (samples.length === 0 ? 0 : total / samples.length);
-  const places = tasks.reduce((total, task) => total + task.samples.length, 0);
-  const graded = counted.reduce((total, task) => total + task.graded, 0);
+/** `reference`: the state of that name in `suite`. */
+export function* comparingState(
+  suite: SuiteComparison,
+  reference: PlayedState,
+  { run, step, state, tasks }: PlayedState,
+): Sliced<StateComparison> {
+  const ks = ksOf(suite.samples);
+  const all = yield* figuresOf(tasks, ks);
+  const environments: Record<string, Figures> = {};
+  for (const [name, of] of byKey(tasks, ({ env_key }) => env_key)) {
+    environments[name] = yield* figuresOf(of, ks);
+  }
+  const against = state === reference.state ? null : yield* versus(suite, reference, { state, tasks });
+  return { run, step, state, all, environments, versus: against };
+}
+
+function* figuresOf(tasks: readonly TaskTally[], ks: readonly number[]): Sliced<Figures> {
+  const counted: Counted[] = [];
+  const sums = { places: 0, episodes: 0, graded: 0, turns: 0, calls: 0, errors: 0 };
+  for (const [index, task] of tasks.entries()) {
+    if (index % tasksBetweenYields === 0) yield;
+    for (const { turns, tool_calls, tool_errors } of playedSamples(task)) {
+      sums.episodes += 1;
+      sums.turns += turns;
+      sums.calls += tool_calls;
+      sums.errors += tool_errors;
+    }
+    const one = countedOf(task);
+    sums.places += task.samples.length;
+    sums.graded += one.graded;
+    if (one.graded > 0) counted.push(one);
+  }
+  yield;
+  const { places, episodes, graded, turns, calls, errors } = sums;
+  const per = (total: number): number => (episodes === 0 ? 0 : total / episodes);
   return {
     tasks: tasks.length,
-    episodes: samples.length,
+    episodes,
     graded,
-    unknown: samples.length - graded,
-    missing: places - samples.length,
+    unknown: episodes - graded,
+    missing: places - episodes,
     pass_at_1: meanOf(counted.map((task) => task.passed / task.graded)),
     pass_at_k: ks
       .filter((k) => k > 1)
@@ -163,7 +192,7 @@ function figuresOf(tasks: readonly TaskTally[], ks: readonly number[]): Figures 
         const value = meanOf(enough.map((task) => passAtK(task.graded, task.passed, k)));
         return { k, value, tasks: enough.length };
       }),
-    mean_turns: per(sum(({ turns }) => turns)),
+    mean_turns: per(turns),
     mean_tool_calls: per(calls),
     tool_errors: errors,
     tool_error_rate: calls === 0 ? null : errors / calls,
@@ -176,38 +205,34 @@ interface Pair {
   after: TaskTally;
 }
 
-function versus(
+function* versus(
+  { suite, samples, regression }: SuiteComparison,
   reference: PlayedState,
-  state: PlayedState,
-  suite: Digest,
-  samples: number,
-  regression: number | null,
-): Versus {
+  { state, tasks }: Pick<PlayedState, 'state' | 'tasks'>,
+): Sliced<Versus> {
   const pairs = reference.tasks.flatMap((before, slot): Pair[] => {
-    const after = state.tasks[slot];
+    const after = tasks[slot];
     return after === undefined ? [] : [{ before, after }];
   });
-  const difference = (of: readonly Pair[], scope: string, k = 1): Difference | null =>
-    differenceOf(of, k, ['sweep difference', suite, reference.state, state.state, scope, k]);
-  const all = difference(pairs, allEnvironments);
-  const environments = byKey(
-    pairs,
-    ({ before }) => before.env_key,
-    (of, name) => difference(of, `environment ${name}`),
-  );
+  const difference = (of: readonly Pair[], scope: string, k = 1): Sliced<Difference | null> =>
+    differenceOf(of, k, ['sweep difference', suite, reference.state, state, scope, k]);
+  const all = yield* difference(pairs, allEnvironments);
+  const environments: Record<string, Difference | null> = {};
+  for (const [name, of] of byKey(pairs, ({ before }) => before.env_key))
+    environments[name] = yield* difference(of, `environment ${name}`);
+  const templates: Record<string, Difference | null> = {};
+  for (const [name, of] of byKey(pairs, ({ before }) => before.template))
+    templates[name] = yield* difference(of, `template ${name}`);
   const scopes: [string, Difference | null][] = [[allEnvironments, all], ...Object.entries(environments)];
   // One environment alone is all of them.
   const alarmed = scopes.length === 2 ? scopes.slice(0, 1) : scopes;
+  const largest_k = samples > 1 ? yield* difference(pairs, allEnvironments, samples) : null;
   return {
     all,
     environments,
-    templates: byKey(
-      pairs,
-      ({ before }) => before.template,
-      (of, name) => difference(of, `template ${name}`),
-    ),
-    largest_k: samples > 1 ? difference(pairs, allEnvironments, samples) : null,
-    tasks: taskChanges(
+    templates,
+    largest_k,
+    tasks: yield* testingTasks(
       pairs.map(({ before, after }) => ({
         task_key: before.task_key,
         env_key: before.env_key,
@@ -220,21 +245,22 @@ function versus(
   };
 }
 
-function differenceOf(
+function* differenceOf(
   pairs: readonly Pair[],
   k: number,
   key: readonly (number | string)[],
-): Difference | null {
+): Sliced<Difference | null> {
   const counted = pairs
     .map(({ before, after }) => ({ before: countedOf(before), after: countedOf(after) }))
     .filter(({ before, after }) => before.graded >= k && after.graded >= k);
   const differences = counted.map(
     ({ before, after }) => passAtK(after.graded, after.passed, k) - passAtK(before.graded, before.passed, k),
   );
+  yield;
   const estimate = meanOf(differences);
   if (estimate === null) return null;
   const samples = meanOf(counted.map(({ before, after }) => (before.graded + after.graded) / 2)) ?? 1;
-  const interval = pairedInterval(differences, unseenChange(samples / k), key);
+  const interval = yield* drawingInterval(differences, unseenChange(samples / k), key);
   const tasks = differences.length;
   return { tasks, estimate, ...interval, verdict: verdictOf(interval, tasks) };
 }
@@ -265,12 +291,8 @@ export function regressions({ states }: SuiteComparison): { place: Place; scopes
   });
 }
 
-/** What `of` says of the items of each key, by key in order. */
-function byKey<Item, Value>(
-  items: readonly Item[],
-  keyOf: (item: Item) => string,
-  of: (items: Item[], key: string) => Value,
-): Record<string, Value> {
+/** In the order of the keys. */
+function byKey<Item>(items: readonly Item[], keyOf: (item: Item) => string): [string, Item[]][] {
   const groups = new Map<string, Item[]>();
   for (const item of items) {
     const key = keyOf(item);
@@ -278,8 +300,7 @@ function byKey<Item, Value>(
     if (group === undefined) groups.set(key, [item]);
     else group.push(item);
   }
-  const sorted = [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
-  return Object.fromEntries(sorted.map(([key, group]) => [key, of(group, key)]));
+  return [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
 function meanOf(values: readonly number[]): number | null {

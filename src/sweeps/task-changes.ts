@@ -2,6 +2,7 @@
 // so many are claimed that at most one claim in twenty is expected to be false (Benjamini and Hochberg 1995). Tasks of which no outcome
 // could be claimed, given how many of both states' samples passed together, do not count among the tests: the exact test is one for
 // given sums, so that leaving them out by their sums favours nobody.
+import { atOnce, type Sliced } from './slices.js';
 
 /** Passes among graded samples. */
 export interface Counted {
@@ -27,13 +28,27 @@ export interface TaskPair {
 }
 
 const falseClaims = 0.05;
+/** A millisecond or two of exact tests. */
+const testsBetweenYields = 200;
 
 /** Tasks whose pass rate is another one: claims first, then the larger change. Pairs without a graded sample on both sides say nothing. */
 export function taskChanges(pairs: readonly TaskPair[]): TaskChange[] {
-  const tested = pairs
-    .filter(({ before, after }) => before.graded > 0 && after.graded > 0)
-    .map((pair) => ({ ...pair, chance: fisherExact(pair.before, pair.after) }));
-  const claimed = claimedBelow(tested.filter(canBeClaimed).map(({ chance }) => chance));
+  return atOnce(testingTasks(pairs));
+}
+
+/** As `taskChanges`, in slices. */
+export function* testingTasks(pairs: readonly TaskPair[]): Sliced<TaskChange[]> {
+  const tested: (TaskPair & { chance: number })[] = [];
+  const chances: number[] = [];
+  for (const [index, pair] of pairs.entries()) {
+    if (index % testsBetweenYields === 0) yield;
+    if (pair.before.graded === 0 || pair.after.graded === 0) continue;
+    const chance = fisherExact(pair.before, pair.after);
+    tested.push({ ...pair, chance });
+    if (canBeClaimed(pair)) chances.push(chance);
+  }
+  yield;
+  const claimed = claimedBelow(chances);
   return tested
     .filter((pair) => changeOf(pair) !== 0)
     .map((pair): TaskChange => {

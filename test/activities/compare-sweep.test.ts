@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { comparisonOf } from '../../src/activities/compare-sweep.js';
 import { pairsToDo } from '../../src/activities/plan-sweep.js';
-import type { SweepRecord } from '../../src/spec/sweep-record.js';
+import type { SweepRecord, TalliedSample } from '../../src/spec/sweep-record.js';
 import { openDirectoryStore } from '../../src/store/directory-store.js';
 import {
   controlFolder,
@@ -20,7 +20,8 @@ import { openRunView } from '../../src/store/quarantine.js';
 import { adoptOrCreate, appendSequence } from '../../src/store/records.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 import { makeRunIn, stateOf } from '../store/made-runs.js';
-import { madeUpSuite } from '../sweeps/made-up.js';
+import { compareStates } from '../../src/sweeps/comparison.js';
+import { madeUpState, madeUpSuite } from '../sweeps/made-up.js';
 
 const sweep = 'longhaul/nightly';
 const suite = madeUpSuite('final', ['tracker'], 3, 2);
@@ -125,4 +126,41 @@ it('an episode of another state under the evaluation’s name is refused (R8)', 
   const other = { ...episode, slot: 0, sample: 0, task_key, plan: suite.digest, state: second };
   await adoptOrCreate(store, key, 'episode', other);
   await expect(comparisonOf(store, record)).rejects.toThrow(/was played for state/);
+});
+
+it('a comparison of thousands of tasks leaves the event loop to others, ends when it is told to, and says the same', async () => {
+  const large = madeUpSuite('large', ['tracker', 'booking'], 5_000, 4);
+  const states = record.checkpoints.map(({ run, step, state }, index) => ({
+    ...madeUpState(large, { run, step, shift: { tracker: index * 0.2, booking: 0 } }),
+    state,
+  }));
+  for (const { state, tasks } of states) {
+    const samples = tasks.map((task) =>
+      task.samples.map((sample): TalliedSample => {
+        if (sample === null) throw new Error('all are played');
+        return [sample.reward, sample.turns, sample.tool_calls, sample.tool_errors];
+      }),
+    );
+    const kept = { schema: 'longhaul.tally/1', state, suite: large.digest, samples } as const;
+    await adoptOrCreate(store, tallyKey(state, large.digest), 'tally', kept);
+    const result = { ...recordsOfAllKinds().evaluation, state, suite: large.digest };
+    await adoptOrCreate(store, evaluationResultKey(state, large.digest), 'evaluation', result);
+  }
+  const stop = new AbortController();
+  const told: unknown[] = [];
+  const attended = { signal: stop.signal, progress: (details: unknown) => void told.push(details) };
+  const compared = comparisonOf(store, { ...record, suites: [large] }, [], attended);
+  let turns = 0;
+  const timer = setInterval(() => (turns += 1), 5);
+  const { suites, rows } = await compared;
+  clearInterval(timer);
+  // Hundreds of milliseconds of draws, in slices of 20.
+  expect(turns).toBeGreaterThan(8);
+  expect(suites).toEqual([compareStates(large, states, null)]);
+  expect(rows).toHaveLength(2);
+  expect(told).toEqual([1, 2].map((read) => ({ suite: 'large', read, of: 2 })));
+  stop.abort(new Error('called off'));
+  await expect(comparisonOf(store, { ...record, suites: [large] }, [], attended)).rejects.toThrow(
+    'called off',
+  );
 });
