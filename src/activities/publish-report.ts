@@ -9,6 +9,7 @@ import { readAttempts, restartsOf } from '../report/restarts.js';
 import { readHistory } from '../report/run-history.js';
 import { sha256Hex } from '../store/canonical.js';
 import type { FaultFigures } from '../store/fault-figures.js';
+import { readTroubles } from '../store/notices.js';
 import { reportKey, reportTranscriptsKey } from '../store/layout.js';
 
 /** Episodes that a report reads unless it is told otherwise: some ten seconds, and half a megabyte of the page. */
@@ -39,6 +40,8 @@ export async function renderRunReport(
     changes: await readChanges(deps.store, history),
     episodes,
     sweeps: await sweepsOfRun(deps.store, history.record, toRoot),
+    // A report is made without it, too.
+    untold: await readTroubles(deps.store, run).catch(() => []),
   });
   return { html, faults: faults.figures, step: history.updates.at(-1)?.identity.step ?? 0 };
 }

@@ -20,6 +20,7 @@ import { sweepTable, type SweepsOfRun } from './sweep-table.js';
 import { trajectoryTables } from './trajectory-table.js';
 import { trajectoryTrends } from './trajectory-trends.js';
 import { transcriptViewer } from './transcript-viewer.js';
+import { type UntoldSink, untoldTable } from './untold.js';
 import { viewerScript } from './viewer-script.js';
 import { nameOfNumerics } from '../spec/numerics.js';
 import type { UpdateRecord } from '../spec/records.js';
@@ -32,13 +33,17 @@ export interface ReportInput {
   changes: AcceptedChange[];
   episodes: ReadEpisodes;
   sweeps: SweepsOfRun;
+  /** Absent: everybody has all of it. */
+  untold?: readonly UntoldSink[];
 }
 
-export function renderReport({ history, restarts, faults, changes, episodes, sweeps }: ReportInput): string {
+export function renderReport(input: ReportInput): string {
+  const { history, restarts, faults, changes, episodes, sweeps } = input;
   const { record } = history;
   const budget = budgetTable(history);
   const { analysis, points, shown } = episodes;
   const swept = sweepTable(sweeps);
+  const untold = untoldTable(input.untold ?? []);
   const script = shown.index.rows.length === 0 ? null : viewerScript;
   return [
     '<!doctype html>',
@@ -57,6 +62,7 @@ export function renderReport({ history, restarts, faults, changes, episodes, swe
     section('What it outlived', faultTable(faults) + restartTable(restarts)),
     section('What was changed while it ran', changeTable(changes)),
     ...(budget === null ? [] : [section('Budget', budget)]),
+    ...(untold === null ? [] : [section('What was not told', untold)]),
     section('Run', runFacts(history)),
     '</main>',
     ...(script === null ? [] : [`<script>${script}</script>`]),
