@@ -21,13 +21,19 @@ const stalledTimes = 10;
 const stalledAtLeastS = 600;
 const stalledAfterSteps = 3;
 
+/** Of the run's own steps. */
+export interface SpentInSteps extends Pick<Spent, 'tokens' | 'gpu_seconds'> {
+  /** Each step at the price that its start was given; 0 where that was none. */
+  usd: number;
+}
+
 /** What the steps so far have left: all that the next one is judged by. Plain data, to be kept with a cursor. */
 export interface AlertWatch {
   /** Alerts that hold, by name. */
   holding: string[];
   /** GRPO steps without a signal, in a row. */
   noSignal: number;
-  spent: Pick<Spent, 'tokens' | 'gpu_seconds'>;
+  spent: SpentInSteps;
   nodesLost: number;
   /** Who committed the last step. */
   worker: string | null;
@@ -40,7 +46,7 @@ export interface AlertWatch {
 export const nothingWatched: AlertWatch = {
   holding: [],
   noSignal: 0,
-  spent: { tokens: 0, gpu_seconds: 0 },
+  spent: { tokens: 0, gpu_seconds: 0, usd: 0 },
   nodesLost: 0,
   worker: null,
   committedAt: null,
@@ -50,6 +56,7 @@ export const nothingWatched: AlertWatch = {
 export interface AlertSettings {
   /** ISO 8601. */
   startedAt: string;
+  /** Of the start that planned the step. */
   budget: BudgetSpec | undefined;
 }
 
@@ -61,7 +68,7 @@ export function watchStep(
 ): { alerts: AlertRaised[]; watch: AlertWatch } {
   const { step } = update.identity;
   const at = update.observed.committed_at;
-  const watch = plusStep(before, update);
+  const watch = plusStep(before, update, settings.budget?.usd_per_gpu_hour ?? 0);
   const holding = new Set(before.holding);
   const alerts: AlertRaised[] = [];
   const raise = (name: string, alert: Alert): void => {
@@ -123,9 +130,10 @@ export function stalledSince(watch: AlertWatch, step: number, now: string): Aler
   return { kind: 'alert', id: `alert.stalled.${step}`, at: now, step, alert };
 }
 
-function plusStep(before: AlertWatch, update: UpdateRecord): AlertWatch {
+function plusStep(before: AlertWatch, update: UpdateRecord, usdPerGpuHour: number): AlertWatch {
   const { identity, observed } = update;
   const { tokens, gpu_seconds } = spentBy(update);
+  const { spent } = before;
   const signal = observed.metrics['reward/signal_ratio'];
   const seconds =
     before.committedAt === null
@@ -134,7 +142,11 @@ function plusStep(before: AlertWatch, update: UpdateRecord): AlertWatch {
   return {
     holding: before.holding,
     noSignal: identity.kind === 'grpo' && signal === 0 ? before.noSignal + 1 : 0,
-    spent: { tokens: before.spent.tokens + tokens, gpu_seconds: before.spent.gpu_seconds + gpu_seconds },
+    spent: {
+      tokens: spent.tokens + tokens,
+      gpu_seconds: spent.gpu_seconds + gpu_seconds,
+      usd: spent.usd + (gpu_seconds / 3600) * usdPerGpuHour,
+    },
     nodesLost: Math.max(before.nodesLost, observed.metrics['ft/restarts/node_lost'] ?? 0),
     worker: observed.worker ?? null,
     committedAt: observed.committed_at,
@@ -160,6 +172,7 @@ function nodeOf(worker: string | null): string {
   return worker?.split('@')[0] ?? 'a node';
 }
 
+/** As the run itself counts: all hours at the price of its present start. That is what it ends by. */
 function usedOf(
   budget: BudgetSpec | undefined,
   spent: Spent,

@@ -9,13 +9,14 @@ import { inParallel } from '../store/in-parallel.js';
 import { ownersFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readSequence } from '../store/records.js';
-import { readPlan, readUpdate } from '../store/run-records.js';
+import { readUpdate } from '../store/run-records.js';
 import {
   evaluationPointId,
   type Delivered,
   type MetricPoint,
 } from '../integrations/tracking/metric-point.js';
 import { stepsAskedAt } from './asked-evaluations.js';
+import { ofOwnStart } from './own-start.js';
 import {
   beginningOf,
   evaluationsOf,
@@ -132,14 +133,7 @@ export class MetricPoints {
   }
 
   async #plus(view: RunView, before: RunningTotals, update: UpdateRecord): Promise<RunningTotals> {
-    return plusStep(before, update, await this.#price(view, update));
-  }
-
-  /** US$ an hour, as the start that planned the step was given it. One price for all starts, the usual, needs no look at the plan. */
-  async #price({ store }: RunView, { identity }: UpdateRecord): Promise<number> {
-    if (new Set(this.#owners.map(priceOf)).size <= 1) return priceOf(this.#owners[0]);
-    const { owner } = (await readPlan(store, this.run, identity.step, identity.plan)).record;
-    return priceOf(this.#owners[owner - 1]);
+    return plusStep(before, update, await ofOwnStart(view.store, update, this.#owners, priceOf));
   }
 }
 

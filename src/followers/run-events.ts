@@ -21,9 +21,12 @@ import {
   ownersFolder,
 } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
+import { inParallel } from '../store/in-parallel.js';
 import { readSequence } from '../store/records.js';
 import { evaluationPointId } from '../integrations/tracking/metric-point.js';
 import { type AlertWatch, nothingWatched, stalledSince, watchStep } from './alerts.js';
+import { stepsAskedAt } from './asked-evaluations.js';
+import { ofOwnStart } from './own-start.js';
 import {
   beginningOf,
   evaluationsOf,
@@ -33,11 +36,15 @@ import {
   readIfWhole,
   type RunView,
   stateAfter,
+  type StepEvaluation,
   updatesBehind,
 } from './run-view.js';
 
 /** Evaluations that a cursor remembers: for the one before, and for a chart. */
 const maxRemembered = 200;
+/** Steps without an evaluation that they asked for: of those so many are looked at again at each look, and at the end. */
+const newestMissing = 4;
+const mostMissing = 256;
 
 /** Of an evaluation that was told. Shares. */
 export interface ToldEvaluation {
@@ -91,7 +98,7 @@ export interface EventContext {
   now: string;
   /** Null while the run goes on. */
   ending: RunEnding | null;
-  /** PNG of the evaluations so far, the new one last; null where there is none to show. */
+  /** PNG of the evaluations of a suite so far, by their steps; null where there is none to show. */
   chart: (evaluations: readonly ToldEvaluation[]) => Promise<Uint8Array | null>;
 }
 
@@ -121,6 +128,7 @@ export async function readRunEvents(
     page.cursor.started = true;
   }
   const wholeHistory = await addSteps(page);
+  if (wholeHistory) await addOverdue(page);
   addControl(page);
   await addCheckpoints(page);
   if (wholeHistory) addStandstill(page);
@@ -159,35 +167,61 @@ function startedEvent({ view, context }: Page, owner: OwnerRecord): RunStarted {
 
 /** True where no further step is committed. */
 async function addSteps(page: Page): Promise<boolean> {
-  const { view, owners, cursor, events } = page;
+  const { view, cursor, events } = page;
   const position = cursor.step ?? beginningOf(view.record);
   let held = await stateAfter(view, position);
   if (!held) return true;
   const updates = await updatesBehind(view, position);
-  await addEvaluations(page, held);
-  const settings = {
-    startedAt: view.record.observed.started_at,
-    budget: owners.at(-1)?.observed.budget,
-  };
+  // Whoever starts later has planned none of them.
+  const owners =
+    updates.length > 0
+      ? await readSequence(view.store, ownersFolder(view.record.run), 'owner', page.owners)
+      : page.owners;
+  await addEvaluations(page, await evaluationsOf(view, held, isTold(cursor)));
   for (const update of updates) {
+    const budget = await ofOwnStart(view.store, update, owners, (owner) => owner?.observed.budget);
+    const settings = { startedAt: view.record.observed.started_at, budget };
     const { alerts, watch } = watchStep(cursor.watch, update, settings);
     events.push(...alerts);
     [cursor.watch, cursor.step] = [watch, update.identity.step];
     held = heldAfter(held, update);
-    await addEvaluations(page, held);
+    await addEvaluations(page, await evaluationsOf(view, held, isTold(cursor)));
   }
   return updates.length === 0;
 }
 
-async function addEvaluations({ view, cursor, events, context }: Page, held: HeldState): Promise<void> {
-  const told = new Set(cursor.evaluations.map(({ id }) => id));
-  const isTold = (steps: readonly number[], suite: string): boolean =>
+/** Evaluations that the run asked for, and that were not there yet when their step was passed: the newest, and at its end all. */
+async function addOverdue(page: Page): Promise<void> {
+  const { view, cursor, context } = page;
+  const told = new Set(cursor.evaluations.map(({ step }) => step));
+  const oldest = cursor.evaluations[0]?.step;
+  // What is forgotten was told.
+  const first = cursor.evaluations.length < maxRemembered ? beginningOf(view.record) : (oldest ?? 0) + 1;
+  const missing = stepsAskedAt(view, first, cursor.step ?? beginningOf(view.record))
+    .filter((step) => !told.has(step))
+    .slice(context.ending ? -mostMissing : -newestMissing);
+  const found = await inParallel(missing, async (step) => {
+    const held = await stateAfter(view, step);
+    return held ? evaluationsOf(view, held, isTold(cursor)) : [];
+  });
+  await addEvaluations(page, found.flat());
+}
+
+function isTold({ evaluations }: EventCursor): (steps: readonly number[], suite: string) => boolean {
+  const told = new Set(evaluations.map(({ id }) => id));
+  return (steps, suite) =>
     steps.some((step) =>
       ['interval', 'final'].some((name) => told.has(evaluationPointId(step, name, suite))),
     );
-  for (const { step, result } of await evaluationsOf(view, held, isTold)) {
+}
+
+async function addEvaluations(
+  { cursor, events, context }: Page,
+  found: readonly StepEvaluation[],
+): Promise<void> {
+  for (const { step, result } of found) {
     const id = evaluationPointId(step, result.suite_name, result.suite);
-    if (told.has(id)) continue;
+    if (cursor.evaluations.some((one) => one.id === id)) continue;
     const shares = Object.entries(result.environments).map(([name, { pass_at_1 }]) => [name, pass_at_1]);
     const one: ToldEvaluation = {
       id,
@@ -197,7 +231,7 @@ async function addEvaluations({ view, cursor, events, context }: Page, held: Hel
       environments: Object.fromEntries(shares) as Record<string, number>,
     };
     const before = cursor.evaluations.findLast((other) => other.suite === one.suite && other.step < step);
-    cursor.evaluations = [...cursor.evaluations, one].slice(-maxRemembered);
+    cursor.evaluations = [...cursor.evaluations, one].sort((a, b) => a.step - b.step).slice(-maxRemembered);
     const chart = await context.chart(cursor.evaluations.filter(({ suite }) => suite === one.suite));
     events.push(evaluationEvent(step, result, before ?? null, chart));
   }
@@ -319,12 +353,12 @@ function endOf({ view, owners, cursor, context }: Page): RunEnded | null {
   };
 }
 
-/** In words: dollars where the newest start named a price. */
+/** In words: dollars where any start named a price. */
 export function spendOf({ watch }: EventCursor, owner: OwnerRecord | undefined): string {
   const { usd_per_gpu_hour: price, max_usd: most } = owner?.observed.budget ?? {};
-  const gpuHours = watch.spent.gpu_seconds / 3600;
-  if (price === undefined) return `${gpuHours.toFixed(2)} GPU hours`;
-  return `${(gpuHours * price).toFixed(2)}${most === undefined ? '' : ` of ${most}`} USD`;
+  const { gpu_seconds, usd } = watch.spent;
+  if (price === undefined && usd === 0) return `${(gpu_seconds / 3600).toFixed(2)} GPU hours`;
+  return `${usd.toFixed(2)}${most === undefined ? '' : ` of ${most}`} USD`;
 }
 
 export function plannedSteps({ record: { spec } }: Pick<RunView, 'record'>): number {

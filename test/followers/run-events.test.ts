@@ -23,6 +23,7 @@ import {
   recordsOf,
   timeOf,
   writeAll,
+  type Written,
   writeCheckpoint,
   writeControl,
   type WrittenRun,
@@ -187,6 +188,55 @@ describe('the events of a run', () => {
     expect((await readAll(store, cursor, contextAt(200, ending))).events).toEqual([]);
   });
 
+  it('count what was spent at the price of each step’s own start', async () => {
+    // 1.2345 s of the GPU a step: two steps at a dollar a second, and two at two.
+    const store = await storeOf({ steps: 4, prices: [3600, 7200], secondStart: 3 });
+    const ending: RunEnding = { how: 'completed', at: timeOf(60), reason: null };
+    const { events } = await readAll(store, newEventCursor, contextAt(100, ending));
+    expect(events.at(-1)).toMatchObject({ spend: `${(6 * 1.2345).toFixed(2)} USD` });
+  });
+
+  it('tell an evaluation that comes after later steps: while the run goes on, and at its end', async () => {
+    const options = { steps: 60, evalInterval: 4 };
+    const isLate = ({ step, group }: Written, steps: number[]): boolean =>
+      group === 'evaluation' && steps.includes(step);
+    const late = [4, 20, 40];
+    const store = memoryStore();
+    const records = recordsOf(options);
+    await writeAll(
+      store,
+      records.filter((one) => !isLate(one, late)),
+    );
+    const told = await readAll(store);
+    await writeAll(
+      store,
+      records.filter((one) => isLate(one, [40])),
+    );
+    const next = await readAll(store, told.cursor);
+    expect(ids(next.events)).toEqual(['evaluation.40.interval']);
+    expect(next.events[0]).toMatchObject({ before: { step: 36 } });
+    expect(next.cursor.evaluations.map(({ step }) => step)).toEqual([
+      0, 8, 12, 16, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60,
+    ]);
+    await writeAll(
+      store,
+      records.filter((one) => isLate(one, [4, 20])),
+    );
+    const ending: RunEnding = { how: 'completed', at: timeOf(200), reason: null };
+    const last = await readAll(store, next.cursor, contextAt(300, ending));
+    expect(ids(last.events)).toEqual(['evaluation.4.interval', 'evaluation.20.interval', 'ended.1']);
+    expect((await readAll(store, last.cursor, contextAt(400, ending))).events).toEqual([]);
+  });
+
+  it('tell no evaluation again that was told long ago', async () => {
+    const store = await storeOf({ steps: 460, evalInterval: 2 });
+    const ending: RunEnding = { how: 'completed', at: timeOf(2000), reason: null };
+    const { events, cursor } = await readAll(store);
+    const evaluations = events.filter(({ kind }) => kind === 'evaluation');
+    expect(evaluations).toHaveLength(1 + 229 + 1);
+    expect(ids((await readAll(store, cursor, contextAt(3000, ending))).events)).toEqual(['ended.1']);
+  });
+
   it('tell the checkpoints behind one whose upload was given up, or whose manifest is damaged, each once', async () => {
     const store = await storeOf({ steps: 5 });
     const { project, model } = recordsOfAllKinds().run.spec;
@@ -316,6 +366,30 @@ describe('alerts', () => {
       'alert.budget_near.max_gpu_hours at 8',
       'alert.budget_near.max_wall_s at 12',
     ]);
+  });
+
+  it('about the budget judge a step by what its own start was given, whoever reads it and when', async () => {
+    // 82 tokens a step: the first start may spend 500, and the second as many again.
+    const options: Partial<WrittenRun> = {
+      steps: 12,
+      budget: { max_tokens: 500 },
+      secondBudget: { max_tokens: 1_000 },
+      secondStart: 7,
+    };
+    const near = ['alert.budget_near.max_tokens.500.5', 'alert.budget_near.max_tokens.1000.10'];
+    const { events } = await readAll(await storeOf(options));
+    expect(alerts(events).map(({ id }) => id)).toEqual(near);
+    const store = memoryStore();
+    const seen: RunEvent[] = [];
+    let cursor = newEventCursor;
+    for (const { write, key } of recordsOf(options)) {
+      await write(store);
+      if (key.startsWith('datasets')) continue;
+      const next = await readAll(store, cursor);
+      cursor = next.cursor;
+      seen.push(...next.events);
+    }
+    expect(alerts(seen).map(({ id }) => id)).toEqual(near);
   });
 
   it('about a lost node name the one that committed the step before', () => {

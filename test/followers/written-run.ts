@@ -48,6 +48,8 @@ export interface WrittenRun {
   /** Changes what its evaluations measure. */
   suite: (suite: RecordTypes['suite']) => RecordTypes['suite'];
   budget: NonNullable<RecordTypes['owner']['observed']['budget']>;
+  /** Of a second start, where it was given another. */
+  secondBudget: NonNullable<RecordTypes['owner']['observed']['budget']> | null;
   kind: UpdateRecord['identity']['kind'];
   /** Seconds between two commits. */
   stepSeconds: number;
@@ -78,6 +80,7 @@ export function runOf(options: Partial<WrittenRun> = {}): WrittenRun {
     evaluatedBy: run,
     suite: (suite) => suite,
     budget: {},
+    secondBudget: null,
     kind: 'grpo',
     stepSeconds: 2,
     outcomes: [
@@ -121,7 +124,10 @@ export function recordsOf(options: Partial<WrittenRun> = {}): Written[] {
     const observed = {
       ...all.owner.observed,
       at: timeOf(n - 1),
-      budget: { ...run.budget, usd_per_gpu_hour: run.prices[n - 1] ?? 0 },
+      budget: {
+        ...((n === 2 ? run.secondBudget : null) ?? run.budget),
+        usd_per_gpu_hour: run.prices[n - 1] ?? 0,
+      },
     };
     add('steps', first, sequenceKey(ownersFolder(run.run), n), 'owner', { ...all.owner, n, observed });
   };
