@@ -2,7 +2,8 @@
 // an absent Temporal, store or Slack is waited for, and said once.
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Client } from '@temporalio/client';
+import { status } from '@grpc/grpc-js';
+import { Client, isGrpcServiceError, ServiceError } from '@temporalio/client';
 import { withoutKnownSecrets } from '../activities/known-secrets.js';
 import { pause } from '../followers/deadlines.js';
 import { readIfWhole, replaceFile } from '../followers/json-file.js';
@@ -39,6 +40,8 @@ export async function runFollower(config: FollowerConfig): Promise<void> {
   const follower = new FollowerProcess(config, stop.signal);
   await follower.run();
 }
+
+const unanswered: readonly number[] = [status.UNAVAILABLE, status.DEADLINE_EXCEEDED, status.CANCELLED];
 
 interface Session {
   driven: Omit<DrivenRun, 'standing'>;
@@ -204,13 +207,27 @@ class FollowerProcess {
       }
       this.#lookedAt = begun;
       await replaceFile(join(this.config.folder, 'looked.json'), { at: begun.toISOString() });
-      this.#say('Temporal', null);
+      for (const what of ['Temporal', 'store']) this.#say(what, null);
     } catch (error) {
-      if (!this.signal.aborted)
-        this.#say('Temporal', messageOf(refusalOf(error, this.config.temporal) ?? error));
+      if (!this.signal.aborted) this.#say(...this.#problem(error));
     }
     for (const [run, session] of this.#sessions) if (this.#isForgotten(session)) this.#figures?.forget(run);
     this.#begin();
+  }
+
+  /** A look asks both. */
+  #problem(error: unknown): [what: string, problem: string] {
+    const { temporal } = this.config;
+    const refused = refusalOf(error, temporal);
+    if (refused) return ['Temporal', refused.message];
+    if (!(error instanceof ServiceError)) return ['store', messageOf(error)];
+    const { cause } = error;
+    if (isGrpcServiceError(cause) && unanswered.includes(cause.code))
+      return [
+        'Temporal',
+        `no server answers at ${temporal.address}: is it running, and is the address right?`,
+      ];
+    return ['Temporal', messageOf(cause ?? error)];
   }
 
   #isForgotten({ endedAt }: Session): boolean {
