@@ -24,6 +24,7 @@ import type {
   SweepNodeActivities,
 } from '../activities/sweep-contracts.js';
 import { type SweepResult, type SweepStatus, sweepStatusQuery } from './sweep-messages.js';
+import { SweepFailures } from './sweep-failures.js';
 import { SweepNodes, type SweepWork } from './sweep-nodes.js';
 import { sweepDetails, sweepOfWorkflow } from './sweep-text.js';
 
@@ -39,11 +40,8 @@ interface CarriedSweep {
   failed: FailedPair[];
 }
 
-/** Where nothing succeeds in between, the cause is none of a pair: the others are left for the next start. */
-const maxFailuresInARow = 3;
 /** Below runs: a sweep takes what they leave. */
 const priority = -1;
-const maxFailedCarried = 50;
 
 /** Workflow id `eval/{name}`, with a time behind it where a schedule starts it; the input is a sweep spec as JSON. */
 export async function evalSweep(spec: unknown, options: SweepOptions = {}): Promise<SweepResult> {
@@ -83,7 +81,7 @@ class SweepLoop implements SweepWork<PairToDo> {
   private readonly open = new Set<number>();
   /** How often a pair has lost its node: the name of its activity may be taken until the server knows of the loss. */
   private readonly tries = new Map<number, number>();
-  private failuresInARow = 0;
+  private readonly failures: SweepFailures;
 
   constructor(
     private readonly spec: unknown,
@@ -94,6 +92,7 @@ class SweepLoop implements SweepWork<PairToDo> {
     const { sweep, project, suitesOf, parallel } = planned;
     // As the pool shows it; it has to have the form of a run's name.
     const run = (sweep.split('/').at(-1) ?? sweep).slice(0, 64);
+    this.failures = new SweepFailures(status.failed);
     this.seen = carried?.seen ?? -1;
     status.pairs = planned.pairs;
     const holder = { run, project, numericsOf: suitesOf, placement: { priority, nodes: parallel } };
@@ -114,8 +113,9 @@ class SweepLoop implements SweepWork<PairToDo> {
     }
   }
 
+  /** What is left is for the next start. */
   private get givenUp(): boolean {
-    return this.failuresInARow >= maxFailuresInARow;
+    return this.failures.areEverywhere(this.window);
   }
 
   /** Without the second, whoever gave a lease back at the end of a window would wait for a window that nobody reads. */
@@ -156,14 +156,14 @@ class SweepLoop implements SweepWork<PairToDo> {
 
   async next(): Promise<PairToDo | null> {
     await this.fill();
-    const pair = this.rests() ? null : (this.window.shift() ?? null);
+    const pair = this.rests() ? null : (this.failures.take(this.window) ?? null);
     if (pair) this.open.add(pair.n);
     return pair;
   }
 
-  /** Reads on until a pair is there, or none is left. */
+  /** Reads on until a pair is there that is not put aside, or none is left. */
   private async fill(): Promise<void> {
-    while (this.window.length === 0 && !this.exhausted && !this.rests()) {
+    while (this.window.every((pair) => this.failures.isPutAside(pair)) && !this.exhausted && !this.rests()) {
       this.reading ??= this.read().finally(() => (this.reading = null));
       await this.reading;
     }
@@ -171,8 +171,9 @@ class SweepLoop implements SweepWork<PairToDo> {
 
   lost(pair: PairToDo): void {
     this.open.delete(pair.n);
-    this.tries.set(pair.n, (this.tries.get(pair.n) ?? 0) + 1);
+    this.tries.set(pair.n, this.triesOf(pair) + 1);
     this.window.unshift(pair);
+    this.status.running = this.status.running.filter(({ n }) => n !== pair.n);
     this.show();
   }
 
@@ -184,19 +185,23 @@ class SweepLoop implements SweepWork<PairToDo> {
       after: this.seen,
       limit: sweeping.windowPairs,
     });
-    const known = new Set(this.status.failed.map(({ n }) => n));
-    this.window.push(...pairs.filter(({ n }) => !known.has(n)));
+    this.window.push(...pairs.filter((pair) => !this.failures.has(pair)));
     this.seen = seen;
     this.exhausted = seen >= this.planned.pairs - 1;
     this.show();
   }
 
+  private triesOf({ n }: PairToDo): number {
+    return this.tries.get(n) ?? 0;
+  }
+
+  /** A node that was lost may answer late: by then the pair is another try's. */
   async work(node: string, pair: PairToDo): Promise<void> {
     const { sweep } = this.planned;
     const entry = { ...pair, node };
     this.status.running.push(entry);
     this.show();
-    const tries = this.tries.get(pair.n) ?? 0;
+    const tries = this.triesOf(pair);
     try {
       const evaluated = await proxyActivities<SweepNodeActivities>({
         ...enginePolicy,
@@ -204,16 +209,17 @@ class SweepLoop implements SweepWork<PairToDo> {
         activityId: stepId(pair.step, `evaluate-sweep-${pair.n}${tries === 0 ? '' : `.${tries}`}`),
         summary: `${pair.run} step ${pair.step} · ${pair.suite} · ${pair.n + 1} of ${this.planned.pairs}`,
       }).evaluatePair({ sweep, pair: pair.n });
-      this.failuresInARow = 0;
+      if (tries !== this.triesOf(pair)) return;
+      this.failures.succeeded();
       this.status.episodes += evaluated.played;
       this.open.delete(pair.n);
     } catch (error) {
       if (isCancellation(error) || isTimeout(error)) throw error;
+      if (tries !== this.triesOf(pair)) return;
       const reason = reasonOf(error);
       log.warn('A state cannot be evaluated', { ...pair, reason });
-      this.failuresInARow += 1;
+      this.failures.add(pair, reason);
       this.open.delete(pair.n);
-      if (this.status.failed.length < maxFailedCarried) this.status.failed.push({ ...pair, reason });
     } finally {
       this.status.running = this.status.running.filter((one) => one !== entry);
       this.show();

@@ -1,19 +1,32 @@
 // A sweep evaluates each state on each suite once ever, whatever ends it in between, and says the same of it every time.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ApplicationFailure } from '@temporalio/activity';
+import { createNodeActivities } from '../../src/activities/node-activities.js';
 import { evaluateState } from '../../src/activities/evaluate-state.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { comparisonOf } from '../../src/activities/compare-sweep.js';
 import { sweepStatusQuery } from '../../src/workflows/sweep-messages.js';
 import { readSweep } from '../../src/store/sweeps.js';
 import { auditRun } from '../../src/activities/audit-run.js';
-import { counting, type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
+import {
+  counting,
+  type Harness,
+  run,
+  startEnvironments,
+  startHarness,
+  tamper,
+} from '../activities/fixture.js';
 import { seededRandom } from '../chaos/random.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import { until } from '../support/until.js';
 import { SweepStage, trained } from './sweep-stage.js';
 
 const last = 2;
+const damaged = (bytes: Buffer): Buffer => {
+  bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1;
+  return bytes;
+};
 const spec = (name: string, more: object = {}) => ({
   name,
   project: 'tests',
@@ -154,20 +167,86 @@ describe('a sweep', { timeout: 360_000 }, () => {
     }
   });
 
-  it('goes on with the other states where one cannot be evaluated, and tells which and why', async () => {
-    await stage.node(harness.node);
-    const record = spec('damaged', { checkpoints: [{ run, steps: [1, 2] }] });
-    for await (const { key } of harness.store.list('checkpoints/')) {
-      if (!key.includes('global_step_2/') || key.endsWith('manifest.json')) continue;
-      const bytes = Buffer.from((await harness.store.get(key)) ?? []);
-      bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1;
-      await harness.store.delete(key);
-      await harness.store.create(key, bytes);
+  it('computes a state whose checkpoint is damaged from an older one and the logged updates', async () => {
+    await stage.node(harness.secondNode());
+    for await (const { key } of harness.store.list('checkpoints/'))
+      if (key.includes('global_step_2/') && !key.endsWith('manifest.json'))
+        await tamper(harness.store, key, damaged);
+    const record = spec('damaged', { checkpoints: [{ run, steps: [2] }] });
+    expect(await (await stage.start('damaged', record)).result()).toMatchObject({
+      ...{ ended: 'completed', failed: [] },
+    });
+  });
+
+  it('goes on with the other states where one cannot be evaluated on any suite, tells which and why, and mends it at its next start', async () => {
+    await stage.node(harness.secondNode());
+    const was = new Map<string, Uint8Array>();
+    for (const root of ['checkpoints/', 'runs/']) {
+      for await (const { key } of harness.store.list(root)) {
+        if (!key.endsWith('.safetensors') || !/global_step_1\/|steps\/000001\//.test(key)) continue;
+        was.set(key, (await harness.store.get(key)) ?? Buffer.of());
+        await tamper(harness.store, key, damaged);
+      }
     }
-    const handle = await stage.start('damaged', record);
-    const result = await handle.result();
-    // The state is computed from an older checkpoint and the logged updates.
-    expect(result).toMatchObject({ ended: 'completed', failed: [] });
+    expect(was.size).toBeGreaterThan(1);
+    const suites = [
+      { name: 'final' },
+      { name: 'one', max_tasks: 1, samples: 2 },
+      { name: 'two', max_tasks: 2 },
+    ];
+    const bad = spec('bad-state', { suites, parallel: 1 });
+    const result = await (await stage.start('bad-state', bad)).result();
+    expect(result).toMatchObject({ ended: 'incomplete', pairs: 6, episodes: 3 + 2 + 2 });
+    expect(result.failed.map((failed) => [failed.step, failed.suite])).toEqual([
+      [1, 'final'],
+      [1, 'one'],
+      [1, 'two'],
+    ]);
+    expect(result.failed[0]?.reason).toContain('000001/batch.safetensors');
+    const { suites: compared } = await tableOf('bad-state');
+    expect(compared.map(({ states }) => states.map(({ step }) => step))).toEqual([[2], [2], [2]]);
+    for (const [key, bytes] of was) await tamper(harness.store, key, () => bytes);
+    expect(await (await stage.start('bad-state', bad)).result()).toMatchObject({
+      ...{ ended: 'completed', pairs: 6, episodes: 3 + 2 + 2, failed: [] },
+    });
+  });
+
+  it('takes no late answer of a node that was lost for that of the node which has the pair now', async () => {
+    const [silent, other] = [harness.secondNode(), harness.secondNode()];
+    let [begun, answered] = [false, false];
+    let answer = (): void => undefined;
+    const asked = new Promise<void>((resolve) => (answer = resolve));
+    await stage.node(silent, {
+      evaluatePair: async () => {
+        begun = true;
+        await asked;
+        answered = true;
+        throw ApplicationFailure.nonRetryable('an answer that comes late');
+      },
+    });
+    const late = spec('late', {
+      checkpoints: [{ run, steps: [2] }],
+      suites: [{ name: 'final' }],
+      parallel: 1,
+    });
+    const handle = await stage.start('late', late);
+    await until(() => begun, 'the first node to begin');
+    await stage.fallsSilent(silent);
+    const evaluate = createNodeActivities(other).evaluatePair;
+    await stage.node(other, {
+      evaluatePair: async (input) => {
+        answer();
+        await until(() => answered, 'the late answer');
+        // The workflow hears of it within the next seconds, this one's comes behind it.
+        await until(async () => {
+          const { pendingActivities } = (await handle.describe()).raw;
+          return pendingActivities?.length === 1;
+        }, 'the server to know the late answer');
+        await delay(1_000);
+        return evaluate(input);
+      },
+    });
+    expect(await handle.result()).toMatchObject({ ended: 'completed', episodes: 3, failed: [] });
   });
 
   it('waits for a node, says so, and lets go of everything when it is cancelled', async () => {

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
 import { bundleWorkflowCode, Worker } from '@temporalio/worker';
+import type { SweepNodeActivities } from '../../src/activities/sweep-contracts.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
 import { evalSweep } from '../../src/workflows/eval-sweep.js';
@@ -43,6 +44,7 @@ export async function trained(harness: Harness, last: number, steps: readonly nu
 export class SweepStage {
   private readonly workers: { worker: Worker; running: Promise<void> }[] = [];
   private readonly leaving = new Map<string, () => Promise<void>>();
+  private readonly silencing = new Map<string, () => Promise<void>>();
 
   private constructor(
     readonly temporal: TestTemporal,
@@ -69,11 +71,13 @@ export class SweepStage {
     return stage;
   }
 
-  /** Serves until `leaves`. */
-  async node(deps: NodeDeps): Promise<void> {
+  /** Serves until `leaves`. `changed`: what it does in place of its own activities. */
+  async node(deps: NodeDeps, changed: Partial<SweepNodeActivities> = {}): Promise<void> {
     const { client } = this.temporal;
     const id = deps.node;
-    const serving = await this.serve(engineQueue(id), { activities: { ...createNodeActivities(deps) } });
+    const serving = await this.serve(engineQueue(id), {
+      activities: { ...createNodeActivities(deps), ...changed },
+    });
     const report: NodeReport = {
       ...{ id, instance: randomUUID(), host: 'box', gpu: null, memory_bytes: 1, places: 1 },
     };
@@ -88,14 +92,23 @@ export class SweepStage {
     await say();
     let said: Promise<unknown> = Promise.resolve();
     const timer = setInterval(() => void (said = Promise.allSettled([said, say()])), nodeReportIntervalMs);
-    this.leaving.set(id, async () => {
+    const silence = async (): Promise<void> => {
       clearInterval(timer);
       await said;
+    };
+    this.silencing.set(id, silence);
+    this.leaving.set(id, async () => {
+      await silence();
       const { instance } = report;
       await client.workflow.getHandle(defaultPoolId).signal(nodeDownSignal, { id, instance });
       serving.worker.shutdown();
       await serving.running;
     });
+  }
+
+  /** The pool hears nothing of it any more, and takes it for lost; it works on. */
+  async fallsSilent(deps: NodeDeps): Promise<void> {
+    await this.silencing.get(deps.node)?.();
   }
 
   async leaves(deps: NodeDeps): Promise<void> {
