@@ -31,7 +31,6 @@ import {
   beginningOf,
   evaluationsOf,
   heldAfter,
-  type HeldState,
   openView,
   readIfWhole,
   type RunView,

@@ -17,7 +17,7 @@ import { pause } from './deadlines.js';
 import { follow, type FollowerEnd, type FollowerTimes } from './follower.js';
 import { readIfWhole, replaceFile } from './json-file.js';
 import { NoticeBook } from './notice-book.js';
-import type { RunStanding } from './run-standing.js';
+import { discreet, type RunStanding } from './run-standing.js';
 
 /** Of the follower, for all of its runs. */
 export interface SessionSettings {
@@ -54,11 +54,14 @@ const usualTracking: TrackingSpec = { metrics_jsonl: true, tensorboard: false };
 /** Those whose files are on this machine: what they lack can be written in the moment of its end. */
 const localSinks: readonly string[] = ['metrics.jsonl', 'tensorboard'];
 
+/** `lacking`: somebody was given up, and might be told by a later call. */
+export type SessionEnd = 'told' | 'lacking' | 'stopped';
+
 /**
  * Resolves when the run is over and everybody has all of it, or was given up; or when `signal` is aborted. Throws only what keeps it
  * from reading the run's records at its beginning.
  */
-export async function followRun(options: SessionOptions): Promise<void> {
+export async function followRun(options: SessionOptions): Promise<SessionEnd> {
   const { store, run, folder, signal } = options;
   const opened = await open(store, run);
   await setOthersAside(folder, run, opened.digest);
@@ -67,9 +70,10 @@ export async function followRun(options: SessionOptions): Promise<void> {
   const book = new NoticeBook({ store, run, by, clean });
   const done = new AbortController();
   const writing = writeNotices(book, options, done.signal);
+  let told: boolean[];
   try {
-    await Promise.all([
-      ...sinks.map((sink) => followWith(sink, options, book)),
+    told = await Promise.all([
+      ...sinks.map(async (sink) => (await followWith(sink, options, book)).how === 'delivered'),
       ...(opened.slack ? [tell(opened.slack, opened, options, book)] : []),
     ]);
   } finally {
@@ -77,8 +81,12 @@ export async function followRun(options: SessionOptions): Promise<void> {
     await writing;
     await book.flush(true).catch(() => undefined);
   }
-  if (signal.aborted) return;
-  options.log(`${run}: everybody who follows it has all of it, or was given up`);
+  if (signal.aborted) return 'stopped';
+  const isTold = told.every(Boolean);
+  options.log(
+    `${run}: ${isTold ? 'everybody who follows it has all of it' : 'not everybody who follows it has all of it'}`,
+  );
+  return isTold ? 'told' : 'lacking';
 }
 
 /** What is committed by now to the files on this machine, in the moments before the process ends. */
@@ -178,16 +186,18 @@ async function tell(
   opened: OpenedRun,
   options: SessionOptions,
   book: NoticeBook,
-): Promise<void> {
+): Promise<boolean> {
   // With Slack's client and what draws charts: 60 MB that runs without a channel do not need.
   const { tellInSlack } = await import('./slack-teller.js');
-  const { store, run, folder, figures, links, standing, signal, log } = options;
+  const { store, run, folder, figures, links, signal, log, clean } = options;
   const { slackToken: token, slackTokenName: tokenName, slackUrl } = options;
   const { record, owner, digest } = opened;
   let failing = false;
   let told: string | null = null;
   return tellInSlack({
-    ...{ store, record, owner, slack, token, tokenName, links, standing, signal },
+    ...{ store, record, owner, slack, token, tokenName, links, signal },
+    standing: () => discreet(options.standing(), clean),
+    ...(options.times?.lastTryMs === undefined ? {} : { times: { lastTryMs: options.times.lastTryMs } }),
     ...(slackUrl === undefined ? {} : { apiUrl: slackUrl }),
     key: sha256Hex(Buffer.from(`${store.address} ${digest}`)),
     folder: join(notesFolder(folder), run),

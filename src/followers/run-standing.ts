@@ -10,3 +10,13 @@ export interface RunStanding {
   phase: string | null;
   blocked: { reason: string; remedy: string } | null;
 }
+
+/** Workflows end with what others have said to them: in what is told of it, `clean` takes secrets out. */
+export function discreet(standing: RunStanding, clean: (text: string) => string): RunStanding {
+  const { ending, blocked } = standing;
+  return {
+    ...standing,
+    ending: ending && { ...ending, reason: ending.reason && clean(ending.reason) },
+    blocked: blocked && { reason: clean(blocked.reason), remedy: clean(blocked.remedy) },
+  };
+}

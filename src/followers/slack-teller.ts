@@ -74,9 +74,12 @@ interface Kept {
   started: RunStarted;
 }
 
-/** Resolves when the run is over and all of it was told or given up. Throws nothing that Slack, the store or the disk does. */
-export async function tellInSlack(options: SlackTellerOptions): Promise<void> {
-  await new SlackTeller(options, { ...usualTimes, ...options.times }).run();
+/**
+ * Resolves when the run is over and each message was told, or dropped by the thread; false where the thread could not be handed all
+ * of them. Throws nothing that Slack, the store or the disk does.
+ */
+export async function tellInSlack(options: SlackTellerOptions): Promise<boolean> {
+  return new SlackTeller(options, { ...usualTimes, ...options.times }).run();
 }
 
 class SlackTeller {
@@ -86,6 +89,8 @@ class SlackTeller {
   private shown: RunStatusLine | null = null;
   private trouble: Trouble | null = null;
   private overSince: number | null = null;
+  /** It ended without having handed over all. */
+  private lacking = false;
   private idleMs: number;
 
   constructor(
@@ -95,7 +100,7 @@ class SlackTeller {
     [this.idleMs] = times.pollMs;
   }
 
-  async run(): Promise<void> {
+  async run(): Promise<boolean> {
     const { signal, onTrouble } = this.options;
     const kept = (await readIfWhole(this.cursorFile)) as Partial<Kept> | null;
     if (kept?.schema === 'longhaul.slack-cursor/1' && kept.key === this.options.key && kept.cursor) {
@@ -105,6 +110,7 @@ class SlackTeller {
     const watch = setInterval(() => onTrouble(this.look()), lookAtTroubleMs);
     try {
       while (!signal.aborted && !(await this.round()));
+      return !signal.aborted && !this.lacking;
     } finally {
       clearInterval(watch);
       onTrouble(this.look());
@@ -139,7 +145,7 @@ class SlackTeller {
       if (options.signal.aborted) return true;
       this.recordsUnread = error instanceof Error ? error.message : String(error);
       options.onTrouble(this.look());
-      return this.gaveUp() || this.idle(false);
+      return (this.lacking = this.gaveUp()) || this.idle(false);
     }
   }
 
@@ -147,7 +153,7 @@ class SlackTeller {
 
   private async withoutToken(): Promise<boolean> {
     this.options.onTrouble(this.look());
-    return this.gaveUp() || this.idle(false);
+    return (this.lacking = this.gaveUp()) || this.idle(false);
   }
 
   private gaveUp(): boolean {

@@ -28,6 +28,9 @@ const firstLookBackMs = 86_400_000;
 /** Of runs that are over: each is read whole once more. */
 const mostEnded = 8;
 const retryMs: [first: number, longest: number] = [1_000, 60_000];
+/** A tracker that was given up is tried again, in pauses that double, so many times; and once by each follower that starts. */
+const againMs = 3_600_000;
+const mostAgain = 6;
 /** Scrapes see how a run ended. */
 const forgetAfterMs = 600_000;
 const endWithinMs = 5_000;
@@ -48,8 +51,10 @@ interface Session {
   standing: RunStanding;
   /** Null before it is begun, and once it has ended. */
   running: { abort: AbortController; done: Promise<void> } | null;
-  /** When everybody had all of it. */
+  /** When everybody had all of it, or was given up for good. */
   endedAt: number | null;
+  /** How often somebody was given up, and until when he is left alone: as `performance.now()` has it. */
+  lacking: { times: number; notBefore: number };
 }
 
 /** On disk beside a run's notes. */
@@ -202,7 +207,8 @@ class FollowerProcess {
       const names = new Set(listed.map(({ run }) => run));
       for (const [run, session] of this.#sessions) {
         if (names.has(run)) continue;
-        if (session.endedAt === null) session.standing = await watch.standing(session.driven);
+        if (session.endedAt === null && !isLeftAlone(session))
+          session.standing = await watch.standing(session.driven);
         else if (this.#isForgotten(session)) this.#sessions.delete(run);
       }
       this.#lookedAt = begun;
@@ -253,7 +259,10 @@ class FollowerProcess {
   }
 
   #add(driven: Session['driven'], standing: RunStanding, isDone = false): void {
-    this.#sessions.set(driven.run, { driven, standing, running: null, endedAt: isDone ? 0 : null });
+    this.#sessions.set(driven.run, {
+      ...{ driven, standing, running: null, endedAt: isDone ? 0 : null },
+      lacking: { times: 0, notBefore: 0 },
+    });
   }
 
   /** As many as there is room for. */
@@ -261,7 +270,7 @@ class FollowerProcess {
     const sessions = [...this.#sessions.values()];
     let ended = sessions.filter(({ running, standing }) => running && standing.over).length;
     for (const session of sessions) {
-      if (session.running || session.endedAt !== null) continue;
+      if (session.running || session.endedAt !== null || isLeftAlone(session)) continue;
       if (session.standing.over && ++ended > mostEnded) continue;
       const abort = new AbortController();
       session.running = { abort, done: this.#follow(session, abort.signal) };
@@ -273,10 +282,15 @@ class FollowerProcess {
     let [pauseMs] = retryMs;
     while (!signal.aborted) {
       try {
-        await followRun(this.#sessionOptions(session, signal));
-        if (signal.aborted) return;
-        await this.#note(session.driven, true);
-        session.endedAt = Date.now();
+        const end = await followRun(this.#sessionOptions(session, signal));
+        if (end === 'stopped') return;
+        const { lacking } = session;
+        if (end === 'lacking' && lacking.times++ < mostAgain)
+          lacking.notBefore = performance.now() + againMs * 2 ** (lacking.times - 1);
+        else {
+          await this.#note(session.driven, end === 'told');
+          session.endedAt = Date.now();
+        }
         session.running = null;
         this.#say(`records of ${run}`, null);
         return;
@@ -321,6 +335,11 @@ class FollowerProcess {
       open.map((session) => catchUp(this.#sessionOptions(session, signal)).catch(() => undefined)),
     );
   }
+}
+
+/** The run is over, and whoever lacks of it is tried later. One that goes on has a new start, or is not over any more. */
+function isLeftAlone({ standing, lacking }: Session): boolean {
+  return standing.over && performance.now() < lacking.notBefore;
 }
 
 function messageOf(error: unknown): string {

@@ -392,6 +392,27 @@ describe('alerts', () => {
     expect(alerts(seen).map(({ id }) => id)).toEqual(near);
   });
 
+  it('about the budget know a start that comes while they are read', async () => {
+    const options: Partial<WrittenRun> = {
+      steps: 12,
+      budget: { max_tokens: 500 },
+      secondBudget: { max_tokens: 1_000 },
+      secondStart: 3,
+    };
+    const records = recordsOf(options);
+    const store = memoryStore();
+    await writeAll(store, records.splice(0, 4));
+    const { listFolder } = store;
+    let goesOn: Promise<void> | undefined;
+    store.listFolder = async (prefix) => {
+      const found = await listFolder(prefix);
+      if (prefix === ownersFolder('tiny')) await (goesOn ??= writeAll(store, records));
+      return found;
+    };
+    const { events } = await readAll(store);
+    expect(alerts(events).map(({ id }) => id)).toEqual(['alert.budget_near.max_tokens.1000.10']);
+  });
+
   it('about a lost node name the one that committed the step before', () => {
     const before = { ...nothingWatched, worker: 'node-a@host pid 7' };
     const { update } = recordsOfAllKinds();

@@ -1,0 +1,95 @@
+// All that follows one run: who lacks something at its end is told of and may be followed again, and what is told holds no secret.
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { followRun, type SessionOptions } from '../../src/followers/run-session.js';
+import type { RunStanding } from '../../src/followers/run-standing.js';
+import type { RecordTypes } from '../../src/store/record-schemas.js';
+import { withoutSecrets } from '../../src/spec/secrets.js';
+import { ownersFolder, sequenceKey } from '../../src/store/layout.js';
+import { readTroubles } from '../../src/store/notices.js';
+import { encodeRecord } from '../../src/store/record-codec.js';
+import { SlackServer } from '../support/slack-server.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
+import { memoryStore } from './memory-store.js';
+import { recordsOf, timeOf, writeAll } from './written-run.js';
+
+const scratch = mkdtempSync(join(tmpdir(), 'longhaul-session-'));
+afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+const secret = 'hunter2-and-then-some';
+let sessions = 0;
+let slack: SlackServer;
+beforeEach(async () => {
+  slack = await SlackServer.start();
+});
+afterEach(() => slack.stop());
+
+const failed: RunStanding = {
+  over: true,
+  ending: { how: 'failed', at: timeOf(60), reason: `the server answered 401 for Bearer ${secret}` },
+  phase: 'failed',
+  blocked: { reason: `401 for ${secret}`, remedy: `correct ${secret}` },
+};
+
+/** Of a run that is over, and tells what `observed` says. */
+async function session(
+  observed: Partial<RecordTypes['owner']['observed']>,
+  token: () => string | undefined = () => slack.token,
+): Promise<SessionOptions> {
+  const store = memoryStore();
+  const isOwner = ({ key }: { key: string }): boolean => key.startsWith(ownersFolder('tiny'));
+  await writeAll(
+    store,
+    recordsOf({ steps: 3 }).filter((one) => !isOwner(one)),
+  );
+  const { owner } = recordsOfAllKinds();
+  const record = { ...owner, n: 1, observed: { ...owner.observed, at: timeOf(0), ...observed } };
+  await store.create(sequenceKey(ownersFolder('tiny'), 1), await encodeRecord('owner', record));
+  return {
+    ...{ store, run: 'tiny', folder: join(scratch, String(++sessions)), figures: null },
+    ...{ wandbPython: 'python3', wandbKey: () => undefined, links: [] },
+    ...{ slackToken: token, slackTokenName: 'SLACK_BOT_TOKEN', slackUrl: slack.url },
+    ...{ trouble: () => ({ sink: 'metrics address', trouble: null }), by: 'a test', log: () => undefined },
+    clean: (text) => withoutSecrets(text, [secret]),
+    standing: () => failed,
+    signal: new AbortController().signal,
+    times: { retryMs: [5, 20], pollMs: [5, 20], lastTryMs: 200 },
+  };
+}
+
+describe('the followers of a run that is over', () => {
+  it('tell that a tracker was given up, and bring it up to date when they are started again', async () => {
+    const options = await session({ tracking: { metrics_jsonl: true, tensorboard: false } });
+    const file = join(options.folder, 'tracking', 'tiny', 'metrics.jsonl');
+    // No folder can be made in its place.
+    mkdirSync(dirname(dirname(file)), { recursive: true });
+    writeFileSync(dirname(file), '');
+    expect(await followRun(options)).toBe('lacking');
+    expect((await readTroubles(options.store, 'tiny')).map(({ sink }) => sink)).toEqual(['metrics.jsonl']);
+    rmSync(dirname(file));
+    expect(await followRun(options)).toBe('told');
+    expect(readFileSync(file, 'utf8').trim().split('\n')).toHaveLength(3 + 2);
+    expect(await readTroubles(options.store, 'tiny')).toEqual([]);
+  });
+
+  it('tell that Slack was given up without a token, and tell it all once there is one', async () => {
+    const held: { token?: string } = {};
+    const only = { tracking: { metrics_jsonl: false, tensorboard: false } };
+    const options = await session(
+      { ...only, slack: { channel: '#training', events: ['end'] } },
+      () => held.token,
+    );
+    expect(await followRun(options)).toBe('lacking');
+    expect(slack.calls).toEqual([]);
+    held.token = slack.token;
+    expect(await followRun({ ...options, times: {} })).toBe('told');
+    expect(slack.training.messages.map(({ metadata }) => metadata?.event_payload.id)).toEqual([
+      'started',
+      'ended.1',
+    ]);
+    const shown = JSON.stringify(slack.training.messages);
+    expect(shown).not.toContain(secret);
+    expect(shown).toContain('the server answered 401 for Bearer [secret removed]');
+  });
+});
