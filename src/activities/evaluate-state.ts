@@ -2,7 +2,7 @@
 import type { EvaluatedState, StepReference } from './contracts.js';
 import type { NodeDeps } from './node-deps.js';
 import { evaluateSuite } from './suite-evaluation.js';
-import type { RunSuite } from '../spec/sweep-spec.js';
+import type { RunSuite } from '../spec/schedule.js';
 import { recordDigest } from '../store/canonical.js';
 import { checkOwner } from '../store/owners.js';
 import { readNumerics, readState } from '../store/run-records.js';

@@ -5,7 +5,7 @@
 import type { RunData } from './run-data.js';
 import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
 import type { EpisodeRecord } from '../spec/records.js';
-import { isRunSuite } from '../spec/sweep-spec.js';
+import { isRunSuite } from '../spec/schedule.js';
 import { recordDigest } from '../store/canonical.js';
 import { trajectoryKey, trajectoryResultsKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';

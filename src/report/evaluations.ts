@@ -1,22 +1,16 @@
 // The evaluations of a run. They are filed by state, so beside the run's own there may be those of other runs that had the
 // same state: the run takes them over where it asks for the same suite, and has nothing to do with the others.
-import { isDeepStrictEqual } from 'node:util';
-import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
+import type { EvaluationResult } from '../spec/evaluation-records.js';
 import type { ControlRecord, Digest, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
-import type { RunSpec } from '../spec/run-spec.js';
+import { plannedSteps, reachesTarget, specsInForce, stopsAsked, suiteDue } from '../spec/schedule.js';
 import { inParallel } from '../store/in-parallel.js';
-import {
-  datasetManifestKey,
-  evaluationResultKey,
-  evaluationsOfState,
-  evaluationSuiteKey,
-} from '../store/layout.js';
+import { evaluationResultKey, evaluationsOfState } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { readRecord, requireRecord } from '../store/records.js';
+import { isSuiteOf } from '../store/own-suites.js';
+import { readRecord } from '../store/records.js';
 import { foldControl } from '../store/control-records.js';
 import { readState, timelinesOf } from '../store/run-records.js';
 import { budgetIsSpent } from './budget.js';
-import { plannedSteps, reachesTarget, suiteDue } from './schedule.js';
 
 export interface EvaluationFigure {
   step: number;
@@ -77,14 +71,6 @@ export async function readEvaluations(store: ObjectStore, run: EvaluatedRun): Pr
   );
 }
 
-/** With each `eval_interval` that was ever asked for: the records of steps do not tell when an evaluation was decided on. */
-function specsInForce(spec: RunSpec, control: readonly ControlRecord[]): RunSpec[] {
-  const set = control.flatMap(({ change }) =>
-    change.kind === 'setHyperparameters' && change.eval_interval !== undefined ? [change.eval_interval] : [],
-  );
-  return [spec, ...set.map((eval_interval) => ({ ...spec, trainer: { ...spec.trainer, eval_interval } }))];
-}
-
 function heldStates(base: Digest, updates: readonly UpdateRecord[]): HeldState[] {
   const held: HeldState[] = [{ state: base, steps: [0] }];
   for (const { identity } of updates) {
@@ -112,7 +98,7 @@ function endOf(run: EvaluatedRun, intervals: readonly EvaluationFigure[]): (step
   const { updates, control } = run;
   const { total } = plannedSteps(spec);
   const last = updates.at(-1)?.identity.step ?? 0;
-  const stops = control.flatMap(({ change }) => (change.kind === 'stopAfter' ? [change.step] : []));
+  const stops = stopsAsked(control);
   const { stopAfter } = foldControl(control);
   const spent = budgetIsSpent(run);
   return (step) =>
@@ -120,33 +106,6 @@ function endOf(run: EvaluatedRun, intervals: readonly EvaluationFigure[]): (step
     stops.includes(step) ||
     (step === last && (spent || (stopAfter !== null && stopAfter <= step))) ||
     intervals.some((one) => one.step === step && reachesTarget(spec, step, one.result.pass_at_1));
-}
-
-/** True where `result` measures what the run would: as many tasks of its data, with its seed and settings. */
-async function isSuiteOf(store: ObjectStore, record: RunRecord, result: EvaluationResult): Promise<boolean> {
-  const suite = await readRecord(store, evaluationSuiteKey(result.state, result.suite), 'suite');
-  if (!suite || suite.seed !== record.seed) return false;
-  const { tokenizer, chat_template, tool_parser, dataset } = suite.digests;
-  return (
-    tokenizer === record.tokenizer &&
-    chat_template === record.chat_template &&
-    tool_parser === record.tool_parser &&
-    dataset === record.dataset.digest &&
-    samplesAlike(suite, record) &&
-    suite.tasks.length === (await suiteSize(store, record, result.suite_name))
-  );
-}
-
-/** Evaluations are sampled at temperature 1, with all other settings of the run. */
-function samplesAlike({ sampling }: SuiteRecord, { spec }: RunRecord): boolean {
-  const expected: Record<string, unknown> = { ...spec.generator, temperature: 1 };
-  return Object.entries(sampling).every(([name, value]) => isDeepStrictEqual(expected[name], value));
-}
-
-async function suiteSize(store: ObjectStore, { spec, dataset }: RunRecord, suite: string): Promise<number> {
-  const manifest = await requireRecord(store, datasetManifestKey(dataset.name, dataset.version), 'dataset');
-  const wanted = suite === 'final' ? spec.data.final_eval_tasks : spec.data.eval_tasks;
-  return Math.min(wanted, manifest.held_out_tasks);
 }
 
 /** Tasks that were played. */

@@ -13,7 +13,7 @@ import { controlFolder, evaluationEpisodesFolder, ownersFolder } from '../store/
 import type { ObjectStore } from '../store/object-store.js';
 import { readRecord, readSequence } from '../store/records.js';
 import { lastCommittedStep, readBase, readRun, readUpdate } from '../store/run-records.js';
-import { plannedSteps } from './schedule.js';
+import { plannedSteps } from '../spec/schedule.js';
 
 export interface RunHistory {
   record: RunRecord;

@@ -3,7 +3,7 @@
 import { foldControl } from '../store/control-records.js';
 import { budgetIsSpent } from './budget.js';
 import type { RunHistory } from './run-history.js';
-import { plannedSteps, reachesTarget } from './schedule.js';
+import { plannedSteps, reachesTarget } from '../spec/schedule.js';
 
 export type RunPosition =
   | { kind: 'completed'; step: number; targetReached: boolean }

@@ -474,9 +474,9 @@ export interface RefRecord {
   schema: 'longhaul.ref/1';
   /** The run that is needed: the one whose timeline holds `step`. */
   run: string;
-  /** Who needs it: a fork's run id, or the name of a sweep or an audit. */
+  /** Who needs it: a fork's run id. */
   user: string;
-  kind: 'fork' | 'sweep' | 'audit';
+  kind: 'fork';
   /** The state after this step; the newest checkpoint at or before it stays. */
   step: number;
   observed: { at: string };

@@ -80,14 +80,6 @@ export interface SweepSpec {
   schedule?: SweepScheduleSpec;
 }
 
-/** Names of the suites that runs play themselves. */
-export const runSuites = ['interval', 'final'] as const;
-export type RunSuite = (typeof runSuites)[number];
-
-export function isRunSuite(name: string): name is RunSuite {
-  return (runSuites as readonly string[]).includes(name);
-}
-
 /** True where `run` stands for several runs. */
 export function isPattern(run: string): boolean {
   return run.includes('*');

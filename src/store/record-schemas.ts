@@ -187,7 +187,7 @@ const ref = z.strictObject({
   schema: z.literal('longhaul.ref/1'),
   run: text,
   user: text.min(1),
-  kind: z.enum(['fork', 'sweep', 'audit']),
+  kind: z.literal('fork'),
   step: count,
   observed: z.strictObject({ at: time }),
 });

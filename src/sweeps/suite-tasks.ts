@@ -10,7 +10,8 @@ import type { SweepSuiteEntry } from '../spec/sweep-record.js';
 import type { Task } from '../spec/task.js';
 import { hash32 } from '../rl/random.js';
 import { recordDigest } from '../store/canonical.js';
-import { isRunSuite, runSuites, type RunSuite, type SuiteSpec, type SweepSpec } from '../spec/sweep-spec.js';
+import { isRunSuite, runSuites, type RunSuite } from '../spec/schedule.js';
+import type { SuiteSpec, SweepSpec } from '../spec/sweep-spec.js';
 
 /** The run that suites are of, and the tasks of its dataset, in the data's order. */
 export interface SuiteSource {

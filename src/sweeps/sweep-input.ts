@@ -8,9 +8,9 @@ import { issueProblems } from '../spec/spec-issues.js';
 import { cronProblem } from './cron-fields.js';
 import { secondsIn } from './durations.js';
 import { sweepSpecSchema } from './sweep-schema.js';
+import { isRunSuite } from '../spec/schedule.js';
 import {
   isPattern,
-  isRunSuite,
   suitesAreOf,
   type CheckpointsSpec,
   type SuiteSpec,

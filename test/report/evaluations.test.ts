@@ -1,16 +1,12 @@
 // Which evaluations belong to a run, and how far it has come.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { RunOutline } from '../../src/activities/contracts.js';
-import { phasesOf } from '../../src/activities/phases.js';
 import { budgetTable } from '../../src/report/budget.js';
 import { readEvaluations } from '../../src/report/evaluations.js';
 import { hasEnded, inWords, positionOf } from '../../src/report/run-position.js';
 import { readHistory } from '../../src/report/run-history.js';
-import { plannedSteps, suiteDue } from '../../src/report/schedule.js';
 import type { ControlChange } from '../../src/spec/records.js';
-import type { BudgetSpec, RunSpec } from '../../src/spec/run-spec.js';
+import type { BudgetSpec } from '../../src/spec/run-spec.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
-import { suiteDue as suiteDueOfWorkflow, totalSteps } from '../../src/workflows/step-schedule.js';
 import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
 import { addEvaluation, recordedRun, steps, targetPassRate, until } from './recorded-run.js';
 
@@ -48,28 +44,11 @@ describe('evaluations of a state are those of every run that has it', () => {
     ['fewer tasks', { tasks: 10 }],
     ['another seed', { suite: { seed: 99 } }],
     ['other data', { suite: { digests: { ...recordsOfAllKinds().suite.digests, dataset: digestOf('0') } } }],
+    ['other numerics', { suite: { numerics: { backend: 'cpu' as const, version: 99 } } }],
     ['other limits', { suite: { sampling: { ...recordsOfAllKinds().suite.sampling, max_turns: 2 } } }],
   ])('but not a suite of %s', async (_, other) => {
     await addEvaluation(store, { step: 0, name: 'interval', by: 'other', ...other });
     expect(await evaluated()).toEqual(own);
-  });
-});
-
-describe('the report asks for what the workflow asks for', () => {
-  const phase = (updates: number) => ({ name: 'p', updates, mini_batches_per_step: 3 });
-  test.each([
-    ['warm start and GRPO', [phase(7), phase(2)], 12, 4],
-    ['GRPO alone', [], 9, 3],
-    ['an empty phase', [phase(0)], 5, 2],
-    ['a warm start alone', [phase(9)], 0, 2],
-    ['no interval', [phase(4)], 6, 0],
-  ])('%s', (_, warm_start, max_training_steps, eval_interval) => {
-    const spec = { warm_start, trainer: { max_training_steps, eval_interval } } as unknown as RunSpec;
-    const outline = { phases: phasesOf(spec), eval_interval } as RunOutline;
-    const { total } = plannedSteps(spec);
-    expect(total).toBe(totalSteps(outline));
-    for (let step = 0; step <= total; step++)
-      expect([step, suiteDue(spec, step)]).toEqual([step, suiteDueOfWorkflow(outline, step)]);
   });
 });
 
