@@ -1,6 +1,7 @@
 // Every figure that the design promises, with its bar, and a few without one that tell where time goes.
 import { durabilityFigures } from './durability-figures.js';
 import { engineFigures } from './engine-figures.js';
+import { followerFigures } from './follower-figures.js';
 import { type FigureDefinition, type Lookup, median } from './figure.js';
 import { reportFigures } from './report-figures.js';
 import { sweepFigures } from './sweep-figures.js';
@@ -256,6 +257,7 @@ export const figureDefinitions: readonly FigureDefinition[] = [
   ...durabilityFigures,
   ...reportFigures,
   ...sweepFigures,
+  ...followerFigures,
   {
     name: 'test_command_seconds',
     measurement: 'tests',

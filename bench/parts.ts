@@ -11,6 +11,7 @@ import { measureExactness, measureMemory, measureParity } from './engine-tests.j
 import { measureEnvironment, startEnvironmentServer } from './environment.js';
 import { replayWithFaults } from './false-zeros.js';
 import type { Measured, PartValues } from './figure.js';
+import { measureFollowers } from './followers.js';
 import { quickstartSeeds } from './figures.js';
 import { firstExecution, historyOfStoppedStack } from './history.js';
 import { intervalCoverage } from './interval-coverage.js';
@@ -170,6 +171,7 @@ export const parts: readonly Part[] = [
     long: false,
     measure: () => Promise.resolve({ values: { coverage: coverageOfIntervals() } }),
   },
+  { name: 'operate/followers', measurement: 'operate', long: false, measure: measureFollowed },
   { name: 'tests', measurement: 'tests', long: true, measure: measureTests },
 ];
 
@@ -299,6 +301,11 @@ async function measureOperatedSweep(): Promise<Measured> {
 function coverageOfIntervals(): number {
   const { covered, of } = intervalCoverage(1_000).get('all') ?? { covered: 0, of: 1 };
   return covered / of;
+}
+
+async function measureFollowed(): Promise<Measured> {
+  const plan = { steps: 150, pairs: 2, kills: 20, deadlineMs: 15 * 60_000 };
+  return { values: { ...(await measureFollowers(plan, say)) } };
 }
 
 async function measureTests(): Promise<Measured> {
