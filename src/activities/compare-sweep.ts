@@ -6,7 +6,7 @@ import type { ObjectStore } from '../store/object-store.js';
 import { openRunViews } from '../store/quarantine.js';
 import { renderComparison } from '../sweeps/comparison-page.js';
 import { comparisonText } from '../sweeps/comparison-table.js';
-import { alarmTexts } from '../sweeps/comparison-words.js';
+import { alarmTexts, gapText } from '../sweeps/comparison-words.js';
 import {
   comparingState,
   emptyComparison,
@@ -46,7 +46,11 @@ export async function compareSweep(
   const alarms = comparison.suites.flatMap((suite) =>
     alarmTexts(suite).map((text) => `${suite.label}: ${text}`),
   );
-  return { report, results, alarms, table: beginning(comparisonText(comparison)) };
+  const gaps = comparison.suites.flatMap((suite) => {
+    const text = gapText(suite);
+    return text === null ? [] : [`${suite.label}: ${text}`];
+  });
+  return { report, results, alarms, gaps, table: beginning(comparisonText(comparison)) };
 }
 
 /** Whole lines of it. */

@@ -8,6 +8,7 @@ import type { ObjectStore } from '../store/object-store.js';
 import { openRunViews } from '../store/quarantine.js';
 import { adoptOrCreate } from '../store/records.js';
 import { listRuns, readNumerics, readRunIfAny } from '../store/run-records.js';
+import { refuseOtherSweep } from '../sweeps/same-sweep.js';
 import { selectCheckpoints } from '../sweeps/checkpoint-selection.js';
 import { suitesOf } from '../sweeps/suite-tasks.js';
 import type { PairsToDo, PlannedSweep } from './sweep-contracts.js';
@@ -22,14 +23,16 @@ export interface SweepDeps {
   datasets: DatasetCache;
 }
 
-/** Throws `InvalidSpec` with every problem at once. A sweep that was planned before keeps its choice. */
+/** Throws `InvalidSpec` with every problem at once. A sweep that was planned before keeps its choice, and is refused with another spec. */
 export async function planSweep(
   deps: SweepDeps,
   { spec: input, sweep }: { spec: unknown; sweep: string },
 ): Promise<PlannedSweep> {
+  const spec = parseSweepSpec(input);
   const existing = isSweepId(sweep) ? await readSweepIfAny(deps.store, sweep) : null;
-  const record = existing ?? (await planned(deps, input, sweep));
-  const { spec, suites_of: suitesOf, checkpoints, suites, skipped } = record;
+  const record = existing ?? (await planned(deps, spec, sweep));
+  refuseOtherSweep(sweep, record.spec, spec);
+  const { suites_of: suitesOf, checkpoints, suites, skipped } = record;
   return {
     sweep,
     project: spec.project,
@@ -42,8 +45,7 @@ export async function planSweep(
   };
 }
 
-async function planned(deps: SweepDeps, input: unknown, sweep: string): Promise<SweepRecord> {
-  const spec = parseSweepSpec(input);
+async function planned(deps: SweepDeps, spec: SweepSpec, sweep: string): Promise<SweepRecord> {
   checkId(spec, sweep);
   const choice = await chosen(deps, spec, sweep);
   return (await adoptOrCreate(deps.store, sweepKey(sweep), 'sweep', choice)).record;

@@ -54,6 +54,8 @@ export interface ComparedSweep {
   results: string;
   /** One line for each suite and state that the alarm is raised for. */
   alarms: string[];
+  /** What could not be compared, with the suite; absent: nothing. */
+  gaps?: string[];
   /** The table, as text; at most 4,000 characters. */
   table: string;
 }

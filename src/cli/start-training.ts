@@ -2,15 +2,13 @@
 // number: its workflow tasks time out after 5 s, where the server's default, and so that command's without `--task-timeout 5s`,
 // is 10 s.
 import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
-import { defaultPayloadConverter } from '@temporalio/common';
 import { refuseDifference } from '../activities/open-run.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { parseRunSpec } from '../spec/spec-input.js';
 import { orchestratorQueue } from '../workflows/messages.js';
 import type { trainingRun, TrainingOptions } from '../workflows/training-run.js';
 import { type RunHandle, runHandle, workflowIdOf } from './temporal-access.js';
-
-const answerWithinMs = 10_000;
+import { inputOfWorkflow } from './workflow-input.js';
 
 export interface StartedRun {
   handle: RunHandle;
@@ -57,19 +55,11 @@ function shownAs({ name, project, model, trainer }: RunSpec) {
 
 /** The spec that the running workflow was started with; null where its input cannot be read here. */
 async function runningSpec(client: Client, name: string): Promise<RunSpec | null> {
-  const { history } = await client.withDeadline(Date.now() + answerWithinMs, () =>
-    client.workflowService.getWorkflowExecutionHistory({
-      namespace: client.options.namespace,
-      execution: { workflowId: workflowIdOf(name) },
-      maximumPageSize: 1,
-    }),
-  );
-  const input = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads?.[0];
-  if (!input) return null;
+  const input = await inputOfWorkflow(client, workflowIdOf(name));
   try {
-    return parseRunSpec(defaultPayloadConverter.fromPayload(input));
+    return input === null ? null : parseRunSpec(input);
   } catch {
-    // A codec of its owner, or a spec that the workflow is about to refuse itself.
+    // A spec that the workflow is about to refuse itself.
     return null;
   }
 }

@@ -28,7 +28,9 @@ import {
   type SweepTarget,
 } from '../sweeps/schedule-options.js';
 import { type SweepResult, type SweepStatus, sweepStatusQuery } from '../workflows/sweep-messages.js';
-import { readSweepFile } from '../sweeps/sweep-input.js';
+import { refuseOtherSweep } from '../sweeps/same-sweep.js';
+import { inputOfWorkflow } from './workflow-input.js';
+import { parseSweepSpec, readSweepFile } from '../sweeps/sweep-input.js';
 import type { SweepSpec } from '../spec/sweep-spec.js';
 
 const target: SweepTarget = { workflowType: 'evalSweep', taskQueue: orchestratorQueue };
@@ -220,7 +222,7 @@ function printableTable(rows: string[][]): string {
   return textTable(rows).split('\n').map(printable).join('\n');
 }
 
-async function runNow(
+export async function runNow(
   client: Client,
   spec: SweepSpec,
   { id, detach }: { id?: string; detach?: boolean },
@@ -234,8 +236,10 @@ async function runNow(
       workflowId,
       args: [spec],
     })
-    .catch((error: unknown) => {
+    .catch(async (error: unknown) => {
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+      const running = await inputOfWorkflow(client, workflowId);
+      if (running !== null) refuseOtherSweep(`${spec.project}/${name}`, parseSweepSpec(running), spec);
       process.stderr.write(`${name} goes on already: following it\n`);
       return client.workflow.getHandle<typeof evalSweep>(workflowId);
     });
@@ -278,9 +282,19 @@ async function tellOf(handle: SweepHandle, over: () => boolean): Promise<void> {
 
 type SweepHandle = WorkflowHandle<typeof evalSweep>;
 
-export function resultText({ sweep, ended, pairs, episodes, failed, report, alarms }: SweepResult): string {
+export function resultText({
+  sweep,
+  ended,
+  pairs,
+  episodes,
+  failed,
+  report,
+  alarms,
+  gaps,
+}: SweepResult): string {
   const lines = [`${sweep}: ${ended}, ${pairs} evaluations, ${episodes} episodes played`];
   for (const alarm of alarms) lines.push(`regression: ${alarm}`);
+  for (const gap of gaps) lines.push(`not compared: ${gap}`);
   for (const { run, step, suite, reason } of failed)
     lines.push(`not evaluated: ${run} step ${step} on ${suite}: ${reason}`);
   return [...lines, `comparison: ${report}`].join('\n');

@@ -13,11 +13,13 @@ import {
   type SweepComparison,
 } from './comparison.js';
 import {
+  alarmRule,
   alarmTexts,
   alarmWords,
   changesText,
   countedText,
   differenceText,
+  gapText,
   largestK,
   largestPass,
   newestStates,
@@ -103,12 +105,15 @@ function suiteBody(suite: SuiteComparison): string {
   const newest = newestStates(suite);
   return [
     `<p class="quiet">${escapeHtml(suiteText(suite))}; compared with ${escapeHtml(referenceText(suite))}.</p>`,
+    ...[gapText(suite)].flatMap((text) =>
+      text === null ? [] : [`<p class="alarm"><b>!</b> ${escapeHtml(text)}.</p>`],
+    ),
     ...alarmTexts(suite).map((text) => `<p class="alarm"><b>▼ Regression.</b> ${escapeHtml(text)}.</p>`),
     curves(suite),
     stateTable(suite),
     `<p class="quiet">pass@1: mean over tasks of the share of graded samples that passed. Changes in points, paired by task, with 95 % ` +
       `intervals from tasks drawn anew; ● the interval leaves out 0, ○ it holds it. Unknown outcomes (broken environments) are counted ` +
-      `apart and never scored. Verdict — ${escapeHtml(verdictRule)}.</p>`,
+      `apart and never scored. Verdict — ${escapeHtml([verdictRule, ...[alarmRule(suite)].filter((rule) => rule !== null)].join('. '))}.</p>`,
     largestKTable(suite),
     environmentTable(suite),
     ...newest.map((state) => templateTable(state)),

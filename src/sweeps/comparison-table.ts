@@ -9,10 +9,12 @@ import {
   type SweepComparison,
 } from './comparison.js';
 import {
+  alarmRule,
   alarmTexts,
   changesText,
   countedText,
   differenceText,
+  gapText,
   largestK,
   largestPass,
   newestStates,
@@ -44,6 +46,7 @@ function suiteSection(name: string, suite: SuiteComparison): string {
   const severalEnvironments = Object.keys(suite.states[0]?.environments ?? {}).length > 1;
   return [
     `${name} · ${suite.label}: ${suiteText(suite)}, against ${referenceText(suite)}`,
+    ...[gapText(suite)].flatMap((text) => (text === null ? [] : [`! ${text}`])),
     ...stateTable(suite),
     ...alarmTexts(suite).map((text) => `! ${text}`),
     ...largestKLines(suite, newest),
@@ -51,6 +54,7 @@ function suiteSection(name: string, suite: SuiteComparison): string {
     ...newest.flatMap((state) => ['', ...taskLines(suite, state)]),
     '',
     `${verdictRule}.`,
+    ...[alarmRule(suite)].flatMap((text) => (text === null ? [] : [`${text}.`])),
   ].join('\n');
 }
 

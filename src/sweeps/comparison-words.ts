@@ -35,6 +35,22 @@ export function referenceText({ reference }: SuiteComparison): string {
   return `${placeText(reference)}, ${reference.named ? 'the baseline' : 'the first of the sweep'}`;
 }
 
+/** What the comparison should say and cannot, or null. */
+export function gapText({ lacks_baseline }: SuiteComparison): string | null {
+  return lacks_baseline
+    ? 'nothing of the baseline was played on it, so that no regression is looked for'
+    : null;
+}
+
+/** How far alarms can be trusted; null where none can be raised. */
+export function alarmRule({ regression }: SuiteComparison): string | null {
+  if (regression === null) return null;
+  return (
+    `regressed: the 95 % interval lies below −${(regression * 100).toFixed(1)} points; a state that is worse by just so much raises a ` +
+    'false alarm in 2.5 % of all comparisons, and each state and each environment is one of its own'
+  );
+}
+
 /** One line a state that is surely worse than the sweep allows. */
 export function alarmTexts(comparison: SuiteComparison): string[] {
   const allowed = ((comparison.regression ?? 0) * 100).toFixed(1);

@@ -74,7 +74,9 @@ export interface SuiteComparison {
   temperature: number;
   /** What the others are compared with: the sweep's baseline, else its first state; null where nothing was played. */
   reference: (Place & { state: Digest; named: boolean }) | null;
-  /** Of pass@1; null where no baseline is named. */
+  /** The sweep names a baseline of which nothing was played here: no alarm can be raised. */
+  lacks_baseline: boolean;
+  /** Of pass@1; null where no baseline is named, or it is lacking. */
   regression: number | null;
   states: StateComparison[];
 }
@@ -138,6 +140,7 @@ export function emptyComparison(
     temperature: record.sampling.temperature,
     reference:
       reference === null ? null : { run: reference.run, step: reference.step, state: reference.state, named },
+    lacks_baseline: baseline !== null && !named,
     regression: named ? (baseline?.regression ?? null) : null,
     states: [],
   };

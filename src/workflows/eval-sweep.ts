@@ -58,6 +58,7 @@ export async function evalSweep(spec: unknown, options: SweepOptions = {}): Prom
     failed: options.carried?.failed ?? [],
     report: null,
     alarms: [],
+    gaps: [],
   };
   setHandler(sweepStatusQuery, () => status, { description: 'How far the sweep is' });
   const planned = await orchestrator('plan', 'choose checkpoints and tasks', openRunPolicy).planSweep({
@@ -239,20 +240,21 @@ class SweepLoop implements SweepWork<PairToDo> {
     const { status, planned } = this;
     this.phase('comparing');
     const { failed } = status;
-    const { report, alarms, table } = await orchestrator(
-      'compare',
-      'compare what there is',
-      reportPolicy,
-    ).compareSweep({
+    const {
+      report,
+      alarms,
+      gaps = [],
+      table,
+    } = await orchestrator('compare', 'compare what there is', reportPolicy).compareSweep({
       sweep: planned.sweep,
       failed,
     });
-    Object.assign(status, { report, alarms });
-    const ended = failed.length === 0 && !this.givenUp ? 'completed' : 'incomplete';
+    Object.assign(status, { report, alarms, gaps });
+    const ended = failed.length + gaps.length === 0 && !this.givenUp ? 'completed' : 'incomplete';
     this.phase(ended);
     await condition(allHandlersFinished);
     const { pairs, episodes } = status;
-    return { sweep: planned.sweep, ended, pairs, episodes, failed, report, alarms, table };
+    return { sweep: planned.sweep, ended, pairs, episodes, failed, report, alarms, gaps, table };
   }
 
   private phase(phase: SweepStatus['phase']): void {

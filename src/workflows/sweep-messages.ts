@@ -16,17 +16,20 @@ export interface SweepStatus {
   failed: FailedPair[];
   report: string | null;
   alarms: string[];
+  gaps: string[];
 }
 
 export interface SweepResult {
   sweep: string;
-  /** `incomplete`: some pairs failed; starting the sweep again under the same id tries those alone. */
+  /** `incomplete`: some pairs failed, or could not be compared; starting the sweep again under the same id tries those alone. */
   ended: 'completed' | 'incomplete';
   pairs: number;
   episodes: number;
   failed: FailedPair[];
   report: string;
   alarms: string[];
+  /** What could not be compared. */
+  gaps: string[];
   /** The comparison as text, at most 4,000 characters. */
   table: string;
 }

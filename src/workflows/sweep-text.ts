@@ -10,7 +10,7 @@ export function sweepOfWorkflow(workflowId: string): string {
 }
 
 export function sweepDetails(status: SweepStatus, workflowId: string): string {
-  const { sweep, phase, pairs, done, episodes, running, waitsFor, failed, report, alarms } = status;
+  const { sweep, phase, pairs, done, episodes, running, waitsFor, failed, report, alarms, gaps } = status;
   const ended = ['completed', 'incomplete', 'cancelled'].includes(phase);
   const figures = markdownTable([
     [`**${plain(sweep)}**`, ''],
@@ -23,6 +23,7 @@ export function sweepDetails(status: SweepStatus, workflowId: string): string {
   const lines = [
     ...(waitsFor === null ? [] : [`**waits for a node**: ${plain(waitsFor)}`]),
     ...alarms.slice(0, shownPairs).map((alarm) => `**regression**: ${plain(alarm)}`),
+    ...gaps.slice(0, shownPairs).map((gap) => `**not compared**: ${plain(gap)}`),
     ...running
       .slice(0, shownPairs)
       .map(({ node, run, step, suite }) => `${plain(node)}: ${plain(run)} step ${step} on ${plain(suite)}`),

@@ -1,7 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../src/store/canonical.js';
-import { compareStates, levelOf, regressions, type PlayedState } from '../../src/sweeps/comparison.js';
+import {
+  compareStates,
+  levelOf,
+  regressions,
+  type PlayedState,
+  type SuiteComparison,
+} from '../../src/sweeps/comparison.js';
 import { comparisonText } from '../../src/sweeps/comparison-table.js';
 import { ksOf, passAtK } from '../../src/sweeps/pass-at-k.js';
 import { resultRow, resultsFile } from '../../src/sweeps/results-rows.js';
@@ -224,6 +230,25 @@ describe('a comparison', () => {
     expect(comparison.reference).toMatchObject({ run: 'a', step: 10, named: false });
     expect(comparison.states[2]?.versus?.alarms).toEqual([]);
     expect(regressions(comparison)).toEqual([]);
+  });
+
+  test('raises none either where nothing of the baseline was played, and says so; else how far alarms go', () => {
+    const text = (one: SuiteComparison): string =>
+      comparisonText({ name: 'n', project: 'p', suites: [one], skipped: [] });
+    const lacking = compareStates(suite, states.slice(1), baseline);
+    expect(lacking).toMatchObject({
+      lacks_baseline: true,
+      regression: null,
+      reference: { step: 20, named: false },
+    });
+    expect(text(lacking)).toContain('! nothing of the baseline was played on it, so that no regression');
+    expect(text(lacking)).not.toContain('false alarm');
+    const whole = compareStates(suite, states, baseline);
+    expect(whole.lacks_baseline).toBe(false);
+    expect(text(whole)).not.toContain('nothing of the baseline');
+    expect(text(whole)).toContain(
+      'below −5.0 points; a state that is worse by just so much raises a false alarm in 2.5 %',
+    );
   });
 
   test('is the same whatever else is compared beside it', () => {

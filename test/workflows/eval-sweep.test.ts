@@ -8,6 +8,10 @@ import type { EnvironmentServer } from '../../src/environments/server/environmen
 import { comparisonOf } from '../../src/activities/compare-sweep.js';
 import { sweepStatusQuery } from '../../src/workflows/sweep-messages.js';
 import { readSweep } from '../../src/store/sweeps.js';
+import { evaluationEpisodesFolder, tallyKey } from '../../src/store/layout.js';
+import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
+import { whyItEnded } from '../../src/cli/start-training.js';
+import { resultText, runNow } from '../../src/cli/sweeps-command.js';
 import { auditRun } from '../../src/activities/audit-run.js';
 import {
   counting,
@@ -102,6 +106,22 @@ describe('a sweep', { timeout: 360_000 }, () => {
     expect(result).toMatchObject({ ended: 'completed', pairs: 3, episodes: 9, failed: [] });
     const { suites: compared } = await tableOf('base');
     expect(compared[0]?.reference).toMatchObject({ run, step: 0, named: true });
+  });
+
+  it('ends incomplete where a suite has no episode of the baseline, and says so', async () => {
+    await stage.node(harness.node);
+    const named = { suites: [{ name: 'final' }], baseline: { run, step: 2 } };
+    await (await stage.start('whole', spec('whole', named))).result();
+    const { checkpoints, suites, baseline } = await readSweep(harness.store, 'tests/whole');
+    expect(checkpoints.map(({ step }) => step)).toEqual([1, 2]);
+    const suite = suites[0]?.digest ?? '';
+    await harness.store.delete(tallyKey(baseline ?? '', suite));
+    for await (const { key } of harness.store.list(evaluationEpisodesFolder(baseline ?? '', suite)))
+      await harness.store.delete(key);
+    const result = await (await stage.start('lacking', spec('lacking', named))).result();
+    expect(result).toMatchObject({ ended: 'incomplete', failed: [], alarms: [] });
+    expect(result.gaps).toEqual([expect.stringMatching(/^final: nothing of the baseline was played on it/)]);
+    expect(resultText(result)).toContain('not compared: final: nothing of the baseline');
   });
 
   it('that is killed ten times plays every episode once, and comes to the same table', async () => {
@@ -256,10 +276,20 @@ describe('a sweep', { timeout: 360_000 }, () => {
       return found?.waitsFor ? found : null;
     }, 'the sweep to wait for a node');
     expect(status).toMatchObject({ phase: 'evaluating', pairs: 4, done: 0 });
+    const other = spec('waiting', { checkpoints: [{ run, steps: [2] }] });
+    await expect(
+      runNow(temporal.client, parseSweepSpec(other), { id: 'waiting', detach: true }),
+    ).rejects.toThrow(/tests\/waiting was chosen by another spec:\n +checkpoints\.0\.steps/);
     await handle.cancel();
     await expect(handle.result()).rejects.toThrow();
+    const refused: unknown = await (
+      await stage.start('waiting', other)
+    )
+      .result()
+      .catch((error: unknown) => error);
+    expect(whyItEnded(refused)).toContain('checkpoints.0.steps');
     await stage.node(harness.node);
-    const result = await (await stage.start('waiting', spec('waiting'))).result();
+    const result = await (await stage.start('waiting', spec('waiting', { parallel: 1 }))).result();
     expect(result).toMatchObject({ ended: 'completed', pairs: 4 });
   });
 

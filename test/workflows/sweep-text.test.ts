@@ -5,7 +5,7 @@ import { sweepDetails } from '../../src/workflows/sweep-text.js';
 const sweeping: SweepStatus = {
   ...{ sweep: 'crm/nightly-1', phase: 'evaluating', pairs: 40, done: 7, episodes: 2800 },
   running: [{ n: 7, run: 'crm', step: 120, suite: 'held-out', node: 'gpu-1' }],
-  ...{ waitsFor: null, failed: [], report: null, alarms: [] },
+  ...{ waitsFor: null, failed: [], report: null, alarms: [], gaps: [] },
 };
 const failed = Array.from({ length: 20 }, (_, n) => ({
   ...{ n, run: 'crm', step: n, suite: 'held-out', reason: 'its checkpoint is gone\n| <b>' },

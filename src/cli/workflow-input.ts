@@ -1,0 +1,22 @@
+// What a workflow that is under way was started with.
+import type { Client } from '@temporalio/client';
+import { defaultPayloadConverter } from '@temporalio/common';
+
+const answerWithinMs = 10_000;
+
+/** Its first argument; null where it cannot be read here, as with a codec of its owner. Throws where there is no such workflow. */
+export async function inputOfWorkflow(client: Client, workflowId: string): Promise<unknown> {
+  const { history } = await client.withDeadline(Date.now() + answerWithinMs, () =>
+    client.workflowService.getWorkflowExecutionHistory({
+      namespace: client.options.namespace,
+      execution: { workflowId },
+      maximumPageSize: 1,
+    }),
+  );
+  const input = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads?.[0];
+  try {
+    return input ? defaultPayloadConverter.fromPayload(input) : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,18 @@
+// What a sweep evaluates is chosen once: whoever starts it again under its id must mean the same.
+import { InvalidSpec } from '../spec/invalid-spec.js';
+import type { SweepSpec } from '../spec/sweep-spec.js';
+import { differences } from '../store/canonical.js';
+
+/** Throws `InvalidSpec` with the difference. When it starts, and on how many nodes, may change. */
+export function refuseOtherSweep(sweep: string, stored: SweepSpec, given: SweepSpec): void {
+  const found = differences(comparable(stored), comparable(given));
+  if (found.length === 0) return;
+  const problem = `${sweep} was chosen by another spec:\n${found.map((line) => `    ${line}`).join('\n')}`;
+  const mend =
+    'go on with it by the file as it was, or start it under another id: what is evaluated is taken as it is there too';
+  throw new InvalidSpec([{ path: '', problem, mend }], `sweep ${given.name}`);
+}
+
+function comparable({ schedule: _schedule, parallel: _parallel, ...spec }: SweepSpec): unknown {
+  return spec;
+}
