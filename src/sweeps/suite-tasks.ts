@@ -24,7 +24,10 @@ export interface SuiteSource {
 /** Name of all suites that are no run's own: what they are called changes nothing that is measured. */
 const sweepSuite = 'sweep';
 
-/** The suites of a sweep, in its order. Throws `InvalidSpec` where one has no task, or two of them the same ones. */
+/** Episodes of a state on one suite: a node has all of them open at once, and holds their transcripts. */
+export const mostEpisodes = 20_000;
+
+/** The suites of a sweep, in its order. Throws `InvalidSpec` where one has no task or too many episodes, or two of them are the same. */
 export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuiteEntry[] {
   const problems: SpecProblem[] = [];
   const suites: SweepSuiteEntry[] = [];
@@ -32,6 +35,8 @@ export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuiteEntry[
     const path = `suites[${index}]`;
     const record = isRunSuite(suite.name) ? runSuiteOf(suite.name, source) : suiteOf(suite, source);
     if (record.tasks.length === 0) problems.push(emptySuite(suite, source, path));
+    const tooLarge = largeSuite(record, path);
+    if (tooLarge !== null) problems.push(tooLarge);
     const digest = recordDigest(record);
     const same = suites.find((other) => other.digest === digest);
     if (same !== undefined && record.tasks.length > 0) {
@@ -96,6 +101,17 @@ function passes({ environments, difficulty }: SuiteSpec, task: Task): boolean {
     (environments === undefined || environments.includes(task.env_key)) &&
     (difficulty === undefined || difficulty.includes(task.difficulty))
   );
+}
+
+/** A run's own suites are its own affair. */
+function largeSuite({ name, tasks, samples_per_task }: SuiteRecord, path: string): SpecProblem | null {
+  const episodes = tasks.length * samples_per_task;
+  if (name !== sweepSuite || episodes <= mostEpisodes) return null;
+  return {
+    path,
+    problem: `asks for ${tasks.length} tasks × ${samples_per_task} samples, ${episodes} episodes of each state; at most ${mostEpisodes} are played at once`,
+    mend: 'lower samples or max_tasks, or make several suites of it by environments or difficulty',
+  };
 }
 
 /** Names the filter that leaves nothing, and what there is. */

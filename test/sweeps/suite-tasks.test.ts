@@ -6,7 +6,7 @@ import { hash32 } from '../../src/rl/random.js';
 import type { SuiteRecord } from '../../src/spec/evaluation-records.js';
 import { recordDigest } from '../../src/store/canonical.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
-import { suitesOf, type SuiteSource } from '../../src/sweeps/suite-tasks.js';
+import { mostEpisodes, suitesOf, type SuiteSource } from '../../src/sweeps/suite-tasks.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
@@ -105,6 +105,15 @@ describe('a suite’s tasks', () => {
     expect(easy).toHaveLength(3);
     expect(all).toEqual(expect.arrayContaining(easy));
     expect(only({ name: 'train', split: 'train' }).record.tasks).toHaveLength(20);
+  });
+
+  test('that are more episodes than a node can have open at once are refused, with how many there may be', () => {
+    const held = only({ name: 'all' }).record.tasks.length;
+    const most = Math.floor(mostEpisodes / held);
+    expect(only({ name: 'most', samples: most }).record.samples_per_task).toBe(most);
+    expect(() => suites({ name: 'more', samples: most + 1 })).toThrow(
+      `suites[0]: asks for ${held} tasks × ${most + 1} samples, ${held * (most + 1)} episodes of each state; at most 20000`,
+    );
   });
 
   test('make a record that the store takes', async () => {
