@@ -35,6 +35,8 @@ export interface RunOutline {
   eval_interval: number;
   /** 0: no early end. */
   target_pass_at_1: number;
+  /** Where else people read of it, in words: `Slack #runs`. */
+  followed_in?: string[];
 }
 
 export interface RunPosition {

@@ -60,8 +60,9 @@ export async function openRun(
   // A process before this one had nothing of a run that begins here.
   if (owners.at(-2)?.firstExecutionRunId !== input.workflow.firstExecutionRunId) deps.life.noteRun(run);
   const lastCheckpoint = (await listCheckpoints(deps.store, record)).at(-1) ?? null;
+  const followers = followedIn(run, spec);
   return {
-    outline: outlineOf(record),
+    outline: { ...outlineOf(record), ...(followers.length > 0 ? { followed_in: followers } : {}) },
     owner,
     position: { step, state, lastCheckpoint },
     control: await foldedControl(deps.store, run),
@@ -199,4 +200,14 @@ function outlineOf(record: RunRecord): RunOutline {
     eval_interval: spec.trainer.eval_interval,
     target_pass_at_1: spec.trainer.target_pass_at_1,
   };
+}
+
+/** Of this start, as a follower has it; an address is for the follower to know: a W&B may be a team's own. */
+function followedIn(run: string, { project, tracking, slack }: RunSpec): string[] {
+  const wandb = tracking?.wandb;
+  const place = wandb && [wandb.entity, wandb.project ?? project, run].filter(Boolean).join('/');
+  return [
+    ...(place ? [`W&B ${place}${wandb.mode === 'offline' ? ' (offline)' : ''}`] : []),
+    ...(slack ? [`Slack ${slack.channel}`] : []),
+  ];
 }

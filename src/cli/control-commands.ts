@@ -121,7 +121,7 @@ function registerCancel(program: Command): void {
     .action(
       withOutput(async (run: string, flags: ControlFlags & { wait: number }) => {
         await withClient(flags, async (client) => {
-          if (!(await endWorkflow(client, run, flags.wait)))
+          if (!(await endWorkflow(client, run, flags)))
             throw new Error(await whyNotOpen(runHandle(client, run), flags));
         });
         console.log(

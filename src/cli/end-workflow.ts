@@ -1,14 +1,19 @@
 // Cancelling a run's workflow, as `cancel`, `rewind` and `rebase` do: it lets its node go, writes its report, and ends.
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client, WorkflowNotFoundError } from '@temporalio/client';
-import { runHandle } from './temporal-access.js';
+import { inFolder } from './output.js';
+import { runHandle, type TemporalFlags } from './temporal-access.js';
 
 const answerWithinMs = 10_000;
 const pollMs = 250;
 const openStatuses: readonly string[] = ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW'];
 
 /** Cancels the name's workflow, and returns when it has ended; false where none was open. */
-export async function endWorkflow(client: Client, name: string, seconds: number): Promise<boolean> {
+export async function endWorkflow(
+  client: Client,
+  name: string,
+  { wait: seconds, ...flags }: TemporalFlags & { wait: number },
+): Promise<boolean> {
   const handle = runHandle(client, name);
   const deadline = Date.now() + seconds * 1000;
   const within = <T>(call: () => Promise<T>): Promise<T> =>
@@ -29,7 +34,7 @@ export async function endWorkflow(client: Client, name: string, seconds: number)
     await delay(pollMs);
   }
   throw new Error(
-    `the workflow of ${name} was cancelled and has not ended within ${seconds} s: a worker must be up (longhaul doctor). ` +
+    `the workflow of ${name} was cancelled and has not ended within ${seconds} s: a worker must be up (longhaul doctor${inFolder(flags)}). ` +
       'Nothing else was done; give the same command again',
   );
 }

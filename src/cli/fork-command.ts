@@ -75,7 +75,7 @@ export function register(program: Command): void {
         const spec = await rewound(store, { run, step }, name, flags.set);
         if (flags.print) return print(spec);
         await withClient(flags, async (client) => {
-          if (spec.fork) await endWorkflow(client, name, flags.wait);
+          if (spec.fork) await endWorkflow(client, name, flags);
           await sayingThatItGoesOn(name, flags, () =>
             trainAndFollow(client, spec, flags, { begun: `${name} goes on after step ${step} of ${run}` }),
           );
@@ -105,8 +105,8 @@ export function register(program: Command): void {
           if (flags.print) return print(spec);
           await withClient(flags, async (client) => {
             if (from !== null) {
-              refuseNeedlessRebase(name, await poolView(client), from, flags.numerics);
-              await endWorkflow(client, name, flags.wait);
+              refuseNeedlessRebase(name, await poolView(client), from, flags.numerics, flags);
+              await endWorkflow(client, name, flags);
             }
             await sayingThatItGoesOn(name, flags, () => trainAndFollow(client, spec, flags, { begun }));
           });

@@ -22,10 +22,11 @@ export interface RunNews {
 
 /** Markdown of some 3 kB; the UI puts it into an address, so it must not grow with the run. */
 export function detailsOf(status: RunStatus, news: RunNews): string {
+  const { outline } = news;
   return [
     holdUps(status),
     figures(status, news),
-    notes(status),
+    notes(status, outline?.followed_in ?? []),
     evaluations(status),
     lastSteps(status),
     ways(status),
@@ -116,7 +117,7 @@ function unknown({ outcomes }: RunStatus): [string, string, string][] {
   ];
 }
 
-function notes(status: RunStatus): string {
+function notes(status: RunStatus, followedIn: readonly string[]): string {
   const stop = stopNote(status);
   const faults = faultNote(status.faults ?? {});
   const lines = [
@@ -124,6 +125,7 @@ function notes(status: RunStatus): string {
     ...settingNotes(status.control),
     ...(status.lineage ? [`goes on from ${status.lineage.run} after step ${status.lineage.step}`] : []),
     ...(faults ? [faults] : []),
+    ...(followedIn.length > 0 ? [`followed in ${followedIn.map(plain).join(', ')}`] : []),
     ...(status.report
       ? [`report: \`longhaul report ${status.run}\`, in the store \`${status.report}\``]
       : []),

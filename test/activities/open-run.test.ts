@@ -77,6 +77,13 @@ describe('a first start', () => {
       expect(await harness.store.head(assetKey(digest))).not.toBeNull();
   });
 
+  it('says where its followers tell of it', async () => {
+    const tracking = { wandb: { entity: 'team', project: 'crm', mode: 'offline' } };
+    const { outline } = await harness.open({ ...harness.spec, tracking, slack: { channel: '#runs' } });
+    expect(outline.followed_in).toEqual([`W&B team/crm/${run} (offline)`, 'Slack #runs']);
+    expect((await harness.open()).outline).not.toHaveProperty('followed_in');
+  });
+
   it('of two at once makes one run', async () => {
     const opened = await Promise.all([harness.open(), harness.open()]);
     // Claims of one execution in one millisecond are one record.

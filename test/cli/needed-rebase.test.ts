@@ -15,7 +15,8 @@ function node(
   return { id, state, ...offer, ...(numerics ? { numerics } : {}) };
 }
 
-const refusal = (nodes: PoolView['nodes']) => () => refuseNeedlessRebase('live', { nodes }, cpu(1), cpu(2));
+const refusal = (nodes: PoolView['nodes']) => () =>
+  refuseNeedlessRebase('live', { nodes }, cpu(1), cpu(2), { folder: '/srv/stack' });
 
 describe('a rebase', () => {
   test('to the numerics that the run has is refused', () => {
@@ -24,7 +25,9 @@ describe('a rebase', () => {
   });
 
   test('is refused while a living node has the run’s own numerics, which is named', () => {
-    expect(refusal([node('a', cpu(1)), node('b', cpu(2))])).toThrow(/needs no rebase: .*cpu\/1, which a has/);
+    expect(refusal([node('a', cpu(1)), node('b', cpu(2))])).toThrow(
+      /needs no rebase: .*cpu\/1, which a has \(longhaul nodes --folder \/srv\/stack\)/,
+    );
     expect(refusal([node('a', cpu(1)), node('b', cpu(1))])).toThrow(/which a, b have/);
   });
 

@@ -1,16 +1,15 @@
 // A sweep's comparison in a real browser: light, dark, narrow, on paper, and without colour.
-import { accessSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { compareStates, type SweepComparison } from '../../src/sweeps/comparison.js';
 import { renderComparison } from '../../src/sweeps/comparison-page.js';
+import { browserPath, launchBrowser } from '../support/browser.js';
 import { madeUpState, madeUpSuite } from './made-up.js';
 
-const browserPath =
-  [process.env['LONGHAUL_CHROMIUM'], '/usr/bin/chromium', '/usr/bin/google-chrome'].find(isThere) ?? '';
 const hostile = '<script>document.title = "broken"</script>';
 
 /** Two runs over steps, one suite of two environments and one of a single sample, a checkpoint left out. */
@@ -63,15 +62,7 @@ describe.skipIf(browserPath === '')('a sweep’s page in a browser (chromium, or
     const html = renderComparison(nightly());
     expect(html.length).toBeLessThan(500_000);
     writeFileSync(file, html);
-    browser = await chromium.launch({
-      executablePath: browserPath,
-      args: [
-        '--no-sandbox',
-        '--disable-gpu',
-        '--disable-background-networking',
-        '--disable-component-update',
-      ],
-    });
+    browser = await launchBrowser();
   });
   afterAll(async () => {
     await browser?.close();
@@ -193,12 +184,3 @@ test('a sweep’s page has no name as markup, whoever chose it', () => {
   expect(html).toContain('better');
   expect(html).not.toContain(hostile);
 });
-
-function isThere(path: string | undefined): boolean {
-  try {
-    accessSync(path ?? '');
-    return true;
-  } catch {
-    return false;
-  }
-}

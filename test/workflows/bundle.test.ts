@@ -39,7 +39,8 @@ describe('the workflow bundle', () => {
     // Two copies make `runReplayHistory` throw "type must be a Type" on JSON histories.
     const found = execFileSync(
       'find',
-      [join(root, 'node_modules'), '-type', 'd', '-name', 'protobufjs', '-not', '-path', '*/ext/*'],
+      // With a slash behind it: it may be a link.
+      [join(root, 'node_modules/'), '-type', 'd', '-name', 'protobufjs', '-not', '-path', '*/ext/*'],
       {
         encoding: 'utf8',
       },

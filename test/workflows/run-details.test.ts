@@ -48,6 +48,13 @@ function row(text: string, name: string): string[] {
 }
 
 describe('the live text of a run', () => {
+  it('says where else the run is followed, and nothing where it is not', () => {
+    const followed_in = ['W&B team/sales/crm', 'Slack #runs|x'];
+    const text = detailsOf(training, { outline: { ...outline, followed_in }, checkpointTrouble: null, now });
+    expect(text).toContain('- followed in W&B team/sales/crm, Slack #runs\\|x\n');
+    expect(of()).not.toContain('followed');
+  });
+
   it('is a table of where it is, how it goes, and what it uses', () => {
     const text = of();
     expect(row(text, '**crm**')).toEqual(['**crm**', 'qwen3-0.6b', 'sales']);
