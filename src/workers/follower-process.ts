@@ -57,7 +57,7 @@ interface Session {
   lacking: { times: number; notBefore: number };
 }
 
-/** On disk beside a run's notes. */
+/** On disk, in a folder of its own: a run's notes are set aside with a namesake's run, and this is not. */
 interface Followed {
   workflowId: string;
   firstRunId: string;
@@ -82,7 +82,7 @@ class FollowerProcess {
 
   async run(): Promise<void> {
     const { config, signal } = this;
-    await mkdir(this.#notes, { recursive: true });
+    await mkdir(this.#runs, { recursive: true });
     const serving = this.#serveFigures();
     const store = await this.#store();
     if (store) {
@@ -93,7 +93,8 @@ class FollowerProcess {
       this.#lookedAt = await this.#lastLook();
       await this.#resume();
       while (!signal.aborted) {
-        await this.#look(watch);
+        // A server that does not answer holds up no end: whoever stops the process waits for it for seconds.
+        await orAborted(this.#look(watch), signal);
         await replaceFile(join(config.folder, servingFile), { pid: process.pid }).catch(() => undefined);
         await pause(lookEveryMs, signal);
       }
@@ -103,8 +104,12 @@ class FollowerProcess {
     await serving;
   }
 
-  get #notes(): string {
-    return join(this.config.folder, 'notes');
+  get #runs(): string {
+    return join(this.config.folder, 'runs');
+  }
+
+  #followedFile(run: string): string {
+    return join(this.#runs, `${run}.json`);
   }
 
   #log(message: string): void {
@@ -189,7 +194,9 @@ class FollowerProcess {
 
   /** Runs that an earlier process of this folder had not brought to their end: Temporal need not answer for that. */
   async #resume(): Promise<void> {
-    for (const run of await readdir(this.#notes)) {
+    for (const name of await readdir(this.#runs)) {
+      if (!name.endsWith('.json')) continue;
+      const run = name.slice(0, -'.json'.length);
       const followed = await this.#followed(run);
       if (!followed || followed.over) continue;
       const standing = { over: false, ending: null, phase: null, blocked: null };
@@ -267,6 +274,7 @@ class FollowerProcess {
 
   /** As many as there is room for. */
   #begin(): void {
+    if (this.signal.aborted) return;
     const sessions = [...this.#sessions.values()];
     let ended = sessions.filter(({ running, standing }) => running && standing.over).length;
     for (const session of sessions) {
@@ -312,7 +320,7 @@ class FollowerProcess {
   }
 
   async #followed(run: string): Promise<Followed | null> {
-    const kept = (await readIfWhole(join(this.#notes, run, 'followed.json'))) as Partial<Followed> | null;
+    const kept = (await readIfWhole(this.#followedFile(run))) as Partial<Followed> | null;
     const { workflowId, firstRunId, over } = kept ?? {};
     if (typeof workflowId !== 'string' || typeof firstRunId !== 'string') return null;
     return { workflowId, firstRunId, over: over === true };
@@ -320,7 +328,7 @@ class FollowerProcess {
 
   async #note({ run, workflowId, firstRunId }: Session['driven'], over: boolean): Promise<void> {
     const followed: Followed = { workflowId, firstRunId, over };
-    await replaceFile(join(this.#notes, run, 'followed.json'), followed);
+    await replaceFile(this.#followedFile(run), followed);
   }
 
   /** What the files on this machine lack is written yet: a stack that is stopped with its run leaves them whole. */
@@ -340,6 +348,16 @@ class FollowerProcess {
 /** The run is over, and whoever lacks of it is tried later. One that goes on has a new start, or is not over any more. */
 function isLeftAlone({ standing, lacking }: Session): boolean {
   return standing.over && performance.now() < lacking.notBefore;
+}
+
+/** Waits for `work`, but not beyond the moment at which `signal` is aborted. */
+function orAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const done = (): void => resolve();
+    signal.addEventListener('abort', done, { once: true });
+    void work.then(resolve, reject).finally(() => signal.removeEventListener('abort', done));
+    if (signal.aborted) resolve();
+  });
 }
 
 function messageOf(error: unknown): string {
