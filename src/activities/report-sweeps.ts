@@ -2,8 +2,9 @@
 import type { SweepLine, SweepsOfRun } from '../report/sweep-table.js';
 import type { RunRecord } from '../spec/records.js';
 import type { SelectedCheckpoint, SweepRecord } from '../spec/sweep-record.js';
+import { comparisonPage } from '../store/comparisons.js';
 import { inParallel } from '../store/in-parallel.js';
-import { checkName, sweepFolder, sweepsOfProject } from '../store/layout.js';
+import { checkName, sweepsOfProject } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { NewerSchema, OlderSchema, UnreadableRecord } from '../store/store-errors.js';
 import { readSweepIfAny } from '../store/sweeps.js';
@@ -40,7 +41,8 @@ export async function sweepsOfRun(
     .filter((record) => record !== null)
     .flatMap((record) => {
       const newest = newestOf(record, run);
-      return newest ? [{ record, newest }] : [];
+      // A nightly sweep has its baseline each night: where that alone is of the run, nothing is said of it.
+      return newest && newest.state !== record.baseline ? [{ record, newest }] : [];
     })
     .sort((a, b) => (a.record.observed.at < b.record.observed.at ? 1 : -1))
     .slice(0, sweepsShown);
@@ -70,7 +72,7 @@ async function linesOf(
   const reference = record.checkpoints.find(({ state }) => state === (record.baseline ?? first?.state));
   const checkpoints = [...(reference ? [reference] : []), ...(reference === newest ? [] : [newest])];
   const { suites } = await comparisonOf(store, { ...record, checkpoints });
-  const page = await newestPage(store, record.sweep);
+  const page = await comparisonPage(store, record.sweep);
   return suites.flatMap((suite) => {
     const after = suite.states.find(({ state }) => state === newest.state);
     return after ? [{ ...lineOf(record, suite, after), page }] : [];
@@ -104,12 +106,4 @@ function alarmOf({ regression }: SuiteComparison, { versus }: StateComparison): 
     if (scopes.length > 0) return { kind, text: `${alarmWords[kind]}: ${scopes.join(', ')}` };
   }
   return { kind: 'none', text: 'none' };
-}
-
-/** Null where there is none. One that was started again has several: the last to be written knows most. */
-async function newestPage(store: ObjectStore, sweep: string): Promise<string | null> {
-  let newest: { key: string; modified: Date } | null = null;
-  for await (const { key, modified } of store.list(`${sweepFolder(sweep)}comparison.`))
-    if (key.endsWith('.html') && (newest === null || modified > newest.modified)) newest = { key, modified };
-  return newest?.key ?? null;
 }

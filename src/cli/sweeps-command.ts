@@ -14,6 +14,7 @@ import { CancelledFailure } from '@temporalio/common';
 import { type Command, InvalidArgumentError } from 'commander';
 import { withOutput } from './output.js';
 import { printable } from './printable.js';
+import { addReport } from './sweeps-report.js';
 import { textTable } from './table.js';
 import { whyItEnded } from './start-training.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
@@ -34,6 +35,7 @@ import { parseSweepSpec, readSweepFile } from '../sweeps/sweep-input.js';
 import type { SweepSpec } from '../spec/sweep-spec.js';
 
 const target: SweepTarget = { workflowType: 'evalSweep', taskQueue: orchestratorQueue };
+const defaultProject = 'longhaul';
 const callDeadlineMs = 10_000;
 const firingsShown = 3;
 const tellEveryMs = 2_000;
@@ -52,7 +54,7 @@ export function register(program: Command): void {
   ).action(
     withOutput(async (file: string, flags: TemporalFlags) => {
       const spec = await readSweepFile(file);
-      console.log(await withClient(flags, (client) => apply(client, spec)));
+      console.log(await withClient(flags, (client) => apply(client, spec, file)));
     }),
   );
 
@@ -77,12 +79,19 @@ export function register(program: Command): void {
       }),
     );
 
+  addReport(
+    sweeps
+      .command('report <name>')
+      .description('write the comparison of a sweep as an HTML file: of a start, or of the newest firing')
+      .option('--project <name>', 'project of the sweep', nameArgument, defaultProject),
+  );
+
   const named = (verb: string, description: string): Command =>
     withTemporalFlags(sweeps.command(`${verb} <name>`).description(description)).option(
       '--project <name>',
       'project of the sweep',
       nameArgument,
-      'longhaul',
+      defaultProject,
     );
   named(
     'cancel',
@@ -100,9 +109,9 @@ export function register(program: Command): void {
     }),
   );
   named('pause', 'let a schedule fire no more until it is resumed').action(
-    onSchedule(async (handle, name) => {
+    onSchedule<object>(async (handle, name, flags) => {
       await handle.pause('longhaul sweeps pause');
-      return `paused ${name}; go on with: longhaul sweeps resume ${name}`;
+      return `paused ${name}; go on with: longhaul sweeps resume ${name}${inProject(flags)}`;
     }),
   );
   named('resume', 'let a paused schedule fire again').action(
@@ -143,7 +152,8 @@ async function cancel(client: Client, workflowId: string): Promise<void> {
   }
 }
 
-export async function apply(client: Client, spec: SweepSpec): Promise<string> {
+/** `file`: where the sweep stands, for the command that starts it by hand. */
+export async function apply(client: Client, spec: SweepSpec, file = 'FILE'): Promise<string> {
   const id = scheduleIdOf(spec);
   const handle = client.schedule.getHandle(id);
   const change = scheduleChange(spec, await describeIfAny(client, id), target);
@@ -159,11 +169,20 @@ export async function apply(client: Client, spec: SweepSpec): Promise<string> {
       return `${spec.name} has no schedule any more`;
     case 'unchanged':
       if (!spec.schedule)
-        return `${spec.name} says no schedule, and has none; start it with: longhaul sweeps run FILE`;
+        return `${spec.name} says no schedule, and has none; start it with: longhaul sweeps run ${file}`;
   }
-  const next = (await handle.describe()).info.nextActionTimes.slice(0, firingsShown);
+  const { state, info } = await handle.describe();
   const said = { create: 'created', update: 'updated', unchanged: 'unchanged' }[change.kind];
-  return `${spec.name}: schedule ${said}\n${next.map((time) => `  fires ${time.toISOString()}`).join('\n')}`;
+  const next = info.nextActionTimes.slice(0, firingsShown).map((time) => `fires ${time.toISOString()}`);
+  const then = state.paused
+    ? [`paused; go on with: longhaul sweeps resume ${spec.name}${inProject(spec)}`]
+    : next;
+  return [`${spec.name}: schedule ${said}`, ...then].join('\n  ');
+}
+
+/** For a command in a hint: with it the hint can be typed as it is. */
+function inProject({ project }: { project: string }): string {
+  return project === defaultProject ? '' : ` --project ${project}`;
 }
 
 async function describeIfAny(client: Client, id: string): Promise<ScheduleDescription | null> {
@@ -297,7 +316,13 @@ export function resultText({
   for (const gap of gaps) lines.push(`not compared: ${gap}`);
   for (const { run, step, suite, reason } of failed)
     lines.push(`not evaluated: ${run} step ${step} on ${suite}: ${reason}`);
-  return [...lines, `comparison: ${report}`].join('\n');
+  return [...lines, `comparison: ${report}`, `as a page: ${pageCommand(sweep)}`].join('\n');
+}
+
+/** `sweep`: `{project}/{name}`. */
+function pageCommand(sweep: string): string {
+  const [project = '', name = ''] = sweep.split('/');
+  return `longhaul sweeps report ${name}${inProject({ project })}`;
 }
 
 export function statusText({ sweep, phase, pairs, done, waitsFor }: SweepStatus): string {

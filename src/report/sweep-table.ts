@@ -40,25 +40,30 @@ export function sweepTable({ lines, unreadable, toRoot }: SweepsOfRun): string |
     },
     { title: 'pass@1', cell: (row) => escapeHtml(row.passRates), figure: true },
     { title: 'change [95 %]', cell: (row) => escapeHtml(row.change), figure: true },
-    { title: 'tasks', cell: (row) => escapeHtml(row.tasks) },
+    { title: 'tasks', cell: (row) => `<span class="wrap">${escapeHtml(row.tasks)}</span>` },
     {
       title: 'regression',
       cell: ({ alarm }) =>
         `<span class="status ${alarm.kind === 'none' ? '' : alarm.kind === 'regressed' ? 'fail' : 'unclear'}">${marks[alarm.kind]}${escapeHtml(alarm.text)}</span>`,
     },
-    { title: 'comparison', cell: (row) => pageText(row.page, toRoot) },
+    ...(toRoot === null
+      ? []
+      : [{ title: 'comparison', cell: (row: SweepLine) => pageText(row.page, toRoot) }]),
   ]);
   const items = unreadable.map((text) => `<li>${escapeHtml(text)}</li>`).join('');
   return (
     (lines.length === 0 ? '' : `<div class="dense">${body}</div>`) +
-    '<p class="quiet">The newest of this run’s states in each sweep against what that sweep compares with, paired by task; changes in points.</p>' +
+    '<p class="quiet">The newest of this run’s states in each sweep against what that sweep compares with, paired by task; changes in points.' +
+    (toRoot === null && lines.some(({ page }) => page !== null)
+      ? ' The whole comparison of a sweep as a page: <code>longhaul sweeps report NAME</code>, with the name behind the “/”.'
+      : '') +
+    '</p>' +
     (items === '' ? '' : `<ul class="quiet">${items}</ul>`)
   );
 }
 
-function pageText(page: string | null, toRoot: string | null): string {
+function pageText(page: string | null, toRoot: string): string {
   if (page === null) return '<span class="quiet">not written yet</span>';
-  if (toRoot === null) return `<code>${escapeHtml(page)}</code>`;
   const address = page.split('/').map(encodeURIComponent).join('/');
   return `<a href="${escapeHtml(toRoot + address)}">in full</a>`;
 }

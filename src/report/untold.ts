@@ -11,7 +11,7 @@ export interface UntoldSink {
 export function untoldTable(untold: readonly UntoldSink[]): string | null {
   if (untold.length === 0) return null;
   return table(untold, [
-    { title: 'who', cell: ({ sink }) => `<code>${escapeHtml(sink)}</code>` },
+    { title: 'who', cell: ({ sink }) => `<strong>${escapeHtml(sink)}</strong>` },
     { title: 'lacks', cell: ({ trouble }) => escapeHtml(trouble.what) },
     { title: 'since', cell: ({ trouble }) => `${trouble.since.slice(0, 16).replace('T', ' ')} UTC` },
     { title: 'why', cell: ({ trouble }) => escapeHtml(trouble.reason) },

@@ -31,6 +31,7 @@ const tasksShown = 10;
 export function comparisonText({ name, suites, skipped }: SweepComparison): string {
   const parts = [
     ...suites.map((suite) => suiteSection(name, suite)),
+    ...(suites.some(({ states }) => states.length > 0) ? [`${verdictRule}.`] : []),
     ...(skipped.length === 0
       ? []
       : [
@@ -52,9 +53,7 @@ function suiteSection(name: string, suite: SuiteComparison): string {
     ...largestKLines(suite, newest),
     ...(severalEnvironments && newest.length > 0 ? ['', ...environmentTable(newest)] : []),
     ...newest.flatMap((state) => ['', ...taskLines(suite, state)]),
-    '',
-    `${verdictRule}.`,
-    ...[alarmRule(suite)].flatMap((text) => (text === null ? [] : [`${text}.`])),
+    ...[alarmRule(suite)].flatMap((text) => (text === null ? [] : ['', `${text}.`])),
   ].join('\n');
 }
 

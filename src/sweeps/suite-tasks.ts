@@ -135,7 +135,7 @@ function emptySuite(suite: SuiteSpec, { record, tasks }: SuiteSource, path: stri
   const levels = [...new Set(left.map((task) => task.difficulty))].sort((a, b) => a - b);
   return {
     path: `${path}.difficulty`,
-    problem: `leaves no task: none of the ${left.length} others has difficulty ${(difficulty ?? []).join(' or ')}`,
+    problem: `leaves no task: none of the ${left.length} ${split} tasks ${environments === undefined ? '' : `of ${environments.join(' and ')} `}has difficulty ${(difficulty ?? []).join(' or ')}`,
     mend: `they have ${levels.join(', ')}`,
   };
 }

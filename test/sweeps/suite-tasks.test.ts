@@ -128,7 +128,7 @@ describe('a suite’s tasks', () => {
       'suites[0].environments: leaves no task: of traker builtin v1 has no held_out one; did you mean tracker?',
     );
     expect(() => only({ name: 'x', difficulty: [99] })).toThrow(
-      /suites\[0\]\.difficulty: leaves no task: none of the 24 others has difficulty 99; they have \d/,
+      /suites\[0\]\.difficulty: leaves no task: none of the 24 held_out tasks has difficulty 99; they have \d/,
     );
     const empty = { ...source, tasks: tasks.filter(({ split }) => split === 'train') };
     const sweep = parseSweepSpec({ name: 's', checkpoints: [{ run: 'tiny' }], suites: [{ name: 'final' }] });
