@@ -9,7 +9,7 @@ export const followerFigures: readonly FigureDefinition[] = [
     measurement: 'operate',
     unit: 'kinds of events',
     bar: { atMost: 0 },
-    what: 'with Slack, W&B and the metrics files all hanging: kinds of activities, signals and updates in a run’s history that the same run has not where nobody is told',
+    what: 'with Slack and W&B hanging and the metrics files refused: kinds of activities, signals and updates in a run’s history that the same run has not where nobody is told',
     value: (of) => of(part, 'awaited_by_steps'),
   },
   {
@@ -37,11 +37,19 @@ export const followerFigures: readonly FigureDefinition[] = [
     value: (of) => of(part, 'cpu_share'),
   },
   {
+    name: 'followers_kills',
+    measurement: 'operate',
+    unit: 'kills',
+    bar: { atLeast: 20 },
+    what: 'of the follower by SIGKILL that met it before it had told a run to its end',
+    value: (of) => of(part, 'kills'),
+  },
+  {
     name: 'followers_slack_doubled_or_missing',
     measurement: 'operate',
     unit: 'messages',
     bar: { atMost: 0 },
-    what: 'of a run’s events in its Slack thread, after 20 SIGKILLs of the follower',
+    what: 'of a run’s events in its Slack thread, after those kills',
     value: (of) => of(part, 'slack_doubled') + of(part, 'slack_missing'),
   },
   {
