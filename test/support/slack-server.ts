@@ -73,7 +73,7 @@ const neededScopes: Record<string, string[]> = {
 };
 
 export class SlackServer {
-  readonly token = 'xoxb-1111-test-Secret~Token';
+  readonly token = 'xoxb-1111-test/Secret+Token';
   readonly bot = 'longhaul';
   /** Answers to the token: null, or the error. */
   tokenError: string | null = null;

@@ -162,7 +162,6 @@ export class RunThread {
     const ts = await this.#reply(channel, event, id);
     memory.delivered.set(id, ts);
     this.#saved = false;
-    await this.#save();
   }
 
   async #show(): Promise<void> {

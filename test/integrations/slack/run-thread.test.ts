@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { SlackServer } from '../../support/slack-server.js';
+import { until } from '../../support/until.js';
 import {
   checkpoint,
   completed,
@@ -94,6 +95,30 @@ describe('a run has one thread', () => {
     expect(toldIn(server.training)).toEqual(['started', 'checkpoint.20']);
     expect(server.training.messages[1]?.thread).toBe(server.training.messages[0]?.ts);
   });
+
+  test('that is given up where somebody deletes its first message again and again', async () => {
+    const { thread } = openThread(server, new KeptState());
+    await thread.deliver(started);
+    const outcomes: string[] = [];
+    for (let step = 10; step <= 50; step += 10) {
+      server.training.messages.splice(0);
+      outcomes.push((await thread.deliver(checkpoint(step))).outcome);
+    }
+    expect(outcomes).toEqual(['delivered', 'delivered', 'delivered', 'dropped', 'dropped']);
+    expect(thread.dropped[0]?.reason).toContain('thread_not_found');
+  });
+
+  test('whose place is kept as soon as there is one', async () => {
+    const state = new KeptState();
+    const { thread, stop } = openThread(server, state, { callTimeoutMs: 30_000 });
+    server.fault = ({ method, arguments: given }) =>
+      method === 'chat.postMessage' && given.thread_ts !== undefined ? { kind: 'hang', stored: false } : null;
+    const delivery = thread.deliver(checkpoint(10));
+    await until(() => server.callsOf('chat.postMessage').length === 2, 'the reply to be sent');
+    expect(JSON.parse(state.text ?? '{}')).toMatchObject({ root: server.training.messages[0]?.ts });
+    stop.abort(new Error('shut down'));
+    await expect(delivery).rejects.toThrow('shut down');
+  });
 });
 
 describe('nothing is told twice', () => {
@@ -125,6 +150,34 @@ describe('nothing is told twice', () => {
     await thread.deliver(checkpoint(10));
     expect(toldIn(server.training)).toEqual(['started', 'checkpoint.10']);
     expect(server.callsOf('chat.postMessage')).toHaveLength(2);
+  });
+
+  test('when Slack’s clock is behind the one that the run began by; earlier messages are not read', async () => {
+    const { thread } = openThread(server, new KeptState());
+    await thread.deliver(checkpoint(10));
+    const at = Date.now() + 50 * 60_000;
+    const later = { ...started, at: new Date(at).toISOString() };
+    const { thread: next } = openThread(server, new KeptState(), { started: later });
+    await next.deliver(checkpoint(10));
+    expect(toldIn(server.training)).toEqual(['started', 'checkpoint.10']);
+    const oldest = server.callsOf('conversations.history').at(-1)?.arguments.oldest;
+    expect(Number(oldest)).toBeCloseTo(at / 1000 - 3_600, 2);
+  });
+
+  test('when an event was given up whose message was there: it is found, and no longer among those', async () => {
+    const { thread } = openThread(server, new KeptState(), { timing: { giveUpAfterMs: 150 } });
+    await thread.deliver(started);
+    server.fault = ({ method }) =>
+      method === 'chat.postMessage'
+        ? { kind: 'reset', stored: true }
+        : method === 'conversations.replies'
+          ? { kind: 'status', status: 503, stored: false }
+          : null;
+    expect((await thread.deliver(checkpoint(10))).outcome).toBe('dropped');
+    server.fault = () => null;
+    await thread.deliver(checkpoint(20));
+    expect(thread.dropped).toEqual([]);
+    expect(toldIn(server.training)).toEqual(['started', 'checkpoint.10', 'checkpoint.20']);
   });
 
   test('when it cannot be told what others have posted from what is ours', async () => {

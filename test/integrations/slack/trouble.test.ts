@@ -299,6 +299,12 @@ test('the token is in nothing that is told, recorded or shown', async () => {
       stored: false,
       messages: [`[ERROR] bad header: Bearer ${server.token}`],
     },
+    {
+      kind: 'error' as const,
+      error: 'invalid_blocks',
+      stored: false,
+      messages: [`[ERROR] bad form: token=${encodeURIComponent(server.token)}`],
+    },
     { kind: 'status' as const, status: 500, stored: false },
     { kind: 'reset' as const, stored: false },
     { kind: 'error' as const, error: 'token_revoked', stored: false },
