@@ -5,6 +5,7 @@
 // by then, which is all that the run itself plays there (R15). An evaluation that comes later all the same is a point of its own,
 // found when a reader begins anew or the run is over. A fork's series begins behind the step that it left its parent after.
 import type { OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
+import { runSuites } from '../spec/schedule.js';
 import { inParallel } from '../store/in-parallel.js';
 import { ownersFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
@@ -144,9 +145,7 @@ async function evaluationPoints(
   delivered: Delivered,
 ): Promise<MetricPoint[]> {
   const isDelivered = (steps: readonly number[], suite: string): boolean =>
-    steps.some((step) =>
-      ['interval', 'final'].some((name) => delivered.has(evaluationPointId(step, name, suite))),
-    );
+    steps.some((step) => runSuites.some((name) => delivered.has(evaluationPointId(step, name, suite))));
   const found = await evaluationsOf(view, held, isDelivered);
   return found.map(({ step, result }) => evaluationPoint(step, result));
 }

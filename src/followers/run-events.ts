@@ -10,7 +10,7 @@ import type {
 } from '../integrations/slack/run-event.js';
 import type { EvaluationResult } from '../spec/evaluation-records.js';
 import type { ControlRecord, OwnerRecord } from '../spec/records.js';
-import { lastWarmStep } from '../spec/warm-start.js';
+import { plannedSteps, runSuites } from '../spec/schedule.js';
 import { checkpointHome } from '../store/checkpoints.js';
 import { foldControl } from '../store/control-records.js';
 import {
@@ -157,7 +157,7 @@ function startedEvent({ view, context }: Page, owner: OwnerRecord): RunStarted {
     task: spec.environments.map(({ env_key }) => env_key).join(', ') || view.record.dataset.name,
     model: spec.model.name,
     modality: context.modality,
-    steps: plannedSteps(view),
+    steps: plannedSteps(view.record.spec).total,
     links: context.links,
     who: owner.observed.by,
     from: lineage && { run: lineage.run, step: lineage.step },
@@ -209,9 +209,7 @@ async function addOverdue(page: Page): Promise<void> {
 function isTold({ evaluations }: EventCursor): (steps: readonly number[], suite: string) => boolean {
   const told = new Set(evaluations.map(({ id }) => id));
   return (steps, suite) =>
-    steps.some((step) =>
-      ['interval', 'final'].some((name) => told.has(evaluationPointId(step, name, suite))),
-    );
+    steps.some((step) => runSuites.some((name) => told.has(evaluationPointId(step, name, suite))));
 }
 
 async function addEvaluations(
@@ -342,7 +340,7 @@ function endOf({ view, owners, cursor, context }: Page): RunEnded | null {
     id: `ended.${start}`,
     at: ending.at,
     step: cursor.step,
-    steps: plannedSteps(view),
+    steps: plannedSteps(view.record.spec).total,
     passAt1: cursor.evaluations.at(-1)?.passAt1 ?? null,
     seconds: Math.max(0, (Date.parse(ending.at) - Date.parse(record.observed.started_at)) / 1000),
     spend: spendOf(cursor, owners.at(-1)),
@@ -358,10 +356,6 @@ export function spendOf({ watch }: EventCursor, owner: OwnerRecord | undefined):
   const { gpu_seconds, usd } = watch.spent;
   if (price === undefined && usd === 0) return `${(gpu_seconds / 3600).toFixed(2)} GPU hours`;
   return `${usd.toFixed(2)}${most === undefined ? '' : ` of ${most}`} USD`;
-}
-
-export function plannedSteps({ record: { spec } }: Pick<RunView, 'record'>): number {
-  return lastWarmStep(spec) + spec.trainer.max_training_steps;
 }
 
 function resumeCommand({ record }: RunView): string {

@@ -6,6 +6,7 @@ import type { Link, RunEvent, RunStarted, RunStatusLine } from '../integrations/
 import { RunThread, type ThreadTiming } from '../integrations/slack/run-thread.js';
 import type { OwnerRecord, RunRecord } from '../spec/records.js';
 import type { SlackNews, SlackSpec } from '../spec/run-spec.js';
+import { plannedSteps } from '../spec/schedule.js';
 import type { Trouble } from '../store/notices.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { pause, within } from './deadlines.js';
@@ -14,7 +15,6 @@ import {
   type EventContext,
   type EventCursor,
   newEventCursor,
-  plannedSteps,
   readRunEvents,
   spendOf,
   type ToldEvaluation,
@@ -247,7 +247,7 @@ class SlackTeller {
   private status(standing: RunStanding): RunStatusLine {
     const { record, owner } = this.options;
     const { cursor } = this;
-    const steps = plannedSteps({ record });
+    const steps = plannedSteps(record.spec).total;
     const step = cursor.step ?? record.lineage?.step ?? 0;
     const newest = cursor.evaluations.at(-1);
     const { ending, blocked } = standing;

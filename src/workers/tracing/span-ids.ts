@@ -43,10 +43,16 @@ export function freshSpanId(): string {
   return randomBytes(8).toString('hex');
 }
 
-/** Null for an activity that belongs to no step. */
-export function stepOfActivity(activityId: string): number | null {
+/** Null for an activity that belongs to no step of a run: a sweep's activities name steps of others, and no root of theirs is sent. */
+export function stepOfActivity({
+  workflowId,
+  activityId,
+}: {
+  workflowId: string;
+  activityId: string;
+}): number | null {
   const [, step] = /^step-(\d+)\//.exec(activityId) ?? [];
-  return step === undefined ? null : Number(step);
+  return step === undefined || !workflowId.startsWith('train/') ? null : Number(step);
 }
 
 function digits(text: string, count: number): string {

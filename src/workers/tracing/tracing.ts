@@ -90,7 +90,7 @@ export class Tracing implements Tracer {
   #attempt({ info }: Context, input: unknown): OpenSpan {
     const { workflowExecution, activityId, activityType, attempt, taskQueue } = info;
     const { workflowId = 'standalone', runId = 'standalone' } = workflowExecution ?? {};
-    const step = stepOfActivity(activityId);
+    const step = stepOfActivity({ workflowId, activityId });
     const name = {
       workflowRunId: runId,
       activityId,
