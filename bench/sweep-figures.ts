@@ -4,6 +4,13 @@ import type { FigureDefinition } from './figure.js';
 const sweep = 'operate/sweep';
 const what = '20 checkpoints of the quickstart’s model × 100 tasks × 4 samples';
 
+const watched = ['orchestrator', 'node', 'engine'] as const;
+const processes = {
+  orchestrator: 'the orchestrator worker',
+  node: 'the node worker',
+  engine: 'the engine',
+} as const;
+
 export const sweepFigures: readonly FigureDefinition[] = [
   {
     name: 'sweep_seconds',
@@ -21,20 +28,20 @@ export const sweepFigures: readonly FigureDefinition[] = [
     what: 'episodes that it has played',
     value: (of) => of(sweep, 'episodes'),
   },
-  ...(['orchestrator', 'node'] as const).map((name): FigureDefinition => ({
+  ...watched.map((name): FigureDefinition => ({
     name: `sweep_${name}_growth`,
     measurement: 'operate',
     unit: 'share',
     bar: { atMost: 0.1 },
-    what: `resident memory of the ${name} worker in the last quarter of its time over that in the second one, minus 1`,
+    what: `resident memory of ${processes[name]} in the last quarter of its time over that in the second one, minus 1`,
     value: (of) => of(sweep, `${name}_growth`),
   })),
-  ...(['orchestrator', 'node'] as const).map((name): FigureDefinition => ({
+  ...watched.map((name): FigureDefinition => ({
     name: `sweep_${name}_mib`,
     measurement: 'operate',
     unit: 'MiB',
     bar: null,
-    what: `resident memory of the ${name} worker in the last quarter`,
+    what: `resident memory of ${processes[name]} in the last quarter`,
     value: (of) => of(sweep, `${name}_mib`),
   })),
   {

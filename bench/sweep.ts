@@ -1,6 +1,5 @@
 // A sweep over a run's checkpoints on the embedded stack: how long it takes and what memory it takes, what one with nothing new takes, and
 // whether one whose processes are killed plays every episode once and comes to the same table.
-import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -48,9 +47,11 @@ export interface SweepFigures {
   seconds: number;
   orchestrator_mib: number;
   node_mib: number;
+  engine_mib: number;
   /** Resident memory in the last quarter of the sweep's time over that in the second one, minus 1. */
   orchestrator_growth: number;
   node_growth: number;
+  engine_growth: number;
   again_seconds: number;
   again_episodes: number;
   /** That met the sweep while it was open. */
@@ -62,11 +63,12 @@ export interface SweepFigures {
 }
 
 const sampleEveryMs = 500;
+/** Of which the memory is watched. */
+const remembered = ['orchestrator', 'node', 'engine'] as const;
 const victims = ['node', 'orchestrator', 'engine', 'temporal'] as const;
 
 export async function measureSweep(plan: SweepPlan): Promise<SweepFigures> {
-  // In memory where there is such a folder: what is measured is the sweep, not a disk's fsync.
-  const folder = await mkdtemp(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'longhaul-bench-sweep-'));
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-sweep-'));
   const stack = await startStack({
     folder,
     engine: findEngineBinary(),
@@ -116,7 +118,7 @@ class SweepBench {
     const begun = performance.now();
     const result = await this.sweep('measured', this.plan.suite, {}, async (over) => {
       while (!over()) {
-        memory.take(sample++, { orchestrator: this.pidOf('orchestrator'), node: this.pidOf('node') });
+        memory.take(sample++, Object.fromEntries(remembered.map((name) => [name, this.pidOf(name)])));
         await delay(sampleEveryMs);
       }
     });
@@ -128,7 +130,9 @@ class SweepBench {
     return {
       ...{ episodes: result.episodes, seconds },
       ...{ orchestrator_mib: toMib(quarter('orchestrator', 3)), node_mib: toMib(quarter('node', 3)) },
+      engine_mib: toMib(quarter('engine', 3)),
       ...{ orchestrator_growth: growth('orchestrator'), node_growth: growth('node') },
+      engine_growth: growth('engine'),
     };
   }
 

@@ -13,7 +13,7 @@ import type { ObjectStore } from '../store/object-store.js';
 import type { Trouble } from '../store/notices.js';
 import { readOwner } from '../store/owners.js';
 import { readRun } from '../store/run-records.js';
-import { pause } from './deadlines.js';
+import { pause, within } from './deadlines.js';
 import { follow, type FollowerEnd, type FollowerTimes } from './follower.js';
 import { readIfWhole, replaceFile } from './json-file.js';
 import { NoticeBook } from './notice-book.js';
@@ -48,6 +48,7 @@ export interface SessionOptions extends SessionSettings {
   signal: AbortSignal;
 }
 
+const flushWithinMs = 10_000;
 const writeNoticesEveryMs = 5_000;
 /** Where a spec has no `tracking`. */
 const usualTracking: TrackingSpec = { metrics_jsonl: true, tensorboard: false };
@@ -79,7 +80,7 @@ export async function followRun(options: SessionOptions): Promise<SessionEnd> {
   } finally {
     done.abort();
     await writing;
-    await book.flush(true).catch(() => undefined);
+    await withinLimit(book.flush(true));
   }
   if (signal.aborted) return 'stopped';
   const isTold = told.every(Boolean);
@@ -221,6 +222,12 @@ async function writeNotices(book: NoticeBook, options: SessionOptions, signal: A
     book.set(own.sink, own.trouble);
     await pause(writeNoticesEveryMs, signal);
     // What the store does not take now it takes later.
-    await book.flush().catch(() => undefined);
+    await withinLimit(book.flush());
   }
+}
+
+/** A directory that hangs, as one on a network may, holds up no end of a session. Never throws. */
+async function withinLimit(flush: Promise<void>): Promise<void> {
+  const signal = new AbortController().signal;
+  await within(flushWithinMs, 'the store to take notices', () => flush, signal).catch(() => undefined);
 }
