@@ -76,7 +76,7 @@ describe('a store that does not answer', () => {
       const fail = async (key: string): Promise<void> => {
         if (key !== slow || failuresLeft === 0) return;
         failuresLeft -= 1;
-        await vi.waitFor(async () => expect(await written()).toEqual(others), { timeout: 5000 });
+        await vi.waitFor(async () => expect(await written()).toEqual(others), { timeout: 30_000 });
         writtenMeanwhile.push(await written());
         throw new StoreUnavailable('the store did not answer in time');
       };

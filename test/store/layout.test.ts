@@ -119,6 +119,7 @@ for (const folder of [
   'runKey',
   'ownersFolder',
   'controlFolder',
+  'noticesFolder',
   'refsFolder',
   'collectionsFolder',
   'stepsFolder',
