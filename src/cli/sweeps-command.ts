@@ -2,9 +2,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   type Client,
-  type ScheduleDescription,
-  ScheduleNotFoundError,
-  type ScheduleSummary,
   WorkflowExecutionAlreadyStartedError,
   WorkflowFailedError,
   type WorkflowHandle,
@@ -14,35 +11,33 @@ import { CancelledFailure } from '@temporalio/common';
 import { type Command, InvalidArgumentError } from 'commander';
 import { withOutput } from './output.js';
 import { printable } from './printable.js';
-import { addReport } from './sweeps-report.js';
-import { textTable } from './table.js';
 import { whyItEnded } from './start-training.js';
+import {
+  appliedText,
+  apply,
+  defaultProject,
+  inProject,
+  type JsonFlag,
+  list,
+  type NamedFlags,
+  onSchedule,
+  say,
+  tableOf,
+  target,
+} from './sweep-schedules.js';
+import { addReport } from './sweeps-report.js';
 import { type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
 import { checkName } from '../store/layout.js';
-import { orchestratorQueue } from '../workflows/messages.js';
 import type { evalSweep } from '../workflows/eval-sweep.js';
-import {
-  backfillOf,
-  scheduleChange,
-  scheduleIdOf,
-  sweepOfScheduleId,
-  type SweepTarget,
-} from '../sweeps/schedule-options.js';
+import { backfillOf } from '../sweeps/schedule-options.js';
 import { type SweepResult, type SweepStatus, sweepStatusQuery } from '../workflows/sweep-messages.js';
 import { refuseOtherSweep } from '../sweeps/same-sweep.js';
 import { inputOfWorkflow } from './workflow-input.js';
 import { parseSweepSpec, readSweepFile } from '../sweeps/sweep-input.js';
 import type { SweepSpec } from '../spec/sweep-spec.js';
 
-const target: SweepTarget = { workflowType: 'evalSweep', taskQueue: orchestratorQueue };
-const defaultProject = 'longhaul';
-const callDeadlineMs = 10_000;
-const firingsShown = 3;
 const tellEveryMs = 2_000;
-
-interface NamedFlags extends TemporalFlags {
-  project: string;
-}
+const asJson = 'print what was done as one JSON object';
 
 export function register(program: Command): void {
   const sweeps = program
@@ -51,19 +46,22 @@ export function register(program: Command): void {
 
   withTemporalFlags(
     sweeps.command('apply <file>').description('create, update or remove the schedule of a sweep file'),
-  ).action(
-    withOutput(async (file: string, flags: TemporalFlags) => {
-      const spec = await readSweepFile(file);
-      console.log(await withClient(flags, (client) => apply(client, spec, file)));
-    }),
-  );
+  )
+    .option('--json', asJson)
+    .action(
+      withOutput(async (file: string, flags: TemporalFlags & JsonFlag) => {
+        const spec = await readSweepFile(file);
+        const applied = await withClient(flags, (client) => apply(client, spec));
+        say(flags, applied, appliedText(applied, file));
+      }),
+    );
 
   withTemporalFlags(sweeps.command('list').description('list the scheduled sweeps'))
     .option('--json', 'print one JSON array')
     .action(
-      withOutput(async (flags: TemporalFlags & { json?: boolean }) => {
+      withOutput(async (flags: TemporalFlags & JsonFlag) => {
         const lines = await withClient(flags, list);
-        console.log(flags.json ? JSON.stringify(lines) : tableOf(lines));
+        say(flags, lines, tableOf(lines));
       }),
     );
 
@@ -72,8 +70,9 @@ export function register(program: Command): void {
   )
     .option('--id <name>', 'its name; the same one again goes on with what is missing', nameArgument)
     .option('--detach', 'do not wait for its end')
+    .option('--json', 'print its result as one JSON object')
     .action(
-      withOutput(async (file: string, flags: TemporalFlags & { id?: string; detach?: boolean }) => {
+      withOutput(async (file: string, flags: TemporalFlags & RunFlags) => {
         const spec = await readSweepFile(file);
         await withClient(flags, (client) => runNow(client, spec, flags));
       }),
@@ -87,19 +86,21 @@ export function register(program: Command): void {
   );
 
   const named = (verb: string, description: string): Command =>
-    withTemporalFlags(sweeps.command(`${verb} <name>`).description(description)).option(
-      '--project <name>',
-      'project of the sweep',
-      nameArgument,
-      defaultProject,
-    );
+    withTemporalFlags(sweeps.command(`${verb} <name>`).description(description))
+      .option('--project <name>', 'project of the sweep', nameArgument, defaultProject)
+      .option('--json', asJson);
   named(
     'cancel',
     'end a sweep that goes on, by the name of its start; the same name again goes on with what is missing',
   ).action(
     withOutput(async (name: string, flags: NamedFlags) => {
       await withClient(flags, (client) => cancel(client, `eval/${flags.project}/${name}`));
-      console.log(`${name} is cancelled; what it has evaluated stays`);
+      const { project } = flags;
+      say(
+        flags,
+        { sweep: name, project, ended: 'cancelled' },
+        `${name} is cancelled; what it has evaluated stays`,
+      );
     }),
   );
   named('trigger', 'fire a schedule now').action(
@@ -152,100 +153,13 @@ async function cancel(client: Client, workflowId: string): Promise<void> {
   }
 }
 
-/** `file`: where the sweep stands, for the command that starts it by hand. */
-export async function apply(client: Client, spec: SweepSpec, file = 'FILE'): Promise<string> {
-  const id = scheduleIdOf(spec);
-  const handle = client.schedule.getHandle(id);
-  const change = scheduleChange(spec, await describeIfAny(client, id), target);
-  switch (change.kind) {
-    case 'create':
-      await client.schedule.create(change.options);
-      break;
-    case 'update':
-      await handle.update(change.update);
-      break;
-    case 'delete':
-      await handle.delete();
-      return `${spec.name} has no schedule any more`;
-    case 'unchanged':
-      if (!spec.schedule)
-        return `${spec.name} says no schedule, and has none; start it with: longhaul sweeps run ${file}`;
-  }
-  const { state, info } = await handle.describe();
-  const said = { create: 'created', update: 'updated', unchanged: 'unchanged' }[change.kind];
-  const next = info.nextActionTimes.slice(0, firingsShown).map((time) => `fires ${time.toISOString()}`);
-  const then = state.paused
-    ? [`paused; go on with: longhaul sweeps resume ${spec.name}${inProject(spec)}`]
-    : next;
-  return [`${spec.name}: schedule ${said}`, ...then].join('\n  ');
+interface RunFlags {
+  id?: string;
+  detach?: boolean;
+  json?: boolean | undefined;
 }
 
-/** For a command in a hint: with it the hint can be typed as it is. */
-function inProject({ project }: { project: string }): string {
-  return project === defaultProject ? '' : ` --project ${project}`;
-}
-
-async function describeIfAny(client: Client, id: string): Promise<ScheduleDescription | null> {
-  try {
-    return await client.withDeadline(Date.now() + callDeadlineMs, () =>
-      client.schedule.getHandle(id).describe(),
-    );
-  } catch (error) {
-    if (error instanceof ScheduleNotFoundError) return null;
-    throw error;
-  }
-}
-
-export interface ScheduleLine {
-  sweep: string;
-  project: string;
-  state: 'active' | 'paused';
-  /** ISO 8601; null: none. */
-  last: string | null;
-  next: string | null;
-  /** Why it is paused, and what was done by hand. */
-  note: string;
-}
-
-export async function list(client: Client): Promise<ScheduleLine[]> {
-  const lines: ScheduleLine[] = [];
-  for await (const summary of client.schedule.list()) {
-    const sweep = sweepOfScheduleId(summary.scheduleId);
-    if (sweep) lines.push(lineOf(sweep, summary));
-  }
-  return lines.sort((a, b) => a.project.localeCompare(b.project) || a.sweep.localeCompare(b.sweep));
-}
-
-function lineOf(
-  { name, project }: { name: string; project: string },
-  summary: ScheduleSummary,
-): ScheduleLine {
-  const { state, info } = summary;
-  return {
-    ...{ sweep: name, project, state: state.paused ? 'paused' : 'active', note: state.note ?? '' },
-    last: info.recentActions.at(-1)?.takenAt.toISOString() ?? null,
-    next: state.paused ? null : (info.nextActionTimes[0]?.toISOString() ?? null),
-  };
-}
-
-function tableOf(lines: readonly ScheduleLine[]): string {
-  if (lines.length === 0) return 'No sweep is scheduled. Schedule one with: longhaul sweeps apply FILE';
-  const minute = (time: string | null): string => (time === null ? '' : time.slice(0, 16).replace('T', ' '));
-  const rows = lines.map(({ sweep, project, state, last, next, note }) => [
-    ...[sweep, project, state, minute(last), minute(next), note],
-  ]);
-  return printableTable([['SWEEP', 'PROJECT', 'STATE', 'LAST (UTC)', 'NEXT (UTC)', 'NOTE'], ...rows]);
-}
-
-function printableTable(rows: string[][]): string {
-  return textTable(rows).split('\n').map(printable).join('\n');
-}
-
-export async function runNow(
-  client: Client,
-  spec: SweepSpec,
-  { id, detach }: { id?: string; detach?: boolean },
-): Promise<void> {
+export async function runNow(client: Client, spec: SweepSpec, { id, detach, json }: RunFlags): Promise<void> {
   // As a schedule's firings are named, so that two of them never meet.
   const name = id ?? `${spec.name}-${new Date().toISOString().replace(/\.\d+Z$/, 'Z')}`;
   const workflowId = `eval/${spec.project}/${name}`;
@@ -263,12 +177,15 @@ export async function runNow(
       return client.workflow.getHandle<typeof evalSweep>(workflowId);
     });
   if (detach) {
-    console.log(`started ${name} (workflow ${workflowId})`);
+    say(
+      { json },
+      { sweep: `${spec.project}/${name}`, workflowId },
+      `started ${name} (workflow ${workflowId})`,
+    );
     return;
   }
   const result = await followed(handle, name);
-  console.log(result.table.trimEnd());
-  console.log(`\n${printable(resultText(result))}`);
+  say({ json }, result, `${result.table.trimEnd()}\n\n${printable(resultText(result))}`);
 }
 
 /** Tells on standard error how far it is. Throws why it has failed. */
@@ -328,33 +245,6 @@ function pageCommand(sweep: string): string {
 export function statusText({ sweep, phase, pairs, done, waitsFor }: SweepStatus): string {
   const waits = waitsFor === null ? '' : `; waits: ${waitsFor}`;
   return `${sweep}: ${phase}, ${done} of ${pairs} evaluations${waits}`;
-}
-
-function onSchedule<Flags extends object>(
-  act: (
-    handle: ReturnType<Client['schedule']['getHandle']>,
-    name: string,
-    flags: NamedFlags & Flags,
-  ) => Promise<string>,
-) {
-  return withOutput(async (given: string, flags: NamedFlags & Flags) => {
-    const name = checkName(given, 'sweep');
-    const text = await withClient(flags, async (client) => {
-      try {
-        const handle = client.schedule.getHandle(scheduleIdOf({ project: flags.project, name }));
-        return await act(handle, name, flags);
-      } catch (error) {
-        if (!(error instanceof ScheduleNotFoundError)) throw error;
-        const known = (await list(client)).map(({ sweep, project }) => `${sweep} (project ${project})`);
-        throw new Error(
-          `project ${flags.project} has no scheduled sweep "${name}"; ` +
-            (known.length === 0 ? 'none is scheduled' : `scheduled are ${known.join(', ')}`),
-          { cause: error },
-        );
-      }
-    });
-    console.log(text);
-  });
 }
 
 function nameArgument(value: string): string {

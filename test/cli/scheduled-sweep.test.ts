@@ -3,7 +3,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import type { SweepResult } from '../../src/workflows/sweep-messages.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
-import { apply, list, resultText } from '../../src/cli/sweeps-command.js';
+import { appliedText, apply, list } from '../../src/cli/sweep-schedules.js';
+import { resultText } from '../../src/cli/sweeps-command.js';
 import { type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import { until } from '../support/until.js';
@@ -44,8 +45,10 @@ describe('a scheduled sweep', { timeout: 240_000 }, () => {
   it('fires by itself, evaluates what is new, and finds nothing to do the next time', async () => {
     const { client } = temporal;
     await stage.node(harness.node);
-    expect(await apply(client, nightly('3s'))).toMatch(/^nightly: schedule created\n {2}fires 2/);
-    expect(await apply(client, nightly('3s'))).toMatch(/^nightly: schedule unchanged/);
+    expect(appliedText(await apply(client, nightly('3s')))).toMatch(
+      /^nightly: schedule created\n {2}fires 2/,
+    );
+    expect(appliedText(await apply(client, nightly('3s')))).toMatch(/^nightly: schedule unchanged/);
     const ended = await until(async () => {
       const found: SweepResult[] = [];
       const closed = client.workflow.list({
@@ -61,7 +64,7 @@ describe('a scheduled sweep', { timeout: 240_000 }, () => {
     expect(byAge[0]?.sweep).toMatch(/^tests\/nightly-\d{4}-\d\d-\d\dT\d\d\.\d\d\.\d\dZ$/);
     if (byAge[0]) expect(resultText(byAge[0])).toContain('2 evaluations, 6 episodes played');
 
-    expect(await apply(client, nightly('1h'))).toMatch(/^nightly: schedule updated/);
+    expect(appliedText(await apply(client, nightly('1h')))).toMatch(/^nightly: schedule updated/);
     await client.schedule.getHandle('sweep/tests/nightly').pause();
     const line = await until(async () => {
       const [found] = await list(client);
@@ -69,6 +72,6 @@ describe('a scheduled sweep', { timeout: 240_000 }, () => {
     }, 'the list to show the pause');
     expect(line).toMatchObject({ sweep: 'nightly', project: 'tests', next: null });
     const { schedule: _, ...without } = nightly('1h');
-    expect(await apply(client, without)).toBe('nightly has no schedule any more');
+    expect(appliedText(await apply(client, without))).toBe('nightly has no schedule any more');
   });
 });
