@@ -68,6 +68,14 @@ describe('the traces of a run', { timeout: 300_000 }, () => {
     node.hold(point);
     const run = await cluster.run(spec);
     await until(() => node.hasReached(point), 'the third step’s update');
+    // What is sent by then is not lost with whoever sends it.
+    const isSent = (span: string, step: number): boolean =>
+      receiver.spans.some(({ name, attributes }) => name === span && attributes['longhaul.step'] === step);
+    await until(
+      () => isSent('step', 2) && isSent('planStep', 3) && isSent('collectRollouts', 3),
+      'the spans of what has ended',
+      60_000,
+    );
     await orchestrator.kill();
     orchestrator.start();
     await node.kill();
