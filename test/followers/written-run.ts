@@ -162,7 +162,8 @@ export function recordsOf(options: Partial<WrittenRun> = {}): Written[] {
       addEvaluation(add, run, step, state, 'interval');
   }
   addEvaluation(add, run, run.steps, state, 'final');
-  return written;
+  // A state that a step left as it was has been evaluated: a run does not play it again.
+  return written.filter(({ key }, at) => written.findIndex((other) => other.key === key) === at);
 }
 
 type Add = <Kind extends RecordKind>(

@@ -112,7 +112,6 @@ export class Tracing implements Tracer {
   #open(name: string, place: SpanPlace, parent: string | null, attributes: SpanAttributes): OpenSpan {
     const current: Current = { ...place, tallies: new Map() };
     const startedAt = Date.now();
-    const began = performance.now();
     let failed: { type: string } | null = null;
     let ended = false;
     const end = (more: SpanAttributes = {}): void => {
@@ -122,7 +121,8 @@ export class Tracing implements Tracer {
       const told = failed ? { 'error.type': failed.type, ...more } : more;
       this.sender.send({
         ...{ ...place, parent, name, startedAt, failed: failed !== null },
-        endedAt: startedAt + performance.now() - began,
+        // By the clock that other processes' spans are set by, though it may have been set meanwhile.
+        endedAt: Math.max(startedAt, Date.now()),
         attributes: { ...attributes, ...told },
       });
     };
