@@ -12,7 +12,9 @@ import { markId } from '../src/integrations/slack/thread-record.js';
 import { eventFileName } from '../src/integrations/tracking/tensorboard/tensorboard-sink.js';
 import type { RunSpec } from '../src/spec/run-spec.js';
 import type { ObjectStore } from '../src/store/object-store.js';
+import { ownersFolder } from '../src/store/layout.js';
 import { openStore } from '../src/store/open-store.js';
+import { readSequence } from '../src/store/records.js';
 import { readUpdate } from '../src/store/run-records.js';
 import { findEngineBinary } from '../src/workers/engine-binary.js';
 import { freePort } from '../src/workers/free-port.js';
@@ -214,7 +216,9 @@ async function throughKills(bench: Bench) {
 
 /** As one reader finds them whom nobody kills. */
 async function expectedEvents(store: ObjectStore, run: string): Promise<string[]> {
-  const ending: RunEnding = { how: 'completed', at: new Date().toISOString(), reason: null };
+  const [owner] = await readSequence(store, ownersFolder(run), 'owner');
+  const firstRunId = owner?.firstExecutionRunId ?? '';
+  const ending: RunEnding = { firstRunId, how: 'completed', at: new Date().toISOString(), reason: null };
   const context = { links: [], modality: null, now: ending.at, ending, chart: () => Promise.resolve(null) };
   const ids: string[] = [];
   for (let cursor = newEventCursor; ;) {

@@ -23,10 +23,10 @@ async function evaluatePlaced(deps: NodeDeps, pair: PlacedPair): Promise<Evaluat
   const started = performance.now();
   const { run, step, state, suite, suitesOf } = pair;
   const what = { run, step, state, suite: suite.record, suiteDigest: suite.digest, suiteOf: suitesOf };
-  const { result, played } = await evaluateSuite(deps, what, () => dataOf(deps, pair));
+  const result = await evaluateSuite(deps, what, () => dataOf(deps, pair));
   const { pass_at_1, graded, unknown } = result;
   const seconds = Math.round(performance.now() - started) / 1000;
-  return { state, pass_at_1, graded, unknown, played, seconds };
+  return { state, pass_at_1, graded, unknown, seconds };
 }
 
 /** The state's run, with the tasks and environments of the run that the suites are of. */

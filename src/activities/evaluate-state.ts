@@ -18,7 +18,7 @@ export async function evaluateState(
   const data = await deps.runs.get(run);
   const suite = runSuiteOf(input.suite, { ...data, numerics: await readNumerics(store, run) });
   const what = { run, step, state: await readState(store, run, step), suite, suiteOf: run };
-  const { result } = await evaluateSuite(deps, { ...what, suiteDigest: recordDigest(suite) }, () =>
+  const result = await evaluateSuite(deps, { ...what, suiteDigest: recordDigest(suite) }, () =>
     Promise.resolve(data),
   );
   const { state, suite: suiteDigest, suite_name, pass_at_1, graded, unknown } = result;

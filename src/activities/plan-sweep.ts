@@ -3,7 +3,7 @@ import type { DatasetCache } from './dataset-cache.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import { nearestName } from '../spec/nearest-name.js';
 import { inParallel } from '../store/in-parallel.js';
-import { checkSweepId, sweepKey } from '../store/layout.js';
+import { checkSweepId, evaluationEpisodesFolder, sweepKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunViews } from '../store/quarantine.js';
 import { adoptOrCreate } from '../store/records.js';
@@ -11,10 +11,17 @@ import { listRuns, readNumerics, readRunIfAny } from '../store/run-records.js';
 import { refuseOtherSweep } from '../sweeps/same-sweep.js';
 import { selectCheckpoints } from '../sweeps/checkpoint-selection.js';
 import { suitesOf } from '../sweeps/suite-tasks.js';
-import type { PairsToDo, PlannedSweep } from './sweep-contracts.js';
+import type { MissingPair, PairsToDo, PlannedSweep } from './sweep-contracts.js';
 import { parseSweepSpec } from '../sweeps/sweep-input.js';
 import { BadKey } from '../store/store-errors.js';
-import { pairCount, pairOf, readSweep, readSweepIfAny, resultKeyOf } from '../store/sweeps.js';
+import {
+  pairCount,
+  pairOf,
+  readSweep,
+  readSweepIfAny,
+  resultKeyOf,
+  type SweepPair,
+} from '../store/sweeps.js';
 import type { SweepRecord } from '../spec/sweep-record.js';
 import { suitesAreOf, type SweepSpec } from '../spec/sweep-spec.js';
 
@@ -32,16 +39,12 @@ export async function planSweep(
   const existing = isSweepId(sweep) ? await readSweepIfAny(deps.store, sweep) : null;
   const record = existing ?? (await planned(deps, spec, sweep));
   refuseOtherSweep(sweep, record.spec, spec);
-  const { suites_of: suitesOf, checkpoints, suites, skipped } = record;
   return {
     sweep,
     project: spec.project,
-    suitesOf,
+    suitesOf: record.suites_of,
     pairs: pairCount(record),
-    checkpoints: checkpoints.length,
-    suites: suites.length,
     parallel: spec.parallel,
-    skipped: skipped.length,
   };
 }
 
@@ -102,10 +105,20 @@ export async function pairsToDo(
   while (found.seen < last && found.pairs.length < limit) {
     const next = Math.min(limit - found.pairs.length, last - found.seen);
     const pairs = Array.from({ length: next }, (_, index) => pairOf(record, found.seen + 1 + index));
-    const results = await inParallel(pairs, async (pair) => (await views(pair.run)).head(resultKeyOf(pair)));
-    for (const [index, { n, run, step, suite }] of pairs.entries())
-      if (results[index] === null) found.pairs.push({ n, run, step, suite: suite.label });
+    const missing = await inParallel(pairs, async (pair) => missingOf(await views(pair.run), pair));
+    found.pairs.push(...missing.filter((pair) => pair !== null));
     found.seen += next;
   }
   return found;
+}
+
+/** Null where it has a result. */
+async function missingOf(view: ObjectStore, pair: SweepPair): Promise<MissingPair | null> {
+  if ((await view.head(resultKeyOf(pair))) !== null) return null;
+  const { n, run, step, state, suite } = pair;
+  const { tasks, samples_per_task } = suite.record;
+  const names = await view.listFolder(evaluationEpisodesFolder(state, suite.digest));
+  // Another run may have put one aside, and played it again beside it.
+  const played = names.filter((name) => name.endsWith('.json.gz')).length;
+  return { n, run, step, suite: suite.label, missing: tasks.length * samples_per_task - played };
 }

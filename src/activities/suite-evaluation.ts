@@ -30,29 +30,21 @@ export interface SuiteOfState {
   suiteOf: string;
 }
 
-export interface Evaluated {
-  result: EvaluationResult;
-  /** Episodes that were not there before this call; 0 where the result was. */
-  played: number;
-}
-
 /** What is there is adopted. `load` is asked for the run's data where something is missing. Throws `InvalidSpec` where no prompt fits. */
 export async function evaluateSuite(
   deps: NodeDeps,
   what: SuiteOfState,
   load: () => Promise<RunData>,
-): Promise<Evaluated> {
+): Promise<EvaluationResult> {
   const { store } = deps;
   const { run, step, state, suite, suiteDigest } = what;
   const started = performance.now();
   const resultKey = evaluationResultKey(state, suiteDigest);
   const existing = await readRecord(store, resultKey, 'evaluation');
-  if (existing) return { result: existing, played: 0 };
+  if (existing) return existing;
   await adoptOrCreate(store, evaluationSuiteKey(state, suiteDigest), 'suite', suite);
   const data = await load();
   const folder = evaluationEpisodesFolder(state, suiteDigest);
-  const before = new Set(await store.listFolder(folder));
-  const seats = seatsOf(what, data);
   const scope = currentScope();
   const episodes = await fillSeats(
     deps,
@@ -64,7 +56,7 @@ export async function evaluateSuite(
       sampling: suite.sampling,
       random: { seed: suite.seed, domain: 'eval', step: 0 },
       folder,
-      seats,
+      seats: seatsOf(what, data),
     },
     scope,
     attemptEvidence(store, run, Math.max(step, 0), scope, deps.life),
@@ -77,8 +69,7 @@ export async function evaluateSuite(
     ...result,
     observed: { run, step, seconds, committed_at: new Date().toISOString(), metrics: {} },
   });
-  const played = seats.filter(({ key }) => !before.has(key.slice(folder.length))).length;
-  return { result: stored.record, played };
+  return stored.record;
 }
 
 function seatsOf({ state, suite, suiteDigest, suiteOf }: SuiteOfState, data: RunData): Seat[] {

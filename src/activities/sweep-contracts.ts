@@ -9,11 +9,7 @@ export interface PlannedSweep {
   suitesOf: string;
   /** Pairs of a state and a suite, those that have a result already included. */
   pairs: number;
-  checkpoints: number;
-  suites: number;
   parallel: number;
-  /** Checkpoints that cannot be evaluated; the comparison names them. */
-  skipped: number;
 }
 
 /** A pair as people read it. */
@@ -25,9 +21,15 @@ export interface PairToDo {
   suite: string;
 }
 
+/** A pair that has no result yet. */
+export interface MissingPair extends PairToDo {
+  /** Episodes of it that were not there either. */
+  missing: number;
+}
+
 /** Pairs behind `after` that have no result yet, in their order. */
 export interface PairsToDo {
-  pairs: PairToDo[];
+  pairs: MissingPair[];
   /** Number of the last pair that was looked at. */
   seen: number;
 }
@@ -37,8 +39,6 @@ export interface EvaluatedPair {
   pass_at_1: number;
   graded: number;
   unknown: number;
-  /** Episodes that this call has played; the others were there. */
-  played: number;
   seconds: number;
 }
 

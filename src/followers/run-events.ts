@@ -83,6 +83,8 @@ export const newEventCursor: EventCursor = {
 
 /** How the newest workflow of a run ended, from Temporal: no record tells it. */
 export interface RunEnding {
+  /** First execution's run id of the start that ended: another may drive the run by the time that this is told. */
+  firstRunId: string;
   how: RunEnded['kind'];
   /** ISO 8601. */
   at: string;
@@ -102,7 +104,7 @@ export interface EventContext {
 }
 
 export interface EventPage {
-  /** In the order of their times. */
+  /** In the order of their times, but `started` before all: what another run has evaluated may be older than the run. */
   events: RunEvent[];
   /** Behind all of them. */
   cursor: EventCursor;
@@ -122,10 +124,8 @@ export async function readRunEvents(
   // Nobody drives it yet, so there is nobody to name.
   if (!first) return { events: [], cursor, more: false };
   const page: Page = { view, owners, context, events: [], cursor: { ...cursor } };
-  if (!cursor.started) {
-    page.events.push(startedEvent(page, first));
-    page.cursor.started = true;
-  }
+  const started = cursor.started ? [] : [startedEvent(page, first)];
+  page.cursor.started = true;
   const wholeHistory = await addSteps(page);
   if (wholeHistory) await addOverdue(page);
   addControl(page);
@@ -134,7 +134,11 @@ export async function readRunEvents(
   const ordered = page.events.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
   // Only behind all else, and not while there is more to read.
   const end = wholeHistory ? endOf(page) : null;
-  return { events: end ? [...ordered, end] : ordered, cursor: page.cursor, more: !wholeHistory };
+  return {
+    events: [...started, ...ordered, ...(end ? [end] : [])],
+    cursor: page.cursor,
+    more: !wholeHistory,
+  };
 }
 
 interface Page {
@@ -331,8 +335,8 @@ function restAside(
 
 function endOf({ view, owners, cursor, context }: Page): RunEnded | null {
   const { ending } = context;
-  const start = owners.length;
-  if (!ending || cursor.ended === start) return null;
+  const start = owners.findIndex((owner) => owner.firstExecutionRunId === ending?.firstRunId) + 1;
+  if (!ending || start <= cursor.ended) return null;
   cursor.ended = start;
   const { record } = view;
   return {
@@ -343,7 +347,7 @@ function endOf({ view, owners, cursor, context }: Page): RunEnded | null {
     steps: plannedSteps(view.record.spec).total,
     passAt1: cursor.evaluations.at(-1)?.passAt1 ?? null,
     seconds: Math.max(0, (Date.parse(ending.at) - Date.parse(record.observed.started_at)) / 1000),
-    spend: spendOf(cursor, owners.at(-1)),
+    spend: spendOf(cursor, owners[start - 1]),
     reason: ending.reason,
     resumeWith: ending.how === 'completed' ? null : `longhaul train --run ${nameOfRun(record.run)}`,
     links: context.links,

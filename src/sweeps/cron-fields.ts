@@ -54,14 +54,9 @@ export function cronProblem(expression: string, timeZone: string): string | null
       : [`field ${index + 1} (${field.name}) is ${JSON.stringify(part)}: ${problem}`];
   });
   if (problems.length > 0) return `is no cron expression: ${problems.join('; ')}`;
-  return firings(text, timeZone).nextRun() === null
+  return new Cron(text, { mode: '5-part', timezone: timeZone, domAndDow: true }).nextRun() === null
     ? `never fires: no day matches ${shown} in day, month and day of week`
     : null;
-}
-
-/** The next `count` firings of an expression that has no problem. At a change of the clock the server may decide otherwise. */
-export function nextFirings(expression: string, timeZone: string, count: number, after: Date): Date[] {
-  return firings(expression.trim(), timeZone).nextRuns(count, after);
 }
 
 /** What each of the five fields of an expression without a problem allows, ascending; Sunday is 0. */
@@ -87,10 +82,6 @@ function valuesOf(item: string, field: Field): number[] {
 /** From `from` to at most `to`. */
 export function rangeOf(from: number, to: number, step: number): number[] {
   return Array.from({ length: Math.floor((to - from) / step) + 1 }, (_, index) => from + index * step);
-}
-
-function firings(expression: string, timezone: string): Cron {
-  return new Cron(expression, { mode: '5-part', timezone, domAndDow: true });
 }
 
 function fieldProblem(text: string, field: Field): string | null {

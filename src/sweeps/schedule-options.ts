@@ -11,7 +11,6 @@ import type {
 } from '@temporalio/client';
 import type { Digest } from '../spec/records.js';
 import { canonicalText, recordDigest } from '../store/canonical.js';
-import { nextFirings } from './cron-fields.js';
 import { millisecondsOf } from './durations.js';
 import { timesAsked, timesShown } from './firing-times.js';
 import { isPattern, type OverlapPolicy, type SweepScheduleSpec, type SweepSpec } from '../spec/sweep-spec.js';
@@ -119,14 +118,6 @@ export function backfillOf(start: Date, end: Date): Backfill {
     );
   }
   return { start, end, overlap: 'BUFFER_ALL' };
-}
-
-/** The next `count` firings after a time, without jitter; what the server says is what holds. */
-export function firingsOf({ cron, every, time_zone }: SweepScheduleSpec, count: number, after: Date): Date[] {
-  if (cron !== undefined) return nextFirings(cron, time_zone, count, after);
-  const interval = millisecondsOf(every ?? '');
-  const first = Math.floor(after.getTime() / interval) + 1;
-  return Array.from({ length: count }, (_, index) => new Date((first + index) * interval));
 }
 
 const overlaps = {

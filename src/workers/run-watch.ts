@@ -65,7 +65,7 @@ export class RunWatch {
     return inParallel([...newest.values()], async ({ execution, driver }) => ({
       ...driver,
       workflowId: execution.workflowId,
-      standing: await this.#standingOf(execution),
+      standing: await this.#standingOf(execution, driver.firstRunId),
     }));
   }
 
@@ -78,7 +78,7 @@ export class RunWatch {
     try {
       const described = await this.#ask(() => this.client.workflow.getHandle(workflowId).describe());
       const first = described.raw.workflowExecutionInfo?.firstRunId;
-      return first && first !== firstRunId ? forgotten : await this.#standingOf(described);
+      return first && first !== firstRunId ? forgotten : await this.#standingOf(described, firstRunId);
     } catch (error) {
       if (error instanceof WorkflowNotFoundError) return forgotten;
       throw error;
@@ -120,21 +120,21 @@ export class RunWatch {
     return null;
   }
 
-  async #standingOf(execution: Execution): Promise<RunStanding> {
+  async #standingOf(execution: Execution, firstRunId: string): Promise<RunStanding> {
     const phase = execution.typedSearchAttributes.get(phaseKey) ?? null;
     if (!openStatuses.includes(execution.status.name))
-      return { over: true, ending: await this.#endingOf(execution), phase, blocked: null };
+      return { over: true, ending: await this.#endingOf(execution, firstRunId), phase, blocked: null };
     return { over: false, ending: null, phase, blocked: await this.#blockedOf(execution, phase) };
   }
 
-  async #endingOf(execution: Execution): Promise<RunEnding> {
+  async #endingOf(execution: Execution, firstRunId: string): Promise<RunEnding> {
     const known = this.#endings.get(execution.runId);
     if (known) return known;
     const { name } = execution.status;
     const how =
       name === 'COMPLETED' ? 'completed' : /^(FAILED|TIMED_OUT)$/.test(name) ? 'failed' : 'cancelled';
     const at = (execution.closeTime ?? new Date()).toISOString();
-    const ending: RunEnding = { how, at, reason: await this.#reasonOf(execution) };
+    const ending: RunEnding = { firstRunId, how, at, reason: await this.#reasonOf(execution) };
     this.#endings.set(execution.runId, ending);
     return ending;
   }

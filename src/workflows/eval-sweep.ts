@@ -18,6 +18,7 @@ import { enginePolicy, openRunPolicy, orchestratorPolicy, reportPolicy, sweeping
 import { stepId } from './run-activities.js';
 import type {
   FailedPair,
+  MissingPair,
   PairToDo,
   PlannedSweep,
   SweepActivities,
@@ -72,9 +73,9 @@ function orchestrator(activityId: string, summary: string, policy: ActivityOptio
   return proxyActivities<SweepActivities>({ ...policy, activityId, summary });
 }
 
-class SweepLoop implements SweepWork<PairToDo> {
+class SweepLoop implements SweepWork<MissingPair> {
   private readonly nodes: SweepNodes;
-  private window: PairToDo[] = [];
+  private window: MissingPair[] = [];
   private exhausted = false;
   private reading: Promise<void> | null = null;
   private seen: number;
@@ -155,7 +156,7 @@ class SweepLoop implements SweepWork<PairToDo> {
     });
   }
 
-  async next(): Promise<PairToDo | null> {
+  async next(): Promise<MissingPair | null> {
     await this.fill();
     const pair = this.rests() ? null : (this.failures.take(this.window) ?? null);
     if (pair) this.open.add(pair.n);
@@ -170,7 +171,7 @@ class SweepLoop implements SweepWork<PairToDo> {
     }
   }
 
-  lost(pair: PairToDo): void {
+  lost(pair: MissingPair): void {
     this.open.delete(pair.n);
     this.tries.set(pair.n, this.triesOf(pair) + 1);
     this.window.unshift(pair);
@@ -197,14 +198,14 @@ class SweepLoop implements SweepWork<PairToDo> {
   }
 
   /** A node that was lost may answer late: by then the pair is another try's. */
-  async work(node: string, pair: PairToDo): Promise<void> {
+  async work(node: string, { missing, ...pair }: MissingPair): Promise<void> {
     const { sweep } = this.planned;
     const entry = { ...pair, node };
     this.status.running.push(entry);
     this.show();
     const tries = this.triesOf(pair);
     try {
-      const evaluated = await proxyActivities<SweepNodeActivities>({
+      await proxyActivities<SweepNodeActivities>({
         ...enginePolicy,
         taskQueue: engineQueue(node),
         activityId: stepId(pair.step, `evaluate-sweep-${pair.n}${tries === 0 ? '' : `.${tries}`}`),
@@ -212,7 +213,7 @@ class SweepLoop implements SweepWork<PairToDo> {
       }).evaluatePair({ sweep, pair: pair.n });
       if (tries !== this.triesOf(pair)) return;
       this.failures.succeeded();
-      this.status.episodes += evaluated.played;
+      this.status.episodes += missing;
       this.open.delete(pair.n);
     } catch (error) {
       if (isCancellation(error) || isTimeout(error)) throw error;

@@ -31,7 +31,7 @@ export class SweepFailures {
   }
 
   /** Takes the next pair out of the window; undefined where that is empty. */
-  take(window: PairToDo[]): PairToDo | undefined {
+  take<Pair extends PairToDo>(window: Pair[]): Pair | undefined {
     const suspect = this.states > 1 ? this.onlySuite : null;
     // Several states have failed on one suite, and on no other: another suite tells whose fault it is.
     let index = suspect === null ? -1 : window.findIndex(({ suite }) => suite !== suspect);

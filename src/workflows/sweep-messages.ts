@@ -8,7 +8,7 @@ export interface SweepStatus {
   pairs: number;
   /** Evaluated before this sweep or by it. */
   done: number;
-  /** Episodes that this sweep has played. */
+  /** Episodes of what it has evaluated that were not there before, whichever of its tries played them. */
   episodes: number;
   running: (PairToDo & { node: string })[];
   /** Why no node works for it; null where one does. */

@@ -94,7 +94,7 @@ describe('an evaluation of which an episode was set aside', () => {
   it('is to be done again, needs its checkpoint, and is compared with what is there of it', async () => {
     await setAside(broken, [evaluationResultKey(second, suite.digest)]);
     const { pairs } = await pairsToDo({ store }, { sweep, after: -1, limit: 10 });
-    expect(pairs).toEqual([{ n: 1, run: 'tiny', step: 2, suite: 'final' }]);
+    expect(pairs).toEqual([{ n: 1, run: 'tiny', step: 2, suite: 'final', missing: 1 }]);
     expect(await openSweepNeeds(store, 'tiny')).toEqual([{ step: 2, by: `sweep ${sweep}` }]);
     expect(await episodesOf()).toEqual([
       [6, 0],

@@ -107,6 +107,12 @@ describe('the events of a run', () => {
     });
   });
 
+  it('begin with its start, also where another run has evaluated its states before', async () => {
+    const store = await storeOf({ steps: 2, evalInterval: 2, evaluatedBy: 'twin', evaluatedAhead: 3600 });
+    const { events } = await readAll(store);
+    expect(ids(events)).toEqual(['started', 'evaluation.0.final', 'evaluation.2.final']);
+  });
+
   it('are the same for whoever reads once at the end and for whoever looks after each record', async () => {
     const metrics = (step: number) => ({
       'environment/crm/eu/tool_error_rate': [0.1, 0.6, 0.45, 0.55, 0.3, 0.7][step % 6]!,
@@ -147,7 +153,7 @@ describe('the events of a run', () => {
   });
 
   it('end behind all else, however long it takes to read, and stand still no more then', async () => {
-    const ending: RunEnding = { how: 'cancelled', at: timeOf(5), reason: null };
+    const ending: RunEnding = { firstRunId: 'r1', how: 'cancelled', at: timeOf(5), reason: null };
     const { events } = await readAll(
       await storeOf({ steps: 80, evalInterval: 7 }),
       newEventCursor,
@@ -172,7 +178,7 @@ describe('the events of a run', () => {
 
   it('end with how it ended, once for each start', async () => {
     const store = await storeOf({ steps: 4, prices: [3600, 3600], secondStart: 3 });
-    const ending: RunEnding = { how: 'failed', at: timeOf(60), reason: 'the data is gone' };
+    const ending: RunEnding = { firstRunId: 'r2', how: 'failed', at: timeOf(60), reason: 'the data is gone' };
     const { events, cursor } = await readAll(store, newEventCursor, contextAt(100, ending));
     expect(events.at(-1)).toMatchObject({
       kind: 'failed',
@@ -188,10 +194,21 @@ describe('the events of a run', () => {
     expect((await readAll(store, cursor, contextAt(200, ending))).events).toEqual([]);
   });
 
+  it('end with each start’s own end, also where the next one drives the run by the time that it is told', async () => {
+    const store = await storeOf({ steps: 4, secondStart: 3 });
+    const first: RunEnding = { firstRunId: 'r1', how: 'failed', at: timeOf(60), reason: null };
+    const { events, cursor } = await readAll(store, newEventCursor, contextAt(100, first));
+    expect(events.at(-1)).toMatchObject({ kind: 'failed', id: 'ended.1' });
+    const second: RunEnding = { firstRunId: 'r2', how: 'completed', at: timeOf(90), reason: null };
+    const later = await readAll(store, cursor, contextAt(200, second));
+    expect(later.events).toMatchObject([{ kind: 'completed', id: 'ended.2' }]);
+    expect((await readAll(store, later.cursor, contextAt(300, first))).events).toEqual([]);
+  });
+
   it('count what was spent at the price of each step’s own start', async () => {
     // 1.2345 s of the GPU a step: two steps at a dollar a second, and two at two.
     const store = await storeOf({ steps: 4, prices: [3600, 7200], secondStart: 3 });
-    const ending: RunEnding = { how: 'completed', at: timeOf(60), reason: null };
+    const ending: RunEnding = { firstRunId: 'r2', how: 'completed', at: timeOf(60), reason: null };
     const { events } = await readAll(store, newEventCursor, contextAt(100, ending));
     expect(events.at(-1)).toMatchObject({ spend: `${(6 * 1.2345).toFixed(2)} USD` });
   });
@@ -222,7 +239,7 @@ describe('the events of a run', () => {
       store,
       records.filter((one) => isLate(one, [4, 20])),
     );
-    const ending: RunEnding = { how: 'completed', at: timeOf(200), reason: null };
+    const ending: RunEnding = { firstRunId: 'r1', how: 'completed', at: timeOf(200), reason: null };
     const last = await readAll(store, next.cursor, contextAt(300, ending));
     expect(ids(last.events)).toEqual(['evaluation.4.interval', 'evaluation.20.interval', 'ended.1']);
     expect((await readAll(store, last.cursor, contextAt(400, ending))).events).toEqual([]);
@@ -230,7 +247,7 @@ describe('the events of a run', () => {
 
   it('tell no evaluation again that was told long ago', async () => {
     const store = await storeOf({ steps: 460, evalInterval: 2 });
-    const ending: RunEnding = { how: 'completed', at: timeOf(2000), reason: null };
+    const ending: RunEnding = { firstRunId: 'r1', how: 'completed', at: timeOf(2000), reason: null };
     const { events, cursor } = await readAll(store);
     const evaluations = events.filter(({ kind }) => kind === 'evaluation');
     expect(evaluations).toHaveLength(1 + 229 + 1);

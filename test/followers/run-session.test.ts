@@ -27,7 +27,10 @@ afterEach(() => slack.stop());
 
 const failed: RunStanding = {
   over: true,
-  ending: { how: 'failed', at: timeOf(60), reason: `the server answered 401 for Bearer ${secret}` },
+  ending: {
+    ...{ firstRunId: 'r1', how: 'failed', at: timeOf(60) },
+    reason: `the server answered 401 for Bearer ${secret}`,
+  },
   phase: 'failed',
   blocked: { reason: `401 for ${secret}`, remedy: `correct ${secret}` },
 };

@@ -45,6 +45,8 @@ export interface WrittenRun {
   metrics: (step: number) => Record<string, number>;
   /** The run that played the evaluations, where it is another. */
   evaluatedBy: string;
+  /** Seconds by which that one was ahead. */
+  evaluatedAhead: number;
   /** Changes what its evaluations measure. */
   suite: (suite: RecordTypes['suite']) => RecordTypes['suite'];
   budget: NonNullable<RecordTypes['owner']['observed']['budget']>;
@@ -78,6 +80,7 @@ export function runOf(options: Partial<WrittenRun> = {}): WrittenRun {
     secondStart: Infinity,
     metrics: () => ({}),
     evaluatedBy: run,
+    evaluatedAhead: 0,
     suite: (suite) => suite,
     budget: {},
     secondBudget: null,
@@ -129,7 +132,12 @@ export function recordsOf(options: Partial<WrittenRun> = {}): Written[] {
         usd_per_gpu_hour: run.prices[n - 1] ?? 0,
       },
     };
-    add('steps', first, sequenceKey(ownersFolder(run.run), n), 'owner', { ...all.owner, n, observed });
+    add('steps', first, sequenceKey(ownersFolder(run.run), n), 'owner', {
+      ...all.owner,
+      n,
+      firstExecutionRunId: `r${n}`,
+      observed,
+    });
   };
   addOwner(1);
   if (!run.lineage) {
@@ -210,7 +218,7 @@ function addEvaluation(
       run: run.evaluatedBy,
       step,
       seconds: 3,
-      committed_at: timeOf(step * run.stepSeconds + 1),
+      committed_at: timeOf(step * run.stepSeconds + 1 - run.evaluatedAhead),
       metrics: {},
     },
   });

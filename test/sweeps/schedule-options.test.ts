@@ -1,11 +1,11 @@
 // Applying a sweep to a real server, as `longhaul sweeps apply` will.
 import type { ScheduleClient, ScheduleDescription, ScheduleOptions, ScheduleSpec } from '@temporalio/client';
 import { ScheduleNotFoundError } from '@temporalio/client';
+import { Cron } from 'croner';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   appliedDigest,
   backfillOf,
-  firingsOf,
   scheduleChange,
   scheduleIdOf,
   sweepOfScheduleId,
@@ -135,7 +135,11 @@ describe('a sweep’s schedule', () => {
       const times = (await described(spec))?.info.nextActionTimes ?? [];
       expect(times.length, cron).toBeGreaterThan(0);
       const asked = new Date((times[0] as Date).getTime() - 1_000);
-      const expected = firingsOf(spec.schedule!, times.length, asked);
+      // As the check of crons understands them.
+      const expected = new Cron(cron, { mode: '5-part', timezone: 'UTC', domAndDow: true }).nextRuns(
+        times.length,
+        asked,
+      );
       // Jitter of up to a second is the server's.
       expect(
         times.map((time) => Math.floor(time.getTime() / 60_000)),
@@ -169,15 +173,6 @@ describe('a sweep’s schedule', () => {
 test('a schedule’s id says whose it is', () => {
   expect(sweepOfScheduleId(scheduleIdOf({ project: 'p', name: 'n' }))).toEqual({ project: 'p', name: 'n' });
   expect(sweepOfScheduleId('nightly')).toBeNull();
-});
-
-test('firings of an interval count from 1970, as the server’s do', () => {
-  const spec = sweep({ schedule: { every: '6h' } });
-  const times = firingsOf(spec.schedule!, 2, new Date('2026-01-02T06:00:00Z'));
-  expect(times.map((time) => time.toISOString())).toEqual([
-    '2026-01-02T12:00:00.000Z',
-    '2026-01-02T18:00:00.000Z',
-  ]);
 });
 
 test('a backfill goes forward in time, and its firings one after the other', () => {
