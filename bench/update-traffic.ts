@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client, WorkflowHandle } from '@temporalio/client';
-import type { ControlRecord } from '../src/spec/records.js';
+import type { ControlRecord } from '../src/spec/control-records.js';
 import type { ControlState } from '../src/activities/contracts.js';
 import { controlFolder } from '../src/store/layout.js';
 import type { ObjectStore } from '../src/store/object-store.js';

@@ -2,7 +2,7 @@
 // server with each heartbeat, and written to the attempt's records where there is anything to tell (ft/*).
 import { Context } from '@temporalio/activity';
 import type { EndedAttempt } from './process-life.js';
-import type { LostWork, Recovery, RecoveryCause } from '../spec/records.js';
+import type { LostWork, Recovery, RecoveryCause } from '../spec/attempt-records.js';
 
 /** A part of an attempt's work that can be lost by itself: an episode, an update. */
 export interface WorkUnit {

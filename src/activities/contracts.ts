@@ -1,10 +1,11 @@
 // What the workflows and the activities say to each other. Workflows import types from here only; the one value is for activities.
 // All payloads are small (< 10 KB): digests and figures, never data.
 import type { BudgetLimit, Spent } from '../spec/budget.js';
-import type { ControlChange, ControlState, Digest, Numerics } from '../spec/records.js';
+import type { ControlChange, ControlState } from '../spec/control-records.js';
+import type { Digest, Numerics } from '../spec/records.js';
 import type { PlacementSpec } from '../spec/run-spec.js';
 
-export type { ControlState } from '../spec/records.js';
+export type { ControlState } from '../spec/control-records.js';
 
 export interface WorkflowIdentity {
   workflowId: string;

@@ -1,6 +1,6 @@
 // The spec of a fork that changes nothing: its parent's, with what was set live by the step where it begins.
 import { settingsUnder } from './live-settings.js';
-import type { ControlState } from '../spec/records.js';
+import type { ControlState } from '../spec/control-records.js';
 import type { ForkSpec, RunSpec } from '../spec/run-spec.js';
 import { foldControl, readControl } from '../store/control-records.js';
 import type { ObjectStore } from '../store/object-store.js';

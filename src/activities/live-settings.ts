@@ -1,5 +1,5 @@
 // The settings of a GRPO step: the spec's, where nobody has set another value while the run was under way (R21).
-import type { ControlState } from '../spec/records.js';
+import type { ControlState } from '../spec/control-records.js';
 import type { RunSpec } from '../spec/run-spec.js';
 
 /** A supervised step has settings of its own in the spec, and these do not touch it. */

@@ -13,8 +13,8 @@ import { constantWithWarmup, warmupThenDecay } from '../rl/learning-rate.js';
 import { isPass } from '../rl/pass.js';
 import { hash32 } from '../rl/random.js';
 import { advantagesOf, crossEntropy, lossOf, wantsReference } from '../spec/loss.js';
+import type { ControlState } from '../spec/control-records.js';
 import type {
-  ControlState,
   CurriculumState,
   GrpoPlan,
   LossPlan,

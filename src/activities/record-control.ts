@@ -1,5 +1,5 @@
 // recordControl: an accepted Update becomes a record before it is answered (R21). A known Update id means done.
-import type { ControlChange, ControlRecord, ControlState } from '../spec/records.js';
+import type { ControlChange, ControlRecord, ControlState } from '../spec/control-records.js';
 import { controlFolder } from '../store/layout.js';
 import { checkOwner } from '../store/owners.js';
 import { foldedControl, readControl } from '../store/control-records.js';

@@ -18,7 +18,7 @@ import { type EndedAttempt, nodeOf, type Predecessor, type ProcessLife } from '.
 import { type AttemptScope, currentScope } from './scope.js';
 import { EngineExited } from '../engine/policy-engine.js';
 import { EnvironmentError } from '../environments/environment.js';
-import type { Recovery, RecoveryCause } from '../spec/records.js';
+import type { Recovery, RecoveryCause } from '../spec/attempt-records.js';
 import { isAtState } from '../store/fault-figures.js';
 import { ownersFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';

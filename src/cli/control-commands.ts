@@ -2,7 +2,7 @@
 // `longhaul cancel RUN` is what `temporal workflow cancel` asks for, awaited.
 import type { Command } from 'commander';
 import type { ControlState } from '../activities/contracts.js';
-import type { Hyperparameters } from '../spec/records.js';
+import type { Hyperparameters } from '../spec/control-records.js';
 import { hyperparameterNames } from '../workflows/hyperparameters.js';
 import {
   checkpointNowUpdate,

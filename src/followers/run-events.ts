@@ -9,7 +9,8 @@ import type {
   RunStarted,
 } from '../integrations/slack/run-event.js';
 import type { EvaluationResult } from '../spec/evaluation-records.js';
-import type { ControlRecord, OwnerRecord } from '../spec/records.js';
+import type { ControlRecord } from '../spec/control-records.js';
+import type { OwnerRecord } from '../spec/records.js';
 import { plannedSteps, runSuites } from '../spec/schedule.js';
 import { checkpointHome } from '../store/checkpoints.js';
 import { foldControl } from '../store/control-records.js';

@@ -1,7 +1,8 @@
 // What followers read of a run: its own steps, in pages, and the evaluations of their states. What its parent did before it was
 // forked is the parent's to tell.
 import type { EvaluationResult } from '../spec/evaluation-records.js';
-import type { ControlRecord, Digest, RunRecord, UpdateRecord } from '../spec/records.js';
+import type { ControlRecord } from '../spec/control-records.js';
+import type { Digest, RunRecord, UpdateRecord } from '../spec/records.js';
 import { readControl } from '../store/control-records.js';
 import { inParallel } from '../store/in-parallel.js';
 import { evaluationResultKey, evaluationsOfState, updateKey } from '../store/layout.js';

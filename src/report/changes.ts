@@ -1,5 +1,5 @@
 // What people changed while a run was under way, and from which step on it held.
-import type { ControlChange } from '../spec/records.js';
+import type { ControlChange } from '../spec/control-records.js';
 import { inParallel } from '../store/in-parallel.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readPlan } from '../store/run-records.js';

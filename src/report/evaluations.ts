@@ -1,7 +1,8 @@
 // The evaluations of a run. They are filed by state, so beside the run's own there may be those of other runs that had the
 // same state: the run takes them over where it asks for the same suite, and has nothing to do with the others.
 import type { EvaluationResult } from '../spec/evaluation-records.js';
-import type { ControlRecord, Digest, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
+import type { ControlRecord } from '../spec/control-records.js';
+import type { Digest, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import { plannedSteps, reachesTarget, specsInForce, stopsAsked, suiteDue } from '../spec/schedule.js';
 import { inParallel } from '../store/in-parallel.js';
 import { evaluationResultKey, evaluationsOfState } from '../store/layout.js';

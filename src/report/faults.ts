@@ -9,7 +9,7 @@ import {
   isAtState,
   plusFigures,
 } from '../store/fault-figures.js';
-import type { AttemptRecord, RecoveryCause } from '../spec/records.js';
+import type { AttemptRecord, RecoveryCause } from '../spec/attempt-records.js';
 import { percent, timeSpan, whole } from './format.js';
 import { table } from './html.js';
 import type { StepAttempt } from './restarts.js';

@@ -1,5 +1,6 @@
 // Which processes a run has outlived, read from what they left in its records.
-import type { AttemptRecord, OwnerRecord } from '../spec/records.js';
+import type { AttemptRecord } from '../spec/attempt-records.js';
+import type { OwnerRecord } from '../spec/records.js';
 import { readAttemptsIn } from '../store/fault-figures.js';
 import { inParallel } from '../store/in-parallel.js';
 import type { ObjectStore } from '../store/object-store.js';

@@ -1,13 +1,7 @@
 // What a run did, gathered from its records alone.
 import { readEvaluations, type EvaluationFigure } from './evaluations.js';
-import type {
-  BaseRecord,
-  ControlRecord,
-  EpisodeRecord,
-  OwnerRecord,
-  RunRecord,
-  UpdateRecord,
-} from '../spec/records.js';
+import type { ControlRecord } from '../spec/control-records.js';
+import type { BaseRecord, EpisodeRecord, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import { inParallel } from '../store/in-parallel.js';
 import { controlFolder, evaluationEpisodesFolder, ownersFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';

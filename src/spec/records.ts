@@ -305,73 +305,6 @@ export interface BaseRecord {
   };
 }
 
-/** Evidence for checkers, never truth (R9): keys whose episodes this attempt is about to start. */
-export interface AttemptRecord {
-  schema: 'longhaul.attempt/1';
-  activity: string;
-  attempt: string;
-  n: number;
-  starts: string[];
-  /** Of this attempt's starts, those that it left alone because another had finished them when it looked once more. */
-  not_begun?: string[];
-  /** What the engine computed otherwise than the stored record says, with both results (R19). */
-  failures?: { verb: string; input: Digest; message: string }[];
-  observed: AttemptObserved;
-}
-
-export interface AttemptObserved {
-  node: string;
-  pid: number;
-  at: string;
-  /** What had broken before this attempt worked. */
-  recoveries?: Recovery[];
-  /** Seconds in which all that was under way waited for an environment or the store. */
-  waited_seconds?: number;
-}
-
-/** `placed`: the run came to this node; `engine_shared`: another run had changed the engine's state. Neither is a fault. */
-export type RecoveryCause =
-  | 'engine_exit'
-  | 'worker_restart'
-  | 'orchestrator_restart'
-  | 'node_lost'
-  | 'node_drained'
-  | 'timeout'
-  | 'store'
-  | 'environment'
-  | 'temporal'
-  | 'diverged'
-  | 'error'
-  | 'placed'
-  | 'engine_shared';
-
-/** Work of an attempt that nobody can use again. */
-export interface LostWork {
-  /** Mean over what was under way of the time since it had last left something. */
-  seconds: number;
-  /** Sampled tokens. */
-  tokens: number;
-  episodes: number;
-}
-
-/** One failure and what it took to work again. Durations are of one machine's clock. */
-export interface Recovery {
-  cause: RecoveryCause;
-  /** Names what happened: attempts that were ended by the same death name the same. */
-  event: string;
-  lost: LostWork;
-  /** From the failure until somebody knew of it. */
-  detection_seconds: number;
-  /** From the failure until work went on: detection, the next try, restore and replay. */
-  down_seconds: number;
-  /** A state that was made to be held again: from where, of which step, and how long that took. */
-  restore?: { from: RestoreSource; step: number; bytes: number; seconds: number };
-  /** Logged updates that were applied after it. */
-  replay?: { steps: number; seconds: number };
-}
-
-export type RestoreSource = 'disk' | 'store' | 'base' | 'held';
-
 export interface OwnerRecord {
   schema: 'longhaul.owner/1';
   n: number;
@@ -409,58 +342,6 @@ export interface NoticeRecord {
     since: string;
   } | null;
   observed: { at: string; by: string };
-}
-
-/** What may change while a run is under way; the names are the spec's. Absent ones stay as they are. */
-export interface Hyperparameters {
-  lr?: number;
-  eps_clip_low?: number;
-  eps_clip_high?: number;
-  kl_loss_coef?: number;
-  entropy_loss_coef?: number;
-  train_batch_size?: number;
-  ckpt_interval?: number;
-  eval_interval?: number;
-  temperature?: number;
-  n_samples_per_prompt?: number;
-  max_turns?: number;
-  max_input_length?: number;
-  max_generate_length?: number;
-  max_sequence_length?: number;
-}
-
-export type ControlChange =
-  /** `now`: the step's episodes in flight are cut off. */
-  | { kind: 'pause'; now?: true }
-  | { kind: 'resume' }
-  | { kind: 'stopAfter'; step: number }
-  /** The store is to hold a checkpoint of this step, or of one after it. */
-  | { kind: 'checkpointNow'; step: number }
-  | ({ kind: 'setHyperparameters' } & Hyperparameters)
-  /** `also`: what was made from it. */
-  | { kind: 'quarantine'; key: string; also?: string[] };
-
-export interface ControlRecord {
-  schema: 'longhaul.control/1';
-  n: number;
-  /** Id of the Temporal Update that asked for it; a known id means done. */
-  update_id: string;
-  change: ControlChange;
-  observed: { at: string };
-}
-
-/** All control records folded in order (R21). Of the hyperparameters it holds those that were set. */
-export interface ControlState extends Omit<Hyperparameters, 'lr' | 'temperature'> {
-  /** Highest record folded in; 0 when none. */
-  n: number;
-  paused: boolean;
-  /** Present while a pause `now` holds. */
-  pausedNow?: true;
-  stopAfter: number | null;
-  /** Step of the last `checkpointNow`. */
-  checkpoint?: number;
-  lr: number | null;
-  temperature: number | null;
 }
 
 export interface NameRecord {

@@ -1,5 +1,5 @@
 // What people have asked of a run, in order (R21). Every activity of a run needs all of it, and a long run has much of it.
-import type { ControlChange, ControlRecord, ControlState, Hyperparameters } from '../spec/records.js';
+import type { ControlChange, ControlRecord, ControlState, Hyperparameters } from '../spec/control-records.js';
 import { controlFolder } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { readSequence } from './records.js';

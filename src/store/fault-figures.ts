@@ -1,6 +1,7 @@
 // The figures ft/*: what faults have cost a run, counted from its records. Totals since the run began are in each update.json, so
 // that no reader has to add up what lies before.
-import type { AttemptRecord, Recovery, RecoveryCause, UpdateRecord } from '../spec/records.js';
+import type { AttemptRecord, Recovery, RecoveryCause } from '../spec/attempt-records.js';
+import type { UpdateRecord } from '../spec/records.js';
 import { inParallel } from './in-parallel.js';
 import { attemptsFolder } from './layout.js';
 import type { ObjectStore } from './object-store.js';

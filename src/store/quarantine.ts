@@ -1,6 +1,6 @@
 // Quarantine (R24): an unreadable record keeps its bytes, and readers of the run use `KEY.r1` in its place.
 // A view of the store does it once for all readers, so that no reader can forget it.
-import type { ControlRecord } from '../spec/records.js';
+import type { ControlRecord } from '../spec/control-records.js';
 import { readControl } from './control-records.js';
 import { checkKey, replacementKey } from './layout.js';
 import type { ObjectInfo, ObjectStore } from './object-store.js';

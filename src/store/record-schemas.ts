@@ -1,17 +1,16 @@
 // One strict schema for every kind of record. A member that is not known is refused: a record means what it says, whole.
 import { z } from 'zod';
 import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
+import type { AttemptRecord } from '../spec/attempt-records.js';
+import type { ControlRecord, Hyperparameters } from '../spec/control-records.js';
 import type {
-  AttemptRecord,
   BaseRecord,
   BatchIdentity,
   CheckpointManifest,
   CollectionRecord,
-  ControlRecord,
   DatasetManifest,
   EpisodeRecord,
   EpisodesHeader,
-  Hyperparameters,
   NameRecord,
   NoticeRecord,
   OwnerRecord,

@@ -1,7 +1,8 @@
 // The schemas of a step's records: plan, episodes, batch, update, and the evidence of its attempts (R7–R12).
 import { z } from 'zod';
 import { klEstimators, lossReductions, missingIn, policyLossTypes } from '../spec/loss.js';
-import type { EpisodeRecord, LossPlan, RecoveryCause, RestoreSource } from '../spec/records.js';
+import type { RecoveryCause, RestoreSource } from '../spec/attempt-records.js';
+import type { EpisodeRecord, LossPlan } from '../spec/records.js';
 import {
   count,
   counts,

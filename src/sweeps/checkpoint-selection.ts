@@ -10,25 +10,14 @@ import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import { nearestName } from '../spec/nearest-name.js';
 import { nameOfNumerics, sameNumerics } from '../spec/numerics.js';
 import type { Digest, RunRecord } from '../spec/records.js';
-import { checkpointHome, listCheckpoints } from '../store/checkpoints.js';
+import { listCheckpoints } from '../store/checkpoints.js';
 import { inParallel } from '../store/in-parallel.js';
-import {
-  checkpointFileKey,
-  checkpointManifestKey,
-  evaluationResultKey,
-  evaluationsOfState,
-} from '../store/layout.js';
+import { checkpointDamage, unreadable } from '../store/checkpoint-damage.js';
+import { evaluationResultKey, evaluationsOfState } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunViews } from '../store/quarantine.js';
 import { readRecord } from '../store/records.js';
-import {
-  lastCommittedStep,
-  listRuns,
-  readNumerics,
-  readRunIfAny,
-  readState,
-  timelineOf,
-} from '../store/run-records.js';
+import { lastCommittedStep, listRuns, readNumerics, readRunIfAny, readState } from '../store/run-records.js';
 import type { Place, SelectedCheckpoint, SkippedCheckpoint } from '../spec/sweep-record.js';
 import { isPattern, type CheckpointsSpec, type SweepSpec } from '../spec/sweep-spec.js';
 
@@ -311,7 +300,7 @@ class Selector {
 
   async #withoutDamaged(found: readonly Candidate[]): Promise<Candidate[]> {
     const damages = await inParallel(found, async (one) =>
-      one.evaluated || isBase(one.step) ? null : this.#damageOf(one),
+      one.evaluated || isBase(one.step) ? null : checkpointDamage(this.store, one),
     );
     return found.filter(({ run, step, path }, index) => {
       const damage = damages[index] ?? null;
@@ -326,30 +315,6 @@ class Selector {
       } else this.#skip({ run, step, reason: damage });
       return false;
     });
-  }
-
-  /** What is wrong with the checkpoint of a step, or null. */
-  async #damageOf({ run, step, state }: Candidate): Promise<string | null> {
-    const timeline = await timelineOf(this.store, run, step);
-    const record = await readRunIfAny(this.store, timeline);
-    if (record === null) return `the record of ${timeline}, under which it lies, is missing`;
-    const home = checkpointHome(record);
-    try {
-      const manifest = await readRecord(this.store, checkpointManifestKey(home, step), 'checkpoint');
-      if (manifest === null) return 'its manifest is gone';
-      if (manifest.run !== timeline || manifest.step !== step)
-        return `its manifest says that it is step ${manifest.step} of ${manifest.run}`;
-      if (manifest.state !== state)
-        return `its manifest says state ${manifest.state.slice(0, 12)}…, the run’s records ${state.slice(0, 12)}…`;
-      for (const { path, size } of manifest.files) {
-        const info = await this.store.head(checkpointFileKey(home, step, path));
-        if (info === null) return `its file ${path} is missing`;
-        if (info.size !== size) return `its file ${path} has ${info.size} bytes, its manifest says ${size}`;
-      }
-      return null;
-    } catch (error) {
-      return `its manifest cannot be read: ${unreadable(error)}`;
-    }
   }
 
   #skip(skipped: SkippedCheckpoint): void {
@@ -432,12 +397,4 @@ function withoutDoubles(candidates: readonly Candidate[]): SelectedCheckpoint[] 
     if (!places.includes(placeText({ run, step }))) known.also.push({ run, step });
   }
   return [...byState.values()];
-}
-
-const storedErrors = ['CorruptCheckpoint', 'UnreadableRecord', 'OlderSchema', 'NewerSchema'];
-
-/** Message of an error that says something of what is stored; any other is thrown on: a store that is away damages nothing. */
-function unreadable(error: unknown): string {
-  if (error instanceof Error && storedErrors.includes(error.name)) return error.message;
-  throw error;
 }

@@ -8,7 +8,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { ControlState } from '../activities/contracts.js';
-import type { ControlChange } from '../spec/records.js';
+import type { ControlChange } from '../spec/control-records.js';
 import { hyperparameterNames, problemWith } from './hyperparameters.js';
 import {
   checkpointNowUpdate,

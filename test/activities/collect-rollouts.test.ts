@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { collectRollouts } from '../../src/activities/collect-rollouts.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
-import type { AttemptRecord } from '../../src/spec/records.js';
+import type { AttemptRecord } from '../../src/spec/attempt-records.js';
 import { attemptsFolder, episodeKey, planKey } from '../../src/store/layout.js';
 import { readRecord } from '../../src/store/records.js';
 import { readUpdate } from '../../src/store/run-records.js';

@@ -12,7 +12,7 @@ import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { planStep } from '../../src/activities/plan-step.js';
 import { type Predecessor, ProcessLife } from '../../src/activities/process-life.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import type { AttemptRecord, Recovery } from '../../src/spec/records.js';
+import type { AttemptRecord, Recovery } from '../../src/spec/attempt-records.js';
 import { type FaultFigures, figuresOf, readAttemptsIn } from '../../src/store/fault-figures.js';
 import { guardActivities } from '../../src/workers/activity-guard.js';
 import { drainingFailure } from '../../src/workers/node-departure.js';

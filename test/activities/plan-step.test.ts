@@ -2,7 +2,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { auditRun } from '../../src/activities/audit-run.js';
 import { recordControl } from '../../src/activities/record-control.js';
-import type { ControlChange } from '../../src/spec/records.js';
+import type { ControlChange } from '../../src/spec/control-records.js';
 import { controlFolder, planKey, updateKey } from '../../src/store/layout.js';
 import { readPlan, readState } from '../../src/store/run-records.js';
 import { lastSftStep, run, startHarness, tamper } from './fixture.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { recordControl } from '../../src/activities/record-control.js';
 import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js';
-import type { ControlChange } from '../../src/spec/records.js';
+import type { ControlChange } from '../../src/spec/control-records.js';
 import { controlFolder } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';

@@ -1,5 +1,6 @@
 // A run's records one by one, in the order in which a run writes them, for readers that look while it is under way.
-import type { ControlChange, UpdateRecord } from '../../src/spec/records.js';
+import type { ControlChange } from '../../src/spec/control-records.js';
+import type { UpdateRecord } from '../../src/spec/records.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { recordDigest } from '../../src/store/canonical.js';
 import {

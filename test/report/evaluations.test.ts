@@ -4,7 +4,7 @@ import { budgetTable } from '../../src/report/budget.js';
 import { readEvaluations } from '../../src/report/evaluations.js';
 import { hasEnded, inWords, positionOf } from '../../src/report/run-position.js';
 import { readHistory } from '../../src/report/run-history.js';
-import type { ControlChange } from '../../src/spec/records.js';
+import type { ControlChange } from '../../src/spec/control-records.js';
 import type { BudgetSpec } from '../../src/spec/run-spec.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';

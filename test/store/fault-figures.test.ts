@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { AttemptRecord, Recovery } from '../../src/spec/records.js';
+import type { AttemptRecord, Recovery } from '../../src/spec/attempt-records.js';
 import {
   asOf,
   faultsIn,

@@ -6,7 +6,7 @@ import type {
   OpenedRun,
   PlannedStep,
 } from '../../../src/activities/contracts.js';
-import type { ControlState } from '../../../src/spec/records.js';
+import type { ControlState } from '../../../src/spec/control-records.js';
 import { writings } from '../../../src/spec/secrets.js';
 import type { ObjectStore } from '../../../src/store/object-store.js';
 import {

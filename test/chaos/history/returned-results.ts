@@ -6,7 +6,7 @@ import type {
   OpenedRun,
   PlannedStep,
 } from '../../../src/activities/contracts.js';
-import type { ControlChange, ControlRecord, ControlState } from '../../../src/spec/records.js';
+import type { ControlChange, ControlRecord, ControlState } from '../../../src/spec/control-records.js';
 import { recordDigest } from '../../../src/store/canonical.js';
 import { readStepEpisodes } from '../../../src/store/episodes.js';
 import {

@@ -1,6 +1,7 @@
 // Episodes and their outcomes, against the plan, the update and the attempts that announced them.
 import { gunzipSync, gzipSync } from 'node:zlib';
-import type { AttemptRecord, EpisodeRecord } from '../../../src/spec/records.js';
+import type { AttemptRecord } from '../../../src/spec/attempt-records.js';
+import type { EpisodeRecord } from '../../../src/spec/records.js';
 import { canonicalText } from '../../../src/store/canonical.js';
 import * as layout from '../../../src/store/layout.js';
 import { readState } from '../../../src/store/run-records.js';
