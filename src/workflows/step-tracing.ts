@@ -1,12 +1,11 @@
-// Tells when a run's steps began and ended, for a worker that traces. It is bundled for such a worker alone, and sends nothing to the
+// Tells when a run's steps began and that they ended, for a worker that traces. It is bundled for such a worker alone, and sends nothing to the
 // server: histories are the same with it and without, and so is the order in which a workflow's promises settle.
 import { proxySinks, type Sinks, type WorkflowInterceptorsFactory } from '@temporalio/workflow';
 
 export interface EndedStep {
   step: number;
-  /** Of the workflow's clock: milliseconds since 1970. */
+  /** Of the workflow's clock: milliseconds since 1970. The end is when it is told: behind a lost workflow task that clock stands still. */
   startedAt: number;
-  endedAt: number;
   failed: boolean;
 }
 
@@ -32,8 +31,7 @@ export const interceptors: WorkflowInterceptorsFactory = () => {
           const result = next(input);
           if (!last.includes(name)) return result;
           const ended = (failed: boolean): void => {
-            const endedAt = Date.now();
-            trace.step({ step, startedAt: begun.get(step) ?? endedAt, endedAt, failed });
+            trace.step({ step, startedAt: begun.get(step) ?? Date.now(), failed });
             if (!failed) begun.delete(step);
           };
           result.then(

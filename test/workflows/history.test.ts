@@ -67,7 +67,6 @@ describe('golden histories', { timeout: 240_000 }, () => {
       { workflowBundle: await workflowBundle(['step-tracing']), sinks },
       golden(life),
     );
-    for (const { startedAt, endedAt } of steps) expect(endedAt).toBeGreaterThanOrEqual(startedAt);
     const updates = golden(life).events?.filter(({ activityTaskScheduledEventAttributes: scheduled }) =>
       scheduled?.activityId?.endsWith('/update'),
     );

@@ -65,10 +65,10 @@ export class Tracing implements Tracer {
   readonly sinks: InjectedSinks<TraceSinks> = {
     trace: {
       step: {
-        fn: ({ workflowId, runId }, { step, startedAt, endedAt, failed }) =>
+        fn: ({ workflowId, runId }, { step, startedAt, failed }) =>
           this.sender.send({
             ...stepPlace({ workflowRunId: runId, step }),
-            ...{ parent: null, name: 'step', startedAt, endedAt, failed },
+            ...{ parent: null, name: 'step', startedAt, endedAt: Math.max(startedAt, Date.now()), failed },
             attributes: workflowAttributes(workflowId, runId, step),
           }),
       },
