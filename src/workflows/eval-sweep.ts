@@ -99,6 +99,7 @@ class SweepLoop implements SweepWork<MissingPair> {
     status.pairs = planned.pairs;
     const holder = { run, project, numericsOf: suitesOf, placement: { priority, nodes: parallel } };
     this.nodes = new SweepNodes(holder, () => this.show());
+    this.nodes.listen();
   }
 
   async run(): Promise<SweepResult> {

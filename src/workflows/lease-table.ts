@@ -130,8 +130,13 @@ export class LeaseTable {
     const to = request;
     this.endForgotten(request);
     const ended = this.ended.find((one) => one.lease === lease);
-    if (ended?.revoked) this.outbox.push({ to, signal: 'revoked', say: ended.revoked });
-    if (ended) return false;
+    if (ended) {
+      const { revoked } = ended;
+      this.outbox.push(
+        revoked ? { to, signal: 'revoked', say: revoked } : { to, signal: 'refused', say: { lease } },
+      );
+      return false;
+    }
     const held = this.leases.get(lease);
     if (held) {
       if (holding === undefined) this.outbox.push({ to, signal: 'granted', say: { lease, node: held.node } });
@@ -152,13 +157,15 @@ export class LeaseTable {
     this.serve(now);
     if (!this.queue.some((one) => one.lease === lease)) return false;
     if (request.atOnce !== true) return true;
-    this.queue = this.queue.filter((one) => one.lease !== lease);
     this.outbox = this.outbox.filter(({ signal, say }) => signal !== 'waiting' || say.lease !== lease);
-    this.outbox.push({ to, signal: 'refused', say: { lease } });
+    this.refuse(request);
     return false;
   }
 
-  /** Nobody would ever give back what an execution had that was reset to before it asked. */
+  /**
+   * Nobody would ever give back what an execution had that was reset to before it asked. A request that is later than those of the
+   * execution's successors ends what they have, too: they are told, and ask by another name.
+   */
   private endForgotten({ asker, workflowId, firstExecutionRunId }: LeaseRequest): void {
     if (!asker) return;
     const isForgotten = (one: Lease | Waiter): boolean => {
@@ -166,12 +173,8 @@ export class LeaseTable {
       const isTheirs = one.workflowId === workflowId && one.firstExecutionRunId === firstExecutionRunId;
       return isTheirs && execution !== asker.execution && !asker.knows.includes(one.lease);
     };
-    const forgotten = [...this.leases.values(), ...this.queue].filter(isForgotten);
-    this.queue = this.queue.filter((waiter) => !forgotten.includes(waiter));
-    for (const { lease } of forgotten) {
-      this.leases.delete(lease);
-      this.end(lease, null);
-    }
+    for (const lease of [...this.leases.values()]) if (isForgotten(lease)) this.revoke(lease, 'released');
+    for (const waiter of this.queue.filter(isForgotten)) this.refuse(waiter);
   }
 
   release({ lease }: { lease: string }, now: number): void {
@@ -361,6 +364,13 @@ export class LeaseTable {
     const revoked = { lease, node, reason };
     this.end(lease, revoked);
     this.outbox.push({ to: held, signal: 'revoked', say: revoked });
+  }
+
+  private refuse(waiter: LeaseRequest): void {
+    const { lease } = waiter;
+    this.queue = this.queue.filter((one) => one.lease !== lease);
+    this.end(lease, null);
+    this.outbox.push({ to: waiter, signal: 'refused', say: { lease } });
   }
 
   private end(lease: string, revoked: RevokedLease | null): void {

@@ -87,7 +87,7 @@ export const suspectSignal = defineSignal<[GrantedLease]>('suspect');
 export const grantedSignal = defineSignal<[GrantedLease]>('granted');
 export const revokedSignal = defineSignal<[RevokedLease]>('revoked');
 export const waitingSignal = defineSignal<[WaitingLease]>('waiting');
-/** To a run that asked `atOnce`. */
+/** To a run that asked `atOnce`, or by a name that has ended. */
 export const refusedSignal = defineSignal<[{ lease: string }]>('refused');
 export const poolQuery = defineQuery<PoolView>('pool');
 

@@ -8,6 +8,7 @@ import {
   type AskedLease,
   type CarriedLeases,
   type HeldLease,
+  isToBeAsked,
   type LeaseHolder,
   RunLeases,
 } from './run-leases.js';
@@ -36,6 +37,7 @@ export class NodePlacement {
       () => this.show(),
       (reason) => progress.idle.nodeGone(reason),
     );
+    this.leases.listen();
     this.show();
     // It ends with the workflow.
     this.giveBackWhileIdle().catch(() => undefined);
@@ -205,6 +207,7 @@ export class NodePlacement {
   /** Returns when a lease is held. What it waits for is shown, and a person is asked where waiting alone mends nothing. */
   private async find(asked: AskedLease): Promise<void> {
     const found = (): boolean => this.leases.held.length > 0;
+    const isAnswered = (): boolean => found() || isToBeAsked(asked);
     const summary = `find a node for step ${this.progress.status.step + 1}`;
     for (;;) {
       await untilMended(this.desk, this.progress, () => this.leases.request(asked, summary));
@@ -212,13 +215,13 @@ export class NodePlacement {
         const block = this.blocked(asked);
         if (block) {
           const { cause } = asked.waiting ?? {};
-          const mended = (): boolean => found() || asked.waiting?.cause !== cause;
+          const mended = (): boolean => isAnswered() || asked.waiting?.cause !== cause;
           await blockedUntilResumed(this.desk, this.progress, block.reason, block.remedy, mended);
           if (asked.noneSince !== null) asked.noneSince = Date.now();
           break;
         }
         const deadline = Math.min(asked.askAgainAt, (asked.noneSince ?? Infinity) + placing.deadlineMs);
-        await condition(() => found() || asked.waiting?.cause === 'unfit', deadline - Date.now());
+        await condition(() => isAnswered() || asked.waiting?.cause === 'unfit', deadline - Date.now());
       }
       if (found()) return;
     }

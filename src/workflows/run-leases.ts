@@ -43,7 +43,10 @@ export interface AskedLease {
   refused: boolean;
   /** The request that is under way. */
   asking: Promise<void> | null;
-  /** A pool that was lost and began anew knows nothing of it: in milliseconds since the epoch, and how long after that. */
+  /**
+   * A pool that was lost and began anew knows nothing of it: in milliseconds since the epoch, and how long after that; 0 where it
+   * has not been asked by this name.
+   */
   askAgainAt: number;
   askAgainMs: number;
 }
@@ -79,8 +82,8 @@ export class RunLeases {
   telling = 0;
 
   /**
-   * Hears the pool from now on; `changed` is called whenever there is something new to show, `gone` for each node that is lost or
-   * leaves: true where that counts as a fault of the run.
+   * `changed` is called whenever there is something new to show, `gone` for each node that is lost or leaves: true where that counts
+   * as a fault of the run.
    */
   constructor(
     private readonly holder: LeaseHolder,
@@ -95,9 +98,13 @@ export class RunLeases {
     this.asked = new Map(
       (carried?.asked ?? []).map((lease) => [lease, askedLease(lease, this.shunned, false)]),
     );
+  }
+
+  /** Hears the pool from now on; what it has said until now is told at once, so whoever is called has to be complete. */
+  listen(): void {
     hear(grantedSignal, grantedLease, (granted) => this.granted(granted));
     hear(revokedSignal, revokedLease, ({ lease, node, reason }) => {
-      if (!this.drop(lease)) return;
+      if (!this.drop(lease)) return this.refused(lease);
       log.warn('A node is taken from the run', { lease, reason });
       if (this.gone(reason) && reason === 'lost') this.lost.add(node);
     });
@@ -109,26 +116,24 @@ export class RunLeases {
       this.changed();
     });
     hear(refusedSignal, leaseName, ({ lease }) => {
-      const asked = this.asked.get(lease);
-      if (asked) asked.refused = true;
-      this.asked.delete(lease);
+      if (!this.drop(lease)) this.refused(lease);
     });
     for (const { lease, node } of this.held) this.retell(lease, node);
   }
 
   /** A new name, for `request` to ask with. */
   ask(besides: string[] = [], atOnce = false): AskedLease {
-    // Another one where an execution was reset to before it asked: the pool takes a name that has ended for ended.
-    const unique = uuid4().slice(0, 8);
-    const asked = askedLease(`${this.holder.run}/${unique}/${++this.named}`, besides, atOnce);
+    const asked = askedLease(this.newName(), besides, atOnce);
     this.asked.set(asked.lease, asked);
     return asked;
   }
 
   async request(asked: AskedLease, summary: string): Promise<void> {
+    const { lease } = asked;
     // Its activity's name is taken meanwhile.
     asked.asking ??= this.send(asked, summary).finally(() => {
       asked.asking = null;
+      if (asked.lease !== lease) return;
       asked.askAgainAt = Date.now() + asked.askAgainMs;
       asked.askAgainMs = Math.min(asked.askAgainMs * placing.backoff, placing.longestAskAgainMs);
     });
@@ -207,6 +212,26 @@ export class RunLeases {
     this.changed();
   }
 
+  /** The pool gives nothing to a name that has ended. */
+  private refused(lease: string): void {
+    const asked = this.asked.get(lease);
+    if (!asked) return;
+    this.asked.delete(lease);
+    if (asked.atOnce) {
+      asked.refused = true;
+      return;
+    }
+    Object.assign(asked, { lease: this.newName(), waiting: null, askAgainAt: 0 });
+    this.asked.set(asked.lease, asked);
+    this.changed();
+  }
+
+  private newName(): string {
+    // Another one where an execution was reset to before it asked.
+    const unique = uuid4().slice(0, 8);
+    return `${this.holder.run}/${unique}/${++this.named}`;
+  }
+
   private heldLease({ lease, node }: GrantedLease): HeldLease {
     return { lease, node, returned: this.lost.has(node), ended: new Trigger() };
   }
@@ -245,6 +270,11 @@ export class RunLeases {
       .catch((error: unknown) => log.info('There is no pool of nodes', { error: String(error) }))
       .finally(() => (this.telling -= 1));
   }
+}
+
+/** For the first time, or by another name. */
+export function isToBeAsked({ askAgainAt }: AskedLease): boolean {
+  return askAgainAt === 0;
 }
 
 /** Of the activity that speaks of the lease to the pool. */

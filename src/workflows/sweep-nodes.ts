@@ -2,7 +2,7 @@
 import { CancellationScope, condition, log } from '@temporalio/workflow';
 import { nodeIsGone } from './blocking.js';
 import { sweeping } from './policies.js';
-import { type AskedLease, type HeldLease, type LeaseHolder, RunLeases } from './run-leases.js';
+import { type AskedLease, type HeldLease, isToBeAsked, type LeaseHolder, RunLeases } from './run-leases.js';
 
 /** What a sweep's workers do. */
 export interface SweepWork<T> {
@@ -22,9 +22,14 @@ export class SweepNodes {
   private readonly leases: RunLeases;
   private readonly asked = new Set<AskedLease>();
 
-  /** Hears the pool from now on; `changed` is called when it says something new. */
+  /** `changed` is called when the pool says something new. */
   constructor(holder: LeaseHolder, changed: () => void) {
     this.leases = new RunLeases(holder, undefined, changed, () => true);
+  }
+
+  /** Hears the pool from now on. */
+  listen(): void {
+    this.leases.listen();
   }
 
   /** Why no node is held; null where one is, or nobody waits. */
@@ -88,10 +93,11 @@ export class SweepNodes {
     const asked = this.leases.ask();
     this.asked.add(asked);
     const granted = (): HeldLease | undefined => this.leases.held.find(({ lease }) => lease === asked.lease);
+    const isAnswered = (): boolean => granted() !== undefined || isToBeAsked(asked);
     try {
       while (!granted() && !over()) {
         await this.leases.request(asked, 'find a node for the sweep');
-        await condition(() => granted() !== undefined || over(), Math.max(asked.askAgainAt - Date.now(), 1));
+        await condition(() => isAnswered() || over(), Math.max(asked.askAgainAt - Date.now(), 1));
       }
       const held = granted() ?? null;
       if (held === null) this.leases.release(asked);

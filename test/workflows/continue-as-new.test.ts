@@ -6,8 +6,10 @@ import type { RunStatus } from '../../src/activities/contracts.js';
 import {
   grantedSignal,
   resumeUpdate,
+  revokedSignal,
   setHyperparametersUpdate,
   statusQuery,
+  waitingSignal,
 } from '../../src/workflows/messages.js';
 import type { trainingRun } from '../../src/workflows/training-run.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
@@ -83,6 +85,28 @@ describe.concurrent('a run that starts anew after every step', { timeout: 120_00
     });
     const uploads = script.calls.filter((call) => call.startsWith('upload '));
     expect(uploads).toEqual(['upload 1', 'upload 2', 'upload 3', 'upload 4']);
+  });
+
+  it('hears of a node that was taken from it before it was open again', async () => {
+    const script = runOf(4);
+    const [again, asked] = [gate(), new Array<string>()];
+    script.grant = ({ lease }) => {
+      asked.push(lease);
+      return script.node;
+    };
+    script.before = (call) => (call === 'open' && opens(script) === 1 ? again.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await again.reached;
+      const current = temporal.client.workflow.getHandle(run.workflowId);
+      const [lease = ''] = asked;
+      await current.signal(waitingSignal, { lease, cause: 'busy', why: 'it is held' });
+      await current.signal(revokedSignal, { lease, node: script.node, reason: 'lost' });
+      again.release();
+      expect(await current.result()).toMatchObject({ step: 4 });
+    });
+    expect(asked).toHaveLength(2);
+    expect(new Set(asked).size).toBe(2);
   });
 
   it('takes the checkpoint that failed before it from the next state: the newest is what counts (R17)', async () => {

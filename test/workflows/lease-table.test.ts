@@ -66,8 +66,29 @@ describe('a request', () => {
     table.request(request('a', asker('before', 'a/1')), 4);
     expect(told(table)).toEqual(['a granted n1']);
     table.request(request('a', { lease: 'a/3', ...asker('reset', 'a/1', 'a/3') }), 5);
-    expect(told(table)).toEqual(['b granted n2', expect.stringContaining('a waiting')]);
+    expect(told(table)).toEqual([
+      'a revoked n2 released',
+      'b granted n2',
+      expect.stringContaining('a waiting'),
+    ]);
     expect(table.view().leases.map(({ lease }) => lease)).toEqual(['a/1', 'b/1']);
+  });
+
+  it('that is later than those of the execution’s successors takes nothing from them without a word', () => {
+    const table = tableOf(node('n1'));
+    const asker = (execution: string, ...knows: string[]) => ({ asker: { execution, knows } });
+    const [before, after] = [asker('before', 'a/1'), asker('after', 'a/2', 'a/3')];
+    table.request(request('a', { lease: 'a/2', ...after }), 1);
+    table.request(request('a', { lease: 'a/3', ...after }), 2);
+    told(table);
+    table.request(request('a', before), 3);
+    expect(told(table)).toEqual(['a revoked n1 released', 'a refused', 'a granted n1']);
+    // The run, which knows nothing of the name, gives it back, and asks by new ones.
+    table.release({ lease: 'a/1' }, 4);
+    table.request(request('a', { lease: 'a/3', ...after }), 5);
+    expect(told(table)).toEqual(['a refused']);
+    table.request(request('a', { lease: 'a/4', ...asker('after', 'a/4') }), 6);
+    expect(told(table)).toEqual(['a granted n1']);
   });
 
   it('may be made before there is any node', () => {
@@ -165,7 +186,7 @@ describe('a request', () => {
     const table = tableOf(node('n1'));
     table.release({ lease: 'a/1' }, 1);
     table.request(request('a'), 2);
-    expect(told(table)).toEqual([]);
+    expect(told(table)).toEqual(['a refused']);
     expect(table.view()).toMatchObject({ leases: [], queue: [] });
   });
 });
@@ -300,7 +321,7 @@ describe('a lease', () => {
     told(table);
     expect(table.state().ended.length).toBeLessThanOrEqual(100);
     table.request(request('a', { lease: 'a/1000' }), 1_001);
-    expect(told(table)).toEqual([]);
+    expect(told(table)).toEqual(['a refused']);
   });
 
   it('of a run that is over is free, and so is its place in the queue (R30)', () => {

@@ -1,6 +1,7 @@
 // Runs under leases of the real pool: who waits for whom, and what happens when a node or a run goes away.
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { LeaseRequest } from '../../src/activities/contracts.js';
 import {
   grantedSignal,
   nodeDownSignal,
@@ -308,5 +309,29 @@ describe('a pool that begins anew again and again, like its runs', { timeout: 18
     const executions = new Set(asked.map(({ asker }) => asker?.execution));
     expect(executions.size).toBeGreaterThan(1);
     for (const { besides } of asked.slice(2)) expect(besides).toEqual([wrong]);
+  });
+
+  it('keeps no run waiting that an earlier execution of it, heard late, seems to have nothing of', async () => {
+    const leaving = await stage.node(uniqueName('a'));
+    const run = scriptRun(
+      outlineOf(uniqueName('late'), {
+        phases: [{ name: 'grpo', kind: 'grpo', steps: 8 }],
+        ...{ eval_interval: 0, ckpt_interval: 0 },
+      }),
+    );
+    const held = gate();
+    const retold = (): LeaseRequest[] => stage.requests.filter(({ holding }) => holding);
+    run.before = (call) => (call.startsWith('collect') && retold().length > 1 ? held.wait() : undefined);
+    const handle = await stage.run(run);
+    await held.reached;
+    await leaving.drain();
+    const { queue } = await stage.until(({ queue: waiters }) => waiters.length === 1);
+    // As an orchestrator that was cut off says it when the next execution has asked through another one.
+    await stage.pool.signal(requestSignal, retold()[0]!);
+    await stage.until((view) => view.queue.some(({ lease }) => lease !== queue[0]?.lease));
+    await stage.node(uniqueName('b'));
+    held.release();
+    const last = temporal.client.workflow.getHandle(handle.workflowId);
+    expect(await last.result()).toMatchObject({ step: 8 });
   });
 });
