@@ -91,7 +91,8 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     const handle = await start(end, end);
     await handle.result().catch(() => undefined);
     const run = await claim(end, handle.firstExecutionRunId);
-    const over = await seen(new RunWatch(temporal.client, store), (one) => one.run === run);
+    const watch = new RunWatch(temporal.client, store);
+    const over = await seen(watch, (one) => one.run === run && one.standing.over);
     expect(over.standing).toMatchObject({ over: true, phase: 'running', ending });
     expect(await new RunWatch(temporal.client, store).standing(over)).toEqual(over.standing);
   });
