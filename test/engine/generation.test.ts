@@ -118,7 +118,7 @@ describe('generate', () => {
     const start = performance.now();
     controller.abort();
     await expect(endless).rejects.toMatchObject({ code: 'Cancelled' });
-    expect(performance.now() - start).toBeLessThan(1_000);
+    expect(performance.now() - start).toBeLessThan(5_000);
     expect((await engine.stats())['running']).toBe(0);
   });
 

@@ -55,7 +55,7 @@ describe('the engine process', () => {
       code: 'EngineExited',
       message: expect.stringContaining('SIGKILL'),
     });
-    expect(performance.now() - start).toBeLessThan(1_000);
+    expect(performance.now() - start).toBeLessThan(5_000);
     expect((await engine.info()).incarnation).not.toBe(incarnation);
     await expect(engine.generate(generation(state, [1]))).rejects.toMatchObject({ code: 'WrongState' });
     expect(await engine.loadRandom(longModel)).toMatchObject({ state });

@@ -25,18 +25,13 @@ describe('a tokenizer', () => {
 
   test('encodes a long text in a thread, with the same ids, while the event loop goes on', async () => {
     const text = '{"issues":[{"id":"ISS-7Q2K","title":"login page is slow"}]} '.repeat(4000);
-    let longestMs = 0;
-    let last = performance.now();
-    const timer = setInterval(() => {
-      longestMs = Math.max(longestMs, performance.now() - last);
-      last = performance.now();
-    }, 1);
+    let turns = 0;
+    const timer = setInterval(() => (turns += 1), 1);
     const ids = await tokenizer.encodeLong(text);
     clearInterval(timer);
-    const began = performance.now();
+    // In this thread there would be none until it is done.
+    expect(turns).toBeGreaterThan(10);
     expect(ids).toEqual(tokenizer.encode(text));
-    // By as much the loop would have stood still.
-    expect(longestMs).toBeLessThan((performance.now() - began) / 2);
   });
 
   test('takes special tokens in a text for what they are', () => {

