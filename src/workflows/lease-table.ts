@@ -51,7 +51,7 @@ export interface LeaseTableState {
   nodes: PoolNode[];
   leases: Lease[];
   queue: Waiter[];
-  /** Released and revoked ones: a request that comes after its own end is none. */
+  /** Released, revoked and refused ones: a request that comes after its own end is none. */
   ended: { lease: string; revoked: RevokedLease | null }[];
   /** Instances that are draining, and since `left` those that have left. */
   farewells: { instance: string; left: boolean }[];
@@ -135,11 +135,13 @@ export class LeaseTable {
       this.outbox.push(
         revoked ? { to, signal: 'revoked', say: revoked } : { to, signal: 'refused', say: { lease } },
       );
+      this.serve(now);
       return false;
     }
     const held = this.leases.get(lease);
     if (held) {
       if (holding === undefined) this.outbox.push({ to, signal: 'granted', say: { lease, node: held.node } });
+      this.serve(now);
       return false;
     }
     const waiter = this.queue.find((one) => one.lease === lease);
@@ -298,7 +300,12 @@ export class LeaseTable {
     const node = this.nodes.get(holding);
     const places = node?.places ?? 1;
     const isFree = this.leasesOn(holding).length < places;
-    if (isFree && (!node || this.isUp(node))) return this.grant(request, holding, now);
+    if (isFree && (!node || this.isUp(node))) {
+      this.grant(request, holding, now);
+      // Who has given it back meanwhile gives it back again.
+      this.outbox.push({ to: request, signal: 'granted', say: { lease, node: holding } });
+      return;
+    }
     const revoked: RevokedLease = { lease, node: holding, reason: isFree ? 'lost' : 'released' };
     this.end(lease, revoked);
     this.outbox.push({ to: request, signal: 'revoked', say: revoked });

@@ -48,7 +48,10 @@ export interface GrantedLease {
   node: string;
 }
 
-/** `released`: the pool ended it for another reason, for example because its node offers other numerics now. */
+/**
+ * `released`: the pool ended it for another reason: its node offers other numerics now, or an execution of the run asked for something
+ * that knew nothing of it.
+ */
 export interface RevokedLease extends GrantedLease {
   reason: 'lost' | 'draining' | 'released';
 }

@@ -1,5 +1,5 @@
 // Which nodes a run works on. Placement is never truth: where a node is gone, any other one takes over from the records.
-import { CancellationScope, condition, log } from '@temporalio/workflow';
+import { CancellationScope, condition, isCancellation, log } from '@temporalio/workflow';
 import { blockedUntilResumed, hasDiverged, nodeIsGone, untilMended } from './blocking.js';
 import type { ControlDesk } from './control-desk.js';
 import { placing, remedies } from './policies.js';
@@ -158,9 +158,11 @@ export class NodePlacement {
   private moveFrom(node: string): Promise<boolean> {
     const left = this.leases.held.find((held) => held.node === node);
     if (!left) return Promise.resolve(true);
-    const moving = this.moving.get(node) ?? this.moveLease(left).finally(() => this.moving.delete(node));
-    this.moving.set(node, moving);
-    return moving;
+    return shared(() => {
+      const moving = this.moving.get(node) ?? this.moveLease(left).finally(() => this.moving.delete(node));
+      this.moving.set(node, moving);
+      return moving;
+    });
   }
 
   private async moveLease(left: HeldLease): Promise<boolean> {
@@ -192,16 +194,19 @@ export class NodePlacement {
       const { held } = this.leases;
       const lease = held.find(({ node }) => node === preferred) ?? held[0];
       if (lease) return lease;
-      if (!this.search) {
-        const asked = this.leases.ask();
-        const over = this.find(asked).finally(() => {
-          this.search = null;
-          this.show();
-        });
-        this.search = { asked, over };
-      }
-      await this.search.over;
+      await shared(() => {
+        this.search ??= this.searchFor(this.leases.ask());
+        return this.search.over;
+      });
     }
+  }
+
+  private searchFor(asked: AskedLease): { asked: AskedLease; over: Promise<void> } {
+    const over = this.find(asked).finally(() => {
+      this.search = null;
+      this.show();
+    });
+    return { asked, over };
   }
 
   /** Returns when a lease is held. What it waits for is shown, and a person is asked where waiting alone mends nothing. */
@@ -239,5 +244,16 @@ export class NodePlacement {
 
   private show(): void {
     this.progress.placed(this.granted(), this.search?.asked.waiting?.why ?? null);
+  }
+}
+
+/** Whoever begins it may be called off, and it with them: the others begin it anew. */
+async function shared<T>(work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isCancellation(error) || CancellationScope.current().consideredCancelled) throw error;
+    }
   }
 }

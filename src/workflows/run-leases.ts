@@ -45,7 +45,7 @@ export interface AskedLease {
   asking: Promise<void> | null;
   /**
    * A pool that was lost and began anew knows nothing of it: in milliseconds since the epoch, and how long after that; 0 where it
-   * has not been asked by this name.
+   * has not been asked, or has not answered yet, by this name.
    */
   askAgainAt: number;
   askAgainMs: number;
@@ -129,11 +129,14 @@ export class RunLeases {
   }
 
   async request(asked: AskedLease, summary: string): Promise<void> {
+    const isHeld = this.held.some(({ lease }) => lease === asked.lease);
+    // It was granted and taken again before whoever asked could look, or given back with all others.
+    if (!isHeld && !this.asked.has(asked.lease)) this.rename(asked);
     const { lease } = asked;
     // Its activity's name is taken meanwhile.
     asked.asking ??= this.send(asked, summary).finally(() => {
       asked.asking = null;
-      if (asked.lease !== lease) return;
+      if (!this.asked.has(lease)) return;
       asked.askAgainAt = Date.now() + asked.askAgainMs;
       asked.askAgainMs = Math.min(asked.askAgainMs * placing.backoff, placing.longestAskAgainMs);
     });
@@ -206,28 +209,34 @@ export class RunLeases {
 
   private granted({ lease, node }: GrantedLease): void {
     if (this.held.some((held) => held.lease === lease)) return;
+    const asked = this.asked.get(lease);
     // What nobody waits for any more would keep others from the node.
-    if (!this.asked.delete(lease)) return this.tell(releaseSignal, { lease });
+    if (!asked) return this.tell(releaseSignal, { lease });
+    this.asked.delete(lease);
+    // By another name, should it be taken again at once.
+    asked.askAgainAt = 0;
     this.held.push(this.heldLease({ lease, node }));
     this.changed();
   }
 
-  /** The pool gives nothing to a name that has ended. */
   private refused(lease: string): void {
     const asked = this.asked.get(lease);
     if (!asked) return;
     this.asked.delete(lease);
-    if (asked.atOnce) {
-      asked.refused = true;
-      return;
-    }
-    Object.assign(asked, { lease: this.newName(), waiting: null, askAgainAt: 0 });
+    if (asked.atOnce) asked.refused = true;
+    else this.rename(asked);
+  }
+
+  /** The pool gives nothing to a name that has ended. */
+  private rename(asked: AskedLease): void {
+    const { firstAskAgainMs: askAgainMs } = placing;
+    Object.assign(asked, { lease: this.newName(), waiting: null, askAgainAt: 0, askAgainMs });
     this.asked.set(asked.lease, asked);
     this.changed();
   }
 
   private newName(): string {
-    // Another one where an execution was reset to before it asked.
+    // A name of its own, too, where an execution was reset to before it asked: the pool may know the other one as ended.
     const unique = uuid4().slice(0, 8);
     return `${this.holder.run}/${unique}/${++this.named}`;
   }

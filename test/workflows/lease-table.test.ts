@@ -1,27 +1,9 @@
 // The pool's decisions: who gets which node, in which order, and what happens to leases when nodes come and go.
 import { describe, expect, it } from 'vitest';
 import type { LeaseRequest } from '../../src/activities/contracts.js';
-import { LeaseTable, type LeaseTableState, type PoolMessage } from '../../src/workflows/lease-table.js';
+import { LeaseTable } from '../../src/workflows/lease-table.js';
 import { nodeLostAfterMs, type NodeReport } from '../../src/workflows/messages.js';
-import { seededRandom } from '../chaos/random.js';
-
-const cpu1 = { backend: 'cpu', version: 1 } as const;
-const cpu2 = { backend: 'cpu', version: 2 } as const;
-
-function node(id: string, changes: Partial<NodeReport> = {}): NodeReport {
-  return {
-    ...{ id, instance: `${id}-1`, host: 'box', numerics: cpu1, gpu: null, memory_bytes: 1, places: 1 },
-    ...changes,
-  };
-}
-
-function request(run: string, changes: Partial<LeaseRequest> = {}): LeaseRequest {
-  return {
-    ...{ lease: `${run}/1`, run, workflowId: `train/${run}`, firstExecutionRunId: `first-${run}` },
-    ...{ project: 'tests', priority: 0, numerics: cpu1, besides: [] },
-    ...changes,
-  };
-}
+import { cpu2, node, request } from './pool-inputs.js';
 
 const runOf = ({ workflowId, firstExecutionRunId }: LeaseRequest) => ({ workflowId, firstExecutionRunId });
 
@@ -308,7 +290,7 @@ describe('a lease', () => {
     table.request(request('a', { holding: 'dead' }), 1);
     expect(table.deadline).toBe(1 + nodeLostAfterMs);
     table.passed(1 + nodeLostAfterMs);
-    expect(told(table)).toEqual(['a revoked dead lost']);
+    expect(told(table)).toEqual(['a granted dead', 'a revoked dead lost']);
     expect(table.deadline).toBeNull();
   });
 
@@ -343,7 +325,7 @@ describe('a lease', () => {
     table.request(request('b', { holding: 'n1' }), 0);
     table.request(request('c', { holding: 'n2' }), 0);
     table.request(request('d', { holding: 'n3' }), 0);
-    expect(told(table)).toEqual(['b revoked n1 released']);
+    expect(told(table)).toEqual(['a granted n1', 'b revoked n1 released', 'c granted n2', 'd granted n3']);
     expect(table.view().leases).toMatchObject([{ node: 'n1' }, { node: 'n2' }, { node: 'n3' }]);
     table.up(node('n1'), 5);
     table.up(node('n2'), 5);
@@ -361,135 +343,4 @@ describe('a lease', () => {
     expect(told(table)).toEqual(['a revoked n1 lost']);
     expect(table.view().leases).toEqual([]);
   });
-});
-
-/** Runs as they behave, nodes as they fail, and messages that come late, twice and in any order. */
-class World {
-  table = new LeaseTable();
-  now = 0;
-  readonly held = new Map<string, string>();
-  readonly wanted = new Map<string, LeaseRequest>();
-  private readonly late: (() => void)[] = [];
-  private readonly instances = new Map<string, number>();
-  private readonly silent = new Set<string>();
-  private names = 0;
-
-  constructor(
-    private readonly pick: (below: number) => number,
-    private readonly nodes: readonly NodeReport[],
-  ) {}
-
-  step(): void {
-    this.now += this.pick(3_000);
-    const at = this.nodes[this.pick(this.nodes.length)]!;
-    const instance = `${at.id}/${this.instances.get(at.id) ?? 0}`;
-    const run = `run-${this.pick(5)}`;
-    const acts: (() => void)[] = [
-      () => this.ask(run),
-      () => this.ask(run),
-      () => this.giveBack(run),
-      () => this.silent.has(at.id) || this.deliver(() => this.table.up({ ...at, instance }, this.now)),
-      () => void (this.silent.has(at.id) ? this.silent.delete(at.id) : this.silent.add(at.id)),
-      () => {
-        this.instances.set(at.id, (this.instances.get(at.id) ?? 0) + 1);
-        this.deliver(() => this.table.down({ id: at.id, instance }, this.now));
-      },
-      () => this.deliver(() => this.table.draining({ id: at.id, instance }, this.now)),
-      () => this.late.splice(this.pick(this.late.length + 1), 1).forEach((deliver) => deliver()),
-      () => this.beginAnew(),
-    ];
-    acts[this.pick(acts.length)]!();
-    this.table.passed(this.now);
-    this.hear();
-  }
-
-  /** Everybody who still wants a node gets one in the end, where nodes report and holders give back. */
-  settle(): void {
-    for (let round = 0; round < 40 && this.wanted.size > 0; round++) {
-      for (const deliver of this.late.splice(0)) deliver();
-      this.now += 1_000;
-      for (const at of this.nodes) {
-        const instance = `${at.id}/after`;
-        this.table.up({ ...at, instance }, this.now);
-      }
-      this.hear();
-      const [held] = this.held.keys();
-      if (held !== undefined && this.wanted.size > 0) this.end(held);
-      this.hear();
-    }
-  }
-
-  /** On time, late, or both. */
-  private deliver(what: () => void): void {
-    const how = this.pick(4);
-    if (how !== 0) what();
-    if (how <= 1) this.late.push(what);
-  }
-
-  private ask(run: string): void {
-    if ([...this.wanted.values()].some((wanted) => wanted.run === run)) return;
-    const lease = `${run}/${++this.names}`;
-    const asked = request(run, { lease, project: `project-${run.at(-1)}`, priority: this.pick(2) });
-    this.wanted.set(lease, asked);
-    this.deliver(() => void this.table.request(asked, this.now));
-  }
-
-  private giveBack(run: string): void {
-    const [lease] = [...this.held.keys()].filter((held) => held.startsWith(`${run}/`));
-    if (lease !== undefined) this.end(lease);
-  }
-
-  private end(lease: string): void {
-    this.held.delete(lease);
-    this.deliver(() => this.table.release({ lease }, this.now));
-  }
-
-  private beginAnew(): void {
-    const carried = JSON.parse(JSON.stringify(this.table.state())) as LeaseTableState;
-    const next = new LeaseTable(carried);
-    expect(next.state()).toEqual(this.table.state());
-    expect(next.view()).toEqual(this.table.view());
-    this.table = next;
-  }
-
-  private hear(): void {
-    for (const message of this.table.messages()) this.heard(message);
-  }
-
-  private heard({ signal, say }: PoolMessage): void {
-    if (signal === 'granted' && this.wanted.delete(say.lease)) this.held.set(say.lease, say.node);
-    if (signal === 'revoked' && this.held.delete(say.lease)) {
-      const again = request(say.lease.split('/')[0]!, {
-        lease: `${say.lease.split('/')[0]}/${++this.names}`,
-      });
-      this.wanted.set(again.lease, again);
-      this.table.request(again, this.now);
-    }
-  }
-}
-
-describe('whatever comes, late, twice and in any order', () => {
-  it.each(Array.from({ length: 30 }, (_, seed) => seed))(
-    'no node holds more than its places, no request is lost, and the state can be carried over: seed %i',
-    (seed) => {
-      const { below } = seededRandom(seed);
-      const nodes = [node('n1'), node('n2', { places: 2 }), node('n3')];
-      const world = new World(below, nodes);
-      for (let step = 0; step < 300; step++) {
-        world.step();
-        const { leases, nodes: known, queue } = world.table.view();
-        for (const { id, places } of nodes)
-          expect(leases.filter((lease) => lease.node === id).length).toBeLessThanOrEqual(places);
-        for (const { id, state } of known)
-          if (state !== 'up') expect(leases.filter((lease) => lease.node === id)).toEqual([]);
-        const names = [...leases, ...queue].map(({ lease }) => lease);
-        expect(new Set(names).size).toBe(names.length);
-        // What a run believes to hold is what the pool has given it.
-        for (const [lease, at] of world.held)
-          expect(leases.find((one) => one.lease === lease)?.node ?? at).toBe(at);
-      }
-      world.settle();
-      expect([...world.wanted.keys()]).toEqual([]);
-    },
-  );
 });

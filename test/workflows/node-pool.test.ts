@@ -169,6 +169,27 @@ describe('the pool of nodes', { timeout: 180_000 }, () => {
     expect(await run.result()).toMatchObject({ step: 3 });
   });
 
+  it.each(['has asked', 'looks'])(
+    'asks anew for a node that is given and taken again before it %s',
+    async (when) => {
+      const run = script('blinks');
+      const again = async (): Promise<void> => {
+        const [{ lease, workflowId } = stage.requests[0]!] = stage.requests;
+        const workflow = temporal.client.workflow.getHandle(workflowId);
+        await workflow.signal(grantedSignal, { lease, node: 'gone' });
+        await workflow.signal(revokedSignal, { lease, node: 'gone', reason: 'draining' });
+      };
+      if (when === 'has asked') stage.before = () => (stage.requests.length === 1 ? again() : undefined);
+      const handle = await stage.run(run);
+      await stage.until(({ queue }) => queue.length > 0);
+      // Both in one workflow task.
+      if (when === 'looks') await stage.outage(100, again);
+      await stage.node(uniqueName('node'));
+      expect(await handle.result()).toMatchObject({ step: 3 });
+      expect(new Set(stage.requests.map(({ lease }) => lease)).size).toBe(2);
+    },
+  );
+
   it('passes over what it cannot read', async () => {
     await stage.node(uniqueName('node'));
     await stage.pool.signal('request');

@@ -40,6 +40,8 @@ export class PoolStage {
   readonly requests: LeaseRequest[] = [];
   /** Of the runs' records. */
   numerics: Numerics | null = null;
+  /** Waited for before the pool hears the request, which `requests` names already. */
+  before: (request: LeaseRequest) => Promise<unknown> | undefined = () => undefined;
   private orchestrator: Worker | null = null;
   private isAway = false;
   private readonly scripts = new Map<string, ScriptedRun>();
@@ -54,12 +56,13 @@ export class PoolStage {
     return stage;
   }
 
-  /** As of a server that is away: nobody hears anything, and no node can report. */
-  async outage(milliseconds: number): Promise<void> {
+  /** As of workers that are away: nobody hears anything, and no node can report. */
+  async outage(milliseconds: number, meanwhile: () => Promise<void> = async () => undefined): Promise<void> {
     this.isAway = true;
     const before = this.workers.find(({ worker }) => worker === this.orchestrator);
     this.orchestrator?.shutdown();
     await before?.running;
+    await meanwhile();
     await new Promise((resolve) => setTimeout(resolve, milliseconds));
     this.orchestrator = await this.serveOrchestrator();
     this.isAway = false;
@@ -150,9 +153,10 @@ export class PoolStage {
     const { client } = this.temporal;
     return this.serve(orchestratorQueue, {
       ...this.activities('nobody'),
-      requestLease: (input) => {
+      requestLease: async (input) => {
         const request = { ...input, numerics: this.numerics };
         this.requests.push(request);
+        await this.before(request);
         return requestLease(client, request);
       },
       closedRuns: (input) => closedRuns({ isOver: (run) => isOver(client, run) }, input),
