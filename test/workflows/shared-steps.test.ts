@@ -1,7 +1,7 @@
 // A run that holds several nodes: the first does everything, the others play ranges of a step's slots.
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { pauseNowUpdate, resumeUpdate } from '../../src/workflows/messages.js';
+import { pauseNowUpdate, resumeUpdate, revokedSignal } from '../../src/workflows/messages.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import {
   gate,
@@ -24,6 +24,8 @@ interface Played {
 
 interface TwoNodes {
   script: ScriptedRun;
+  /** As they were granted, the first node's first. */
+  leases: string[];
   /** In the order in which the activities began. */
   played: Played[];
   /** Seconds that each update was told of the other node's calls. */
@@ -44,19 +46,21 @@ describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
   afterAll(() => temporal?.stop());
 
   /** Four GRPO steps; the first is played by one node, as the second is granted meanwhile. */
-  async function withTwoNodes(use: (nodes: TwoNodes, run: Run) => Promise<void>): Promise<TwoNodes> {
+  async function withTwoNodes(
+    use: (nodes: TwoNodes, run: Run) => Promise<void>,
+    eval_interval = 0,
+  ): Promise<TwoNodes> {
     const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 4 }];
-    const script = scriptRun(outlineOf(uniqueName('two'), { phases, ckpt_interval: 2, eval_interval: 0 }));
+    const script = scriptRun(outlineOf(uniqueName('two'), { phases, ckpt_interval: 2, eval_interval }));
     const [first, second] = [script.node, uniqueName('second')];
     const before = { share: () => undefined };
-    const nodes: TwoNodes = { script, played: [], elsewhere: [], before, first, second };
+    const nodes: TwoNodes = { script, leases: [], played: [], elsewhere: [], before, first, second };
     const { openRun } = script.activities;
     script.activities.openRun = async (input) => ({
       ...(await openRun(input)),
       placement: { priority: 0, nodes: 2 },
     });
-    let granted = 0;
-    script.grant = () => [first, second][granted++] ?? null;
+    script.grant = ({ lease }) => [first, second][nodes.leases.push(lease) - 1] ?? null;
     const on = (node: string) => ({
       node,
       activities: {
@@ -133,6 +137,31 @@ describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
     expect(script.calls.filter((call) => call === 'plan 3')).toHaveLength(2);
     expect(played.filter(({ activity }) => activity === 'step-000003/collect')).toHaveLength(2);
     expect(played.filter(({ activity }) => activity === 'step-000003/collect-2')).toHaveLength(2);
+  });
+
+  it('goes on with its evaluation where the search for a node is called off with the share that began it', async () => {
+    const evaluating = gate();
+    const { script } = await withTwoNodes(async ({ script: found, leases, before, first, second }, run) => {
+      const asked = [null, first, second];
+      found.grant = () => asked.shift() ?? null;
+      found.before = (call) => (call === 'evaluate interval 2' ? evaluating.wait() : undefined);
+      const tried = new Set<string>();
+      before.share = ({ node, step }) => {
+        if (step !== 3 || tried.has(node)) return;
+        tried.add(node);
+        if (node === first) return Context.current().cancelled.then(() => undefined);
+        throw ApplicationFailure.nonRetryable('an episode is unreadable', 'UnreadableRecord');
+      };
+      await Promise.all([evaluating.reached, until(run, ({ phase }) => phase === 'blocked')]);
+      const nodes = [first, second];
+      for (const [index, node] of nodes.entries())
+        await run.signal(revokedSignal, { lease: leases[index]!, node, reason: 'lost' });
+      await until(run, ({ waitsFor }) => waitsFor !== null);
+      evaluating.release();
+      await run.executeUpdate(resumeUpdate);
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 4 });
+    }, 2);
+    expect(script.calls).toContain('evaluate interval 2');
   });
 
   it('rests on both where somebody pauses it now, and fills the same plan after that', async () => {
