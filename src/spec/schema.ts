@@ -1,106 +1,13 @@
 // What a run spec may say: every key with its bounds, default and meaning. `run-spec.ts` has the types of the result,
 // `docs/run-spec.md` is written from this file.
 import { z } from 'zod';
+import { count, countOrZero, name, positive, seed, share, text } from './fields.js';
 import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } from './loss.js';
-import type { LoraTarget, SlackNews } from './run-spec.js';
+import { model } from './model-schema.js';
+import type { SlackNews } from './run-spec.js';
 import { secretInUrl } from './secrets.js';
 
-const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {
-  error: 'must have 1 to 64 letters, digits, ".", "_" or "-", and not start with a dot',
-});
-const text = z.string().min(1);
-const count = z.int().min(1);
-const countOrZero = z.int().min(0);
-const share = z.number().min(0).max(1);
-const positive = z.number().gt(0);
-const multipleOf16 = z.int().min(16).multipleOf(16);
-const seed = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]);
-
-const yarn = z.strictObject({
-  factor: z.number().min(1).max(1024).describe('how many times longer contexts become'),
-  original_max_position_embeddings: count.describe('tokens that the model was made for'),
-  beta_fast: positive.exactOptional().describe('turns of a frequency above which it stays; absent: 32'),
-  beta_slow: positive
-    .exactOptional()
-    .describe('turns of a frequency below which it is stretched whole; absent: 1'),
-  attention_factor: positive
-    .exactOptional()
-    .describe('scale of the rotation; absent: 0.1 · ln(`factor`) + 1'),
-});
-
-const architecture = z.strictObject({
-  model_type: z
-    .enum(['qwen3', 'qwen2'])
-    .exactOptional()
-    .describe('`qwen3` normalises queries and keys, `qwen2` (Qwen2.5) has biases there; absent: `qwen3`'),
-  vocab_size: count.describe('tokens; at least as many as the tokenizer has'),
-  hidden_size: multipleOf16.describe('width of the residual stream'),
-  intermediate_size: multipleOf16.describe('width of the feed-forward layers'),
-  num_hidden_layers: count.describe('layers'),
-  num_attention_heads: count.describe('query heads'),
-  num_key_value_heads: count.describe('key and value heads; divides the query heads'),
-  head_dim: multipleOf16.describe('width of one head'),
-  rms_norm_eps: positive.lt(1).default(1e-6).describe('added to the mean square of a norm'),
-  rope_theta: z.number().gt(1).lt(1e12).default(1_000_000).describe('base of the rotary embedding'),
-  yarn: yarn.exactOptional().describe('longer contexts by YaRN, at every length'),
-  tie_word_embeddings: z.boolean().default(true).describe('the output layer shares the embedding'),
-  max_position_embeddings: count.default(32_768).describe('tokens; longest transcript that the model takes'),
-});
-
-/** In the order in which they stand in files. */
-export const loraTargets = [
-  'q_proj',
-  'k_proj',
-  'v_proj',
-  'o_proj',
-  'gate_proj',
-  'up_proj',
-  'down_proj',
-] as const satisfies readonly LoraTarget[];
-
-const lora = z.strictObject({
-  rank: count.max(1024).describe('width of the adapters'),
-  alpha: positive.describe('adapters are scaled by this over `rank`'),
-  targets: z
-    .array(z.enum(loraTargets))
-    .min(1)
-    .default([...loraTargets])
-    .describe('linear layers that have adapters, in every block'),
-  seed: seed.exactOptional().describe('of the first adapters; absent: the run’s'),
-});
-
-const model = z.strictObject({
-  name: name.describe('name in checkpoint keys'),
-  init: z
-    .literal('random')
-    .default('random')
-    .describe('weights drawn from the seed, where no `path` is given'),
-  path: text
-    .exactOptional()
-    .describe(
-      'Hugging Face folder of a Qwen3 or Qwen2.5 model, relative to the spec file; excludes `architecture`',
-    ),
-  architecture: architecture
-    .exactOptional()
-    .describe('of random weights, in the keys of Hugging Face’s `config.json`; excludes `path`'),
-  initializer_range: positive.default(0.02).describe('standard deviation of random weights'),
-  lora: lora.exactOptional().describe('trains adapters beside frozen weights; absent: trains all weights'),
-  moments: z
-    .enum(['fp32', 'int8'])
-    .default('fp32')
-    .describe('how the optimizer keeps its moments: in 8 or in 2 bytes a parameter'),
-  tokenizer: text
-    .exactOptional()
-    .describe(
-      'path of a Hugging Face `tokenizer.json`, relative to the spec file; needed without `path`, whose own is used where it is absent',
-    ),
-  chat_template: text
-    .exactOptional()
-    .describe(
-      'path of a Jinja chat template, relative to the spec file; needed without `path`, whose own is used where it is absent',
-    ),
-});
 
 const builtin = z.strictObject({
   apps: z

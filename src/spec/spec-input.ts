@@ -6,7 +6,8 @@ import type { z } from 'zod';
 import { combinationProblems } from './combinations.js';
 import { InvalidSpec } from './invalid-spec.js';
 import type { RunSpec } from './run-spec.js';
-import { loraTargets, runSpecSchema } from './schema.js';
+import { loraTargets } from './model-schema.js';
+import { runSpecSchema } from './schema.js';
 import { issueProblems } from './spec-issues.js';
 import { withAbsolutePaths, withModelFiles } from './spec-paths.js';
 

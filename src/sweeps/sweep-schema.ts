@@ -1,14 +1,9 @@
 // What a sweep file may say: every key with its bounds, default and meaning. `sweep-spec.ts` has the types of the result.
 import { z } from 'zod';
 import { secondsIn } from './durations.js';
+import { count, countOrZero as step, name, text } from '../spec/fields.js';
 import { overlapPolicies } from '../spec/sweep-spec.js';
 
-const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {
-  error: 'must have 1 to 64 letters, digits, ".", "_" or "-", and not start with a dot',
-});
-const text = z.string().min(1);
-const count = z.int().min(1);
-const step = z.int().min(0);
 const run = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}(~([2-9]|[1-9][0-9]{1,8}))?$/, {
   error: 'must be the id of a run: a name, with "~2", "~3", … after rewinds',
 });

@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { blockComplaints } from './slack-rules.js';
+import { type Answer, SlackUploads } from './slack-uploads.js';
 
 export interface StoredMessage {
   ts: string;
@@ -43,18 +44,6 @@ export interface Call {
   arguments: Record<string, string>;
 }
 
-interface UploadedFile {
-  id: string;
-  length: number;
-  bytes: Buffer | null;
-  readyAt: number;
-}
-
-interface Answer {
-  ok: boolean;
-  [key: string]: unknown;
-}
-
 const allScopes = [
   'chat:write',
   'channels:history',
@@ -81,13 +70,11 @@ export class SlackServer {
   /** Between messages of a channel. */
   postEveryMs = 0;
   largestPage = 999;
-  /** From the completion of an upload until messages may name the file. */
-  fileReadyAfterMs = 0;
   /** Decides what goes wrong with a call; null: nothing. */
   fault: (call: Call) => Fault | null = () => null;
   readonly calls: Call[] = [];
   readonly channels: Channel[] = [];
-  readonly files = new Map<string, UploadedFile>();
+  readonly uploads = new SlackUploads();
   readonly #server: Server;
   #lastTs = 0;
   readonly #lastPost = new Map<string, number>();
@@ -159,7 +146,7 @@ export class SlackServer {
       status: number;
       answer: Answer | string;
       headers?: Record<string, string>;
-    }> => (root === 'upload' ? this.#receive(method, request, body) : this.#answer(request, call));
+    }> => (root === 'upload' ? this.uploads.receive(method, request, body) : this.#answer(request, call));
     if (fault === null) return send(response, await work());
     switch (fault.kind) {
       case 'limited':
@@ -239,9 +226,9 @@ export class SlackServer {
       case 'conversations.replies':
         return this.#replies(given);
       case 'files.getUploadURLExternal':
-        return this.#offerUpload(given);
+        return this.uploads.offer(given, this.url);
       case 'files.completeUploadExternal':
-        return this.#completeUpload(given);
+        return this.uploads.complete(given);
       default:
         return 'unknown_method';
     }
@@ -355,13 +342,7 @@ export class SlackServer {
     | Pick<StoredMessage, 'text' | 'blocks' | 'metadata'>
     | { ok: false; error: string; [key: string]: unknown } {
     const blocks = JSON.parse(given.blocks ?? '[]') as StoredMessage['blocks'];
-    const files = {
-      usable: (id: string) => {
-        const file = this.files.get(id);
-        return file !== undefined && file.bytes !== null && file.readyAt <= Date.now();
-      },
-    };
-    const complaints = blockComplaints(blocks, files);
+    const complaints = blockComplaints(blocks, this.uploads);
     if (complaints.length > 0) {
       const messages = complaints.map((one) => `[ERROR] ${one}`);
       return { ok: false, error: 'invalid_blocks', errors: complaints, response_metadata: { messages } };
@@ -392,42 +373,6 @@ export class SlackServer {
     };
     channel.messages.push(stored);
     return stored;
-  }
-
-  #offerUpload(given: Record<string, string>): Answer | string {
-    const length = Number(given.length);
-    if (!given.filename || !(length > 0)) return 'invalid_arguments';
-    const id = `F${String(this.files.size + 1).padStart(9, '0')}`;
-    this.files.set(id, { id, length, bytes: null, readyAt: Infinity });
-    return { ok: true, file_id: id, upload_url: new URL(`/upload/${id}`, this.url).href };
-  }
-
-  async #receive(
-    id: string,
-    request: IncomingMessage,
-    body: Buffer,
-  ): Promise<{ status: number; answer: string }> {
-    const file = this.files.get(id);
-    const form = await new Response(new Uint8Array(body), {
-      headers: { 'content-type': request.headers['content-type'] ?? '' },
-    }).formData();
-    const [content] = [...form.values()];
-    if (!file || !(content instanceof Blob)) return { status: 404, answer: 'no such upload' };
-    const bytes = Buffer.from(await content.arrayBuffer());
-    if (bytes.length !== file.length) return { status: 400, answer: 'another length than was told' };
-    file.bytes = bytes;
-    return { status: 200, answer: `OK - ${bytes.length}` };
-  }
-
-  #completeUpload(given: Record<string, string>): Answer | string {
-    const asked = JSON.parse(given.files ?? '[]') as { id: string; title?: string }[];
-    const found = asked.map(({ id }) => this.files.get(id));
-    if (found.length === 0 || found.some((file) => !file?.bytes)) return 'file_not_found';
-    // With a channel Slack would post a message of its own, without metadata.
-    if (given.channel_id !== undefined) return 'channel_not_expected_by_this_test';
-    for (const file of found) if (file) file.readyAt = Date.now() + this.fileReadyAfterMs;
-    // The type of a file is known only once Slack has looked at it.
-    return { ok: true, files: asked.map(({ id, title }) => ({ id, title, mimetype: '' })) };
   }
 }
 

@@ -244,7 +244,7 @@ describe('the first message', () => {
 
 describe('the chart of an evaluation', () => {
   test('is uploaded once and shown in the message', async () => {
-    server.fileReadyAfterMs = 60;
+    server.uploads.readyAfterMs = 60;
     const { thread } = openThread(server, new KeptState());
     let posts = 0;
     server.fault = ({ method }) =>
@@ -252,9 +252,9 @@ describe('the chart of an evaluation', () => {
     await thread.deliver(evaluation(10, png));
     expect(server.training.messages).toHaveLength(2);
     const image = server.training.messages[1]?.blocks.find(({ type }) => type === 'image');
-    const file = server.files.get((image?.slack_file as { id: string }).id);
+    const file = server.uploads.files.get((image?.slack_file as { id: string }).id);
     expect(file?.bytes?.equals(png)).toBe(true);
-    expect(server.files.size).toBe(1);
+    expect(server.uploads.files.size).toBe(1);
     expect(server.callsOf('files.completeUploadExternal')[0]?.arguments).not.toHaveProperty('channel_id');
   });
 
@@ -286,7 +286,7 @@ describe('the chart of an evaluation', () => {
             ? { kind: 'error', error: 'no_permission', stored: false }
             : null),
     ],
-    ['Slack never takes the picture', () => (server.fileReadyAfterMs = 600_000)],
+    ['Slack never takes the picture', () => (server.uploads.readyAfterMs = 600_000)],
   ])('is left out where %s: the message is worth more', async (_, breakIt) => {
     breakIt();
     const { thread } = openThread(server, new KeptState(), { timing: { pictureWaitMs: 60 } });

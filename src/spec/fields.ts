@@ -1,0 +1,13 @@
+// Kinds of values that the files of people have in common: run specs and sweeps.
+import { z } from 'zod';
+
+export const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {
+  error: 'must have 1 to 64 letters, digits, ".", "_" or "-", and not start with a dot',
+});
+export const text = z.string().min(1);
+export const count = z.int().min(1);
+export const countOrZero = z.int().min(0);
+export const share = z.number().min(0).max(1);
+export const positive = z.number().gt(0);
+export const multipleOf16 = z.int().min(16).multipleOf(16);
+export const seed = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
