@@ -33,8 +33,16 @@ export const followerFigures: readonly FigureDefinition[] = [
     measurement: 'operate',
     unit: 'share',
     bar: { atMost: 0.01 },
-    what: 'CPU time of the follower while all of them hang, over that of all processes that make the run’s steps',
+    what: 'CPU time of the follower while all of them hang, over that of all processes that make the run’s steps; median of the runs',
     value: (of) => of(part, 'cpu_share'),
+  },
+  {
+    name: 'followers_cpu_share_first',
+    measurement: 'operate',
+    unit: 'share',
+    bar: null,
+    what: 'the same of the first run alone, with which the follower loads its clients, once in its life',
+    value: (of) => of(part, 'first_cpu_share'),
   },
   {
     name: 'followers_kills',

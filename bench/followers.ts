@@ -42,8 +42,10 @@ export interface FollowersFigures {
   quiet_step_ms: number;
   /** Kinds of activities, signals and updates in the history of the one that the other has not. */
   awaited_by_steps: number;
-  /** Of the follower, over that of all that make steps. */
+  /** Of the follower, over that of all that make steps: the median of the runs. */
   cpu_share: number;
+  /** Of the first run, with which the follower loads what it tells with. */
+  first_cpu_share: number;
   /** That met a follower which had not told everything. */
   kills: number;
   slack_expected: number;
@@ -63,9 +65,9 @@ export async function measureFollowers(
 ): Promise<FollowersFigures> {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-followers-'));
   const slack = await SlackServer.start();
-  // As a Python whose package never answers.
+  // As a Python whose package never answers, and never reads; it ends with a follower that is killed.
   const python = join(folder, 'hanging-python');
-  writeFileSync(python, '#!/bin/sh\nexec sleep 100000\n');
+  writeFileSync(python, '#!/bin/sh\nwhile kill -0 "$PPID"; do sleep 5; done\n');
   chmodSync(python, 0o755);
   const given = { SLACK_API_URL: slack.url, SLACK_BOT_TOKEN: slack.token, LONGHAUL_WANDB_PYTHON: python };
   const before = Object.keys(given).map((name) => [name, process.env[name]] as const);
@@ -121,7 +123,7 @@ async function whileAllHang(bench: Bench) {
   const { slack, plan, say, client } = bench;
   slack.fault = () => ({ kind: 'hang', stored: false });
   const steps = { hanging: [] as number[], quiet: [] as number[] };
-  const cpu = { follower: 0, others: 0 };
+  const shares: number[] = [];
   const kinds = { hanging: new Set<string>(), quiet: new Set<string>() };
   for (let pair = 1; pair <= plan.pairs; pair++)
     for (const how of ['quiet', 'hanging'] as const) {
@@ -133,19 +135,20 @@ async function whileAllHang(bench: Bench) {
       const told = hang ? everyone : { tracking: { metrics_jsonl: false, tensorboard: false } };
       const handle = await trained(bench, name, told);
       const atLast = cpuOf(bench);
-      if (atFirst) {
-        cpu.follower += atLast.follower - atFirst.follower;
-        cpu.others += atLast.others - atFirst.others;
-      }
+      if (atFirst) shares.push((atLast.follower - atFirst.follower) / (atLast.others - atFirst.others));
       steps[how].push(...(await stepMs(bench.store, name, plan.steps)));
       for (const kind of await kindsIn(client, handle)) kinds[how].add(kind);
-      say(`${name}: a step takes ${median(steps[how]).toFixed(1)} ms`);
+      const share = hang
+        ? `, the follower ${((shares.at(-1) ?? NaN) * 100).toFixed(2)} % of its CPU time`
+        : '';
+      say(`${name}: a step takes ${median(steps[how]).toFixed(1)} ms${share}`);
     }
   return {
     hanging_step_ms: median(steps.hanging),
     quiet_step_ms: median(steps.quiet),
     awaited_by_steps: [...kinds.hanging].filter((kind) => !kinds.quiet.has(kind)).length,
-    cpu_share: cpu.follower / cpu.others,
+    cpu_share: median(shares),
+    first_cpu_share: shares[0] ?? NaN,
   };
 }
 

@@ -304,7 +304,7 @@ function coverageOfIntervals(): number {
 }
 
 async function measureFollowed(): Promise<Measured> {
-  const plan = { steps: 150, pairs: 2, kills: 20, deadlineMs: 15 * 60_000 };
+  const plan = { steps: 300, pairs: 3, kills: 20, deadlineMs: 15 * 60_000 };
   return { values: { ...(await measureFollowers(plan, say)) } };
 }
 
@@ -315,5 +315,6 @@ async function measureTests(): Promise<Measured> {
   const seconds = (performance.now() - begun) / 1_000;
   const counts = /^(\d+) passed, (\d+) failed$/m.exec(output.trim().split('\n').at(-1) ?? '');
   if (!counts) throw new Error(`the test command gave no verdict: ${output.slice(-400).trim()}`);
+  if (counts[2] !== '0') say(output);
   return { values: { seconds, passed: Number(counts[1]), failed: Number(counts[2]) } };
 }
