@@ -1,80 +1,58 @@
-// Garbage collection of a real run: nothing that anybody needs is lost, whenever the collection dies, on both stores.
-import { spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+// Garbage collection of a real run: nothing that anybody needs is lost, also where it is cut off amid its writes to a bucket.
+import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { auditRun } from '../../src/activities/audit-run.js';
 import { PolicyHolder } from '../../src/activities/policy-holder.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
-import { bestStepsOf, stepsText } from '../../src/cli/gc-command.js';
 import { createStateLock } from '../../src/engine/native/state-lock.js';
-import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import type { EvaluationFigure } from '../../src/report/evaluations.js';
-import type { EpisodeRecord } from '../../src/spec/records.js';
-import { canonicalText } from '../../src/store/canonical.js';
 import { listCheckpoints } from '../../src/store/checkpoints.js';
-import { collect, type CollectionOptions, planCollection } from '../../src/store/collection.js';
-import { readStepEpisodes } from '../../src/store/episodes.js';
+import { collect, planCollection } from '../../src/store/collection.js';
 import {
-  attemptFolder,
   checkpointFileKey,
   checkpointFolder,
   checkpointManifestKey,
-  episodeKey,
   episodesFolder,
   foldedEpisodesKey,
   refKey,
   runKey,
-  sequenceKey,
   updateKey,
 } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
-import type { RecordTypes } from '../../src/store/record-schemas.js';
-import { readRecord, requireRecord } from '../../src/store/records.js';
+import { requireRecord } from '../../src/store/records.js';
 import { readRun, readState } from '../../src/store/run-records.js';
-import { showRecord } from '../../src/store/show.js';
-import { type Harness, run, startEnvironments, startHarness, tamper } from '../activities/fixture.js';
+import { run, startHarness } from '../activities/fixture.js';
 import { seededRandom } from '../chaos/random.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 import { type S3Server, startS3Server } from '../support/s3-server.js';
+import {
+  collectAll,
+  copy,
+  environments,
+  expectCollected,
+  expectNothingLost,
+  grpoSteps,
+  harness,
+  home,
+  keepNewest,
+  keysOf,
+  last,
+  longhaul,
+  samples,
+  scratch,
+  slots,
+  useFinishedRun,
+} from './gc-fixture.js';
 
-const last = 6;
-const grpoSteps = [3, 4, 5, 6];
-const [slots, samples] = [2, 2];
-const home = { project: 'tests', model: 'unit', run };
-
-let environments: EnvironmentServer;
-let harness: Harness;
 let s3: S3Server;
-const scratch = mkdtempSync(join(tmpdir(), 'longhaul-gc-'));
-const episodesBefore = new Map<number, EpisodeRecord[]>();
 
 beforeAll(async () => {
-  [environments, s3] = await Promise.all([startEnvironments(), startS3Server()]);
-  harness = await startHarness(environments);
-  for (let step = 1; step <= last; step++) {
-    await harness.advance(step);
-    await harness.attempt('save', () => saveState(harness.node, { run, step, owner: 1 }));
-    await harness.attempt('upload', () => uploadCheckpoint(harness.node, { run, step, owner: 1 }));
-  }
-  for (const step of grpoSteps) episodesBefore.set(step, await readStepEpisodes(harness.store, run, step));
-}, 60_000);
-afterAll(async () => {
-  await harness.close();
-  await environments.close();
-  await s3.stop();
-  rmSync(scratch, { recursive: true, force: true });
+  s3 = await startS3Server();
 });
-
-/** A copy of the run's store; times in the store are kept. */
-async function copy(): Promise<{ store: ObjectStore; address: string }> {
-  const folder = mkdtempSync(join(scratch, 'copy-'));
-  cpSync(join(harness.folder, 'store'), folder, { recursive: true, preserveTimestamps: true });
-  return { store: await openStore(`dir:${folder}`), address: `dir:${folder}` };
-}
+afterAll(() => s3.stop());
+useFinishedRun();
 
 async function copyToBucket(prefix: string): Promise<ObjectStore> {
   const store = await openStore(s3.address(prefix));
@@ -84,44 +62,6 @@ async function copyToBucket(prefix: string): Promise<ObjectStore> {
   keys.sort((a, b) => Number(b.includes('/attempts/')) - Number(a.includes('/attempts/')));
   for (const key of keys) await store.create(key, (await harness.store.get(key)) ?? new Uint8Array());
   return store;
-}
-
-const keepNewest: CollectionOptions = {
-  retention: { keep_last: 1, keep_every: 0, keep_best: 0 },
-  bestSteps: () => Promise.resolve([]),
-};
-const collectAll = (store: ObjectStore, during = (): Promise<void> => Promise.resolve()) =>
-  collect(store, run, { ...keepNewest, graceMs: 0, by: 'test', wait: during });
-
-async function keysOf(store: ObjectStore, prefix = ''): Promise<string[]> {
-  const keys: string[] = [];
-  for await (const { key } of store.list(prefix)) keys.push(key);
-  return keys;
-}
-
-/** The audit finds nothing, and every episode is there in every detail. */
-async function expectNothingLost(store: ObjectStore): Promise<void> {
-  const audit = await auditRun(store, run);
-  expect(audit.violations).toEqual([]);
-  expect(audit).toMatchObject({
-    steps: last + 1,
-    episodes: grpoSteps.length * slots * samples,
-    finalState: await readState(harness.store, run, last),
-  });
-  for (const [step, before] of episodesBefore) {
-    const found = await readStepEpisodes(store, run, step);
-    expect(found.map((one) => canonicalText(one))).toEqual(before.map((one) => canonicalText(one)));
-  }
-}
-
-async function expectCollected(store: ObjectStore): Promise<void> {
-  expect(await listCheckpoints(store, await readRun(store, run))).toEqual([last]);
-  for (let step = 1; step < last; step++)
-    expect(await keysOf(store, checkpointFolder(home, step))).toEqual([]);
-  for (const step of grpoSteps) {
-    expect(await keysOf(store, episodesFolder(run, step))).toEqual([]);
-    expect(await store.head(foldedEpisodesKey(run, step))).not.toBeNull();
-  }
 }
 
 describe('a collection', () => {
@@ -303,174 +243,6 @@ describe('what others need', () => {
   });
 });
 
-describe('a step whose records disagree is left as it is', () => {
-  const single = episodeKey(run, 3, 0, 1);
-  test.each<{ what: string; damage: (store: ObjectStore) => Promise<unknown>; problem: RegExp }>([
-    {
-      what: 'an episode that cannot be read',
-      damage: (store) => tamper(store, single, () => 'no gzip'),
-      problem: /00000\.001.*no whole gzip stream/,
-    },
-    {
-      what: 'one that is missing',
-      damage: (store) => store.delete(single),
-      problem: /3 episodes, its plan has 4/,
-    },
-    {
-      what: 'one with another outcome than its update',
-      damage: async (store) => {
-        const record = await requireRecord(store, single, 'episode');
-        const other = { ...record, outcome: { status: 'graded', value: 0.125 } } as const;
-        const bytes = await encodeRecord('episode', other);
-        await tamper(store, single, () => bytes);
-      },
-      problem: /outcome of .*00000\.001.* is not the one in update\.json/,
-    },
-  ])('$what', async ({ damage, problem }) => {
-    const { store } = await copy();
-    await damage(store);
-    const before = await keysOf(store, episodesFolder(run, 3));
-    const done = await collectAll(store);
-    expect(done.left).toEqual([{ step: 3, problem: expect.stringMatching(problem) as string }]);
-    expect(done.episodes).toEqual([4, 5, 6]);
-    expect(await keysOf(store, episodesFolder(run, 3))).toEqual(before);
-    expect(await store.head(foldedEpisodesKey(run, 3))).toBeNull();
-  });
-});
-
-describe('a folded step is read as an unfolded one', () => {
-  test('by longhaul show, at the keys that its episodes had', async () => {
-    const { store } = await copy();
-    const key = episodeKey(run, 4, 1, 0);
-    const figures = (text: string): string => text.slice(text.indexOf('task '));
-    const before = await showRecord(store, key);
-    await collectAll(store);
-    expect(figures(await showRecord(store, key))).toBe(figures(before));
-    expect(await showRecord(store, episodesFolder(run, 4))).toContain(key);
-    expect(await showRecord(store, foldedEpisodesKey(run, 4))).toContain('4 episodes');
-  });
-
-  test('by longhaul transcripts', async () => {
-    const { store, address } = await copy();
-    const transcripts = (): string =>
-      longhaul(['transcripts', run, '--step', '4', '--limit', '9', '--json', '--store', address]).stdout;
-    const before = transcripts();
-    expect(before.trim().split('\n')).toHaveLength(slots * samples);
-    await collectAll(store);
-    expect(transcripts()).toBe(before);
-  });
-});
-
-describe('the audit of a folded step', () => {
-  const file = foldedEpisodesKey(run, 3);
-  const single = episodeKey(run, 3, 0, 0);
-
-  async function folded(): Promise<ObjectStore> {
-    const { store } = await copy();
-    await collectAll(store);
-    return store;
-  }
-  const violations = async (store: ObjectStore) => (await auditRun(store, run)).violations;
-
-  test('finds a file that no collection has announced', async () => {
-    const store = await folded();
-    await store.delete(sequenceKey(`runs/${run}/gc/`, 1));
-    expect(await violations(store)).toContainEqual(expect.objectContaining({ rule: 'R23', key: file }));
-  });
-
-  test('finds a file of a step that is not committed', async () => {
-    const store = await folded();
-    await store.delete(updateKey(run, last));
-    expect(await violations(store)).toContainEqual(
-      expect.objectContaining({ rule: 'R23', key: foldedEpisodesKey(run, last) }),
-    );
-  });
-
-  test('finds a file that cannot be read', async () => {
-    const store = await folded();
-    await tamper(store, file, (bytes) => bytes.subarray(0, bytes.length - 20));
-    expect(await violations(store)).toContainEqual(expect.objectContaining({ rule: 'R1', key: file }));
-  });
-
-  test('finds an episode that was made again after that, and says otherwise', async () => {
-    const store = await folded();
-    const record = episodesBefore.get(3)?.[0] as EpisodeRecord;
-    const again = { ...record, observed: { ...record.observed, attempt: 9 } };
-    await store.create(single, await encodeRecord('episode', again));
-    expect(await violations(store)).toContainEqual(expect.objectContaining({ rule: 'R9', key: single }));
-    expect((await collectAll(store)).left).toMatchObject([{ step: 3 }]);
-    expect(await readRecord(store, single, 'episode')).not.toBeNull();
-  });
-
-  test('finds a start after the episode’s record was there, by the time that the file has kept', async () => {
-    const store = await folded();
-    const attempt = { ...recordsOfAllKinds().attempt, starts: [single] };
-    await store.create(
-      sequenceKey(attemptFolder(run, 3, 'collect', 'late'), 1),
-      await encodeRecord('attempt', attempt),
-    );
-    expect(await violations(store)).toContainEqual(expect.objectContaining({ rule: 'R9', key: single }));
-  });
-});
-
-describe('longhaul gc', () => {
-  test('with --dry-run names what would go and why the rest stays, and changes nothing', async () => {
-    const { store, address } = await copy();
-    const before = await keysOf(store);
-    const { stdout, status } = longhaul(['gc', run, '--dry-run', '--keep-last', '2', '--store', address]);
-    expect(status).toBe(0);
-    expect(stdout).toMatch(/of steps 1–4 are deleted/);
-    expect(stdout).toMatch(/stays: step 6 \(newest\); step 5 \(keep_last\)/);
-    expect(stdout).toMatch(/episodes +of steps 3–6 go into one file each/);
-    expect(await keysOf(store)).toEqual(before);
-    const all = longhaul(['gc', run, '--dry-run', '--store', address]).stdout;
-    expect(all).toMatch(/checkpoints +none is deleted\n/);
-    expect(all).toMatch(/stays: step 6 \(newest\); steps 1–5 \(no retention is set: give --keep-last N\)\n/);
-  });
-
-  test('keeps what the spec’s retention says, where no flag says otherwise', async () => {
-    const { store, address } = await copy();
-    const retention = { keep_last: 1, keep_every: 3, keep_best: 0 };
-    await tamper(store, runKey(run), (bytes) => {
-      const record = JSON.parse(bytes.toString()) as RecordTypes['run'];
-      return canonicalText({ ...record, spec: { ...record.spec, retention } });
-    });
-    const kept = (...flags: string[]) =>
-      JSON.parse(
-        longhaul(['gc', run, '--dry-run', '--json', ...flags, '--store', address]).stdout,
-      ) as unknown;
-    expect(kept()).toMatchObject({
-      checkpoints: [1, 2, 4, 5],
-      kept: { 3: ['keep_every'], 6: ['newest', 'keep_every'] },
-    });
-    expect(kept('--keep-every', '0')).toMatchObject({ checkpoints: [1, 2, 3, 4, 5] });
-  });
-
-  test('says what is wrong with a run, a grace or a number', async () => {
-    const { address } = await copy();
-    const stderr = (...args: string[]) => longhaul([...args, '--store', address]).stderr;
-    expect(stderr('gc', 'none')).toMatch(/there is no run "none"/);
-    expect(stderr('gc', run, '--grace', '-1')).toMatch(/whole number from 0 up/);
-    expect(stderr('gc', run, '--keep-last', '0')).toMatch(/whole number from 1 up/);
-  });
-
-  test('killed at random moments, again and again, loses nothing, and the next one finishes', async () => {
-    const { store, address } = await copy();
-    const random = seededRandom(7);
-    const args = ['gc', run, '--grace', '0', '--keep-last', '1', '--store', address];
-    let kills = 0;
-    while (longhaul(args, 1 + random.below(40)).signal === 'SIGKILL') {
-      kills++;
-      await expectNothingLost(store);
-    }
-    // Else the moments were not where the work is.
-    expect(kills).toBeGreaterThanOrEqual(5);
-    expect(longhaul(args).status).toBe(0);
-    await expectCollected(store);
-    await expectNothingLost(store);
-  }, 60_000);
-});
-
 test('a collection in a bucket, cut off before random writes, loses nothing, and the next one finishes', async () => {
   const store = await copyToBucket('cut-off');
   const random = seededRandom(3);
@@ -516,49 +288,3 @@ function diesAfter(store: ObjectStore, writes: number): ObjectStore {
     delete: async (key) => (spend(), store.delete(key)),
   };
 }
-
-describe('the best steps', () => {
-  const figure = (step: number, suite: string, pass_at_1: number): EvaluationFigure => ({
-    step,
-    result: { ...recordsOfAllKinds().evaluation, suite, pass_at_1 },
-  });
-
-  test('are those of the suite that was played most, the newer one first among equals', () => {
-    expect(
-      bestStepsOf([
-        figure(10, 'interval', 0.4),
-        figure(20, 'interval', 0.9),
-        figure(30, 'interval', 0.4),
-        figure(40, 'interval', 0.5),
-        figure(0, 'final', 0.1),
-        figure(40, 'final', 1),
-      ]),
-    ).toEqual([20, 40, 30, 10]);
-    expect(bestStepsOf([])).toEqual([]);
-  });
-});
-
-/** The built command line; with `dieAtCall` it is killed in that call of its that changes the file system. */
-function longhaul(args: readonly string[], dieAtCall?: number) {
-  const preload = new URL('../support/die-at-call.mjs', import.meta.url).href;
-  return spawnSync(
-    process.execPath,
-    [...(dieAtCall === undefined ? [] : ['--import', preload]), 'bin/longhaul', ...args],
-    {
-      encoding: 'utf8',
-      timeout: 180_000,
-      env: { ...process.env, ...(dieAtCall === undefined ? {} : { DIE_AT_CALL: String(dieAtCall) }) },
-    },
-  );
-}
-
-test.each([
-  [[7], 'step 7'],
-  [[3, 4, 5, 130], 'steps 3–5, 130'],
-  [[1, 5, 6, 7, 8], 'steps 1, 5–8'],
-  [[5, 10, 15, 20, 25, 27], 'steps 5–25 (every 5th), 27'],
-  [[2, 4, 6], 'steps 2, 4, 6'],
-  [[0, 22, 44, 66], 'steps 0–66 (every 22nd)'],
-])('steps %j read "%s"', (steps, text) => {
-  expect(stepsText(steps)).toBe(text);
-});

@@ -1,0 +1,233 @@
+// Alerts about a run: each when it begins to hold, once, whoever reads and when.
+import { describe, expect, it } from 'vitest';
+import { nothingWatched, stalledSince, watchStep } from '../../src/followers/alerts.js';
+import { type EventCursor, newEventCursor } from '../../src/followers/run-events.js';
+import type { RunEvent } from '../../src/integrations/slack/run-event.js';
+import { ownersFolder, sequenceKey } from '../../src/store/layout.js';
+import { encodeRecord } from '../../src/store/record-codec.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
+import { memoryStore } from './memory-store.js';
+import { alerts, contextAt, readAll, storeOf } from './read-events.js';
+import { recordsOf, timeOf, writeAll, writeControl, type WrittenRun } from './written-run.js';
+
+describe('alerts', () => {
+  it('about tool errors come when the rate passes a half, by environment, and again only after it fell', async () => {
+    const rates = [0, 0.4, 0.62, 0.9, 0.45, 0.6, 0.3, 0.7];
+    const { events } = await readAll(
+      await storeOf({
+        steps: 7,
+        metrics: (step) => ({ 'environment/crm/eu/tool_error_rate': rates[step]! }),
+      }),
+    );
+    expect(alerts(events).map(({ id }) => id)).toEqual([
+      'alert.tool_error_rate.crm/eu.2',
+      'alert.tool_error_rate.crm/eu.7',
+    ]);
+    expect(alerts(events)[0]?.alert).toEqual({
+      about: 'tool_error_rate',
+      environment: 'crm/eu',
+      rate: 0.62,
+      threshold: 0.5,
+    });
+  });
+
+  it('about tool errors come for each environment by itself', async () => {
+    const rates: Record<string, number[]> = {
+      'crm/eu': [0, 0.6, 0.6, 0.1, 0.6],
+      calendar: [0, 0.2, 0.7, 0.7, 0.7],
+      files: [0, 0.5, 0.5, 0.5, 0.5],
+    };
+    const metrics = (step: number): Record<string, number> =>
+      Object.fromEntries(
+        Object.entries(rates).map(([name, one]) => [`environment/${name}/tool_error_rate`, one[step]!]),
+      );
+    const { events } = await readAll(await storeOf({ steps: 4, metrics }));
+    expect(alerts(events).map(({ id, alert }) => [id, alert])).toEqual([
+      ['alert.tool_error_rate.crm/eu.1', expect.objectContaining({ environment: 'crm/eu', rate: 0.6 })],
+      ['alert.tool_error_rate.calendar.2', expect.objectContaining({ environment: 'calendar', rate: 0.7 })],
+      ['alert.tool_error_rate.crm/eu.4', expect.objectContaining({ environment: 'crm/eu', rate: 0.6 })],
+    ]);
+  });
+
+  it.each([
+    [20, []],
+    [21, ['alert.unknown_outcomes.1']],
+  ])('about unknown outcomes: %i of 100', async (unknown, raised) => {
+    const outcomes = [Array.from({ length: 100 }, (_, index) => (index < unknown ? null : 1))];
+    const { events } = await readAll(await storeOf({ steps: 1, outcomes }));
+    expect(alerts(events).map(({ id }) => id)).toEqual(raised);
+  });
+
+  it('about a missing signal come after three steps in a row, and about a skipped update at once', async () => {
+    const { events } = await readAll(
+      await storeOf({
+        steps: 12,
+        metrics: (step) => ({ 'reward/signal_ratio': [2, 3, 5, 6, 7, 8].includes(step) ? 0 : 0.5 }),
+        unapplied: new Map([
+          [6, 'no_signal'],
+          [10, 'non_finite'],
+        ]),
+      }),
+    );
+    expect(alerts(events).map(({ id, alert }) => [id, alert])).toEqual([
+      ['alert.no_learning_signal.7', { about: 'no_learning_signal', steps: 3, signalRatio: 0 }],
+      ['alert.update_skipped.10', { about: 'update_skipped', reason: 'non_finite' }],
+    ]);
+  });
+
+  it('about unknown outcomes, a lost node and the budget', async () => {
+    const { events } = await readAll(
+      await storeOf({
+        steps: 10,
+        metrics: (step) => ({ 'ft/restarts/node_lost': step < 6 ? 0 : 2 }),
+        budget: { max_tokens: 400, max_wall_s: 1000 },
+        outcomes: [[1, 0, null, 1]],
+      }),
+    );
+    // A quarter of each step's episodes has no outcome; 41 tokens a step.
+    expect(alerts(events).map(({ id }) => id)).toEqual([
+      'alert.unknown_outcomes.1',
+      'alert.node_lost.6',
+      'alert.budget_near.max_tokens.400.8',
+    ]);
+    expect(alerts(events)[2]?.alert).toEqual({
+      about: 'budget_near',
+      resource: 'max_tokens',
+      spent: 328,
+      limit: 400,
+    });
+  });
+
+  it('about a missing signal are of reinforcement learning alone', async () => {
+    const { events } = await readAll(
+      await storeOf({ steps: 6, kind: 'sft', metrics: () => ({ 'reward/signal_ratio': 0 }) }),
+    );
+    expect(alerts(events)).toEqual([]);
+  });
+
+  it('about a budget count hours, dollars and seconds in the unit of their limit', async () => {
+    // 1.2345 s of the GPU and 100 s of time a step.
+    const budget = { max_gpu_hours: (1.2345 * 10) / 3600, max_usd: 1.2345 * 5, max_wall_s: 1_500 };
+    const { events } = await readAll(
+      await storeOf({ steps: 12, stepSeconds: 100, budget, prices: [3600, 3600] }),
+    );
+    expect(alerts(events).map(({ id }) => id.replace(/\.[0-9.]+\.([0-9]+)$/, ' at $1'))).toEqual([
+      'alert.budget_near.max_usd at 4',
+      'alert.budget_near.max_gpu_hours at 8',
+      'alert.budget_near.max_wall_s at 12',
+    ]);
+  });
+
+  it('about the budget judge a step by what its own start was given, whoever reads it and when', async () => {
+    // 82 tokens a step: the first start may spend 500, and the second as many again.
+    const options: Partial<WrittenRun> = {
+      steps: 12,
+      budget: { max_tokens: 500 },
+      secondBudget: { max_tokens: 1_000 },
+      secondStart: 7,
+    };
+    const near = ['alert.budget_near.max_tokens.500.5', 'alert.budget_near.max_tokens.1000.10'];
+    const { events } = await readAll(await storeOf(options));
+    expect(alerts(events).map(({ id }) => id)).toEqual(near);
+    const store = memoryStore();
+    const seen: RunEvent[] = [];
+    let cursor = newEventCursor;
+    for (const { write, key } of recordsOf(options)) {
+      await write(store);
+      if (key.startsWith('datasets')) continue;
+      const next = await readAll(store, cursor);
+      cursor = next.cursor;
+      seen.push(...next.events);
+    }
+    expect(alerts(seen).map(({ id }) => id)).toEqual(near);
+  });
+
+  it('about the budget know a start that comes while they are read', async () => {
+    const options: Partial<WrittenRun> = {
+      steps: 12,
+      budget: { max_tokens: 500 },
+      secondBudget: { max_tokens: 1_000 },
+      secondStart: 3,
+    };
+    const records = recordsOf(options);
+    const store = memoryStore();
+    await writeAll(store, records.splice(0, 4));
+    const { listFolder } = store;
+    let goesOn: Promise<void> | undefined;
+    store.listFolder = async (prefix) => {
+      const found = await listFolder(prefix);
+      if (prefix === ownersFolder('tiny')) await (goesOn ??= writeAll(store, records));
+      return found;
+    };
+    const { events } = await readAll(store);
+    expect(alerts(events).map(({ id }) => id)).toEqual(['alert.budget_near.max_tokens.1000.10']);
+  });
+
+  it('about a lost node name the one that committed the step before', () => {
+    const before = { ...nothingWatched, worker: 'node-a@host pid 7' };
+    const { update } = recordsOfAllKinds();
+    const lost = {
+      ...update,
+      observed: { ...update.observed, worker: 'node-b@host pid 8', metrics: { 'ft/restarts/node_lost': 1 } },
+    };
+    const { alerts: raised } = watchStep(before, lost, { startedAt: timeOf(0), budget: undefined });
+    expect(raised.find(({ alert }) => alert.about === 'node_lost')?.alert).toEqual({
+      about: 'node_lost',
+      node: 'node-a',
+      detail: 'the run goes on at node-b@host pid 8',
+    });
+  });
+
+  it('about a standstill come after ten minutes at the earliest', () => {
+    const watch = { ...nothingWatched, committedAt: timeOf(0), stepSeconds: [2, 2, 2] };
+    expect(stalledSince(watch, 3, timeOf(599))).toBe(null);
+    expect(stalledSince(watch, 3, timeOf(600))).toMatchObject({ alert: { seconds: 600, usualSeconds: 2 } });
+  });
+
+  it('about a standstill come once behind a step, not while the run is paused and not for its pause', async () => {
+    const store = await storeOf({ steps: 10, stepSeconds: 100 });
+    const standstill = async (seconds: number, from?: EventCursor) => {
+      const { events, cursor } = await readAll(store, from, contextAt(seconds));
+      return { found: alerts(events).filter(({ alert }) => alert.about === 'stalled'), cursor };
+    };
+    const soon = await standstill(1_900);
+    expect(soon.found).toEqual([]);
+    const late = await standstill(2_100, soon.cursor);
+    expect(late.found).toMatchObject([
+      { id: 'alert.stalled.10', step: 10, alert: { seconds: 1_100, usualSeconds: 100 } },
+    ]);
+    expect((await standstill(3_000, late.cursor)).found).toEqual([]);
+    await writeControl(store, 'tiny', 1, { kind: 'pause' }, 1_100);
+    expect((await standstill(9_000, soon.cursor)).found).toEqual([]);
+    await writeControl(store, 'tiny', 2, { kind: 'resume' }, 9_000);
+    expect((await standstill(9_500, soon.cursor)).found).toEqual([]);
+    expect((await standstill(10_100, soon.cursor)).found).toHaveLength(1);
+  });
+
+  it('about a standstill do not count the time between an end and the next start', async () => {
+    const options = { steps: 10, stepSeconds: 100, secondStart: 10 };
+    const store = memoryStore();
+    // The second start comes a day later, and has committed nothing yet.
+    const records = recordsOf(options).filter(({ key }) => !key.includes('owners/'));
+    await writeAll(store, records);
+    const owners = recordsOfAllKinds().owner;
+    for (const [n, at] of [
+      [1, timeOf(0)],
+      [2, timeOf(86_400)],
+    ] as const)
+      await store.create(
+        sequenceKey(ownersFolder('tiny'), n),
+        await encodeRecord('owner', { ...owners, n, observed: { ...owners.observed, at } }),
+      );
+    const { events, cursor } = await readAll(store, newEventCursor, contextAt(86_900));
+    expect(alerts(events)).toEqual([]);
+    const later = await readAll(store, cursor, contextAt(86_400 + 1_100));
+    expect(alerts(later.events)).toMatchObject([{ id: 'alert.stalled.10', alert: { seconds: 1_100 } }]);
+  });
+
+  it('say nothing of a standstill before they know what is usual', () => {
+    expect(
+      stalledSince({ ...nothingWatched, committedAt: timeOf(0), stepSeconds: [1, 1] }, 2, timeOf(1e6)),
+    ).toBe(null);
+  });
+});
