@@ -7,6 +7,7 @@ import { figureDefinitions } from './figures.js';
 import { BenchSession, type Part, parts } from './parts.js';
 import { codeHash, commit, machine, repository } from './repository.js';
 import { fromEarlier, readResults, writeResults } from './results-file.js';
+import { countStolenTime } from './stolen-time.js';
 
 const measurements = [...new Set(parts.map((part) => part.measurement))];
 const program = new Command('npm run bench --')
@@ -29,6 +30,8 @@ const results = readResults(resultsPath);
 const codes = new Map(parts.map(({ name }) => [name, codeHash(name)]));
 const session = new BenchSession();
 let interrupted = false;
+/** Of CPU time that was stolen: less is seen in no figure. */
+const worthTelling = 0.03;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => (interrupted = true));
 
 const figures: Figure[] = [];
@@ -68,9 +71,11 @@ async function measure(part: Part): Promise<MeasuredPart | null> {
   if (part.measure === null) return earlier;
   if (part.long && (!options.full || (earlier?.current && !options.again))) return earlier;
   const begun = performance.now();
+  const stolen = countStolenTime();
   process.stderr.write(`measuring ${part.name} …\n`);
   try {
-    const { values, notes = [] } = await part.measure(session);
+    const { values, notes: own = [] } = await part.measure(session);
+    const notes = [...own, ...stolenNote(stolen())];
     const fresh = { date: new Date().toISOString(), commit: commit(), values, notes };
     process.stderr.write(`measured ${part.name} in ${((performance.now() - begun) / 1_000).toFixed(1)} s\n`);
     if (codeHash(part.name) !== code) throw new Error('the measured code changed meanwhile');
@@ -81,6 +86,11 @@ async function measure(part: Part): Promise<MeasuredPart | null> {
     if (options.full && !interrupted) store(part.name, null);
     return null;
   }
+}
+
+function stolenNote(share: number): string[] {
+  if (share < worthTelling) return [];
+  return [`the machine had ${(share * 100).toFixed(0)} % of the CPU time that it wanted taken by others`];
 }
 
 /** After each part, so that an interrupted `--full` goes on where it was. */
