@@ -14,7 +14,7 @@ import type { Trouble } from '../store/notices.js';
 import { readOwner } from '../store/owners.js';
 import { readRun } from '../store/run-records.js';
 import { pause, within } from './deadlines.js';
-import { follow, type FollowerEnd, type FollowerTimes } from './follower.js';
+import { follow, type FollowerEnd, type FollowerTimes, usualTimes } from './follower.js';
 import { readIfWhole, replaceFile } from './json-file.js';
 import { NoticeBook } from './notice-book.js';
 import { discreet, type RunStanding } from './run-standing.js';
@@ -77,6 +77,7 @@ export async function followRun(options: SessionOptions): Promise<SessionEnd> {
       ...sinks.map(async (sink) => (await followWith(sink, options, book)).how === 'delivered'),
       ...(opened.slack ? [tell(opened.slack, opened, options, book)] : []),
     ]);
+    if (told.length === 0) await untilOver(options);
   } finally {
     done.abort();
     await writing;
@@ -84,9 +85,8 @@ export async function followRun(options: SessionOptions): Promise<SessionEnd> {
   }
   if (signal.aborted) return 'stopped';
   const isTold = told.every(Boolean);
-  options.log(
-    `${run}: ${isTold ? 'everybody who follows it has all of it' : 'not everybody who follows it has all of it'}`,
-  );
+  const whole = isTold ? 'everybody' : 'not everybody';
+  if (told.length > 0) options.log(`${run}: ${whole} who follows it has all of it`);
   return isTold ? 'told' : 'lacking';
 }
 
@@ -180,6 +180,12 @@ function followWith(sink: PointSink, options: SessionOptions, book: NoticeBook):
         failing: false,
       }),
   });
+}
+
+/** Of a run that nobody is told of: who asks again would find nothing new. */
+async function untilOver({ standing, signal, times }: SessionOptions): Promise<void> {
+  const [, pollMs] = times?.pollMs ?? usualTimes.pollMs;
+  while (!standing().over && !signal.aborted) await pause(pollMs, signal);
 }
 
 async function tell(

@@ -2,6 +2,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { followRun, type SessionOptions } from '../../src/followers/run-session.js';
 import type { RunStanding } from '../../src/followers/run-standing.js';
@@ -94,5 +95,29 @@ describe('the followers of a run that is over', () => {
     const shown = JSON.stringify(slack.training.messages);
     expect(shown).not.toContain(secret);
     expect(shown).toContain('the server answered 401 for Bearer [secret removed]');
+  });
+});
+
+describe('a run that nobody is told of', () => {
+  it('is waited for to its end, and nothing is said of it', async () => {
+    const said: string[] = [];
+    let standing: RunStanding = { over: false, ending: null, phase: 'training', blocked: null };
+    const options = await session({ tracking: { metrics_jsonl: false, tensorboard: false } });
+    const following = followRun({ ...options, standing: () => standing, log: (line) => said.push(line) });
+    const first = await Promise.race([following, delay(300, 'it goes on')]);
+    standing = failed;
+    expect(first).toBe('it goes on');
+    expect(await following).toBe('told');
+    expect(said).toEqual([]);
+  });
+
+  it('holds up no end of whoever follows it', async () => {
+    const standing: RunStanding = { over: false, ending: null, phase: 'training', blocked: null };
+    const options = await session({ tracking: { metrics_jsonl: false, tensorboard: false } });
+    const stop = new AbortController();
+    const following = followRun({ ...options, standing: () => standing, signal: stop.signal, times: {} });
+    await delay(100);
+    stop.abort();
+    expect(await following).toBe('stopped');
   });
 });
