@@ -22,6 +22,8 @@ export interface MeasuredPart extends Provenance {
   values: PartValues;
   /** What the values do not say: what was skipped, what was found. */
   notes: string[];
+  /** Share of the CPU time that was wanted meanwhile, which others got. */
+  stolen: number;
   /** False where the measured code has changed since. */
   current: boolean;
   /** False where it is of an earlier run. */
@@ -57,6 +59,9 @@ export interface Figure {
 
 export class NotMeasured extends Error {}
 
+/** Of CPU time that others got: less is seen in no figure. */
+const worthTelling = 0.03;
+
 export function evaluate(definition: FigureDefinition, parts: ReadonlyMap<string, MeasuredPart>): Figure {
   const used = new Set<MeasuredPart>();
   const lookup: Lookup = (part, name) => {
@@ -71,10 +76,12 @@ export function evaluate(definition: FigureDefinition, parts: ReadonlyMap<string
   try {
     const value = definition.value(lookup);
     const stale = [...used].some((part) => !part.current);
+    const stolen = [...used].reduce((most, part) => Math.max(most, part.stolen), 0);
     const oldest = [...used].filter((part) => !part.fresh).sort((a, b) => (a.date < b.date ? -1 : 1))[0];
     const notes = [
       ...(stale ? ['the measured code has changed since'] : []),
       ...new Set([...used].flatMap((part) => part.notes)),
+      ...(stolen < worthTelling ? [] : [`${(stolen * 100).toFixed(0)} % of the CPU time went to others`]),
     ];
     return {
       ...common,
@@ -112,6 +119,6 @@ export function median(values: readonly number[]): number {
 }
 
 /** Four significant digits below 10,000, for reading; bars are held against the value itself. */
-function rounded(value: number): number {
+export function rounded(value: number): number {
   return Math.abs(value) >= 10_000 ? Math.round(value) : Number(value.toPrecision(4));
 }

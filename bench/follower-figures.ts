@@ -40,7 +40,7 @@ export const followerFigures: readonly FigureDefinition[] = [
     name: 'followers_cpu_share_first',
     measurement: 'operate',
     unit: 'share',
-    bar: null,
+    bar: { atMost: 0.01 },
     what: 'the same of the first run alone, with which the follower loads its clients, once in its life',
     value: (of) => of(part, 'first_cpu_share'),
   },

@@ -67,7 +67,7 @@ export async function measureFollowers(
   const slack = await SlackServer.start();
   // As a Python whose package never answers, and never reads; it ends with a follower that is killed.
   const python = join(folder, 'hanging-python');
-  writeFileSync(python, '#!/bin/sh\nwhile kill -0 "$PPID"; do sleep 5; done\n');
+  writeFileSync(python, '#!/bin/sh\nwhile kill -0 "$PPID"; do sleep 5 </dev/null >/dev/null 2>&1; done\n');
   chmodSync(python, 0o755);
   const given = { SLACK_API_URL: slack.url, SLACK_BOT_TOKEN: slack.token, LONGHAUL_WANDB_PYTHON: python };
   const before = Object.keys(given).map((name) => [name, process.env[name]] as const);
@@ -132,9 +132,12 @@ async function whileAllHang(bench: Bench) {
       // Files that refuse at once: a disk that hangs cannot be had without a kernel's part in it.
       if (hang) for (const path of filesOf(bench, name)) execFileSync('mkfifo', [path]);
       const atFirst = hang ? cpuOf(bench) : null;
+      const follower = pidOf(bench, 'follower');
       const told = hang ? everyone : { tracking: { metrics_jsonl: false, tensorboard: false } };
       const handle = await trained(bench, name, told);
       const atLast = cpuOf(bench);
+      if (follower === null || pidOf(bench, 'follower') !== follower)
+        throw new Error(`the follower ended while ${name} was followed: its log says why`);
       if (atFirst) shares.push((atLast.follower - atFirst.follower) / (atLast.others - atFirst.others));
       steps[how].push(...(await stepMs(bench.store, name, plan.steps)));
       for (const kind of await kindsIn(client, handle)) kinds[how].add(kind);

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { documentResults } from './document.js';
-import { evaluate, type Figure, type MeasuredPart } from './figure.js';
+import { evaluate, type Figure, type MeasuredPart, rounded } from './figure.js';
 import { figureDefinitions } from './figures.js';
 import { BenchSession, type Part, parts } from './parts.js';
 import { codeHash, commit, machine, repository } from './repository.js';
@@ -30,8 +30,6 @@ const results = readResults(resultsPath);
 const codes = new Map(parts.map(({ name }) => [name, codeHash(name)]));
 const session = new BenchSession();
 let interrupted = false;
-/** Of CPU time that was stolen: less is seen in no figure. */
-const worthTelling = 0.03;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => (interrupted = true));
 
 const figures: Figure[] = [];
@@ -74,9 +72,11 @@ async function measure(part: Part): Promise<MeasuredPart | null> {
   const stolen = countStolenTime();
   process.stderr.write(`measuring ${part.name} …\n`);
   try {
-    const { values, notes: own = [] } = await part.measure(session);
-    const notes = [...own, ...stolenNote(stolen())];
-    const fresh = { date: new Date().toISOString(), commit: commit(), values, notes };
+    const { values, notes = [] } = await part.measure(session);
+    const fresh = {
+      ...{ date: new Date().toISOString(), commit: commit(), values, notes },
+      stolen: rounded(stolen()),
+    };
     process.stderr.write(`measured ${part.name} in ${((performance.now() - begun) / 1_000).toFixed(1)} s\n`);
     if (codeHash(part.name) !== code) throw new Error('the measured code changed meanwhile');
     if (options.full) store(part.name, { ...fresh, code });
@@ -86,11 +86,6 @@ async function measure(part: Part): Promise<MeasuredPart | null> {
     if (options.full && !interrupted) store(part.name, null);
     return null;
   }
-}
-
-function stolenNote(share: number): string[] {
-  if (share < worthTelling) return [];
-  return [`the machine had ${(share * 100).toFixed(0)} % of the CPU time that it wanted taken by others`];
 }
 
 /** After each part, so that an interrupted `--full` goes on where it was. */

@@ -8,6 +8,8 @@ export interface StoredPart extends Provenance {
   code: string;
   values: PartValues;
   notes: string[];
+  /** Absent in older ones. */
+  stolen?: number;
 }
 
 export interface Results {
@@ -40,6 +42,6 @@ export function writeResults(path: string, results: Results): void {
 }
 
 export function fromEarlier(part: StoredPart, code: string): MeasuredPart {
-  const { date, commit, values, notes } = part;
-  return { date, commit, values, notes, current: part.code === code, fresh: false };
+  const { date, commit, values, notes, stolen = 0 } = part;
+  return { date, commit, values, notes, stolen, current: part.code === code, fresh: false };
 }

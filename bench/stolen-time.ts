@@ -1,29 +1,39 @@
 // How much of the CPU time that was wanted the machine below a virtual one gave to others: what was measured meanwhile is too slow.
 import { readFileSync } from 'node:fs';
 
+/** In ticks of all cores. */
 interface CpuTime {
   wanted: number;
   stolen: number;
 }
 
-/** Begins to count; the function returned gives the share since then, 0..1, and 0 where the kernel does not tell. */
-export function countStolenTime(): () => number {
-  const first = cpuTime();
+/** Fewer are no share of anything: 5 s. */
+const fewestTicks = 500;
+
+/** Begins to count; the function returned gives the share since then, 0..1. `read` gives `/proc/stat`; 0 where there is none. */
+export function countStolenTime(read = readProcStat): () => number {
+  const first = cpuTime(read());
   return () => {
-    const now = cpuTime();
+    const now = cpuTime(read());
     const wanted = now.wanted - first.wanted;
-    return wanted > 0 ? (now.stolen - first.stolen) / wanted : 0;
+    return wanted < fewestTicks ? 0 : (now.stolen - first.stolen) / wanted;
   };
 }
 
-/** In ticks of all cores; fields as proc_stat(5) has them. */
-function cpuTime(): CpuTime {
+function readProcStat(): string {
   try {
-    const [line = ''] = readFileSync('/proc/stat', 'utf8').split('\n');
-    const fields = line.trim().split(/ +/).slice(1).map(Number);
-    const [user = 0, nice = 0, system = 0, , , irq = 0, softIrq = 0, stolen = 0] = fields;
-    return { wanted: user + nice + system + irq + softIrq + stolen, stolen };
+    return readFileSync('/proc/stat', 'utf8');
   } catch {
-    return { wanted: 0, stolen: 0 };
+    return '';
   }
+}
+
+/** Fields as in proc_stat(5): what guests of this machine used is in `user` and `nice` already. */
+function cpuTime(stat: string): CpuTime {
+  const [line = ''] = stat.split('\n');
+  const [user = 0, nice = 0, system = 0, , , irq = 0, softIrq = 0, stolen = 0] = line
+    .split(/ +/)
+    .slice(1)
+    .map(Number);
+  return { wanted: user + nice + system + irq + softIrq + stolen, stolen };
 }

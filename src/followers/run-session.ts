@@ -48,6 +48,7 @@ export interface SessionOptions extends SessionSettings {
   signal: AbortSignal;
 }
 
+const openWithinMs = 60_000;
 const flushWithinMs = 10_000;
 const writeNoticesEveryMs = 5_000;
 /** Where a spec has no `tracking`. */
@@ -93,7 +94,7 @@ export async function followRun(options: SessionOptions): Promise<SessionEnd> {
 /** What is committed by now to the files on this machine, in the moments before the process ends. */
 export async function catchUp(options: SessionOptions): Promise<void> {
   const { store, run, folder, signal } = options;
-  const opened = await open(store, run);
+  const opened = await within(openWithinMs, `the records of ${run}`, () => open(store, run), signal);
   const sinks = sinksOf({ ...options, figures: null }, opened).filter(({ name }) =>
     localSinks.includes(name),
   );
@@ -184,7 +185,7 @@ function followWith(sink: PointSink, options: SessionOptions, book: NoticeBook):
 
 /** Of a run that nobody is told of: who asks again would find nothing new. */
 async function untilOver({ standing, signal, times }: SessionOptions): Promise<void> {
-  const [, pollMs] = times?.pollMs ?? usualTimes.pollMs;
+  const [pollMs] = times?.pollMs ?? usualTimes.pollMs;
   while (!standing().over && !signal.aborted) await pause(pollMs, signal);
 }
 

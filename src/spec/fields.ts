@@ -4,10 +4,11 @@ import { z } from 'zod';
 export const name = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/, {
   error: 'must have 1 to 64 letters, digits, ".", "_" or "-", and not start with a dot',
 });
+export const runId = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}(~([2-9]|[1-9][0-9]{1,8}))?$/, {
+  error: 'must be the id of a run: a name, with "~2", "~3", … after rewinds',
+});
 export const text = z.string().min(1);
 export const count = z.int().min(1);
 export const countOrZero = z.int().min(0);
-export const share = z.number().min(0).max(1);
 export const positive = z.number().gt(0);
-export const multipleOf16 = z.int().min(16).multipleOf(16);
 export const seed = z.int().min(0).max(Number.MAX_SAFE_INTEGER);

@@ -1,7 +1,9 @@
 // The model of a run spec: where its weights come from, their shapes, and which of them are trained.
 import { z } from 'zod';
-import { count, multipleOf16, name, positive, seed, text } from './fields.js';
+import { count, name, positive, seed, text } from './fields.js';
 import type { LoraTarget } from './run-spec.js';
+
+const multipleOf16 = z.int().min(16).multipleOf(16);
 
 const yarn = z.strictObject({
   factor: z.number().min(1).max(1024).describe('how many times longer contexts become'),

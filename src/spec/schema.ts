@@ -1,12 +1,13 @@
-// What a run spec may say: every key with its bounds, default and meaning. `run-spec.ts` has the types of the result,
-// `docs/run-spec.md` is written from this file.
+// What a run spec may say: every key with its bounds, default and meaning; of its model in `model-schema.ts`. `run-spec.ts` has the
+// types of the result, `docs/run-spec.md` is written from here.
 import { z } from 'zod';
-import { count, countOrZero, name, positive, seed, share, text } from './fields.js';
+import { count, countOrZero, name, positive, runId, seed, text } from './fields.js';
 import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } from './loss.js';
 import { model } from './model-schema.js';
 import type { SlackNews } from './run-spec.js';
 import { secretInUrl } from './secrets.js';
 
+const share = z.number().min(0).max(1);
 const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]);
 
 const builtin = z.strictObject({
@@ -228,12 +229,7 @@ const retention = z.strictObject({
 });
 
 const fork = z.strictObject({
-  run: z
-    .string()
-    .regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}(~([2-9]|[1-9][0-9]{1,8}))?$/, {
-      error: 'must be the id of a run: a name, with "~2", "~3", … after rewinds',
-    })
-    .describe('run id; one of the same name rewinds that name'),
+  run: runId.describe('run id; one of the same name rewinds that name'),
   step: countOrZero.describe('committed step after which it goes on'),
   rebase: z
     .strictObject({

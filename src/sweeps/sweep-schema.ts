@@ -1,12 +1,9 @@
 // What a sweep file may say: every key with its bounds, default and meaning. `sweep-spec.ts` has the types of the result.
 import { z } from 'zod';
 import { secondsIn } from './durations.js';
-import { count, countOrZero as step, name, text } from '../spec/fields.js';
+import { count, countOrZero as step, name, runId, text } from '../spec/fields.js';
 import { overlapPolicies } from '../spec/sweep-spec.js';
 
-const run = z.string().regex(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}(~([2-9]|[1-9][0-9]{1,8}))?$/, {
-  error: 'must be the id of a run: a name, with "~2", "~3", … after rewinds',
-});
 const runOrPattern = z.string().regex(/^[A-Za-z0-9_*-][A-Za-z0-9._~*-]{0,73}$/, {
   error: 'must be the id of a run, or a pattern with "*" for several, such as "tracker-*"',
 });
@@ -71,7 +68,7 @@ const suite = z.strictObject({
 });
 
 const baseline = z.strictObject({
-  run: run.describe('run of the state that all others are compared with'),
+  run: runId.describe('run of the state that all others are compared with'),
   step: step.describe('its step'),
   regression: z
     .number()
@@ -104,7 +101,7 @@ const schedule = z.strictObject({
 export const sweepSpecSchema = z.strictObject({
   name: name.describe('name of the sweep, unique in its project'),
   project: name.default('longhaul').describe('project of its runs'),
-  data_of: run
+  data_of: runId
     .exactOptional()
     .describe(
       'run whose data, seed and settings the suites have; absent: the baseline’s, else the first of `checkpoints`',

@@ -53,6 +53,8 @@ interface Session {
   running: { abort: AbortController; done: Promise<void> } | null;
   /** When everybody had all of it, or was given up for good. */
   endedAt: number | null;
+  /** Which end that was: `Followed.end`. */
+  end: string | null;
   /** How often somebody was given up, and until when he is left alone: as `performance.now()` has it. */
   lacking: { times: number; notBefore: number };
 }
@@ -63,6 +65,8 @@ interface Followed {
   firstRunId: string;
   /** Everybody has all of it. */
   over: boolean;
+  /** When the run ended that is over, ISO 8601: one that is reset has the same start, and ends another time. */
+  end: string | null;
 }
 
 class FollowerProcess {
@@ -251,23 +255,26 @@ class FollowerProcess {
     const session = this.#sessions.get(driven.run);
     if (session?.driven.firstRunId === driven.firstRunId) {
       session.standing = standing;
-      // One that was reset goes on.
-      if (session.endedAt !== null && !standing.over) this.#add(driven, standing);
-      return;
+      if (session.endedAt === null || (standing.over && session.end === endOf(standing))) return;
+      // It was reset, and goes on or has ended anew.
+      this.#add(driven, standing);
+      return this.#note(driven, false);
     }
     if (session) {
       session.running?.abort.abort();
       await session.running?.done;
     }
     const followed = await this.#followed(driven.run);
-    const isDone = followed?.firstRunId === driven.firstRunId && followed.over && standing.over;
+    const isFollowed = followed?.firstRunId === driven.firstRunId && followed.over;
+    const isDone = isFollowed && standing.over && followed.end === endOf(standing);
     this.#add(driven, standing, isDone);
     if (!isDone) await this.#note(driven, false);
   }
 
   #add(driven: Session['driven'], standing: RunStanding, isDone = false): void {
     this.#sessions.set(driven.run, {
-      ...{ driven, standing, running: null, endedAt: isDone ? 0 : null },
+      ...{ driven, standing, running: null },
+      ...{ endedAt: isDone ? 0 : null, end: isDone ? endOf(standing) : null },
       lacking: { times: 0, notBefore: 0 },
     });
   }
@@ -296,7 +303,8 @@ class FollowerProcess {
         if (end === 'lacking' && lacking.times++ < mostAgain)
           lacking.notBefore = performance.now() + againMs * 2 ** (lacking.times - 1);
         else {
-          await this.#note(session.driven, end === 'told');
+          session.end = endOf(session.standing);
+          await this.#note(session.driven, end === 'told', session.end);
           session.endedAt = Date.now();
         }
         session.running = null;
@@ -321,13 +329,17 @@ class FollowerProcess {
 
   async #followed(run: string): Promise<Followed | null> {
     const kept = (await readIfWhole(this.#followedFile(run))) as Partial<Followed> | null;
-    const { workflowId, firstRunId, over } = kept ?? {};
+    const { workflowId, firstRunId, over, end } = kept ?? {};
     if (typeof workflowId !== 'string' || typeof firstRunId !== 'string') return null;
-    return { workflowId, firstRunId, over: over === true };
+    return { workflowId, firstRunId, over: over === true, end: end ?? null };
   }
 
-  async #note({ run, workflowId, firstRunId }: Session['driven'], over: boolean): Promise<void> {
-    const followed: Followed = { workflowId, firstRunId, over };
+  async #note(
+    { run, workflowId, firstRunId }: Session['driven'],
+    over: boolean,
+    end: string | null = null,
+  ): Promise<void> {
+    const followed: Followed = { workflowId, firstRunId, over, end };
     await replaceFile(this.#followedFile(run), followed);
   }
 
@@ -348,6 +360,10 @@ class FollowerProcess {
 /** The run is over, and whoever lacks of it is tried later. One that goes on has a new start, or is not over any more. */
 function isLeftAlone({ standing, lacking }: Session): boolean {
   return standing.over && performance.now() < lacking.notBefore;
+}
+
+function endOf({ ending }: RunStanding): string | null {
+  return ending?.at ?? null;
 }
 
 /** Waits for `work`, but not beyond the moment at which `signal` is aborted. */

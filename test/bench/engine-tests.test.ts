@@ -7,7 +7,7 @@ const figure = (name: string, part: string, values: Record<string, number>) => {
   const definition = engineFigures.find((one) => one.name === name);
   if (!definition) throw new Error(`no figure ${name}`);
   const measured: MeasuredPart = {
-    ...{ date: '2026-01-02T00:00:00.000Z', commit: 'abc1234', values, notes: [] },
+    ...{ date: '2026-01-02T00:00:00.000Z', commit: 'abc1234', values, notes: [], stolen: 0 },
     ...{ current: true, fresh: true },
   };
   return evaluate(definition, new Map([[part, measured]]));

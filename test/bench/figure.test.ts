@@ -17,7 +17,7 @@ const measured = (p50: number, more: Partial<MeasuredPart> = {}): Map<string, Me
     [
       'waits',
       {
-        ...{ date: '2026-01-02T00:00:00.000Z', commit: 'abc1234', values: { p50 }, notes: [] },
+        ...{ date: '2026-01-02T00:00:00.000Z', commit: 'abc1234', values: { p50 }, notes: [], stolen: 0 },
         ...{ current: true, fresh: true, ...more },
       },
     ],
@@ -41,6 +41,14 @@ describe('a figure', () => {
       holds: false,
       measured: { date: '2026-01-02T00:00:00.000Z', commit: 'abc1234' },
       note: 'the measured code has changed since',
+    });
+  });
+
+  it('says how much of the CPU time others got while it was measured', () => {
+    expect(evaluate(definition, measured(10, { stolen: 0.01 })).note).toBeUndefined();
+    expect(evaluate(definition, measured(10, { stolen: 0.25 }))).toMatchObject({
+      holds: true,
+      note: '25 % of the CPU time went to others',
     });
   });
 

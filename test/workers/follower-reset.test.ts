@@ -1,0 +1,138 @@
+// The follower as a process, by a real Temporal server: a run that was told to its end, and was reset since.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { bundleWorkflowCode, Worker } from '@temporalio/worker';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { openDirectoryStore } from '../../src/store/directory-store.js';
+import { ownersFolder, sequenceKey } from '../../src/store/layout.js';
+import type { ObjectStore } from '../../src/store/object-store.js';
+import { encodeRecord } from '../../src/store/record-codec.js';
+import { claimName } from '../../src/store/run-records.js';
+import { recordsOf, writeAll } from '../followers/written-run.js';
+import { recordsOfAllKinds } from '../store/fixtures.js';
+import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import { until } from '../support/until.js';
+import type { trainingRun } from './stand-in-run.js';
+
+const register = fileURLToPath(new URL('../support/typescript-register.mjs', import.meta.url));
+const program = fileURLToPath(new URL('../../src/workers/follower-main.ts', import.meta.url));
+const taskQueue = 'stand-in-runs';
+
+describe('a run that was told to its end and is reset', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  let worker: Worker;
+  let running: Promise<void>;
+  let root: string;
+  let store: ObjectStore;
+  let follower: ChildProcess | null = null;
+  beforeAll(async () => {
+    temporal = await startTemporal();
+    const workflowsPath = fileURLToPath(new URL('stand-in-run.ts', import.meta.url));
+    const workflowBundle = await bundleWorkflowCode({ workflowsPath });
+    worker = await Worker.create({ connection: temporal.connection, taskQueue, workflowBundle });
+    running = worker.run();
+  }, 60_000);
+  afterAll(async () => {
+    worker?.shutdown();
+    await running;
+    await temporal?.stop();
+  });
+  beforeEach(async () => {
+    root = mkdtempSync(join(tmpdir(), 'longhaul-follower-reset-'));
+    store = await openDirectoryStore(join(root, 'store'));
+  });
+  afterEach(async () => {
+    await stop();
+    rmSync(root, { recursive: true, force: true });
+  });
+
+  const folder = (): string => join(root, 'follower');
+  function start(): void {
+    const flags = [
+      ...['--store', `dir:${join(root, 'store')}`, '--folder', folder()],
+      ...['--temporal-address', temporal.address, '--no-temporal-profile'],
+    ];
+    follower = spawn(process.execPath, ['--import', register, program, ...flags], { stdio: 'ignore' });
+  }
+  async function stop(): Promise<void> {
+    if (!follower || follower.exitCode !== null || follower.signalCode !== null) return;
+    const ended = once(follower, 'exit');
+    follower.kill('SIGTERM');
+    await ended;
+  }
+
+  const points = (run: string): { id: string; step: number }[] => {
+    const file = join(folder(), 'tracking', run, 'metrics.jsonl');
+    if (!existsSync(file)) return [];
+    const lines = readFileSync(file, 'utf8').split('\n').slice(0, -1);
+    return lines.map((line) => JSON.parse(line) as { id: string; step: number });
+  };
+  const has = (run: string, last: number): boolean => points(run).some(({ step }) => step === last);
+  const isNotedAsOver = (run: string): boolean => {
+    const file = join(folder(), 'runs', `${run}.json`);
+    return existsSync(file) && (JSON.parse(readFileSync(file, 'utf8')) as { over: boolean }).over;
+  };
+
+  /** A workflow that waits, with the records of its first four steps. */
+  async function begun(run: string) {
+    const workflowId = `train/${run}`;
+    const options = { taskQueue, workflowId, args: ['waits'] as ['waits'] };
+    const handle = await temporal.client.workflow.start<typeof trainingRun>('trainingRun', options);
+    const owners = sequenceKey(ownersFolder(run), 1);
+    const records = recordsOf({ run, steps: 6 }).filter(({ key }) => key !== owners);
+    const { owner } = recordsOfAllKinds();
+    const observed = { ...owner.observed, tracking: { metrics_jsonl: true, tensorboard: false } };
+    const record = { ...owner, n: 1, firstExecutionRunId: handle.firstExecutionRunId, observed };
+    await claimName(store, run);
+    await store.create(owners, await encodeRecord('owner', record));
+    const isLate = ({ group, step }: { group: string; step: number }): boolean =>
+      group === 'steps' && step > 4;
+    await writeAll(
+      store,
+      records.filter((one) => !isLate(one)),
+    );
+    return { workflowId, rest: records.filter(isLate) };
+  }
+
+  async function reset(workflowId: string): Promise<void> {
+    const handle = temporal.client.workflow.getHandle(workflowId);
+    const { runId } = await handle.describe();
+    const { events } = await handle.fetchHistory();
+    const first = events?.find((event) => event.workflowTaskCompletedEventAttributes)?.eventId;
+    if (!first) throw new Error('no workflow task is in its history');
+    await temporal.client.workflowService.resetWorkflowExecution({
+      ...{ namespace: 'default', requestId: runId, reason: 'a test', workflowTaskFinishEventId: first },
+      workflowExecution: { workflowId, runId },
+    });
+    await until(async () => (await handle.describe()).runId !== runId, 'the reset');
+  }
+
+  it.each<[when: string, isAway: boolean]>([
+    ['while nobody follows it, is told to its new end by the next follower', true],
+    ['between two looks, is told to its new end', false],
+  ])('and ends anew %s', async (_, isAway) => {
+    const run = isAway ? 'away' : 'between';
+    const { workflowId, rest } = await begun(run);
+    const end = (): Promise<unknown> => temporal.client.workflow.getHandle(workflowId).terminate('a test');
+    const firstTask = async (): Promise<boolean> =>
+      (await temporal.client.workflow.getHandle(workflowId).describe()).historyLength >= 4;
+    await until(firstTask, 'its first workflow task');
+    start();
+    await until(() => has(run, 4), 'its first points', 40_000);
+    await end();
+    await until(() => isNotedAsOver(run), 'its end', 40_000);
+    if (isAway) await stop();
+    await reset(workflowId);
+    await writeAll(store, rest);
+    await end();
+    if (isAway) start();
+    await until(() => has(run, 6), 'its last points', 40_000);
+    await until(() => isNotedAsOver(run), 'its new end', 40_000);
+    const ids = points(run).map(({ id }) => id);
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+});
