@@ -200,7 +200,7 @@ async function throughKills(bench: Bench) {
   ];
   while ((await ids()).some((one) => one.length < points.size) && Date.now() < deadline) await delay(500);
   const found = await ids();
-  const expected = await expectedEvents(store, run);
+  const expected = await expectedEvents(bench, run);
   const told = thread();
   const missing = expected.filter((id) => !told.includes(id));
   const doubled = told.filter((id, index) => told.indexOf(id) !== index);
@@ -221,10 +221,12 @@ async function throughKills(bench: Bench) {
 }
 
 /** As one reader finds them whom nobody kills. */
-async function expectedEvents(store: ObjectStore, run: string): Promise<string[]> {
+async function expectedEvents({ store, client }: Bench, run: string): Promise<string[]> {
   const [owner] = await readSequence(store, ownersFolder(run), 'owner');
   const firstRunId = owner?.firstExecutionRunId ?? '';
-  const ending: RunEnding = { firstRunId, how: 'completed', at: new Date().toISOString(), reason: null };
+  const { runId } = await client.workflow.getHandle(`train/${run}`).describe();
+  const at = new Date().toISOString();
+  const ending: RunEnding = { firstRunId, runId, how: 'completed', at, reason: null };
   const context = { links: [], modality: null, now: ending.at, ending, chart: () => Promise.resolve(null) };
   const ids: string[] = [];
   for (let cursor = newEventCursor; ;) {

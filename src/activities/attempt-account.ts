@@ -1,7 +1,6 @@
 // What an attempt has under way, what its death would cost, and what had broken before it worked: kept in memory, told to the
 // server with each heartbeat, and written to the attempt's records where there is anything to tell (ft/*).
 import { Context } from '@temporalio/activity';
-import type { EndedAttempt } from './process-life.js';
 import type { LostWork, Recovery, RecoveryCause } from '../spec/attempt-records.js';
 
 /** A part of an attempt's work that can be lost by itself: an episode, an update. */
@@ -27,6 +26,11 @@ export interface AttemptSnapshot {
   /** Recoveries that are in no record yet. */
   recoveries: Recovery[];
   waited_seconds: number;
+}
+
+/** What a failed attempt left in this process's memory. `failure`: null where a person ended it. */
+export interface EndedAttempt extends Pick<AttemptSnapshot, 'recoveries' | 'waited_seconds'> {
+  failure: Failure | null;
 }
 
 export const nothingLost: LostWork = { seconds: 0, tokens: 0, episodes: 0 };

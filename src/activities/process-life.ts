@@ -1,5 +1,5 @@
 // What a worker's process knows of its own past, and of the process that served its folder before.
-import type { AttemptSnapshot, Failure } from './attempt-account.js';
+import type { EndedAttempt } from './attempt-account.js';
 import { NewestEntries } from './newest-entries.js';
 
 export interface Predecessor {
@@ -10,11 +10,6 @@ export interface Predecessor {
   noticedAt: number;
   /** It was told to end, and did. */
   left: boolean;
-}
-
-/** What a failed attempt left in this process's memory. `failure`: null where a person ended it. */
-export interface EndedAttempt extends Pick<AttemptSnapshot, 'recoveries' | 'waited_seconds'> {
-  failure: Failure | null;
 }
 
 /** Where a process runs: a worker's name, which it keeps when it is started again, its machine, and its number there. */

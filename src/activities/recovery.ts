@@ -7,6 +7,7 @@ import {
   type AttemptAccount,
   type AttemptSnapshot,
   currentAccount,
+  type EndedAttempt,
   type Failure,
   nothingLost,
   type Restored,
@@ -14,7 +15,7 @@ import {
 } from './attempt-account.js';
 import { attemptEvidence } from './attempt-evidence.js';
 import type { Observation } from './contracts.js';
-import { type EndedAttempt, nodeOf, type Predecessor, type ProcessLife } from './process-life.js';
+import { nodeOf, type Predecessor, type ProcessLife } from './process-life.js';
 import { type AttemptScope, currentScope } from './scope.js';
 import { EngineExited } from '../engine/policy-engine.js';
 import { EnvironmentError } from '../environments/environment.js';

@@ -12,6 +12,7 @@ import type { EvaluationResult } from '../spec/evaluation-records.js';
 import type { ControlRecord } from '../spec/control-records.js';
 import type { OwnerRecord } from '../spec/records.js';
 import { plannedSteps, runSuites } from '../spec/schedule.js';
+import { sha256Hex } from '../store/canonical.js';
 import { checkpointHome } from '../store/checkpoints.js';
 import { foldControl } from '../store/control-records.js';
 import {
@@ -69,6 +70,8 @@ export interface EventCursor {
   stalled: number | null;
   /** Number of the start whose end was told; 0: none. */
   ended: number;
+  /** Execution whose end it was: a start that is reset ends in another one. */
+  endedRunId: string | null;
 }
 
 export const newEventCursor: EventCursor = {
@@ -80,12 +83,15 @@ export const newEventCursor: EventCursor = {
   watch: nothingWatched,
   stalled: null,
   ended: 0,
+  endedRunId: null,
 };
 
 /** How the newest workflow of a run ended, from Temporal: no record tells it. */
 export interface RunEnding {
   /** First execution's run id of the start that ended: another may drive the run by the time that this is told. */
   firstRunId: string;
+  /** Of the execution that ended. */
+  runId: string;
   how: RunEnded['kind'];
   /** ISO 8601. */
   at: string;
@@ -337,12 +343,13 @@ function restAside(
 function endOf({ view, owners, cursor, context }: Page): RunEnded | null {
   const { ending } = context;
   const start = owners.findIndex((owner) => owner.firstExecutionRunId === ending?.firstRunId) + 1;
-  if (!ending || start <= cursor.ended) return null;
+  if (!ending || start === 0 || start < cursor.ended || ending.runId === cursor.endedRunId) return null;
   cursor.ended = start;
+  cursor.endedRunId = ending.runId;
   const { record } = view;
   return {
     kind: ending.how,
-    id: `ended.${start}`,
+    id: `ended.${start}.${sha256Hex(Buffer.from(ending.runId)).slice(0, 8)}`,
     at: ending.at,
     step: cursor.step,
     steps: plannedSteps(view.record.spec).total,

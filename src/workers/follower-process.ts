@@ -65,7 +65,7 @@ interface Followed {
   firstRunId: string;
   /** Everybody has all of it. */
   over: boolean;
-  /** When the run ended that is over, ISO 8601: one that is reset has the same start, and ends another time. */
+  /** Execution that ended where the run is over: one that is reset has the same start, and ends in another one. */
   end: string | null;
 }
 
@@ -363,7 +363,7 @@ function isLeftAlone({ standing, lacking }: Session): boolean {
 }
 
 function endOf({ ending }: RunStanding): string | null {
-  return ending?.at ?? null;
+  return ending?.runId ?? null;
 }
 
 /** Waits for `work`, but not beyond the moment at which `signal` is aborted. */

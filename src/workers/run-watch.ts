@@ -134,7 +134,8 @@ export class RunWatch {
     const how =
       name === 'COMPLETED' ? 'completed' : /^(FAILED|TIMED_OUT)$/.test(name) ? 'failed' : 'cancelled';
     const at = (execution.closeTime ?? new Date()).toISOString();
-    const ending: RunEnding = { firstRunId, how, at, reason: await this.#reasonOf(execution) };
+    const { runId } = execution;
+    const ending: RunEnding = { firstRunId, runId, how, at, reason: await this.#reasonOf(execution) };
     this.#endings.set(execution.runId, ending);
     return ending;
   }

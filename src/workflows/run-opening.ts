@@ -6,12 +6,11 @@ import type { ControlDesk } from './control-desk.js';
 import { openRunPolicy, orchestratorPolicy } from './policies.js';
 import { orchestrator } from './run-activities.js';
 import type { RunProgress } from './run-progress.js';
-import type { TrainingOptions } from './training-run.js';
 
 /** Opens the records, claims the run, and lets the updates that came early be written. */
 export async function openRun(
   spec: unknown,
-  options: TrainingOptions,
+  options: { takeOver?: boolean },
   desk: ControlDesk,
   progress: RunProgress,
 ): Promise<OpenedRun> {

@@ -107,7 +107,7 @@ describe('a stack whose run is told of', { timeout: 480_000 }, () => {
     console.log(`after ${kills} kills: ${events.join(' ')}`);
     expect(new Set(events).size).toBe(events.length);
     expect(events[0]).toBe('started');
-    expect(events.at(-1)).toBe('ended.1');
+    expect(events.at(-1)).toMatch(/^ended\.1\./);
     expect(events.filter((id) => String(id).startsWith('evaluation.'))).toHaveLength(3);
     expect(thread('told').every(({ ts, thread: root }) => root === null || ts > root)).toBe(true);
     expect(thread('told').filter(({ thread: root }) => root === null)).toHaveLength(1);
@@ -148,7 +148,7 @@ describe('a stack whose run is told of', { timeout: 480_000 }, () => {
     expect(log).not.toContain(slack.token);
     slack.training.member = true;
     await until(() => eventsOf('silent').length > 1, 'the thread', 180_000);
-    expect(eventsOf('silent')).toEqual(['started', 'ended.1']);
+    expect(eventsOf('silent')).toEqual(['started', expect.stringMatching(/^ended\.1\./)]);
     await until(async () => (await readTroubles(store, 'silent')).length === 0, 'its end', noticesWithinMs);
     expect(existsSync(join(told('silent'), 'metrics.jsonl'))).toBe(false);
   });

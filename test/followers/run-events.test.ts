@@ -104,7 +104,13 @@ describe('the events of a run', () => {
   });
 
   it('end behind all else, however long it takes to read, and stand still no more then', async () => {
-    const ending: RunEnding = { firstRunId: 'r1', how: 'cancelled', at: timeOf(5), reason: null };
+    const ending: RunEnding = {
+      firstRunId: 'r1',
+      runId: 'r1',
+      how: 'cancelled',
+      at: timeOf(5),
+      reason: null,
+    };
     const { events } = await readAll(
       await storeOf({ steps: 80, evalInterval: 7 }),
       newEventCursor,
@@ -129,11 +135,17 @@ describe('the events of a run', () => {
 
   it('end with how it ended, once for each start', async () => {
     const store = await storeOf({ steps: 4, prices: [3600, 3600], secondStart: 3 });
-    const ending: RunEnding = { firstRunId: 'r2', how: 'failed', at: timeOf(60), reason: 'the data is gone' };
+    const ending: RunEnding = {
+      firstRunId: 'r2',
+      runId: 'r2',
+      how: 'failed',
+      at: timeOf(60),
+      reason: 'the data is gone',
+    };
     const { events, cursor } = await readAll(store, newEventCursor, contextAt(100, ending));
     expect(events.at(-1)).toMatchObject({
       kind: 'failed',
-      id: 'ended.2',
+      id: expect.stringMatching(/^ended\.2\.[0-9a-f]{8}$/),
       step: 4,
       steps: 4,
       passAt1: 0.29,
@@ -147,19 +159,52 @@ describe('the events of a run', () => {
 
   it('end with each start’s own end, also where the next one drives the run by the time that it is told', async () => {
     const store = await storeOf({ steps: 4, secondStart: 3 });
-    const first: RunEnding = { firstRunId: 'r1', how: 'failed', at: timeOf(60), reason: null };
+    const first: RunEnding = { firstRunId: 'r1', runId: 'r1', how: 'failed', at: timeOf(60), reason: null };
     const { events, cursor } = await readAll(store, newEventCursor, contextAt(100, first));
-    expect(events.at(-1)).toMatchObject({ kind: 'failed', id: 'ended.1' });
-    const second: RunEnding = { firstRunId: 'r2', how: 'completed', at: timeOf(90), reason: null };
+    expect(events.at(-1)).toMatchObject({ kind: 'failed', id: expect.stringMatching(/^ended\.1\./) });
+    const second: RunEnding = {
+      firstRunId: 'r2',
+      runId: 'r2',
+      how: 'completed',
+      at: timeOf(90),
+      reason: null,
+    };
     const later = await readAll(store, cursor, contextAt(200, second));
-    expect(later.events).toMatchObject([{ kind: 'completed', id: 'ended.2' }]);
+    expect(later.events).toMatchObject([
+      { kind: 'completed', id: expect.stringMatching(/^ended\.2\.[0-9a-f]{8}$/) },
+    ]);
     expect((await readAll(store, later.cursor, contextAt(300, first))).events).toEqual([]);
+  });
+
+  it('end anew with a start that is reset, once for each of its executions', async () => {
+    const store = await storeOf({ steps: 4 });
+    const first: RunEnding = {
+      firstRunId: 'r1',
+      runId: 'r1',
+      how: 'cancelled',
+      at: timeOf(60),
+      reason: null,
+    };
+    const { events, cursor } = await readAll(store, newEventCursor, contextAt(100, first));
+    expect(events.at(-1)).toMatchObject({ kind: 'cancelled', id: expect.stringMatching(/^ended\.1\./) });
+    const anew: RunEnding = { ...first, runId: 'reset', how: 'completed', at: timeOf(90) };
+    const later = await readAll(store, cursor, contextAt(200, anew));
+    expect(later.events).toMatchObject([
+      { kind: 'completed', id: expect.not.stringMatching(String(events.at(-1)?.id)) },
+    ]);
+    expect((await readAll(store, later.cursor, contextAt(300, anew))).events).toEqual([]);
   });
 
   it('count what was spent at the price of each step’s own start', async () => {
     // 1.2345 s of the GPU a step: two steps at a dollar a second, and two at two.
     const store = await storeOf({ steps: 4, prices: [3600, 7200], secondStart: 3 });
-    const ending: RunEnding = { firstRunId: 'r2', how: 'completed', at: timeOf(60), reason: null };
+    const ending: RunEnding = {
+      firstRunId: 'r2',
+      runId: 'r2',
+      how: 'completed',
+      at: timeOf(60),
+      reason: null,
+    };
     const { events } = await readAll(store, newEventCursor, contextAt(100, ending));
     expect(events.at(-1)).toMatchObject({ spend: `${(6 * 1.2345).toFixed(2)} USD` });
   });
@@ -190,7 +235,13 @@ describe('the events of a run', () => {
       store,
       records.filter((one) => isLate(one, [4, 20])),
     );
-    const ending: RunEnding = { firstRunId: 'r1', how: 'completed', at: timeOf(200), reason: null };
+    const ending: RunEnding = {
+      firstRunId: 'r1',
+      runId: 'r1',
+      how: 'completed',
+      at: timeOf(200),
+      reason: null,
+    };
     const last = await readAll(store, next.cursor, contextAt(300, ending));
     expect(ids(last.events)).toEqual(['evaluation.4.interval', 'evaluation.20.interval', 'ended.1']);
     expect((await readAll(store, last.cursor, contextAt(400, ending))).events).toEqual([]);
@@ -198,7 +249,13 @@ describe('the events of a run', () => {
 
   it('tell no evaluation again that was told long ago', async () => {
     const store = await storeOf({ steps: 460, evalInterval: 2 });
-    const ending: RunEnding = { firstRunId: 'r1', how: 'completed', at: timeOf(2000), reason: null };
+    const ending: RunEnding = {
+      firstRunId: 'r1',
+      runId: 'r1',
+      how: 'completed',
+      at: timeOf(2000),
+      reason: null,
+    };
     const { events, cursor } = await readAll(store);
     const evaluations = events.filter(({ kind }) => kind === 'evaluation');
     expect(evaluations).toHaveLength(1 + 229 + 1);

@@ -3,7 +3,7 @@
 
 /**
  * `started`, `checkpoint.120`, `evaluation.120.final`, `alert.tool_error_rate.crm.120`, `paused.3` (the control record's number),
- * `ended`. Unique in a run, and never reused for something else.
+ * `ended.1.5f2c9a10` (the start’s number, and which of its executions). Unique in a run, and never reused for something else.
  */
 export type RunEventId = string;
 
