@@ -6,11 +6,12 @@ import type { ControlDesk } from './control-desk.js';
 import { openRunPolicy, orchestratorPolicy } from './policies.js';
 import { orchestrator } from './run-activities.js';
 import type { RunProgress } from './run-progress.js';
+import type { TrainingOptions } from './training-run.js';
 
 /** Opens the records, claims the run, and lets the updates that came early be written. */
 export async function openRun(
   spec: unknown,
-  options: { takeOver?: boolean },
+  options: TrainingOptions,
   desk: ControlDesk,
   progress: RunProgress,
 ): Promise<OpenedRun> {
