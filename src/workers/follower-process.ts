@@ -53,8 +53,6 @@ interface Session {
   running: { abort: AbortController; done: Promise<void> } | null;
   /** When everybody had all of it, or was given up for good. */
   endedAt: number | null;
-  /** Which end that was: `Followed.end`. */
-  end: string | null;
   /** How often somebody was given up, and until when he is left alone: as `performance.now()` has it. */
   lacking: { times: number; notBefore: number };
 }
@@ -219,7 +217,7 @@ class FollowerProcess {
       for (const [run, session] of this.#sessions) {
         if (names.has(run)) continue;
         if (session.endedAt === null && !isLeftAlone(session))
-          session.standing = await watch.standing(session.driven);
+          await this.#hear(session, await watch.standing(session.driven));
         else if (this.#isForgotten(session)) this.#sessions.delete(run);
       }
       this.#lookedAt = begun;
@@ -253,17 +251,8 @@ class FollowerProcess {
 
   async #meet({ standing, ...driven }: DrivenRun): Promise<void> {
     const session = this.#sessions.get(driven.run);
-    if (session?.driven.firstRunId === driven.firstRunId) {
-      session.standing = standing;
-      if (session.endedAt === null || (standing.over && session.end === endOf(standing))) return;
-      // It was reset, and goes on or has ended anew.
-      this.#add(driven, standing);
-      return this.#note(driven, false);
-    }
-    if (session) {
-      session.running?.abort.abort();
-      await session.running?.done;
-    }
+    if (session?.driven.firstRunId === driven.firstRunId) return this.#hear(session, standing);
+    if (session) await stopped(session);
     const followed = await this.#followed(driven.run);
     const isFollowed = followed?.firstRunId === driven.firstRunId && followed.over;
     const isDone = isFollowed && standing.over && followed.end === endOf(standing);
@@ -271,10 +260,23 @@ class FollowerProcess {
     if (!isDone) await this.#note(driven, false);
   }
 
+  /** A run that was over and is not, or has ended anew, was reset: whoever had all of it by then begins again. */
+  async #hear(session: Session, standing: RunStanding): Promise<void> {
+    const { driven, standing: before } = session;
+    // How it ended is known still where Temporal has forgotten it.
+    if (before.over && standing.over && standing.ending === null) return;
+    if (!before.over || (standing.over && endOf(standing) === endOf(before))) {
+      session.standing = standing;
+      return;
+    }
+    await stopped(session);
+    this.#add(driven, standing);
+    await this.#note(driven, false);
+  }
+
   #add(driven: Session['driven'], standing: RunStanding, isDone = false): void {
     this.#sessions.set(driven.run, {
-      ...{ driven, standing, running: null },
-      ...{ endedAt: isDone ? 0 : null, end: isDone ? endOf(standing) : null },
+      ...{ driven, standing, running: null, endedAt: isDone ? 0 : null },
       lacking: { times: 0, notBefore: 0 },
     });
   }
@@ -303,8 +305,7 @@ class FollowerProcess {
         if (end === 'lacking' && lacking.times++ < mostAgain)
           lacking.notBefore = performance.now() + againMs * 2 ** (lacking.times - 1);
         else {
-          session.end = endOf(session.standing);
-          await this.#note(session.driven, end === 'told', session.end);
+          await this.#note(session.driven, end === 'told', endOf(session.standing));
           session.endedAt = Date.now();
         }
         session.running = null;
@@ -360,6 +361,11 @@ class FollowerProcess {
 /** The run is over, and whoever lacks of it is tried later. One that goes on has a new start, or is not over any more. */
 function isLeftAlone({ standing, lacking }: Session): boolean {
   return standing.over && performance.now() < lacking.notBefore;
+}
+
+async function stopped({ running }: Session): Promise<void> {
+  running?.abort.abort();
+  await running?.done;
 }
 
 function endOf({ ending }: RunStanding): string | null {

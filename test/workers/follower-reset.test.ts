@@ -1,7 +1,15 @@
 // The follower as a process, by a real Temporal server: a run that was told to its end, and was reset since.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,6 +25,7 @@ import { recordsOfAllKinds } from '../store/fixtures.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import { until } from '../support/until.js';
 import type { trainingRun } from './stand-in-run.js';
+import type { TrackingSpec } from '../../src/spec/run-spec.js';
 
 const register = fileURLToPath(new URL('../support/typescript-register.mjs', import.meta.url));
 const program = fileURLToPath(new URL('../../src/workers/follower-main.ts', import.meta.url));
@@ -56,8 +65,25 @@ describe('a run that was told to its end and is reset', { timeout: 120_000 }, ()
       ...['--store', `dir:${join(root, 'store')}`, '--folder', folder()],
       ...['--temporal-address', temporal.address, '--no-temporal-profile'],
     ];
-    follower = spawn(process.execPath, ['--import', register, program, ...flags], { stdio: 'ignore' });
+    follower = spawn(process.execPath, ['--import', register, program, ...flags], {
+      stdio: 'ignore',
+      env: { ...process.env, LONGHAUL_WANDB_PYTHON: hangingPython() },
+    });
   }
+  /** Never answers, and ends with the follower. */
+  function hangingPython(): string {
+    const path = join(root, 'hanging-python');
+    writeFileSync(path, '#!/bin/sh\nwhile kill -0 "$PPID"; do sleep 1; done\n', { mode: 0o755 });
+    return path;
+  }
+  const hasOpen = (name: string): boolean =>
+    readdirSync(`/proc/${follower?.pid}/fd`).some((fd) => {
+      try {
+        return readlinkSync(`/proc/${follower?.pid}/fd/${fd}`).endsWith(name);
+      } catch {
+        return false;
+      }
+    });
   async function stop(): Promise<void> {
     if (!follower || follower.exitCode !== null || follower.signalCode !== null) return;
     const ended = once(follower, 'exit');
@@ -78,14 +104,17 @@ describe('a run that was told to its end and is reset', { timeout: 120_000 }, ()
   };
 
   /** A workflow that waits, with the records of its first four steps. */
-  async function begun(run: string) {
+  async function begun(run: string, tracking: Partial<TrackingSpec> = {}) {
     const workflowId = `train/${run}`;
     const options = { taskQueue, workflowId, args: ['waits'] as ['waits'] };
     const handle = await temporal.client.workflow.start<typeof trainingRun>('trainingRun', options);
     const owners = sequenceKey(ownersFolder(run), 1);
     const records = recordsOf({ run, steps: 6 }).filter(({ key }) => key !== owners);
     const { owner } = recordsOfAllKinds();
-    const observed = { ...owner.observed, tracking: { metrics_jsonl: true, tensorboard: false } };
+    const observed = {
+      ...owner.observed,
+      tracking: { metrics_jsonl: true, tensorboard: false, ...tracking },
+    };
     const record = { ...owner, n: 1, firstExecutionRunId: handle.firstExecutionRunId, observed };
     await claimName(store, run);
     await store.create(owners, await encodeRecord('owner', record));
@@ -132,6 +161,23 @@ describe('a run that was told to its end and is reset', { timeout: 120_000 }, ()
     if (isAway) start();
     await until(() => has(run, 6), 'its last points', 40_000);
     await until(() => isNotedAsOver(run), 'its new end', 40_000);
+    const ids = points(run).map(({ id }) => id);
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+
+  it('while a tracker lacks its end, is told to all of the others anew', async () => {
+    const run = 'lacking';
+    const { workflowId, rest } = await begun(run, { wandb: { mode: 'online' } });
+    const handle = temporal.client.workflow.getHandle(workflowId);
+    await until(async () => (await handle.describe()).historyLength >= 4, 'its first workflow task');
+    start();
+    await until(() => has(run, 4), 'its first points', 40_000);
+    await handle.terminate('a test');
+    await until(() => !hasOpen('metrics.jsonl'), 'the file to have its end', 60_000);
+    await reset(workflowId);
+    await writeAll(store, rest);
+    await until(() => has(run, 6), 'the points behind the reset', 60_000);
+    await handle.terminate('a test');
     const ids = points(run).map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);
   });
