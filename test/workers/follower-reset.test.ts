@@ -13,8 +13,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { bundleWorkflowCode, Worker } from '@temporalio/worker';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openDirectoryStore } from '../../src/store/directory-store.js';
 import { ownersFolder, sequenceKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
@@ -22,34 +21,18 @@ import { encodeRecord } from '../../src/store/record-codec.js';
 import { claimName } from '../../src/store/run-records.js';
 import { recordsOf, writeAll } from '../followers/written-run.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
-import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import { until } from '../support/until.js';
-import type { trainingRun } from './stand-in-run.js';
+import { resetStandIn, startStandIn, temporal, useStandInRuns } from './stand-in-runs.js';
 import type { TrackingSpec } from '../../src/spec/run-spec.js';
 
 const register = fileURLToPath(new URL('../support/typescript-register.mjs', import.meta.url));
 const program = fileURLToPath(new URL('../../src/workers/follower-main.ts', import.meta.url));
-const taskQueue = 'stand-in-runs';
 
 describe('a run that was told to its end and is reset', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
-  let worker: Worker;
-  let running: Promise<void>;
+  useStandInRuns();
   let root: string;
   let store: ObjectStore;
   let follower: ChildProcess | null = null;
-  beforeAll(async () => {
-    temporal = await startTemporal();
-    const workflowsPath = fileURLToPath(new URL('stand-in-run.ts', import.meta.url));
-    const workflowBundle = await bundleWorkflowCode({ workflowsPath });
-    worker = await Worker.create({ connection: temporal.connection, taskQueue, workflowBundle });
-    running = worker.run();
-  }, 60_000);
-  afterAll(async () => {
-    worker?.shutdown();
-    await running;
-    await temporal?.stop();
-  });
   beforeEach(async () => {
     root = mkdtempSync(join(tmpdir(), 'longhaul-follower-reset-'));
     store = await openDirectoryStore(join(root, 'store'));
@@ -105,9 +88,7 @@ describe('a run that was told to its end and is reset', { timeout: 120_000 }, ()
 
   /** A workflow that waits, with the records of its first four steps. */
   async function begun(run: string, tracking: Partial<TrackingSpec> = {}) {
-    const workflowId = `train/${run}`;
-    const options = { taskQueue, workflowId, args: ['waits'] as ['waits'] };
-    const handle = await temporal.client.workflow.start<typeof trainingRun>('trainingRun', options);
+    const handle = await startStandIn(run, 'waits');
     const owners = sequenceKey(ownersFolder(run), 1);
     const records = recordsOf({ run, steps: 6 }).filter(({ key }) => key !== owners);
     const { owner } = recordsOfAllKinds();
@@ -124,20 +105,7 @@ describe('a run that was told to its end and is reset', { timeout: 120_000 }, ()
       store,
       records.filter((one) => !isLate(one)),
     );
-    return { workflowId, rest: records.filter(isLate) };
-  }
-
-  async function reset(workflowId: string): Promise<void> {
-    const handle = temporal.client.workflow.getHandle(workflowId);
-    const { runId } = await handle.describe();
-    const { events } = await handle.fetchHistory();
-    const first = events?.find((event) => event.workflowTaskCompletedEventAttributes)?.eventId;
-    if (!first) throw new Error('no workflow task is in its history');
-    await temporal.client.workflowService.resetWorkflowExecution({
-      ...{ namespace: 'default', requestId: runId, reason: 'a test', workflowTaskFinishEventId: first },
-      workflowExecution: { workflowId, runId },
-    });
-    await until(async () => (await handle.describe()).runId !== runId, 'the reset');
+    return { workflowId: handle.workflowId, rest: records.filter(isLate) };
   }
 
   it.each<[when: string, isAway: boolean]>([
@@ -155,7 +123,7 @@ describe('a run that was told to its end and is reset', { timeout: 120_000 }, ()
     await end();
     await until(() => isNotedAsOver(run), 'its end', 40_000);
     if (isAway) await stop();
-    await reset(workflowId);
+    await resetStandIn(run);
     await writeAll(store, rest);
     await end();
     if (isAway) start();
@@ -174,7 +142,7 @@ describe('a run that was told to its end and is reset', { timeout: 120_000 }, ()
     await until(() => has(run, 4), 'its first points', 40_000);
     await handle.terminate('a test');
     await until(() => !hasOpen('metrics.jsonl'), 'the file to have its end', 60_000);
-    await reset(workflowId);
+    await resetStandIn(run);
     await writeAll(store, rest);
     await until(() => has(run, 6), 'the points behind the reset', 60_000);
     await handle.terminate('a test');

@@ -1,46 +1,22 @@
 // What a follower knows of runs from Temporal alone: which there are, by which start each is driven, and how it ended.
-import { fileURLToPath } from 'node:url';
-import { bundleWorkflowCode, Worker } from '@temporalio/worker';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { claimRun } from '../../src/store/owners.js';
 import { claimName } from '../../src/store/run-records.js';
 import { type DrivenRun, RunWatch } from '../../src/workers/run-watch.js';
 import { memoryStore } from '../followers/memory-store.js';
-import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import { until } from '../support/until.js';
-import type { StandInEnd, trainingRun } from './stand-in-run.js';
+import type { StandInEnd } from './stand-in-run.js';
+import { resetStandIn, startStandIn, temporal, useStandInRuns } from './stand-in-runs.js';
 
 const longAgo = new Date(0);
-const taskQueue = 'stand-in-runs';
 
 describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
-  let temporal: TestTemporal;
-  let worker: Worker;
-  let running: Promise<void>;
+  useStandInRuns();
   let store: ObjectStore;
-  beforeAll(async () => {
-    temporal = await startTemporal();
-    const workflowsPath = fileURLToPath(new URL('stand-in-run.ts', import.meta.url));
-    const workflowBundle = await bundleWorkflowCode({ workflowsPath });
-    worker = await Worker.create({ connection: temporal.connection, taskQueue, workflowBundle });
-    running = worker.run();
-  }, 60_000);
-  afterAll(async () => {
-    worker?.shutdown();
-    await running;
-    await temporal?.stop();
-  });
   beforeEach(() => {
     store = memoryStore();
   });
-
-  async function start(name: string, end: StandInEnd) {
-    const workflowId = `train/${name}`;
-    return temporal.client.workflow.start<typeof trainingRun>('trainingRun', {
-      ...{ taskQueue, workflowId, args: [end] },
-    });
-  }
 
   /** As the first activity of a start does. */
   async function claim(name: string, firstExecutionRunId: string): Promise<string> {
@@ -57,7 +33,7 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
 
   it('are those that somebody has claimed, each by its newest start', async () => {
     const watch = new RunWatch(temporal.client, store);
-    const first = await start('claimed', 'waits');
+    const first = await startStandIn('claimed', 'waits');
     await until(
       async () => (await temporal.client.workflow.count('WorkflowType = "trainingRun"')).count > 0,
       'it to be listed',
@@ -74,7 +50,7 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     expect(ended.standing.ending).toMatchObject({
       ...{ firstRunId: first.firstExecutionRunId, how: 'cancelled', reason: 'a test' },
     });
-    const second = await start('claimed', 'waits');
+    const second = await startStandIn('claimed', 'waits');
     await claim('claimed', second.firstExecutionRunId);
     const again = await seen(watch, (one) => !one.standing.over);
     expect(again).toMatchObject({ run, firstRunId: second.firstExecutionRunId });
@@ -88,7 +64,7 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     ['stops', { how: 'completed', reason: '1 of 1 USD' }],
     ['fails', { how: 'failed', reason: 'the data is gone' }],
   ])('tell how a run ended that %s', async (end, ending) => {
-    const handle = await start(end, end);
+    const handle = await startStandIn(end, end);
     await handle.result().catch(() => undefined);
     const run = await claim(end, handle.firstExecutionRunId);
     const watch = new RunWatch(temporal.client, store);
@@ -98,7 +74,7 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
   });
 
   it('are driven by one start where a workflow begins anew, and where it is reset', async () => {
-    const handle = await start('anew', 'goes on');
+    const handle = await startStandIn('anew', 'goes on');
     const run = await claim('anew', handle.firstExecutionRunId);
     const watch = new RunWatch(temporal.client, store);
     const runIdOf = async (): Promise<string> =>
@@ -106,16 +82,7 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     await until(async () => (await runIdOf()) !== handle.firstExecutionRunId, 'it to begin anew');
     const open = await seen(watch, (one) => one.run === run && !one.standing.over);
     expect(open.firstRunId).toBe(handle.firstExecutionRunId);
-    const current = await runIdOf();
-    const workflowTaskFinishEventId = await until(async () => {
-      const { events } = await temporal.client.workflow.getHandle('train/anew', current).fetchHistory();
-      return events?.find((event) => event.workflowTaskCompletedEventAttributes)?.eventId;
-    }, 'its first workflow task');
-    await temporal.client.workflowService.resetWorkflowExecution({
-      ...{ namespace: 'default', requestId: 'a-reset', reason: 'a test', workflowTaskFinishEventId },
-      workflowExecution: { workflowId: 'train/anew', runId: current },
-    });
-    await until(async () => (await runIdOf()) !== current, 'the reset');
+    await resetStandIn('anew');
     const reset = await seen(watch, (one) => one.run === run && !one.standing.over);
     expect(reset.firstRunId).toBe(handle.firstExecutionRunId);
     await temporal.client.workflow.getHandle('train/anew').terminate('a test');
