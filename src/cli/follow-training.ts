@@ -1,7 +1,8 @@
 // Starts a run's workflow, or finds it running, and follows it to its end: what `train`, `fork` and `rewind` have in common.
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client } from '@temporalio/client';
-import { percent, timeSpan } from '../report/format.js';
+import { timeSpan } from '../report/format.js';
+import { passRateText } from '../spec/pass-rate.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { statusQuery } from '../workflows/messages.js';
 import type { TrainingOptions } from '../workflows/training-run.js';
@@ -52,7 +53,7 @@ export async function trainAndFollow(
       flags.json
         ? JSON.stringify(result)
         : `${result.run} ${result.ended} at step ${result.step}` +
-            (last ? `, held-out pass@1 ${percent(last.pass_at_1)}` : '') +
+            (last ? `, held-out pass@1 ${passRateText(last.pass_at_1)}` : '') +
             (result.budget ? `; ${result.budget}` : '') +
             (result.report ? `; for its report: longhaul report ${result.run}${inFolder(flags)}` : ''),
     );

@@ -8,7 +8,8 @@ import type { Stack } from '../workers/stack.js';
 import { connectClient } from '../workers/temporal-connection.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import { followRun } from './live-view.js';
-import { percent, timeSpan } from '../report/format.js';
+import { timeSpan } from '../report/format.js';
+import { nothingGraded, passRateText } from '../spec/pass-rate.js';
 import { defaultStackFolder, wholeNumber, withOutput, inFolder } from './output.js';
 import { readSpecFile } from '../spec/spec-input.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
@@ -117,8 +118,8 @@ function report(
   process.exitCode = 0;
   const lines = [
     `${result.run} ${result.ended} at step ${result.step}${earlier ? ', earlier' : ` in ${timeSpan(seconds)}`}`,
-    `  held-out pass@1   ${before ? percent(before.pass_at_1) : '–'} → ${after ? percent(after.pass_at_1) : '–'}` +
-      (after ? `  (${after.graded} episodes)` : ''),
+    `  held-out pass@1   ${passRateText(before?.pass_at_1 ?? null)} → ${passRateText(after?.pass_at_1 ?? null)}` +
+      (after ? `  (${after.graded === 0 ? nothingGraded : `${after.graded} episodes`})` : ''),
     `  tokens sampled    ${result.tokens.toLocaleString('en')} (${Math.round(tokensPerSecond).toLocaleString('en')} a second)`,
     `  process restarts  ${restarts}`,
     `  state digest      ${result.state ?? '–'}`,
