@@ -28,7 +28,7 @@ import {
   readUpdate,
   refuseEarlierVersion,
 } from '../store/run-records.js';
-import { spentInAll } from '../store/spending.js';
+import { spentInAll } from '../rl/spending.js';
 
 export async function openRun(
   deps: OrchestratorDeps,

@@ -1,5 +1,4 @@
 // What the workflow `evalSweep` and its activities say to each other. All payloads are small: pairs come in windows.
-import type { PassRate } from '../spec/pass-rate.js';
 import type { Digest } from '../spec/records.js';
 
 /** What the workflow needs of a planned sweep. */
@@ -37,7 +36,7 @@ export interface PairsToDo {
 
 export interface EvaluatedPair {
   state: Digest;
-  pass_at_1: PassRate;
+  pass_at_1: number;
   graded: number;
   unknown: number;
   seconds: number;

@@ -26,7 +26,7 @@ import {
 import { checkOwner } from '../store/owners.js';
 import { recordFunction } from '../store/records.js';
 import { readPlan, readUpdateIfAny } from '../store/run-records.js';
-import { spentBy } from '../store/spending.js';
+import { spentBy } from '../rl/spending.js';
 import { Diverged } from '../store/store-errors.js';
 
 /** No group had two graded members that differ: there is nothing to learn from, and nothing is wrong. */

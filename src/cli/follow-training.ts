@@ -1,13 +1,16 @@
 // Starts a run's workflow, or finds it running, and follows it to its end: what `train`, `fork` and `rewind` have in common.
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client } from '@temporalio/client';
-import { timeSpan } from '../report/format.js';
-import { passRateText } from '../spec/pass-rate.js';
+import { alertLines } from '../report/alerts.js';
+import { percent, timeSpan } from '../report/format.js';
 import type { RunSpec } from '../spec/run-spec.js';
+import type { ObjectStore } from '../store/object-store.js';
 import { statusQuery } from '../workflows/messages.js';
 import type { TrainingOptions } from '../workflows/training-run.js';
 import { followRun } from './live-view.js';
 import { inFolder } from './output.js';
+import { printable } from './printable.js';
+import { alertsWithin } from './run-alerts.js';
 import { endedError, endedRun, whyFollowedEnded } from './run-end.js';
 import { startTraining } from './start-training.js';
 import { type RunHandle, type TemporalFlags, temporalConfig } from './temporal-access.js';
@@ -23,12 +26,19 @@ export interface FollowFlags extends TemporalFlags {
   detach?: boolean;
 }
 
+export interface FollowedStart {
+  begun: string;
+  options?: TrainingOptions;
+  /** Opens the run's store where this machine has it: for the alerts at its end. */
+  store: () => Promise<ObjectStore | null>;
+}
+
 /** `begun` says what a new workflow is doing. Throws how a workflow ended that did not complete, also where it was to be left alone. */
 export async function trainAndFollow(
   client: Client,
   spec: RunSpec,
   flags: FollowFlags,
-  { begun, options = {} }: { begun: string; options?: TrainingOptions },
+  { begun, options = {}, store }: FollowedStart,
 ): Promise<void> {
   const { handle, started } = await startTraining(client, spec, options);
   say(started ? begun : `${spec.name} is running already${flags.detach ? '' : '; following it'}`);
@@ -49,13 +59,17 @@ export async function trainAndFollow(
   try {
     const result = await followRun(client, handle, { output: process.stderr, folder: flags.folder });
     const last = result.evaluations.at(-1);
+    const alerts = await alertsWithin(store, result.run, null);
     console.log(
       flags.json
-        ? JSON.stringify(result)
+        ? JSON.stringify({ ...result, alerts })
         : `${result.run} ${result.ended} at step ${result.step}` +
-            (last ? `, held-out pass@1 ${passRateText(last.pass_at_1)}` : '') +
+            (last ? `, held-out pass@1 ${percent(last.pass_at_1)}` : '') +
             (result.budget ? `; ${result.budget}` : '') +
-            (result.report ? `; for its report: longhaul report ${result.run}${inFolder(flags)}` : ''),
+            (result.report ? `; for its report: longhaul report ${result.run}${inFolder(flags)}` : '') +
+            alertLines(alerts)
+              .map((line) => `\n  ${printable(line)}`)
+              .join(''),
     );
   } catch (error) {
     throw await whyFollowedEnded(handle, spec.name, error, flags);

@@ -52,6 +52,7 @@ export function register(program: Command): void {
         sayingThatItGoesOn(spec.name, flags, () =>
           trainAndFollow(client, spec, flags, {
             begun: `${spec.name} goes on after step ${fork.step} of ${fork.run}`,
+            store: async () => store,
           }),
         ),
       );
@@ -77,7 +78,10 @@ export function register(program: Command): void {
         await withClient(flags, async (client) => {
           if (spec.fork) await endWorkflow(client, name, flags);
           await sayingThatItGoesOn(name, flags, () =>
-            trainAndFollow(client, spec, flags, { begun: `${name} goes on after step ${step} of ${run}` }),
+            trainAndFollow(client, spec, flags, {
+              begun: `${name} goes on after step ${step} of ${run}`,
+              store: async () => store,
+            }),
           );
         });
       }),
@@ -108,7 +112,9 @@ export function register(program: Command): void {
               refuseNeedlessRebase(name, await poolView(client), from, flags.numerics, flags);
               await endWorkflow(client, name, flags);
             }
-            await sayingThatItGoesOn(name, flags, () => trainAndFollow(client, spec, flags, { begun }));
+            await sayingThatItGoesOn(name, flags, () =>
+              trainAndFollow(client, spec, flags, { begun, store: async () => store }),
+            );
           });
         },
       ),

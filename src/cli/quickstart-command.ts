@@ -8,9 +8,13 @@ import type { Stack } from '../workers/stack.js';
 import { connectClient } from '../workers/temporal-connection.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import { followRun } from './live-view.js';
-import { timeSpan } from '../report/format.js';
-import { nothingGraded, passRateText } from '../spec/pass-rate.js';
-import { defaultStackFolder, wholeNumber, withOutput, inFolder } from './output.js';
+import { alertLines } from '../report/alerts.js';
+import { percent, timeSpan } from '../report/format.js';
+import type { AlertStanding } from '../rl/alerts.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { defaultStackFolder, openExistingStore, wholeNumber, withOutput, inFolder } from './output.js';
+import { printable } from './printable.js';
+import { alertsWithin } from './run-alerts.js';
 import { readSpecFile } from '../spec/spec-input.js';
 import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
 import { startTraining, whyItEnded } from './start-training.js';
@@ -67,7 +71,10 @@ async function quickstart(flags: QuickstartFlags): Promise<void> {
           (handle &&
             (await followRun(client, handle, { output: process.stderr, signal, folder: flags.folder })));
         if (!result) return;
-        report(flags, stack, result, (performance.now() - begun) / 1000, { ui, earlier: done !== null });
+        const store = (): Promise<ObjectStore> => openExistingStore(stack.addresses.store);
+        const alerts = await alertsWithin(store, result.run, null);
+        const seconds = (performance.now() - begun) / 1000;
+        report(flags, stack, result, { seconds, ui, alerts, earlier: done !== null });
         if (flags.keepOpen) {
           say('The stack stays up until Ctrl-C.');
           await whenEnding(signal);
@@ -105,8 +112,12 @@ function report(
   flags: QuickstartFlags,
   stack: Stack,
   result: TrainingResult,
-  seconds: number,
-  { ui, earlier }: { ui: string; earlier: boolean },
+  {
+    seconds,
+    ui,
+    alerts,
+    earlier,
+  }: { seconds: number; ui: string; alerts: readonly AlertStanding[]; earlier: boolean },
 ): void {
   const suites = result.evaluations.filter((evaluation) => evaluation.suite === 'final');
   const [before, after] = [suites.at(0), suites.at(-1)];
@@ -118,12 +129,13 @@ function report(
   process.exitCode = 0;
   const lines = [
     `${result.run} ${result.ended} at step ${result.step}${earlier ? ', earlier' : ` in ${timeSpan(seconds)}`}`,
-    `  held-out pass@1   ${passRateText(before?.pass_at_1 ?? null)} → ${passRateText(after?.pass_at_1 ?? null)}` +
-      (after ? `  (${after.graded === 0 ? nothingGraded : `${after.graded} episodes`})` : ''),
+    `  held-out pass@1   ${before ? percent(before.pass_at_1) : '–'} → ${after ? percent(after.pass_at_1) : '–'}` +
+      (after ? `  (${after.graded} episodes)` : ''),
     `  tokens sampled    ${result.tokens.toLocaleString('en')} (${Math.round(tokensPerSecond).toLocaleString('en')} a second)`,
     `  process restarts  ${restarts}`,
     `  state digest      ${result.state ?? '–'}`,
     `  report            ${where ?? '–'}`,
+    ...alertLines(alerts).map((line) => `  ${printable(line)}`),
     `  Temporal UI       ${flags.keepOpen ? ui : `longhaul up --folder ${flags.folder}, then ${ui}`}`,
   ];
   (flags.json ? process.stderr : process.stdout).write(`${lines.join('\n')}\n`);

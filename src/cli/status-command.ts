@@ -4,15 +4,18 @@ import type { Command } from 'commander';
 import type { RunStatus } from '../activities/contracts.js';
 import { nameOfRun } from '../store/layout.js';
 import { readTroubles, type Trouble } from '../store/notices.js';
+import type { AlertStanding } from '../rl/alerts.js';
+import { alertLines } from '../report/alerts.js';
 import { budgetNotes } from '../workflows/budget.js';
 import { faultNote } from '../workflows/fault-note.js';
 import { settingNotes } from '../workflows/hyperparameters.js';
 import { statusQuery } from '../workflows/messages.js';
 import { stopNote } from '../workflows/run-text.js';
 import { followRun, progressLine } from './live-view.js';
-import { countedPassRate } from '../spec/pass-rate.js';
+import { percent } from '../report/format.js';
 import { inFolder, storeOption, withOutput } from './output.js';
 import { printable } from './printable.js';
+import { alertsWithin } from './run-alerts.js';
 import { storeOfCommand } from './stack-store.js';
 import { explained } from './explained.js';
 import { runHandle, type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
@@ -44,11 +47,14 @@ export function register(program: Command): void {
           if (over) {
             if (over.end.how !== 'cancelled') process.exitCode = 1;
             const { end, status } = over;
-            const untold = await untoldOf(command, flags, status?.run ?? run);
+            const [alerts, untold] = await Promise.all([
+              status ? alertsWithin(() => storeOfCommand(command, flags), status.run, null) : [],
+              untoldOf(command, flags, status?.run ?? run),
+            ]);
             console.log(
               flags.json
-                ? JSON.stringify({ run, ...status, waiting: [], untold, end })
-                : farewell(run, over, untold, flags),
+                ? JSON.stringify({ run, ...status, waiting: [], alerts, untold, end })
+                : farewell(run, over, alerts, untold, flags),
             );
             return;
           }
@@ -57,24 +63,32 @@ export function register(program: Command): void {
             client.withDeadline(Date.now() + 10_000, () => handle.query(statusQuery)),
             flags,
           );
-          const [waiting, untold] = await Promise.all([
+          const goesOn = !hasEnded(status);
+          const [waiting, alerts, untold] = await Promise.all([
             waitingFor(client, handle),
+            alertsWithin(() => storeOfCommand(command, flags), status.run, goesOn ? status : null),
             untoldOf(command, flags, status.run),
           ]);
           console.log(
             flags.json
-              ? JSON.stringify({ ...status, waiting, untold })
-              : describe(status, waiting, untold, flags),
+              ? JSON.stringify({ ...status, waiting, alerts, untold })
+              : describe(status, waiting, alerts, untold, flags),
           );
-          if (!flags.watch || status.phase === 'completed' || status.phase === 'stopped') return;
+          if (!flags.watch || !goesOn) return;
           const result = await followRun(client, handle, {
             output: process.stderr,
             folder: flags.folder,
           }).catch(async (error: unknown) => {
             throw await whyFollowedEnded(handle, run, error, flags);
           });
+          const raised = await alertsWithin(() => storeOfCommand(command, flags), result.run, null);
           console.log(
-            flags.json ? JSON.stringify(result) : `${run} has ended (${result.ended}) at step ${result.step}`,
+            flags.json
+              ? JSON.stringify({ ...result, alerts: raised })
+              : [
+                  `${run} has ended (${result.ended}) at step ${result.step}`,
+                  ...alertLines(raised).map(alertLine),
+                ].join('\n'),
           );
         });
       }),
@@ -85,6 +99,7 @@ export function register(program: Command): void {
 function farewell(
   run: string,
   { end, status }: EndedRun,
+  alerts: readonly AlertStanding[],
   untold: readonly Untold[],
   flags: TemporalFlags,
 ): string {
@@ -93,6 +108,7 @@ function farewell(
     : [`${run} · ${end.how}${end.claimed ? '' : ' before it had begun'}`];
   return [
     ...known,
+    ...alertLines(alerts).map(alertLine),
     ...untold.map(untoldLine),
     ...[endLine(end), wayOn(nameOfRun(run), end, status !== null, flags)].flatMap(indented),
   ].join('\n');
@@ -101,11 +117,26 @@ function farewell(
 function describe(
   status: RunStatus,
   waiting: readonly Waiting[],
+  alerts: readonly AlertStanding[],
   untold: readonly Untold[],
   flags: TemporalFlags,
 ): string {
   const head = `${status.run} · ${progressLine(status, null, flags.folder)}`;
-  return [head, ...figures(status, flags, waiting), ...untold.map(untoldLine)].join('\n');
+  return [
+    head,
+    ...figures(status, flags, waiting),
+    ...alertLines(alerts).map(alertLine),
+    ...untold.map(untoldLine),
+  ].join('\n');
+}
+
+function hasEnded({ phase }: RunStatus): boolean {
+  return phase === 'completed' || phase === 'stopped';
+}
+
+/** A reason may hold what an environment server said. */
+function alertLine(line: string): string {
+  return `  ${printable(line)}`;
 }
 
 /** What a tracker or a channel has not been told; nothing where the store cannot be asked, for a status is known without it. */
@@ -140,9 +171,9 @@ function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Wait
   lines.push(...settingNotes(status.control).map((note) => `  ${note}`));
   const stop = waiting ? stopNote(status) : null;
   if (stop) lines.push(`  ${stop}`);
-  for (const { step, suite, ...evaluation } of status.evaluations.slice(-6)) {
+  for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(-6)) {
     lines.push(
-      `  step ${String(step).padStart(6)} · ${suite.padEnd(8)} · pass@1 ${countedPassRate(evaluation)}`,
+      `  step ${String(step).padStart(6)} · ${suite.padEnd(8)} · pass@1 ${percent(pass_at_1)} of ${graded}`,
     );
   }
   if (status.report) lines.push(`  report: longhaul report ${status.run}${inFolder(flags)}`);

@@ -29,7 +29,12 @@ export function register(program: Command): void {
         const { spec, begun } = path === undefined ? await fromStore(flags, command) : await fromFile(path);
         const options = flags.takeOver ? { takeOver: true } : {};
         await withClient(flags, (client) =>
-          sayingThatItGoesOn(spec.name, flags, () => trainAndFollow(client, spec, flags, { begun, options })),
+          sayingThatItGoesOn(spec.name, flags, () =>
+            trainAndFollow(client, spec, flags, {
+              ...{ begun, options },
+              store: () => storeOfCommand(command, flags),
+            }),
+          ),
         );
       }),
     );

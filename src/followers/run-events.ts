@@ -1,6 +1,7 @@
 // What happens to a run, for those who are told of it: read from its records in pages behind a cursor. The same records give the same
 // events under the same ids; a page that was told by halves is read again, so whoever tells leaves out ids that it has told.
 import type {
+  AlertRaised,
   EnvironmentPassRate,
   EvaluationDone,
   Link,
@@ -9,8 +10,6 @@ import type {
   RunStarted,
 } from '../integrations/slack/run-event.js';
 import type { EvaluationResult } from '../spec/evaluation-records.js';
-import type { ControlRecord } from '../spec/control-records.js';
-import type { PassRate } from '../spec/pass-rate.js';
 import type { OwnerRecord } from '../spec/records.js';
 import { plannedSteps, runSuites } from '../spec/schedule.js';
 import { sha256Hex } from '../store/canonical.js';
@@ -27,7 +26,14 @@ import type { ObjectStore } from '../store/object-store.js';
 import { inParallel } from '../store/in-parallel.js';
 import { readSequence } from '../store/records.js';
 import { evaluationPointId } from '../integrations/tracking/metric-point.js';
-import { type AlertWatch, nothingWatched, stalledSince, watchStep } from './alerts.js';
+import {
+  type AlertWatch,
+  nothingWatched,
+  type RaisedAlert,
+  restAside,
+  stalledSince,
+  watchStep,
+} from '../rl/alerts.js';
 import { stepsAskedAt } from './asked-evaluations.js';
 import { ofOwnStart } from './own-start.js';
 import {
@@ -53,8 +59,8 @@ export interface ToldEvaluation {
   id: string;
   step: number;
   suite: string;
-  passAt1: PassRate;
-  environments: Record<string, PassRate>;
+  passAt1: number;
+  environments: Record<string, number>;
 }
 
 /** Plain data, to be kept by whoever tells: what was told, and what the next step is judged by. */
@@ -193,7 +199,7 @@ async function addSteps(page: Page): Promise<boolean> {
     const budget = await ofOwnStart(view.store, update, owners, (owner) => owner?.observed.budget);
     const settings = { startedAt: view.record.observed.started_at, budget };
     const { alerts, watch } = watchStep(cursor.watch, update, settings);
-    events.push(...alerts);
+    events.push(...alerts.map(alertEvent));
     [cursor.watch, cursor.step] = [watch, update.identity.step];
     held = heldAfter(held, update);
     await addEvaluations(page, await evaluationsOf(view, held, isTold(cursor)));
@@ -237,7 +243,7 @@ async function addEvaluations(
       step,
       suite: result.suite_name,
       passAt1: result.pass_at_1,
-      environments: Object.fromEntries(shares) as Record<string, PassRate>,
+      environments: Object.fromEntries(shares) as Record<string, number>,
     };
     const before = cursor.evaluations.findLast((other) => other.suite === one.suite && other.step < step);
     cursor.evaluations = [...cursor.evaluations, one].sort((a, b) => a.step - b.step).slice(-maxRemembered);
@@ -322,23 +328,12 @@ function addStandstill({ view, owners, cursor, events, context }: Page): void {
   const { paused } = foldControl(view.control);
   const alert = paused ? null : stalledSince(restAside(watch, view.control, owners), step, context.now);
   if (!alert) return;
-  events.push(alert);
+  events.push(alertEvent(alert));
   cursor.stalled = step;
 }
 
-/** A run that was paused, or had ended, stands still since it was told to go on at the earliest. */
-function restAside(
-  watch: AlertWatch,
-  control: readonly ControlRecord[],
-  owners: readonly OwnerRecord[],
-): AlertWatch {
-  const resumed = control.findLast(({ change }) => change.kind === 'resume')?.observed.at;
-  const begun = [resumed, owners.at(-1)?.observed.at].filter((at) => at !== undefined);
-  const committedAt = begun.reduce(
-    (a, b) => (a !== null && Date.parse(b) > Date.parse(a) ? b : a),
-    watch.committedAt,
-  );
-  return { ...watch, committedAt };
+function alertEvent({ name, step, at, alert }: RaisedAlert): AlertRaised {
+  return { kind: 'alert', id: `alert.${name}.${step}`, at, step, alert };
 }
 
 function endOf({ view, owners, cursor, context }: Page): RunEnded | null {

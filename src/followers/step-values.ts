@@ -2,7 +2,7 @@
 import { evaluationPointId, type MetricPoint, stepPointId } from '../integrations/tracking/metric-point.js';
 import type { EvaluationResult } from '../spec/evaluation-records.js';
 import type { UpdateRecord } from '../spec/records.js';
-import { spentBy } from '../store/spending.js';
+import { spentBy } from '../rl/spending.js';
 
 /** Of a run's own steps up to `step`, in their order: sums of floats depend on it. */
 export interface RunningTotals {
@@ -59,10 +59,9 @@ export function evaluationPoint(step: number, result: EvaluationResult): MetricP
   const suffix = suite_name === 'interval' ? '' : `/${suite_name}`;
   const values: Record<string, number> = { ...observed.metrics, [`timing/eval${suffix}`]: observed.seconds };
   const { pass_at_1, graded, unknown } = result;
-  const parts: [string, Record<string, number | null>][] = [['all', { pass_at_1, graded, unknown }]];
+  const parts: [string, Record<string, number>][] = [['all', { pass_at_1, graded, unknown }]];
   for (const [env, figures] of Object.entries(result.environments)) parts.push([env, { ...figures }]);
   for (const [part, figures] of parts)
-    for (const [name, value] of Object.entries(figures))
-      if (value !== null) values[`eval${suffix}/${part}/${name}`] = value;
+    for (const [name, value] of Object.entries(figures)) values[`eval${suffix}/${part}/${name}`] = value;
   return { id: evaluationPointId(step, suite_name, suite), step, at: observed.committed_at, values };
 }

@@ -1,5 +1,4 @@
 // Per environment and per template: baseline → final, the change, and what it means.
-import type { PassRate } from '../spec/pass-rate.js';
 import type { EvaluationFigure } from './evaluations.js';
 
 export type EnvironmentStatus =
@@ -30,7 +29,7 @@ export interface TemplateRow {
   delta: number | null;
 }
 
-interface CountedRate {
+export interface PassRate {
   share: number;
   graded: number;
 }
@@ -91,7 +90,7 @@ function allOf(before: EvaluationFigure, after: EvaluationFigure, rows: Environm
 
 /** The weakest first: they say where to look. */
 export function templateRows(before: EvaluationFigure, after: EvaluationFigure): TemplateRow[] {
-  const rate = (of: EvaluationFigure, template: string): CountedRate | null => {
+  const rate = (of: EvaluationFigure, template: string): PassRate | null => {
     const counted = of.result.templates[template];
     return counted && counted.graded > 0
       ? { share: counted.passed / counted.graded, graded: counted.graded }
@@ -107,7 +106,7 @@ export function templateRows(before: EvaluationFigure, after: EvaluationFigure):
 }
 
 /** Null: no graded episode. */
-export function statusOf(before: CountedRate | null, after: CountedRate | null): EnvironmentStatus {
+export function statusOf(before: PassRate | null, after: PassRate | null): EnvironmentStatus {
   if (before === null || after === null) return 'new';
   const change = after.share - before.share;
   const margin = significant * errorOfDifference(before, after);
@@ -118,19 +117,19 @@ export function statusOf(before: CountedRate | null, after: CountedRate | null):
 }
 
 /** Of the two as samples of one rate: that is what chance alone would do, and it is not 0 where all or none passed once. */
-function errorOfDifference(before: CountedRate, after: CountedRate): number {
+function errorOfDifference(before: PassRate, after: PassRate): number {
   const graded = before.graded + after.graded;
   const pooled = (before.share * before.graded + after.share * after.graded) / graded;
   return Math.sqrt(pooled * (1 - pooled) * (1 / before.graded + 1 / after.graded));
 }
 
-function rateOf({ pass_at_1, graded }: { pass_at_1: PassRate; graded: number }): CountedRate | null {
-  return pass_at_1 === null ? null : { share: pass_at_1, graded };
+function rateOf({ pass_at_1, graded }: { pass_at_1: number; graded: number }): PassRate | null {
+  return graded > 0 ? { share: pass_at_1, graded } : null;
 }
 
 function compared(
-  before: CountedRate | null,
-  after: CountedRate | null,
+  before: PassRate | null,
+  after: PassRate | null,
 ): Pick<EnvironmentRow, 'before' | 'after' | 'delta'> {
   return {
     before: before?.share ?? null,

@@ -1,4 +1,5 @@
 // The run's report: one HTML page, with most of its transcripts in files beside it.
+import { alertsOfRun, alertTable } from './alerts.js';
 import { budgetTable } from './budget.js';
 import { lineChart, smoothed, smoothingWidth, type ChartBand, type ChartSeries } from './chart.js';
 import { environmentRows, statusRule, templateRows, type EnvironmentRow } from './environment-table.js';
@@ -23,7 +24,6 @@ import { transcriptViewer } from './transcript-viewer.js';
 import { type UntoldSink, untoldTable } from './untold.js';
 import { viewerScript } from './viewer-script.js';
 import { nameOfNumerics } from '../spec/numerics.js';
-import { nothingGraded, passRateText } from '../spec/pass-rate.js';
 import type { UpdateRecord } from '../spec/records.js';
 import type { RebaseSpec } from '../spec/run-spec.js';
 
@@ -44,6 +44,7 @@ export function renderReport(input: ReportInput): string {
   const budget = budgetTable(history);
   const { analysis, points, shown } = episodes;
   const swept = sweepTable(sweeps);
+  const alerts = alertTable(alertsOfRun(record, history.updates));
   const untold = untoldTable(input.untold ?? []);
   const script = shown.index.rows.length === 0 ? null : viewerScript;
   return [
@@ -54,6 +55,7 @@ export function renderReport(input: ReportInput): string {
     `<title>${escapeHtml(record.run)} · Longhaul report</title>`,
     `<style>${styleSheet}</style></head><body><main>`,
     header(history, restarts),
+    ...(alerts === null ? [] : [section('Alerts', alerts)]),
     section('Learning curve', learningCurve(history)),
     section('Environments', environments(history)),
     ...(swept === null ? [] : [section('Sweeps', swept)]),
@@ -116,30 +118,16 @@ function rebaseInWords({ to, numerics }: RebaseSpec): string {
 
 function passRateTile(history: RunHistory): string {
   const passed = ({ result }: EvaluationFigure): string =>
-    `<span class="big">${passRateText(result.pass_at_1)}</span>`;
+    `<span class="big">${percent(result.pass_at_1)}</span>`;
   const change = beforeAndAfter(history);
   if (change) {
     const name = hasEnded(positionOf(history)) ? 'before → after GRPO' : 'before GRPO → so far';
-    const why = ungradedNote([change.before, change.after]);
-    return tile(
-      `held-out pass@1, ${name}${why}`,
-      `${passed(change.before)} → ${passed(change.after)}`,
-      'wide',
-    );
+    return tile(`held-out pass@1, ${name}`, `${passed(change.before)} → ${passed(change.after)}`, 'wide');
   }
   const baseline = baselineOf(history);
   return baseline
-    ? tile(
-        `held-out pass@1 before GRPO, none after it so far${ungradedNote([baseline])}`,
-        passed(baseline),
-        'wide',
-      )
+    ? tile('held-out pass@1 before GRPO, none after it so far', passed(baseline), 'wide')
     : tile('held-out pass@1 before GRPO', 'none yet', 'wide');
-}
-
-function ungradedNote(figures: readonly EvaluationFigure[]): string {
-  const steps = figures.flatMap(({ step, result }) => (result.pass_at_1 === null ? step : []));
-  return steps.length === 0 ? '' : `; after step ${steps.join(' and ')} ${nothingGraded}`;
 }
 
 const utc = (iso: string): string => `${iso.replace('T', ' ').slice(0, 19)} UTC`;
@@ -155,16 +143,11 @@ function secondsOf({ updates, record }: RunHistory): number {
   return Math.max(0, (Date.parse(last) - Date.parse(record.observed.started_at)) / 1000);
 }
 
-/** None of a step of which no outcome was graded. */
-function rewardPoint({ identity, observed }: UpdateRecord): ChartSeries['points'] {
-  const reward = observed.metrics['reward/avg_raw_reward'];
-  const graded = identity.outcomes.some((samples) => samples.some((value) => value !== null));
-  return reward === undefined || !graded ? [] : [{ x: identity.step, y: reward }];
-}
+const rewardOf = ({ observed }: UpdateRecord): number => observed.metrics['reward/avg_raw_reward'] ?? 0;
 
 function learningCurve(history: RunHistory): string {
   const grpo = history.updates.filter((update) => update.identity.kind === 'grpo');
-  const rewards = grpo.flatMap(rewardPoint);
+  const rewards = grpo.map((update) => ({ x: update.identity.step, y: rewardOf(update) }));
   const compared = comparedPoints(history);
   const others = history.evaluations.filter(({ result }) => result.suite_name === 'interval');
   const smooth = smoothed(rewards, smoothingWidth(rewards.length));
@@ -175,7 +158,7 @@ function learningCurve(history: RunHistory): string {
       name: `held out, at intervals (${tasksInWords(others)})`,
       style: 'interval',
       draw: 'dots',
-      points: others.flatMap(pointsOf),
+      points: others.map(pointOf),
       // The untrained policy's evaluation has the whole warm start between it and the next one, and the baseline too.
       joinedFrom: baselineOf(history)?.step ?? 0,
     },
@@ -183,7 +166,7 @@ function learningCurve(history: RunHistory): string {
       name: `held out, ${compared.name}`,
       style: 'final',
       draw: 'labels',
-      points: compared.figures.flatMap(pointsOf),
+      points: compared.figures.map(pointOf),
     },
   ];
   const shown = series.filter((one) => one.points.length > 0);
@@ -204,8 +187,7 @@ function learningCurve(history: RunHistory): string {
   );
 }
 
-const pointsOf = ({ step, result }: EvaluationFigure): ChartSeries['points'] =>
-  result.pass_at_1 === null ? [] : [{ x: step, y: result.pass_at_1 }];
+const pointOf = ({ step, result }: EvaluationFigure) => ({ x: step, y: result.pass_at_1 });
 
 /** The evaluations that the headline compares: these alone are marked. */
 function comparedPoints(history: RunHistory): { name: string; figures: EvaluationFigure[] } {

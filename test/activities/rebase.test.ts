@@ -18,7 +18,7 @@ import { batchKey, episodesFolder, planKey } from '../../src/store/layout.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
 import { requireRecord } from '../../src/store/records.js';
 import { readUpdate } from '../../src/store/run-records.js';
-import { spentInAll } from '../../src/store/spending.js';
+import { spentInAll } from '../../src/rl/spending.js';
 import { run, tamper, workflow } from './fixture.js';
 import {
   advance,

@@ -17,6 +17,7 @@ import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
 import { StoreFull } from '../../src/store/store-errors.js';
+import { recordsOf, writeAll } from '../followers/written-run.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import {
@@ -87,6 +88,42 @@ describe('longhaul status', { timeout: 120_000 }, () => {
       await run.result();
       const after = await longhaul('status', script.outline.name, '--json');
       expect(JSON.parse(after.output)).toMatchObject({ phase: 'completed', waiting: [] });
+    });
+  });
+
+  it('says what is wrong with a run that has no channel, while it runs and once it has ended', async () => {
+    const script = scriptRun(outlineOf(uniqueName('wrecked')));
+    const run = script.outline.name;
+    const held = gate();
+    script.before = (call) => (call === 'update 2' ? held.wait() : undefined);
+    const metrics = (step: number) => ({
+      'reward/avg_raw_reward': step < 6 ? 0.6 : 0,
+      'reward/signal_ratio': step < 6 ? 0.5 : 0,
+      'policy/grad_norm': step === 6 ? 900 : 0.5,
+    });
+    await writeAll(store, recordsOf({ run, steps: 12, metrics }));
+    const found = [
+      { name: 'no_learning_signal', holds: true, steps: [8] },
+      { name: 'reward_collapsed', holds: true, steps: [9] },
+      { name: 'gradient_norm', holds: false, steps: [6] },
+    ];
+    await withWorkers(temporal, script, async (queue) => {
+      const handle = await startRun(temporal, queue, run);
+      await held.reached;
+      const shown = await longhaul('status', run, '--store', storeAddress);
+      expect(shown).toMatchObject({ code: 0, errors: '' });
+      expect(shown.output).toMatch(
+        /warning: Reward Collapsed since step 9: .* of 0\.12; the best ones had 0\.6/,
+      );
+      expect(shown.output).toMatch(/warning: No Learning Signal since step 8/);
+      expect(shown.output).toMatch(/earlier: Gradient Norm \(step 6\)/);
+      held.release();
+      await handle.result();
+      const after = await longhaul('status', run, '--json', '--store', storeAddress);
+      const { alerts } = JSON.parse(after.output) as { alerts: { name: string }[] };
+      expect(alerts.sort((a, b) => (a.name < b.name ? 1 : -1))).toMatchObject(
+        found.sort((a, b) => (a.name < b.name ? 1 : -1)),
+      );
     });
   });
 

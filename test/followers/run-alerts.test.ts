@@ -1,6 +1,6 @@
 // Alerts about a run: each when it begins to hold, once, whoever reads and when.
 import { describe, expect, it } from 'vitest';
-import { nothingWatched, stalledSince, watchStep } from '../../src/followers/alerts.js';
+import { type AlertWatch, nothingWatched, stalledSince, watchStep } from '../../src/rl/alerts.js';
 import { type EventCursor, newEventCursor } from '../../src/followers/run-events.js';
 import type { RunEvent } from '../../src/integrations/slack/run-event.js';
 import { ownersFolder, sequenceKey } from '../../src/store/layout.js';
@@ -73,6 +73,73 @@ describe('alerts', () => {
       ['alert.no_learning_signal.7', { about: 'no_learning_signal', steps: 3, signalRatio: 0 }],
       ['alert.update_skipped.10', { about: 'update_skipped', reason: 'non_finite' }],
     ]);
+  });
+
+  it('about a reward come when its mean falls to a quarter of the best, and again only after it recovered', async () => {
+    const rewards = [
+      0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0, 0, 0, 0, 0, 0, 0.2, 0.2, 0.6, 0.6, 0.6, 0.6, 0, 0, 0, 0,
+    ];
+    const { events } = await readAll(
+      await storeOf({
+        steps: rewards.length,
+        metrics: (step) => ({ 'reward/avg_raw_reward': rewards[step - 1]! }),
+      }),
+    );
+    expect(alerts(events).map(({ id }) => id)).toEqual([
+      'alert.reward_collapsed.10',
+      'alert.reward_collapsed.22',
+    ]);
+    expect(alerts(events)[0]?.alert).toEqual({
+      about: 'reward_collapsed',
+      reward: expect.closeTo(0.12) as number,
+      best: expect.closeTo(0.6) as number,
+      steps: 5,
+    });
+  });
+
+  it.each([
+    ['by its second step', [0.5, 0, 0, 0, 0, 0], ['alert.reward_collapsed.5']],
+    ['never having got anywhere', [0.08, 0.05, 0, 0, 0, 0, 0, 0], []],
+    ['below 0 all along', [-1, -1, -2, -2, -5, -9, -9, -9], []],
+    ['on harder tasks', [0.9, 0.9, 0.9, 0.9, 0.9, 0.4, 0.3, 0.3, 0.3, 0.3], []],
+  ])('about a reward, %s', async (_, rewards, raised) => {
+    const metrics = (step: number) => ({ 'reward/avg_raw_reward': rewards[step - 1]! });
+    const { events } = await readAll(await storeOf({ steps: rewards.length, metrics }));
+    expect(alerts(events).map(({ id }) => id)).toEqual(raised);
+  });
+
+  it('about entropy come when it is gone, not where it was low from the start', async () => {
+    const raisedBy = async (entropy: (step: number) => number) => {
+      const metrics = (step: number) => ({ 'policy/policy_entropy': entropy(step) });
+      return alerts((await readAll(await storeOf({ steps: 20, metrics }))).events);
+    };
+    expect(await raisedBy((step) => (step < 10 ? 0.4 : 0.001))).toMatchObject([
+      {
+        id: 'alert.entropy_gone.14',
+        alert: { entropy: expect.closeTo(0.001) as number, highest: expect.closeTo(0.4) as number },
+      },
+    ]);
+    expect(await raisedBy(() => 0.004)).toEqual([]);
+    expect(await raisedBy((step) => 0.4 / step)).toEqual([]);
+  });
+
+  it('about the gradient come when its norm is ten times the usual, of applied GRPO steps', async () => {
+    const norms = [0.5, 0.4, 0.6, 0.5, 0.5, 0.5, 40, 0.5, 90, 60, 0.5];
+    const metrics = (step: number) => ({ 'policy/grad_norm': norms[step - 1]! });
+    const options = { steps: norms.length, metrics, unapplied: new Map([[7, 'no_signal']]) };
+    const { events } = await readAll(await storeOf(options));
+    expect(alerts(events)).toMatchObject([
+      { id: 'alert.gradient_norm.9', alert: { about: 'gradient_norm', norm: 90, usual: 0.5 } },
+    ]);
+    expect(alerts((await readAll(await storeOf({ ...options, kind: 'sft' }))).events)).toEqual([]);
+  });
+
+  it('go on from what a version kept that watched for less', async () => {
+    const older: Partial<AlertWatch> = { ...nothingWatched, noSignal: 1 };
+    for (const name of ['reward', 'entropy', 'gradNorms'] as const) delete older[name];
+    const { update } = recordsOfAllKinds();
+    const { watch } = watchStep(older, update, { startedAt: timeOf(0), budget: undefined });
+    expect(Object.keys(watch).sort()).toEqual(Object.keys(nothingWatched).sort());
   });
 
   it('about unknown outcomes, a lost node and the budget', async () => {

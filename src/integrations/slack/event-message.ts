@@ -1,4 +1,5 @@
 // What is said of each event in the thread of its run.
+import { alertWords, type AlertWriter } from '../../rl/alert-words.js';
 import {
   ALT_TEXT_CHARACTERS,
   context,
@@ -25,12 +26,9 @@ import {
   VALUE_CHARACTERS,
   whole,
 } from './mrkdwn.js';
-import { nothingGraded, passRateChange } from '../../spec/pass-rate.js';
 import type {
-  Alert,
   AlertRaised,
   CheckpointKept,
-  EnvironmentPassRate,
   EvaluationDone,
   RunEnded,
   RunEvent,
@@ -87,10 +85,9 @@ function checkpoint({ step, place, sizeBytes }: CheckpointKept): Message {
 
 function evaluation(event: EvaluationDone): Message {
   const { step, suite, passAt1, before, graded, unknown, environments } = event;
-  const since = before === null ? null : passRateChange(before.passAt1, passAt1);
   const change =
-    before === null || since === null ? null : `${points(since)} since step ${whole(before.step)}`;
-  const rate = passAt1 === null ? `pass@1 – (${nothingGraded})` : `pass@1 ${percent(passAt1)}`;
+    before === null ? null : `${points(passAt1 - before.passAt1)} since step ${whole(before.step)}`;
+  const rate = `pass@1 ${percent(passAt1)}`;
   return {
     text: `Evaluation ${plain(suite, VALUE_CHARACTERS)} at step ${whole(step)}: ${rate}${change === null ? '' : `, ${change}`}`,
     blocks: [
@@ -99,7 +96,7 @@ function evaluation(event: EvaluationDone): Message {
         `*${rate}*${change === null ? '' : ` (${change})`} · ${whole(graded)} graded, ${whole(unknown)} unknown`,
         ...environments.map(
           (one) =>
-            `• ${code(one.environment)}: ${ofGraded(one)}` +
+            `• ${code(one.environment)}: ${percent(one.passAt1)} of ${whole(one.graded)}` +
             (one.toolErrorRate === null ? '' : `, ${percent(one.toolErrorRate)} tool errors`) +
             (one.unknown === 0 ? '' : `, ${whole(one.unknown)} unknown`),
         ),
@@ -108,24 +105,20 @@ function evaluation(event: EvaluationDone): Message {
   };
 }
 
-function ofGraded({ passAt1, graded }: EnvironmentPassRate): string {
-  return passAt1 === null ? `– (${nothingGraded})` : `${percent(passAt1)} of ${whole(graded)}`;
-}
-
 function chartOf(run: string, { step, suite, passAt1, chart }: EvaluationDone): Picture | null {
   if (chart === null) return null;
   return {
     png: chart,
     title: plain('pass@1 by step', HEADER_CHARACTERS),
     altText: plain(
-      `Line chart of pass@1 by step of the run ${run}, suite ${suite}: ${passAt1 === null ? nothingGraded : percent(passAt1)} at step ${whole(step)}`,
+      `Line chart of pass@1 by step of the run ${run}, suite ${suite}: ${percent(passAt1)} at step ${whole(step)}`,
       ALT_TEXT_CHARACTERS,
     ),
   };
 }
 
 function alert(run: string, { step, alert: one }: AlertRaised): Message {
-  const { title, line } = alertText(one);
+  const { title, line } = alertWords(one, alertWriter);
   const where = step === null ? '' : `step ${whole(step)} `;
   return {
     text: `${title} — ${where}(run: ${plain(run, VALUE_CHARACTERS)}): ${line}`,
@@ -133,51 +126,13 @@ function alert(run: string, { step, alert: one }: AlertRaised): Message {
   };
 }
 
-function alertText(alert: Alert): { title: string; line: string } {
-  switch (alert.about) {
-    case 'tool_error_rate':
-      return {
-        title: 'Tool Error Rate Alert',
-        line: `${code(alert.environment)}: ${percent(alert.rate)} tool error rate (threshold: ${percent(alert.threshold)})`,
-      };
-    case 'no_learning_signal':
-      return {
-        title: 'No Learning Signal',
-        line:
-          `the last ${whole(alert.steps)} steps had groups with different outcomes in ${percent(alert.signalRatio)} of prompts: ` +
-          'the tasks are too hard or too easy for the policy as it is',
-      };
-    case 'update_skipped':
-      return {
-        title: 'Update Skipped',
-        line: `the weights stayed as they were: ${plain(alert.reason, REASON_CHARACTERS)}`,
-      };
-    case 'unknown_outcomes':
-      return {
-        title: 'Unknown Outcomes',
-        line:
-          `${alert.environment === null ? 'all environments' : code(alert.environment)}: ${percent(alert.rate)} of episodes ended ` +
-          `without a grade (threshold: ${percent(alert.threshold)}); they are left out of training`,
-      };
-    case 'node_lost':
-      return {
-        title: 'Node Lost',
-        line: `${code(alert.node)}${alert.detail === null ? '' : `: ${plain(alert.detail, REASON_CHARACTERS)}`}; the run goes on elsewhere or waits`,
-      };
-    case 'budget_near':
-      return {
-        title: 'Budget Near',
-        line: `${plain(alert.resource, VALUE_CHARACTERS)}: ${figure(alert.spent)} of ${figure(alert.limit)} spent (${percent(alert.spent / alert.limit)})`,
-      };
-    case 'stalled':
-      return {
-        title: 'Stalled',
-        line: `no step was committed for ${timeSpan(alert.seconds)}; one usually takes ${timeSpan(alert.usualSeconds)}`,
-      };
-  }
-}
-
-const figure = (value: number): string => value.toLocaleString('en', { maximumFractionDigits: 2 });
+const alertWriter: AlertWriter = {
+  name: (text) => code(text),
+  reason: (text) => plain(text, REASON_CHARACTERS),
+  percent,
+  whole,
+  timeSpan,
+};
 
 function paused({ step, reason, who, resumeWith, at }: RunPaused): Message {
   const where = atStep(step);

@@ -1,7 +1,6 @@
 // What happens to a run, as plain data, for whoever tells people of it. Made from the records alone: the same records give the
 // same events with the same ids, whoever reads them and however often, so that each is told once.
-
-import type { PassRate } from '../../spec/pass-rate.js';
+import type { Alert } from '../../rl/alerts.js';
 
 /**
  * `started`, `checkpoint.120`, `evaluation.120.final`, `alert.tool_error_rate.crm.120`, `paused.3` (the control record's number),
@@ -53,7 +52,7 @@ export interface CheckpointKept extends Happening {
 export interface EnvironmentPassRate {
   environment: string;
   /** Shares, 0..1. */
-  passAt1: PassRate;
+  passAt1: number;
   toolErrorRate: number | null;
   graded: number;
   unknown: number;
@@ -63,25 +62,15 @@ export interface EvaluationDone extends Happening {
   kind: 'evaluation';
   step: number;
   suite: string;
-  passAt1: PassRate;
+  passAt1: number;
   /** Of the evaluation before it of the same suite; null for the first. */
-  before: { step: number; passAt1: PassRate } | null;
+  before: { step: number; passAt1: number } | null;
   graded: number;
   unknown: number;
   environments: EnvironmentPassRate[];
   /** PNG of the pass rates so far (`chart-picture.ts`); null where there is none to show. */
   chart: Uint8Array | null;
 }
-
-/** What is wrong. Rates and thresholds are shares, 0..1; `spent` and `limit` are in what `resource` names. */
-export type Alert =
-  | { about: 'tool_error_rate'; environment: string; rate: number; threshold: number }
-  | { about: 'no_learning_signal'; steps: number; signalRatio: number }
-  | { about: 'update_skipped'; reason: string }
-  | { about: 'unknown_outcomes'; environment: string | null; rate: number; threshold: number }
-  | { about: 'node_lost'; node: string; detail: string | null }
-  | { about: 'budget_near'; resource: string; spent: number; limit: number }
-  | { about: 'stalled'; seconds: number; usualSeconds: number };
 
 export interface AlertRaised extends Happening {
   kind: 'alert';
@@ -110,8 +99,8 @@ export interface RunEnded extends Happening {
   kind: 'completed' | 'failed' | 'cancelled';
   step: number | null;
   steps: number | null;
-  /** Of the last evaluation; null where nothing was evaluated. */
-  passAt1: PassRate;
+  /** Of the last evaluation. */
+  passAt1: number | null;
   /** From first to last record, and what it cost in words, `12.40 USD`. */
   seconds: number | null;
   spend: string | null;
@@ -135,7 +124,7 @@ export interface RunStatusLine {
   phase: string;
   mood: 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';
   /** Share, of the newest evaluation. */
-  passAt1: { step: number; value: PassRate } | null;
+  passAt1: { step: number; value: number } | null;
   /** Until the last planned step. */
   etaSeconds: number | null;
   /** In words, `12.40 of 50 USD`. */

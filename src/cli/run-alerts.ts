@@ -1,0 +1,49 @@
+// The alerts of a run for `status` and for a run's end, whether a channel is told of them or not.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { RunStatus } from '../activities/contracts.js';
+import { alertsOf, type AlertStanding, restAside, stalledSince } from '../rl/alerts.js';
+import { readControl } from '../store/control-records.js';
+import { inParallel } from '../store/in-parallel.js';
+import { ownersFolder } from '../store/layout.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { openRunView } from '../store/quarantine.js';
+import { readSequence } from '../store/records.js';
+import { lastCommittedStep, readRun, readUpdate } from '../store/run-records.js';
+
+/** A run of weeks has more steps than a person waits for: alerts are of the newest, and the report has all. */
+const newestSteps = 1_000;
+const storeWithinMs = 10_000;
+
+/** Nothing where the store cannot be asked in time: a status is known without it. `status`: of a run that goes on, else null. */
+export async function alertsWithin(
+  open: () => Promise<ObjectStore | null>,
+  run: string,
+  status: Pick<RunStatus, 'phase' | 'blocked'> | null,
+): Promise<AlertStanding[]> {
+  const read = async (): Promise<AlertStanding[]> => {
+    const store = await open();
+    return store ? readAlerts(store, run, status) : [];
+  };
+  return Promise.race([read().catch(() => []), delay(storeWithinMs, [], { ref: false })]);
+}
+
+async function readAlerts(
+  stored: ObjectStore,
+  run: string,
+  status: Pick<RunStatus, 'phase' | 'blocked'> | null,
+): Promise<AlertStanding[]> {
+  const store = await openRunView(stored, run);
+  const { lineage, observed } = await readRun(store, run);
+  const last = await lastCommittedStep(store, run);
+  const first = Math.max((lineage?.step ?? 0) + 1, last - newestSteps + 1);
+  const steps = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+  const updates = await inParallel(steps, (step) => readUpdate(store, run, step));
+  const { alerts, watch } = alertsOf(updates, { startedAt: observed.started_at });
+  if (!status || status.phase === 'paused' || status.blocked) return alerts;
+  const [control, owners] = await Promise.all([
+    readControl(store, run),
+    readSequence(store, ownersFolder(run), 'owner'),
+  ]);
+  const stalled = stalledSince(restAside(watch, control, owners), last, new Date().toISOString());
+  return stalled ? [{ ...stalled, steps: [last], holds: true }, ...alerts] : alerts;
+}

@@ -1,0 +1,58 @@
+// What is wrong with a run, for a person who has no channel that reports it: as lines of a terminal and as the report's table.
+import { alertWords, type AlertWriter } from '../rl/alert-words.js';
+import { alertsOf, type AlertStanding } from '../rl/alerts.js';
+import type { RunRecord, UpdateRecord } from '../spec/records.js';
+import { percent, timeSpan, whole } from './format.js';
+import { escapeHtml, table } from './html.js';
+
+const asIs = (text: string): string => text;
+const writer: AlertWriter = { name: asIs, reason: asIs, percent, whole, timeSpan };
+/** A terminal shows those that hold, and so many of the others. */
+const pastShown = 3;
+const stepsNamed = 3;
+
+/** Of the run's own steps: what its parent went through is in the parent's report. */
+export function alertsOfRun(
+  { run, observed }: Pick<RunRecord, 'run' | 'observed'>,
+  updates: readonly UpdateRecord[],
+): AlertStanding[] {
+  const own = updates.filter(({ identity }) => identity.run === run);
+  return alertsOf(own, { startedAt: observed.started_at }).alerts;
+}
+
+/** `warning: Reward Collapsed since step 40: …`; `earlier: Gradient Norm (steps 3, 9)`. */
+export function alertLines(alerts: readonly AlertStanding[]): string[] {
+  const past = alerts.filter(({ holds }) => !holds);
+  const lines = alerts
+    .filter(({ holds }) => holds)
+    .map((one) => {
+      const { title, line } = alertWords(one.alert, writer);
+      return `warning: ${title} since step ${one.step}: ${line}`;
+    });
+  for (const one of past.slice(0, pastShown))
+    lines.push(`earlier: ${alertWords(one.alert, writer).title} (${inSteps(one.steps)})`);
+  const more = past.length - pastShown;
+  if (more > 0) lines.push(`earlier: ${more} more; the report has them`);
+  return lines;
+}
+
+/** Null where nothing was wrong. */
+export function alertTable(alerts: readonly AlertStanding[]): string | null {
+  if (alerts.length === 0) return null;
+  return table(alerts, [
+    {
+      title: 'alert',
+      cell: ({ alert, holds }) =>
+        `<strong${holds ? ' class="missing"' : ''}>${escapeHtml(alertWords(alert, writer).title)}</strong>`,
+    },
+    { title: 'what', cell: ({ alert }) => escapeHtml(alertWords(alert, writer).line) },
+    { title: 'began at', cell: ({ steps }) => escapeHtml(inSteps(steps)) },
+    { title: 'now', cell: ({ holds }) => (holds ? 'holds' : 'over') },
+  ]);
+}
+
+function inSteps(steps: readonly number[]): string {
+  if (steps.length === 1) return `step ${steps[0]}`;
+  const named = steps.slice(-stepsNamed).join(', ');
+  return steps.length <= stepsNamed ? `steps ${named}` : `${steps.length} times, last at steps ${named}`;
+}

@@ -1,0 +1,79 @@
+// What an alert says to a person, wherever it is shown.
+import type { Alert } from './alerts.js';
+
+/** How a place writes what comes from outside, and figures: a channel has markup that a terminal has not. */
+export interface AlertWriter {
+  /** An environment, a node, a limit. */
+  name: (text: string) => string;
+  reason: (text: string) => string;
+  percent: (share: number) => string;
+  whole: (count: number) => string;
+  timeSpan: (seconds: number) => string;
+}
+
+export function alertWords(
+  alert: Alert,
+  { name, reason, percent, whole, timeSpan }: AlertWriter,
+): { title: string; line: string } {
+  switch (alert.about) {
+    case 'tool_error_rate':
+      return {
+        title: 'Tool Error Rate Alert',
+        line: `${name(alert.environment)}: ${percent(alert.rate)} tool error rate (threshold: ${percent(alert.threshold)})`,
+      };
+    case 'no_learning_signal':
+      return {
+        title: 'No Learning Signal',
+        line:
+          `the last ${whole(alert.steps)} steps had groups with different outcomes in ${percent(alert.signalRatio)} of prompts: ` +
+          'the tasks are too hard or too easy for the policy as it is',
+      };
+    case 'reward_collapsed':
+      return {
+        title: 'Reward Collapsed',
+        line:
+          `the last ${whole(alert.steps)} steps had a mean reward of ${figure(alert.reward)}; the best ones had ${figure(alert.best)}: ` +
+          'rewind to a step before it fell, with a lower learning rate',
+      };
+    case 'entropy_gone':
+      return {
+        title: 'Entropy Gone',
+        line:
+          `the policy’s entropy is ${figure(alert.entropy)} nats a token over the last ${whole(alert.steps)} steps; it was ${figure(alert.highest)}: ` +
+          'samples of one prompt hardly differ, so there is little to learn from',
+      };
+    case 'gradient_norm':
+      return {
+        title: 'Gradient Norm',
+        line: `the gradient norm is ${figure(alert.norm)}; it usually is ${figure(alert.usual)}: the update was clipped, and the learning rate may be too high`,
+      };
+    case 'update_skipped':
+      return { title: 'Update Skipped', line: `the weights stayed as they were: ${reason(alert.reason)}` };
+    case 'unknown_outcomes':
+      return {
+        title: 'Unknown Outcomes',
+        line:
+          `${alert.environment === null ? 'all environments' : name(alert.environment)}: ${percent(alert.rate)} of episodes ended ` +
+          `without a grade (threshold: ${percent(alert.threshold)}); they are left out of training`,
+      };
+    case 'node_lost':
+      return {
+        title: 'Node Lost',
+        line: `${name(alert.node)}${alert.detail === null ? '' : `: ${reason(alert.detail)}`}; the run goes on elsewhere or waits`,
+      };
+    case 'budget_near':
+      return {
+        title: 'Budget Near',
+        line: `${reason(alert.resource)}: ${amount(alert.spent)} of ${amount(alert.limit)} spent (${percent(alert.spent / alert.limit)})`,
+      };
+    case 'stalled':
+      return {
+        title: 'Stalled',
+        line: `no step was committed for ${timeSpan(alert.seconds)}; one usually takes ${timeSpan(alert.usualSeconds)}`,
+      };
+  }
+}
+
+const amount = (value: number): string => value.toLocaleString('en', { maximumFractionDigits: 2 });
+/** Also of what is nearly 0. */
+const figure = (value: number): string => value.toLocaleString('en', { maximumSignificantDigits: 3 });

@@ -1,0 +1,362 @@
+// What is wrong with a run, step by step, as its records show it. Each alert is raised when it begins to hold and not again before it
+// has ceased to. This is a function of the steps in their order: Slack, `status`, a run's end and the report all show the same alerts.
+import { type BudgetLimit, limitsOf, type Spent } from '../spec/budget.js';
+import type { ControlRecord } from '../spec/control-records.js';
+import type { OwnerRecord, UpdateRecord } from '../spec/records.js';
+import type { BudgetSpec } from '../spec/run-spec.js';
+import { spentBy } from './spending.js';
+
+const toolErrorThreshold = 0.5;
+const unknownThreshold = 0.2;
+/** An alert about a rate ceases to hold below this share of its threshold: one that wavers is told once. */
+const ceasesBelow = 0.8;
+/** GRPO steps in a row whose groups all had one outcome. One alone is chance. */
+const noSignalSteps = 3;
+/** GRPO steps that a mean of rewards or entropies is taken over: one step alone may be unlucky. */
+const meanOfSteps = 5;
+/** A reward has collapsed below this share of the best mean; a run that never got further than the floor has nothing to lose. */
+const collapsedShare = 0.25;
+const rewardFloor = 0.1;
+/** Entropy is gone below this share of the highest mean, in nats a token also below the floor: a policy may be sure and right. */
+const goneShare = 0.05;
+const entropyFloor = 0.02;
+/** A reward or an entropy has recovered at so many times its threshold. */
+const recoveredTimes = 2;
+/** A gradient norm is out of line at so many times the median of the GRPO steps before it, and above the floor. */
+const gradNormTimes = 10;
+const gradNormFloor = 1;
+const gradNormAfterSteps = 5;
+/** Share of a limit from which on it is near, as `status` has it. */
+const budgetShare = 0.8;
+/** Steps whose time says what is usual. */
+const usualSteps = 20;
+/** A run stands still when it has taken so many times its usual step, and at least so long. */
+const stalledTimes = 10;
+const stalledAtLeastS = 600;
+const stalledAfterSteps = 3;
+
+/** What is wrong. Rates, thresholds and rewards are shares, 0..1; `spent` and `limit` are in what `resource` names. */
+export type Alert =
+  | { about: 'tool_error_rate'; environment: string; rate: number; threshold: number }
+  | { about: 'no_learning_signal'; steps: number; signalRatio: number }
+  | { about: 'reward_collapsed'; reward: number; best: number; steps: number }
+  | { about: 'entropy_gone'; entropy: number; highest: number; steps: number }
+  | { about: 'gradient_norm'; norm: number; usual: number }
+  | { about: 'update_skipped'; reason: string }
+  | { about: 'unknown_outcomes'; environment: string | null; rate: number; threshold: number }
+  | { about: 'node_lost'; node: string; detail: string | null }
+  | { about: 'budget_near'; resource: string; spent: number; limit: number }
+  | { about: 'stalled'; seconds: number; usualSeconds: number };
+
+export interface RaisedAlert {
+  /** The same for the same thing: `tool_error_rate.crm`. */
+  name: string;
+  step: number;
+  /** ISO 8601, of the record that shows it. */
+  at: string;
+  alert: Alert;
+}
+
+/** Of the run's own steps. */
+export interface SpentInSteps extends Pick<Spent, 'tokens' | 'gpu_seconds'> {
+  /** Each step at the price that its start was given; 0 where that was none. */
+  usd: number;
+}
+
+/** What the steps so far have left: all that the next one is judged by. Plain data, to be kept with a cursor. */
+export interface AlertWatch {
+  /** Alerts that hold, by name. */
+  holding: string[];
+  /** GRPO steps without a signal, in a row. */
+  noSignal: number;
+  spent: SpentInSteps;
+  nodesLost: number;
+  /** Who committed the last step. */
+  worker: string | null;
+  /** ISO 8601; null before the first step. */
+  committedAt: string | null;
+  /** Seconds of the last steps. */
+  stepSeconds: number[];
+  reward: WatchedMean;
+  entropy: WatchedMean;
+  /** Gradient norms of the last GRPO steps. */
+  gradNorms: number[];
+}
+
+/** A figure of GRPO steps: its last values, and the highest mean that they ever had. */
+export interface WatchedMean {
+  last: number[];
+  highest: number | null;
+}
+
+export const nothingWatched: AlertWatch = {
+  holding: [],
+  noSignal: 0,
+  spent: { tokens: 0, gpu_seconds: 0, usd: 0 },
+  nodesLost: 0,
+  worker: null,
+  committedAt: null,
+  stepSeconds: [],
+  reward: { last: [], highest: null },
+  entropy: { last: [], highest: null },
+  gradNorms: [],
+};
+
+export interface AlertSettings {
+  /** ISO 8601. */
+  startedAt: string;
+  /** Of the start that planned the step. */
+  budget: BudgetSpec | undefined;
+}
+
+/** The alerts that a step raises, and what is to be known for the next. `known`: an earlier version may have watched for less. */
+export function watchStep(
+  known: Partial<AlertWatch>,
+  update: UpdateRecord,
+  settings: AlertSettings,
+): { alerts: RaisedAlert[]; watch: AlertWatch } {
+  const before: AlertWatch = { ...nothingWatched, ...known };
+  const { step } = update.identity;
+  const at = update.observed.committed_at;
+  const watch = plusStep(before, update, settings.budget?.usd_per_gpu_hour ?? 0);
+  const holding = new Set(before.holding);
+  const alerts: RaisedAlert[] = [];
+  const raise = (name: string, alert: Alert): void => {
+    alerts.push({ name, step, at, alert });
+  };
+  const steps = meanOfSteps;
+  /** `ceased` is apart from not holding: between the two nothing changes. */
+  const keep = (name: string, alert: Alert, holds: boolean, ceased = !holds): void => {
+    if (holds && !holding.has(name)) raise(name, alert);
+    if (holds) holding.add(name);
+    else if (ceased) holding.delete(name);
+  };
+  const keepRate = (name: string, alert: Alert & { rate: number; threshold: number }): void =>
+    keep(name, alert, alert.rate > alert.threshold, alert.rate < ceasesBelow * alert.threshold);
+
+  for (const [environment, rate] of toolErrorRates(update))
+    keepRate(`tool_error_rate.${environment}`, {
+      about: 'tool_error_rate',
+      environment,
+      rate,
+      threshold: toolErrorThreshold,
+    });
+  const unknown = unknownShare(update);
+  if (unknown !== null)
+    keepRate('unknown_outcomes', {
+      about: 'unknown_outcomes',
+      environment: null,
+      rate: unknown,
+      threshold: unknownThreshold,
+    });
+  keep(
+    'no_learning_signal',
+    { about: 'no_learning_signal', steps: watch.noSignal, signalRatio: 0 },
+    watch.noSignal >= noSignalSteps,
+  );
+  for (const { about, mean, highest, low } of fallsOf(watch)) {
+    const alert: Alert =
+      about === 'reward_collapsed'
+        ? { about, reward: mean, best: highest, steps }
+        : { about, entropy: mean, highest, steps };
+    keep(about, alert, mean < low, mean > recoveredTimes * low);
+  }
+  const norm = gradNormOf(update);
+  if (norm !== null && before.gradNorms.length >= gradNormAfterSteps) {
+    const usual = median(before.gradNorms);
+    const alert: Alert = { about: 'gradient_norm', norm, usual };
+    const limit = Math.max(gradNormFloor, gradNormTimes * usual);
+    keep('gradient_norm', alert, norm > limit, norm < ceasesBelow * limit);
+  }
+  const { applied } = update.identity;
+  if (applied !== true && applied.reason !== 'no_signal')
+    raise('update_skipped', { about: 'update_skipped', reason: applied.reason });
+  if (watch.nodesLost > before.nodesLost) {
+    const detail =
+      update.observed.worker === undefined ? null : `the run goes on at ${update.observed.worker}`;
+    raise('node_lost', { about: 'node_lost', node: nodeOf(before.worker), detail });
+  }
+  const spent = { ...watch.spent, wall_seconds: secondsBetween(settings.startedAt, at) };
+  for (const { name, limit, used } of usedOf(settings.budget, spent)) {
+    const alert: Alert = { about: 'budget_near', resource: name, spent: used, limit };
+    keep(`budget_near.${name}.${limit}`, alert, used >= budgetShare * limit);
+  }
+  return { alerts, watch: { ...watch, holding: [...holding].sort() } };
+}
+
+export interface AlertStanding extends RaisedAlert {
+  /** Steps at which it was raised; `step` and `alert` are the last one's. */
+  steps: number[];
+  /** It has not ceased by the last step that was looked at. */
+  holds: boolean;
+}
+
+/**
+ * The alerts of a run by its own updates in their order: those that hold first, then the newest. Nothing about budgets: whoever shows
+ * these shows the budget by itself.
+ */
+export function alertsOf(
+  updates: readonly UpdateRecord[],
+  { startedAt }: Pick<AlertSettings, 'startedAt'>,
+): { alerts: AlertStanding[]; watch: AlertWatch } {
+  let watch = nothingWatched;
+  const found = new Map<string, AlertStanding>();
+  for (const update of updates) {
+    const next = watchStep(watch, update, { startedAt, budget: undefined });
+    watch = next.watch;
+    for (const raised of next.alerts) {
+      const steps = [...(found.get(raised.name)?.steps ?? []), raised.step];
+      found.set(raised.name, { ...raised, steps, holds: false });
+    }
+  }
+  const last = updates.at(-1)?.identity.step;
+  // A skipped update and a lost node hold for no longer than their step.
+  const standing = [...found.values()].map((one) => ({
+    ...one,
+    holds: watch.holding.includes(one.name) || (one.step === last && one.alert.about === 'update_skipped'),
+  }));
+  const alerts = standing.sort((a, b) => Number(b.holds) - Number(a.holds) || b.step - a.step);
+  return { alerts, watch };
+}
+
+/** A run that was paused, or had ended, stands still since it was told to go on at the earliest. */
+export function restAside(
+  watch: AlertWatch,
+  control: readonly ControlRecord[],
+  owners: readonly OwnerRecord[],
+): AlertWatch {
+  const resumed = control.findLast(({ change }) => change.kind === 'resume')?.observed.at;
+  const begun = [resumed, owners.at(-1)?.observed.at].filter((at) => at !== undefined);
+  const committedAt = begun.reduce(
+    (a, b) => (a !== null && Date.parse(b) > Date.parse(a) ? b : a),
+    watch.committedAt,
+  );
+  return { ...watch, committedAt };
+}
+
+/** Null while it does not stand still, or nobody can tell yet. One for each step behind which it does. `now`: ISO 8601. */
+export function stalledSince(watch: AlertWatch, step: number, now: string): RaisedAlert | null {
+  const { committedAt, stepSeconds } = watch;
+  if (committedAt === null || stepSeconds.length < stalledAfterSteps) return null;
+  const usualSeconds = median(stepSeconds);
+  const seconds = secondsBetween(committedAt, now);
+  if (seconds < Math.max(stalledTimes * usualSeconds, stalledAtLeastS)) return null;
+  const alert: Alert = { about: 'stalled', seconds, usualSeconds };
+  return { name: 'stalled', step, at: now, alert };
+}
+
+function plusStep(before: AlertWatch, update: UpdateRecord, usdPerGpuHour: number): AlertWatch {
+  const { identity, observed } = update;
+  const { tokens, gpu_seconds } = spentBy(update);
+  const { spent } = before;
+  const signal = observed.metrics['reward/signal_ratio'];
+  const norm = gradNormOf(update);
+  const seconds =
+    before.committedAt === null
+      ? (observed.timings_ms.step ?? 0) / 1000
+      : secondsBetween(before.committedAt, observed.committed_at);
+  return {
+    holding: before.holding,
+    noSignal: identity.kind === 'grpo' && signal === 0 ? before.noSignal + 1 : 0,
+    spent: {
+      tokens: spent.tokens + tokens,
+      gpu_seconds: spent.gpu_seconds + gpu_seconds,
+      usd: spent.usd + (gpu_seconds / 3600) * usdPerGpuHour,
+    },
+    nodesLost: Math.max(before.nodesLost, observed.metrics['ft/restarts/node_lost'] ?? 0),
+    worker: observed.worker ?? null,
+    committedAt: observed.committed_at,
+    stepSeconds: [...before.stepSeconds, ...(seconds > 0 ? [seconds] : [])].slice(-usualSteps),
+    reward: plusValue(before.reward, grpoFigure(update, 'reward/avg_raw_reward')),
+    entropy: plusValue(before.entropy, grpoFigure(update, 'policy/policy_entropy')),
+    gradNorms: [...before.gradNorms, ...(norm === null ? [] : [norm])].slice(-usualSteps),
+  };
+}
+
+/** Null where the step has none, and where it is supervised: that has figures of its own. */
+function grpoFigure({ identity, observed }: UpdateRecord, name: string): number | null {
+  return identity.kind === 'grpo' ? (observed.metrics[name] ?? null) : null;
+}
+
+/** Null where nothing was computed: a step without a signal has no gradient. */
+function gradNormOf(update: UpdateRecord): number | null {
+  return update.identity.applied === true ? grpoFigure(update, 'policy/grad_norm') : null;
+}
+
+function plusValue(before: WatchedMean, value: number | null): WatchedMean {
+  if (value === null) return before;
+  const last = [...before.last, value].slice(-meanOfSteps);
+  // Also of the first few: a run may be wrecked by its second step.
+  return { last, highest: Math.max(before.highest ?? -Infinity, mean(last)) };
+}
+
+interface Fall {
+  about: 'reward_collapsed' | 'entropy_gone';
+  mean: number;
+  highest: number;
+  /** Below it the alert holds. */
+  low: number;
+}
+
+/** What could have fallen: a figure of enough steps, which was once high enough. */
+function fallsOf({ reward, entropy }: AlertWatch): Fall[] {
+  const falls: Fall[] = [];
+  if (reward.highest !== null && reward.highest >= rewardFloor && reward.last.length >= meanOfSteps)
+    falls.push({
+      ...{ about: 'reward_collapsed', mean: mean(reward.last), highest: reward.highest },
+      low: collapsedShare * reward.highest,
+    });
+  if (entropy.highest !== null && entropy.last.length >= meanOfSteps)
+    falls.push({
+      ...{ about: 'entropy_gone', mean: mean(entropy.last), highest: entropy.highest },
+      low: Math.min(entropyFloor, goneShare * entropy.highest),
+    });
+  return falls;
+}
+
+function toolErrorRates({ observed }: UpdateRecord): [environment: string, rate: number][] {
+  return Object.entries(observed.metrics).flatMap(([name, rate]) => {
+    const environment = /^environment\/(.+)\/tool_error_rate$/.exec(name)?.[1];
+    return environment === undefined ? [] : [[environment, rate] as [string, number]];
+  });
+}
+
+function unknownShare({ identity }: UpdateRecord): number | null {
+  const outcomes = identity.outcomes.flat();
+  if (outcomes.length === 0) return null;
+  return outcomes.filter((outcome) => outcome === null).length / outcomes.length;
+}
+
+/** Of `{node}@{host} pid {pid}`. */
+function nodeOf(worker: string | null): string {
+  return worker?.split('@')[0] ?? 'a node';
+}
+
+/** As the run itself counts: all hours at the price of its present start. That is what it ends by. */
+function usedOf(
+  budget: BudgetSpec | undefined,
+  spent: Spent,
+): (Pick<BudgetLimit, 'name' | 'limit'> & { used: number })[] {
+  if (!budget) return [];
+  return limitsOf(budget).map(({ name, limit, counts, each }) => ({
+    name,
+    limit,
+    used: spent[counts] * each,
+  }));
+}
+
+function secondsBetween(from: string, to: string): number {
+  return Math.max(0, (Date.parse(to) - Date.parse(from)) / 1000);
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1
+    ? (sorted[middle] ?? 0)
+    : ((sorted[middle - 1] ?? 0) + (sorted[middle] ?? 0)) / 2;
+}
