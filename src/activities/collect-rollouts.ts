@@ -5,7 +5,9 @@ import type { NodeDeps } from './node-deps.js';
 import { fillSeats, type Seat } from './rollouts.js';
 import { saveAmongFew } from './save-state.js';
 import { currentScope } from './scope.js';
+import { stoppingPoint } from './stopping-point.js';
 import type { Digest, GrpoPlan } from '../spec/records.js';
+import { foldedFileOfStep } from '../store/episodes.js';
 import { episodeKey, episodesFolder } from '../store/layout.js';
 import { checkOwner } from '../store/owners.js';
 import { readPlan, readUpdateIfAny } from '../store/run-records.js';
@@ -19,6 +21,7 @@ export async function collectRollouts(
   const { run, step } = input;
   const started = performance.now();
   const seconds = (): number => (performance.now() - started) / 1000;
+  await stoppingPoint('rollouts-asked-for');
   await checkOwner(store, run, input.owner);
   const committed = await readUpdateIfAny(store, run, step);
   if (committed) return figures(committed.identity.outcomes.slice(...input.slots).flat(), 0, seconds(), null);
@@ -39,6 +42,7 @@ export async function collectRollouts(
       random: { seed: data.record.seed, domain: 'train', step },
       folder: episodesFolder(run, step),
       seats: seatsOf(plan, data, input.slots),
+      folded: foldedFileOfStep(run, step),
     },
     scope,
     attemptEvidence(store, run, step, scope, deps.life),

@@ -7,9 +7,10 @@ import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { Task } from '../spec/task.js';
 import { recordDigest } from '../store/canonical.js';
 import { inParallel } from '../store/in-parallel.js';
+import type { FoldedFile } from '../store/episodes.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readOwner } from '../store/owners.js';
-import { adoptOrCreate, requireRecord } from '../store/records.js';
+import { adoptOrCreate, readRecord, requireRecord } from '../store/records.js';
 import { UnreadableRecord } from '../store/store-errors.js';
 import { currentAccount, type WorkUnit } from './attempt-account.js';
 import type { EvidenceWriter } from './attempt-evidence.js';
@@ -42,6 +43,8 @@ export interface RolloutOrder {
   /** Folder of the seats' keys. */
   folder: string;
   seats: Seat[];
+  /** Where a collection puts them all (R23); null where none does. */
+  folded: FoldedFile | null;
 }
 
 /** Every seat's record as stored: what is there is adopted, the rest is played at the state after `order.policyStep`. */
@@ -51,8 +54,9 @@ export async function fillSeats(
   scope: AttemptScope,
   evidence: EvidenceWriter,
 ): Promise<EpisodeRecord[]> {
-  const first = await look(deps, order);
-  if (first.missing.length === 0) return readAll(deps, order, first.present);
+  const { missing } = await look(deps, order);
+  if (missing.length === 0) return readAll(deps, order, order.seats);
+  await stoppingPoint('episodes-missed');
   const { data, policyStep } = order;
   const fill = async (): Promise<EpisodeRecord[]> => {
     // The engine may have been waited for; meanwhile another worker may have finished what was missing (R9).
@@ -81,17 +85,34 @@ async function announced(deps: NodeDeps, order: RolloutOrder, evidence: Evidence
   return missing.filter((seat) => !finished.includes(seat));
 }
 
+/**
+ * An episode that a listing lacks may have been folded before it: the file is there before a single record goes, so a look at the file
+ * *after* the listing tells both apart (R9, R23).
+ */
 async function look(
   deps: NodeDeps,
-  { folder, seats }: RolloutOrder,
+  { folder, seats, folded }: RolloutOrder,
 ): Promise<{ present: Seat[]; missing: Seat[] }> {
+  await stoppingPoint('episodes-looked-for');
   const names = new Set(await deps.store.listFolder(folder));
   const isThere = (seat: Seat): boolean => names.has(seat.key.slice(folder.length));
-  return { present: seats.filter(isThere), missing: seats.filter((seat) => !isThere(seat)) };
+  const missing = seats.filter((seat) => !isThere(seat));
+  if (missing.length > 0 && folded && (await deps.store.head(folded.key)))
+    return { present: seats, missing: [] };
+  return { present: seats.filter(isThere), missing };
 }
 
-function readAll(deps: NodeDeps, order: RolloutOrder, seats: readonly Seat[]): Promise<EpisodeRecord[]> {
-  return inParallel(seats, (seat) => requireEpisode(deps.store, seat.key, order));
+/** In the order of `seats`. */
+async function readAll(
+  deps: NodeDeps,
+  order: RolloutOrder,
+  seats: readonly Seat[],
+): Promise<EpisodeRecord[]> {
+  return requireEpisodes(
+    deps.store,
+    seats.map(({ key }) => key),
+    order,
+  );
 }
 
 /** Throws `UnreadableRecord` where it is missing, or was played for another plan or at another state (R8). */
@@ -100,7 +121,30 @@ export async function requireEpisode(
   key: string,
   source: Pick<EpisodeRecord, 'plan' | 'state'>,
 ): Promise<EpisodeRecord> {
-  const episode = await requireRecord(store, key, 'episode');
+  return requireSource(key, await requireRecord(store, key, 'episode'), source);
+}
+
+/** As `requireEpisode` for each of `keys`, in their order, also where a collection has folded them. */
+export async function requireEpisodes(
+  store: ObjectStore,
+  keys: readonly string[],
+  source: Pick<EpisodeRecord, 'plan' | 'state'> & { folded: FoldedFile | null },
+): Promise<EpisodeRecord[]> {
+  const singles = await inParallel(keys, (key) => readRecord(store, key, 'episode'));
+  const folded = singles.includes(null) ? await source.folded?.read(store) : null;
+  return keys.map((key, index) => {
+    const record = folded ? folded.get(key)?.record : singles[index];
+    if (!record)
+      throw new UnreadableRecord(key, 'it is not in the store, but other records say that it must be');
+    return requireSource(key, record, source);
+  });
+}
+
+function requireSource(
+  key: string,
+  episode: EpisodeRecord,
+  source: Pick<EpisodeRecord, 'plan' | 'state'>,
+): EpisodeRecord {
   for (const member of ['plan', 'state'] as const) {
     if (episode[member] === source[member]) continue;
     throw new UnreadableRecord(
@@ -211,13 +255,27 @@ async function playSeat(
       throw error;
     },
   );
-  const stored = await waitOutStore(async () => {
-    const written = record && (await adoptOrCreate(deps.store, seat.key, 'episode', record));
-    return written && !written.adopted ? written.record : requireEpisode(deps.store, seat.key, order);
-  }, patience);
+  const stored = await waitOutStore(() => recordOnce(deps, order, seat, record), patience);
   work.end();
   await stoppingPoint('episode-written');
   return stored;
+}
+
+/** The seat's record: this one, or that of whichever worker was first. `record`: null where another has finished the episode. */
+async function recordOnce(
+  { store }: NodeDeps,
+  order: PlayOrder,
+  { key }: Seat,
+  record: EpisodeRecord | null,
+): Promise<EpisodeRecord> {
+  const written = record && (await adoptOrCreate(store, key, 'episode', record));
+  const isOwn = written?.adopted === false;
+  const isFolded = isOwn && order.folded !== null && (await store.head(order.folded.key)) !== null;
+  if (isOwn && !isFolded) return written.record;
+  // A collection has folded the first record and deleted it; the file is the truth, and what lies beside it would contradict it.
+  if (isFolded) await store.delete(key);
+  const [stored] = await requireEpisodes(store, [key], order);
+  return stored as EpisodeRecord;
 }
 
 interface Playing {
@@ -242,11 +300,13 @@ async function playUnlessFinished(
   if (!environment)
     throw new Error(`No environment is configured for "${seat.task.env_key}" (task ${seat.task.task_key})`);
   const started = Date.now();
+  const unfinished = new Unfinished(deps.store, seat.key, order.folded, patience);
   const engine = await deps.holder.engine.info();
   const play: EpisodePlay = await playEpisode(
     {
       engine: {
         generate: async (...args) => {
+          await unfinished.within(freshMs);
           const sampled = await deps.holder.engine.generate(...args);
           work.sampled(sampled.tokens.length);
           goesOn();
@@ -271,7 +331,7 @@ async function playUnlessFinished(
       onAnswer: goesOn,
       // A place on the server may have been waited for; meanwhile another worker may have finished the episode (R9).
       beforeSampling: async () => {
-        if (await waitOutStore(() => deps.store.head(seat.key), patience)) throw new FinishedElsewhere();
+        await unfinished.within(0);
         await stoppingPoint('episode-begun', `${seat.slot}.${seat.sample}`);
       },
     },
@@ -300,6 +360,42 @@ async function playUnlessFinished(
       seconds: (Date.now() - started) / 1000,
     },
   };
+}
+
+/** A process that stood still for longer looks again before it samples. */
+const freshMs = 2000;
+
+/** Knows until when an episode had no record, so that one that another worker finishes meanwhile is sampled no further (R9). */
+class Unfinished {
+  /** By the wall clock: it goes on while the machine itself stands still. */
+  #at: number | null = null;
+
+  constructor(
+    private readonly store: ObjectStore,
+    private readonly key: string,
+    private readonly folded: FoldedFile | null,
+    private readonly patience: Patience,
+  ) {}
+
+  /** Returns where that was so no longer than `ms` ago; looks again until it is. Throws `FinishedElsewhere`. */
+  async within(ms: number): Promise<void> {
+    for (let isFresh = this.#isWithin(ms); !isFresh; isFresh = this.#isWithin(freshMs)) {
+      this.patience.signal.throwIfAborted();
+      const askedAt = Date.now();
+      if (await waitOutStore(() => this.#isFinished(), this.patience)) throw new FinishedElsewhere();
+      this.#at = askedAt;
+    }
+  }
+
+  #isWithin(ms: number): boolean {
+    return this.#at !== null && Math.abs(Date.now() - this.#at) <= ms && ms > 0;
+  }
+
+  /** The file after the single record: a collection writes the one before it deletes the other. */
+  async #isFinished(): Promise<boolean> {
+    if (await this.store.head(this.key)) return true;
+    return this.folded !== null && (await this.store.head(this.folded.key)) !== null;
+  }
 }
 
 /** What is in the file does not go with the attempt. */

@@ -3,13 +3,13 @@ import { buildBatch } from './build-batch.js';
 import type { StepReference } from './contracts.js';
 import type { NodeDeps } from './node-deps.js';
 import { rebasedBatch } from './rebased-step.js';
-import { requireEpisode } from './rollouts.js';
+import { requireEpisodes } from './rollouts.js';
 import { currentScope } from './scope.js';
 import { stoppingPoint } from './stopping-point.js';
 import type { BatchIdentity, Digest, EpisodeRecord, GrpoPlan, PlanRecord } from '../spec/records.js';
 import { batchDifference } from '../store/batch-file.js';
 import { recordDigest, sha256Hex } from '../store/canonical.js';
-import { inParallel } from '../store/in-parallel.js';
+import { foldedFileOfStep } from '../store/episodes.js';
 import { batchKey, episodeKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { createFile } from '../store/records.js';
@@ -62,10 +62,10 @@ function otherBatch(stored: Uint8Array, computed: Uint8Array, key: string): Dive
 /** By slot and sample. Throws `UnreadableRecord` where one is missing or another plan's: the batch waits for every outcome. */
 async function readEpisodes(store: ObjectStore, plan: GrpoPlan): Promise<EpisodeRecord[][]> {
   const { run, step, slots, samples_per_slot, previous_state: state } = plan;
-  const source = { plan: recordDigest(plan), state };
+  const source = { plan: recordDigest(plan), state, folded: foldedFileOfStep(run, step) };
   const seats = slots.flatMap(({ slot }) =>
     Array.from({ length: samples_per_slot }, (_, sample) => episodeKey(run, step, slot, sample)),
   );
-  const episodes = await inParallel(seats, (key) => requireEpisode(store, key, source));
+  const episodes = await requireEpisodes(store, seats, source);
   return slots.map((_, index) => episodes.slice(index * samples_per_slot, (index + 1) * samples_per_slot));
 }

@@ -57,6 +57,7 @@ export async function evaluateSuite(
       random: { seed: suite.seed, domain: 'eval', step: 0 },
       folder,
       seats: seatsOf(what, data),
+      folded: null,
     },
     scope,
     attemptEvidence(store, run, Math.max(step, 0), scope, deps.life),

@@ -2,7 +2,7 @@
 // read again, and only then is anything deleted. A collection that is killed at any moment has lost nothing, and the next
 // one finishes: it looks at what there is, not at what the other one meant to do.
 import type { RetentionSpec } from '../spec/run-spec.js';
-import { canonicalText } from './canonical.js';
+import { recordDigest } from './canonical.js';
 import { checkpointHome, listCheckpoints } from './checkpoints.js';
 import { encodeFolded, type FoldedEpisodes, readFoldedEpisodes, type StoredEpisode } from './episodes.js';
 import { inParallel } from './in-parallel.js';
@@ -234,7 +234,8 @@ async function problemOf(
   return null;
 }
 
+/** A worker that stood still while the step was folded may have written one that differs in its clocks alone. */
 function isFolded(folded: FoldedEpisodes | null, key: string, record: StoredEpisode['record']): boolean {
   const found = folded?.get(key);
-  return found !== undefined && canonicalText(found.record) === canonicalText(record);
+  return found !== undefined && recordDigest(found.record) === recordDigest(record);
 }

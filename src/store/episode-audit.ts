@@ -2,7 +2,7 @@
 // the outcome that the update names, and none made again once its step was folded.
 import type { EpisodeRecord, GrpoPlan, RunRecord, UpdateRecord } from '../spec/records.js';
 import { type AuditReport, readable, type Rule } from './audit-report.js';
-import { canonicalText } from './canonical.js';
+import { recordDigest } from './canonical.js';
 import { type FoldedEpisodes, readFoldedEpisodes } from './episodes.js';
 import { inParallel } from './in-parallel.js';
 import { episodeKey, episodesFolder, foldedEpisodesKey, planKey, updateKey } from './layout.js';
@@ -91,10 +91,14 @@ async function auditedEpisodes(
   return { folded, episodes: keys.map((single) => folded.get(single)?.record ?? null) };
 }
 
-/** What lies beside the file of folded episodes was meant to be deleted, or came after it. */
+/**
+ * What lies beside the file of folded episodes was meant to be deleted, or was written by a worker that stood still while it was
+ * folded: then only its clocks differ.
+ */
 async function checkLeftOver({ store, report }: Chain, key: string, folded: FoldedEpisodes): Promise<void> {
   const record = await report.read(store, key, 'episode');
-  if (record && canonicalText(record) !== canonicalText(folded.get(key)?.record ?? null))
+  const first = folded.get(key)?.record;
+  if (record && first && recordDigest(record) !== recordDigest(first))
     report.add('R9', key, 'it was made again after its step was folded, and says otherwise');
 }
 

@@ -18,6 +18,17 @@ export interface StoredEpisode {
 /** By the key that the single record has, or had. */
 export type FoldedEpisodes = ReadonlyMap<string, StoredEpisode>;
 
+/** The file that a collection makes of a folder of episodes. */
+export interface FoldedFile {
+  key: string;
+  /** Null where nothing was folded. */
+  read: (store: ObjectStore) => Promise<FoldedEpisodes | null>;
+}
+
+export function foldedFileOfStep(run: string, step: number): FoldedFile {
+  return { key: foldedEpisodesKey(run, step), read: (store) => readFoldedEpisodes(store, run, step) };
+}
+
 /** Half of what a reader takes, so that no file is written that cannot be read. */
 const FOLD_LIMIT_BYTES = MAX_UNCOMPRESSED_BYTES / 2;
 const NEWLINE = 0x0a;

@@ -73,10 +73,13 @@ describe('a store that does not answer', () => {
       const { deps, calls } = counting(harness.node);
       let failuresLeft = 2;
       const writtenMeanwhile: string[][] = [];
+      const progress: unknown[] = [];
       const fail = async (key: string): Promise<void> => {
         if (key !== slow || failuresLeft === 0) return;
         failuresLeft -= 1;
         await vi.waitFor(async () => expect(await written()).toEqual(others), { timeout: 30_000 });
+        // Each report of a finished one would tell of this wait, too.
+        await vi.waitFor(() => expect(progress).toContainEqual(expect.objectContaining({ finished: 3 })));
         writtenMeanwhile.push(await written());
         throw new StoreUnavailable('the store did not answer in time');
       };
@@ -90,7 +93,6 @@ describe('a store that does not answer', () => {
           return harness.store.head(key);
         },
       });
-      const progress: unknown[] = [];
       expect(await collect({ ...deps, store }, 1, progress)).toMatchObject({ graded: 4, unknown: 0 });
       expect(writtenMeanwhile).toEqual([others, others]);
       expect(calls.generate).toBe(4);

@@ -122,7 +122,7 @@ describe('the audit of a folded step', () => {
   test('finds an episode that was made again after that, and says otherwise', async () => {
     const store = await folded();
     const record = episodesBefore.get(3)?.[0] as EpisodeRecord;
-    const again = { ...record, observed: { ...record.observed, attempt: 9 } };
+    const again = { ...record, stop_reason: 'done' as const, metrics: { ...record.metrics, turns: 9 } };
     await store.create(single, await encodeRecord('episode', again));
     expect(await violations(store)).toContainEqual(expect.objectContaining({ rule: 'R9', key: single }));
     expect((await collectAll(store)).left).toMatchObject([{ step: 3 }]);
