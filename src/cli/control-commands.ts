@@ -115,6 +115,7 @@ function registerCancel(program: Command): void {
       .command('cancel')
       .argument('<run>', 'name of the run')
       .description('end a run now: its step under way is cut off, what was finished stays, and it can go on'),
+    'writes',
   )
     .option('--wait <seconds>', 'for its workflow to end', wholeNumber(1), 120)
     .option('--json', 'print {run, ended} as JSON')
@@ -155,6 +156,7 @@ function hyperparameters(values: readonly string[]): Hyperparameters {
 function control(program: Command, name: string, description: string): Command {
   return withTemporalFlags(
     program.command(name).argument('<run>', 'name of the run').description(description),
+    'writes',
   ).option('--json', 'print the folded control state as JSON');
 }
 

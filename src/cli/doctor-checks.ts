@@ -1,5 +1,6 @@
 // Probes of what a run needs. Each answers in seconds, and a failed one says the mend.
 import { statfs } from 'node:fs/promises';
+import type { Client } from '@temporalio/client';
 import { createNativeEngine } from '../engine/native/native-engine.js';
 import { nameOfNumerics } from '../spec/numerics.js';
 import { openStore, probeStore } from '../store/open-store.js';
@@ -30,8 +31,11 @@ export async function check(name: string, probe: () => Promise<string>): Promise
   }
 }
 
-/** Throws `TemporalUnreachable`, or says which namespace is missing. */
-export async function probeTemporal(config: TemporalConfig): Promise<string> {
+/** Throws `TemporalUnreachable`, or says which namespace is missing. `also`: what else the server has to be. */
+export async function probeTemporal(
+  config: TemporalConfig,
+  also: (client: Client) => Promise<void> = () => Promise.resolve(),
+): Promise<string> {
   const { client, close } = await connectClient(config, answerWithinMs);
   try {
     const deadline = Date.now() + answerWithinMs;
@@ -47,6 +51,7 @@ export async function probeTemporal(config: TemporalConfig): Promise<string> {
         { cause: error },
       );
     }
+    await also(client);
     return `server ${info.serverVersion ?? 'of unknown version'} at ${config.address}, namespace ${config.namespace}`;
   } finally {
     await close();

@@ -21,6 +21,8 @@ import {
   withOutput,
 } from './output.js';
 import {
+  refuseForeignServer,
+  sourceText,
   type TemporalFlags,
   temporalConfig,
   type TemporalPlace,
@@ -41,6 +43,7 @@ export function register(program: Command): void {
       .description(
         'probe Temporal, store, engine, environments and Slack, and say how to mend what is wrong',
       ),
+    'reads',
   )
     .addOption(storeOption())
     .option('--spec <spec>', 'also check this run spec, and the environments that it names')
@@ -65,7 +68,11 @@ async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<Ch
   const spec = flags.spec;
   const temporal = check('temporal', async () => {
     if (place instanceof Error) throw place;
-    return `${await probeTemporal(place.config)}${place.note === null ? '' : `; ${place.note}`}`;
+    const { config, source, stack, folder, note } = place;
+    const server = await probeTemporal(config, async (client) => {
+      if (stack) await refuseForeignServer(client, stack, folder);
+    });
+    return `${server} (${sourceText(source)})${note === null ? '' : `; ${note}`}`;
   });
   const parts = [
     check('node', () => Promise.resolve(`${process.versions.node} on ${process.platform}-${process.arch}`)),

@@ -159,7 +159,7 @@ async function rebased(
 }
 
 function shared(command: Command): Command {
-  return withTemporalFlags(command)
+  return withTemporalFlags(command, 'writes')
     .addOption(storeOption())
     .option(
       '--set <name=value>',

@@ -15,6 +15,7 @@ const GIB = 2 ** 30;
 export function register(program: Command): void {
   withTemporalFlags(
     program.command('nodes').description('list the nodes, the runs that hold them and those that wait'),
+    'reads',
   )
     .option('--json', 'print one JSON object')
     .action(

@@ -8,8 +8,9 @@ import type { ObjectStore } from '../store/object-store.js';
 import { openStore } from '../store/open-store.js';
 import { listRuns, readRunIfAny } from '../store/run-records.js';
 import { printable } from './printable.js';
+import { defaultStackFolder, nearestStackFolder } from './stack-folder.js';
 
-export const defaultStackFolder = '.longhaul';
+export { defaultStackFolder };
 export const defaultStore = './.longhaul/store';
 
 export interface StoreFlags {
@@ -63,10 +64,12 @@ export function unreadableStore(address: string, code: string): string {
   return `the store at ${address} cannot be read (${code}): read it as a user who may, or get the right to its folders`;
 }
 
-/** The named store, else that of the last stack of the folder. */
+/** The named store, else that of the last stack of the folder: where none is named, of the nearest one above that there is. */
 export function openStoreOf(command: Command, { store, folder }: StoreFlags): Promise<ObjectStore> {
   const named = command.getOptionValueSource('store') !== 'default';
-  return openExistingStore(named ? store : storeOfFolder(folder));
+  if (named) return openExistingStore(store);
+  const here = command.getOptionValueSource('folder') === 'default';
+  return openExistingStore(storeOfFolder(here ? nearestStackFolder() : folder));
 }
 
 /** Of the last stack of the folder. */

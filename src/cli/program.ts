@@ -54,7 +54,8 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
     await program.parseAsync([...args], { from: 'user' });
     return Number(process.exitCode ?? 0);
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : usageExitCode;
+    if (error instanceof CommanderError)
+      return error.code.startsWith('commander.') && error.exitCode !== 0 ? usageExitCode : error.exitCode;
     throw error;
   }
 }

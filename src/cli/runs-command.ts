@@ -42,7 +42,7 @@ interface RunLine {
 }
 
 export function register(program: Command): void {
-  withTemporalFlags(program.command('runs').description('list the training runs, newest first'))
+  withTemporalFlags(program.command('runs').description('list the training runs, newest first'), 'reads')
     .addOption(storeOption())
     .option('--limit <n>', 'how many', wholeNumber(1), 50)
     .option('--query <query>', 'only those that a visibility query of Temporal finds: Phase = "blocked"')

@@ -1,7 +1,8 @@
 // The store of a command that also asks Temporal: where none is named, the running stack's.
 import type { Command } from 'commander';
 import type { ObjectStore } from '../store/object-store.js';
-import { openExistingStore, storeFolderProblem, unreadableStore } from './output.js';
+import { openExistingStore, storeFolderProblem, storeOfFolder, unreadableStore } from './output.js';
+import { defaultStackFolder } from './stack-folder.js';
 import { type TemporalFlags, temporalConfig } from './temporal-access.js';
 
 /**
@@ -13,10 +14,11 @@ export async function storeOfCommand(
   flags: TemporalFlags & { store: string },
 ): Promise<ObjectStore | null> {
   if (command.getOptionValueSource('store') !== 'default') return openExistingStore(flags.store);
-  const { stack } = temporalConfig(flags);
+  const { stack, folder } = temporalConfig(flags);
   if (stack) return openExistingStore(stack.store);
-  const problem = await storeFolderProblem(flags.store);
-  if (problem === null) return openExistingStore(flags.store);
-  if (problem !== 'ENOENT') console.error(unreadableStore(flags.store, problem));
+  const store = folder === defaultStackFolder ? flags.store : storeOfFolder(folder);
+  const problem = await storeFolderProblem(store);
+  if (problem === null) return openExistingStore(store);
+  if (problem !== 'ENOENT') console.error(unreadableStore(store, problem));
   return null;
 }

@@ -35,6 +35,7 @@ const storeWithinMs = 10_000;
 export function register(program: Command): void {
   withTemporalFlags(
     program.command('status').argument('<run>', 'name of the run').description('show where a run is'),
+    'reads',
   )
     .addOption(storeOption())
     .option('--watch', 'follow it until it ends')

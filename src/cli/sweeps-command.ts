@@ -46,6 +46,7 @@ export function register(program: Command): void {
 
   withTemporalFlags(
     sweeps.command('apply <file>').description('create, update or remove the schedule of a sweep file'),
+    'writes',
   )
     .option('--json', asJson)
     .action(
@@ -56,7 +57,7 @@ export function register(program: Command): void {
       }),
     );
 
-  withTemporalFlags(sweeps.command('list').description('list the scheduled sweeps'))
+  withTemporalFlags(sweeps.command('list').description('list the scheduled sweeps'), 'reads')
     .option('--json', 'print one JSON array')
     .action(
       withOutput(async (flags: TemporalFlags & JsonFlag) => {
@@ -67,6 +68,7 @@ export function register(program: Command): void {
 
   withTemporalFlags(
     sweeps.command('run <file>').description('start the sweep of a file now, beside its schedule'),
+    'writes',
   )
     .option('--id <name>', 'its name; the same one again goes on with what is missing', nameArgument)
     .option('--detach', 'do not wait for its end')
@@ -86,7 +88,7 @@ export function register(program: Command): void {
   );
 
   const named = (verb: string, description: string): Command =>
-    withTemporalFlags(sweeps.command(`${verb} <name>`).description(description))
+    withTemporalFlags(sweeps.command(`${verb} <name>`).description(description), 'writes')
       .option('--project <name>', 'project of the sweep', nameArgument, defaultProject)
       .option('--json', asJson);
   named(

@@ -1,11 +1,20 @@
-// How the commands find Temporal and a run's workflow: flags, then the `temporal` CLI's own profile, then the stack in this folder.
+// How the commands find Temporal and a run's workflow: flags, then the `temporal` CLI's own profile, then the stack in this folder or
+// in one above. A command that writes goes to no server that nobody has named.
 import { accessSync, constants } from 'node:fs';
-import { type Command, Option } from 'commander';
+import { type Command, CommanderError, Option } from 'commander';
 import type { Client, WorkflowHandle } from '@temporalio/client';
 import { nameOfRun } from '../store/layout.js';
-import { plainTemporalConfig, readTemporalConfig, type TemporalConfig } from '../workers/config.js';
-import { defaultStackFolder } from './output.js';
+import {
+  namedTemporalAddress,
+  plainTemporalConfig,
+  readTemporalConfig,
+  type TemporalConfig,
+} from '../workers/config.js';
+import { withOutput } from './output.js';
+import { printable } from './printable.js';
+import { defaultStackFolder, nearestStackFolder } from './stack-folder.js';
 import { runningStack, type StackAddresses } from '../workers/stack.js';
+import { stackOfServer } from '../workers/stack-identity.js';
 import { connectClient } from '../workers/temporal-connection.js';
 import { refusalOf } from '../workers/temporal-refusal.js';
 import type { trainingRun } from '../workflows/training-run.js';
@@ -13,14 +22,25 @@ import type { trainingRun } from '../workflows/training-run.js';
 /** Where nobody has named a server and no stack runs, hardly any is there. */
 const unnamedServerDeadlineMs = 1_000;
 
+/** A verb that only reads may look at the default address; one that writes may not. */
+export type TemporalAccess = 'reads' | 'writes';
+
 export interface TemporalFlags {
   temporalAddress?: string;
   namespace?: string;
   /** Where a person has named one: a mistyped one must not lead to another server's runs. */
   folder?: string;
+  /** Set by `withTemporalFlags`. */
+  access?: TemporalAccess;
+  json?: boolean | undefined;
+  /** Nothing is started: no server is asked. */
+  print?: boolean;
 }
 
-export function withTemporalFlags(command: Command): Command {
+/** Options that name a server, and the refusal of a verb that writes where they, the environment and the folders name none. */
+export function withTemporalFlags(command: Command, access: TemporalAccess): Command {
+  command.setOptionValue('access', access);
+  if (access === 'writes') command.hook('preAction', refuseUnnamedServer);
   return command
     .addOption(
       new Option(
@@ -30,43 +50,89 @@ export function withTemporalFlags(command: Command): Command {
     )
     .addOption(new Option('--namespace <name>', 'Temporal namespace'))
     .addOption(
-      new Option('--folder <folder>', `folder of the embedded stack (default: ${defaultStackFolder})`),
+      new Option(
+        '--folder <folder>',
+        `folder of the embedded stack (default: ${defaultStackFolder} here or in a folder above)`,
+      ),
     );
+}
+
+/** Nobody has named the server that a command would change. */
+export class UnnamedServer extends Error {
+  override readonly name = 'UnnamedServer';
+}
+
+/** Before anything else is looked at: what else is wrong is not worth mending for the wrong server. */
+async function refuseUnnamedServer(command: Command): Promise<void> {
+  const flags = command.opts<TemporalFlags>();
+  if (flags.print === true) return;
+  const refuse = withOutput((given: TemporalFlags) => {
+    const { source, folder } = temporalConfig(given);
+    if (source === null) throw new UnnamedServer(nobodyNamed(folder));
+  });
+  await refuse(flags);
+  if (process.exitCode) throw new CommanderError(Number(process.exitCode), 'longhaul.refused', '');
+}
+
+function nobodyNamed(folder: string): string {
+  const otherwise = 'or name a server with --temporal-address or TEMPORAL_ADDRESS';
+  return stackFolderIsThere(folder)
+    ? `no stack runs in ${folder}, and nobody has named another Temporal server: start that stack with \`longhaul up\`, ${otherwise}`
+    : `nobody has named the Temporal server that this command would change: no folder ${defaultStackFolder} is here or above. ` +
+        `Go to the folder of a stack, name it with --folder, start one with \`longhaul up\`, ${otherwise}`;
+}
+
+function stackFolderIsThere(folder: string): boolean {
+  try {
+    accessSync(folder);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 export interface TemporalPlace {
   config: TemporalConfig;
   stack: StackAddresses | null;
-  /** False where only the default address is left to try. */
-  named: boolean;
+  /** What has named the server, for people; null where only the default address is left to try. */
+  source: string | null;
+  /** The stack folder that was looked at. */
+  folder: string;
   /** Says which server is used where the environment names another one than the folder's; null where there is no doubt. */
   note: string | null;
 }
 
 /** Throws where a folder is named in which no stack runs, and no server beside it. */
 export function temporalConfig(flags: TemporalFlags): TemporalPlace {
-  const stack = runningStack(flags.folder ?? defaultStackFolder);
+  const folder = flags.folder ?? nearestStackFolder();
+  const stack = runningStack(folder);
   if (flags.folder !== undefined && !stack && !flags.temporalAddress)
     throw new Error(noStackIn(flags.folder));
   const profile = readTemporalConfig(flags.namespace ? { namespace: flags.namespace } : {});
-  const isDefault = profile.address === 'localhost:7233' && !process.env['TEMPORAL_ADDRESS'];
-  const address = flags.temporalAddress ?? (isDefault ? stack?.temporal : undefined);
+  const profileNames = namedTemporalAddress() !== null;
+  const address = flags.temporalAddress ?? (profileNames ? undefined : stack?.temporal);
+  const source = flags.temporalAddress
+    ? '--temporal-address'
+    : profileNames
+      ? profileName()
+      : stack
+        ? `the stack in ${folder}`
+        : null;
   if (stack && address === stack.temporal)
-    return { config: plainTemporalConfig(address, flags.namespace), stack, named: true, note: null };
+    return { config: plainTemporalConfig(address, flags.namespace), stack, source, folder, note: null };
   const config = address
     ? readTemporalConfig({ address, ...(flags.namespace ? { namespace: flags.namespace } : {}) })
     : profile;
-  const named = address !== undefined || !isDefault;
   const isOfStack = stack?.temporal === config.address;
   const passedOver = flags.folder !== undefined && !flags.temporalAddress && !isOfStack;
   const note = passedOver
-    ? `${namedBy()} ${config.address}: that server is asked, and not the stack in ${flags.folder}`
+    ? `${profileName()} names ${config.address}: that server is asked, and not the stack in ${flags.folder}`
     : null;
-  return { config, stack: isOfStack ? stack : null, named, note };
+  return { config, stack: isOfStack ? stack : null, source, folder, note };
 }
 
-function namedBy(): string {
-  return process.env['TEMPORAL_ADDRESS'] ? 'TEMPORAL_ADDRESS names' : 'the profile of the temporal CLI names';
+function profileName(): string {
+  return process.env['TEMPORAL_ADDRESS'] ? 'TEMPORAL_ADDRESS' : 'the profile of the temporal CLI';
 }
 
 function noStackIn(folder: string): string {
@@ -83,12 +149,18 @@ function noStackIn(folder: string): string {
   );
 }
 
-/** Closes the connection whatever `use` does. */
+/** Says which server is used, and closes the connection whatever `use` does. */
 export async function withClient<T>(flags: TemporalFlags, use: (client: Client) => Promise<T>): Promise<T> {
-  const { config, named, note } = temporalConfig(flags);
+  const { config, stack, source, folder, note } = temporalConfig(flags);
+  const writes = flags.access === 'writes';
+  if (writes && source === null) throw new UnnamedServer(nobodyNamed(folder));
   if (note !== null) process.stderr.write(`${note}\n`);
-  const { client, close } = await connectClient(config, named ? undefined : unnamedServerDeadlineMs);
+  const deadlineMs = source === null ? unnamedServerDeadlineMs : undefined;
+  const { client, close } = await connectClient(config, deadlineMs, { readOnly: !writes });
   try {
+    if (stack) await refuseForeignServer(client, stack, folder);
+    // A reader that was given the address need not hear it again.
+    if (writes || !flags.temporalAddress) process.stderr.write(`${placeText(config, source)}\n`);
     return await use(client);
   } catch (error) {
     // A server may greet everybody, and ask for a key where its namespaces are used.
@@ -96,6 +168,35 @@ export async function withClient<T>(flags: TemporalFlags, use: (client: Client) 
   } finally {
     await close();
   }
+}
+
+/** `on 127.0.0.1:7233, namespace default (from TEMPORAL_ADDRESS)`. */
+export function placeText({ address, namespace }: TemporalConfig, source: string | null): string {
+  return printable(`on ${address}, namespace ${namespace} (${sourceText(source)})`);
+}
+
+export function sourceText(source: string | null): string {
+  return source === null ? 'the default address: nobody named a server' : `from ${source}`;
+}
+
+/** Another server may listen by now where a stack's folder says that its own does. */
+export async function refuseForeignServer(
+  client: Client,
+  stack: StackAddresses,
+  folder: string,
+): Promise<void> {
+  if (stack.id === undefined)
+    throw new Error(
+      `the stack in ${folder} was started by an earlier version, so that its server cannot be told from another one: ` +
+        'stop it and start it again with `longhaul up`',
+    );
+  const named = await stackOfServer(client);
+  if (named?.id === stack.id) return;
+  const whose = named ? `that of another stack, ${named.place}` : 'that of no stack';
+  throw new Error(
+    `the Temporal server at ${stack.temporal} is ${whose}, and not that of the stack in ${folder}: ` +
+      'start the stack again with `longhaul up`, or name the server that is meant with --temporal-address',
+  );
 }
 
 export type RunHandle = WorkflowHandle<typeof trainingRun>;

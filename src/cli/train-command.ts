@@ -20,6 +20,7 @@ export function register(program: Command): void {
     takingSpecOrRun(
       program.command('train').description('start a run, or resume it over its records, and follow it'),
     ),
+    'writes',
   )
     .option('--detach', 'start it and return')
     .option('--take-over', 'take the run over from an owner that cannot be asked any more')

@@ -162,6 +162,11 @@ export function temporalOf(values: {
   return readTemporalConfig({ ...(address ? { address } : {}), ...(namespace ? { namespace } : {}) });
 }
 
+/** The server that the environment or the profile of the `temporal` CLI names; null where neither names one. */
+export function namedTemporalAddress(): string | null {
+  return readProfile(process.env).connectionOptions.address ?? null;
+}
+
 /** The profile that the `temporal` CLI uses too (`temporal.toml`, TEMPORAL_*), unless told otherwise. */
 export function readTemporalConfig(given: { address?: string; namespace?: string } = {}): TemporalConfig {
   const { connectionOptions, namespace } = readProfile(process.env);

@@ -19,6 +19,7 @@ import { placesForNode } from './environment-places.js';
 import { holderOf, lockFolder } from './folder-lock.js';
 import { engineQueue, orchestratorQueue } from '../workflows/messages.js';
 import { ProcessRegistry } from './process-registry.js';
+import { nameServer, newStackId, type StackIdentity, stackIdentity } from './stack-identity.js';
 import { type ProcessPlan, SupervisedProcess } from './supervised-process.js';
 import { findTemporalBinary } from './temporal-binary.js';
 import { temporalServerArguments } from './temporal-server.js';
@@ -59,6 +60,8 @@ export interface StackAddresses {
   environments: string;
   store: string;
   pid: number;
+  /** The stack's own name, which its Temporal server knows too; absent in a stack that an earlier version started. */
+  id?: string;
 }
 
 export interface Stack {
@@ -131,13 +134,15 @@ async function startProcesses(
     ? ports.any()
     : ports.near('environment server', environmentsBefore));
   const store = options.store ?? `dir:${join(folder, 'store')}`;
-  const addresses: StackAddresses = {
+  const addresses = {
     temporal: `127.0.0.1:${temporalPort}`,
     ui: `http://127.0.0.1:${uiPort}`,
     environments: `http://127.0.0.1:${environmentPort}`,
     store,
     pid: process.pid,
+    id: before?.id ?? newStackId(),
   };
+  const identity = stackIdentity(addresses.id, folder);
   const tokenFile = gradingToken(folder);
   const connection = openConnection({ address: addresses.temporal });
   const events = { registry, log: (message: string) => options.log(message), gaveUp: options.gaveUp };
@@ -173,7 +178,7 @@ async function startProcesses(
           uiPort,
           databaseFile: join(folder, 'temporal.db'),
         }),
-        healthy: () => temporalServes(connection),
+        healthy: () => temporalServes(connection, identity),
         startDeadlineMs: 60_000,
       },
       10_000,
@@ -271,10 +276,11 @@ async function stopAll(processes: readonly SupervisedProcess[]): Promise<void> {
   await Promise.all(processes.filter((one) => one.name === 'temporal').map((one) => one.stop()));
 }
 
-async function temporalServes(connection: Connection): Promise<boolean> {
+async function temporalServes(connection: Connection, identity: StackIdentity): Promise<boolean> {
   await connection.withDeadline(Date.now() + 1_000, () =>
     connection.workflowService.describeNamespace({ namespace: 'default' }),
   );
+  await nameServer(connection, identity);
   return true;
 }
 

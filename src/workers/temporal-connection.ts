@@ -25,10 +25,14 @@ export class TemporalUnreachable extends Error {
 }
 
 /** Throws `TemporalRefused` where a person has to mend something, `TemporalUnreachable` after the deadline. */
-export async function connectClient(temporal: TemporalConfig, deadlineMs = 5_000): Promise<TemporalClient> {
+export async function connectClient(
+  temporal: TemporalConfig,
+  deadlineMs = 5_000,
+  { readOnly = false }: { readOnly?: boolean } = {},
+): Promise<TemporalClient> {
   const connection = await untilDeadline(temporal, deadlineMs, async () => {
     const connectTimeout = Math.min(deadlineMs, longestAttemptMs);
-    const opened = openConnection({ ...temporal.options, connectTimeout });
+    const opened = openConnection({ ...temporal.options, connectTimeout }, readOnly ? [refuseWrites] : []);
     try {
       await opened.ensureConnected();
     } catch (error) {
@@ -47,10 +51,25 @@ export async function connectClient(temporal: TemporalConfig, deadlineMs = 5_000
  * A client's connection, made with its first call, that may be closed while a call still waits to be tried again.
  * `ensureConnected()` of it rejects when nothing answers.
  */
-export function openConnection(options: ConnectionOptions): Connection {
+export function openConnection(
+  options: ConnectionOptions,
+  interceptors: readonly Interceptor[] = [],
+): Connection {
   const retry = makeGrpcRetryInterceptor(defaultGrpcRetryOptions());
-  return Connection.lazy({ ...options, interceptors: [retry, endCallsAfterClose] });
+  return Connection.lazy({ ...options, interceptors: [...interceptors, retry, endCallsAfterClose] });
 }
+
+/** Calls of the Temporal service that change nothing. */
+const reads = /^(Get|List|Describe|Count|Query)/;
+
+/** A verb that says of itself that it reads may use a server that nobody has named: so it cannot write, also not by mistake. */
+const refuseWrites: Interceptor = (options, nextCall) => {
+  const call = options.method_definition.path.split('/').at(-1) ?? '';
+  if (reads.test(call)) return new InterceptingCall(nextCall(options));
+  return new InterceptingCall(
+    endedCall(status.FAILED_PRECONDITION, `${call} changes the server, and this command only reads`),
+  );
+};
 
 /**
  * The SDK's retry of a call that met a dead server runs from a timer. A channel that was shut down meanwhile throws there,
@@ -60,12 +79,12 @@ const endCallsAfterClose: Interceptor = (options, nextCall) => {
   try {
     return new InterceptingCall(nextCall(options));
   } catch (error) {
-    return new InterceptingCall(endedCall(error));
+    return new InterceptingCall(endedCall(status.CANCELLED, String(error)));
   }
 };
 
-function endedCall(cause: unknown): ConstructorParameters<typeof InterceptingCall>[0] {
-  const outcome = { code: status.CANCELLED, details: String(cause), metadata: new Metadata() };
+function endedCall(code: status, details: string): ConstructorParameters<typeof InterceptingCall>[0] {
+  const outcome = { code, details, metadata: new Metadata() };
   return {
     start: (_metadata, listener) => {
       listener?.onReceiveStatus?.(outcome);

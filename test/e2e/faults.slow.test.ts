@@ -229,7 +229,9 @@ describe('a run that is started twice', { timeout: 480_000 }, () => {
 describe('a run that is not there', { timeout: 240_000 }, () => {
   it.each([['status'], ['pause'], ['resume']])('%s says so in one line', async (verb) => {
     const { code, errors } = await longhaul([verb, 'NOSUCH', '--folder', stackFolder]);
-    expect(errors).toMatch(/^error: there is no run "NOSUCH" on this Temporal server[^\n]*\n$/);
+    expect(errors).toMatch(
+      /^on .*\(from the stack in .*\)\nerror: there is no run "NOSUCH" on this Temporal server[^\n]*\n$/,
+    );
     expect(code).toBe(1);
   });
 });

@@ -100,7 +100,7 @@ describe('the transcripts of docs/operations.md', { timeout: 360_000 }, () => {
   });
 
   it('leave no trace of what they show as refused: no control record, and no event', async () => {
-    const refused = shown.filter(({ output }) => /^error/i.test(output));
+    const refused = shown.filter(({ output }) => /^error/im.test(output));
     expect(refused.length).toBeGreaterThan(3);
     const before = await eventsOf(run);
     for (const { command } of refused) await typed(command);

@@ -6,6 +6,7 @@ import { Client } from '@temporalio/client';
 import { afterEach, describe, expect, it } from 'vitest';
 import { holderOf } from '../../src/workers/folder-lock.js';
 import { freePort } from '../../src/workers/free-port.js';
+import { stackIdentity, stackOfServer } from '../../src/workers/stack-identity.js';
 import { runningStack, type Stack, startStack } from '../../src/workers/stack.js';
 import { statusQuery } from '../../src/workflows/messages.js';
 import type { trainingRun } from '../../src/workflows/training-run.js';
@@ -45,6 +46,9 @@ describe('the embedded stack', { timeout: 240_000 }, () => {
     const { addresses, processes } = await start();
     expect(runningStack(folder)).toEqual(addresses);
     const connection = openConnection({ address: addresses.temporal });
+    expect(addresses.id).toMatch(/^[0-9a-f]{32}$/);
+    const itself = stackIdentity(addresses.id ?? '', folder);
+    expect(await stackOfServer(connection)).toEqual(itself);
     const run = await new Client({ connection }).workflow.start<typeof trainingRun>('trainingRun', {
       taskQueue: 'longhaul',
       workflowId: 'train/counting',
@@ -67,6 +71,7 @@ describe('the embedded stack', { timeout: 240_000 }, () => {
     const records = readFileSync(join(folder, 'records'), 'utf8').trim().split('\n').map(Number);
     expect(records).toEqual(Array.from({ length: 31 }, (_, step) => step));
     expect((await run.query(statusQuery)).lastCheckpoint).toBe(30);
+    expect(await stackOfServer(connection)).toEqual(itself);
     await connection.close();
   });
 

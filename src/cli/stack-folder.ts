@@ -1,0 +1,31 @@
+// Which stack folder a command means where none is named: `.longhaul` here, else in the nearest folder above that has one.
+import { statSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+
+export const defaultStackFolder = '.longhaul';
+
+/** As a path from here, for people. */
+export function nearestStackFolder(): string {
+  const here = process.cwd();
+  if (isFolder(join(here, defaultStackFolder))) return defaultStackFolder;
+  for (let above = here; above !== dirname(above);) {
+    above = dirname(above);
+    const found = join(above, defaultStackFolder);
+    if (isOurs(found)) return relative(here, found);
+  }
+  return defaultStackFolder;
+}
+
+function isFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+}
+
+/** In a folder that many may write to, anybody could put a stack folder above us and have our commands. */
+function isOurs(path: string): boolean {
+  try {
+    const info = statSync(path);
+    return info.isDirectory() && info.uid === process.getuid?.();
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,224 @@
+// No command changes a Temporal server that nobody has named, or one that is not the stack's where a stack's folder names it.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { Command } from 'commander';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { modules } from '../../src/cli/program.js';
+import { type FolderLock, lockFolder } from '../../src/workers/folder-lock.js';
+import { nameServer, newStackId, stackIdentity, stackOfServer } from '../../src/workers/stack-identity.js';
+import { connectClient } from '../../src/workers/temporal-connection.js';
+import { plainTemporalConfig } from '../../src/workers/config.js';
+import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+
+/** Verbs that change nothing on a server. Every other verb that knows `--temporal-address` is held to be one that writes. */
+const readingVerbs = ['doctor', 'nodes', 'runs', 'status', 'sweeps list'];
+
+const registered = new Command('longhaul');
+for (const [, load] of modules) (await load()).register(registered);
+const verbs = leaves(registered)
+  .filter(({ command }) => command.options.some(({ long }) => long === '--temporal-address'))
+  .map(({ path, command }) => ({ verb: path, args: [...path.split(' '), ...argumentsOf(command)] }));
+const writingVerbs = verbs.filter(({ verb }) => !readingVerbs.includes(verb));
+
+function leaves(command: Command, path: string[] = []): { path: string; command: Command }[] {
+  if (command.commands.length === 0) return [{ path: path.join(' '), command }];
+  return command.commands.flatMap((child) => leaves(child, [...path, child.name()]));
+}
+
+/** What the verb needs to be understood; a spec is a real one, so that a start of it would be a start. */
+function argumentsOf(command: Command): string[] {
+  const values: Record<string, string> = {
+    spec: resolve('presets/tiny.yaml'),
+    '--numerics': 'cpu/2',
+    '--from': '2026-01-01T00:00Z',
+    '--to': '2026-01-02T00:00Z',
+  };
+  return [
+    ...command.registeredArguments.map((argument) => values[argument.name()] ?? 'x'),
+    ...command.options
+      .filter(({ mandatory, long }) => mandatory && long !== null && long !== undefined)
+      .flatMap(({ long }) => [long ?? '', values[long ?? ''] ?? 'x']),
+    ...(command.options.some(({ long }) => long === '--detach') ? ['--detach'] : []),
+  ];
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'longhaul-named-'));
+const empty = join(folder, 'empty');
+let foreign: TestTemporal;
+beforeAll(async () => {
+  mkdirSync(empty);
+  foreign = await startTemporal();
+}, 60_000);
+afterAll(async () => {
+  await foreign?.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+interface Ended {
+  code: number | null;
+  output: string;
+  errors: string;
+}
+
+/** The compiled command line where the default address leads to the foreign server. */
+async function longhaul(args: readonly string[], cwd = empty): Promise<Ended> {
+  const { TEMPORAL_ADDRESS: _address, ...env } = process.env;
+  const child = spawn(resolve('bin/longhaul'), args, {
+    cwd,
+    env: {
+      ...env,
+      NODE_OPTIONS: `--import ${resolve('test/support/default-port.mjs')}`,
+      LONGHAUL_TEST_DEFAULT_PORT: foreign.address.split(':')[1],
+      TEMPORAL_CONFIG_FILE: undefined,
+      XDG_CONFIG_HOME: folder,
+    },
+  });
+  let [output, errors] = ['', ''];
+  child.stdout.on('data', (piece: Buffer) => (output += piece.toString()));
+  child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, output, errors };
+}
+
+async function workflowsOf(server: TestTemporal): Promise<number> {
+  let count = 0;
+  for await (const _ of server.client.workflow.list()) count += 1;
+  for await (const _ of server.client.schedule.list()) count += 1;
+  return count;
+}
+
+describe('in an empty folder beside a foreign server at the default address', { timeout: 180_000 }, () => {
+  it('the table of commands has the verbs that write, and says of the others that they read', () => {
+    expect(verbs.map(({ verb }) => verb)).toEqual(expect.arrayContaining(readingVerbs));
+    expect(writingVerbs.map(({ verb }) => verb)).toEqual(
+      expect.arrayContaining(['train', 'pause', 'cancel', 'fork', 'sweeps run', 'sweeps delete']),
+    );
+  });
+
+  it.concurrent.each(writingVerbs)('$verb is refused', async ({ args }) => {
+    const { code, output, errors } = await longhaul(args);
+    expect(errors).toMatch(/^error: nobody has named the Temporal server that this command would change: /);
+    expect(errors).toContain('--temporal-address or TEMPORAL_ADDRESS');
+    expect({ code, output }).toEqual({ code: 1, output: '' });
+  });
+
+  it.each([{ verb: 'pause', args: ['pause', 'x'] }])('$verb says so to a script, too', async ({ args }) => {
+    const { code, output } = await longhaul([...args, '--json']);
+    expect(JSON.parse(output)).toMatchObject({ error: { name: 'UnnamedServer' } });
+    expect(code).toBe(1);
+  });
+
+  it('a verb that reads goes there and says where it is', async () => {
+    const { code, errors } = await longhaul(['sweeps', 'list']);
+    expect(errors).toBe(
+      'on localhost:7233, namespace default (the default address: nobody named a server)\n',
+    );
+    expect(code).toBe(0);
+  });
+
+  it('the foreign server has nothing of all this', async () => {
+    expect(await workflowsOf(foreign)).toBe(0);
+  });
+
+  it('a stack folder in which no stack runs names no server', async () => {
+    const cwd = join(folder, 'stopped');
+    mkdirSync(join(cwd, '.longhaul'), { recursive: true });
+    const { code, errors } = await longhaul(['pause', 'x'], cwd);
+    expect(errors).toMatch(/^error: no stack runs in \.longhaul, .*`longhaul up`/);
+    expect(code).toBe(1);
+  });
+
+  it('a server that is named is used, and said', async () => {
+    const { errors } = await longhaul(['pause', 'x', '--temporal-address', foreign.address]);
+    expect(errors).toMatch(
+      new RegExp(
+        `^on ${foreign.address}, namespace default \\(from --temporal-address\\)\\nerror: there is no run`,
+      ),
+    );
+  });
+
+  it('only the files that check it open a connection', () => {
+    const opening = readdirSync('src/cli').filter((name) =>
+      /connectClient\(|openConnection\(|Connection\.(connect|lazy)\(/.test(
+        readFileSync(join('src/cli', name), 'utf8'),
+      ),
+    );
+    // `doctor` reads, and `quickstart` has started the server itself.
+    expect(opening.sort()).toEqual(['doctor-checks.ts', 'quickstart-command.ts', 'temporal-access.ts']);
+  });
+});
+
+it('a client that only reads cannot write', async () => {
+  const { client, close } = await connectClient(plainTemporalConfig(foreign.address), 5_000, {
+    readOnly: true,
+  });
+  try {
+    await expect(
+      client.workflow.start('trainingRun', { taskQueue: 'x', workflowId: 'x' }),
+    ).rejects.toMatchObject({ cause: { details: expect.stringContaining('only reads') as string } });
+  } finally {
+    await close();
+  }
+});
+
+describe('the stack that a folder names', { timeout: 120_000 }, () => {
+  const home = join(folder, 'home');
+  const stack = join(home, '.longhaul');
+  const below = join(home, 'specs', 'deep');
+  const id = newStackId();
+  let lock: FolderLock;
+  let own: TestTemporal;
+  beforeAll(async () => {
+    mkdirSync(below, { recursive: true });
+    lock = lockFolder(stack, 'a test');
+    own = await startTemporal();
+    await nameServer(own.client, stackIdentity(id, stack));
+  }, 60_000);
+  afterAll(async () => {
+    lock?.release();
+    await own?.stop();
+  });
+  const pointAt = (server: TestTemporal, more: object = { id }): void =>
+    writeFileSync(
+      join(stack, 'stack.json'),
+      JSON.stringify({ temporal: server.address, store: `dir:${folder}`, ui: '', environments: '', ...more }),
+    );
+
+  it('is found in the folders above, and its server is used', async () => {
+    pointAt(own);
+    const { errors } = await longhaul(['pause', 'x'], below);
+    expect(errors).toMatch(
+      new RegExp(
+        `^on ${own.address}, namespace default \\(from the stack in ../../.longhaul\\)\\nerror: there is no run`,
+      ),
+    );
+  });
+
+  it.each(['pause', 'status'])('is no server of nobody’s that listens in its place: %s', async (verb) => {
+    pointAt(foreign);
+    const { code, errors } = await longhaul([verb, 'x'], home);
+    expect(errors).toMatch(
+      /^error: the Temporal server at \S+ is that of no stack, and not that of the stack in \.longhaul: /,
+    );
+    expect(code).toBe(1);
+  });
+
+  it('is no server of another stack, which is named', async () => {
+    pointAt(own, { id: newStackId() });
+    const { code, errors } = await longhaul(['cancel', 'x'], home);
+    expect(errors).toContain(
+      `is that of another stack, ${(await stackOfServer(own.client))?.place}, and not`,
+    );
+    expect(code).toBe(1);
+  });
+
+  it('is started again where an earlier version has started it without a name', async () => {
+    pointAt(own, {});
+    expect((await longhaul(['resume', 'x'], home)).errors).toMatch(
+      /started by an earlier version.*longhaul up/,
+    );
+  });
+});
