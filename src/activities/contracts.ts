@@ -2,6 +2,7 @@
 // All payloads are small (< 10 KB): digests and figures, never data.
 import type { BudgetLimit, Spent } from '../spec/budget.js';
 import type { ControlChange, ControlState } from '../spec/control-records.js';
+import type { PassRate } from '../spec/pass-rate.js';
 import type { Digest, Numerics } from '../spec/records.js';
 import type { PlacementSpec } from '../spec/run-spec.js';
 
@@ -145,7 +146,7 @@ export interface EvaluatedState extends Observation {
   state: Digest;
   suite: Digest;
   suite_name: string;
-  pass_at_1: number;
+  pass_at_1: PassRate;
   graded: number;
   unknown: number;
 }
@@ -290,7 +291,7 @@ export interface RunStatus {
   blocked: { reason: string; remedy: string } | null;
   /** Figures `ft/…` since the run began, as of `step`: what faults have cost it. One that is not there is 0. */
   faults?: Record<string, number>;
-  evaluations: { step: number; suite: string; pass_at_1: number; graded: number }[];
+  evaluations: { step: number; suite: string; pass_at_1: PassRate; graded: number }[];
   /** The last steps, newest last; at most 20. */
   recent: { step: number; kind: string; seconds: number; metrics: Record<string, number> }[];
   /** Mean rewards of the last GRPO steps, newest last; at most 40. Absent where a workflow of an earlier version answers. */

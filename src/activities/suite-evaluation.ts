@@ -2,6 +2,7 @@
 // random numbers come from the suite alone (R13).
 import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
+import { passRateOf } from '../spec/pass-rate.js';
 import type { Digest, EpisodeRecord } from '../spec/records.js';
 import { promptTooLong } from '../episode/episode-loop.js';
 import { isPass } from '../rl/pass.js';
@@ -150,11 +151,11 @@ export function summarise(
   const sum = (of: (totals: Totals) => number): number => all.reduce((total, part) => total + of(part), 0);
   const mean = (total: number, count: number): number => (count === 0 ? 0 : total / count);
   return {
-    schema: 'longhaul.evaluation/1',
+    schema: 'longhaul.evaluation/2',
     state,
     suite: suiteDigest,
     suite_name: suite.name,
-    pass_at_1: mean(
+    pass_at_1: passRateOf(
       sum((part) => part.passed),
       sum((part) => part.graded),
     ),
@@ -166,7 +167,7 @@ export function summarise(
         return [
           name,
           {
-            pass_at_1: mean(part.passed, part.graded),
+            pass_at_1: passRateOf(part.passed, part.graded),
             graded: part.graded,
             unknown: part.unknown,
             mean_turns: mean(part.turns, episodesOf),

@@ -1,4 +1,5 @@
 // What the workflow `evalSweep` and its activities say to each other. All payloads are small: pairs come in windows.
+import type { PassRate } from '../spec/pass-rate.js';
 import type { Digest } from '../spec/records.js';
 
 /** What the workflow needs of a planned sweep. */
@@ -36,7 +37,7 @@ export interface PairsToDo {
 
 export interface EvaluatedPair {
   state: Digest;
-  pass_at_1: number;
+  pass_at_1: PassRate;
   graded: number;
   unknown: number;
   seconds: number;

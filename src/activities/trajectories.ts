@@ -4,6 +4,7 @@
 // Sweeps have any number of suites, and play several of one state at a time: each has a folder of its own there, by its content.
 import type { RunData } from './run-data.js';
 import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
+import type { PassRate } from '../spec/pass-rate.js';
 import type { EpisodeRecord } from '../spec/records.js';
 import { isRunSuite } from '../spec/schedule.js';
 import { recordDigest } from '../store/canonical.js';
@@ -84,13 +85,16 @@ function trajectoryOf({ tokenizer }: RunData, suite: SuiteRecord, episode: Episo
   };
 }
 
+/** Without the pass rates of what nobody graded. */
 function aggregated(result: Omit<EvaluationResult, 'observed'>): Record<string, number> {
-  const metrics: Record<string, number> = {
-    'eval/all/pass_at_1': result.pass_at_1,
-    'eval/num_samples': result.graded,
+  const metrics: Record<string, number> = {};
+  const add = (scope: string, rate: PassRate): void => {
+    if (rate !== null) metrics[`eval/${scope}/pass_at_1`] = rate;
   };
+  add('all', result.pass_at_1);
+  metrics['eval/num_samples'] = result.graded;
   for (const [name, figures] of Object.entries(result.environments)) {
-    metrics[`eval/${name}/pass_at_1`] = figures.pass_at_1;
+    add(name, figures.pass_at_1);
     metrics[`eval/${name}/unknown`] = figures.unknown;
   }
   return metrics;

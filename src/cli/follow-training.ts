@@ -2,7 +2,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client } from '@temporalio/client';
 import { alertLines } from '../report/alerts.js';
-import { percent, timeSpan } from '../report/format.js';
+import { timeSpan } from '../report/format.js';
+import { passRateText } from '../spec/pass-rate.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { statusQuery } from '../workflows/messages.js';
@@ -64,7 +65,7 @@ export async function trainAndFollow(
       flags.json
         ? JSON.stringify({ ...result, alerts })
         : `${result.run} ${result.ended} at step ${result.step}` +
-            (last ? `, held-out pass@1 ${percent(last.pass_at_1)}` : '') +
+            (last ? `, held-out pass@1 ${passRateText(last.pass_at_1)}` : '') +
             (result.budget ? `; ${result.budget}` : '') +
             (result.report ? `; for its report: longhaul report ${result.run}${inFolder(flags)}` : '') +
             alertLines(alerts)

@@ -112,11 +112,11 @@ async function bestSteps(
  */
 export function bestStepsOf(evaluations: RunHistory['evaluations']): number[] {
   const bySuite = new Map<string, RunHistory['evaluations']>();
-  for (const one of evaluations)
+  for (const one of evaluations.filter(({ result }) => result.pass_at_1 !== null))
     bySuite.set(one.result.suite, [...(bySuite.get(one.result.suite) ?? []), one]);
   const [most = []] = [...bySuite.values()].sort((a, b) => b.length - a.length);
   return most
-    .sort((a, b) => b.result.pass_at_1 - a.result.pass_at_1 || b.step - a.step)
+    .sort((a, b) => (b.result.pass_at_1 ?? 0) - (a.result.pass_at_1 ?? 0) || b.step - a.step)
     .map(({ step }) => step);
 }
 

@@ -2,7 +2,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Client, WorkflowNotFoundError } from '@temporalio/client';
 import type { RunStatus } from '../activities/contracts.js';
-import { percent, timeSpan } from '../report/format.js';
+import { timeSpan } from '../report/format.js';
+import { countedPassRate, passRateText } from '../spec/pass-rate.js';
 import { statusQuery } from '../workflows/messages.js';
 import { headline, remainingSeconds } from '../workflows/run-text.js';
 import type { TrainingResult } from '../workflows/training-run.js';
@@ -71,7 +72,7 @@ export function progressLine(status: RunStatus, ended: string | null = null, fol
   const figure = last ? headline(last.metrics) : null;
   if (figure) parts.push(figure);
   const evaluation = status.evaluations.at(-1);
-  if (evaluation) parts.push(`pass@1 ${percent(evaluation.pass_at_1)}`);
+  if (evaluation) parts.push(`pass@1 ${passRateText(evaluation.pass_at_1)}`);
   if (status.sampleSeconds > 0) parts.push(`${Math.round(status.tokens / status.sampleSeconds)} tokens/s`);
   if (ended !== null) parts.push(ended);
   else if (status.blocked)
@@ -126,8 +127,8 @@ export class ChangingLine implements View {
   ) {}
 
   show(status: RunStatus, waiting: string | null): void {
-    for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(this.#evaluations)) {
-      this.#keep(`step ${step} · ${suite} evaluation · pass@1 ${percent(pass_at_1)} of ${graded} episodes`);
+    for (const { step, suite, ...evaluation } of status.evaluations.slice(this.#evaluations)) {
+      this.#keep(`step ${step} · ${suite} evaluation · pass@1 ${countedPassRate(evaluation)}`);
     }
     this.#evaluations = Math.max(this.#evaluations, status.evaluations.length);
     const trouble = status.blocked

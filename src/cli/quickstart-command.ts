@@ -9,8 +9,9 @@ import { connectClient } from '../workers/temporal-connection.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import { followRun } from './live-view.js';
 import { alertLines } from '../report/alerts.js';
-import { percent, timeSpan } from '../report/format.js';
+import { timeSpan } from '../report/format.js';
 import type { AlertStanding } from '../rl/alerts.js';
+import { nothingGraded, passRateText } from '../spec/pass-rate.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { defaultStackFolder, openExistingStore, wholeNumber, withOutput, inFolder } from './output.js';
 import { printable } from './printable.js';
@@ -129,8 +130,8 @@ function report(
   process.exitCode = 0;
   const lines = [
     `${result.run} ${result.ended} at step ${result.step}${earlier ? ', earlier' : ` in ${timeSpan(seconds)}`}`,
-    `  held-out pass@1   ${before ? percent(before.pass_at_1) : '–'} → ${after ? percent(after.pass_at_1) : '–'}` +
-      (after ? `  (${after.graded} episodes)` : ''),
+    `  held-out pass@1   ${passRateText(before?.pass_at_1 ?? null)} → ${passRateText(after?.pass_at_1 ?? null)}` +
+      (after ? `  (${after.graded === 0 ? nothingGraded : `${after.graded} episodes`})` : ''),
     `  tokens sampled    ${result.tokens.toLocaleString('en')} (${Math.round(tokensPerSecond).toLocaleString('en')} a second)`,
     `  process restarts  ${restarts}`,
     `  state digest      ${result.state ?? '–'}`,

@@ -12,7 +12,7 @@ import { settingNotes } from '../workflows/hyperparameters.js';
 import { statusQuery } from '../workflows/messages.js';
 import { stopNote } from '../workflows/run-text.js';
 import { followRun, progressLine } from './live-view.js';
-import { percent } from '../report/format.js';
+import { countedPassRate } from '../spec/pass-rate.js';
 import { inFolder, storeOption, withOutput } from './output.js';
 import { printable } from './printable.js';
 import { alertsWithin } from './run-alerts.js';
@@ -172,9 +172,9 @@ function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Wait
   lines.push(...settingNotes(status.control).map((note) => `  ${note}`));
   const stop = waiting ? stopNote(status) : null;
   if (stop) lines.push(`  ${stop}`);
-  for (const { step, suite, pass_at_1, graded } of status.evaluations.slice(-6)) {
+  for (const { step, suite, ...evaluation } of status.evaluations.slice(-6)) {
     lines.push(
-      `  step ${String(step).padStart(6)} · ${suite.padEnd(8)} · pass@1 ${percent(pass_at_1)} of ${graded}`,
+      `  step ${String(step).padStart(6)} · ${suite.padEnd(8)} · pass@1 ${countedPassRate(evaluation)}`,
     );
   }
   if (status.report) lines.push(`  report: longhaul report ${status.run}${inFolder(flags)}`);

@@ -10,6 +10,7 @@ import type {
   RunStarted,
 } from '../integrations/slack/run-event.js';
 import type { EvaluationResult } from '../spec/evaluation-records.js';
+import type { PassRate } from '../spec/pass-rate.js';
 import type { OwnerRecord } from '../spec/records.js';
 import { plannedSteps, runSuites } from '../spec/schedule.js';
 import { sha256Hex } from '../store/canonical.js';
@@ -59,8 +60,8 @@ export interface ToldEvaluation {
   id: string;
   step: number;
   suite: string;
-  passAt1: number;
-  environments: Record<string, number>;
+  passAt1: PassRate;
+  environments: Record<string, PassRate>;
 }
 
 /** Plain data, to be kept by whoever tells: what was told, and what the next step is judged by. */
@@ -243,7 +244,7 @@ async function addEvaluations(
       step,
       suite: result.suite_name,
       passAt1: result.pass_at_1,
-      environments: Object.fromEntries(shares) as Record<string, number>,
+      environments: Object.fromEntries(shares) as Record<string, PassRate>,
     };
     const before = cursor.evaluations.findLast((other) => other.suite === one.suite && other.step < step);
     cursor.evaluations = [...cursor.evaluations, one].sort((a, b) => a.step - b.step).slice(-maxRemembered);

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { drawChart } from '../integrations/slack/chart-picture.js';
 import type { Link, RunEvent, RunStarted, RunStatusLine } from '../integrations/slack/run-event.js';
 import { RunThread, type ThreadTiming } from '../integrations/slack/run-thread.js';
+import type { PassRate } from '../spec/pass-rate.js';
 import type { OwnerRecord, RunRecord } from '../spec/records.js';
 import type { SlackNews, SlackSpec } from '../spec/run-spec.js';
 import { plannedSteps } from '../spec/schedule.js';
@@ -286,15 +287,16 @@ function linesOf(evaluations: readonly ToldEvaluation[]) {
   const names = [...new Set(evaluations.flatMap(({ environments }) => Object.keys(environments)))];
   const all = {
     name: names.length === 1 ? (names[0] ?? 'all') : 'all',
-    points: evaluations.map(({ step, passAt1 }) => ({ step, value: passAt1 })),
+    points: evaluations.flatMap(({ step, passAt1 }) => pointAt(step, passAt1)),
   };
   if (names.length < 2) return [all];
   const each = names.map((name) => ({
     name,
-    points: evaluations.flatMap(({ step, environments }) => {
-      const value = environments[name];
-      return value === undefined ? [] : [{ step, value }];
-    }),
+    points: evaluations.flatMap(({ step, environments }) => pointAt(step, environments[name] ?? null)),
   }));
   return [all, ...each];
+}
+
+function pointAt(step: number, value: PassRate): { step: number; value: number }[] {
+  return value === null ? [] : [{ step, value }];
 }

@@ -59,9 +59,10 @@ export function evaluationPoint(step: number, result: EvaluationResult): MetricP
   const suffix = suite_name === 'interval' ? '' : `/${suite_name}`;
   const values: Record<string, number> = { ...observed.metrics, [`timing/eval${suffix}`]: observed.seconds };
   const { pass_at_1, graded, unknown } = result;
-  const parts: [string, Record<string, number>][] = [['all', { pass_at_1, graded, unknown }]];
+  const parts: [string, Record<string, number | null>][] = [['all', { pass_at_1, graded, unknown }]];
   for (const [env, figures] of Object.entries(result.environments)) parts.push([env, { ...figures }]);
   for (const [part, figures] of parts)
-    for (const [name, value] of Object.entries(figures)) values[`eval${suffix}/${part}/${name}`] = value;
+    for (const [name, value] of Object.entries(figures))
+      if (value !== null) values[`eval${suffix}/${part}/${name}`] = value;
   return { id: evaluationPointId(step, suite_name, suite), step, at: observed.committed_at, values };
 }

@@ -1,4 +1,5 @@
 // Per environment and per template: baseline → final, the change, and what it means.
+import type { PassRate } from '../spec/pass-rate.js';
 import type { EvaluationFigure } from './evaluations.js';
 
 export type EnvironmentStatus =
@@ -29,7 +30,7 @@ export interface TemplateRow {
   delta: number | null;
 }
 
-export interface PassRate {
+interface CountedRate {
   share: number;
   graded: number;
 }
@@ -90,7 +91,7 @@ function allOf(before: EvaluationFigure, after: EvaluationFigure, rows: Environm
 
 /** The weakest first: they say where to look. */
 export function templateRows(before: EvaluationFigure, after: EvaluationFigure): TemplateRow[] {
-  const rate = (of: EvaluationFigure, template: string): PassRate | null => {
+  const rate = (of: EvaluationFigure, template: string): CountedRate | null => {
     const counted = of.result.templates[template];
     return counted && counted.graded > 0
       ? { share: counted.passed / counted.graded, graded: counted.graded }
@@ -106,7 +107,7 @@ export function templateRows(before: EvaluationFigure, after: EvaluationFigure):
 }
 
 /** Null: no graded episode. */
-export function statusOf(before: PassRate | null, after: PassRate | null): EnvironmentStatus {
+export function statusOf(before: CountedRate | null, after: CountedRate | null): EnvironmentStatus {
   if (before === null || after === null) return 'new';
   const change = after.share - before.share;
   const margin = significant * errorOfDifference(before, after);
@@ -117,19 +118,19 @@ export function statusOf(before: PassRate | null, after: PassRate | null): Envir
 }
 
 /** Of the two as samples of one rate: that is what chance alone would do, and it is not 0 where all or none passed once. */
-function errorOfDifference(before: PassRate, after: PassRate): number {
+function errorOfDifference(before: CountedRate, after: CountedRate): number {
   const graded = before.graded + after.graded;
   const pooled = (before.share * before.graded + after.share * after.graded) / graded;
   return Math.sqrt(pooled * (1 - pooled) * (1 / before.graded + 1 / after.graded));
 }
 
-function rateOf({ pass_at_1, graded }: { pass_at_1: number; graded: number }): PassRate | null {
-  return graded > 0 ? { share: pass_at_1, graded } : null;
+function rateOf({ pass_at_1, graded }: { pass_at_1: PassRate; graded: number }): CountedRate | null {
+  return pass_at_1 === null ? null : { share: pass_at_1, graded };
 }
 
 function compared(
-  before: PassRate | null,
-  after: PassRate | null,
+  before: CountedRate | null,
+  after: CountedRate | null,
 ): Pick<EnvironmentRow, 'before' | 'after' | 'delta'> {
   return {
     before: before?.share ?? null,

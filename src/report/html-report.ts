@@ -24,6 +24,7 @@ import { transcriptViewer } from './transcript-viewer.js';
 import { type UntoldSink, untoldTable } from './untold.js';
 import { viewerScript } from './viewer-script.js';
 import { nameOfNumerics } from '../spec/numerics.js';
+import { nothingGraded, passRateText } from '../spec/pass-rate.js';
 import type { UpdateRecord } from '../spec/records.js';
 import type { RebaseSpec } from '../spec/run-spec.js';
 
@@ -118,16 +119,30 @@ function rebaseInWords({ to, numerics }: RebaseSpec): string {
 
 function passRateTile(history: RunHistory): string {
   const passed = ({ result }: EvaluationFigure): string =>
-    `<span class="big">${percent(result.pass_at_1)}</span>`;
+    `<span class="big">${passRateText(result.pass_at_1)}</span>`;
   const change = beforeAndAfter(history);
   if (change) {
     const name = hasEnded(positionOf(history)) ? 'before → after GRPO' : 'before GRPO → so far';
-    return tile(`held-out pass@1, ${name}`, `${passed(change.before)} → ${passed(change.after)}`, 'wide');
+    const why = ungradedNote([change.before, change.after]);
+    return tile(
+      `held-out pass@1, ${name}${why}`,
+      `${passed(change.before)} → ${passed(change.after)}`,
+      'wide',
+    );
   }
   const baseline = baselineOf(history);
   return baseline
-    ? tile('held-out pass@1 before GRPO, none after it so far', passed(baseline), 'wide')
+    ? tile(
+        `held-out pass@1 before GRPO, none after it so far${ungradedNote([baseline])}`,
+        passed(baseline),
+        'wide',
+      )
     : tile('held-out pass@1 before GRPO', 'none yet', 'wide');
+}
+
+function ungradedNote(figures: readonly EvaluationFigure[]): string {
+  const steps = figures.flatMap(({ step, result }) => (result.pass_at_1 === null ? step : []));
+  return steps.length === 0 ? '' : `; after step ${steps.join(' and ')} ${nothingGraded}`;
 }
 
 const utc = (iso: string): string => `${iso.replace('T', ' ').slice(0, 19)} UTC`;
@@ -143,11 +158,16 @@ function secondsOf({ updates, record }: RunHistory): number {
   return Math.max(0, (Date.parse(last) - Date.parse(record.observed.started_at)) / 1000);
 }
 
-const rewardOf = ({ observed }: UpdateRecord): number => observed.metrics['reward/avg_raw_reward'] ?? 0;
+/** None of a step of which no outcome was graded. */
+function rewardPoint({ identity, observed }: UpdateRecord): ChartSeries['points'] {
+  const reward = observed.metrics['reward/avg_raw_reward'];
+  const graded = identity.outcomes.some((samples) => samples.some((value) => value !== null));
+  return reward === undefined || !graded ? [] : [{ x: identity.step, y: reward }];
+}
 
 function learningCurve(history: RunHistory): string {
   const grpo = history.updates.filter((update) => update.identity.kind === 'grpo');
-  const rewards = grpo.map((update) => ({ x: update.identity.step, y: rewardOf(update) }));
+  const rewards = grpo.flatMap(rewardPoint);
   const compared = comparedPoints(history);
   const others = history.evaluations.filter(({ result }) => result.suite_name === 'interval');
   const smooth = smoothed(rewards, smoothingWidth(rewards.length));
@@ -158,7 +178,7 @@ function learningCurve(history: RunHistory): string {
       name: `held out, at intervals (${tasksInWords(others)})`,
       style: 'interval',
       draw: 'dots',
-      points: others.map(pointOf),
+      points: others.flatMap(pointsOf),
       // The untrained policy's evaluation has the whole warm start between it and the next one, and the baseline too.
       joinedFrom: baselineOf(history)?.step ?? 0,
     },
@@ -166,7 +186,7 @@ function learningCurve(history: RunHistory): string {
       name: `held out, ${compared.name}`,
       style: 'final',
       draw: 'labels',
-      points: compared.figures.map(pointOf),
+      points: compared.figures.flatMap(pointsOf),
     },
   ];
   const shown = series.filter((one) => one.points.length > 0);
@@ -187,7 +207,8 @@ function learningCurve(history: RunHistory): string {
   );
 }
 
-const pointOf = ({ step, result }: EvaluationFigure) => ({ x: step, y: result.pass_at_1 });
+const pointsOf = ({ step, result }: EvaluationFigure): ChartSeries['points'] =>
+  result.pass_at_1 === null ? [] : [{ x: step, y: result.pass_at_1 }];
 
 /** The evaluations that the headline compares: these alone are marked. */
 function comparedPoints(history: RunHistory): { name: string; figures: EvaluationFigure[] } {

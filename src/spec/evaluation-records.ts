@@ -1,4 +1,5 @@
 // The records of evaluations, which runs and sweeps share: what is measured, and what came of it.
+import type { PassRate } from './pass-rate.js';
 import type { Digest, Numerics, SamplingPlan } from './records.js';
 
 /** What an evaluation measures; its digest names `evals/{state}/{suite}/`. */
@@ -13,12 +14,13 @@ export interface SuiteRecord {
   numerics: Numerics;
 }
 
+/** One of version 1 has 0 where nothing was graded, and is read as null. */
 export interface EvaluationResult {
-  schema: 'longhaul.evaluation/1';
+  schema: 'longhaul.evaluation/1' | 'longhaul.evaluation/2';
   state: Digest;
   suite: Digest;
   suite_name: string;
-  pass_at_1: number;
+  pass_at_1: PassRate;
   graded: number;
   unknown: number;
   environments: Record<string, EnvironmentResult>;
@@ -33,7 +35,7 @@ export interface EvaluationResult {
 }
 
 export interface EnvironmentResult {
-  pass_at_1: number;
+  pass_at_1: PassRate;
   graded: number;
   unknown: number;
   mean_turns: number;

@@ -1,6 +1,7 @@
 // What a run's spec asks for, step by step. `src/workflows/step-schedule.ts` decides it for the run; a workflow shares no
 // code with those who read records, so a test holds both to the same answers.
 import type { ControlRecord } from './control-records.js';
+import type { PassRate } from './pass-rate.js';
 import type { RunSpec } from './run-spec.js';
 import { lastWarmStep } from './warm-start.js';
 
@@ -43,7 +44,8 @@ export function stopsAsked(control: readonly ControlRecord[]): number[] {
 }
 
 /** True where an interval evaluation after `step` ends the run. */
-export function reachesTarget(spec: RunSpec, step: number, pass_at_1: number): boolean {
+export function reachesTarget(spec: RunSpec, step: number, pass_at_1: PassRate): boolean {
+  if (pass_at_1 === null) return false;
   const { target_pass_at_1 } = spec.trainer;
   return target_pass_at_1 > 0 && step > plannedSteps(spec).warmStart && pass_at_1 >= target_pass_at_1;
 }

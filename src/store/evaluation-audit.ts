@@ -1,6 +1,7 @@
 // Checks the evaluations of a run's states: each result is recomputed from its episodes, which stand for its suite's tasks and were
 // announced before they were sampled (R9).
 import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
+import { type PassRate, passRateOf } from '../spec/pass-rate.js';
 import type { Digest, EpisodeRecord } from '../spec/records.js';
 import type { AuditReport } from './audit-report.js';
 import { recordDigest } from './canonical.js';
@@ -132,10 +133,13 @@ function wrongFigures(
   isPass: IsPass,
 ): string[] {
   const problems: string[] = [];
-  const compare = (name: string, stored: number | undefined, counted: number): void => {
-    if (stored === undefined || Math.abs(stored - counted) > tolerance) {
-      problems.push(`${name} is ${stored ?? 'missing'}, its episodes give ${counted}`);
-    }
+  const compare = (name: string, stored: PassRate | undefined, counted: PassRate): void => {
+    const same =
+      typeof stored === 'number' && counted !== null
+        ? Math.abs(stored - counted) <= tolerance
+        : stored === counted;
+    if (!same)
+      problems.push(`${name} is ${stored === undefined ? 'missing' : stored}, its episodes give ${counted}`);
   };
   const all = countsOf(episodes, isPass);
   compare('pass_at_1', result.pass_at_1, all.share);
@@ -180,9 +184,9 @@ function wrongFigures(
 function countsOf(
   episodes: readonly EpisodeRecord[],
   isPass: IsPass,
-): { graded: number; unknown: number; passed: number; share: number } {
+): { graded: number; unknown: number; passed: number; share: PassRate } {
   const rewards = episodes.flatMap(({ outcome }) => (outcome.status === 'graded' ? [outcome.value] : []));
   const passed = rewards.filter((reward) => isPass(reward)).length;
   const graded = rewards.length;
-  return { graded, unknown: episodes.length - graded, passed, share: graded === 0 ? 0 : passed / graded };
+  return { graded, unknown: episodes.length - graded, passed, share: passRateOf(passed, graded) };
 }

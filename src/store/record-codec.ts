@@ -2,7 +2,13 @@
 import { promisify } from 'node:util';
 import { gunzip, gunzipSync, gzip, gzipSync } from 'node:zlib';
 import { canonicalBytes } from './canonical.js';
-import { recordSchemas, schemaVersions, type RecordKind, type RecordTypes } from './record-schemas.js';
+import {
+  oldestVersions,
+  recordSchemas,
+  schemaVersions,
+  type RecordKind,
+  type RecordTypes,
+} from './record-schemas.js';
 import { NewerSchema, OlderSchema, UnreadableRecord } from './store-errors.js';
 
 const GZIP_OS_BYTE = 9;
@@ -51,7 +57,8 @@ export function checkRecord<Kind extends RecordKind>(
   const known = `longhaul.${kind}/${schemaVersions[kind]}`;
   if (found.kind !== kind) throw new UnreadableRecord(key, `it has schema ${found.text}, expected ${known}`);
   if (found.version > schemaVersions[kind]) throw new NewerSchema(key, found.text, known);
-  if (found.version < schemaVersions[kind]) throw new OlderSchema(key, found.text, known);
+  if (found.version < (oldestVersions[kind] ?? schemaVersions[kind]))
+    throw new OlderSchema(key, found.text, known);
   const checked = recordSchemas[kind].safeParse(value);
   if (!checked.success)
     throw new UnreadableRecord(key, describe(checked.error.issues), { cause: checked.error });

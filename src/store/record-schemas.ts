@@ -1,6 +1,7 @@
 // One strict schema for every kind of record. A member that is not known is refused: a record means what it says, whole.
 import { z } from 'zod';
 import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
+import type { PassRate } from '../spec/pass-rate.js';
 import type { AttemptRecord } from '../spec/attempt-records.js';
 import type { ControlRecord, Hyperparameters } from '../spec/control-records.js';
 import type {
@@ -242,25 +243,21 @@ const suite = z.strictObject({
   numerics,
 });
 
-const evaluation = z.strictObject({
-  schema: z.literal('longhaul.evaluation/1'),
+const passRate = share.nullable();
+const ungradedRate = 'pass_at_1 is null where graded is 0, and a share where it is not';
+const environmentResult = {
+  graded: count,
+  unknown: count,
+  mean_turns: z.number().nonnegative(),
+  mean_tool_calls: z.number().nonnegative(),
+  tool_errors: count,
+};
+const evaluationResult = {
   state: digest,
   suite: digest,
   suite_name: text,
-  pass_at_1: share,
   graded: count,
   unknown: count,
-  environments: z.record(
-    z.string(),
-    z.strictObject({
-      pass_at_1: share,
-      graded: count,
-      unknown: count,
-      mean_turns: z.number().nonnegative(),
-      mean_tool_calls: z.number().nonnegative(),
-      tool_errors: count,
-    }),
-  ),
   templates: z.record(z.string(), z.strictObject({ passed: count, graded: count })),
   observed: z.strictObject({
     run: text,
@@ -269,7 +266,32 @@ const evaluation = z.strictObject({
     committed_at: time,
     metrics: figures,
   }),
-});
+};
+
+const evaluation = z
+  .strictObject({
+    schema: z.literal('longhaul.evaluation/2'),
+    ...evaluationResult,
+    pass_at_1: passRate,
+    environments: z.record(
+      z.string(),
+      z.strictObject({ ...environmentResult, pass_at_1: passRate }).refine(hasRateIfGraded, ungradedRate),
+    ),
+  })
+  .refine(hasRateIfGraded, ungradedRate);
+
+/** Version 1 wrote 0 where no outcome was graded. */
+const evaluation1 = z
+  .strictObject({
+    schema: z.literal('longhaul.evaluation/1'),
+    ...evaluationResult,
+    pass_at_1: share,
+    environments: z.record(
+      z.string(),
+      z.strictObject({ ...environmentResult, pass_at_1: share }).transform(withoutUngradedRate),
+    ),
+  })
+  .transform(withoutUngradedRate);
 
 export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]> } = {
   run,
@@ -290,7 +312,7 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
   checkpoint,
   weights,
   suite,
-  evaluation,
+  evaluation: z.discriminatedUnion('schema', [evaluation, evaluation1]),
   sweep: sweepSchema(suite),
   tally,
 };
@@ -315,10 +337,24 @@ export const schemaVersions: Record<RecordKind, number> = {
   checkpoint: 1,
   weights: 1,
   suite: 1,
-  evaluation: 1,
+  evaluation: 2,
   sweep: 1,
   tally: 1,
 };
+
+/** The oldest version of a kind that this code reads, where that is not the newest one. */
+export const oldestVersions: Partial<Record<RecordKind, number>> = { evaluation: 1 };
+
+function hasRateIfGraded({ pass_at_1, graded }: { pass_at_1: PassRate; graded: number }): boolean {
+  return (pass_at_1 === null) === (graded === 0);
+}
+
+function withoutUngradedRate<Rate extends { pass_at_1: number; graded: number }>(
+  figures: Rate,
+): Omit<Rate, 'pass_at_1'> & { pass_at_1: PassRate } {
+  const { pass_at_1, graded } = figures;
+  return { ...figures, pass_at_1: graded === 0 && pass_at_1 === 0 ? null : pass_at_1 };
+}
 
 function isRunSpec(value: unknown): boolean {
   const spec = value as Record<string, unknown> | null;

@@ -222,7 +222,7 @@ class Selector {
     const bySuite = new Map<Digest, { step: number; pass_at_1: number }[]>();
     for (const [index, step] of steps.entries()) {
       for (const { suite, pass_at_1 } of results[index] ?? [])
-        bySuite.set(suite, [...(bySuite.get(suite) ?? []), { step, pass_at_1 }]);
+        if (pass_at_1 !== null) bySuite.set(suite, [...(bySuite.get(suite) ?? []), { step, pass_at_1 }]);
     }
     const [most] = [...bySuite].sort(
       ([a, of], [b, others]) => others.length - of.length || a.localeCompare(b),
@@ -244,7 +244,7 @@ class Selector {
         return null;
       }),
     );
-    return results.filter((result) => result !== null && result.graded > 0) as EvaluationResult[];
+    return results.filter((result) => result !== null);
   }
 
   /** A step that somebody named, or why it cannot be. Null: its state cannot be read, which is noted. */

@@ -52,7 +52,7 @@ export async function serveNode(
   const parts = await createParts();
   try {
     const open = new OpenActivities(join(config.folder, 'open-activities'));
-    const handedBack = await open.failPredecessors(client.activity);
+    const handedBack = await open.failPredecessors(client.activity, log);
     if (handedBack.length > 0)
       log(`tried again after the end of an earlier worker: ${handedBack.join(', ')}`);
     const common = {

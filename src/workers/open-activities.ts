@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ApplicationFailure } from '@temporalio/common';
+import { ApplicationFailure, NamespaceNotFoundError } from '@temporalio/common';
 import { ActivityNotFoundError, type AsyncCompletionClient } from '@temporalio/client';
 
 export interface OpenActivity {
@@ -15,6 +15,8 @@ export interface OpenActivity {
 
 /** Longer than a Temporal server takes to start again and to hear what it missed. */
 const keptAfterReturnMs = 20_000;
+/** For all tokens together: work waits for the worker. */
+const cleanUpMs = 10_000;
 
 export class OpenActivities {
   private readonly closing = new Map<string, NodeJS.Timeout>();
@@ -52,19 +54,31 @@ export class OpenActivities {
     this.closing.clear();
   }
 
-  /** Call before this worker polls, and only when its predecessor is dead. Answers the names of those failed. */
-  async failPredecessors(client: AsyncCompletionClient): Promise<string[]> {
-    const names = await readdir(this.folder);
-    const failed = await Promise.all(
-      names.map(async (name) => {
-        const path = join(this.folder, name);
-        const open = parse(await readFile(path, 'utf8'));
-        const known = open !== null && (await fail(client, open));
-        await rm(path, { force: true });
-        return known ? [open.activity] : [];
-      }),
-    );
-    return failed.flat();
+  /**
+   * Call before this worker polls, and only when its predecessor is dead. Answers the names of those failed.
+   * Never throws: what cannot be failed now is logged and kept for the next start; its heartbeats run out meanwhile.
+   */
+  async failPredecessors(client: AsyncCompletionClient, log: (message: string) => void): Promise<string[]> {
+    const failed: string[] = [];
+    const failOne = async (name: string): Promise<void> => {
+      const path = join(this.folder, name);
+      const open = parse(await readFile(path, 'utf8'));
+      if (open && (await fail(client, open))) failed.push(open.activity);
+      await rm(path, { force: true });
+    };
+    const problem = (what: string, error: Error): void =>
+      log(`${what} of an earlier worker left to its heartbeat time-out: ${error.message}`);
+    try {
+      const names = await readdir(this.folder);
+      await client.withDeadline(Date.now() + cleanUpMs, () =>
+        Promise.all(
+          names.map((name) => failOne(name).catch((error: Error) => problem(`activity ${name}`, error))),
+        ),
+      );
+    } catch (error) {
+      problem('activities', error as Error);
+    }
+    return failed;
   }
 }
 
@@ -78,8 +92,9 @@ async function fail(client: AsyncCompletionClient, { activity, taskToken }: Open
     await client.fail(Buffer.from(taskToken, 'base64'), failure);
     return true;
   } catch (error) {
-    // The server has given the attempt up by itself, or the workflow is closed.
-    if (error instanceof ActivityNotFoundError) return false;
+    // The server has given the attempt up by itself, or the workflow is closed. A token holds the id of a namespace, which is
+    // another one where the server's database was lost or the worker was pointed at another server: nobody can ever take it.
+    if (error instanceof ActivityNotFoundError || error instanceof NamespaceNotFoundError) return false;
     throw error;
   }
 }

@@ -36,7 +36,7 @@ export async function runOrchestrator(config: WorkerConfig, { life, serves }: Ke
     });
   };
   try {
-    await serveOrchestrator(config, createActivities, tracing);
+    await serveOrchestrator(config, createActivities, log, tracing);
   } finally {
     await tracing?.close();
   }

@@ -35,6 +35,7 @@ export function versioned(deployment: Deployment | null): Pick<WorkerOptions, 'w
 export async function serveOrchestrator(
   config: WorkerConfig,
   createActivities: (client: Client) => OrchestratorActivities | Promise<OrchestratorActivities>,
+  log: (message: string) => void,
   tracing: Tracing | null = null,
 ): Promise<void> {
   const [{ client, close }, connection, codePath] = await Promise.all([
@@ -44,7 +45,7 @@ export async function serveOrchestrator(
   ]);
   try {
     const open = new OpenActivities(join(config.folder, 'open-activities'));
-    await open.failPredecessors(client.activity);
+    await open.failPredecessors(client.activity, log);
     await registerSearchAttributes(client);
     const worker = await Worker.create({
       connection,

@@ -3,7 +3,7 @@
 import { ActivityFailure, ApplicationFailure, RetryState } from '@temporalio/common';
 import type { NodeActivities, OrchestratorActivities, TransferActivities } from '../activities/contracts.js';
 
-type Kind = 'boolean' | 'number' | 'object' | 'string';
+type Kind = 'boolean' | 'number' | 'number or null' | 'object' | 'string';
 
 type Activities = OrchestratorActivities & NodeActivities & TransferActivities;
 type Members<A extends keyof Activities> = keyof Awaited<ReturnType<Activities[A]>>;
@@ -16,7 +16,7 @@ const required: { [A in keyof Activities]?: Partial<Record<Members<A>, Kind>> } 
   commitBase: { state: 'string' },
   collectRollouts: { graded: 'number', tokens: 'number', seconds: 'number' },
   updatePolicy: { step: 'number', state: 'string', applied: 'boolean', metrics: 'object' },
-  evaluateState: { state: 'string', suite_name: 'string', pass_at_1: 'number', graded: 'number' },
+  evaluateState: { state: 'string', suite_name: 'string', pass_at_1: 'number or null', graded: 'number' },
 };
 
 /** The activities themselves; an answer that none of them gives fails as an activity does. */
@@ -39,6 +39,7 @@ export function withCheckedAnswers<T extends object>(activities: T, id: string):
 function has(answer: unknown, member: string, kind: Kind): boolean {
   if (typeof answer !== 'object' || answer === null) return false;
   const value: unknown = Reflect.get(answer, member);
+  if (kind === 'number or null') return typeof value === 'number' || value === null;
   return typeof value === kind && value !== null;
 }
 

@@ -1,5 +1,6 @@
 // The live text of a run in the Temporal UI (`setCurrentDetails`): it costs the history nothing, and is asked for like a query.
 import type { RunOutline, RunStatus } from '../activities/contracts.js';
+import { countedPassRate, passRateChange, passRateText } from '../spec/pass-rate.js';
 import { usedShare } from './budget.js';
 import { faultNote } from './fault-note.js';
 import { settingNotes } from './hyperparameters.js';
@@ -80,14 +81,17 @@ function end(status: RunStatus, now: number): string {
 function passAt1({ evaluations }: RunStatus): [string, string, string][] {
   const [first, last] = [evaluations[0], evaluations.at(-1)];
   if (!first || !last) return [];
-  const change = 100 * (last.pass_at_1 - first.pass_at_1);
-  const curve = sparkline(evaluations.map(({ pass_at_1 }) => pass_at_1));
-  const since = `${change < 0 ? '−' : '+'}${Math.abs(change).toFixed(1)} points since step ${first.step}`;
+  const change = passRateChange(first.pass_at_1, last.pass_at_1);
+  const curve = sparkline(evaluations.flatMap(({ pass_at_1 }) => pass_at_1 ?? []));
+  const since =
+    change === null
+      ? ''
+      : ` ${change < 0 ? '−' : '+'}${Math.abs(100 * change).toFixed(1)} points since step ${first.step}`;
   return [
     [
       'pass@1',
-      `**${percent(last.pass_at_1)}** at step ${last.step}`,
-      evaluations.length > 1 ? `${curve} ${since}` : '',
+      `**${passRateText(last.pass_at_1)}** at step ${last.step}`,
+      evaluations.length > 1 ? `${curve}${since}`.trim() : '',
     ],
   ];
 }
@@ -138,8 +142,8 @@ function evaluations(status: RunStatus): string {
     .slice(-shownEvaluations)
     .reverse()
     .map(
-      ({ step, suite, pass_at_1, graded }) =>
-        `- step ${step} · ${plain(suite)} · pass@1 **${percent(pass_at_1)}** of ${graded}`,
+      ({ step, suite, ...evaluation }) =>
+        `- step ${step} · ${plain(suite)} · pass@1 **${countedPassRate(evaluation)}**`,
     );
   return lines.length === 0 ? '' : ['**Evaluations on held-out tasks**', '', ...lines].join('\n');
 }
@@ -195,8 +199,4 @@ function nameOf(run: string): string {
 
 function count(value: number): string {
   return value.toLocaleString('en', { maximumFractionDigits: 4 });
-}
-
-function percent(share: number): string {
-  return `${(100 * share).toFixed(1)} %`;
 }

@@ -76,7 +76,7 @@ export class RunProgress {
       state: null,
       control,
       blocked: null,
-      evaluations: carried?.evaluations ?? [],
+      evaluations: (carried?.evaluations ?? []).map(withoutUngradedRate),
       recent: carried?.recent ?? [],
       lastCheckpoint: carried?.lastCheckpoint ?? null,
       tokens: carried?.tokens ?? 0,
@@ -189,7 +189,8 @@ export class RunProgress {
   evaluated(step: number, evaluated: EvaluatedState): void {
     const { suite_name: suite, pass_at_1, graded } = evaluated;
     const others = this.status.evaluations.filter((known) => known.step !== step || known.suite !== suite);
-    this.status.evaluations = [...others, { step, suite, pass_at_1, graded }].slice(-maxEvaluations);
+    const shown = withoutUngradedRate({ step, suite, pass_at_1, graded });
+    this.status.evaluations = [...others, shown].slice(-maxEvaluations);
     upsertSearchAttributes([
       { key: attributeKeys.passAt1, value: pass_at_1 },
       { key: attributeKeys.step, value: Math.max(step, 0) },
@@ -250,4 +251,9 @@ export class RunProgress {
     const { outline, checkpointTrouble } = this;
     setCurrentDetails(detailsOf(this.status, { outline, checkpointTrouble, now: Date.now() }));
   }
+}
+
+/** Answers of an earlier version have 0 where nothing was graded. */
+function withoutUngradedRate(evaluation: RunStatus['evaluations'][number]): RunStatus['evaluations'][number] {
+  return evaluation.graded === 0 ? { ...evaluation, pass_at_1: null } : evaluation;
 }

@@ -1,5 +1,6 @@
 // What people read of a run while it goes, in a few words: the figures in activities' summaries and in one line.
 import type { RunStatus } from '../activities/contracts.js';
+import { passRateText } from '../spec/pass-rate.js';
 
 /** As `RunProgress.summary`. */
 export function summaryOf(status: RunStatus, step: number, doing: string): string {
@@ -8,7 +9,7 @@ export function summaryOf(status: RunStatus, step: number, doing: string): strin
   const figures = last ? headline(last.metrics) : null;
   const parts = [`step ${step}`, doing];
   if (last && figures) parts.push(`${figures} at ${last.step}`);
-  else if (evaluation) parts.push(`pass@1 ${percent(evaluation.pass_at_1)} at ${evaluation.step}`);
+  else if (evaluation) parts.push(`pass@1 ${passRateText(evaluation.pass_at_1)} at ${evaluation.step}`);
   return parts.join(' · ');
 }
 
@@ -38,8 +39,4 @@ export function remainingSeconds({ recent, totalSteps, step }: RunStatus): numbe
   const alike = recent.filter((one) => one.kind === kind).slice(-8);
   const mean = alike.reduce((sum, one) => sum + one.seconds, 0) / Math.max(1, alike.length);
   return mean * (totalSteps - step);
-}
-
-function percent(share: number): string {
-  return `${(100 * share).toFixed(1)} %`;
 }

@@ -337,8 +337,10 @@ class TrainingLoop {
     progress.idle.answered(evaluated);
     const phase = phaseOf(this.opened.outline, step);
     const target = this.opened.outline.target_pass_at_1;
-    if (suite === 'interval' && phase?.kind === 'grpo' && target > 0 && evaluated.pass_at_1 >= target) {
-      log.info('The target is reached: the run ends here', { step, pass_at_1: evaluated.pass_at_1, target });
+    const { pass_at_1 } = evaluated;
+    const asked = suite === 'interval' && phase?.kind === 'grpo' && target > 0;
+    if (asked && pass_at_1 !== null && pass_at_1 >= target) {
+      log.info('The target is reached: the run ends here', { step, pass_at_1, target });
       this.targetReached = true;
     }
   }

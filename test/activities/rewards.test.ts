@@ -48,7 +48,7 @@ describe('an evaluation of any rewards', () => {
           const passed = graded.filter((value) => value >= 1).length;
           expect(result.graded).toBe(graded.length);
           expect(result.unknown).toBe(seats.length - graded.length);
-          expect(result.pass_at_1).toBe(graded.length === 0 ? 0 : passed / graded.length);
+          expect(result.pass_at_1).toBe(graded.length === 0 ? null : passed / graded.length);
           const templates = Object.values(result.templates);
           expect(templates.reduce((sum, part) => sum + part.passed, 0)).toBe(passed);
           expect(templates.reduce((sum, part) => sum + part.graded, 0)).toBe(graded.length);
@@ -81,7 +81,7 @@ describe('an evaluation of any rewards', () => {
       unknown: 2,
       environments: {
         e: { pass_at_1: 0.5, graded: 2, unknown: 1, mean_turns: 2 },
-        other: { pass_at_1: 0, graded: 0, unknown: 1, mean_turns: 2 },
+        other: { pass_at_1: null, graded: 0, unknown: 1, mean_turns: 2 },
       },
       templates: { 'e/0': { passed: 1, graded: 1 }, 'e/1': { passed: 0, graded: 1 } },
     });

@@ -71,7 +71,7 @@ describe('longhaul gc', () => {
 });
 
 describe('the best steps', () => {
-  const figure = (step: number, suite: string, pass_at_1: number): EvaluationFigure => ({
+  const figure = (step: number, suite: string, pass_at_1: number | null): EvaluationFigure => ({
     step,
     result: { ...recordsOfAllKinds().evaluation, suite, pass_at_1 },
   });
@@ -83,6 +83,7 @@ describe('the best steps', () => {
         figure(20, 'interval', 0.9),
         figure(30, 'interval', 0.4),
         figure(40, 'interval', 0.5),
+        figure(50, 'interval', null),
         figure(0, 'final', 0.1),
         figure(40, 'final', 1),
       ]),

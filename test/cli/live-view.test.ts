@@ -84,6 +84,14 @@ describe('the view in a terminal', () => {
     ]);
   });
 
+  it('shows no figure of an evaluation in which nothing was graded', () => {
+    const evaluations = [{ step: 24, suite: 'final', pass_at_1: null, graded: 0 }];
+    const { view, kept } = terminal(80);
+    view.show({ ...training, evaluations }, null);
+    expect(kept()).toEqual(['step 24 · final evaluation · pass@1 – (no outcome was graded)']);
+    expect(progressLine({ ...training, evaluations })).toContain(' · pass@1 – · ');
+  });
+
   it('keeps a trouble in full where the window is narrow, once for all its tries', () => {
     const { view, kept } = terminal(40);
     view.show(

@@ -91,4 +91,31 @@ describe('a Temporal server that dies', { timeout: 360_000 }, () => {
     // The new server answers and does not know the first owner, so nobody had to be overruled.
     expect(await readSequence(cluster.store, ownersFolder('forgotten'), 'owner')).toHaveLength(2);
   });
+
+  it.each([
+    ['node', 'nodes', 'episode-written.step-000003.collect'],
+    ['orchestrator', 'orchestrators', 'plan-written.step-000003.plan'],
+  ] as const)(
+    'and dies with all workers amid work of the %s, its database lost: they serve again, and the run goes on',
+    async (name, workers, point) => {
+      const lostFile = join(folder, `lost-${name}.db`);
+      await cluster.killTemporal();
+      await cluster.startTemporal({ databaseFile: lostFile });
+      const run = spec.named(`lost-with-${name}`);
+      for (const worker of cluster[workers]) worker.hold(point);
+      await cluster.run(run);
+      const { first } = await cluster.firstAt(point, cluster[workers]);
+      await cluster.killTemporal();
+      const all = [...cluster.nodes, ...cluster.orchestrators];
+      await Promise.all(all.map((worker) => worker.kill()));
+      expect(first.openAttempts()).not.toEqual([]);
+      for (const ending of ['', '-shm', '-wal']) rmSync(`${lostFile}${ending}`, { force: true });
+      first.letGo(point);
+      await cluster.startTemporal({ databaseFile: lostFile });
+      // Once each, as a supervisor does that gives up on what does not serve.
+      for (const worker of all) worker.start();
+      expect(await cluster.ended(await cluster.run(run))).toMatchObject({ ended: 'completed', step: 4 });
+      await expectEqual(cluster.store, run.name, undisturbed);
+    },
+  );
 });

@@ -89,6 +89,15 @@ describe('a run as points', () => {
     });
   });
 
+  it('has no pass rate of an evaluation in which nothing was graded, though it counts the outcomes', async () => {
+    const points = await readAll(await storeOf({ steps: 5, evalInterval: 2, gradesNothing: true }));
+    const evaluations = points.filter(({ id }) => id.startsWith('eval.'));
+    expect(evaluations).toHaveLength(4);
+    for (const { values } of evaluations)
+      expect(Object.keys(values).filter((name) => name.endsWith('pass_at_1'))).toEqual([]);
+    expect(points.at(-1)?.values).toMatchObject({ 'eval/final/all/graded': 0, 'eval/final/all/unknown': 10 });
+  });
+
   it('shows a step that was not applied, and an evaluation of the state that it left as it was once', async () => {
     const points = await readAll(
       await storeOf({

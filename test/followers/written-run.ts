@@ -44,6 +44,8 @@ export interface WrittenRun {
   secondStart: number;
   /** Replaces figures of a step. */
   metrics: (step: number) => Record<string, number>;
+  /** Every outcome of its evaluations is unknown. */
+  gradesNothing: boolean;
   /** The run that played the evaluations, where it is another. */
   evaluatedBy: string;
   /** Seconds by which that one was ahead. */
@@ -80,6 +82,7 @@ export function runOf(options: Partial<WrittenRun> = {}): WrittenRun {
     prices: [0, 0],
     secondStart: Infinity,
     metrics: () => ({}),
+    gradesNothing: false,
     evaluatedBy: run,
     evaluatedAhead: 0,
     suite: (suite) => suite,
@@ -202,7 +205,8 @@ function addEvaluation(
     numerics: all.base.identity.numerics,
   });
   const digest = recordDigest(suite);
-  const pass_at_1 = Math.min(1, 0.25 + step / 100);
+  const graded = run.gradesNothing ? 0 : 10;
+  const pass_at_1 = run.gradesNothing ? null : Math.min(1, 0.25 + step / 100);
   // As a run writes them: the suite before it plays it.
   add('evaluation', step, evaluationSuiteKey(stateAfter(state), digest), 'suite', suite);
   add('evaluation', step, evaluationResultKey(stateAfter(state), digest), 'evaluation', {
@@ -211,9 +215,17 @@ function addEvaluation(
     suite: digest,
     suite_name: suite.name,
     pass_at_1,
-    graded: 10,
+    graded,
+    unknown: 10 - graded,
     environments: {
-      'crm/eu': { pass_at_1, graded: 10, unknown: 0, mean_turns: 2, mean_tool_calls: 1, tool_errors: 4 },
+      'crm/eu': {
+        pass_at_1,
+        graded,
+        unknown: 10 - graded,
+        mean_turns: 2,
+        mean_tool_calls: 1,
+        tool_errors: 4,
+      },
     },
     observed: {
       run: run.evaluatedBy,

@@ -222,7 +222,7 @@ export function recordsOfAllKinds(): RecordTypes {
     },
     suite,
     evaluation: {
-      schema: 'longhaul.evaluation/1',
+      schema: 'longhaul.evaluation/2',
       state: digestOf('b'),
       suite: digestOf('d'),
       suite_name: 'interval',

@@ -6,8 +6,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { canonicalBytes, recordDigest } from '../../src/store/canonical.js';
 import { openDirectoryStore } from '../../src/store/directory-store.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
-import { decodeRecord, encodeRecord } from '../../src/store/record-codec.js';
-import { schemaVersions } from '../../src/store/record-schemas.js';
+import { checkRecord, decodeRecord, encodeRecord } from '../../src/store/record-codec.js';
+import { oldestVersions, schemaVersions } from '../../src/store/record-schemas.js';
 import {
   adoptOrCreate,
   appendSequence,
@@ -16,6 +16,7 @@ import {
   readSequence,
   recordFunction,
 } from '../../src/store/records.js';
+import { UnreadableRecord } from '../../src/store/store-errors.js';
 import { atOnceIn, bytesOf } from './conformance.js';
 import { digestOf, recordKinds, recordsOfAllKinds } from './fixtures.js';
 
@@ -45,6 +46,7 @@ describe.each(recordKinds)('a %s record', (kind) => {
   });
 
   const known = schemaVersions[kind];
+  const oldest = oldestVersions[kind] ?? known;
   const version = (n: number): string => `longhaul.${kind}/${n}`;
 
   it('of a newer schema is refused, naming the key and both versions', async () => {
@@ -57,14 +59,14 @@ describe.each(recordKinds)('a %s record', (kind) => {
     });
   });
 
-  if (known > 1)
+  if (oldest > 1)
     it('of an older schema is refused, saying what to do about its run', async () => {
-      await put({ ...record(), schema: version(known - 1) }, episode);
+      await put({ ...record(), schema: version(oldest - 1) }, episode);
       await expect(readRecord(store, key, kind)).rejects.toMatchObject({
         name: 'OlderSchema',
         message: expect.stringMatching(
           new RegExp(
-            `${key}.*${version(known - 1)}: an earlier version.*Continue that run with that version`,
+            `${key}.*${version(oldest - 1)}: an earlier version.*Continue that run with that version`,
           ),
         ) as string,
       });
@@ -101,6 +103,29 @@ describe.each(recordKinds)('a %s record', (kind) => {
     const invalid = { ...record(), surprise: 1 } as never;
     await expect(adoptOrCreate(store, key, kind, invalid)).rejects.toThrow(TypeError);
     expect(await store.head(key)).toBeNull();
+  });
+});
+
+describe('an evaluation', () => {
+  const of = (version: number, pass_at_1: number | null, graded: number, own: number | null = pass_at_1) => {
+    const { evaluation } = recordsOfAllKinds();
+    const figures = { ...evaluation.environments.tracker, pass_at_1: own, graded, unknown: 4 - graded };
+    const schema = `longhaul.evaluation/${version}`;
+    return { ...evaluation, schema, pass_at_1, graded, environments: { tracker: figures } };
+  };
+
+  it('of version 1 reads as one without a pass rate where nothing was graded, and nowhere else', async () => {
+    await put(of(1, 0, 0), false);
+    expect(await readRecord(store, key, 'evaluation')).toEqual(of(1, null, 0));
+    expect(checkRecord(key, 'evaluation', of(1, 0, 4))).toEqual(of(1, 0, 4));
+    // What no version has written is left for the audit to find.
+    expect(checkRecord(key, 'evaluation', of(1, 0.5, 0))).toEqual(of(1, 0.5, 0));
+  });
+
+  it('has a pass rate just where something was graded', () => {
+    expect(checkRecord(key, 'evaluation', of(2, null, 0))).toEqual(of(2, null, 0));
+    for (const contradiction of [of(2, 0, 0), of(2, null, 4), of(2, 0.5, 4, null), of(1, null, 0)])
+      expect(() => checkRecord(key, 'evaluation', contradiction)).toThrow(UnreadableRecord);
   });
 });
 

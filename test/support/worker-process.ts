@@ -130,7 +130,7 @@ export class WorkerProcess {
     const copy = mkdtempSync(join(tmpdir(), 'longhaul-attempts-'));
     cpSync(join(this.plan.folder, 'worker', 'open-activities'), copy, { recursive: true });
     try {
-      return await new OpenActivities(copy).failPredecessors(client);
+      return await new OpenActivities(copy).failPredecessors(client, () => undefined);
     } finally {
       rmSync(copy, { recursive: true });
     }

@@ -37,8 +37,9 @@ afterAll(() => rm(scratch, { recursive: true, force: true }));
 
 const makeRun = (run: string, made: MadeRun): Promise<RunRecord> => makeRunIn(store, run, made);
 
-async function evaluate(state: Digest, pass_at_1: number, on = suite): Promise<void> {
-  const result = { ...recordsOfAllKinds().evaluation, state, suite: on, pass_at_1 };
+async function evaluate(state: Digest, pass_at_1: number | null, on = suite): Promise<void> {
+  const graded = pass_at_1 === null ? 0 : 2;
+  const result = { ...recordsOfAllKinds().evaluation, state, suite: on, pass_at_1, graded };
   await adoptOrCreate(store, evaluationResultKey(state, on), 'evaluation', result);
 }
 
@@ -68,6 +69,7 @@ describe('a sweep’s entry', () => {
     await evaluate(stateOf('a', 4), 0.7);
     await evaluate(stateOf('a', 6), 0.7);
     await evaluate(stateOf('a', 8), 1, digestOf('c'));
+    await evaluate(stateOf('a', 8), null);
     expect(await of(a, { run: 'a', best: 1 })).toEqual(['a@6']);
     expect(await of(a, { run: 'a', best: 2 })).toEqual(['a@4', 'a@6']);
   });

@@ -215,7 +215,9 @@ describe('a worker that dies', { timeout: 120_000 }, () => {
       await held.reached;
       writeFileSync(join(folder, 'cut-off.json'), '{"activity": "x');
       const begun = performance.now();
-      const failed = await new OpenActivities(folder).failPredecessors(temporal.client.activity);
+      const failed = await new OpenActivities(folder).failPredecessors(temporal.client.activity, (message) =>
+        expect.unreachable(message),
+      );
       expect(failed).toEqual([`train/${script.outline.name}/step-000003/collect`]);
       await until(run, (status) => status.step >= 3);
       const seconds = (performance.now() - begun) / 1000;

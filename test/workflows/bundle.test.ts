@@ -23,7 +23,7 @@ describe('the workflow bundle', () => {
     expect(code.length).toBeLessThan(3_000_000);
   }, 90_000);
 
-  it('sees of the other parts types only, and the equality of numerics', () => {
+  it('sees of the other parts types only, and the two files that are named', () => {
     const folder = join(root, 'src/workflows');
     for (const name of readdirSync(folder)) {
       const imports = readFileSync(join(folder, name), 'utf8').match(/^import [^;]*;/gms) ?? [];

@@ -127,6 +127,14 @@ describe('the live text of a run', () => {
     expect(completed).not.toContain('longhaul train --run');
   });
 
+  it('shows no figure of an evaluation in which nothing was graded', () => {
+    const ungraded = { step: 30, suite: 'interval', pass_at_1: null, graded: 0 };
+    const text = of({ evaluations: [...training.evaluations, ungraded] });
+    expect(row(text, 'pass@1')).toEqual(['pass@1', '**–** at step 30', '▁█']);
+    expect(text).toContain('- step 30 · interval · pass@1 **– (no outcome was graded)**');
+    expect(of({ evaluations: [ungraded] })).not.toContain('0.0 %');
+  });
+
   it('is there before the run is opened, and does not grow with it', () => {
     const empty = { evaluations: [], recent: [], totalSteps: 0, step: -1 };
     const first = detailsOf({ ...training, ...empty }, { outline: null, checkpointTrouble: null, now });

@@ -26,9 +26,11 @@ import {
   VALUE_CHARACTERS,
   whole,
 } from './mrkdwn.js';
+import { nothingGraded, passRateChange } from '../../spec/pass-rate.js';
 import type {
   AlertRaised,
   CheckpointKept,
+  EnvironmentPassRate,
   EvaluationDone,
   RunEnded,
   RunEvent,
@@ -85,9 +87,10 @@ function checkpoint({ step, place, sizeBytes }: CheckpointKept): Message {
 
 function evaluation(event: EvaluationDone): Message {
   const { step, suite, passAt1, before, graded, unknown, environments } = event;
+  const since = before === null ? null : passRateChange(before.passAt1, passAt1);
   const change =
-    before === null ? null : `${points(passAt1 - before.passAt1)} since step ${whole(before.step)}`;
-  const rate = `pass@1 ${percent(passAt1)}`;
+    before === null || since === null ? null : `${points(since)} since step ${whole(before.step)}`;
+  const rate = passAt1 === null ? `pass@1 – (${nothingGraded})` : `pass@1 ${percent(passAt1)}`;
   return {
     text: `Evaluation ${plain(suite, VALUE_CHARACTERS)} at step ${whole(step)}: ${rate}${change === null ? '' : `, ${change}`}`,
     blocks: [
@@ -96,7 +99,7 @@ function evaluation(event: EvaluationDone): Message {
         `*${rate}*${change === null ? '' : ` (${change})`} · ${whole(graded)} graded, ${whole(unknown)} unknown`,
         ...environments.map(
           (one) =>
-            `• ${code(one.environment)}: ${percent(one.passAt1)} of ${whole(one.graded)}` +
+            `• ${code(one.environment)}: ${ofGraded(one)}` +
             (one.toolErrorRate === null ? '' : `, ${percent(one.toolErrorRate)} tool errors`) +
             (one.unknown === 0 ? '' : `, ${whole(one.unknown)} unknown`),
         ),
@@ -105,13 +108,17 @@ function evaluation(event: EvaluationDone): Message {
   };
 }
 
+function ofGraded({ passAt1, graded }: EnvironmentPassRate): string {
+  return passAt1 === null ? `– (${nothingGraded})` : `${percent(passAt1)} of ${whole(graded)}`;
+}
+
 function chartOf(run: string, { step, suite, passAt1, chart }: EvaluationDone): Picture | null {
   if (chart === null) return null;
   return {
     png: chart,
     title: plain('pass@1 by step', HEADER_CHARACTERS),
     altText: plain(
-      `Line chart of pass@1 by step of the run ${run}, suite ${suite}: ${percent(passAt1)} at step ${whole(step)}`,
+      `Line chart of pass@1 by step of the run ${run}, suite ${suite}: ${passAt1 === null ? nothingGraded : percent(passAt1)} at step ${whole(step)}`,
       ALT_TEXT_CHARACTERS,
     ),
   };

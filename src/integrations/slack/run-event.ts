@@ -2,6 +2,8 @@
 // same events with the same ids, whoever reads them and however often, so that each is told once.
 import type { Alert } from '../../rl/alerts.js';
 
+import type { PassRate } from '../../spec/pass-rate.js';
+
 /**
  * `started`, `checkpoint.120`, `evaluation.120.final`, `alert.tool_error_rate.crm.120`, `paused.3` (the control record's number),
  * `ended.1.5f2c9a10` (the start’s number, and which of its executions). Unique in a run, and never reused for something else.
@@ -52,7 +54,7 @@ export interface CheckpointKept extends Happening {
 export interface EnvironmentPassRate {
   environment: string;
   /** Shares, 0..1. */
-  passAt1: number;
+  passAt1: PassRate;
   toolErrorRate: number | null;
   graded: number;
   unknown: number;
@@ -62,9 +64,9 @@ export interface EvaluationDone extends Happening {
   kind: 'evaluation';
   step: number;
   suite: string;
-  passAt1: number;
+  passAt1: PassRate;
   /** Of the evaluation before it of the same suite; null for the first. */
-  before: { step: number; passAt1: number } | null;
+  before: { step: number; passAt1: PassRate } | null;
   graded: number;
   unknown: number;
   environments: EnvironmentPassRate[];
@@ -99,8 +101,8 @@ export interface RunEnded extends Happening {
   kind: 'completed' | 'failed' | 'cancelled';
   step: number | null;
   steps: number | null;
-  /** Of the last evaluation. */
-  passAt1: number | null;
+  /** Of the last evaluation; null where nothing was evaluated. */
+  passAt1: PassRate;
   /** From first to last record, and what it cost in words, `12.40 USD`. */
   seconds: number | null;
   spend: string | null;
@@ -124,7 +126,7 @@ export interface RunStatusLine {
   phase: string;
   mood: 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';
   /** Share, of the newest evaluation. */
-  passAt1: { step: number; value: number } | null;
+  passAt1: { step: number; value: PassRate } | null;
   /** Until the last planned step. */
   etaSeconds: number | null;
   /** In words, `12.40 of 50 USD`. */

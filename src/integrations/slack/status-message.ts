@@ -21,6 +21,7 @@ import {
   VALUE_CHARACTERS,
   whole,
 } from './mrkdwn.js';
+import { nothingGraded } from '../../spec/pass-rate.js';
 import type { RunStarted, RunStatusLine } from './run-event.js';
 
 const icons: Record<RunStatusLine['mood'], string> = {
@@ -94,7 +95,10 @@ export function statusMessage(
 
 function passRate(status: RunStatusLine | null): string | null {
   if (!status?.passAt1) return null;
-  return `${percent(status.passAt1.value)} (step ${whole(status.passAt1.step)})`;
+  const { step, value: rate } = status.passAt1;
+  return rate === null
+    ? `– (step ${whole(step)}: ${nothingGraded})`
+    : `${percent(rate)} (step ${whole(step)})`;
 }
 
 function value(text: string | null): string | null {

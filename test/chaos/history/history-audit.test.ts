@@ -153,7 +153,7 @@ const doctorings: {
       ['updatePolicy', 'another state', (result: CommittedStep) => (result.state = otherDigest)],
       ['updatePolicy', 'that nothing was applied', (result: CommittedStep) => (result.applied = false)],
       ['updatePolicy', 'another loss', ({ metrics }: CommittedStep) => (metrics['policy/final_loss'] = -1)],
-      ['evaluateState', 'another score', (result: EvaluatedState) => (result.pass_at_1 += 0.5)],
+      ['evaluateState', 'another score', (result: EvaluatedState) => (result.pass_at_1 = 0.77)],
       ['evaluateState', 'another suite', (result: EvaluatedState) => (result.suite = otherDigest)],
       ['commitBase', 'another base', (result: { state: string }) => (result.state = otherDigest)],
       ['openRun', 'another owner', (result: OpenedRun) => (result.owner = 7)],

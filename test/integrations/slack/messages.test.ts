@@ -3,7 +3,12 @@ import { describe, expect, test } from 'vitest';
 import { withNote, withPicture } from '../../../src/integrations/slack/blocks.js';
 import { eventMessage, type LaterEvent } from '../../../src/integrations/slack/event-message.js';
 import { code, link, moment, plain, size, timeSpan } from '../../../src/integrations/slack/mrkdwn.js';
-import type { RunEnded, RunStarted, RunStatusLine } from '../../../src/integrations/slack/run-event.js';
+import type {
+  EvaluationDone,
+  RunEnded,
+  RunStarted,
+  RunStatusLine,
+} from '../../../src/integrations/slack/run-event.js';
 import type { Alert } from '../../../src/rl/alerts.js';
 import { statusMessage } from '../../../src/integrations/slack/status-message.js';
 import { blockComplaints } from '../../support/slack-rules.js';
@@ -77,14 +82,14 @@ const anyEvent = fc.oneof(
     kind: fc.constant('evaluation'),
     step: number,
     suite: name,
-    passAt1: number,
-    before: maybe(fc.record({ step: number, passAt1: number })),
+    passAt1: maybe(number),
+    before: maybe(fc.record({ step: number, passAt1: maybe(number) })),
     graded: number,
     unknown: number,
     environments: fc.array(
       fc.record({
         environment: name,
-        passAt1: number,
+        passAt1: maybe(number),
         toolErrorRate: maybe(number),
         graded: number,
         unknown: number,
@@ -138,7 +143,7 @@ const anyStatus = fc.record({
   steps: maybe(number),
   phase: name,
   mood: fc.constantFrom('running', 'waiting', 'completed', 'failed', 'cancelled'),
-  passAt1: maybe(fc.record({ step: number, value: number })),
+  passAt1: maybe(fc.record({ step: number, value: maybe(number) })),
   etaSeconds: maybe(number),
   spend: maybe(name),
   note: maybe(name),
@@ -238,6 +243,24 @@ describe('messages say', () => {
     expect(blocks).toContain('*Evaluation `final`* — step 120');
     expect(blocks).toContain('*pass@1 62.5 %* (+2.5 points since step 110) · 400 graded, 3 unknown');
     expect(blocks).toContain('• `crm`: 62.0 % of 100, 4.0 % tool errors, 3 unknown');
+  });
+
+  test('that nothing was graded, with no figure of it', () => {
+    const done = evaluation(120) as EvaluationDone;
+    const environments = [{ ...done.environments[0]!, passAt1: null, graded: 0, unknown: 100 }];
+    const ungraded = { ...done, passAt1: null, graded: 0, unknown: 100, environments };
+    const blocks = text(ungraded);
+    expect(blocks).toContain('*pass@1 – (no outcome was graded)* · 0 graded, 100 unknown');
+    expect(blocks).toContain('• `crm`: – (no outcome was graded), 4.0 % tool errors, 100 unknown');
+    expect(JSON.stringify(eventMessage('nightly', { ...ungraded, chart: new Uint8Array(1) }))).not.toContain(
+      '0.0 %',
+    );
+    const after = text({ ...done, before: { step: 110, passAt1: null } });
+    expect(after).toContain('*pass@1 62.5 %* · 400 graded');
+    const standing = { ...status(120), passAt1: { step: 120, value: null } };
+    expect(JSON.stringify(statusMessage(started, standing, null))).toContain(
+      '– (step 120: no outcome was graded)',
+    );
   });
 
   test('what is wrong, as SkyRL says it', () => {
