@@ -303,4 +303,6 @@ export interface RunStatus {
   /** Episodes that ended meanwhile, and those of the last step that sampled; absent before there are any. */
   outcomes?: { graded: number; unknown: number; last: { step: number; graded: number; unknown: number } };
   report: string | null;
+  /** The last signals that changed nothing, newest last, at most 3; absent before there is one. `at`: ISO 8601. */
+  signals?: { name: string; reason: string; at: string }[];
 }

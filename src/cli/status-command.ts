@@ -10,7 +10,7 @@ import { budgetNotes } from '../workflows/budget.js';
 import { faultNote } from '../workflows/fault-note.js';
 import { settingNotes } from '../workflows/hyperparameters.js';
 import { statusQuery } from '../workflows/messages.js';
-import { stopNote } from '../workflows/run-text.js';
+import { signalNotes, stopNote } from '../workflows/run-text.js';
 import { followRun, progressLine } from './live-view.js';
 import { countedPassRate } from '../spec/pass-rate.js';
 import { inFolder, storeOption, withOutput } from './output.js';
@@ -170,6 +170,7 @@ function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Wait
   if (faults) lines.push(`  ${faults}`);
   lines.push(...budgetNotes(status.budget ?? []).map((note) => `  ${note}`));
   lines.push(...settingNotes(status.control).map((note) => `  ${note}`));
+  if (waiting) lines.push(...signalNotes(status).map((note) => `  ${printable(note)}`));
   const stop = waiting ? stopNote(status) : null;
   if (stop) lines.push(`  ${stop}`);
   for (const { step, suite, ...evaluation } of status.evaluations.slice(-6)) {

@@ -32,7 +32,7 @@ export type ControlChange =
 export interface ControlRecord {
   schema: 'longhaul.control/1';
   n: number;
-  /** Id of the Temporal Update that asked for it; a known id means done. */
+  /** Id of the Temporal Update or signal that asked for it; a known id means done. */
   update_id: string;
   change: ControlChange;
   observed: { at: string };

@@ -1,5 +1,7 @@
 // Updates become control records (R21): an Update is answered when its record is stored, and no step is planned meanwhile.
 // Validators are synchronous and pure: an asynchronous one that rejects would fail the workflow task, not the Update.
+// A signal of the same name does the same (`control-signals.ts`).
+import type { UpdateDefinition } from '@temporalio/common';
 import {
   ApplicationFailure,
   condition,
@@ -8,7 +10,8 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { ControlState } from '../activities/contracts.js';
-import type { ControlChange } from '../spec/control-records.js';
+import type { ControlChange, Hyperparameters } from '../spec/control-records.js';
+import { ControlSignals, type NoteSignal, type Verb } from './control-signals.js';
 import { hyperparameterNames, problemWith } from './hyperparameters.js';
 import {
   checkpointNowUpdate,
@@ -31,45 +34,76 @@ export class ControlDesk {
   /** Rises with each `resume`, so that a blocked run notices even where nothing was paused. */
   resumes = 0;
   private writing = 0;
+  private readonly signals: ControlSignals;
   private record: RecordControl | null = null;
   private nextBoundary = (): number => 0;
   private cutOff = (): void => undefined;
 
-  /** Registers the handlers; call before the first await of the workflow. `spec`: as the workflow was given it. */
+  /**
+   * Registers the handlers; call before the first await of the workflow. `spec`: as the workflow was given it. `noted` hears of
+   * signals that changed nothing.
+   */
   constructor(
     spec: unknown,
     private readonly changed: (control: ControlState) => void,
     private readonly isBlocked: () => boolean,
+    noted: NoteSignal,
   ) {
-    setHandler(pauseUpdate, () => this.pause(false), {
+    this.signals = new ControlSignals(noted, () => this.folded.n);
+    this.offer(pauseUpdate, {
+      take: (id) => this.pause(id, false),
       description: 'Hold the run at the next step boundary',
     });
-    setHandler(pauseNowUpdate, () => this.pause(true), {
+    this.offer(pauseNowUpdate, {
+      take: (id) => this.pause(id, true),
       description: 'Cut off the episodes in flight, and hold the run in the middle of its step',
     });
-    setHandler(resumeUpdate, () => this.resume(), {
+    this.offer(resumeUpdate, {
+      take: (id) => this.resume(id),
       description: 'Go on after a pause, or try again after the cause of a block was mended',
     });
-    setHandler(
-      setHyperparametersUpdate,
-      (values) => this.write('setHyperparameters', () => ({ kind: 'setHyperparameters', ...values })),
-      {
-        validator: (values) => {
-          const problem = problemWith(values, spec);
-          if (problem !== null) throw refused(problem);
-        },
-        description: `Set from the next plan on, for example {"lr": 0.0001}: ${hyperparameterNames.join(', ')}`,
-      },
-    );
-    setHandler(
-      checkpointNowUpdate,
-      () => this.write('checkpointNow', () => ({ kind: 'checkpointNow', step: this.nextBoundary() })),
-      { description: 'Upload the state of the next step boundary' },
-    );
-    setHandler(stopAfterUpdate, ({ step }) => this.write('stopAfter', () => ({ kind: 'stopAfter', step })), {
-      validator: checkStopAfter,
+    this.offer(setHyperparametersUpdate, {
+      problem: (values) => problemWith(values, spec),
+      take: (id, values: Hyperparameters) =>
+        this.write(id, 'setHyperparameters', () => ({ kind: 'setHyperparameters', ...values })),
+      description: `Set from the next plan on, for example {"lr": 0.0001}: ${hyperparameterNames.join(', ')}`,
+    });
+    this.offer(checkpointNowUpdate, {
+      take: (id) =>
+        this.write(id, 'checkpointNow', () => ({ kind: 'checkpointNow', step: this.nextBoundary() })),
+      description: 'Upload the state of the next step boundary',
+    });
+    this.offer(stopAfterUpdate, {
+      problem: problemWithStop,
+      take: (id, { step }) => this.write(id, 'stopAfter', () => ({ kind: 'stopAfter', step })),
       description: 'End the run after a step: {"step": 120}; a step in the past ends it at the next boundary',
     });
+  }
+
+  /** Signals that no part of the run knows are noted from now on; call when all other handlers are registered. */
+  noteUnknownSignals(): void {
+    this.signals.noteUnknown();
+  }
+
+  /** The verb as an Update and as a signal. Ids are unique within an execution; a run may have several, one after another. */
+  private offer<Input extends unknown[]>(
+    update: UpdateDefinition<ControlState, Input>,
+    verb: Verb<Input>,
+  ): void {
+    const { problem = () => null, take, description } = verb;
+    setHandler(
+      update,
+      (...input: Input) =>
+        take(`${workflowInfo().firstExecutionRunId}/${currentUpdateInfo()?.id ?? 'unknown'}`, ...input),
+      {
+        validator: (...input: Input) => {
+          const found = problem(...input);
+          if (found !== null) throw ApplicationFailure.nonRetryable(found, 'InvalidUpdate');
+        },
+        description,
+      },
+    );
+    this.signals.offer(update.name, verb);
   }
 
   /** The folded control, without a stop that this workflow has been started to go past. */
@@ -102,16 +136,16 @@ export class ControlDesk {
   }
 
   /** One that holds already is answered, and leaves no second record. */
-  private async pause(now: boolean): Promise<ControlState> {
+  private async pause(id: string, now: boolean): Promise<ControlState> {
     const { paused, pausedNow = false } = this.folded;
     if (this.settled && paused && (pausedNow || !now)) return this.control;
-    return this.write('pause', () => ({ kind: 'pause', ...(now ? { now } : {}) }));
+    return this.write(id, 'pause', () => ({ kind: 'pause', ...(now ? { now } : {}) }));
   }
 
   /** Of a run that nothing holds it is answered, and leaves no record. */
-  private async resume(): Promise<ControlState> {
+  private async resume(id: string): Promise<ControlState> {
     if (this.settled && !this.folded.paused && !this.isBlocked()) return this.control;
-    return this.write('resume', () => ({ kind: 'resume' }));
+    return this.write(id, 'resume', () => ({ kind: 'resume' }));
   }
 
   /** What is folded is all that was asked for: a pause or a resume that is being written may turn it round. */
@@ -120,17 +154,19 @@ export class ControlDesk {
   }
 
   /** `change` is asked when the run is open. */
-  private async write(kind: ControlChange['kind'], change: () => ControlChange): Promise<ControlState> {
+  private async write(
+    id: string,
+    kind: ControlChange['kind'],
+    change: () => ControlChange,
+  ): Promise<ControlState> {
     this.writing += 1;
     try {
-      // The id is unique within the workflow only; a run may have several workflows after another.
-      const updateId = `${workflowInfo().firstExecutionRunId}/${currentUpdateInfo()?.id ?? 'unknown'}`;
       // A run that is blocked before it is open has nowhere to record this; it must hear of it to open at all.
       const early = kind === 'resume' && this.record === null;
       if (early) this.resumes += 1;
       await condition(() => this.record !== null);
       if (!this.record) throw ApplicationFailure.nonRetryable('The run was never opened', 'InvalidSpec');
-      const control = await this.record(updateId, change());
+      const control = await this.record(id, change());
       if (kind === 'stopAfter') this.passedStop = null;
       this.adopt(control);
       if (kind === 'resume' && !early) this.resumes += 1;
@@ -151,14 +187,8 @@ export class ControlDesk {
   }
 }
 
-function checkStopAfter(stop: StopAfter): void {
-  const step: unknown = (stop as StopAfter | null)?.step;
-  if (typeof step === 'number' && Number.isInteger(step) && step >= 0) return;
-  throw refused(
-    `stopAfter takes the last step to run, for example {"step": 120}, not ${JSON.stringify(stop)}`,
-  );
-}
-
-function refused(message: string): ApplicationFailure {
-  return ApplicationFailure.nonRetryable(message, 'InvalidUpdate');
+function problemWithStop(stop: StopAfter): string | null {
+  const step: unknown = (stop as StopAfter | null | undefined)?.step;
+  if (typeof step === 'number' && Number.isInteger(step) && step >= 0) return null;
+  return `stopAfter takes the last step to run, for example {"step": 120}, not ${JSON.stringify(stop) ?? 'nothing'}`;
 }

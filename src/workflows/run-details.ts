@@ -5,7 +5,7 @@ import { usedShare } from './budget.js';
 import { faultNote } from './fault-note.js';
 import { settingNotes } from './hyperparameters.js';
 import { markdownTable, plain, unbroken } from './markdown.js';
-import { headline, remainingSeconds, stopNote } from './run-text.js';
+import { headline, remainingSeconds, signalNotes, stopNote } from './run-text.js';
 import { sparkline } from './sparkline.js';
 
 const shownEvaluations = 5;
@@ -125,6 +125,7 @@ function notes(status: RunStatus, followedIn: readonly string[]): string {
   const stop = stopNote(status);
   const faults = faultNote(status.faults ?? {});
   const lines = [
+    ...signalNotes(status).map(plain),
     ...(stop ? [stop] : []),
     ...settingNotes(status.control),
     ...(status.lineage ? [`goes on from ${status.lineage.run} after step ${status.lineage.step}`] : []),

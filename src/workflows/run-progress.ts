@@ -33,6 +33,7 @@ const attributeKeys = {
 const maxRecentSteps = 20;
 const maxEvaluations = 60;
 const maxRewards = 40;
+const maxSignals = 3;
 /** Phases that last and that one would search for; the phases within a step would cost an event each. */
 const searchablePhases: readonly RunPhase[] = ['evaluating', 'paused', 'completed', 'stopped'];
 
@@ -206,6 +207,12 @@ export class RunProgress {
 
   checkpointFailed(step: number, message: string): void {
     this.checkpointTrouble = `the checkpoint of step ${step} failed (${message}); the next one is taken anew`;
+    this.show();
+  }
+
+  /** Nobody waits for the answer of a signal: why it changed nothing is shown. */
+  signalled(note: NonNullable<RunStatus['signals']>[number]): void {
+    this.status.signals = [...(this.status.signals ?? []), note].slice(-maxSignals);
     this.show();
   }
 

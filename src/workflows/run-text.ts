@@ -33,6 +33,14 @@ export function stopNote({
   return stopAfter > step ? `stops after step ${stopAfter}` : 'stops at the next step boundary';
 }
 
+/** One line for each of the last signals that changed nothing. */
+export function signalNotes({ signals = [] }: Pick<RunStatus, 'signals'>): string[] {
+  return signals.map(({ name, reason, at }) => {
+    const time = at.slice(0, 16).replace('T', ' ');
+    return `the signal ${name} of ${time} UTC changed nothing: ${reason}`;
+  });
+}
+
 /** Until the last step, at the pace of the last ones of its kind: a bound, because a run may reach its target earlier. */
 export function remainingSeconds({ recent, totalSteps, step }: RunStatus): number {
   const kind = recent.at(-1)?.kind;

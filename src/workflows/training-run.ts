@@ -87,6 +87,7 @@ export async function trainingRun(spec: unknown, options: TrainingOptions = {}):
       progress.status.control = control;
     },
     () => progress.status.blocked !== null,
+    (note) => progress.signalled(note),
   );
   const progress: RunProgress = new RunProgress(name, desk.control, options.carried?.figures);
   setHandler(statusQuery, () => progress.status, { description: 'Where the run is, and its last figures' });
@@ -137,6 +138,7 @@ class TrainingLoop {
     const placement = opened.placement ?? { priority: 0, nodes: 1 };
     const holder = { run: outline.run, project: outline.project, placement };
     this.nodes = new NodePlacement(desk, progress, holder, options.carried?.leases);
+    desk.noteUnknownSignals();
     this.checkpoints = new RunCheckpoints(this.owned, this.nodes, progress, () => ({
       interval: this.outline.ckpt_interval,
       asked: desk.control.checkpoint ?? null,

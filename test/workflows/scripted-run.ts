@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import type { WorkflowExecutionDescription, WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
-import { Worker } from '@temporalio/worker';
+import { Worker, type WorkflowBundleOption } from '@temporalio/worker';
 import type {
   ControlState,
   KeptState,
@@ -232,13 +232,13 @@ export async function workflowBundle(
   return { codePath: await cachedWorkflowBundle(folder, undefined, interceptors) };
 }
 
-/** Orchestrator and node workers of this test alone, as long as `use` lasts. */
+/** Orchestrator and node workers of this test alone, as long as `use` lasts; `queue` is the orchestrator's. */
 export async function withWorkers<T>(
   temporal: TestTemporal,
   script: Pick<ScriptedRun, 'node' | 'activities'>,
   use: (queue: string) => Promise<T>,
+  { queue = `longhaul-${randomUUID()}`, bundle }: { queue?: string; bundle?: WorkflowBundleOption } = {},
 ) {
-  const queue = `longhaul-${randomUUID()}`;
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-workers-'));
   const interceptors = { activity: [guardActivities({ open: new OpenActivities(folder) })] };
   const common = {
@@ -247,7 +247,7 @@ export async function withWorkers<T>(
     maxHeartbeatThrottleInterval: '2 seconds' as const,
   };
   const workers = [
-    await Worker.create({ ...common, taskQueue: queue, workflowBundle: await workflowBundle() }),
+    await Worker.create({ ...common, taskQueue: queue, workflowBundle: bundle ?? (await workflowBundle()) }),
     await Worker.create({ ...common, taskQueue: engineQueue(script.node) }),
     await Worker.create({ ...common, taskQueue: transferQueue(script.node) }),
   ];

@@ -23,8 +23,6 @@ const { Event } = protobuf.Root.fromJSON({
     SourceMetadata: { fields: { writer: { type: 'string', id: 1 } } },
     Summary: { fields: { value: { rule: 'repeated', type: 'Value', id: 1 } } },
     Value: {
-      // TensorBoard takes a scalar without presence for no value at all; outside a oneof protobuf writes no zero.
-      oneofs: { value: { oneof: ['simpleValue'] } },
       fields: { tag: { type: 'string', id: 1 }, simpleValue: { type: 'float', id: 2 } },
     },
   },
