@@ -6,6 +6,7 @@ import { fillSeats, type Seat } from './rollouts.js';
 import { saveAmongFew } from './save-state.js';
 import { currentScope } from './scope.js';
 import { stoppingPoint } from './stopping-point.js';
+import { mostFrequentReason, reasonText } from '../rl/unknown-outcomes.js';
 import type { Digest, GrpoPlan } from '../spec/records.js';
 import { foldedFileOfStep } from '../store/episodes.js';
 import { episodeKey, episodesFolder } from '../store/layout.js';
@@ -53,12 +54,12 @@ export async function collectRollouts(
   const [records, kept] = await Promise.all([filling, keeping]);
   if (keeping) deps.checkpointStalls.set(run, { step, ms: Math.max(0, (await keptAt) - (await filledAt)) });
   const values = records.map((record) => (record.outcome.status === 'graded' ? record.outcome.value : null));
-  return figures(
-    values,
-    records.reduce((sum, record) => sum + record.logprobs.length, 0),
-    seconds(),
-    kept,
-  );
+  const tokens = records.reduce((sum, record) => sum + record.logprobs.length, 0);
+  const reason = mostFrequentReason(records);
+  return {
+    ...figures(values, tokens, seconds(), kept),
+    ...(reason ? { unknown_reason: reasonText(reason) } : {}),
+  };
 }
 
 /** By `performance.now()`. */

@@ -112,6 +112,8 @@ export interface PlannedStep extends Observation {
 export interface CollectedRollouts extends Observation {
   graded: number;
   unknown: number;
+  /** Why most of the unknown ones are, in words; absent where none is, and where the step was committed already. */
+  unknown_reason?: string;
   mean_reward: number;
   /** Sampled tokens, and seconds of this call. */
   tokens: number;
@@ -149,6 +151,8 @@ export interface EvaluatedState extends Observation {
   pass_at_1: PassRate;
   graded: number;
   unknown: number;
+  /** Why most of the unknown ones are, in words. */
+  unknown_reason?: string;
 }
 
 /** A chain of executions of one workflow: starting a run again under the same id begins another chain. */
@@ -291,7 +295,15 @@ export interface RunStatus {
   blocked: { reason: string; remedy: string } | null;
   /** Figures `ft/…` since the run began, as of `step`: what faults have cost it. One that is not there is 0. */
   faults?: Record<string, number>;
-  evaluations: { step: number; suite: string; pass_at_1: PassRate; graded: number }[];
+  evaluations: {
+    step: number;
+    suite: string;
+    pass_at_1: PassRate;
+    graded: number;
+    /** Absent where all outcomes are graded, and where a workflow of an earlier version answers. */
+    unknown?: number;
+    unknown_reason?: string;
+  }[];
   /** The last steps, newest last; at most 20. */
   recent: { step: number; kind: string; seconds: number; metrics: Record<string, number> }[];
   /** Mean rewards of the last GRPO steps, newest last; at most 40. Absent where a workflow of an earlier version answers. */
@@ -301,7 +313,11 @@ export interface RunStatus {
   tokens: number;
   sampleSeconds: number;
   /** Episodes that ended meanwhile, and those of the last step that sampled; absent before there are any. */
-  outcomes?: { graded: number; unknown: number; last: { step: number; graded: number; unknown: number } };
+  outcomes?: {
+    graded: number;
+    unknown: number;
+    last: { step: number; graded: number; unknown: number; unknown_reason?: string };
+  };
   report: string | null;
   /** The last signals that changed nothing, newest last, at most 3; absent before there is one. `at`: ISO 8601. */
   signals?: { name: string; reason: string; at: string }[];

@@ -2,6 +2,8 @@
 import type { EvaluatedState, StepReference } from './contracts.js';
 import type { NodeDeps } from './node-deps.js';
 import { evaluateSuite } from './suite-evaluation.js';
+import { readEvaluationEpisodes } from '../store/evaluation-episodes.js';
+import { mostFrequentReason, reasonText } from '../rl/unknown-outcomes.js';
 import type { RunSuite } from '../spec/schedule.js';
 import { recordDigest } from '../store/canonical.js';
 import { checkOwner } from '../store/owners.js';
@@ -22,5 +24,9 @@ export async function evaluateState(
     Promise.resolve(data),
   );
   const { state, suite: suiteDigest, suite_name, pass_at_1, graded, unknown } = result;
-  return { state, suite: suiteDigest, suite_name, pass_at_1, graded, unknown };
+  const reason = unknown === 0 ? null : mostFrequentReason(await readEvaluationEpisodes(store, { result }));
+  return {
+    ...{ state, suite: suiteDigest, suite_name, pass_at_1, graded, unknown },
+    ...(reason === null ? {} : { unknown_reason: reasonText(reason) }),
+  };
 }

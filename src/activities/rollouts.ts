@@ -1,5 +1,6 @@
 // Plays the episodes of a plan or a suite that have no record yet, each once, and writes their records (R8, R9).
 import { playEpisode, type EpisodePlay } from '../episode/episode-loop.js';
+import { recordedText } from '../episode/recorded-text.js';
 import type { EpisodeJournals, OpenJournal } from '../episode/journal-folder.js';
 import type { TurnJournal } from '../episode/turn-journal.js';
 import type { Digest, EpisodeRecord, RunRecord, SamplingPlan } from '../spec/records.js';
@@ -14,6 +15,7 @@ import { adoptOrCreate, readRecord, requireRecord } from '../store/records.js';
 import { UnreadableRecord } from '../store/store-errors.js';
 import { currentAccount, type WorkUnit } from './attempt-account.js';
 import type { EvidenceWriter } from './attempt-evidence.js';
+import { withoutKnownSecrets } from './known-secrets.js';
 import type { NodeDeps } from './node-deps.js';
 import { OpenWaits, type Wait } from './open-waits.js';
 import type { RunData } from './run-data.js';
@@ -338,7 +340,7 @@ async function playUnlessFinished(
     patience.signal,
   );
   return {
-    schema: 'longhaul.episode/1',
+    schema: 'longhaul.episode/2',
     plan: order.plan,
     state: order.state,
     slot: seat.slot,
@@ -356,6 +358,7 @@ async function playUnlessFinished(
       attempt: Number(scope.attempt.split('.').at(-1)),
       incarnation: engine.incarnation,
       failures: play.failures,
+      ...(play.failure === undefined ? {} : { failure: recordedText(withoutKnownSecrets(play.failure)) }),
       started_at: new Date(started).toISOString(),
       seconds: (Date.now() - started) / 1000,
     },

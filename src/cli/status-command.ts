@@ -178,8 +178,24 @@ function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Wait
       `  step ${String(step).padStart(6)} · ${suite.padEnd(8)} · pass@1 ${countedPassRate(evaluation)}`,
     );
   }
+  const unknown = unknownNote(status);
+  if (unknown) lines.push(`  ${unknown}`);
   if (status.report) lines.push(`  report: longhaul report ${status.run}${inFolder(flags)}`);
   return lines;
+}
+
+/** Of the last rollouts, or else of the last evaluation: how many outcomes are unknown, and why most of them are. */
+function unknownNote({ outcomes, evaluations }: RunStatus): string | null {
+  const evaluation = evaluations.at(-1);
+  const {
+    step,
+    graded,
+    unknown = 0,
+    unknown_reason,
+  } = outcomes && outcomes.last.unknown > 0 ? outcomes.last : (evaluation ?? { step: 0, graded: 0 });
+  if (unknown === 0) return null;
+  const why = unknown_reason === undefined ? '' : `, most of them ${printable(unknown_reason)}`;
+  return `unknown outcomes: ${unknown} of ${graded + unknown} at step ${step}${why}`;
 }
 
 /** A cause may have several lines: one a problem. */

@@ -2,7 +2,7 @@
 import { Option, type Command } from 'commander';
 import { DatasetCache } from '../activities/dataset-cache.js';
 import { RunDataCache } from '../activities/run-data.js';
-import { newestEvaluation, readEvaluationEpisodes, readHistory } from '../report/run-history.js';
+import { newestEvaluation, readHistory } from '../report/run-history.js';
 import {
   pickTranscripts,
   readableResult,
@@ -13,6 +13,7 @@ import {
   type Transcript,
 } from '../report/transcripts.js';
 import type { EpisodeRecord } from '../spec/records.js';
+import { readEvaluationEpisodes } from '../store/evaluation-episodes.js';
 import { readStepEpisodes } from '../store/episodes.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';

@@ -69,6 +69,8 @@ export interface EpisodePlay extends Pick<
 > {
   /** Infrastructure failures by reason, charged or not. */
   failures: Record<string, number>;
+  /** Words of the failure that made the outcome unknown; absent where it is graded. */
+  failure?: string;
 }
 
 /** The environment stayed down longer than `maxWaitMs` (R25). */
@@ -83,7 +85,13 @@ export class EnvironmentsUnavailable extends Error {
 export const promptTooLong = 'prompt_too_long';
 
 /** The task's prompt leaves no room for a turn: it can be neither played nor graded. */
-class PromptTooLong extends Error {}
+class PromptTooLong extends Error {
+  constructor(length: number, { max_input_length, max_sequence_length }: SamplingPlan) {
+    super(
+      `the prompt has ${length} tokens; max_input_length is ${max_input_length}, max_sequence_length ${max_sequence_length}`,
+    );
+  }
+}
 
 /** The world that was attached to has met other calls than this playing makes. */
 class OtherWorld extends Error {}
@@ -146,14 +154,16 @@ export async function playEpisode(
       if (error instanceof OtherWorld) continue;
       if (error instanceof PromptTooLong) {
         const outcome = { status: 'unknown' as const, reason: promptTooLong, failures: ledger.charged };
-        return { ...transcriptOf(playing), outcome, stop_reason: 'unknown', failures };
+        const failure = error.message;
+        return { ...transcriptOf(playing), outcome, stop_reason: 'unknown', failures, failure };
       }
       if (!(error instanceof EnvironmentError)) throw error;
       const failure = failureOf(error, playing.place);
       const isCharged = ledger.add(failure);
       if (isCharged && ledger.charged >= maxFailures) {
         const outcome = { status: 'unknown' as const, reason: error.reason, failures: ledger.charged };
-        return { ...transcriptOf(playing), outcome, stop_reason: 'unknown', failures };
+        const { message } = error;
+        return { ...transcriptOf(playing), outcome, stop_reason: 'unknown', failures, failure: message };
       }
       journal.note({ type: 'failure', ...failure });
       void journal.write();
@@ -177,7 +187,8 @@ async function playThrough(
     answered();
     const prompt = await promptTokens(deps, { ...task, tools: environment.tools, sampling });
     const { max_input_length, max_sequence_length } = sampling;
-    if (prompt.length > max_input_length || prompt.length >= max_sequence_length) throw new PromptTooLong();
+    if (prompt.length > max_input_length || prompt.length >= max_sequence_length)
+      throw new PromptTooLong(prompt.length, sampling);
     playing.tokens = [...prompt];
     playing.prompt_length = prompt.length;
     if (!course.hasSampled) await request.beforeSampling?.();

@@ -2,12 +2,13 @@
 // the records of a few steps, one open chunk of transcripts and a row of numbers for each.
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { EpisodeRecord } from '../spec/records.js';
+import { readEvaluationEpisodes } from '../store/evaluation-episodes.js';
 import { readStepEpisodes } from '../store/episodes.js';
 import { inParallel } from '../store/in-parallel.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { UnreadableRecord } from '../store/store-errors.js';
 import { selectEpisodes, type EpisodeSource } from './episode-selection.js';
-import { readEvaluationEpisodes, type RunHistory } from './run-history.js';
+import type { RunHistory } from './run-history.js';
 import {
   addGroup,
   addTrajectory,

@@ -1,11 +1,11 @@
 // What a run did, gathered from its records alone.
 import { readEvaluations, type EvaluationFigure } from './evaluations.js';
 import type { ControlRecord } from '../spec/control-records.js';
-import type { BaseRecord, EpisodeRecord, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
+import type { BaseRecord, OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
 import { inParallel } from '../store/in-parallel.js';
-import { controlFolder, evaluationEpisodesFolder, ownersFolder } from '../store/layout.js';
+import { controlFolder, ownersFolder } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
-import { readRecord, readSequence } from '../store/records.js';
+import { readSequence } from '../store/records.js';
 import { lastCommittedStep, readBase, readRun, readUpdate } from '../store/run-records.js';
 import { plannedSteps } from '../spec/schedule.js';
 
@@ -33,17 +33,6 @@ export async function readHistory(store: ObjectStore, run: string): Promise<RunH
   const evaluations = last < 0 ? [] : await readEvaluations(store, { record, updates, control, owners });
   const base = last < 0 ? null : await readBase(store, run);
   return { record, base, updates, evaluations, owners, control };
-}
-
-/** Episodes of one evaluation, in slot order. */
-export async function readEvaluationEpisodes(
-  store: ObjectStore,
-  { result }: EvaluationFigure,
-): Promise<EpisodeRecord[]> {
-  const folder = evaluationEpisodesFolder(result.state, result.suite);
-  const names = await store.listFolder(folder);
-  const records = await inParallel(names, (name) => readRecord(store, `${folder}${name}`, 'episode'));
-  return records.filter((episode) => episode !== null);
 }
 
 export interface Comparison {

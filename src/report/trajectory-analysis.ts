@@ -64,7 +64,7 @@ export function addTrajectory(counts: TrajectoryCounts, trajectory: Trajectory):
   counts.doneWithoutCall += Number(premature === 'without a call');
   counts.doneAfterErrors += Number(premature === 'after errors alone');
   counts.endedBy[stop_reason] += 1;
-  if (reason !== null) addReason(counts.unknown, reason.slice(0, 80));
+  if (reason !== null) addReason(counts.unknown, normalisedError(reason));
   for (const { tool, error } of errors)
     addError(counts.patterns, {
       tool,

@@ -196,7 +196,7 @@ function unknownTable(rows: readonly Row[]): string {
     table(reasons.slice(0, reasonsShown), [
       { title: 'environment', cell: ({ row }) => escapeHtml(row.environment) },
       { title: 'in', cell: ({ row }) => row.where },
-      { title: 'reason', cell: ({ reason }) => `<code>${escapeHtml(reason)}</code>` },
+      { title: 'reason', cell: ({ reason }) => `<span class="wrap">${escapeHtml(reason)}</span>` },
       { title: 'episodes', cell: ({ count }) => whole(count), figure: true },
     ]) +
     (left > 0 ? `<p class="quiet">… and ${whole(left)} more.</p>` : '')

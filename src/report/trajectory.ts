@@ -1,6 +1,6 @@
 // What an episode's model did, turn by turn: what the analysis counts.
 import type { EpisodeRecord, StopReason } from '../spec/records.js';
-import { segmentsOf, verdictOf, type Transcript, type Verdict } from './transcripts.js';
+import { reasonOf, segmentsOf, verdictOf, type Transcript, type Verdict } from './transcripts.js';
 
 export interface TrajectoryTurn {
   /** Tool and arguments in one text, equal for equal calls whatever the order of their arguments; null: no valid call. */
@@ -17,7 +17,7 @@ export interface Trajectory {
   env_key: string;
   verdict: Verdict;
   stop_reason: StopReason;
-  /** Of an unknown outcome. */
+  /** Of an unknown outcome, with the words of what failed. */
   reason: string | null;
   turns: TrajectoryTurn[];
 }
@@ -27,7 +27,7 @@ export function trajectoryOf(id: string, episode: EpisodeRecord, transcript: Tra
   return {
     ...{ id, env_key, stop_reason },
     verdict: verdictOf(episode),
-    reason: outcome.status === 'unknown' ? outcome.reason : null,
+    reason: outcome.status === 'unknown' ? reasonOf(outcome.reason, episode) : null,
     turns: turnsOf(episode, transcript),
   };
 }

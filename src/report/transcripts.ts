@@ -50,12 +50,17 @@ export function toTranscript(episode: EpisodeRecord, decode: (tokens: number[]) 
     slot: episode.slot,
     sample: episode.sample,
     verdict: verdictOf(episode),
-    reason: outcome.status === 'unknown' ? outcome.reason : `reward ${outcome.value}`,
+    reason: outcome.status === 'unknown' ? reasonOf(outcome.reason, episode) : `reward ${outcome.value}`,
     stop_reason: episode.stop_reason,
     turns: episode.turns.length,
     request,
     messages,
   };
+}
+
+/** Of an unknown outcome, with the words of what failed where the record has them. */
+export function reasonOf(reason: string, { observed: { failure } }: EpisodeRecord): string {
+  return failure === undefined ? reason : `${reason}: ${failure}`;
 }
 
 export function verdictOf({ outcome }: EpisodeRecord): Verdict {

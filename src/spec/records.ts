@@ -196,7 +196,7 @@ export type StopReason = 'done' | 'max_turns' | 'length' | 'unknown';
 
 /** One terminal record for a (slot, sample) of a step, or a (task, sample) of an evaluation (R8). */
 export interface EpisodeRecord {
-  schema: 'longhaul.episode/1';
+  schema: 'longhaul.episode/1' | 'longhaul.episode/2';
   /** What it belongs to: a plan's digest, or a suite's. */
   plan: Digest;
   state: Digest;
@@ -218,6 +218,10 @@ export interface EpisodeRecord {
     incarnation: string;
     /** Infrastructure failures by reason; only charged ones count against `max_episode_failures`. */
     failures: Record<string, number>;
+    /** Text of the last failure of an episode with an unknown outcome, as `recordedText` leaves it. Since version 2. */
+    failure?: string;
+    /** Why the grader gave this grade, for people. Since version 2. */
+    explanation?: string;
     started_at: string;
     seconds: number;
   };

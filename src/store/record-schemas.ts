@@ -321,7 +321,7 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
 export const schemaVersions: Record<RecordKind, number> = {
   run: 1,
   plan: 2,
-  episode: 1,
+  episode: 2,
   episodes: 1,
   batch: 2,
   update: 1,
@@ -343,7 +343,7 @@ export const schemaVersions: Record<RecordKind, number> = {
 };
 
 /** The oldest version of a kind that this code reads, where that is not the newest one. */
-export const oldestVersions: Partial<Record<RecordKind, number>> = { evaluation: 1 };
+export const oldestVersions: Partial<Record<RecordKind, number>> = { episode: 1, evaluation: 1 };
 
 function hasRateIfGraded({ pass_at_1, graded }: { pass_at_1: PassRate; graded: number }): boolean {
   return (pass_at_1 === null) === (graded === 0);

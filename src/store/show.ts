@@ -83,6 +83,7 @@ function showEpisode(record: EpisodeRecord): string {
     `task        ${record.task_key} (${record.env_key})`,
     `seat        slot ${record.slot}, sample ${record.sample}`,
     `outcome     ${resultOf(record)}; ended by ${record.stop_reason}`,
+    ...(observed.failure === undefined ? [] : [`failure     ${observed.failure}`]),
     `plan        ${record.plan}`,
     `state       ${record.state}`,
     `tokens      ${tokens.length}: ${prompt_length} of the prompt, ${record.logprobs.length} sampled in ${turns.length} turns`,

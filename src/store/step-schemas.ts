@@ -123,30 +123,45 @@ const turn = z.strictObject({
   tool: text.exactOptional(),
   error: z.boolean().exactOptional(),
 });
+const played = {
+  plan: digest,
+  state: digest,
+  slot: count,
+  sample: count,
+  task_key: text,
+  env_key: text,
+  outcome,
+  stop_reason: z.enum(['done', 'max_turns', 'length', 'unknown']),
+  tokens: tokenIds,
+  prompt_length: count,
+  turns: z.array(turn),
+  logprobs,
+  metrics: z.strictObject({ turns: count, tool_calls: count, tool_errors: count }),
+};
+const playing = {
+  attempt: count,
+  incarnation: text,
+  failures: counts,
+  started_at: time,
+  seconds: z.number().nonnegative(),
+};
 export const episode = z
-  .strictObject({
-    schema: z.literal('longhaul.episode/1'),
-    plan: digest,
-    state: digest,
-    slot: count,
-    sample: count,
-    task_key: text,
-    env_key: text,
-    outcome,
-    stop_reason: z.enum(['done', 'max_turns', 'length', 'unknown']),
-    tokens: tokenIds,
-    prompt_length: count,
-    turns: z.array(turn),
-    logprobs,
-    metrics: z.strictObject({ turns: count, tool_calls: count, tool_errors: count }),
-    observed: z.strictObject({
-      attempt: count,
-      incarnation: text,
-      failures: counts,
-      started_at: time,
-      seconds: z.number().nonnegative(),
+  .discriminatedUnion('schema', [
+    z.strictObject({
+      schema: z.literal('longhaul.episode/2'),
+      ...played,
+      observed: z.strictObject({
+        ...playing,
+        failure: text.exactOptional(),
+        explanation: text.exactOptional(),
+      }),
     }),
-  })
+    z.strictObject({
+      schema: z.literal('longhaul.episode/1'),
+      ...played,
+      observed: z.strictObject(playing),
+    }),
+  ])
   .superRefine((record, context) => {
     const problem = transcriptProblem(record);
     if (problem) context.addIssue({ code: 'custom', message: problem });

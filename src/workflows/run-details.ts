@@ -118,6 +118,9 @@ function unknown({ outcomes }: RunStatus): [string, string, string][] {
     `${count(of.unknown)} of ${count(of.graded + of.unknown)}`;
   return [
     ['unknown outcomes', `${share(last)} at step ${last.step}`, `${share(outcomes)} since it was started`],
+    ...(last.unknown_reason === undefined
+      ? []
+      : [['most of them', '', plain(last.unknown_reason)] satisfies [string, string, string]]),
   ];
 }
 

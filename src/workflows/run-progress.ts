@@ -37,6 +37,15 @@ const maxSignals = 3;
 /** Phases that last and that one would search for; the phases within a step would cost an event each. */
 const searchablePhases: readonly RunPhase[] = ['evaluating', 'paused', 'completed', 'stopped'];
 
+/** Characters of a reason that are shown and carried. */
+const maxReason = 300;
+
+type OutcomeFigures = 'graded' | 'unknown' | 'unknown_reason';
+
+function shownReason(reason: string | undefined): { unknown_reason?: string } {
+  return reason === undefined ? {} : { unknown_reason: reason.slice(0, maxReason) };
+}
+
 /** Carried over continue-as-new: figures for people that no record of the run holds in one place. */
 export interface CarriedFigures {
   evaluations: RunStatus['evaluations'];
@@ -154,7 +163,7 @@ export class RunProgress {
   committed(
     committed: CommittedStep,
     seconds: number,
-    sampled: Pick<CollectedRollouts, 'tokens' | 'seconds' | 'graded' | 'unknown'> | null,
+    sampled: Pick<CollectedRollouts, 'tokens' | 'seconds' | OutcomeFigures> | null,
   ): void {
     this.at(committed.step, committed.state);
     this.status.tokens += sampled?.tokens ?? 0;
@@ -172,14 +181,14 @@ export class RunProgress {
 
   private sampled(
     { step, metrics }: CommittedStep,
-    { graded, unknown }: Pick<CollectedRollouts, 'graded' | 'unknown'>,
+    { graded, unknown, unknown_reason }: Pick<CollectedRollouts, OutcomeFigures>,
   ): void {
     const { outcomes, rewards = [] } = this.status;
     const before = outcomes ?? { graded: 0, unknown: 0 };
     this.status.outcomes = {
       graded: before.graded + graded,
       unknown: before.unknown + unknown,
-      last: { step, graded, unknown },
+      last: { step, graded, unknown, ...shownReason(unknown_reason) },
     };
     const reward = metrics['reward/avg_raw_reward'];
     // Three digits: what is shown, and little to carry.
@@ -188,9 +197,10 @@ export class RunProgress {
   }
 
   evaluated(step: number, evaluated: EvaluatedState): void {
-    const { suite_name: suite, pass_at_1, graded } = evaluated;
+    const { suite_name: suite, pass_at_1, graded, unknown, unknown_reason } = evaluated;
     const others = this.status.evaluations.filter((known) => known.step !== step || known.suite !== suite);
-    const shown = withoutUngradedRate({ step, suite, pass_at_1, graded });
+    const missing = unknown > 0 ? { unknown, ...shownReason(unknown_reason) } : {};
+    const shown = withoutUngradedRate({ step, suite, pass_at_1, graded, ...missing });
     this.status.evaluations = [...others, shown].slice(-maxEvaluations);
     upsertSearchAttributes([
       { key: attributeKeys.passAt1, value: pass_at_1 },

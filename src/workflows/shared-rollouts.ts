@@ -96,10 +96,17 @@ export function joined(parts: readonly Part[]): JoinedRollouts {
   const total = (figure: (sampled: CollectedRollouts) => number): number =>
     all.reduce((sum, sampled) => sum + figure(sampled), 0);
   const graded = total((sampled) => sampled.graded);
+  const reason = all
+    .filter(({ unknown_reason }) => unknown_reason !== undefined)
+    .reduce<CollectedRollouts | null>(
+      (most, one) => (most && most.unknown >= one.unknown ? most : one),
+      null,
+    );
   const ended = all.flatMap(({ ended_at }) => ended_at ?? []);
   return {
     graded,
     unknown: total((sampled) => sampled.unknown),
+    ...(reason?.unknown_reason === undefined ? {} : { unknown_reason: reason.unknown_reason }),
     mean_reward: graded === 0 ? 0 : total((sampled) => sampled.graded * sampled.mean_reward) / graded,
     tokens: total((sampled) => sampled.tokens),
     seconds: Math.max(...all.map((sampled) => sampled.seconds)),

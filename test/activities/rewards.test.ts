@@ -10,6 +10,7 @@ import type { EpisodeRecord, Outcome } from '../../src/spec/records.js';
 import { episodeKey } from '../../src/store/layout.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
 import { requireRecord } from '../../src/store/records.js';
+import { showRecord } from '../../src/store/show.js';
 import { readPlan, readUpdate } from '../../src/store/run-records.js';
 import { type ForeignServer, startForeignServer } from '../environments/foreign-server.js';
 import { type Harness, lastSftStep, run, startEnvironments, startHarness } from './fixture.js';
@@ -150,8 +151,11 @@ describe('a run on a server of other people', () => {
       rewardOf = (episodeId) => (episodeId.endsWith('00000.000.json.gz') ? text : '1');
       const step = lastSftStep + 1;
       await harness.advance(step);
-      const { outcome } = await requireRecord(harness.store, episodeKey(run, step, 0, 0), 'episode');
+      const key = episodeKey(run, step, 0, 0);
+      const { outcome, observed } = await requireRecord(harness.store, key, 'episode');
       expect(outcome).toEqual({ status: 'unknown', reason: 'grade', failures: 3 });
+      expect(observed.failure).toMatch(/gave (the|no) reward/);
+      expect(await showRecord(harness.store, key)).toContain(`failure     ${observed.failure}`);
       const { identity } = await readUpdate(harness.store, run, step);
       expect(identity.outcomes).toEqual([
         [null, 1],

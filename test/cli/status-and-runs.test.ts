@@ -7,6 +7,7 @@ import { join, resolve } from 'node:path';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import type { WorkflowExecutionStatusName } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { RunStatus } from '../../src/activities/contracts.js';
 import { howItBegins } from '../../src/cli/follow-training.js';
 import { followRun } from '../../src/cli/live-view.js';
 import { whyFollowedEnded } from '../../src/cli/run-end.js';
@@ -124,6 +125,27 @@ describe('longhaul status', { timeout: 120_000 }, () => {
       expect(alerts.sort((a, b) => (a.name < b.name ? 1 : -1))).toMatchObject(
         found.sort((a, b) => (a.name < b.name ? 1 : -1)),
       );
+    });
+  });
+
+  it('says how many outcomes are unknown, and why most of them are', async () => {
+    const script = scriptRun(outlineOf(uniqueName('unknown')));
+    const { collectRollouts, evaluateState } = script.activities;
+    const unknown = { unknown: 3, unknown_reason: 'gym: grade: it cannot \u001b[31mgrade' };
+    script.activities.collectRollouts = async (input) => ({ ...(await collectRollouts(input)), ...unknown });
+    script.activities.evaluateState = async (input) => ({ ...(await evaluateState(input)), unknown: 2 });
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await run.result();
+      const { output } = await longhaul('status', script.outline.name);
+      expect(output).toContain(
+        'unknown outcomes: 3 of 19 at step 6, most of them gym: grade: it cannot \\u001b[31mgrade',
+      );
+      const status = JSON.parse(
+        (await longhaul('status', script.outline.name, '--json')).output,
+      ) as RunStatus;
+      expect(status.outcomes?.last).toMatchObject(unknown);
+      expect(status.evaluations.at(-1)).toMatchObject({ unknown: 2 });
     });
   });
 

@@ -275,6 +275,7 @@ describe('a prompt that is too long', () => {
     const tooLong = await within(length + room - 1);
     expect(tooLong.outcome).toEqual({ status: 'unknown', reason: 'prompt_too_long', failures: 0 });
     expect([tooLong.stop_reason, tooLong.tokens, tooLong.asked]).toEqual(['unknown', [], []]);
+    expect(tooLong.failure).toContain(`the prompt has ${length} tokens`);
   });
 });
 
@@ -320,6 +321,7 @@ describe('when the environment fails', () => {
       { status: 'unknown', reason: 'call', failures: 3 },
       'unknown',
     ]);
+    expect([twice.failure, always.failure]).toEqual([undefined, 'the server could not do it']);
   });
 
   test('an episode at whose call the server dies again and again is charged from the third death on', async () => {

@@ -26,6 +26,13 @@ describe('an episode reads as a conversation', () => {
     ]);
   });
 
+  test('and says why its outcome is unknown, in the words of the server', () => {
+    const unknown = episodeOf('t1', { status: 'unknown', reason: 'grade', failures: 3 });
+    const said = { ...unknown, observed: { ...unknown.observed, failure: 'it gave no grade' } };
+    expect(toTranscript(unknown, String).reason).toBe('grade');
+    expect(toTranscript(said, String).reason).toBe('grade: it gave no grade');
+  });
+
   test('whose template is another one: as it is', () => {
     const plain = toTranscript(passed, (tokens) => `<|turn|>${tokens.join(' ')}`);
     expect(plain.messages.map((message) => message.text)).toEqual(['1 2 3', '4 5', '6', '7']);

@@ -85,7 +85,7 @@ export function recordsOfAllKinds(): RecordTypes {
       sampling,
     },
     episode: {
-      schema: 'longhaul.episode/1',
+      schema: 'longhaul.episode/2',
       plan: digestOf('5'),
       state: digestOf('a'),
       slot: 0,
@@ -102,7 +102,10 @@ export function recordsOfAllKinds(): RecordTypes {
       ],
       logprobs: [-0.5, -0.25, 0],
       metrics: { turns: 2, tool_calls: 1, tool_errors: 0 },
-      observed: { attempt: 1, incarnation: 'ab12', failures: { reset: 1 }, started_at: at, seconds: 1.5 },
+      observed: {
+        ...{ attempt: 1, incarnation: 'ab12', failures: { reset: 1 }, started_at: at, seconds: 1.5 },
+        explanation: 'all rows are as they should be',
+      },
     },
     episodes: { schema: 'longhaul.episodes/1', run: 'tiny', step: 1, count: 2 },
     batch: {

@@ -165,6 +165,25 @@ describe('bytes', () => {
   });
 });
 
+describe('an episode of version 1', () => {
+  const earlier = () => {
+    const { explanation: _, ...observed } = recordsOfAllKinds().episode.observed;
+    return { ...recordsOfAllKinds().episode, schema: 'longhaul.episode/1' as const, observed };
+  };
+
+  it('is read as it was written, so that its batch is sealed again from the same digest', async () => {
+    await put(earlier(), true);
+    const read = await readRecord(store, key, 'episode');
+    expect(read).toEqual(earlier());
+    expect(recordDigest(read ?? {})).toBe(recordDigest(earlier()));
+  });
+
+  it.each(['failure', 'explanation'])('has no %s', async (name) => {
+    await put({ ...earlier(), observed: { ...earlier().observed, [name]: 'words' } }, true);
+    await expect(readRecord(store, key, 'episode')).rejects.toMatchObject({ name: 'UnreadableRecord' });
+  });
+});
+
 describe('a choice', () => {
   it('is the first author’s, whatever the second one chose', async () => {
     const { plan } = recordsOfAllKinds();
