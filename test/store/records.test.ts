@@ -184,6 +184,7 @@ describe('an episode of version 1', () => {
   });
 });
 
+// Who may write what: choices, functions and sequences.
 describe('a choice', () => {
   it('is the first author’s, whatever the second one chose', async () => {
     const { plan } = recordsOfAllKinds();
