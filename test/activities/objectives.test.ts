@@ -34,6 +34,8 @@ async function twoSteps(first: number): Promise<void> {
   for (const [name, value] of Object.entries(metrics)) expect(value, name).not.toBeNaN();
   // Rollouts and updates see the same bits.
   expect(metrics['policy/rollout_train_logprob_diff_max']).toBe(0);
+  // Measured whether or not there is a bonus.
+  expect(metrics['policy/policy_entropy']).toBeGreaterThan(0);
   expect((await auditRun(harness.store, run)).violations).toEqual([]);
 }
 

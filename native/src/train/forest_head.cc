@@ -76,7 +76,7 @@ void ForestPass::State::head_gradient(const PassRange& pass, float* gradients) {
         float* row = d_logits + size_t(i) * vocab;
         // ∂logprob/∂z_j = (1[j = token] − p_j) / temperature; ∂entropy/∂z_j = −p_j · (log p_j + entropy) / temperature
         const float scale = float(-derivatives[target] * double(inverse_temperature));
-        if (with_entropy)
+        if (trains_entropy)
           op->softmax_entropy_gradient(row, vocab, normalizers[first + i], inverse_temperature, target_tokens[target], scale,
                                        entropies[target], float(-entropy_derivatives[target] * double(inverse_temperature)));
         else

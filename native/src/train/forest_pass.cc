@@ -67,9 +67,10 @@ void ForestPass::logprobs(std::span<float> out, std::span<float> entropies) {
   std::copy(state.entropies.begin(), state.entropies.end(), entropies.begin());
 }
 
-void ForestPass::gradient(const Derive& derive, bool with_entropy, std::span<float> gradients) {
+void ForestPass::gradient(const Derive& derive, bool trains_entropy, std::span<float> gradients) {
   State& state = *state_;
-  state.start(with_entropy);
+  state.start(true);
+  state.trains_entropy = trains_entropy;
   state.pack_backward();
   const std::vector<PassRange>& passes = state.plan.passes;
   const Keep keep = state.settings.recompute ? Keep::inputs : Keep::everything;
@@ -82,7 +83,7 @@ void ForestPass::gradient(const Derive& derive, bool with_entropy, std::span<flo
     state.tell(state.passed);
   }
   state.derivatives.assign(targets, 0.0);
-  state.entropy_derivatives.assign(with_entropy ? targets : 0, 0.0);
+  state.entropy_derivatives.assign(trains_entropy ? targets : 0, 0.0);
   derive(state.logprobs, state.entropies, state.derivatives, state.entropy_derivatives);
   for (size_t p = passes.size(); p-- > 0;) {
     if (p + 1 != passes.size()) state.forward(passes[p], keep, false);

@@ -49,11 +49,11 @@ class ForestPass {
   void logprobs(std::span<float> out, std::span<float> entropies = {});
 
   /// Log-probs as above, then derivatives from them (one call, after every log-prob is known), then adds ∂L/∂(trained parameters) to
-  /// `gradients`, laid out as policy.trained(). `derive(logprobs, entropies, derivatives, entropy_derivatives)`; the spans of
-  /// entropies are empty where `with_entropy` is false.
+  /// `gradients`, laid out as policy.trained(). `derive(logprobs, entropies, derivatives, entropy_derivatives)`; the last span
+  /// is empty if `trains_entropy` is false.
   using Derive = std::function<void(std::span<const float> logprobs, std::span<const float> entropies,
                                     std::span<double> derivatives, std::span<double> entropy_derivatives)>;
-  void gradient(const Derive& derive, bool with_entropy, std::span<float> gradients);
+  void gradient(const Derive& derive, bool trains_entropy, std::span<float> gradients);
 
   /// Must follow every change of what the policy trains, and stand between two policies that may have had the same address.
   void weights_changed();

@@ -47,7 +47,7 @@ struct ForestPass::State {
   AlignedBuffer logits{BufferMemory::mapped}, d_targets{BufferMemory::mapped};
   std::vector<ops::RowNormalizer> normalizers;
   bool logits_kept = false;
-  bool with_entropy = false;
+  bool with_entropy = false, trains_entropy = false;
   // In the order in which the targets were given.
   std::vector<float> logprobs, entropies;
   std::vector<double> derivatives, entropy_derivatives;

@@ -227,7 +227,8 @@ LossReport compute_loss(const LossSettings& settings, const LossInputs& inputs, 
       }
       if (has_entropy) {
         report.entropy += double(inputs.entropies[t]);
-        report.loss -= entropy_weight * double(inputs.entropies[t]);
+        // One that is not finite ends an update only if it is trained on.
+        if (entropy_weight != 0) report.loss -= entropy_weight * double(inputs.entropies[t]);
       }
       if (!entropy_derivatives.empty()) entropy_derivatives[t] = -entropy_weight;
     }

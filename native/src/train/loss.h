@@ -62,7 +62,7 @@ struct LossInputs {
   std::span<const int32_t> samples;        // counts up from 0
   std::span<const float> rollout_logprobs;   // empty: the old ones
   std::span<const float> reference_logprobs; // empty without KL
-  std::span<const float> entropies;          // empty without entropy bonus
+  std::span<const float> entropies;          // empty: not measured
 };
 
 /// Sums over targets unless said otherwise; means over a whole update are formed by who adds them up.

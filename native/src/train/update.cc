@@ -95,7 +95,7 @@ struct Totals {
                                                     {"targets", targets},
                                                     {"rows", rows}};
     if (settings.kl_weight != 0) all.emplace_back("kl", kl / targets);
-    if (settings.entropy_weight != 0) all.emplace_back("entropy", entropy / targets);
+    if (std::isfinite(entropy)) all.emplace_back("entropy", entropy / targets);
     if (settings.tis_cap > 0) all.emplace_back("tis_weight", tis_weight / targets);
     return all;
   }

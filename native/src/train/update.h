@@ -44,7 +44,8 @@ struct UpdateReport {
   /// Where not applied: `non_finite` or `cancelled`.
   std::string reason;
   /// loss, grad_norm, clip_ratio, mean_ratio: means over the mini-batches; max_logprob_difference: max |lp − the batch's log-prob| of
-  /// the first mini-batch (0 for cross-entropy); targets, rows: sums. kl, entropy, tis_weight: means over targets, where in use.
+  /// the first mini-batch (0 for cross-entropy); targets, rows: sums. entropy (of what the policy
+  /// predicts, in nats; absent if not finite), and kl, tis_weight if in use: means over targets.
   std::vector<std::pair<std::string, double>> metrics;
 };
 

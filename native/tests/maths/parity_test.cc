@@ -209,6 +209,24 @@ struct SampleBatch {
   }
 };
 
+/// Mean entropy of what PyTorch's logits predict of the tokens behind the prompts.
+double expected_entropy(const Case& test, double temperature) {
+  double sum = 0;
+  int count = 0;
+  for (size_t s = 0; s < test.sequences.size(); ++s) {
+    const std::vector<float> logits = test.file.floats("logits." + std::to_string(s));
+    const size_t vocab = logits.size() / test.sequences[s].size();
+    for (size_t row = size_t(test.settings.integer("update/prompt")) - 1; row + 1 < test.sequences[s].size(); ++row, ++count) {
+      const std::span<const float> z = std::span(logits).subspan(row * vocab, vocab);
+      double total = 0, mean = 0;
+      for (const float value : z) total += std::exp(double(value) / temperature);
+      for (const float value : z) mean += std::exp(double(value) / temperature) / total * double(value) / temperature;
+      sum += std::log(total) - mean;
+    }
+  }
+  return sum / count;
+}
+
 void adamw_steps(const std::string& name) {
   const Case test(name);
   const auto number = [&](const char* key) { return test.settings.number(std::string("update/") + key); };
@@ -233,6 +251,7 @@ void adamw_steps(const std::string& name) {
     policy = std::move(report.next);
     const std::map<std::string, double> metrics(report.metrics.begin(), report.metrics.end());
     const std::string title = " of step " + std::to_string(step);
+    if (step == 0) check_near(metrics.at("entropy"), expected_entropy(test, settings.temperature), 1e-5, "entropy" + title);
     check_near(metrics.at("loss"), losses[step], 1e-5, "loss" + title);
     check_near(metrics.at("grad_norm"), norms[step], 1e-4, "gradient norm" + title);
   }

@@ -7,6 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "every_set.h"
+#include "train/forest_pass.h"
 #include "train/score.h"
 #include "updates.h"
 
@@ -39,7 +41,7 @@ void cross_entropy_is_the_mean_over_all_targets() {
   check_equal(metrics.at("targets"), 40.0, "targets");
   check_equal(metrics.at("rows"), 42.0, "rows");
   check_equal(metrics.at("max_logprob_difference"), 0.0, "log-prob difference of cross-entropy");
-  check(!metrics.contains("kl") && !metrics.contains("entropy") && !metrics.contains("tis_weight"), "metrics of what is in use alone");
+  check(!metrics.contains("kl") && !metrics.contains("tis_weight"), "metrics of what is in use alone");
 }
 
 /// One of two equal halves of a batch with two mini-batches, as a batch of its own.
@@ -151,6 +153,46 @@ void entropy_and_importance_weights_are_told() {
   const auto metrics = metrics_of(compute_update(policy, batch.view(), settings, pool));
   check(metrics.at("entropy") > 0.1 && metrics.at("entropy") < std::log(double(vocab)), "entropy in nats");
   check_near(metrics.at("tis_weight"), 0.5, 1e-6, "importance weight");
+}
+
+/// Mean entropy of all targets of a batch with two mini-batches, in nats.
+double mean_entropy(const Policy& policy, const Batch& batch) {
+  ThreadPool pool(1);
+  double sum = 0, targets = 0;
+  for (int k = 0; k < 2; ++k) {
+    const MiniBatch mini = mini_batch_of(batch, k);
+    ForestPass pass(pool);
+    std::vector<float> logprobs(mini.target_rows.size()), entropies(mini.target_rows.size());
+    pass.begin(policy, mini.forest, mini.target_rows, mini.target_tokens, 1);
+    pass.logprobs(logprobs, entropies);
+    for (const float entropy : entropies) sum += double(entropy);
+    targets += double(entropies.size());
+  }
+  return sum / targets;
+}
+
+/// With and without a bonus, on every instruction set, for any number of threads and any size of a pass: the same number.
+void entropy_is_always_told() {
+  Architecture long_enough = tiny_architecture();
+  long_enough.max_position_embeddings = 2048;
+  const OwnedBatch batch = group_batch(vocab, 2, 3, 150, 2, 60);
+  const Policy policy = tiny_policy(7, long_enough);
+  const double expected = mean_entropy(policy, batch.view());
+  for (const int threads : {1, 3})
+    for (const int pass_rows : {512, 1 << 30})
+      for_each_instruction_set([&](const ops::Table& table) {
+        ThreadPool pool(threads);
+        UpdateSettings settings = policy_settings({0.0, 0.0});
+        settings.passes.pass_rows = pass_rows;
+        settings.passes.recompute = pass_rows == 512;
+        settings.loss.entropy_weight = threads == 1 ? 0.01 : 0;
+        const double entropy = metrics_of(compute_update(policy, batch.view(), settings, pool)).at("entropy");
+        check_near(entropy, expected, 1e-14, std::string("entropy on ") + table.name);
+      });
+  ThreadPool pool(2);
+  UpdateSettings imitation = cross_entropy_settings(0.0);
+  imitation.learning_rates = {0.0, 0.0};
+  check_near(metrics_of(compute_update(policy, batch.view(), imitation, pool)).at("entropy"), expected, 1e-14, "of imitation");
 }
 
 /// Sampled by another policy: ratios are taken against the one that the update begins with, and weights make up for the rest.
@@ -321,6 +363,7 @@ int main() {
               {"steps go on where they were left", steps_go_on_where_they_were_left},
               {"KL to the reference is zero at it, and pulls back", kl_to_the_reference_is_zero_at_it_and_pulls_back},
               {"entropy and importance weights are told", entropy_and_importance_weights_are_told},
+              {"entropy is always told", entropy_is_always_told},
               {"old log-probs that are not given are those of the start", old_logprobs_that_are_not_given_are_those_of_the_start},
               {"a non-finite update leaves everything as it was", non_finite_update_leaves_everything_as_it_was},
               {"a loss that is not finite is not applied, though its gradient is", non_finite_loss_is_not_applied_though_its_gradient_is_finite},
