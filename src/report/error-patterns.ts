@@ -46,22 +46,31 @@ export function ranked({ kept }: ErrorPatterns): ErrorPattern[] {
   );
 }
 
-/** The message with its values left out, at most 140 characters: `issue # of "…" is closed`. */
+/** The message with its values left out, at most 140 characters: `404 ISS-… of "…" is closed`. */
 export function normalisedError(text: string): string {
   const plain = messageIn(text.slice(0, readChars).replace(/^\s*error:\s*/i, ''));
   const general = plain
     .replace(/"[^"]*"/g, '"…"')
     .replace(/(?<![\p{L}\p{N}])'[^']*'(?![\p{L}\p{N}])/gu, "'…'")
-    .replace(/[\p{L}\p{N}_]+(?:[-.,:][\p{L}\p{N}_]+)*/gu, (word) => (isValue(word) ? '#' : word))
+    .replace(/[\p{L}\p{N}_]+(?:[-.,:][\p{L}\p{N}_]+)*/gu, (word, at: number) =>
+      at === 0 && isStatus(word) ? word : withoutValue(word),
+    )
     .replace(/\s+/g, ' ')
     .trim();
   if (general === '') return '(no message)';
   return general.length <= longest ? general : `${general.slice(0, longest - 1).trimEnd()}…`;
 }
 
-/** Numbers, and names like 3QKK and ISS-QKFD. */
-function isValue(word: string): boolean {
-  return /\p{N}/u.test(word) || /^[A-Z]{2,}-[A-Z-]+$/.test(word);
+/** Of HTTP, in front of what it means: with it gone a message begins with two holes. */
+function isStatus(word: string): boolean {
+  return /^[45]\d\d$/.test(word);
+}
+
+/** `#` for a number and a name like 3QKK; `ISS-…` for ISS-QKFD, which says what kind of thing it is. */
+function withoutValue(word: string): string {
+  const kind = /^([A-Z]{2,})-[A-Z0-9-]+$/.exec(word)?.[1];
+  if (kind !== undefined) return `${kind}-…`;
+  return /\p{N}/u.test(word) ? '#' : word;
 }
 
 /** Of an error that is JSON, its own words. */

@@ -1,7 +1,14 @@
 // The run's report: one HTML page, with most of its transcripts in files beside it.
 import { alertsOfRun, alertTable } from './alerts.js';
 import { budgetTable } from './budget.js';
-import { lineChart, smoothed, smoothingWidth, type ChartBand, type ChartSeries } from './chart.js';
+import {
+  lineChart,
+  smoothed,
+  smoothingWidth,
+  type ChartBand,
+  type ChartOptions,
+  type ChartSeries,
+} from './chart.js';
 import { environmentRows, statusRule, templateRows, type EnvironmentRow } from './environment-table.js';
 import { tasksOf, type EvaluationFigure } from './evaluations.js';
 import { type Faults, faultTable } from './faults.js';
@@ -190,17 +197,19 @@ function learningCurve(history: RunHistory): string {
     },
   ];
   const shown = series.filter((one) => one.points.length > 0);
+  const chart: Omit<ChartOptions, 'size' | 'legend'> = {
+    description: 'Mean reward of each GRPO step and pass@1 on held-out tasks, by step',
+    yRange: [0, 1],
+    yFormat: (value) => `${Math.round(value * 100)} %`,
+    series: shown,
+    bands: phaseBands(history),
+  };
   return (
     '<div class="chart-wide">' +
-    lineChart({
-      description: 'Mean reward of each GRPO step and pass@1 on held-out tasks, by step',
-      size: { width: 900, height: 320 },
-      yRange: [0, 1],
-      yFormat: (value) => `${Math.round(value * 100)} %`,
-      series: shown,
-      bands: phaseBands(history),
-      legend: true,
-    }) +
+    lineChart({ ...chart, size: { width: 900, height: 320 }, legend: true }) +
+    '</div><div class="chart-narrow">' +
+    // The same for a phone: scaled down, the other one's figures are too small to be read.
+    lineChart({ ...chart, size: { width: 390, height: 280 }, legend: false }) +
     `</div><p class="quiet">${bandsInWords(history)} ` +
     'The curriculum prefers tasks that are neither solved nor hopeless, so the reward of training ' +
     'steps may stay below pass@1 on held-out tasks.</p>'

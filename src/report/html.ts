@@ -16,17 +16,25 @@ export interface Column<Row> {
   figure?: boolean;
 }
 
+/** On a narrow page a row of more columns is a block of lines, each with its column's title: cut off, the last ones would not be seen. */
+const columnsThatFit = 3;
+/** The titles in each cell make the page longer: a table of more rows is scrolled sideways. */
+const rowsStacked = 60;
+
 export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[], caption?: string): string {
+  const stacked = columns.length > columnsThatFit && rows.length <= rowsStacked;
   const attribute = (column: Column<Row>): string => (column.figure ? ' class="figure"' : '');
+  const title = (column: Column<Row>): string =>
+    stacked && column.title !== '' ? ` data-title="${escapeHtml(column.title)}"` : '';
   const head = columns.map(
     (column) => `<th scope="col"${attribute(column)}>${escapeHtml(column.title)}</th>`,
   );
   const body = rows.map(
     (row) =>
-      `<tr>${columns.map((column) => `<td${attribute(column)}>${column.cell(row)}</td>`).join('')}</tr>`,
+      `<tr>${columns.map((column) => `<td${attribute(column)}${title(column)}>${column.cell(row)}</td>`).join('')}</tr>`,
   );
   return (
-    `<div class="scroll"><table>${caption === undefined ? '' : `<caption>${escapeHtml(caption)}</caption>`}` +
+    `<div class="scroll${stacked ? ' stacked' : ''}"><table>${caption === undefined ? '' : `<caption>${escapeHtml(caption)}</caption>`}` +
     `<thead><tr>${head.join('')}</tr></thead><tbody>${body.join('\n')}</tbody></table></div>`
   );
 }

@@ -60,12 +60,16 @@ details.part { display: block; } details.part > summary { padding: 0; } .who { c
 .call { display: block; } .call b { color: var(--interval); } .call .name { color: var(--quiet); }
 .done { color: var(--good); font-weight: 600; font-size: 13px; } .malformed { color: var(--bad); }
 .trends { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 280px), 1fr)); gap: 20px 24px; margin: 20px 0 16px; }
+.chart-narrow { display: none; }
 figure { margin: 0; } figcaption { font-size: 13px; font-weight: 600; color: var(--quiet); margin-bottom: 2px; }
 :focus-visible { outline: 2px solid var(--interval); outline-offset: 2px; }
 @media (max-width: 640px) { main { padding: 20px 14px 48px; } .part { grid-template-columns: 1fr; gap: 2px; } .talk { margin-left: 0; }
   .facts th, .facts td { display: block; border: 0; padding: 2px 0; } .facts tr { display: block; border-bottom: 1px solid var(--rule); padding: 6px 0; }
-  .chart-wide { overflow-x: auto; } .chart-wide .chart { min-width: 620px; }
-  th, td { padding-right: 9px; } .scroll, .chart-wide { background: ${scrollShadows}; } }
+  .chart-wide > .chart { display: none; } .chart-narrow { display: block; }
+  th, td { padding-right: 9px; } .scroll { background: ${scrollShadows}; } }
+@media screen and (max-width: 640px) { .stacked table, .stacked tbody, .stacked tr { display: block; } .stacked thead { display: none; } .stacked tr { padding: 8px 0; border-bottom: 1px solid var(--rule); }
+  .stacked td, .stacked td.figure { display: flow-root; border: 0; padding: 1px 0 1px 42%; text-align: left; white-space: normal; } .stacked td:first-child { font-weight: 600; }
+  .stacked td::before { content: attr(data-title); float: left; width: 69%; margin-left: -72.4%; color: var(--quiet); font-size: 12.5px; font-weight: 400; } }
 @media print { @page { margin: 14mm; } body { font-size: 11px; } th, p.quiet, code, pre, .filters, .facts-line { font-size: 10px; } .dense th { font-size: 9px; } main { max-width: none; padding: 0; } h2 { margin-top: 24px; } h2, h3, summary { break-after: avoid; }
   .tile, figure, tr, .part:not(.system) { break-inside: avoid; } .scroll { overflow: visible; } a { color: inherit; text-decoration: none; }
   details:not([open]), .filters, .found, .found-list, .more, .walk { display: none; } .dense table { font-size: 9.5px; } .dense th, .dense td { padding: 3px 6px 3px 0; }

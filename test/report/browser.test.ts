@@ -120,7 +120,7 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
         const legend = await page.locator('.legend').innerText();
         expect(legend).toContain('at intervals (85 tasks)');
         expect(legend).toContain('before GRPO (205 tasks) and so far (85 tasks)');
-        expect(await page.locator('svg.chart circle.final').count()).toBe(2);
+        expect(await page.locator('.chart-wide svg.chart circle.final').count()).toBe(2);
         expect(await page.getByRole('columnheader', { name: 'newest' }).count()).toBe(1);
         expect(await page.getByRole('rowheader', { name: 'newest state' }).count()).toBe(1);
         expect(await page.getByText('final state').count()).toBe(0);
@@ -172,6 +172,15 @@ describe.skipIf(browserPath === '')('the report in a browser (chromium, or LONGH
   test.each([390, 1100])('fits a window of %d pixels', async (width) => {
     await withPage({ viewport: { width, height: 800 } }, async (page) => {
       expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width);
+      // What a reader sees without scrolling sideways is all there is, but for the steps, which are folded.
+      for (const part of await page.locator('.scroll, .chart-wide, .chart-narrow, .tile').all()) {
+        if (!(await part.isVisible())) continue;
+        const [needed, given] = await part.evaluate((one) => [one.scrollWidth, one.clientWidth]);
+        expect(needed, await part.innerText()).toBeLessThanOrEqual(given as number);
+      }
+      expect(await page.locator('svg.chart:visible').first().getAttribute('viewBox')).toBe(
+        width < 640 ? '0 0 390 280' : '0 0 900 320',
+      );
     });
   });
 

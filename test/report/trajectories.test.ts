@@ -142,8 +142,10 @@ describe('a call is repeated', () => {
 
 describe('the pattern of an error', () => {
   test.each([
-    ['Error: there is no issue ISS-17', 'there is no issue #'],
-    ['there is no issue ISS-QKFD', 'there is no issue #'],
+    ['Error: there is no issue ISS-17', 'there is no issue ISS-…'],
+    ['there is no issue ISS-QKFD', 'there is no issue ISS-…'],
+    ['{"error":"404 ISS-7Q2K has no label question"}', '404 ISS-… has no label question'],
+    ['404 of 500 rows', '404 of # rows'],
     ['{"error":"issue 3QKK of \\"Billing\\" is locked"}', 'issue # of "…" is locked'],
     ["Error: unknown argument 'colour', don't guess", "unknown argument '…', don't guess"],
     ['Error: 2 of 1,024.5 rows\n  failed', '# of # rows failed'],
@@ -222,7 +224,7 @@ describe('an episode', () => {
     expect(counts).toMatchObject({ errors: 2, malformed: 1, calls: 1 });
     expect(ranked(counts.patterns).map(({ tool, message }) => [tool, message])).toEqual([
       [null, '(the last turn: its answer is in no record)'],
-      ['find', 'no issue #'],
+      ['find', 'no issue ISS-…'],
     ]);
   });
 });

@@ -19,6 +19,9 @@ export function pointsOf(steps: number): MetricPoint[] {
       'reward/crm/eu/pass_at_n': 0.5,
       'policy/grad_norm': 1 / step,
       'cost/tokens': step * 1e6,
+      // A zero is a point like any other: one that is always there, and one where a figure collapses.
+      'generate/unknown_ratio': 0,
+      'policy/entropy': step < 12 ? 1 - step / 12 : 0,
     };
     const trained: MetricPoint = { id: stepPointId(step), step, at, values };
     if (step % 10 !== 0) return [trained];

@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, it } from 'vitest';
+import type { MetricPoint } from '../../../src/integrations/tracking/metric-point.js';
+import { createMetricsJsonl } from '../../../src/integrations/tracking/metrics-jsonl.js';
 import {
   createTensorBoard,
   eventFileName,
@@ -30,6 +32,12 @@ print(json.dumps({tag: [[e.wall_time, e.step, float(tensor_util.make_ndarray(e.t
                   for tag in events.Tags()["tensors"]}))
 `;
 
+const metricsOf = (path: string): MetricPoint[] =>
+  readFileSync(path, 'utf8')
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as MetricPoint);
+
 describe.skipIf('skipped' in venv)('tensorboard 2.21.0', () => {
   const python = 'skipped' in venv ? '' : venv.python;
 
@@ -45,12 +53,22 @@ describe.skipIf('skipped' in venv)('tensorboard 2.21.0', () => {
       // Torn at some byte of its last points.
       if (round < 7) truncateSync(path, readFileSync(path).length - 1 - round * 41);
     }
+    // What metrics.jsonl has of the same points: TensorBoard must differ from it in nothing but the precision.
+    const lines = join(scratch, 'metrics.jsonl');
+    const jsonl = createMetricsJsonl(lines);
+    await jsonl.open(quiet);
+    await jsonl.write(points, quiet);
+    await jsonl.close(quiet);
     const { stdout } = await promisify(execFile)(python, ['-c', reader, scratch], { timeout: 90_000 });
     const read = JSON.parse(stdout) as Record<string, [number, number, number][]>;
     const expected: Record<string, [number, number, number][]> = {};
-    for (const { step, at, values } of points)
-      for (const [tag, value] of Object.entries(values))
+    let zeros = 0;
+    for (const { step, at, values } of metricsOf(lines))
+      for (const [tag, value] of Object.entries(values)) {
         (expected[tag] ??= []).push([Date.parse(at) / 1000, step, Math.fround(value)]);
+        if (value === 0) zeros++;
+      }
+    expect(zeros).toBeGreaterThan(50);
     expect(read).toEqual(expected);
   });
 });

@@ -23,6 +23,8 @@ const { Event } = protobuf.Root.fromJSON({
     SourceMetadata: { fields: { writer: { type: 'string', id: 1 } } },
     Summary: { fields: { value: { rule: 'repeated', type: 'Value', id: 1 } } },
     Value: {
+      // Outside a oneof protobuf writes no zero, and TensorBoard takes a scalar that is not there for no value at all.
+      oneofs: { value: { oneof: ['simpleValue'] } },
       fields: { tag: { type: 'string', id: 1 }, simpleValue: { type: 'float', id: 2 } },
     },
   },
