@@ -11,6 +11,7 @@ import type { Digest, GrpoPlan } from '../spec/records.js';
 import { foldedFileOfStep } from '../store/episodes.js';
 import { episodeKey, episodesFolder } from '../store/layout.js';
 import { checkOwner } from '../store/owners.js';
+import { checkRoots } from '../store/plan-roots.js';
 import { readPlan, readUpdateIfAny } from '../store/run-records.js';
 import type { RunData } from './run-data.js';
 
@@ -27,6 +28,7 @@ export async function collectRollouts(
   const committed = await readUpdateIfAny(store, run, step);
   if (committed) return figures(committed.identity.outcomes.slice(...input.slots).flat(), 0, seconds(), null);
   const { record: plan } = await readPlan(store, run, step, input.plan);
+  await checkRoots(store, plan);
   if (plan.kind !== 'grpo')
     throw new Error(`step ${step} of ${run} is a ${plan.kind} step: it has no rollouts`);
   const data = await deps.runs.get(run);

@@ -52,6 +52,7 @@ export async function openFork(
   const state = await readState(store, fork.run, fork.step);
   const record: RunRecord = {
     ...parent,
+    schema: 'longhaul.run/2',
     run,
     name: spec.name,
     spec,

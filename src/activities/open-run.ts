@@ -120,7 +120,7 @@ async function findOrCreate(
       : error;
   });
   const record: RunRecord = {
-    schema: 'longhaul.run/1',
+    schema: 'longhaul.run/2',
     run,
     name: spec.name,
     spec,

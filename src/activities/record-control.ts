@@ -19,7 +19,7 @@ export async function recordControl(
     already = found !== undefined;
     return (
       found ?? {
-        schema: 'longhaul.control/1',
+        schema: 'longhaul.control/2',
         n: next,
         update_id: input.updateId,
         change: input.change,

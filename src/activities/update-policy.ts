@@ -24,6 +24,7 @@ import {
   uncounted,
 } from '../store/fault-figures.js';
 import { checkOwner } from '../store/owners.js';
+import { checkRoots } from '../store/plan-roots.js';
 import { recordFunction } from '../store/records.js';
 import { readPlan, readUpdateIfAny } from '../store/run-records.js';
 import { spentBy } from '../rl/spending.js';
@@ -42,6 +43,7 @@ export async function updatePolicy(
   const committed = await readUpdateIfAny(store, run, step);
   if (committed) return answer(deps, input, committed);
   const { record: plan } = await readPlan(store, run, step, input.plan);
+  await checkRoots(store, plan);
   const scope = currentScope();
   const evidence = attemptEvidence(store, run, step, scope, deps.life);
   const sealing = span('seal', () => sealBatch(deps, input, plan));
@@ -83,7 +85,7 @@ export async function updatePolicy(
     await evidence.recovered();
     const faults = await faultFigures(deps, input, account.troubled);
     return {
-      schema: 'longhaul.update/1',
+      schema: 'longhaul.update/2',
       identity: {
         run,
         step,

@@ -30,7 +30,7 @@ export type ControlChange =
   | { kind: 'quarantine'; key: string; also?: string[] };
 
 export interface ControlRecord {
-  schema: 'longhaul.control/1';
+  schema: 'longhaul.control/1' | 'longhaul.control/2';
   n: number;
   /** Id of the Temporal Update or signal that asked for it; a known id means done. */
   update_id: string;

@@ -21,7 +21,7 @@ export interface Numerics {
 }
 
 export interface RunRecord {
-  schema: 'longhaul.run/1';
+  schema: 'longhaul.run/1' | 'longhaul.run/2';
   run: string;
   name: string;
   spec: RunSpec;
@@ -142,7 +142,7 @@ export interface CurriculumState {
 }
 
 interface PlanBase {
-  schema: 'longhaul.plan/2';
+  schema: 'longhaul.plan/2' | 'longhaul.plan/3';
   run: string;
   step: number;
   previous_state: Digest;
@@ -158,6 +158,11 @@ interface PlanBase {
   /** Highest control record folded in; 0 when none. */
   control: number;
   owner: number;
+  /** Present from version 3 on: sha256 of the bytes of `run.json`. */
+  run_digest?: Digest;
+  /** Likewise: `inputsDigest` of the sha256 of the control records that are folded in, and of the owners up to `owner`. */
+  control_digest?: Digest;
+  owner_digest?: Digest;
 }
 
 export interface GrpoPlan extends PlanBase {
@@ -284,7 +289,7 @@ export interface EpisodesHeader {
 
 /** `steps/{n}/update.json`, n ≥ 1 (R11). */
 export interface UpdateRecord {
-  schema: 'longhaul.update/1';
+  schema: 'longhaul.update/1' | 'longhaul.update/2';
   identity: UpdateIdentity;
   observed: UpdateObserved;
 }
@@ -310,7 +315,7 @@ export interface BaseRecord {
 }
 
 export interface OwnerRecord {
-  schema: 'longhaul.owner/1';
+  schema: 'longhaul.owner/1' | 'longhaul.owner/2';
   n: number;
   address: string;
   clusterId: string;

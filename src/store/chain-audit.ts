@@ -15,7 +15,7 @@ import type {
 import { lastWarmStep } from '../spec/warm-start.js';
 import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
 import { batchDifference, decodeBatchFile, inputsDigest } from './batch-file.js';
-import { canonicalText, recordDigest, sha256Hex, stepIdOf } from './canonical.js';
+import { canonicalText, differences, recordDigest, sha256Hex, stepIdOf } from './canonical.js';
 import { auditCheckpoints } from './checkpoint-audit.js';
 import { demonstrationDigests } from './demonstration-digests.js';
 import { checkEpisodes } from './episode-audit.js';
@@ -33,6 +33,7 @@ import {
   weightsManifestKey,
 } from './layout.js';
 import type { ObjectStore } from './object-store.js';
+import { changedRoot, rootsOf } from './plan-roots.js';
 import { openRunView } from './quarantine.js';
 import { readNumerics, readRun, timelineOf } from './run-records.js';
 import { auditSequences, type Sequences } from './sequence-audit.js';
@@ -41,15 +42,17 @@ import { verifyWeights } from './weights.js';
 
 export type { ChainAudit, Violation } from './audit-report.js';
 
-/**
- * The bytes of a step's batch, made again from its plan and its episodes (by slot and sample; none for a supervised plan) by
- * the function that sealed it.
- */
-export type RebuildBatch = (plan: PlanRecord, episodes: EpisodeRecord[][]) => Promise<Uint8Array>;
+/** The functions that made a step, for a view of the store. */
+interface StepMakers {
+  /** The plan at a stored one's place, from the records before it. */
+  plan: (stored: PlanRecord) => Promise<PlanRecord>;
+  /** The bytes of a step's batch, from its plan and its episodes (by slot and sample; none for a supervised plan). */
+  batch: (plan: PlanRecord, episodes: EpisodeRecord[][]) => Promise<Uint8Array>;
+}
 
 /** What the records were made by, and the store does not know. */
 export interface Makers {
-  rebuilder: (view: ObjectStore) => RebuildBatch;
+  makers: (view: ObjectStore) => StepMakers;
   isPass: IsPass;
   /** Hears where the audit is, in words. */
   onProgress?: (place: string) => void;
@@ -72,16 +75,18 @@ interface Chain {
   owner: number;
   /** States of the chain by step. */
   states: (Digest | null)[];
-  rebuild: RebuildBatch;
+  make: StepMakers;
   /** One digest for each line of `demonstrations.jsonl`; null where the run's data cannot be read. */
   demonstrations: readonly Digest[] | null;
+  /** Records that are not those that plans were made under: each is named once. */
+  changedRoots: Set<string>;
 }
 
 /** Throws `UnreadableRecord` when there is no such run; whatever else is wrong is a violation of the answer. */
 export async function auditChain(
   plainStore: ObjectStore,
   run: string,
-  { rebuilder, isPass, onProgress }: Makers,
+  { makers, isPass, onProgress }: Makers,
 ): Promise<ChainAudit> {
   const report = new AuditReport(run, onProgress);
   const store = (await readable(report, runKey(run), () => openRunView(plainStore, run))) ?? plainStore;
@@ -100,7 +105,8 @@ export async function auditChain(
     control: 0,
     owner: 0,
     states: [],
-    rebuild: rebuilder(store),
+    make: makers(store),
+    changedRoots: new Set(),
     demonstrations: null,
   };
   for (let step = 0; step <= last; step++) {
@@ -222,6 +228,7 @@ async function checkStep(chain: Chain, step: number): Promise<void> {
     if (step !== lastWarmStep(chain.record.spec))
       report.add('R10', key, 'it names weights for KL terms, and GRPO does not begin behind it');
   }
+  if (plan) await checkPlanned(chain, planKey(timeline, step), plan);
   if (plan?.rebased) await checkRebased(chain, planKey(timeline, step), plan, plan.rebased);
   const played = plan?.kind === 'grpo' && !plan.rebased;
   const inputs = played ? await checkEpisodes(chain, timeline, plan, update) : null;
@@ -297,7 +304,35 @@ function checkPlan(
   [chain.control, chain.owner] = [plan.control, plan.owner];
 }
 
-/** All that a rebased plan may have of its own; the rest is its source's (R18). */
+/** Records that a plan was made under, and its reference, which is compared with the chain. */
+const comparedElsewhere = /^(run_digest|control_digest|owner_digest|reference) /;
+
+/** A plan is a function of the records that it was made under, and those are the same now (R7). */
+async function checkPlanned(
+  { store, report, make, changedRoots }: Chain,
+  key: string,
+  plan: PlanRecord,
+): Promise<void> {
+  if (plan.run_digest !== undefined) {
+    const roots = await readable(report, key, () => rootsOf(store, plan));
+    const changed = roots && changedRoot(plan, roots);
+    if (changed && !changedRoots.has(changed.key)) {
+      changedRoots.add(changed.key);
+      report.add('R1', changed.key, changed.problem);
+    }
+  }
+  const made = await readable(report, key, () => make.plan(plan));
+  if (!made) return;
+  const found = differences(plan, made, 12).filter((line) => !comparedElsewhere.test(line));
+  if (found.length > 0)
+    report.add(
+      'R7',
+      key,
+      `step ${plan.step}, planned again from its records, differs in ${found.join('; ')}`,
+    );
+}
+
+/** What a rebased plan names is there, and committed (R18). */
 async function checkRebased(
   { store, report }: Chain,
   key: string,
@@ -316,14 +351,6 @@ async function checkRebased(
     return fault(`${sourceKey}, which it was rebased from, is missing or not committed`);
   if (recordDigest(source) !== rebased.plan) fault(`${sourceKey} has another digest than it names`);
   if (update.identity.plan !== rebased.plan) fault(`its source was committed from another plan`);
-  const { run, previous_state, numerics, control, owner } = plan;
-  const expected = {
-    ...source,
-    ...{ rebased, run, previous_state, numerics, control, owner },
-    // Compared with the chain that the rebased run itself is.
-    ...(plan.reference === undefined ? {} : { reference: plan.reference }),
-  };
-  if (canonicalText(plan) !== canonicalText(expected)) fault(`it is not the plan of ${sourceKey}`);
 }
 
 async function checkBatch(
@@ -371,14 +398,14 @@ async function checkBatch(
 }
 
 async function checkRebuilt(
-  { report, rebuild }: Chain,
+  { report, make }: Chain,
   key: string,
   bytes: Uint8Array,
   plan: PlanRecord,
   episodes: EpisodeRecord[][],
 ): Promise<void> {
   const difference = await readable(report, key, async () =>
-    batchDifference(bytes, await rebuild(plan, episodes), key),
+    batchDifference(bytes, await make.batch(plan, episodes), key),
   );
   if (!difference) return;
   report.add(

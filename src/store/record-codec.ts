@@ -1,11 +1,12 @@
 // Records as bytes. Reading refuses what it does not fully understand: a newer schema, an unknown member, broken JSON.
 import { promisify } from 'node:util';
 import { gunzip, gunzipSync, gzip, gzipSync } from 'node:zlib';
-import { canonicalBytes } from './canonical.js';
+import { canonicalBytes, canonicalText, sha256Hex } from './canonical.js';
 import {
   oldestVersions,
   recordSchemas,
   schemaVersions,
+  summedSince,
   type RecordKind,
   type RecordTypes,
 } from './record-schemas.js';
@@ -32,7 +33,7 @@ export async function encodeRecord<Kind extends RecordKind>(
   const checked = recordSchemas[kind].safeParse(record);
   if (!checked.success)
     throw new TypeError(`this is no valid ${kind} record: ${describe(checked.error.issues)}`);
-  const bytes = canonicalBytes(record);
+  const bytes = canonicalBytes(isSummed(kind, record) ? { ...record, sum: sumOf(record) } : record);
   return kind === 'episode' ? compress(bytes) : bytes;
 }
 
@@ -59,10 +60,37 @@ export function checkRecord<Kind extends RecordKind>(
   if (found.version > schemaVersions[kind]) throw new NewerSchema(key, found.text, known);
   if (found.version < (oldestVersions[kind] ?? schemaVersions[kind]))
     throw new OlderSchema(key, found.text, known);
-  const checked = recordSchemas[kind].safeParse(value);
+  const checked = recordSchemas[kind].safeParse(isSummed(kind, value) ? withoutSum(key, value) : value);
   if (!checked.success)
     throw new UnreadableRecord(key, describe(checked.error.issues), { cause: checked.error });
   return checked.data;
+}
+
+function isSummed(kind: RecordKind, value: unknown): value is object {
+  return (schemaOf(value)?.version ?? 0) >= (summedSince[kind] ?? Infinity);
+}
+
+/** Of a record without its member `sum`. `observed` is part of it: a flipped bit there steers a run as well as any other. */
+function sumOf(record: object): string | null {
+  try {
+    return sha256Hex(canonicalText(record));
+  } catch {
+    // A changed exponent makes a number that is none.
+    return null;
+  }
+}
+
+/** Throws `UnreadableRecord` where the record's own sum says that it was changed. */
+function withoutSum(key: string, value: object): object {
+  const { sum, ...record } = value as { sum?: unknown };
+  const found = sumOf(record);
+  if (found !== null && sum === found) return record;
+  throw new UnreadableRecord(
+    key,
+    typeof sum === 'string'
+      ? `its sum is ${sum.slice(0, 80)}, but that of its other members is ${found ?? 'none'}: it was changed`
+      : 'it has no sum of itself',
+  );
 }
 
 /** Kind and version that a parsed value claims, or null where it claims none. */

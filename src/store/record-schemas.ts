@@ -68,7 +68,7 @@ export interface RecordTypes {
 export type RecordKind = keyof RecordTypes;
 
 const run = z.strictObject({
-  schema: z.literal('longhaul.run/1'),
+  schema: z.enum(['longhaul.run/1', 'longhaul.run/2']),
   run: text,
   name: text,
   // Checked in full by the spec's own schema where a run starts; a stored spec may be older than the newest setting.
@@ -94,7 +94,7 @@ const run = z.strictObject({
 });
 
 const owner = z.strictObject({
-  schema: z.literal('longhaul.owner/1'),
+  schema: z.enum(['longhaul.owner/1', 'longhaul.owner/2']),
   n: positive,
   address: text,
   clusterId: text,
@@ -155,7 +155,7 @@ const hyperparameters = {
 } satisfies Record<keyof Hyperparameters, z.ZodType>;
 
 const control = z.strictObject({
-  schema: z.literal('longhaul.control/1'),
+  schema: z.enum(['longhaul.control/1', 'longhaul.control/2']),
   n: positive,
   update_id: text.min(1),
   change: z.discriminatedUnion('kind', [
@@ -317,18 +317,18 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
   tally,
 };
 
-/** The newest version of each kind that this code knows. */
+/** The newest version of each kind that this code knows, and writes. */
 export const schemaVersions: Record<RecordKind, number> = {
-  run: 1,
-  plan: 2,
+  run: 2,
+  plan: 3,
   episode: 2,
   episodes: 1,
   batch: 2,
-  update: 1,
+  update: 2,
   base: 1,
   attempt: 1,
-  owner: 1,
-  control: 1,
+  owner: 2,
+  control: 2,
   name: 1,
   notice: 1,
   ref: 1,
@@ -343,7 +343,21 @@ export const schemaVersions: Record<RecordKind, number> = {
 };
 
 /** The oldest version of a kind that this code reads, where that is not the newest one. */
-export const oldestVersions: Partial<Record<RecordKind, number>> = { episode: 1, evaluation: 1 };
+export const oldestVersions: Partial<Record<RecordKind, number>> = {
+  run: 1,
+  plan: 2,
+  update: 1,
+  owner: 1,
+  control: 1,
+  episode: 1,
+  evaluation: 1,
+};
+
+/**
+ * Kinds that carry the sha256 of themselves, and since which version: what a run is steered by, so that the first reader of a changed
+ * bit refuses it, whatever has been made of the record before.
+ */
+export const summedSince: Partial<Record<RecordKind, number>> = { run: 2, owner: 2, control: 2, update: 2 };
 
 function hasRateIfGraded({ pass_at_1, graded }: { pass_at_1: PassRate; graded: number }): boolean {
   return (pass_at_1 === null) === (graded === 0);

@@ -67,7 +67,7 @@ const advantages = z.union([
 ]);
 
 const planBase = {
-  schema: z.literal('longhaul.plan/2'),
+  schema: z.enum(['longhaul.plan/2', 'longhaul.plan/3']),
   run: text,
   step: positive,
   previous_state: digest,
@@ -87,6 +87,9 @@ const planBase = {
   numerics,
   control: count,
   owner: positive,
+  run_digest: digest.exactOptional(),
+  control_digest: digest.exactOptional(),
+  owner_digest: digest.exactOptional(),
   sampling,
 };
 const slot = z.strictObject({
@@ -96,7 +99,7 @@ const slot = z.strictObject({
   template: text,
   seed: z.number().int(),
 });
-export const plan = z.discriminatedUnion('kind', [
+const planOfAnyVersion = z.discriminatedUnion('kind', [
   z.strictObject({
     ...planBase,
     kind: z.literal('grpo'),
@@ -111,6 +114,13 @@ export const plan = z.discriminatedUnion('kind', [
     mini_batches: z.array(z.array(count).min(1)).min(1),
   }),
 ]);
+const rootDigests = ['run_digest', 'control_digest', 'owner_digest'] as const;
+export const plan = planOfAnyVersion.superRefine((record, context) => {
+  const has = record.schema !== 'longhaul.plan/2';
+  for (const key of rootDigests)
+    if ((record[key] !== undefined) !== has)
+      context.addIssue({ code: 'custom', path: [key], message: has ? 'is missing' : 'is not known' });
+});
 
 const outcome = z.discriminatedUnion('status', [
   z.strictObject({ status: z.literal('graded'), value: z.number() }),
@@ -188,7 +198,7 @@ export const batch = z.strictObject({
 });
 
 export const update = z.strictObject({
-  schema: z.literal('longhaul.update/1'),
+  schema: z.enum(['longhaul.update/1', 'longhaul.update/2']),
   identity: z.strictObject({
     run: text,
     step: positive,

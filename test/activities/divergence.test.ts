@@ -9,6 +9,7 @@ import { attemptsFolder, updateKey } from '../../src/store/layout.js';
 import { readRecord } from '../../src/store/records.js';
 import { readState, readUpdate } from '../../src/store/run-records.js';
 import { type Harness, run, startEnvironments, startHarness, tamper } from './fixture.js';
+import { signedAgain } from '../support/signed-again.js';
 
 let environments: EnvironmentServer;
 let harness: Harness;
@@ -82,7 +83,9 @@ describe('a restore that disagrees with the records', () => {
   it('leaves both results in the attempt record of the activity that needed the state', async () => {
     await harness.advance(step);
     const state = await readState(harness.store, run, step);
-    await tamper(harness.store, updateKey(run, step), (bytes) => bytes.toString().replaceAll(state, wrong));
+    await tamper(harness.store, updateKey(run, step), (bytes) =>
+      signedAgain(bytes.toString().replaceAll(state, wrong)),
+    );
     const { saveState: activity } = createNodeActivities(harness.secondNode());
     const saving = harness.attempt('save', () => activity({ run, step, owner: 1 }));
     await expect(saving).rejects.toMatchObject({ type: 'Diverged', nonRetryable: true });

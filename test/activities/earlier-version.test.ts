@@ -3,10 +3,10 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { auditRun } from '../../src/activities/audit-run.js';
 import { createOrchestratorActivities } from '../../src/activities/orchestrator-activities.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import { canonicalText } from '../../src/store/canonical.js';
 import { ownersFolder, planKey, runKey } from '../../src/store/layout.js';
 import { sequenceNumbers } from '../../src/store/records.js';
 import { type Harness, run, startEnvironments, startHarness, tamper, workflow } from './fixture.js';
+import { signedAgain } from '../support/signed-again.js';
 
 let environments: EnvironmentServer;
 let harness: Harness;
@@ -22,7 +22,7 @@ afterEach(() => harness.close());
 /** As if the last version had planned it: nothing but the schema's number tells. */
 const planEarlier = (step: number): Promise<void> =>
   tamper(harness.store, planKey(run, step), (bytes) =>
-    bytes.toString().replace('longhaul.plan/2', 'longhaul.plan/1'),
+    bytes.toString().replace('longhaul.plan/3', 'longhaul.plan/1'),
   );
 
 describe('a run whose steps an earlier version planned', () => {
@@ -93,7 +93,7 @@ describe('a spec that an earlier version has stored', () => {
       expect(record.spec.trainer).toMatchObject({ policy_loss_type: 'regular', use_kl_loss: false });
       for (const key of later) delete record.spec.trainer[key];
       delete record.spec.model['moments'];
-      return canonicalText(record);
+      return signedAgain(JSON.stringify(record));
     });
   }
 

@@ -377,7 +377,7 @@ describe('failures that no retry mends', () => {
     });
     await harness.open();
     await tamper(harness.store, runKey(run), (bytes) =>
-      bytes.toString().replace('longhaul.run/1', 'longhaul.run/9'),
+      bytes.toString().replace('longhaul.run/2', 'longhaul.run/9'),
     );
     await expect(
       harness.attempt('open', () => activity({ spec: harness.spec, workflow })),

@@ -23,6 +23,7 @@ import { batchKey, checkpointFileKey, checkpointManifestKey, updateKey } from '.
 import { readRun, readState } from '../../src/store/run-records.js';
 import { StoreFull, StoreUnavailable } from '../../src/store/store-errors.js';
 import { type Harness, run, startEnvironments, startHarness, tamper } from './fixture.js';
+import { signedAgain } from '../support/signed-again.js';
 
 let environments: EnvironmentServer;
 let harness: Harness;
@@ -236,9 +237,11 @@ describe('records that were tampered with stop the restore', () => {
     await harness.advance(2);
     const state = await readState(harness.store, run, 2);
     await tamper(harness.store, updateKey(run, 2), (bytes) =>
-      bytes.toString().replaceAll(
-        state,
-        state.replace(/^./, (digit) => (digit === '0' ? '1' : '0')),
+      signedAgain(
+        bytes.toString().replaceAll(
+          state,
+          state.replace(/^./, (digit) => (digit === '0' ? '1' : '0')),
+        ),
       ),
     );
     await expect(hold(2, harness.secondNode())).rejects.toMatchObject({

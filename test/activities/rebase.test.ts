@@ -185,9 +185,9 @@ describe('a rebase', () => {
     const { violations } = await auditRun(harness.store, 'doctored');
     expect(violations).toContainEqual(
       expect.objectContaining({
-        rule: 'R18',
+        rule: 'R7',
         key,
-        problem: expect.stringContaining('is not the plan of') as string,
+        problem: expect.stringContaining('differs in optimizer.max_grad_norm (stored 7,') as string,
       }),
     );
     expect(recordDigest(other)).not.toBe(recordDigest(plan));

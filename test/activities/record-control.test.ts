@@ -61,7 +61,7 @@ describe('recordControl', () => {
   it('refuses a record of a newer version instead of guessing', async () => {
     await pause('u1');
     await tamper(store, `${controlFolder('r')}1.json`, (bytes) =>
-      bytes.toString().replace('longhaul.control/1', 'longhaul.control/2'),
+      bytes.toString().replace('longhaul.control/2', 'longhaul.control/3'),
     );
     // A record that this worker has read is not read again: the next worker meets it.
     store = await openStore(`dir:${folder}`);

@@ -198,7 +198,7 @@ describe('episodes of a plan that another one took the place of', () => {
   it('are not adopted by their names: one is named, with the way on (R8)', async () => {
     await collect(harness.node);
     await tamper(harness.store, planKey(run, step), (bytes) =>
-      bytes.toString().replace('"owner":1', '"owner":2'),
+      bytes.toString().replace('"max_grad_norm":1', '"max_grad_norm":2'),
     );
     const before = planned.plan;
     planned = await harness.plan(step);

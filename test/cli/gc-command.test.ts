@@ -2,13 +2,13 @@
 import { describe, expect, test } from 'vitest';
 import { bestStepsOf, stepsText } from '../../src/cli/gc-command.js';
 import type { EvaluationFigure } from '../../src/report/evaluations.js';
-import { canonicalText } from '../../src/store/canonical.js';
 import { runKey } from '../../src/store/layout.js';
 import type { RecordTypes } from '../../src/store/record-schemas.js';
 import { run, tamper } from '../activities/fixture.js';
 import { seededRandom } from '../chaos/random.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 import { copy, expectCollected, expectNothingLost, keysOf, longhaul, useFinishedRun } from './gc-fixture.js';
+import { signedAgain } from '../support/signed-again.js';
 
 useFinishedRun();
 
@@ -32,7 +32,7 @@ describe('longhaul gc', () => {
     const retention = { keep_last: 1, keep_every: 3, keep_best: 0 };
     await tamper(store, runKey(run), (bytes) => {
       const record = JSON.parse(bytes.toString()) as RecordTypes['run'];
-      return canonicalText({ ...record, spec: { ...record.spec, retention } });
+      return signedAgain(JSON.stringify({ ...record, spec: { ...record.spec, retention } }));
     });
     const kept = (...flags: string[]) =>
       JSON.parse(

@@ -46,7 +46,7 @@ export const sequences: readonly Doctoring[] = [
     at: () => plan(2),
     doctor: (store) => {
       const text = store.bytes(plan(2)).toString('utf8');
-      store.write(plan(2), text.replace('longhaul.plan/2', 'longhaul.plan/9'));
+      store.write(plan(2), text.replace('longhaul.plan/3', 'longhaul.plan/9'));
     },
   },
   {
