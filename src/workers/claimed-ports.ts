@@ -56,7 +56,7 @@ export class ClaimedPorts {
 
   /** False where somebody listens there, or another stack is about to. */
   private async claim(port: number): Promise<boolean> {
-    const claim = lockFile(join(this.folder, `${port}.json`), `port ${port}`);
+    const claim = lockFile(join(this.folder, String(port)), `port ${port}`);
     if ('holder' in claim) return false;
     if (await isPortFree(port)) {
       this.claims.push(claim);

@@ -1,6 +1,9 @@
-// One supervisor per folder (R29): the lock is held for the process's lifetime, and a dead holder's lock is taken over.
-import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+// One process per folder (R29): an exclusive transaction on an SQLite file, which the operating system ends with its holder. The file
+// stays: whoever removed it would let two processes lock two files of one name. Beside it a note says who holds it, for people.
+import { createRequire } from 'node:module';
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import type BetterSqlite3 from 'better-sqlite3';
 import { isAlive, ownIdentity, type ProcessIdentity } from './process-identity.js';
 
 export interface LockHolder extends ProcessIdentity {
@@ -11,11 +14,14 @@ export interface LockHolder extends ProcessIdentity {
 export class FolderLocked extends Error {
   constructor(
     readonly folder: string,
-    readonly holder: LockHolder,
+    readonly holder: LockHolder | null,
   ) {
     super(
-      `${folder} is in use by process ${holder.pid} (${holder.address}). ` +
-        `Use that one, stop it (kill ${holder.pid}), or choose another folder`,
+      holder
+        ? `${folder} is in use by process ${holder.pid} (${holder.address}). ` +
+            `Use that one, stop it (kill ${holder.pid}), or choose another folder`
+        : `${folder} is in use by a process that this machine or container does not show, or that is just starting. ` +
+            'Use that one, stop it, or choose another folder',
     );
     this.name = 'FolderLocked';
   }
@@ -25,10 +31,20 @@ export interface FolderLock {
   release(): void;
 }
 
+/** Null where no living process is seen that says so. */
+export interface Refusal {
+  holder: LockHolder | null;
+}
+
+/** How long a refusal waits to name the holder: one writes its note at once, and one in another container is never seen. */
+const noteMs = 1_000;
+/** Transactions end with their connections, and connections with their last reference. */
+const held = new Set<BetterSqlite3.Database>();
+
 /** Throws `FolderLocked` when a living process holds the folder. */
 export function lockFolder(folder: string, address: string): FolderLock {
   makeFolder(folder);
-  const locked = lockFile(join(folder, 'lock.json'), address);
+  const locked = lockFile(join(folder, 'lock'), address);
   if ('holder' in locked) throw new FolderLocked(folder, locked.holder);
   return locked;
 }
@@ -50,64 +66,72 @@ function makeFolder(folder: string): void {
   }
 }
 
-/** The lock, or the living process that holds it. The file's folder exists. */
-export function lockFile(path: string, address: string): FolderLock | { holder: LockHolder } {
-  const mine: LockHolder = { ...ownIdentity(), address };
-  const draft = `${path}.${process.pid}`;
-  writeFileSync(draft, `${JSON.stringify(mine)}\n`);
-  try {
-    for (;;) {
-      if (linked(draft, path)) return { release: () => releaseIfMine(path, mine) };
-      const holder = readHolder(path);
-      if (holder && isAlive(holder)) return { holder };
-      setAside(path, holder);
-    }
-  } finally {
-    rmSync(draft, { force: true });
+/** The lock PATH.sqlite with its note PATH.json, or who holds it. Their folder exists. */
+export function lockFile(path: string, address: string): FolderLock | Refusal {
+  const note = `${path}.json`;
+  const deadline = performance.now() + noteMs;
+  for (;;) {
+    const database = lockedDatabase(`${path}.sqlite`);
+    const living = holderIn(note);
+    if (database && !living) return keep(database, note, address);
+    database?.close();
+    // A process may live a little longer than its files, and a note that is read may be of the holder before.
+    if ((living && !database) || performance.now() > deadline) return { holder: living };
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5 + 10 * Math.random());
   }
 }
 
-/** The living holder of a folder, or null. */
+function keep(database: BetterSqlite3.Database, note: string, address: string): FolderLock {
+  try {
+    writeFileSync(`${note}.draft`, `${JSON.stringify({ ...ownIdentity(), address })}\n`);
+    renameSync(`${note}.draft`, note);
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+  held.add(database);
+  const release = (): void => {
+    if (!held.delete(database)) return;
+    rmSync(note, { force: true });
+    database.close();
+  };
+  return { release };
+}
+
+/** The living holder of a folder, as its note says; null where nobody holds it. */
 export function holderOf(folder: string): LockHolder | null {
-  const holder = readHolder(join(folder, 'lock.json'));
-  return holder && isAlive(holder) ? holder : null;
+  return holderIn(join(folder, 'lock.json'));
 }
 
-/** link(2) creates the lock with its content in one step, or not at all. */
-function linked(draft: string, path: string): boolean {
+/** Null where another process has locked it. */
+function lockedDatabase(path: string): BetterSqlite3.Database | null {
+  const require = createRequire(import.meta.url);
+  const Database = require('better-sqlite3') as typeof BetterSqlite3;
+  let database: BetterSqlite3.Database | null = null;
   try {
-    linkSync(draft, path);
-    return true;
+    database = new Database(path, { timeout: 5 });
+    database.exec('BEGIN EXCLUSIVE');
+    return database;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
-    throw error;
+    database?.close();
+    const { code = '', message } = error as { code?: string; message: string };
+    if (code.startsWith('SQLITE_BUSY')) return null;
+    throw new Error(
+      `${path} cannot be locked: ${message}; see that the folder can be written to, or, where nothing runs in it, remove the file`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 
-/** Moves a dead holder's lock away; puts it back where a quicker process has locked the folder in between. */
-function setAside(path: string, dead: LockHolder | null): void {
-  const aside = `${path}.stale.${process.pid}`;
-  try {
-    renameSync(path, aside);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
-    throw error;
-  }
-  const moved = readHolder(aside);
-  if (moved && (moved.pid !== dead?.pid || moved.startTime !== dead.startTime)) linked(aside, path);
-  rmSync(aside, { force: true });
-}
-
-function releaseIfMine(path: string, mine: LockHolder): void {
-  const holder = readHolder(path);
-  if (holder?.pid === mine.pid && holder.startTime === mine.startTime) rmSync(path, { force: true });
-}
-
-function readHolder(path: string): LockHolder | null {
+/** Versions before this one have no lock but the note: it counts as one while the process that it names lives. */
+function holderIn(path: string): LockHolder | null {
   try {
     const holder = JSON.parse(readFileSync(path, 'utf8')) as Partial<LockHolder> | null;
     if (typeof holder?.pid !== 'number' || typeof holder.startTime !== 'string') return null;
-    return { pid: holder.pid, startTime: holder.startTime, address: String(holder.address) };
+    const { pid, startTime, address } = holder;
+    return isAlive({ pid, startTime }) ? { pid, startTime, address: String(address) } : null;
   } catch {
     return null;
   }
