@@ -2,7 +2,7 @@
 import type { RunData } from './run-data.js';
 import { tokenizeDemonstration } from '../episode/demonstration.js';
 import { stepAdvantages } from '../rl/advantages.js';
-import { episodeMetrics, rewardMetrics } from '../rl/metrics.js';
+import { batchRewardMetrics, episodeMetrics } from '../rl/metrics.js';
 import { packForest, type PackedForest, type SampleToPack } from '../rl/packing.js';
 import type { BatchArrays } from '../spec/batch.js';
 import type { BatchIdentity, Digest, EpisodeRecord, GrpoPlan, PlanRecord, SftPlan } from '../spec/records.js';
@@ -73,7 +73,7 @@ function fromEpisodes(plan: GrpoPlan, groups: BatchSources['episodes']): BatchCo
     inputs: inputsDigest(episodes.map((episode) => recordDigest(episode))),
     outcomes,
     metrics: {
-      ...rewardMetrics(
+      ...batchRewardMetrics(
         plan.slots.map(({ env_key }, index) => ({ env: env_key, values: outcomes[index] ?? [] })),
       ),
       ...episodeMetrics(episodes),

@@ -6,11 +6,12 @@ import { attemptEvidence } from './attempt-evidence.js';
 import type { LastCommit, NodeDeps } from './node-deps.js';
 import { currentScope } from './scope.js';
 import { sealBatch } from './seal-batch.js';
+import { stepMetrics } from '../rl/metrics.js';
 import { span } from './spans.js';
 import { type Provenance, provenances } from './state-restorer.js';
 import { stoppingPoint } from './stopping-point.js';
 import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
-import type { Digest, UpdateRecord } from '../spec/records.js';
+import type { BatchIdentity, Digest, PlanRecord, UpdateRecord } from '../spec/records.js';
 import { lastWarmStep } from '../spec/warm-start.js';
 import { stepIdOf } from '../store/canonical.js';
 import { attemptsFolder, updateKey } from '../store/layout.js';
@@ -103,7 +104,7 @@ export async function updatePolicy(
       },
       observed: {
         metrics: {
-          ...(plan.rebased ? withoutSampling(identity.metrics) : identity.metrics),
+          ...episodeFigures(plan, identity),
           ...policyMetrics(result.metrics),
           'policy/policy_lr': plan.optimizer.learning_rates.at(-1) ?? 0,
           ...faults,
@@ -253,6 +254,13 @@ function round(milliseconds: number): number {
 }
 
 /** A rebased step has sampled nothing, and a budget counts what was. */
+function episodeFigures(plan: PlanRecord, { metrics, outcomes }: BatchIdentity): Record<string, number> {
+  if (plan.kind !== 'grpo') return metrics;
+  const groups = plan.slots.map(({ env_key }, slot) => ({ env: env_key, values: outcomes[slot] ?? [] }));
+  const figures = stepMetrics(metrics, groups);
+  return plan.rebased ? withoutSampling(figures) : figures;
+}
+
 function withoutSampling(metrics: Record<string, number>): Record<string, number> {
   return Object.fromEntries(Object.entries(metrics).filter(([name]) => !name.startsWith('generate/')));
 }

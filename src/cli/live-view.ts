@@ -69,7 +69,7 @@ export function progressLine(status: RunStatus, ended: string | null = null, fol
     parts.push(step < 0 ? `step 0/${totalSteps}` : `step ${step}/${totalSteps} ${trainingPhase}`.trim());
   // A workflow that has begun anew knows its last steps before it has opened the run.
   else if (last) parts.push(`step ${last.step}`);
-  const figure = last ? headline(last.metrics) : null;
+  const figure = last ? headline(last) : null;
   if (figure) parts.push(figure);
   const evaluation = status.evaluations.at(-1);
   if (evaluation) parts.push(`pass@1 ${passRateText(evaluation.pass_at_1)}`);

@@ -2,6 +2,7 @@
 import { evaluationPointId, type MetricPoint, stepPointId } from '../integrations/tracking/metric-point.js';
 import type { EvaluationResult } from '../spec/evaluation-records.js';
 import type { UpdateRecord } from '../spec/records.js';
+import { metricsOf } from '../rl/metrics.js';
 import { spentBy } from '../rl/spending.js';
 
 /** Of a run's own steps up to `step`, in their order: sums of floats depend on it. */
@@ -24,7 +25,8 @@ export function plusStep(before: RunningTotals, update: UpdateRecord, usdPerGpuH
 }
 
 /** `totals`: with this step. */
-export function stepPoint({ identity, observed }: UpdateRecord, totals: RunningTotals): MetricPoint {
+export function stepPoint(update: UpdateRecord, totals: RunningTotals): MetricPoint {
+  const { identity, observed } = update;
   const { step, applied } = identity;
   const timings = Object.entries(observed.timings_ms).map(([name, ms]) => [`timing/${name}`, ms / 1000]);
   return {
@@ -32,7 +34,7 @@ export function stepPoint({ identity, observed }: UpdateRecord, totals: RunningT
     step,
     at: observed.committed_at,
     values: {
-      ...observed.metrics,
+      ...metricsOf(update),
       ...(Object.fromEntries(timings) as Record<string, number>),
       ...unknownShare(identity.outcomes),
       'trainer/global_step': step,

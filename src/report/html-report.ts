@@ -30,6 +30,7 @@ import { trajectoryTrends } from './trajectory-trends.js';
 import { transcriptViewer } from './transcript-viewer.js';
 import { type UntoldSink, untoldTable } from './untold.js';
 import { viewerScript } from './viewer-script.js';
+import { metricsOf } from '../rl/metrics.js';
 import { nameOfNumerics } from '../spec/numerics.js';
 import { nothingGraded, passRateText } from '../spec/pass-rate.js';
 import type { UpdateRecord } from '../spec/records.js';
@@ -165,11 +166,9 @@ function secondsOf({ updates, record }: RunHistory): number {
   return Math.max(0, (Date.parse(last) - Date.parse(record.observed.started_at)) / 1000);
 }
 
-/** None of a step of which no outcome was graded. */
-function rewardPoint({ identity, observed }: UpdateRecord): ChartSeries['points'] {
-  const reward = observed.metrics['reward/avg_raw_reward'];
-  const graded = identity.outcomes.some((samples) => samples.some((value) => value !== null));
-  return reward === undefined || !graded ? [] : [{ x: identity.step, y: reward }];
+function rewardPoint(update: UpdateRecord): ChartSeries['points'] {
+  const reward = metricsOf(update)['reward/avg_raw_reward'];
+  return reward === undefined ? [] : [{ x: update.identity.step, y: reward }];
 }
 
 function learningCurve(history: RunHistory): string {
@@ -318,12 +317,12 @@ function stepTable(history: RunHistory): string {
     },
     {
       title: 'reward',
-      cell: ({ observed }) => figure(observed.metrics['reward/avg_raw_reward'], 3),
+      cell: (update) => figure(metricsOf(update)['reward/avg_raw_reward'], 3),
       figure: true,
     },
     {
       title: 'signal',
-      cell: ({ observed }) => figure(observed.metrics['reward/signal_ratio'], 2),
+      cell: (update) => figure(metricsOf(update)['reward/signal_ratio'], 2),
       figure: true,
     },
     { title: 'loss', cell: ({ observed }) => figure(observed.metrics['policy/final_loss'], 4), figure: true },

@@ -1,4 +1,5 @@
 // Small charts of what a researcher looks at when a curve is not what he hoped for.
+import { metricsOf } from '../rl/metrics.js';
 import type { UpdateRecord } from '../spec/records.js';
 import { lineChart, smoothed, smoothingWidth } from './chart.js';
 import { escapeHtml } from './html.js';
@@ -23,7 +24,7 @@ const trend: Trend[] = [
   {
     title: 'Groups with a learning signal',
     kind: 'grpo',
-    value: ({ observed }) => observed.metrics['reward/signal_ratio'],
+    value: (update) => metricsOf(update)['reward/signal_ratio'],
     format: (value) => `${Math.round(value * 100)} %`,
   },
   {

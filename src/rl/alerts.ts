@@ -4,6 +4,7 @@ import { type BudgetLimit, limitsOf, type Spent } from '../spec/budget.js';
 import type { ControlRecord } from '../spec/control-records.js';
 import type { OwnerRecord, UpdateRecord } from '../spec/records.js';
 import type { BudgetSpec } from '../spec/run-spec.js';
+import { metricsOf } from './metrics.js';
 import { spentBy } from './spending.js';
 
 const toolErrorThreshold = 0.5;
@@ -249,7 +250,6 @@ function plusStep(before: AlertWatch, update: UpdateRecord, usdPerGpuHour: numbe
   const { identity, observed } = update;
   const { tokens, gpu_seconds } = spentBy(update);
   const { spent } = before;
-  const signal = observed.metrics['reward/signal_ratio'];
   const norm = gradNormOf(update);
   const seconds =
     before.committedAt === null
@@ -257,7 +257,7 @@ function plusStep(before: AlertWatch, update: UpdateRecord, usdPerGpuHour: numbe
       : secondsBetween(before.committedAt, observed.committed_at);
   return {
     holding: before.holding,
-    noSignal: identity.kind === 'grpo' && signal === 0 ? before.noSignal + 1 : 0,
+    noSignal: identity.kind === 'grpo' ? withoutSignal(before.noSignal, update) : 0,
     spent: {
       tokens: spent.tokens + tokens,
       gpu_seconds: spent.gpu_seconds + gpu_seconds,
@@ -274,8 +274,15 @@ function plusStep(before: AlertWatch, update: UpdateRecord, usdPerGpuHour: numbe
 }
 
 /** Null where the step has none, and where it is supervised: that has figures of its own. */
-function grpoFigure({ identity, observed }: UpdateRecord, name: string): number | null {
-  return identity.kind === 'grpo' ? (observed.metrics[name] ?? null) : null;
+function grpoFigure(update: UpdateRecord, name: string): number | null {
+  return update.identity.kind === 'grpo' ? (metricsOf(update)[name] ?? null) : null;
+}
+
+/** Steps in a row. One in which too little was graded for a signal neither counts nor ends them. */
+function withoutSignal(before: number, update: UpdateRecord): number {
+  const signal = grpoFigure(update, 'reward/signal_ratio');
+  if (signal === null) return before;
+  return signal === 0 ? before + 1 : 0;
 }
 
 /** Null where nothing was computed: a step without a signal has no gradient. */

@@ -1,5 +1,7 @@
 // Figures of a step's rewards and episodes, under SkyRL's names.
-import type { EpisodeRecord } from '../spec/records.js';
+import { type PassRate, passRateOf } from '../spec/pass-rate.js';
+import type { EpisodeRecord, UpdateRecord } from '../spec/records.js';
+import { isPass } from './pass.js';
 
 /** Graded values of one prompt's samples; null for unknown. */
 export interface RewardGroup {
@@ -7,55 +9,118 @@ export interface RewardGroup {
   values: readonly (number | null)[];
 }
 
+/** Null: nothing was graded that the figure would be over. */
 export interface RewardFigures {
+  /** Share of passes among graded samples. */
+  pass_at_1: PassRate;
   /** Share of prompts with any reward above 0. */
-  pass_at_n: number;
+  pass_at_n: number | null;
   /** Mean over prompts with ≥ 2 graded samples of the population variance. */
-  variance_per_prompt: number;
+  variance_per_prompt: number | null;
   /** Share of those prompts whose variance is above 0: the ones that GRPO learns from. */
-  signal_ratio: number;
-  /** Mean of the rewards above 0; 0 when there is none. */
-  mean_positive_reward: number;
+  signal_ratio: number | null;
+  /** Mean of the rewards above 0; 0 when there is none among those that were graded. */
+  mean_positive_reward: number | null;
 }
 
 export function rewardFigures(groups: readonly RewardGroup[]): RewardFigures {
   const graded = groups
     .map(({ values }) => values.filter((value) => value !== null))
     .filter((values) => values.length > 0);
+  const values = graded.flat();
   const variances = graded.filter((values) => values.length > 1).map(variance);
   return {
-    pass_at_n: share(graded, (values) => values.some((value) => value > 0)),
-    variance_per_prompt: mean(variances),
-    signal_ratio: share(variances, (value) => value > 0),
-    mean_positive_reward: mean(graded.flatMap((values) => values.filter((value) => value > 0))),
+    pass_at_1: passRateOf(values.filter(isPass).length, values.length),
+    pass_at_n: meanIfAny(graded.map((values) => Number(values.some((value) => value > 0)))),
+    variance_per_prompt: meanIfAny(variances),
+    signal_ratio: meanIfAny(variances.map((value) => Number(value > 0))),
+    mean_positive_reward: values.length === 0 ? null : mean(values.filter((value) => value > 0)),
   };
 }
 
-/** `reward/{env}/…` for each environment, and the averages over all prompts. */
+/** `reward/{env}/…` for each environment, and the averages over all prompts; without what nothing was graded for. */
 export function rewardMetrics(groups: readonly RewardGroup[]): Record<string, number> {
   const metrics: Record<string, number> = {};
+  const add = (name: string, value: number | null): void => {
+    if (value !== null) metrics[name] = value;
+  };
   for (const env of environmentsOf(groups.map((group) => group.env))) {
     const figures = rewardFigures(groups.filter((group) => group.env === env));
-    for (const [name, value] of Object.entries<number>({ ...figures }))
-      metrics[`reward/${env}/${name}`] = value;
+    for (const [name, value] of Object.entries<number | null>({ ...figures }))
+      add(`reward/${env}/${name}`, value);
   }
   const all = rewardFigures(groups);
   const values = groups.flatMap((group) => group.values).filter((value) => value !== null);
-  metrics['reward/avg_pass_at_n'] = all.pass_at_n;
-  metrics['reward/avg_raw_reward'] = mean(values);
+  add('reward/avg_pass_at_1', all.pass_at_1);
+  add('reward/avg_pass_at_n', all.pass_at_n);
+  add('reward/avg_raw_reward', meanIfAny(values));
   // SkyRL's second definition of this name: negative rewards count as 0, and all samples divide.
-  metrics['reward/mean_positive_reward'] = mean(values.map((value) => Math.max(value, 0)));
-  metrics['reward/variance_per_prompt'] = all.variance_per_prompt;
-  metrics['reward/signal_ratio'] = all.signal_ratio;
-  metrics['reward/unknown'] = groups
-    .flatMap((group) => group.values)
-    .filter((value) => value === null).length;
+  add('reward/mean_positive_reward', meanIfAny(values.map((value) => Math.max(value, 0))));
+  add('reward/variance_per_prompt', all.variance_per_prompt);
+  add('reward/signal_ratio', all.signal_ratio);
+  add('reward/unknown', groups.flatMap((group) => group.values).filter((value) => value === null).length);
   return metrics;
 }
 
+/**
+ * A batch's figures of rewards, as batch files of version 2 have them: without pass@1, and with 0 where nothing was graded. They are
+ * part of its bytes, which must come out the same for ever; what a step shows is `stepMetrics`.
+ */
+export function batchRewardMetrics(groups: readonly RewardGroup[]): Record<string, number> {
+  const metrics = rewardMetrics(groups);
+  const kept = ['pass_at_n', 'variance_per_prompt', 'signal_ratio', 'mean_positive_reward'];
+  const names = [
+    ...environmentsOf(groups.map((group) => group.env)).flatMap((env) =>
+      kept.map((name) => `reward/${env}/${name}`),
+    ),
+    ...['avg_pass_at_n', 'avg_raw_reward', 'mean_positive_reward', 'variance_per_prompt', 'signal_ratio'].map(
+      (name) => `reward/${name}`,
+    ),
+    'reward/unknown',
+  ];
+  return Object.fromEntries(names.map((name) => [name, metrics[name] ?? 0]));
+}
+
+/** What a step's record says of its episodes: the batch's figures, with those of rewards over graded outcomes alone. */
+export function stepMetrics(
+  batch: Readonly<Record<string, number>>,
+  groups: readonly RewardGroup[],
+): Record<string, number> {
+  const outcomes = groups.flatMap(({ values }) => values);
+  const some = (holds: (value: number) => boolean): boolean =>
+    outcomes.some((value) => value !== null && holds(value));
+  const others = Object.entries(batch).filter(
+    ([name]) =>
+      !name.startsWith('reward/') &&
+      (name !== tokensOfRewarded || some((value) => value > 0)) &&
+      (name !== tokensOfUnrewarded || some((value) => value <= 0)),
+  );
+  return { ...Object.fromEntries(others), ...rewardMetrics(groups) };
+}
+
+/** Of a step in which nothing was graded earlier versions recorded figures that are over nothing, all of them 0. */
+export function metricsOf({
+  identity,
+  observed,
+}: {
+  identity: Pick<UpdateRecord['identity'], 'outcomes'>;
+  observed: Pick<UpdateRecord['observed'], 'metrics'>;
+}): Record<string, number> {
+  const outcomes = identity.outcomes.flat();
+  if (outcomes.length === 0 || outcomes.some((value) => value !== null)) return observed.metrics;
+  const overGraded = (name: string): boolean =>
+    (name.startsWith('reward/') && name !== 'reward/unknown') ||
+    name === tokensOfRewarded ||
+    name === tokensOfUnrewarded;
+  return Object.fromEntries(Object.entries(observed.metrics).filter(([name]) => !overGraded(name)));
+}
+
+const tokensOfRewarded = 'generate/avg_tokens_non_zero_rewards';
+const tokensOfUnrewarded = 'generate/avg_tokens_zero_rewards';
+
 type EpisodeFigures = Pick<EpisodeRecord, 'env_key' | 'metrics' | 'logprobs' | 'outcome'>;
 
-/** `environment/…`, `environment/{env}/…` and `generate/…`. Tokens are sampled ones. */
+/** `environment/…`, `environment/{env}/…` and `generate/…` of a batch: 0 where there is nothing to count. Tokens are sampled ones. */
 export function episodeMetrics(episodes: readonly EpisodeFigures[]): Record<string, number> {
   const metrics: Record<string, number> = {};
   const add = (prefix: string, part: readonly EpisodeFigures[]): void => {
@@ -88,8 +153,8 @@ export function episodeMetrics(episodes: readonly EpisodeFigures[]): Record<stri
   metrics['generate/max_num_tokens'] = most(tokens);
   metrics['generate/avg_num_tokens'] = mean(tokens);
   metrics['generate/std_num_tokens'] = Math.sqrt(variance(tokens));
-  metrics['generate/avg_tokens_non_zero_rewards'] = mean(tokensWhere(true));
-  metrics['generate/avg_tokens_zero_rewards'] = mean(tokensWhere(false));
+  metrics[tokensOfRewarded] = mean(tokensWhere(true));
+  metrics[tokensOfUnrewarded] = mean(tokensWhere(false));
   return metrics;
 }
 
@@ -109,8 +174,8 @@ function mean(values: readonly number[]): number {
   return ratio(sum(values), values.length);
 }
 
-function share<T>(values: readonly T[], holds: (value: T) => boolean): number {
-  return ratio(values.filter(holds).length, values.length);
+function meanIfAny(values: readonly number[]): number | null {
+  return values.length === 0 ? null : mean(values);
 }
 
 function variance(values: readonly number[]): number {

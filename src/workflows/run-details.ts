@@ -157,8 +157,8 @@ function lastSteps({ recent }: RunStatus): string {
     .slice(-shownSteps)
     .reverse()
     .map(
-      ({ step, kind, seconds, metrics }) =>
-        `- step ${step} · ${kind} · ${seconds.toFixed(1)} s · ${headline(metrics) ?? 'no figures'}`,
+      (one) =>
+        `- step ${one.step} · ${one.kind} · ${one.seconds.toFixed(1)} s · ${headline(one) ?? 'no figures'}`,
     );
   return lines.length === 0 ? '' : ['**Last steps**', '', ...lines].join('\n');
 }

@@ -1,12 +1,12 @@
 // What people read of a run while it goes, in a few words: the figures in activities' summaries and in one line.
 import type { RunStatus } from '../activities/contracts.js';
-import { passRateText } from '../spec/pass-rate.js';
+import { nothingGraded, passRateText } from '../spec/pass-rate.js';
 
 /** As `RunProgress.summary`. */
 export function summaryOf(status: RunStatus, step: number, doing: string): string {
   const last = status.recent.at(-1);
   const evaluation = status.evaluations.at(-1);
-  const figures = last ? headline(last.metrics) : null;
+  const figures = last ? headline(last) : null;
   const parts = [`step ${step}`, doing];
   if (last && figures) parts.push(`${figures} at ${last.step}`);
   else if (evaluation) parts.push(`pass@1 ${passRateText(evaluation.pass_at_1)} at ${evaluation.step}`);
@@ -14,10 +14,14 @@ export function summaryOf(status: RunStatus, step: number, doing: string): strin
 }
 
 /** The one figure that says how a step went. */
-export function headline(metrics: Record<string, number>): string | null {
+export function headline({
+  kind,
+  metrics,
+}: Pick<RunStatus['recent'][number], 'kind' | 'metrics'>): string | null {
   if (metrics['unapplied']) return 'not applied';
   const reward = metrics['reward/avg_raw_reward'];
   if (reward !== undefined) return `reward ${reward.toFixed(2)}`;
+  if (kind === 'grpo') return nothingGraded;
   const loss = metrics['policy/final_loss'];
   return loss === undefined ? null : `loss ${loss.toFixed(3)}`;
 }

@@ -142,6 +142,12 @@ describe('alerts', () => {
     expect(Object.keys(watch).sort()).toEqual(Object.keys(nothingWatched).sort());
   });
 
+  it('about a missing signal neither count a step in which nothing was graded nor begin again behind it', async () => {
+    const metrics = (step: number) => ({ 'reward/signal_ratio': step % 2 === 1 ? 0 : NaN });
+    const { events } = await readAll(await storeOf({ steps: 5, metrics, outcomes: [[1, 1]] }));
+    expect(alerts(events).map(({ id }) => id)).toEqual(['alert.no_learning_signal.5']);
+  });
+
   it('about unknown outcomes, a lost node and the budget', async () => {
     const { events } = await readAll(
       await storeOf({

@@ -42,7 +42,7 @@ export interface WrittenRun {
   /** US$ an hour, by the start that planned: of the first, and of a second from `secondStart` on. */
   prices: [number, number];
   secondStart: number;
-  /** Replaces figures of a step. */
+  /** Replaces figures of a step; NaN takes one out. */
   metrics: (step: number) => Record<string, number>;
   /** Every outcome of its evaluations is unknown. */
   gradesNothing: boolean;
@@ -276,18 +276,22 @@ function updateOf(
     },
     observed: {
       ...base.observed,
-      metrics: {
+      metrics: withoutNaN({
         'reward/avg_raw_reward': step / 50,
         'reward/signal_ratio': 0.5,
         'environment/crm/eu/tool_error_rate': 0.1,
         'policy/grad_norm': 0.1 + step,
         'generate/avg_num_tokens': 10.3,
         ...run.metrics(step),
-      },
+      }),
       timings_ms: { step: run.stepSeconds * 1000, in_flight: 1234.5 },
       committed_at: timeOf(step * run.stepSeconds),
     },
   };
+}
+
+function withoutNaN(metrics: Record<string, number>): Record<string, number> {
+  return Object.fromEntries(Object.entries(metrics).filter(([, value]) => !Number.isNaN(value)));
 }
 
 /** Control records follow each other as they are written. */

@@ -1,6 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { constantWithWarmup, warmupThenDecay } from '../../src/rl/learning-rate.js';
-import { rewardFigures, rewardMetrics } from '../../src/rl/metrics.js';
+import {
+  batchRewardMetrics,
+  metricsOf,
+  rewardFigures,
+  rewardMetrics,
+  stepMetrics,
+} from '../../src/rl/metrics.js';
 
 describe('reward figures', () => {
   test.each([
@@ -18,16 +24,84 @@ describe('reward figures', () => {
       { env: 'b', values: [null, null, null] },
     ];
     expect(rewardFigures(groups)).toEqual({
+      pass_at_1: 0.2,
       pass_at_n: 0.5,
       variance_per_prompt: 0.125,
       signal_ratio: 0.5,
       mean_positive_reward: 1,
     });
-    expect(rewardMetrics(groups)).toMatchObject({
+    const metrics = rewardMetrics(groups);
+    expect(metrics).toMatchObject({
+      'reward/a/pass_at_1': 0.2,
       'reward/a/pass_at_n': 0.5,
-      'reward/b/pass_at_n': 0,
+      'reward/avg_pass_at_1': 0.2,
       'reward/avg_raw_reward': 0.2,
       'reward/unknown': 4,
+    });
+    expect(Object.keys(metrics).filter((name) => name.startsWith('reward/b/'))).toEqual([]);
+  });
+
+  test('have pass@1 of full rewards alone', () => {
+    expect(rewardFigures([{ env: 'a', values: [1, 0.5, 2, 0] }])).toMatchObject({
+      pass_at_1: 0.5,
+      pass_at_n: 1,
+    });
+  });
+
+  test('are not there where nothing was graded', () => {
+    expect(rewardMetrics([{ env: 'a', values: [null, null] }])).toEqual({ 'reward/unknown': 2 });
+    // One graded sample has no variance, and says nothing of a signal.
+    const one = rewardMetrics([{ env: 'a', values: [0, null] }]);
+    expect(one).toMatchObject({ 'reward/avg_raw_reward': 0, 'reward/a/mean_positive_reward': 0 });
+    expect(one).not.toHaveProperty('reward/signal_ratio');
+    expect(one).not.toHaveProperty('reward/a/variance_per_prompt');
+  });
+});
+
+describe('a step', () => {
+  const groups = (...values: (number | null)[][]) => values.map((one) => ({ env: 'a', values: one }));
+  const tokens = { 'generate/avg_tokens_non_zero_rewards': 12, 'generate/avg_tokens_zero_rewards': 0 };
+  const other = { 'generate/avg_num_tokens': 12, 'environment/total_episodes': 2 };
+
+  test('has its batch’s figures, but for those over graded outcomes that it does not have', () => {
+    const passed = groups([1, 1]);
+    const batch = { ...other, ...tokens, ...batchRewardMetrics(passed) };
+    expect(stepMetrics(batch, passed)).toEqual({
+      ...other,
+      'generate/avg_tokens_non_zero_rewards': 12,
+      ...rewardMetrics(passed),
+    });
+    const unknown = groups([null, null]);
+    expect(stepMetrics({ ...other, ...tokens, ...batchRewardMetrics(unknown) }, unknown)).toEqual({
+      ...other,
+      'reward/unknown': 2,
+    });
+  });
+
+  test('of an earlier version in which nothing was graded is read without the zeros that it recorded', () => {
+    const metrics = { ...other, ...tokens, ...batchRewardMetrics(groups([null, null])) };
+    const update = (outcomes: (number | null)[][]) => ({ identity: { outcomes }, observed: { metrics } });
+    expect(metricsOf(update([[null, null]]))).toEqual({ ...other, 'reward/unknown': 2 });
+    expect(metricsOf(update([[null, 0]]))).toEqual(metrics);
+    expect(metricsOf(update([]))).toEqual(metrics);
+  });
+
+  test('seals the same figures of rewards as ever: they are bytes of its batch', () => {
+    expect(batchRewardMetrics([...groups([1, 0, null], [0, 0, 0]), { env: 'b', values: [null] }])).toEqual({
+      'reward/a/pass_at_n': 0.5,
+      'reward/a/variance_per_prompt': 0.125,
+      'reward/a/signal_ratio': 0.5,
+      'reward/a/mean_positive_reward': 1,
+      'reward/b/pass_at_n': 0,
+      'reward/b/variance_per_prompt': 0,
+      'reward/b/signal_ratio': 0,
+      'reward/b/mean_positive_reward': 0,
+      'reward/avg_pass_at_n': 0.5,
+      'reward/avg_raw_reward': 0.2,
+      'reward/mean_positive_reward': 0.2,
+      'reward/variance_per_prompt': 0.125,
+      'reward/signal_ratio': 0.5,
+      'reward/unknown': 2,
     });
   });
 });

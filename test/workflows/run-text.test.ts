@@ -25,11 +25,12 @@ describe('what a run says of a stop', () => {
 
 describe('the one figure of a step', () => {
   it.each([
-    ['reward 0.41', { 'reward/avg_raw_reward': 0.412, 'policy/final_loss': 3 }],
-    ['loss 0.250', { 'policy/final_loss': 0.25 }],
-    ['not applied', { 'reward/avg_raw_reward': 0.4, unapplied: 1 }],
-    [null, { 'policy/grad_norm': 1 }],
-  ])('is %s', (figure, metrics) => {
-    expect(headline(metrics)).toBe(figure);
+    ['reward 0.41', 'grpo', { 'reward/avg_raw_reward': 0.412, 'policy/final_loss': 3 }],
+    ['no outcome was graded', 'grpo', { 'policy/final_loss': 0 }],
+    ['loss 0.250', 'sft', { 'policy/final_loss': 0.25 }],
+    ['not applied', 'grpo', { 'reward/avg_raw_reward': 0.4, unapplied: 1 }],
+    [null, 'sft', { 'policy/grad_norm': 1 }],
+  ])('is %s', (figure, kind, metrics) => {
+    expect(headline({ kind, metrics })).toBe(figure);
   });
 });

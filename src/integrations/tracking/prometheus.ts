@@ -47,6 +47,7 @@ const single: Readonly<Record<string, PrometheusMetric>> = {
   'reward/avg_raw_reward': 'longhaul_reward_mean',
   'reward/unknown_ratio': 'longhaul_unknown_ratio',
 };
+const allPrompts = ['reward/avg_pass_at_n', 'reward/signal_ratio'] as const;
 /** `eval.12.interval.0a1b2c3d`. */
 const evaluationId = /^eval\.[0-9]+\.(.+)\.[0-9a-f]{8}$/;
 
@@ -92,6 +93,7 @@ export class RunFigures {
   private showStep(run: string, { step, at, values }: MetricPoint): void {
     this.set('longhaul_step', { run }, step);
     this.set('longhaul_step_committed_timestamp_seconds', { run }, Date.parse(at) / 1000);
+    this.removeUngraded(run, values);
     for (const [name, value] of Object.entries(values)) {
       const metric = single[name];
       if (metric) this.set(metric, { run }, value);
@@ -116,9 +118,33 @@ export class RunFigures {
       if (!name.startsWith(prefix)) continue;
       const [, environment, figure] = /^(.+)\/([^/]+)$/.exec(name.slice(prefix.length)) ?? [];
       if (environment === undefined) continue;
-      if (figure === 'pass_at_1') this.set('longhaul_eval_pass_ratio', { run, suite, environment }, value);
+      const ratio = { run, suite, environment };
+      if (figure === 'pass_at_1') this.set('longhaul_eval_pass_ratio', ratio, value);
+      if (figure === 'graded' && value === 0) this.remove('longhaul_eval_pass_ratio', ratio);
       if (figure === 'unknown') this.set('longhaul_eval_unknown', { run, suite, environment }, value);
     }
+  }
+
+  /** What was played in this step and not graded must not be shown with the figures of an earlier one. */
+  private removeUngraded(run: string, values: MetricPoint['values']): void {
+    if (values['environment/total_episodes'] === undefined) return;
+    if (values['reward/avg_raw_reward'] === undefined) this.remove('longhaul_reward_mean', { run });
+    for (const name of Object.keys(values)) {
+      const [played, own] = /^environment\/(?:(.+)\/num_episodes|total_episodes)$/.exec(name) ?? [];
+      if (played === undefined) continue;
+      const labels = { run, environment: own ?? 'all' };
+      const [passed, signal] =
+        own === undefined ? allPrompts : [`reward/${own}/pass_at_n`, `reward/${own}/signal_ratio`];
+      if (values[passed] === undefined) this.remove('longhaul_reward_pass_at_n', labels);
+      if (values[signal] === undefined) this.remove('longhaul_learning_signal_ratio', labels);
+    }
+  }
+
+  private remove(metric: PrometheusMetric, labels: Record<string, string>): void {
+    const shown = this.shown.get(labels.run ?? '');
+    const key = keyOf(metric, labels);
+    shown?.get(key)?.();
+    shown?.delete(key);
   }
 
   private set(metric: PrometheusMetric, labels: Record<string, string>, value: number): void {
@@ -127,9 +153,13 @@ export class RunFigures {
     const run = labels.run ?? '';
     const shown = this.shown.get(run) ?? new Map<string, () => void>();
     this.shown.set(run, shown);
-    const key = `${metric} ${JSON.stringify(labels)}`;
+    const key = keyOf(metric, labels);
     if (!shown.has(key)) shown.set(key, () => gauge?.remove(labels));
   }
+}
+
+function keyOf(metric: PrometheusMetric, labels: Record<string, string>): string {
+  return `${metric} ${JSON.stringify(labels)}`;
 }
 
 /** A run's points into `figures`. It holds nothing from an earlier process, and so is given all of them once more. */

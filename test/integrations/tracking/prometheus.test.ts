@@ -2,7 +2,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { evaluationPointId } from '../../../src/integrations/tracking/metric-point.js';
+import { evaluationPointId, stepPointId } from '../../../src/integrations/tracking/metric-point.js';
 import {
   createPrometheusSink,
   prometheusMetrics,
@@ -73,6 +73,28 @@ describe('figures of runs', () => {
     expect(await linesOf(figures)).toContain('longhaul_eval_step{run="other",suite="final"} 1');
     figures.show('tiny', evaluation(5, 0.2));
     expect(await linesOf(figures)).toContain('longhaul_eval_step{run="tiny",suite="final"} 5');
+  });
+
+  it('of a step or an evaluation in which nothing was graded are not those of the one before', async () => {
+    const figures = new RunFigures();
+    const at = '2026-01-02T03:00:00.000Z';
+    const played = { 'environment/total_episodes': 4, 'environment/crm/num_episodes': 4 };
+    const rewards = { 'reward/avg_raw_reward': 0.5, 'reward/avg_pass_at_n': 1, 'reward/signal_ratio': 1 };
+    const own = { 'reward/crm/pass_at_n': 1, 'reward/crm/signal_ratio': 1 };
+    const step = (n: number, values: Record<string, number>) =>
+      figures.show('tiny', { id: stepPointId(n), step: n, at, values });
+    const evaluation = (n: number, values: Record<string, number>) =>
+      figures.show('tiny', { id: evaluationPointId(n, 'interval', 'ab'.repeat(32)), step: n, at, values });
+    const graded = async () =>
+      (await linesOf(figures)).filter((line) => /reward|signal|pass/.test(line)).length;
+    step(1, { ...played, ...rewards, ...own });
+    evaluation(1, { 'eval/crm/graded': 4, 'eval/crm/pass_at_1': 0.5 });
+    expect(await graded()).toBe(6);
+    step(2, { ...played, 'reward/unknown': 4 });
+    evaluation(2, { 'eval/crm/graded': 0, 'eval/crm/unknown': 4 });
+    expect(await graded()).toBe(0);
+    step(3, { ...played, ...rewards, ...own });
+    expect(await graded()).toBe(5);
   });
 
   it('have help and Prometheus’ own kind of names', async () => {
