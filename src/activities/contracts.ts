@@ -304,6 +304,8 @@ export interface RunStatus {
     unknown?: number;
     unknown_reason?: string;
   }[];
+  /** The target that an interval evaluation has reached, which ends the run; absent where none has. */
+  reachedTarget?: number;
   /** The last steps, newest last; at most 20. */
   recent: { step: number; kind: string; seconds: number; metrics: Record<string, number> }[];
   /** Mean rewards of the last GRPO steps, newest last; at most 40. Absent where a workflow of an earlier version answers. */

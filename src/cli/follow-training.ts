@@ -3,11 +3,12 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Client } from '@temporalio/client';
 import { alertLines } from '../report/alerts.js';
 import { timeSpan } from '../report/format.js';
-import { passRateText } from '../spec/pass-rate.js';
+import { countedPassRate } from '../spec/pass-rate.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { statusQuery } from '../workflows/messages.js';
-import type { TrainingOptions } from '../workflows/training-run.js';
+import { targetNote } from '../workflows/run-text.js';
+import type { TrainingOptions, TrainingResult } from '../workflows/training-run.js';
 import { followRun } from './live-view.js';
 import { inFolder } from './output.js';
 import { printable } from './printable.js';
@@ -59,13 +60,11 @@ export async function trainAndFollow(
   }
   try {
     const result = await followRun(client, handle, { output: process.stderr, folder: flags.folder });
-    const last = result.evaluations.at(-1);
     const alerts = await alertsWithin(store, result.run, null);
     console.log(
       flags.json
         ? JSON.stringify({ ...result, alerts })
-        : `${result.run} ${result.ended} at step ${result.step}` +
-            (last ? `, held-out pass@1 ${passRateText(last.pass_at_1)}` : '') +
+        : `${result.run} ${endOf(result)}` +
             (result.budget ? `; ${result.budget}` : '') +
             (result.report ? `; for its report: longhaul report ${result.run}${inFolder(flags)}` : '') +
             alertLines(alerts)
@@ -75,6 +74,13 @@ export async function trainAndFollow(
   } catch (error) {
     throw await whyFollowedEnded(handle, spec.name, error, flags);
   }
+}
+
+function endOf(result: TrainingResult): string {
+  const target = targetNote(result);
+  if (target !== null) return target;
+  const last = result.evaluations.at(-1);
+  return `${result.ended} at step ${result.step}${last ? `, held-out pass@1 ${countedPassRate(last)}` : ''}`;
 }
 
 /** `late`: nothing is known in time. Throws where its workflow ended before the run was its own. */

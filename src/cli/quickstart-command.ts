@@ -6,6 +6,7 @@ import { WorkflowFailedError } from '@temporalio/client';
 import { plainTemporalConfig } from '../workers/config.js';
 import type { Stack } from '../workers/stack.js';
 import { connectClient } from '../workers/temporal-connection.js';
+import { targetNote } from '../workflows/run-text.js';
 import type { TrainingResult } from '../workflows/training-run.js';
 import { followRun } from './live-view.js';
 import { alertLines } from '../report/alerts.js';
@@ -32,6 +33,8 @@ export interface QuickstartResult {
   run: string;
   seconds: number;
   heldOutPassAt1: { before: number | null; after: number | null };
+  /** The pass rate at which an interval evaluation ended it; null where something else did. */
+  reachedTarget: number | null;
   digest: string | null;
   report: string | null;
   tokens: number;
@@ -128,10 +131,12 @@ function report(
   const tokensPerSecond = result.sampleSeconds > 0 ? result.tokens / result.sampleSeconds : 0;
   const restarts = stack.processes.reduce((sum, one) => sum + one.restarts, 0);
   process.exitCode = 0;
+  const target = targetNote(result);
   const lines = [
     `${result.run} ${result.ended} at step ${result.step}${earlier ? ', earlier' : ` in ${timeSpan(seconds)}`}`,
     `  held-out pass@1   ${passRateText(before?.pass_at_1 ?? null)} → ${passRateText(after?.pass_at_1 ?? null)}` +
       (after ? `  (${after.graded === 0 ? nothingGraded : `${after.graded} episodes`})` : ''),
+    ...(target ? [`  ${target}`] : []),
     `  tokens sampled    ${result.tokens.toLocaleString('en')} (${Math.round(tokensPerSecond).toLocaleString('en')} a second)`,
     `  process restarts  ${restarts}`,
     `  state digest      ${result.state ?? '–'}`,
@@ -145,6 +150,7 @@ function report(
     run: result.run,
     seconds: Math.round(seconds * 10) / 10,
     heldOutPassAt1: { before: before?.pass_at_1 ?? null, after: after?.pass_at_1 ?? null },
+    reachedTarget: result.reachedTarget ?? null,
     digest: result.state,
     report: where,
     tokens: result.tokens,

@@ -10,7 +10,7 @@ import { budgetNotes } from '../workflows/budget.js';
 import { faultNote } from '../workflows/fault-note.js';
 import { settingNotes } from '../workflows/hyperparameters.js';
 import { statusQuery } from '../workflows/messages.js';
-import { signalNotes, stopNote } from '../workflows/run-text.js';
+import { signalNotes, stopNote, targetNote } from '../workflows/run-text.js';
 import { followRun, progressLine } from './live-view.js';
 import { countedPassRate } from '../spec/pass-rate.js';
 import { inFolder, storeOption, withOutput } from './output.js';
@@ -87,7 +87,7 @@ export function register(program: Command): void {
             flags.json
               ? JSON.stringify({ ...result, alerts: raised })
               : [
-                  `${run} has ended (${result.ended}) at step ${result.step}`,
+                  `${run} ${targetNote(result) ?? `has ended (${result.ended}) at step ${result.step}`}`,
                   ...alertLines(raised).map(alertLine),
                 ].join('\n'),
           );
@@ -171,6 +171,8 @@ function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Wait
   lines.push(...budgetNotes(status.budget ?? []).map((note) => `  ${note}`));
   lines.push(...settingNotes(status.control).map((note) => `  ${note}`));
   if (waiting) lines.push(...signalNotes(status).map((note) => `  ${printable(note)}`));
+  const target = targetNote(status);
+  if (target) lines.push(`  ${target}`);
   const stop = waiting ? stopNote(status) : null;
   if (stop) lines.push(`  ${stop}`);
   for (const { step, suite, ...evaluation } of status.evaluations.slice(-6)) {

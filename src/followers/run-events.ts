@@ -10,9 +10,10 @@ import type {
   RunStarted,
 } from '../integrations/slack/run-event.js';
 import type { EvaluationResult } from '../spec/evaluation-records.js';
-import type { PassRate } from '../spec/pass-rate.js';
+import { endingText, nothingGraded, type PassRate, passRateText } from '../spec/pass-rate.js';
 import type { OwnerRecord } from '../spec/records.js';
-import { plannedSteps, runSuites } from '../spec/schedule.js';
+import type { RunSpec } from '../spec/run-spec.js';
+import { plannedSteps, reachesTarget, runSuites } from '../spec/schedule.js';
 import { sha256Hex } from '../store/canonical.js';
 import { checkpointHome } from '../store/checkpoints.js';
 import { foldControl } from '../store/control-records.js';
@@ -61,6 +62,8 @@ export interface ToldEvaluation {
   step: number;
   suite: string;
   passAt1: PassRate;
+  /** Absent in a cursor of an earlier version. */
+  graded?: number;
   environments: Record<string, PassRate>;
 }
 
@@ -244,6 +247,7 @@ async function addEvaluations(
       step,
       suite: result.suite_name,
       passAt1: result.pass_at_1,
+      graded: result.graded,
       environments: Object.fromEntries(shares) as Record<string, PassRate>,
     };
     const before = cursor.evaluations.findLast((other) => other.suite === one.suite && other.step < step);
@@ -344,19 +348,39 @@ function endOf({ view, owners, cursor, context }: Page): RunEnded | null {
   cursor.ended = start;
   cursor.endedRunId = ending.runId;
   const { record } = view;
+  const newest = cursor.evaluations.at(-1);
   return {
     kind: ending.how,
     id: `ended.${start}.${sha256Hex(Buffer.from(ending.runId)).slice(0, 8)}`,
     at: ending.at,
     step: cursor.step,
     steps: plannedSteps(view.record.spec).total,
-    passAt1: cursor.evaluations.at(-1)?.passAt1 ?? null,
+    passAt1: newest ? newestRate(newest) : null,
     seconds: Math.max(0, (Date.parse(ending.at) - Date.parse(record.observed.started_at)) / 1000),
     spend: spendOf(cursor, owners[start - 1]),
-    reason: ending.reason,
+    reason: ending.reason ?? (ending.how === 'completed' ? targetNote(record.spec, cursor) : null),
     resumeWith: ending.how === 'completed' ? null : `longhaul train --run ${nameOfRun(record.run)}`,
     links: context.links,
   };
+}
+
+function newestRate({ passAt1 }: ToldEvaluation): string {
+  return passAt1 === null ? `– (${nothingGraded})` : passRateText(passAt1);
+}
+
+/** Which evaluation ended a run that has completed; null where its last step did. */
+export function targetNote(spec: RunSpec, { step, evaluations }: EventCursor): string | null {
+  const here = evaluations.filter((one) => one.step === step);
+  const reached = here.some((one) => one.suite === 'interval' && reachesTarget(spec, one.step, one.passAt1));
+  if (!reached || step === null) return null;
+  const final = here.find(({ suite }) => suite === 'final');
+  return endingText({
+    step,
+    target: spec.trainer.target_pass_at_1,
+    final: final
+      ? { pass_at_1: final.passAt1, ...(final.graded === undefined ? {} : { graded: final.graded }) }
+      : null,
+  });
 }
 
 /** In words: dollars where any start named a price. */

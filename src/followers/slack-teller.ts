@@ -18,6 +18,7 @@ import {
   newEventCursor,
   readRunEvents,
   spendOf,
+  targetNote,
   type ToldEvaluation,
 } from './run-events.js';
 import type { RunStanding } from './run-standing.js';
@@ -254,6 +255,7 @@ class SlackTeller {
     const { ending, blocked } = standing;
     const phase = ending?.how ?? standing.phase ?? 'running';
     const waits = blocked !== null || phase === 'paused' || phase === 'blocked';
+    const completed = ending?.how === 'completed' ? targetNote(record.spec, cursor) : null;
     const line: RunStatusLine = {
       at: this.shown?.at ?? new Date().toISOString(),
       step,
@@ -263,7 +265,7 @@ class SlackTeller {
       passAt1: newest ? { step: newest.step, value: newest.passAt1 } : null,
       etaSeconds: ending || waits ? null : secondsLeft(cursor, steps - step),
       spend: spendOf(cursor, owner),
-      note: ending?.reason ?? (blocked && `${blocked.reason}: ${blocked.remedy}`),
+      note: ending?.reason ?? completed ?? (blocked && `${blocked.reason}: ${blocked.remedy}`),
       resumeWith: phase === 'paused' ? `longhaul resume ${record.name}` : null,
     };
     // An edit that would change the time alone is none.

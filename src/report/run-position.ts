@@ -3,10 +3,12 @@
 import { foldControl } from '../store/control-records.js';
 import { budgetIsSpent } from './budget.js';
 import type { RunHistory } from './run-history.js';
+import { endingText, type TargetEnding } from '../spec/pass-rate.js';
 import { plannedSteps, reachesTarget } from '../spec/schedule.js';
 
 export type RunPosition =
-  | { kind: 'completed'; step: number; targetReached: boolean }
+  /** `ending`: null where it ended with its last step. */
+  | { kind: 'completed'; step: number; ending: TargetEnding | null }
   | { kind: 'stopped'; step: number }
   | { kind: 'paused' | 'unfinished'; step: number; atMost: number };
 
@@ -17,14 +19,16 @@ export function positionOf(history: RunHistory): RunPosition {
   const { total } = plannedSteps(record.spec);
   const here = evaluations.filter((figure) => figure.step === step);
   const { paused, stopAfter } = foldControl(control);
-  if (here.some(({ result }) => result.suite_name === 'final')) {
+  const final = here.find(({ result }) => result.suite_name === 'final')?.result;
+  if (final) {
     const targetReached = here.some(
       ({ result }) => result.suite_name === 'interval' && reachesTarget(record.spec, step, result.pass_at_1),
     );
-    if (targetReached || step >= total) return { kind: 'completed', step, targetReached };
+    const target = record.spec.trainer.target_pass_at_1;
+    if (targetReached) return { kind: 'completed', step, ending: { step, target, final } };
+    if (step >= total) return { kind: 'completed', step, ending: null };
     if (stopAfter !== null && step >= stopAfter) return { kind: 'stopped', step };
-    const final = here.find(({ result }) => result.suite_name === 'final');
-    if (budgetIsSpent(history, final?.result.observed.committed_at)) return { kind: 'stopped', step };
+    if (budgetIsSpent(history, final.observed.committed_at)) return { kind: 'stopped', step };
   }
   return { kind: paused ? 'paused' : 'unfinished', step, atMost: total };
 }
@@ -36,7 +40,7 @@ export function hasEnded(position: RunPosition): boolean {
 export function inWords(position: RunPosition): string {
   switch (position.kind) {
     case 'completed':
-      return `completed at step ${position.step}${position.targetReached ? ': the target was reached' : ''}`;
+      return position.ending ? endingText(position.ending) : `completed at step ${position.step}`;
     case 'stopped':
       return `stopped at step ${position.step}`;
     case 'paused':

@@ -24,3 +24,23 @@ export function countedPassRate({ pass_at_1, graded }: { pass_at_1: PassRate; gr
 export function passRateChange(before: PassRate, after: PassRate): number | null {
   return before === null || after === null ? null : after - before;
 }
+
+export interface TargetEnding {
+  step: number;
+  /** The target that the run's interval evaluation reached. */
+  target: number;
+  /** The evaluation that the run ends with; null where there is none yet. `graded`: absent where nobody knows. */
+  final: { pass_at_1: PassRate; graded?: number } | null;
+}
+
+/**
+ * `ended at step 464: the interval evaluation reached 90 %; final evaluation 88.7 % (256)`. The interval suite is small, and a run ends
+ * with the first of its evaluations that chance lifts over the target: the final one is the better figure.
+ */
+export function endingText({ step, target, final }: TargetEnding): string {
+  const reached = `ended at step ${step}: the interval evaluation reached ${Number((100 * target).toFixed(2))} %`;
+  if (final === null) return reached;
+  const { pass_at_1, graded } = final;
+  const count = pass_at_1 === null ? ` (${nothingGraded})` : graded === undefined ? '' : ` (${graded})`;
+  return `${reached}; final evaluation ${passRateText(pass_at_1)}${count}`;
+}

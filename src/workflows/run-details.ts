@@ -5,7 +5,7 @@ import { usedShare } from './budget.js';
 import { faultNote } from './fault-note.js';
 import { settingNotes } from './hyperparameters.js';
 import { markdownTable, plain, unbroken } from './markdown.js';
-import { headline, remainingSeconds, signalNotes, stopNote } from './run-text.js';
+import { headline, remainingSeconds, signalNotes, stopNote, targetNote } from './run-text.js';
 import { sparkline } from './sparkline.js';
 
 const shownEvaluations = 5;
@@ -127,8 +127,10 @@ function unknown({ outcomes }: RunStatus): [string, string, string][] {
 function notes(status: RunStatus, followedIn: readonly string[]): string {
   const stop = stopNote(status);
   const faults = faultNote(status.faults ?? {});
+  const target = targetNote(status);
   const lines = [
     ...signalNotes(status).map(plain),
+    ...(target ? [target] : []),
     ...(stop ? [stop] : []),
     ...settingNotes(status.control),
     ...(status.lineage ? [`goes on from ${status.lineage.run} after step ${status.lineage.step}`] : []),

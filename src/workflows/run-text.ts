@@ -1,6 +1,6 @@
 // What people read of a run while it goes, in a few words: the figures in activities' summaries and in one line.
 import type { RunStatus } from '../activities/contracts.js';
-import { nothingGraded, passRateText } from '../spec/pass-rate.js';
+import { endingText, nothingGraded, passRateText } from '../spec/pass-rate.js';
 
 /** As `RunProgress.summary`. */
 export function summaryOf(status: RunStatus, step: number, doing: string): string {
@@ -43,6 +43,17 @@ export function signalNotes({ signals = [] }: Pick<RunStatus, 'signals'>): strin
     const time = at.slice(0, 16).replace('T', ' ');
     return `the signal ${name} of ${time} UTC changed nothing: ${reason}`;
   });
+}
+
+/** How an evaluation ended the run; null where none has reached the target. */
+export function targetNote({
+  step,
+  evaluations,
+  reachedTarget: target,
+}: Pick<RunStatus, 'step' | 'evaluations' | 'reachedTarget'>): string | null {
+  if (target === undefined) return null;
+  const final = evaluations.find((one) => one.step === step && one.suite === 'final') ?? null;
+  return endingText({ step, target, final });
 }
 
 /** Until the last step, at the pace of the last ones of its kind: a bound, because a run may reach its target earlier. */

@@ -71,6 +71,8 @@ export interface TrainingResult {
   step: number;
   state: string | null;
   evaluations: RunStatus['evaluations'];
+  /** The target that ended it; absent where something else did. */
+  reachedTarget?: number;
   report: string | null;
   /** Which budget ended it; null where none did. */
   budget: string | null;
@@ -123,7 +125,6 @@ class TrainingLoop {
   private readonly budget: Budget;
   private readonly last: number;
   private unapplied = 0;
-  private targetReached = false;
 
   constructor(
     private readonly spec: unknown,
@@ -219,6 +220,10 @@ class TrainingLoop {
     return (
       this.step >= this.last || this.targetReached || this.stopReached() || this.progress.spentBudget !== null
     );
+  }
+
+  private get targetReached(): boolean {
+    return this.progress.status.reachedTarget !== undefined;
   }
 
   private stopReached(): boolean {
@@ -343,7 +348,7 @@ class TrainingLoop {
     const asked = suite === 'interval' && phase?.kind === 'grpo' && target > 0;
     if (asked && pass_at_1 !== null && pass_at_1 >= target) {
       log.info('The target is reached: the run ends here', { step, pass_at_1, target });
-      this.targetReached = true;
+      this.progress.status.reachedTarget = target;
     }
   }
 
@@ -380,7 +385,9 @@ class TrainingLoop {
     const budget = ended === 'stopped' && !this.stopReached() ? this.progress.spentBudget : null;
     this.progress.phase(ended);
     await condition(allHandlersFinished);
-    const { run, step, state, evaluations, report, tokens, sampleSeconds } = this.progress.status;
-    return { run, ended, step, state, evaluations, report, budget, tokens, sampleSeconds };
+    const { run, step, state, evaluations, reachedTarget, report, tokens, sampleSeconds } =
+      this.progress.status;
+    const reached = reachedTarget === undefined ? {} : { reachedTarget };
+    return { run, ended, step, state, evaluations, ...reached, report, budget, tokens, sampleSeconds };
   }
 }

@@ -148,13 +148,41 @@ describe('the events of a run', () => {
       id: expect.stringMatching(/^ended\.2\.[0-9a-f]{8}$/),
       step: 4,
       steps: 4,
-      passAt1: 0.29,
+      passAt1: '29.0 %',
       seconds: 60,
       spend: '4.94 USD',
       reason: 'the data is gone',
       resumeWith: 'longhaul train --run tiny',
     });
     expect((await readAll(store, cursor, contextAt(200, ending))).events).toEqual([]);
+  });
+
+  it('end with the evaluation that reached the target, and the final one beside it', async () => {
+    const ending: RunEnding = {
+      firstRunId: 'r1',
+      runId: 'r1',
+      how: 'completed',
+      at: timeOf(60),
+      reason: null,
+    };
+    const endOf = async (options: Partial<WrittenRun>) => {
+      const store = await storeOf({ steps: 4, evalInterval: 9, ...options });
+      const longer = recordsOf({ steps: 8, evalInterval: 4, ...options });
+      await writeAll(
+        store,
+        longer.filter(({ group, step }) => group === 'evaluation' && step === 4),
+      );
+      return (await readAll(store, newEventCursor, contextAt(100, ending))).events.at(-1);
+    };
+    expect(await endOf({ targetPassAt1: 0.29 })).toMatchObject({
+      passAt1: '29.0 %',
+      reason: 'ended at step 4: the interval evaluation reached 29 %; final evaluation 29.0 % (10)',
+    });
+    expect(await endOf({ targetPassAt1: 0.3 })).toMatchObject({ reason: null });
+    expect(await endOf({ targetPassAt1: 0.29, gradesNothing: true })).toMatchObject({
+      passAt1: '– (no outcome was graded)',
+      reason: null,
+    });
   });
 
   it('end with each start’s own end, also where the next one drives the run by the time that it is told', async () => {

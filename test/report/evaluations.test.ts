@@ -109,6 +109,8 @@ describe('how far a run has come', () => {
     await addEvaluation(store, { step: 22, name: 'interval', tasks: 84, pass_at_1: targetPassRate });
     expect(await at(22)).toMatch(/^unfinished/);
     await addEvaluation(store, { step: 22, name: 'final', by: 'other' });
-    expect(await at(22)).toBe('completed at step 22: the target was reached (ended)');
+    expect(await at(22)).toBe(
+      'ended at step 22: the interval evaluation reached 90 %; final evaluation 62.5 % (200) (ended)',
+    );
   });
 });

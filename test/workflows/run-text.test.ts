@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { RunStatus } from '../../src/activities/contracts.js';
 import { noControl } from '../../src/workflows/control-desk.js';
-import { headline, stopNote } from '../../src/workflows/run-text.js';
+import { headline, stopNote, targetNote } from '../../src/workflows/run-text.js';
 
 describe('what a run says of a stop', () => {
   const at = (step: number, stopAfter: number | null, phase: RunStatus['phase'] = 'collecting') =>
@@ -32,5 +32,25 @@ describe('the one figure of a step', () => {
     [null, 'sft', { 'policy/grad_norm': 1 }],
   ])('is %s', (figure, kind, metrics) => {
     expect(headline({ kind, metrics })).toBe(figure);
+  });
+});
+
+describe('the end of a run whose interval evaluation reached the target', () => {
+  const interval = { step: 464, suite: 'interval', pass_at_1: 0.906, graded: 128 };
+  const final = { step: 464, suite: 'final', pass_at_1: 0.887, graded: 256 };
+  const before = { step: 24, suite: 'final', pass_at_1: 0.3, graded: 256 };
+  const note = (
+    ...evaluations: (typeof interval | { pass_at_1: null; graded: 0; step: number; suite: string })[]
+  ) => targetNote({ step: 464, evaluations, reachedTarget: 0.9 });
+
+  it('names that evaluation, and the final one with its episodes', () => {
+    expect(note(before, interval, final)).toBe(
+      'ended at step 464: the interval evaluation reached 90 %; final evaluation 88.7 % (256)',
+    );
+    expect(note(before, interval)).toBe('ended at step 464: the interval evaluation reached 90 %');
+    expect(note({ ...final, pass_at_1: null, graded: 0 })).toMatch(
+      /; final evaluation – \(no outcome was graded\)$/,
+    );
+    expect(targetNote({ step: 464, evaluations: [interval, final] })).toBeNull();
   });
 });

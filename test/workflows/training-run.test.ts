@@ -9,6 +9,7 @@ import {
   statusQuery,
   stopAfterUpdate,
 } from '../../src/workflows/messages.js';
+import { targetNote } from '../../src/workflows/run-text.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import {
   gate,
@@ -283,8 +284,11 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     const result = await withWorkers(temporal, script, async (queue) =>
       (await startRun(temporal, queue, script.outline.name)).result(),
     );
-    expect(result).toMatchObject({ ended: 'completed', step: 4 });
+    expect(result).toMatchObject({ ended: 'completed', step: 4, reachedTarget: 0.9 });
     expect(result.evaluations.at(-1)).toMatchObject({ step: 4, suite: 'final', pass_at_1: 0.95 });
+    expect(targetNote(result)).toMatch(
+      /^ended at step 4: the interval evaluation reached 90 %; final evaluation 95\.0 % \(\d+\)$/,
+    );
     expect(script.calls).not.toContain('plan 5');
   });
 

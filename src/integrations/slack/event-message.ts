@@ -179,7 +179,7 @@ function ended(run: string, event: RunEnded): Message {
     ...section([why]),
     ...fields([
       ['Step', step === null ? null : stepOf(step, steps)],
-      ['pass@1', passAt1 === null ? null : percent(passAt1)],
+      ['pass@1', passAt1 === null ? null : plain(passAt1, VALUE_CHARACTERS)],
       ['Took', seconds === null ? null : timeSpan(seconds)],
       ['Spent', spend === null ? null : plain(spend, VALUE_CHARACTERS)],
     ]),

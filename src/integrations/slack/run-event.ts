@@ -101,12 +101,12 @@ export interface RunEnded extends Happening {
   kind: 'completed' | 'failed' | 'cancelled';
   step: number | null;
   steps: number | null;
-  /** Of the last evaluation; null where nothing was evaluated. */
-  passAt1: PassRate;
+  /** Of the last evaluation, in words; null where nothing was evaluated. */
+  passAt1: string | null;
   /** From first to last record, and what it cost in words, `12.40 USD`. */
   seconds: number | null;
   spend: string | null;
-  /** Why it failed or was cancelled. */
+  /** Why it failed or was cancelled, or which evaluation ended it. */
   reason: string | null;
   /** Command that goes on; null where nothing is left to do. */
   resumeWith: string | null;

@@ -113,7 +113,7 @@ const anyEvent = fc.oneof(
     kind: fc.constantFrom('completed', 'failed', 'cancelled'),
     step: maybe(number),
     steps: maybe(number),
-    passAt1: maybe(number),
+    passAt1: maybe(name),
     seconds: maybe(number),
     spend: maybe(name),
     reason: maybe(name),

@@ -75,7 +75,7 @@ export const completed: RunEvent = {
   at,
   step: 500,
   steps: 500,
-  passAt1: 0.87,
+  passAt1: '87.0 %',
   seconds: 90_061,
   spend: '12.40 USD',
   reason: null,
