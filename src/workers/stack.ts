@@ -18,6 +18,7 @@ import { servingFile } from './follower-config.js';
 import { placesForNode } from './environment-places.js';
 import { holderOf, lockFolder } from './folder-lock.js';
 import { engineQueue, orchestratorQueue } from '../workflows/messages.js';
+import { environmentOf } from './process-environments.js';
 import { ProcessRegistry } from './process-registry.js';
 import { nameServer, newStackId, type StackIdentity, stackIdentity } from './stack-identity.js';
 import { type ProcessPlan, SupervisedProcess } from './supervised-process.js';
@@ -166,7 +167,7 @@ async function startProcesses(
   const orchestratorFolder = join(folder, 'orchestrator');
   const followerFolder = join(folder, 'follower');
   // One address is one process's: the follower's, whose figures are the runs'.
-  const env = { LONGHAUL_METRICS_ADDRESS: '' };
+  const noMetrics = { LONGHAUL_METRICS_ADDRESS: '' };
 
   await Promise.all([
     launch(
@@ -178,6 +179,7 @@ async function startProcesses(
           uiPort,
           databaseFile: join(folder, 'temporal.db'),
         }),
+        env: environmentOf('temporal'),
         healthy: () => temporalServes(connection, identity),
         startDeadlineMs: 60_000,
       },
@@ -192,7 +194,10 @@ async function startProcesses(
           String(placesForNode * Math.max(fewestNodes, nodes)),
         ]),
         // By the environment, so that a server that is started again knows the same token.
-        env: { LONGHAUL_GRADING_TOKEN: readFileSync(tokenFile, 'utf8').trim() },
+        env: {
+          ...environmentOf('environments'),
+          LONGHAUL_GRADING_TOKEN: readFileSync(tokenFile, 'utf8').trim(),
+        },
         healthy: () => answers(`${addresses.environments}/health`),
         startDeadlineMs: 30_000,
       },
@@ -207,7 +212,7 @@ async function startProcesses(
           '--folder',
           orchestratorFolder,
         ]),
-        env,
+        env: { ...environmentOf('orchestrator'), ...noMetrics },
         healthy: (pid) => polls(connection, orchestratorQueue, pid),
         startDeadlineMs: 60_000,
       },
@@ -229,7 +234,7 @@ async function startProcesses(
             ],
             ...['--environments', addresses.environments, '--grading-token-file', tokenFile],
           ]),
-          env,
+          env: { ...environmentOf('node'), ...noMetrics },
           healthy: (pid) => polls(connection, engineQueue(`local${suffix}`), pid),
           startDeadlineMs: 60_000,
         },
@@ -245,6 +250,7 @@ async function startProcesses(
         ...[...shared, '--folder', followerFolder, '--temporal-ui', addresses.ui],
         ...(options.metricsAddress ? ['--metrics-address', options.metricsAddress] : []),
       ]),
+      env: environmentOf('follower'),
       healthy: (pid) => Promise.resolve(servesFrom(followerFolder) === pid),
       startDeadlineMs: 120_000,
       stopGraceMs: 15_000,

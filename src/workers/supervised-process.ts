@@ -8,7 +8,8 @@ export interface ProcessPlan {
   name: string;
   command: string;
   args: readonly string[];
-  env?: Record<string, string>;
+  /** All of it: nothing of the supervisor's own is inherited. */
+  env: NodeJS.ProcessEnv;
   logFile: string;
   /** True when it serves. Called again and again until the deadline. */
   healthy(pid: number): Promise<boolean>;
@@ -98,7 +99,7 @@ export class SupervisedProcess {
     const child = spawn(this.plan.command, this.plan.args, {
       detached: true,
       stdio: ['ignore', log, log],
-      env: { ...process.env, ...this.plan.env },
+      env: this.plan.env,
     });
     closeSync(log);
     this.child = child;

@@ -51,6 +51,7 @@ function supervise(code: number): SupervisedProcess {
       name: 'node',
       command: process.execPath,
       args: ['-e', program],
+      env: process.env,
       logFile: join(folder, 'logs', 'node.log'),
       healthy: (pid) => Promise.resolve(serving() === pid),
       startDeadlineMs: 10_000,
