@@ -358,10 +358,22 @@ async function playUnlessFinished(
       attempt: Number(scope.attempt.split('.').at(-1)),
       incarnation: engine.incarnation,
       failures: play.failures,
-      ...(play.failure === undefined ? {} : { failure: recordedText(withoutKnownSecrets(play.failure)) }),
+      ...wordsOf(play),
       started_at: new Date(started).toISOString(),
       seconds: (Date.now() - started) / 1000,
     },
+  };
+}
+
+/** What people are shown of it: of a server's words, which may hold anything. */
+function wordsOf({
+  failure,
+  explanation,
+}: EpisodePlay): Pick<EpisodeRecord['observed'], 'failure' | 'explanation'> {
+  const recorded = (text: string): string => recordedText(withoutKnownSecrets(text));
+  return {
+    ...(failure === undefined ? {} : { failure: recorded(failure) }),
+    ...(explanation === undefined ? {} : { explanation: recorded(explanation) }),
   };
 }
 

@@ -71,6 +71,8 @@ export interface EpisodePlay extends Pick<
   failures: Record<string, number>;
   /** Words of the failure that made the outcome unknown; absent where it is graded. */
   failure?: string;
+  /** Why the grader gave this grade, for people; absent where it does not say. No token is made of it. */
+  explanation?: string;
 }
 
 /** The environment stayed down longer than `maxWaitMs` (R25). */
@@ -148,7 +150,9 @@ export async function playEpisode(
         outage.answered,
         signal,
       );
-      return { ...transcriptOf(playing), outcome: grade.outcome, stop_reason, failures };
+      const { outcome, explanation } = grade;
+      const words = explanation === '' ? {} : { explanation };
+      return { ...transcriptOf(playing), outcome, stop_reason, failures, ...words };
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof OtherWorld) continue;
@@ -269,6 +273,8 @@ async function takeTurn(
   }
   void course.journal.write();
   if (parsed.kind === 'none') return { text, done, observation: noCallObservation() };
+  // An attempted call counts as one: else there would be more errors than calls.
+  playing.metrics.tool_calls += 1;
   markError(playing, record);
   return { text, done, observation: malformedCallObservation(parsed.problem) };
 }

@@ -36,6 +36,7 @@ import {
   stalledSince,
   watchStep,
 } from '../rl/alerts.js';
+import { errorShare } from '../rl/metrics.js';
 import { stepsAskedAt } from './asked-evaluations.js';
 import { ofOwnStart } from './own-start.js';
 import {
@@ -279,7 +280,7 @@ function evaluationEvent(
       return {
         environment,
         passAt1: one.pass_at_1,
-        toolErrorRate: calls > 0 ? one.tool_errors / calls : null,
+        toolErrorRate: errorShare(one.tool_errors, calls),
         graded: one.graded,
         unknown: one.unknown,
       };

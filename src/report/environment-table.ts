@@ -1,4 +1,5 @@
 // Per environment and per template: baseline → final, the change, and what it means.
+import { errorShare } from '../rl/metrics.js';
 import type { PassRate } from '../spec/pass-rate.js';
 import type { EvaluationFigure } from './evaluations.js';
 
@@ -60,7 +61,7 @@ export function environmentRows(before: EvaluationFigure, after: EvaluationFigur
       error: standardError(figures.after, final.graded),
       unknown: final.unknown,
       mean_turns: final.mean_turns,
-      tool_error_rate: calls > 0 ? final.tool_errors / calls : null,
+      tool_error_rate: errorShare(final.tool_errors, calls),
       status: statusOf(then, now),
     };
   });
@@ -84,7 +85,10 @@ function allOf(before: EvaluationFigure, after: EvaluationFigure, rows: Environm
     unknown: after.result.unknown,
     mean_turns:
       total > 0 ? weighted((i) => (environments[i]?.mean_turns ?? 0) * (episodes[i] ?? 0)) / total : 0,
-    tool_error_rate: calls > 0 ? weighted((i) => environments[i]?.tool_errors ?? 0) / calls : null,
+    tool_error_rate: errorShare(
+      weighted((i) => environments[i]?.tool_errors ?? 0),
+      calls,
+    ),
     status: statusOf(then, now),
   };
 }

@@ -50,7 +50,8 @@ export function toTranscript(episode: EpisodeRecord, decode: (tokens: number[]) 
     slot: episode.slot,
     sample: episode.sample,
     verdict: verdictOf(episode),
-    reason: outcome.status === 'unknown' ? reasonOf(outcome.reason, episode) : `reward ${outcome.value}`,
+    reason:
+      outcome.status === 'unknown' ? reasonOf(outcome.reason, episode) : gradeOf(outcome.value, episode),
     stop_reason: episode.stop_reason,
     turns: episode.turns.length,
     request,
@@ -61,6 +62,11 @@ export function toTranscript(episode: EpisodeRecord, decode: (tokens: number[]) 
 /** Of an unknown outcome, with the words of what failed where the record has them. */
 export function reasonOf(reason: string, { observed: { failure } }: EpisodeRecord): string {
   return failure === undefined ? reason : `${reason}: ${failure}`;
+}
+
+/** With the grader's words where the record has them: `reward 0: issues ISS-7Q2K: assignee is "isaac", should be "marco"`. */
+function gradeOf(value: number, { observed: { explanation } }: EpisodeRecord): string {
+  return explanation === undefined ? `reward ${value}` : `reward ${value}: ${explanation}`;
 }
 
 export function verdictOf({ outcome }: EpisodeRecord): Verdict {

@@ -61,7 +61,11 @@ const trend: Trend[] = [
   {
     title: 'Tool errors of all calls',
     kind: 'grpo',
-    value: ({ observed }) => observed.metrics['environment/tool_error_rate'],
+    // Steps before version 2 of episodes may have counted more errors than calls.
+    value: ({ observed }) => {
+      const rate = observed.metrics['environment/tool_error_rate'];
+      return rate === undefined ? undefined : Math.min(1, rate);
+    },
     format: (value) => `${Math.round(value * 100)} %`,
   },
   {

@@ -158,6 +158,15 @@ export function episodeMetrics(episodes: readonly EpisodeFigures[]): Record<stri
   return metrics;
 }
 
+/**
+ * Share of attempted tool calls that failed; null where there was none. Episodes of version 1 counted a malformed call among the errors
+ * and not among the calls: what they give beyond all is all.
+ */
+export function errorShare(errors: number, calls: number): number | null {
+  const attempted = Math.max(calls, errors);
+  return attempted > 0 ? errors / attempted : null;
+}
+
 function environmentsOf(names: readonly string[]): string[] {
   return [...new Set(names)].sort();
 }

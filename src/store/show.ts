@@ -84,6 +84,7 @@ function showEpisode(record: EpisodeRecord): string {
     `seat        slot ${record.slot}, sample ${record.sample}`,
     `outcome     ${resultOf(record)}; ended by ${record.stop_reason}`,
     ...(observed.failure === undefined ? [] : [`failure     ${observed.failure}`]),
+    ...(observed.explanation === undefined ? [] : [`grader      ${observed.explanation}`]),
     `plan        ${record.plan}`,
     `state       ${record.state}`,
     `tokens      ${tokens.length}: ${prompt_length} of the prompt, ${record.logprobs.length} sampled in ${turns.length} turns`,

@@ -1,6 +1,7 @@
 // States of a sweep on one suite, side by side and against a baseline. A state's pass@1 is the mean over tasks of the share of their
 // graded samples that passed; where every sample is graded that is the share of all episodes. Differences are paired: over the tasks that
 // have a graded sample on both sides. Unknown outcomes are counted apart, and never scored.
+import { errorShare } from '../rl/metrics.js';
 import type { Digest } from '../spec/records.js';
 import type { Place, SkippedCheckpoint, SweepSuiteEntry } from '../spec/sweep-record.js';
 import { drawingInterval, unseenChange, type Interval } from './bootstrap.js';
@@ -198,7 +199,7 @@ function* figuresOf(tasks: readonly TaskTally[], ks: readonly number[]): Sliced<
     mean_turns: per(turns),
     mean_tool_calls: per(calls),
     tool_errors: errors,
-    tool_error_rate: calls === 0 ? null : errors / calls,
+    tool_error_rate: errorShare(errors, calls),
   };
 }
 

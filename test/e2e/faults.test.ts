@@ -64,7 +64,7 @@ describe('an episode goes on and is graded', () => {
     expect(text).toContain('unknown tool incremnt');
     expect(text).toContain('xxxxxxxx');
     expect(tokens.length).toBeLessThanOrEqual(sampling.max_sequence_length);
-    expect(metrics).toEqual({ turns: 5, tool_calls: 3, tool_errors: 2 });
+    expect(metrics).toEqual({ turns: 5, tool_calls: 4, tool_errors: 2 });
     expect(outcome).toEqual({ status: 'graded', value: 1 });
   });
 });

@@ -97,6 +97,32 @@ describe('an episode', () => {
     expect([outcome, stop_reason]).toEqual([{ status: 'graded', value: 0 }, 'done']);
   });
 
+  test('says why it is graded so, to people and never to the model', async () => {
+    for (const task of tasks) {
+      const { engine, done } = play([...oracleTurns(task).slice(0, -2), 'I am not sure.', '<done>'], {
+        task,
+      });
+      const { outcome, explanation, tokens } = await done;
+      expect(outcome).toEqual({ status: 'graded', value: 0 });
+      expect(explanation).toMatch(/should be|missing|unexpected/);
+      const shown = [tokens, ...engine.requests.map((asked) => asked.tokens)].map((one) =>
+        tokenizer.decode(one),
+      );
+      for (const text of shown)
+        for (const said of [explanation ?? '', ', should be "', 'unexpected [', 'missing ['])
+          expect(text).not.toContain(said);
+    }
+    const { explanation } = await play(oracleTurns(twoStep)).done;
+    expect(explanation).toBe('the database is as it should be');
+  });
+
+  test('has no more errors than attempted calls, whatever the model says', async () => {
+    const { metrics } = await play(['<tool_call>{', '<tool_call>[]</tool_call>', '<tool_call>', '<done>'])
+      .done;
+    expect(metrics.tool_errors).toBeGreaterThan(1);
+    expect(metrics.tool_errors).toBeLessThanOrEqual(metrics.tool_calls);
+  });
+
   test('keeps sampled tokens and log-probs verbatim, and ends with a sampled token', async () => {
     const turns = oracleTurns(twoStep);
     const { tokens, turns: records, logprobs, prompt_length } = await play(turns).done;
@@ -207,13 +233,13 @@ describe('a turn that goes wrong is answered, counted, and the episode goes on t
       what: 'a call that is no JSON',
       turn: '<tool_call>{"name": increment</tool_call>',
       answer: 'Error: the tool call is not valid JSON. Use <tool_call>',
-      ...{ tool: undefined, calls: 1, errors: 1 },
+      ...{ tool: undefined, calls: 2, errors: 1 },
     },
     {
       what: 'a call without a name',
       turn: callText({ arguments: {} }),
       answer: 'Error: the tool call has no "name". Use <tool_call>',
-      ...{ tool: undefined, calls: 1, errors: 1 },
+      ...{ tool: undefined, calls: 2, errors: 1 },
     },
     {
       what: 'a call of a tool that is not there',

@@ -33,6 +33,16 @@ describe('an episode reads as a conversation', () => {
     expect(toTranscript(said, String).reason).toBe('grade: it gave no grade');
   });
 
+  test('with the grader’s words on its grade', () => {
+    const graded = episodeOf('t1', { status: 'graded', value: 0 });
+    const { explanation: _, ...observed } = graded.observed;
+    const explanation = 'issues ISS-7Q2K: assignee is "isaac", should be "marco"';
+    expect(toTranscript({ ...graded, observed }, String).reason).toBe('reward 0');
+    expect(toTranscript({ ...graded, observed: { ...observed, explanation } }, String).reason).toBe(
+      `reward 0: ${explanation}`,
+    );
+  });
+
   test('whose template is another one: as it is', () => {
     const plain = toTranscript(passed, (tokens) => `<|turn|>${tokens.join(' ')}`);
     expect(plain.messages.map((message) => message.text)).toEqual(['1 2 3', '4 5', '6', '7']);

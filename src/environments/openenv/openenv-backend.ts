@@ -241,6 +241,8 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     release: () => void,
     reward?: unknown,
   ): Environment {
+    /** About that reward, where the server says why. */
+    let said = '';
     let inFlight = false;
     let over = false;
     let broken = false;
@@ -269,6 +271,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       const key = `call-${turn}-${tryNumber}`;
       const { data } = await request(socket, { type: 'step', data: action }, 'call', { key });
       reward = data.reward;
+      said = explanationIn(data);
       const answer = readToolAnswer(isObject(data.observation) ? data.observation : {});
       if (answer.kind === 'result') return answer.result;
       throw new EnvironmentError('failed', answer.reason, `${url}: ${call.name}: ${answer.message}`);
@@ -301,7 +304,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
 
     function gradeByReward(): Grade {
       if (typeof reward === 'number' || typeof reward === 'boolean') {
-        return graded(Number(reward), 'reward of the last observation');
+        return graded(Number(reward), said);
       }
       const mend =
         gradingToken === undefined
@@ -349,6 +352,16 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
       await pool.close();
     },
   };
+}
+
+/** `metadata.explanation`: metadata cross beside an observation since OpenEnv 0.4.0 and within it always, and no model sees either. */
+function explanationIn({ metadata, observation }: Record<string, unknown>): string {
+  const within = isObject(observation) ? observation.metadata : undefined;
+  for (const place of [metadata, within]) {
+    const text = isObject(place) ? place.explanation : undefined;
+    if (typeof text === 'string') return text;
+  }
+  return '';
 }
 
 /** The promise's result; the socket is dropped, and the signal's reason thrown, when the signal fires first. */

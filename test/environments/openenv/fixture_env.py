@@ -24,6 +24,7 @@ class FixtureEnvironment(MCPEnvironment):
     def __init__(self):
         server = FastMCP("fixture")
         self.count = 0
+        self.explains = False
         self.episode = State()
 
         @server.tool
@@ -63,6 +64,7 @@ class FixtureEnvironment(MCPEnvironment):
         if task_key == "broken":
             raise RuntimeError("this task cannot be opened")
         self.count = 0
+        self.explains = task_key == "explained"
         self.episode = State(episode_id=episode_id, step_count=0)
         return Observation(done=False, reward=0.0, metadata={"prompt": f"task {task_key}", "seed": seed})
 
@@ -71,6 +73,8 @@ class FixtureEnvironment(MCPEnvironment):
         self.episode.step_count += 1
         if isinstance(action, CallToolAction) and isinstance(observation, CallToolObservation):
             observation.reward = float(self.count >= 2)
+            if self.explains:
+                observation.metadata["explanation"] = f"counted to {self.count} of 2"
         return observation
 
     def _step_impl(self, action, timeout_s=None, **kwargs):

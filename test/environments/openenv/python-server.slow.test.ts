@@ -109,6 +109,18 @@ describe.skipIf('skipped' in venv)('the server of openenv 0.10.0', () => {
     }
   });
 
+  it('takes its words on the reward from the metadata, and shows the model none of them', async () => {
+    await withEpisode(
+      async (env) => {
+        const result = await env.callTool(call('increment'), first);
+        expect(result).toEqual({ text: '1', isError: false });
+        const grade = await env.grade({ finalAnswer: '', tryNumber: 0 });
+        expect(grade).toEqual({ outcome: { status: 'graded', value: 0 }, explanation: 'counted to 1 of 2' });
+      },
+      { task: task('explained') },
+    );
+  });
+
   it('charges a task that it cannot open', async () => {
     await expect(withEpisode(async () => undefined, { task: task('broken') })).rejects.toMatchObject({
       kind: 'failed',
