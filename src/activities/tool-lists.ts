@@ -1,6 +1,7 @@
 // The tools that demonstrations show as on offer: asked of each environment when a run starts, and kept with its data, so
 // that a batch stays a function of records.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { awakeLimit } from '../environments/awake-clock.js';
 import { appByName, appNames } from '../environments/apps/registry.js';
 import { EnvironmentError } from '../environments/environment.js';
 import { createOpenEnvBackend, type OpenEnvOptions } from '../environments/openenv/openenv-backend.js';
@@ -80,8 +81,8 @@ async function askServer(
   task: Task,
   { signal, withinMs = answerWithinMs }: ToolListsOptions,
 ): Promise<ToolSpec[] | Omit<SpecProblem, 'path'>> {
-  const late = AbortSignal.timeout(withinMs);
-  const stop = signal ? AbortSignal.any([signal, late]) : late;
+  const late = awakeLimit(withinMs);
+  const stop = signal ? AbortSignal.any([signal, late.signal]) : late.signal;
   const gradingToken = tokenName === undefined ? undefined : process.env[tokenName];
   const server = { url, callTimeoutMs: withinMs, ...(gradingToken ? { gradingToken } : {}) };
   let reason = `${url} did not answer within ${withinMs / 1000} s`;

@@ -6,6 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { PolicyEngine, SamplingKey } from '../engine/policy-engine.js';
+import { awakeNow } from '../environments/awake-clock.js';
 import {
   type Environment,
   type EnvironmentBackend,
@@ -368,7 +369,7 @@ function transcriptOf({ tokens, prompt_length, turns, logprobs, metrics }: Playi
   };
 }
 
-/** How long the environment has been down, from its first failure since it last answered. */
+/** How long the environment has been down, from its first failure since it last answered. While we stand still nobody waits for it. */
 function outageClock(backend: EnvironmentBackend, { task, maxWaitMs, onWait, onAnswer }: EpisodeRequest) {
   let downSince: number | null = null;
   let pauseMs = minPauseMs;
@@ -379,9 +380,9 @@ function outageClock(backend: EnvironmentBackend, { task, maxWaitMs, onWait, onA
       pauseMs = minPauseMs;
     },
     async waitUntilHealthy(cause: EnvironmentError, signal: AbortSignal): Promise<void> {
-      downSince ??= Date.now();
+      downSince ??= awakeNow();
       for (;;) {
-        const leftMs = downSince + maxWaitMs - Date.now();
+        const leftMs = downSince + maxWaitMs - awakeNow();
         if (leftMs <= 0) {
           throw new EnvironmentsUnavailable(
             `The environment of ${task.env_key} has been down for ${Math.round(maxWaitMs / 1000)} s ` +
@@ -389,7 +390,7 @@ function outageClock(backend: EnvironmentBackend, { task, maxWaitMs, onWait, onA
             { cause },
           );
         }
-        onWait?.({ reason: cause.message, until: downSince + maxWaitMs });
+        onWait?.({ reason: cause.message, until: Date.now() + leftMs });
         await abortable(sleep(Math.min(pauseMs, leftMs)), signal);
         pauseMs = Math.min(maxPauseMs, pauseMs * 2);
         if (await abortable(backend.healthy(), signal)) return;

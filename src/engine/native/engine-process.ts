@@ -3,6 +3,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Duplex } from 'node:stream';
+import { awakeTimeout } from '../../environments/awake-clock.js';
 import { EngineError, EngineExited } from '../policy-engine.js';
 import { encodeFrame, type Frame, type FrameArray, FrameDecoder, FrameError, isObject } from './frames.js';
 
@@ -202,7 +203,7 @@ export class EngineProcess {
       if (probing) return;
       probing = true;
       const seconds = Math.round(livenessMs / 1000);
-      const late = setTimeout(() => this.kill(`it did not answer for ${seconds} s`), livenessMs);
+      const answered = awakeTimeout(() => this.kill(`it did not answer for ${seconds} s`), livenessMs);
       try {
         const { header } = await this.call({ verb: 'stats' });
         const stats = isObject(header['stats']) ? header['stats'] : {};
@@ -211,7 +212,7 @@ export class EngineProcess {
       } catch {
         // The process ended; its open calls were told.
       } finally {
-        clearTimeout(late);
+        answered();
         probing = false;
       }
     };

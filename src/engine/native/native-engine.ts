@@ -1,5 +1,6 @@
 // PolicyEngine over a child process. Starts the process at the first call and again at the first call after a death;
 // a new process holds no state, so what needs one answers `WrongState` until somebody loads it (ensurePolicy, R14).
+import { awakeTimeout } from '../../environments/awake-clock.js';
 import type { Digest } from '../../spec/records.js';
 import {
   EngineError,
@@ -200,7 +201,7 @@ export function createNativeEngine(options: NativeEngineOptions): NativeEngine {
 async function start(options: NativeEngineOptions): Promise<Started> {
   const { threads, instructionSet, kvCacheBytes, ...processOptions } = options;
   const process = new EngineProcess(processOptions);
-  const late = setTimeout(() => process.kill('it did not answer hello'), startTimeoutMs);
+  const answered = awakeTimeout(() => process.kill('it did not answer hello'), startTimeoutMs);
   try {
     const { header } = await process.call({
       verb: 'hello',
@@ -232,7 +233,7 @@ async function start(options: NativeEngineOptions): Promise<Started> {
     }
     throw error;
   } finally {
-    clearTimeout(late);
+    answered();
   }
 }
 

@@ -5,6 +5,7 @@ import { setMaxListeners } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { withoutSecrets } from '../../spec/secrets.js';
 import type { Task, ToolCall, ToolSpec } from '../../spec/task.js';
+import { awakeLimit, awakeNow } from '../awake-clock.js';
 import {
   EnvironmentError,
   type Environment,
@@ -108,7 +109,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
     frame: Record<string, unknown>,
     signal: AbortSignal,
   ): Promise<{ socket: OpenEnvSocket; reply: ReplyFrame; world: string }> {
-    const giveUpAt = Date.now() + callTimeoutMs;
+    const giveUpAt = awakeNow() + callTimeoutMs;
     for (let backoffMs = 50; ; backoffMs = Math.min(2000, backoffMs * 2)) {
       const pooled = pool.take();
       const socket = pooled ?? (await connect(signal));
@@ -126,7 +127,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
         else socket.terminate();
         const full = kind === 'unavailable' && reason === 'capacity';
         // The place of a dropped socket is freed only when its last call has ended.
-        if (!full || Date.now() + backoffMs > giveUpAt) throw error;
+        if (!full || awakeNow() + backoffMs > giveUpAt) throw error;
         await sleep(backoffMs, signal);
       }
     }
@@ -387,14 +388,16 @@ async function sleep(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 async function probe(url: string, signal?: AbortSignal): Promise<boolean> {
+  const limit = awakeLimit(probeTimeoutMs);
   try {
-    const limit = AbortSignal.timeout(probeTimeoutMs);
     const response = await fetch(`${url.replace(/\/+$/, '')}/health`, {
-      signal: signal ? AbortSignal.any([signal, limit]) : limit,
+      signal: signal ? AbortSignal.any([signal, limit.signal]) : limit.signal,
     });
     await response.arrayBuffer();
     return response.ok;
   } catch {
     return false;
+  } finally {
+    limit.callOff();
   }
 }

@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RawData, WebSocket } from 'ws';
+import { awakeNow, awakeTimeout } from '../awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { isObject, textOf } from './tool-results.js';
 import { isRefused, openWebSocket } from './web-socket.js';
@@ -53,7 +54,8 @@ export class OpenEnvSocket {
   private resumptions = 0;
   /** `waiting`: the socket is lost, and another one is tried. `unconfirmed`: another one is there, and has said nothing yet. */
   private resumption: { state: 'waiting' | 'unconfirmed'; loss: Error } | undefined;
-  private timer: NodeJS.Timeout | undefined;
+  /** Calls the time-out of the frame in flight off. */
+  private answered = (): void => undefined;
   private end: Error | undefined;
   private ours = false;
   private onEnd: (() => void) | undefined;
@@ -194,17 +196,17 @@ export class OpenEnvSocket {
   private async resume(loss: Error): Promise<void> {
     this.resumption = { state: 'waiting', loss };
     this.resumptions++;
-    clearTimeout(this.timer);
-    const giveUpAt = performance.now() + resumeLimitMs;
+    this.answered();
+    const giveUpAt = awakeNow() + resumeLimitMs;
     // The server may not have seen yet that the socket before is lost.
     const query = `session_id=${encodeURIComponent(this.sessionId ?? '')}&take_over=true`;
     for (let pauseMs = 50; !this.end; pauseMs = Math.min(1000, 2 * pauseMs)) {
       try {
-        const leftMs = Math.max(1, giveUpAt - performance.now());
+        const leftMs = Math.max(1, giveUpAt - awakeNow());
         return await openWebSocket(this.url, query, (socket) => this.goOn(socket, loss), leftMs);
       } catch (error) {
         // Sessions live in the server's process: where nobody listens any more, they are gone.
-        if (isRefused(error) || performance.now() + pauseMs > giveUpAt) return this.fail(loss);
+        if (isRefused(error) || awakeNow() + pauseMs > giveUpAt) return this.fail(loss);
       }
       await delay(pauseMs);
     }
@@ -224,7 +226,7 @@ export class OpenEnvSocket {
   }
 
   private transmit(request: Request): void {
-    this.timer = setTimeout(() => {
+    this.answered = awakeTimeout(() => {
       const message = `the environment server ${this.url} did not answer within ${request.timeoutMs} ms`;
       this.fail(new EnvironmentError('unavailable', 'timeout', message));
       this.drop();
@@ -257,7 +259,7 @@ export class OpenEnvSocket {
       this.socket.close();
       return;
     }
-    clearTimeout(this.timer);
+    this.answered();
     this.inFlight = undefined;
     if (reply.type === 'error') {
       const error = errorFrame(reply);
@@ -271,7 +273,7 @@ export class OpenEnvSocket {
   private fail(error: Error): void {
     if (this.end) return;
     this.end = error;
-    clearTimeout(this.timer);
+    this.answered();
     const requests = this.inFlight ? [this.inFlight, ...this.waiting] : this.waiting;
     this.inFlight = undefined;
     for (const request of requests) request.reject(error);

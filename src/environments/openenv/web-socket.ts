@@ -1,5 +1,6 @@
 // Opens WebSockets to the `/ws` of OpenEnv servers.
 import { WebSocket } from 'ws';
+import { awakeTimeout } from '../awake-clock.js';
 
 /** As the Python client has it; a server's frames are bigger than a client's may be. */
 const maxFrameBytes = 100 * 1024 * 1024;
@@ -21,23 +22,30 @@ export function openWebSocket<T>(
     const socket = new WebSocket(address, {
       perMessageDeflate: false,
       maxPayload: maxFrameBytes,
-      handshakeTimeout: timeoutMs,
       skipUTF8Validation: true,
     });
     let sessionId: string | undefined;
     const abort = (): void => socket.terminate();
     signal?.addEventListener('abort', abort, { once: true });
-    const failed = (error: Error): void => {
+    const settled = (): void => {
+      callOff();
       signal?.removeEventListener('abort', abort);
+    };
+    const failed = (error: Error): void => {
+      settled();
       reject(error);
     };
+    const callOff = awakeTimeout(() => {
+      failed(new Error(`no handshake within ${Math.round(timeoutMs)} ms`));
+      socket.terminate();
+    }, timeoutMs);
     socket.once('error', failed);
     socket.once('upgrade', ({ headers }) => {
       const id = headers['x-session-id'];
       sessionId = typeof id === 'string' && id !== '' ? id : undefined;
     });
     socket.once('open', () => {
-      signal?.removeEventListener('abort', abort);
+      settled();
       socket.off('error', failed);
       resolve(opened(socket, sessionId));
     });

@@ -1,0 +1,60 @@
+// Time in which this process ran. One that is stopped, or on a machine that is suspended, hears no answers: what runs out meanwhile by any
+// other clock is nobody's failure to answer in time.
+
+const tickMs = 100;
+/** A tick that comes later than this is late because nothing ran here. */
+const longestTickMs = 2 * tickMs;
+
+let awakeMs = 0;
+let tickedAt = performance.now();
+let ticker: NodeJS.Timeout | undefined;
+
+/** Milliseconds; only differences mean anything. */
+export function awakeNow(): number {
+  if (ticker) tick();
+  else {
+    tickedAt = performance.now();
+    ticker = setInterval(tick, tickMs);
+    ticker.unref();
+  }
+  return awakeMs;
+}
+
+function tick(): void {
+  const now = performance.now();
+  awakeMs += Math.min(now - tickedAt, longestTickMs);
+  tickedAt = now;
+}
+
+/** Calls `late` when so much time has passed awake, and all that had come by then was read. Returns what calls it off. */
+export function awakeTimeout(late: () => void, ms: number): () => void {
+  const until = awakeNow() + ms;
+  let timer: NodeJS.Timeout | undefined;
+  let reading: NodeJS.Immediate | undefined;
+  const checkIn = (delayMs: number): void => {
+    timer = setTimeout(check, Math.ceil(delayMs));
+    // What is waited for keeps the process alive, not its limit.
+    timer.unref();
+  };
+  const check = (): void => {
+    const leftMs = until - awakeNow();
+    if (leftMs > 0) checkIn(leftMs);
+    // Timers come before input: an answer may wait in its socket.
+    else reading = setImmediate(late);
+  };
+  checkIn(ms);
+  return () => {
+    clearTimeout(timer);
+    clearImmediate(reading);
+  };
+}
+
+/** As `AbortSignal.timeout`. */
+export function awakeLimit(ms: number): { signal: AbortSignal; callOff: () => void } {
+  const limit = new AbortController();
+  const callOff = awakeTimeout(
+    () => limit.abort(new DOMException(`nothing within ${ms} ms`, 'TimeoutError')),
+    ms,
+  );
+  return { signal: limit.signal, callOff };
+}
