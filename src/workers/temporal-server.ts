@@ -26,6 +26,8 @@ export function temporalServerArguments({ port, uiPort, databaseFile }: Temporal
     ...['--log-level', 'warn', '--log-format', 'json'],
     // One run lives on one history shard; the default of 20 polls a second makes each of its tasks wait for a 50 ms tick.
     ...['--dynamic-config-value', 'history.transferProcessorMaxPollRPS=2000'],
+    // Projects take turns in a node's queue: activities there carry theirs as the fairness key.
+    ...['--dynamic-config-value', 'matching.enableFairness=true'],
     // An activity of the orchestrator's own queue comes with the answer to the task that asked for it, as in servers since 1.32.
     ...['--dynamic-config-value', 'system.enableActivityEagerExecution=true'],
     ...Object.entries(searchAttributes).flatMap(([name, type]) => ['--search-attribute', `${name}=${type}`]),

@@ -209,6 +209,7 @@ class SweepLoop implements SweepWork<MissingPair> {
       await proxyActivities<SweepNodeActivities>({
         ...enginePolicy,
         taskQueue: engineQueue(node),
+        priority: { fairnessKey: this.planned.project },
         activityId: stepId(pair.step, `evaluate-sweep-${pair.n}${tries === 0 ? '' : `.${tries}`}`),
         summary: `${pair.run} step ${pair.step} · ${pair.suite} · ${pair.n + 1} of ${this.planned.pairs}`,
       }).evaluatePair({ sweep, pair: pair.n });

@@ -28,7 +28,7 @@ export class NodePlacement {
   constructor(
     private readonly desk: ControlDesk,
     private readonly progress: RunProgress,
-    holder: LeaseHolder,
+    private readonly holder: LeaseHolder,
     carried: CarriedLeases | undefined,
   ) {
     this.leases = new RunLeases(
@@ -125,7 +125,9 @@ export class NodePlacement {
   ): Promise<{ value: T } | null> {
     const scope = new CancellationScope();
     const returned = held.returned ? { returned: true as const } : {};
-    const working = scope.run(() => work({ node: held.node, tries: this.tries, ...returned }));
+    const working = scope.run(() =>
+      work({ node: held.node, project: this.holder.project, tries: this.tries, ...returned }),
+    );
     this.working += 1;
     try {
       const done = working.then((value) => ({ value }));

@@ -18,6 +18,8 @@ export function stepId(step: number, name: string): string {
 /** A node as work is given to it. */
 export interface Place {
   node: string;
+  /** Of the run: projects take turns where work waits in the node's queue. */
+  project: string;
   /** The run had lost it, which counts (ft/*), and nothing has been done there since: that it died then is no second fault. */
   returned?: true;
   /** Above 0 while an earlier try of the same work was left behind on a lost node: its activity's id is taken until it ends. */
@@ -32,8 +34,8 @@ export function orchestrator(id: string, summary: string, policy: ActivityOption
 
 export function onEngine(place: Place, id: string, summary: string, policy: ActivityOptions = enginePolicy) {
   const activityId = idAt(place, id);
-  const taskQueue = engineQueue(place.node);
-  const activities = proxyActivities<NodeActivities>({ ...policy, taskQueue, activityId, summary });
+  const onNode = { taskQueue: engineQueue(place.node), priority: { fairnessKey: place.project } };
+  const activities = proxyActivities<NodeActivities>({ ...policy, ...onNode, activityId, summary });
   return withCheckedAnswers(place.returned ? told(activities, { returned: true }) : activities, activityId);
 }
 
@@ -51,6 +53,7 @@ function onTransfers(place: Place, id: string, summary: string, policy: Activity
   return proxyActivities<TransferActivities>({
     ...policy,
     taskQueue: transferQueue(place.node),
+    priority: { fairnessKey: place.project },
     activityId: idAt(place, id),
     summary,
   });
