@@ -115,8 +115,12 @@ describe('docker-compose.yml', () => {
     expect(service('temporal').image).toBe(`temporalio/server:${server}`);
     expect(service('temporal-schema').image).toBe(`temporalio/admin-tools:${server}`);
     expect(service('temporal-bootstrap').image).toBe(`temporalio/admin-tools:${server}`);
-    const ui = pinned('tools/temporal-cli/go.mod', 'github.com/temporalio/ui-server/v2');
-    expect(service('temporal-ui').image).toBe(`temporalio/ui:${ui}`);
+    // The embedded UI may be older: it is built with the Go of the machine, and a newer one may ask for a newer Go.
+    const numbers = (version = ''): number[] => version.split('.').map(Number);
+    const [, minor = 0] = numbers(pinned('tools/temporal-cli/go.mod', 'github.com/temporalio/ui-server/v2'));
+    const [major, newest = 0] = numbers(service('temporal-ui').image.replace('temporalio/ui:', ''));
+    expect(major).toBe(2);
+    expect(newest).toBeGreaterThanOrEqual(minor);
     const gateway = pinned('tools/versitygw/go.mod', 'github.com/versity/versitygw');
     expect(service('s3').image).toBe(`versity/versitygw:v${gateway}`);
     const { devDependencies } = JSON.parse(read('package.json')) as {

@@ -82,7 +82,8 @@ function givenTool({ name }) {
 }
 
 function cachedTool({ name, module }) {
-  const key = contentKey([join(module, 'go.mod'), join(module, 'go.sum')], [platformKey]);
+  const sources = ['go.mod', 'go.sum', 'cliext'].map((name) => join(module, name));
+  const key = contentKey(sources, [platformKey]);
   const folder = join(cacheRoot, name, key);
   return { key, folder, binary: join(folder, name) };
 }
