@@ -256,6 +256,11 @@ export const fatalFailures = [
 ] as const;
 export type FatalFailure = (typeof fatalFailures)[number];
 
+/** First detail of a failure that knows better than its kind what a person can do. */
+export interface FailureDetail {
+  remedy: string;
+}
+
 export type RunPhase =
   | 'starting'
   | 'placing'

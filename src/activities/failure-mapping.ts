@@ -1,11 +1,12 @@
 // Errors of the parts below become Temporal failures: fatal ones by type, everything else retryable as it is, until it has
 // happened too often in the same way.
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
-import { fatalFailures, type FatalFailure } from './contracts.js';
+import { type FailureDetail, fatalFailures, type FatalFailure } from './contracts.js';
 import { censored } from './known-secrets.js';
 import { maxSameFailures } from './repeated-failures.js';
 import { type AttemptScope, currentScope, repeatedFailures } from './scope.js';
 import { EngineError } from '../engine/policy-engine.js';
+import { UnreadableRecord } from '../store/store-errors.js';
 
 /** Characters of a message that go into the workflow's history. */
 const longestMessage = 2_000;
@@ -56,6 +57,9 @@ function mapped(error: unknown): Error {
       type: error.name,
       nonRetryable: true,
       cause: error,
+      ...(error instanceof UnreadableRecord && error.remedy !== null
+        ? { details: [{ remedy: error.remedy } satisfies FailureDetail] }
+        : {}),
     });
   }
   // Every retry would meet the same program.

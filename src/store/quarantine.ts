@@ -35,6 +35,25 @@ export function checkQuarantinable(key: string): { folder: string; name: string 
   return { folder, name };
 }
 
+/** Whether `longhaul quarantine` would take the record. `store`: as it lies, not as a run sees it. */
+async function canBeSetAside(store: ObjectStore, key: string): Promise<boolean> {
+  try {
+    const { folder } = checkQuarantinable(key);
+    return (await store.head(key)) !== null && (await store.head(`${folder}update.json`)) === null;
+  } catch (error) {
+    if (error instanceof BadKey) return false;
+    throw error;
+  }
+}
+
+/** What a person can do about a record that a run cannot read: only what the run makes again may be set aside. */
+export async function remedyFor(store: ObjectStore, key: string, run: string): Promise<string> {
+  const restore = `Put the bytes of ${key} back from a copy`;
+  if (!(await canBeSetAside(store, key))) return restore;
+  const named = key.startsWith('runs/') ? '' : ` --run ${run}`;
+  return `${restore}, or set it aside with \`longhaul quarantine ${key}${named}\``;
+}
+
 /**
  * Keys of all that was made from a record and is in use, replacements included; `aside`: what has been put aside before. The
  * batch's key is among them whether or not it is there: an attempt that stood still may be about to write it. Throws `BadKey` as

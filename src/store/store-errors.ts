@@ -30,6 +30,8 @@ export class BadKey extends Error {
 /** A record is missing where it must be, is no valid JSON, fails its schema or contradicts its key (R24). */
 export class UnreadableRecord extends Error {
   override readonly name = 'UnreadableRecord';
+  /** What a person can do about it, where somebody has looked. */
+  remedy: string | null = null;
   constructor(
     readonly key: string,
     readonly problem: string,

@@ -1,5 +1,5 @@
 // Children of a supervisor, on disk with pid and start time: a supervisor that was killed leaves them running, and the next
-// one, holding the folder's lock, ends exactly those (R29).
+// one, holding the folder's lock, ends exactly those, and what else carries the folder's mark (R29).
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -26,7 +26,7 @@ export class ProcessRegistry {
     private readonly options: ProcessRegistryOptions,
   ) {
     mkdirSync(dirname(path), { recursive: true });
-    this.processes = read(path);
+    this.processes = read(path, options.log);
   }
 
   /** Call right after the start: before it, a kill of the supervisor would leave the child unknown. */
@@ -42,9 +42,16 @@ export class ProcessRegistry {
     this.write();
   }
 
-  /** Ends what an earlier supervisor left: SIGTERM, then SIGKILL after `graceMs`. Only under the folder's lock. */
-  async endLeftovers(graceMs: number): Promise<RegisteredProcess[]> {
-    const leftovers = this.processes.filter(isAlive);
+  /**
+   * Ends what an earlier supervisor left: SIGTERM, then SIGKILL after `graceMs`. Only under the folder's lock. `marked`: what was found
+   * without the list.
+   */
+  async endLeftovers(
+    graceMs: number,
+    marked: readonly RegisteredProcess[] = [],
+  ): Promise<RegisteredProcess[]> {
+    const unlisted = marked.filter(({ pid }) => this.processes.every((known) => known.pid !== pid));
+    const leftovers = [...this.processes, ...unlisted].filter(isAlive);
     for (const { pid } of leftovers) signal(pid, 'SIGTERM');
     const deadline = Date.now() + graceMs;
     while (leftovers.some(isAlive) && Date.now() < deadline) await delay(20);
@@ -83,11 +90,33 @@ function signal(pid: number, name: NodeJS.Signals): void {
   }
 }
 
-function read(path: string): RegisteredProcess[] {
+function read(path: string, log: (message: string) => void): RegisteredProcess[] {
+  let text: string;
   try {
-    const processes: unknown = JSON.parse(readFileSync(path, 'utf8'));
-    return Array.isArray(processes) ? (processes as RegisteredProcess[]) : [];
-  } catch {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    log(unreadable(path, (error as Error).message));
     return [];
   }
+  try {
+    const processes: unknown = JSON.parse(text);
+    if (Array.isArray(processes) && processes.every(isRegistered)) return processes;
+  } catch {
+    // Cut off, or never JSON.
+  }
+  log(unreadable(path, 'it is no list of processes'));
+  return [];
+}
+
+function unreadable(path: string, problem: string): string {
+  return `${path} cannot be read (${problem}): what an earlier stack has left is looked for by its mark alone`;
+}
+
+function isRegistered(value: unknown): value is RegisteredProcess {
+  if (typeof value !== 'object' || value === null) return false;
+  const { name, pid, startTime } = value as Partial<Record<keyof RegisteredProcess, unknown>>;
+  return (
+    typeof name === 'string' && Number.isSafeInteger(pid) && Number(pid) > 1 && typeof startTime === 'string'
+  );
 }

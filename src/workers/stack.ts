@@ -21,6 +21,7 @@ import { engineQueue, orchestratorQueue } from '../workflows/messages.js';
 import { environmentOf } from './process-environments.js';
 import { ProcessRegistry } from './process-registry.js';
 import { nameServer, newStackId, type StackIdentity, stackIdentity } from './stack-identity.js';
+import { markedProcesses, refuseSecondServer, stackMark } from './stack-leftovers.js';
 import { type ProcessPlan, SupervisedProcess } from './supervised-process.js';
 import { findTemporalBinary } from './temporal-binary.js';
 import { temporalServerArguments } from './temporal-server.js';
@@ -74,6 +75,7 @@ export interface Stack {
 
 /** temporal.api.enums.v1.TaskQueueType */
 const activityTasks = 2;
+const databaseName = 'temporal.db';
 /** A stack of one node may get another one. */
 const fewestNodes = 2;
 /** The machine stays: what is not in the store by then is on its disk. */
@@ -95,9 +97,10 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     checkDisk(folder);
     checkEngine(options.engine);
     const registry = new ProcessRegistry(join(folder, 'processes.json'), options);
-    for (const { name, pid } of await registry.endLeftovers(5_000)) {
+    for (const { name, pid } of await registry.endLeftovers(5_000, markedProcesses(folder))) {
       options.log(`ended ${name} (process ${pid}), which an earlier stack had left`);
     }
+    refuseSecondServer(join(folder, databaseName));
     return await startProcesses(folder, options, registry, started, ports, release);
   } catch (error) {
     await stopAll(started);
@@ -152,7 +155,12 @@ async function startProcesses(
     stopGraceMs: number,
   ): Promise<void> => {
     const one = new SupervisedProcess(
-      { ...plan, stopGraceMs, logFile: join(logs, `${plan.name}.log`) },
+      {
+        ...plan,
+        env: { ...plan.env, ...stackMark(plan.name, folder) },
+        stopGraceMs,
+        logFile: join(logs, `${plan.name}.log`),
+      },
       events,
     );
     started.push(one);
@@ -177,7 +185,7 @@ async function startProcesses(
         args: temporalServerArguments({
           port: temporalPort,
           uiPort,
-          databaseFile: join(folder, 'temporal.db'),
+          databaseFile: join(folder, databaseName),
         }),
         env: environmentOf('temporal'),
         healthy: () => temporalServes(connection, identity),
@@ -250,7 +258,7 @@ async function startProcesses(
         ...[...shared, '--folder', followerFolder, '--temporal-ui', addresses.ui],
         ...(options.metricsAddress ? ['--metrics-address', options.metricsAddress] : []),
       ]),
-      env: environmentOf('follower'),
+      env: { ...environmentOf('follower'), ...stackMark('follower', folder) },
       healthy: (pid) => Promise.resolve(servesFrom(followerFolder) === pid),
       startDeadlineMs: 120_000,
       stopGraceMs: 15_000,

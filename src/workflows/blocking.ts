@@ -8,7 +8,7 @@ import {
   rootCause,
   TimeoutFailure,
 } from '@temporalio/workflow';
-import type { ControlIsBehind, ControlState, FatalFailure } from '../activities/contracts.js';
+import type { ControlIsBehind, ControlState, FailureDetail, FatalFailure } from '../activities/contracts.js';
 import type { ControlDesk } from './control-desk.js';
 import { endingFailures, remedies } from './policies.js';
 import type { RunProgress } from './run-progress.js';
@@ -49,15 +49,17 @@ export async function untilMended<T>(
         const details = cause instanceof ApplicationFailure ? (cause.details ?? []) : [];
         throw ApplicationFailure.create({ message: reason, type, nonRetryable: true, details });
       }
-      await blockedUntilResumed(
-        desk,
-        progress,
-        reason,
-        remedies[type as keyof typeof remedies] ?? 'Mend the cause',
-      );
+      await blockedUntilResumed(desk, progress, reason, remedyOf(type, cause));
       resumed(type);
     }
   }
+}
+
+/** The failure's own words where it has some: of one kind of failure some can be mended otherwise than others. */
+function remedyOf(type: string, cause: unknown): string {
+  const [detail] = cause instanceof ApplicationFailure ? ((cause.details ?? []) as unknown[]) : [];
+  const { remedy } = (detail ?? {}) as Partial<FailureDetail>;
+  return typeof remedy === 'string' ? remedy : (remedies[type as keyof typeof remedies] ?? 'Mend the cause');
 }
 
 function activityOf(error: unknown): string {

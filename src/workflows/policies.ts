@@ -19,7 +19,7 @@ export const remedies: Record<FatalFailure, string> = {
   NoProgress: 'Look at the failure and at the node’s log, and mend the cause',
   EnvironmentsUnavailable:
     'Start the environment servers (`longhaul doctor` shows which one does not answer)',
-  UnreadableRecord: 'Restore the named record, or set it aside with `longhaul quarantine KEY`',
+  UnreadableRecord: 'Put the bytes of the named record back from a copy',
   OlderSchema: 'Start workers of the version that wrote the record, or the run anew under another name',
   NewerSchema: 'Start workers of the version that wrote the record',
   StoreUnfit: 'Use a store with create-only puts (`longhaul doctor` probes it)',

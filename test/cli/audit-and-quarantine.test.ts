@@ -25,7 +25,7 @@ import {
 } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
-import { openRunView } from '../../src/store/quarantine.js';
+import { openRunView, remedyFor } from '../../src/store/quarantine.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 
@@ -149,6 +149,30 @@ describe('longhaul quarantine', () => {
     const key = batchKey('tiny', 5);
     for (const one of [key, updateKey('tiny', 5)]) await store.create(one, Buffer.from('bytes'));
     await expect(quarantine(store, key)).rejects.toThrow(/its step is committed/);
+  });
+
+  test('is the remedy that a blocked run names exactly where it does not refuse the record', async () => {
+    const state = 'c'.repeat(64);
+    const committed = [
+      planKey('tiny', 7),
+      episodeKey('tiny', 7, 0, 0),
+      batchKey('tiny', 7),
+      updateKey('tiny', 7),
+    ];
+    const open = [planKey('tiny', 8), episodeKey('tiny', 8, 0, 0), batchKey('tiny', 8)];
+    const evaluation = evaluationResultKey(state, 'd'.repeat(64));
+    for (const key of [...committed, ...open, evaluation]) await store.create(key, Buffer.from('bytes'));
+    const missing = [planKey('tiny', 9), evaluationResultKey(state, 'e'.repeat(64))];
+    for (const key of [runKey('tiny'), updateKey('tiny', 0), ...committed, ...open, evaluation, ...missing]) {
+      const remedy = await remedyFor(store, key, 'tiny');
+      const command = /`longhaul (quarantine [^`]+)`/.exec(remedy)?.[1]?.split(' ');
+      const refused = await quarantine(store, key, 'tiny').then(
+        () => false,
+        () => true,
+      );
+      expect({ key, named: command !== undefined }).toEqual({ key, named: !refused });
+      if (command) expect(longhaul(...command)).toMatchObject({ code: 0 });
+    }
   });
 
   test.each([

@@ -82,7 +82,11 @@ describe('a record that cannot be read', { timeout: 120_000 }, () => {
       for (const { key, step } of breaks) {
         const names = ({ phase, blocked }: RunStatus): boolean =>
           phase === 'blocked' && blocked?.reason.includes(`record ${key} is unreadable`) === true;
-        expect((await until(workflow, names, 40_000)).step).toBe(step - 1);
+        const status = await until(workflow, names, 40_000);
+        expect(status.step).toBe(step - 1);
+        expect(status.blocked?.remedy).toBe(
+          `Put the bytes of ${key} back from a copy, or set it aside with \`longhaul quarantine ${key}\`. Then: longhaul resume ${run}`,
+        );
         expect(await quarantine(harness.store, key)).toMatchObject({ run, written: true });
         await workflow.executeUpdate(resumeUpdate);
       }

@@ -35,9 +35,9 @@ interface OpenCall {
   onProgress: CallOptions['onProgress'];
 }
 
-/** All that an engine may need of its parent's environment: it reads no secret, and so has none to lose. */
+/** All that an engine may need of its parent's environment: it reads no secret, and so has none to lose; its stack's supervisor ends it by its node. */
 const passedOn =
-  /^(PATH|HOME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|NODE_.*|LD_.*|DYLD_.*|(A|L|T|UB)SAN_OPTIONS|CUDA_.*|NVIDIA_.*|LONGHAUL_(?!GRADING_TOKEN$).*)$/;
+  /^(PATH|HOME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|NODE_.*|LD_.*|DYLD_.*|(A|L|T|UB)SAN_OPTIONS|CUDA_.*|NVIDIA_.*|LONGHAUL_(?!(GRADING_TOKEN|STACK)$).*)$/;
 const keptLogLines = 20;
 /** After the exit, for what is still in the socket. */
 const drainMs = 500;

@@ -1,0 +1,80 @@
+// The command of docs/deploy.md that copies a store, as it stands there, between two folders.
+import { execFileSync, spawnSync } from 'node:child_process';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+
+const folder = mkdtempSync(join(tmpdir(), 'longhaul-backup-'));
+const [from, to] = [join(folder, 'from'), join(folder, 'to')];
+const [record, state] = ['runs/a/run.json', 'states/step 1/state.safetensors'];
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** What `docker run` starts in the container, with the folders of this test in place of its volumes. */
+function documentedCommand(): string {
+  const [, script] =
+    /docker run --rm -v longhaul_store:\/from:ro -v \/backup\/store:\/to debian:\S+ sh -c '([^']+)'/.exec(
+      readFileSync('docs/deploy.md', 'utf8').replaceAll(/\\\n\s*/g, ''),
+    ) ?? [];
+  if (script === undefined) throw new Error('docs/deploy.md names no command that copies the store');
+  return script.replaceAll('/from', from).replaceAll(/\/to(?=\/|\b)/g, to);
+}
+
+function back(): string[] {
+  return execFileSync('sh', ['-c', documentedCommand()], { encoding: 'utf8' })
+    .split('\n')
+    .filter(Boolean)
+    .sort();
+}
+
+describe.skipIf(process.platform !== 'linux')('the copy of a store (commands of GNU)', () => {
+  beforeEach(() => {
+    rmSync(from, { recursive: true, force: true });
+    rmSync(to, { recursive: true, force: true });
+    for (const [key, bytes] of [
+      [record, '{"a": 1}'],
+      [state, 'x'.repeat(800_000)],
+    ] as const) {
+      mkdirSync(join(from, key, '..'), { recursive: true });
+      writeFileSync(join(from, key), bytes);
+    }
+    mkdirSync(to);
+    back();
+  });
+  const same = (): void => expect(spawnSync('diff', ['-r', from, to]).status).toBe(0);
+
+  it('has everything, and adds what is new alone', () => {
+    same();
+    expect(back()).toEqual([]);
+    writeFileSync(join(from, 'runs/a/new.json'), '{}');
+    expect(back()).toEqual(['./runs/a/new.json']);
+    same();
+  });
+
+  it('finishes an object that was cut off when an earlier copy was killed', () => {
+    truncateSync(join(to, state), 225_000);
+    expect(back()).toEqual([`./${state}`]);
+    same();
+  });
+
+  it('finds a copy of the same size and time with other bytes', () => {
+    writeFileSync(join(to, record), '{"a": 2}');
+    utimesSync(join(to, record), new Date(0), new Date(0));
+    expect(back()).toEqual([`./${record}`]);
+    same();
+  });
+
+  it('keeps what the store has collected since', () => {
+    rmSync(join(from, record));
+    expect(back()).toEqual([]);
+    expect(readFileSync(join(to, record), 'utf8')).toBe('{"a": 1}');
+  });
+});
