@@ -1,6 +1,7 @@
 // The digest of a state, or of a model's weights, as it lies in a file (docs/engine-protocol.md, "The state"), computed without the
 // engine that wrote it.
-import { open, stat } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import { createBLAKE3 } from 'hash-wasm';
 import type { Digest } from '../spec/records.js';
 import { canonicalText } from '../store/canonical.js';
@@ -12,15 +13,28 @@ const lengthBytes = 8;
 
 type Metadata = Record<string, string>;
 
+/** A file's bytes in order, and how many there are. */
+interface TensorBytes {
+  pieces: AsyncIterable<Uint8Array>;
+  size: number;
+  /** For messages. */
+  name: string;
+}
+
+/** Throws `BadTensorFile` where the bytes are no state. */
+export function stateDigest(bytes: TensorBytes, signal?: AbortSignal): Promise<Digest> {
+  return treeDigest(bytes, 'longhaul.state/2', stateIdentity, signal);
+}
+
 /** Throws `BadTensorFile` where the file is no state. */
-export function stateFileDigest(path: string, signal?: AbortSignal): Promise<Digest> {
-  return treeDigest(path, 'longhaul.state/2', stateIdentity, signal);
+export async function stateFileDigest(path: string, signal?: AbortSignal): Promise<Digest> {
+  return stateDigest(await bytesOfFile(path), signal);
 }
 
 /** Of a file that `saveWeights` wrote: the digest that LoRA states call their base. Throws `BadTensorFile`. */
-export function weightsFileDigest(path: string, signal?: AbortSignal): Promise<Digest> {
+export async function weightsFileDigest(path: string, signal?: AbortSignal): Promise<Digest> {
   return treeDigest(
-    path,
+    await bytesOfFile(path),
     'longhaul.weights/1',
     ({ architecture }) => ({ architecture: json(architecture) }),
     signal,
@@ -39,37 +53,51 @@ function stateIdentity({ architecture, optimizer_steps, moments, lora, base }: M
 
 /** Such files are canonical, so what follows the header is the concatenation that is hashed, in leaves of 1 MiB. */
 async function treeDigest(
-  path: string,
+  { pieces, size, name }: TensorBytes,
   domain: string,
   identityOf: (metadata: Metadata) => object,
   signal: AbortSignal | undefined,
 ): Promise<Digest> {
-  const { size } = await stat(path);
-  const [file, root, leaf] = await Promise.all([open(path), createBLAKE3(), createBLAKE3()]);
-  const read = async (start: number, length: number): Promise<Uint8Array> => {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, start);
-    if (bytesRead !== length) throw new BadTensorFile(`${path} ends after ${start + bytesRead} bytes`);
-    return buffer;
+  const [root, leaf] = await Promise.all([createBLAKE3(), createBLAKE3()]);
+  const iterator = pieces[Symbol.asyncIterator]();
+  let held = Buffer.alloc(0);
+  const take = async (length: number): Promise<Uint8Array> => {
+    const parts = [held];
+    for (let there = held.length; there < length;) {
+      signal?.throwIfAborted();
+      const next = await iterator.next();
+      if (next.done) throw new BadTensorFile(`${name} is cut off: ${length - there} bytes are missing`);
+      parts.push(Buffer.from(next.value));
+      there += next.value.length;
+    }
+    const all = parts.length === 1 ? held : Buffer.concat(parts);
+    held = all.subarray(length);
+    return all.subarray(0, length);
   };
   try {
-    const lengthField = await read(0, Math.min(lengthBytes, size));
-    const header = await read(0, lengthBytes + safetensorsHeaderLength(lengthField, size, path));
-    const { metadata, dataOffset } = decodeSafetensorsHeader(header, size, path);
+    const lengthField = await take(Math.min(lengthBytes, size));
+    const headerBytes = safetensorsHeaderLength(lengthField, size, name);
+    const header = Buffer.concat([lengthField, await take(headerBytes)]);
+    const { metadata, dataOffset } = decodeSafetensorsHeader(header, size, name);
     root.init().update(`${domain}\n${canonicalText(identityOf(metadata))}\n`);
     for (let at = dataOffset; at < size; at += leafBytes) {
-      signal?.throwIfAborted();
-      leaf.init().update(await read(at, Math.min(leafBytes, size - at)));
+      leaf.init().update(await take(Math.min(leafBytes, size - at)));
       root.update(leaf.digest('binary'));
     }
     return root.digest('hex');
   } catch (error) {
     // Metadata that is no JSON, or holds what JSON cannot.
     if (error instanceof SyntaxError || error instanceof TypeError)
-      throw new BadTensorFile(`${path} is no file of Longhaul's engine: ${error.message}`, { cause: error });
+      throw new BadTensorFile(`${name} is no file of Longhaul's engine: ${error.message}`, { cause: error });
     throw error;
   } finally {
-    await file.close();
+    await iterator.return?.();
   }
+}
+
+async function bytesOfFile(path: string): Promise<TensorBytes> {
+  const { size } = await stat(path);
+  return { pieces: createReadStream(path, { highWaterMark: leafBytes }), size, name: path };
 }
 
 function json(text: string | undefined): unknown {

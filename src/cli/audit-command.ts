@@ -111,6 +111,8 @@ function chainText(chain: ChainAudit): string {
     `  final state  ${chain.finalState ?? 'none yet'}`,
     `  violations   ${chain.violations.length === 0 ? 'none' : chain.violations.length}`,
     ...chain.violations.map(({ rule, key, problem }) => `    ${rule}  ${key}: ${problem}`),
+    '  not claimed',
+    ...chain.notClaimed.map((what) => `    ${what}`),
   ];
   return lines.join('\n');
 }

@@ -46,6 +46,8 @@ export interface ChainAudit {
   collected: Collected;
   finalState: Digest | null;
   violations: Violation[];
+  /** What no record proves, in words: a forgery there would not be seen. */
+  notClaimed: string[];
 }
 
 interface Collected {
@@ -68,6 +70,7 @@ export class AuditReport implements ChainAudit {
   collected: Collected = { records: 0, checkpoints: [], folded: 0 };
   finalState: Digest | null = null;
   readonly violations: Violation[] = [];
+  readonly notClaimed: string[] = [];
 
   /** Private: it is no part of the answer. */
   readonly #onProgress: ((place: string) => void) | undefined;

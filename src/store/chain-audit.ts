@@ -16,10 +16,11 @@ import { lastWarmStep } from '../spec/warm-start.js';
 import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
 import { batchDifference, decodeBatchFile, inputsDigest } from './batch-file.js';
 import { canonicalText, differences, recordDigest, sha256Hex, stepIdOf } from './canonical.js';
-import { auditCheckpoints } from './checkpoint-audit.js';
+import { auditCheckpoints, type StateDigest } from './checkpoint-audit.js';
 import { demonstrationDigests } from './demonstration-digests.js';
 import { checkEpisodes } from './episode-audit.js';
 import { auditEvaluations, type IsPass } from './evaluation-audit.js';
+import { checkForeignEvaluations } from './foreign-evaluations.js';
 import { inParallel } from './in-parallel.js';
 import {
   batchKey,
@@ -36,14 +37,14 @@ import type { ObjectStore } from './object-store.js';
 import { changedRoot, rootsOf } from './plan-roots.js';
 import { openRunView } from './quarantine.js';
 import { readNumerics, readRun, timelineOf } from './run-records.js';
-import { auditSequences, type Sequences } from './sequence-audit.js';
+import { auditSequences, type Sequences, unproven } from './sequence-audit.js';
 import { checkStarts } from './start-audit.js';
 import { verifyWeights } from './weights.js';
 
 export type { ChainAudit, Violation } from './audit-report.js';
 
 /** The functions that made a step, for a view of the store. */
-interface StepMakers {
+export interface StepMakers {
   /** The plan at a stored one's place, from the records before it. */
   plan: (stored: PlanRecord) => Promise<PlanRecord>;
   /** The bytes of a step's batch, from its plan and its episodes (by slot and sample; none for a supervised plan). */
@@ -52,6 +53,10 @@ interface StepMakers {
 
 /** What the records were made by, and the store does not know. */
 export interface Makers {
+  /** What is wrong with a run's record in itself. */
+  runProblems: (record: RunRecord, parent: RunRecord | null) => string[];
+  /** Digest of a state, from the bytes of its file. */
+  stateDigest: StateDigest;
   makers: (view: ObjectStore) => StepMakers;
   isPass: IsPass;
   /** Hears where the audit is, in words. */
@@ -86,11 +91,14 @@ interface Chain {
 export async function auditChain(
   plainStore: ObjectStore,
   run: string,
-  { makers, isPass, onProgress }: Makers,
+  { makers, isPass, runProblems, stateDigest, onProgress }: Makers,
 ): Promise<ChainAudit> {
   const report = new AuditReport(run, onProgress);
   const store = (await readable(report, runKey(run), () => openRunView(plainStore, run))) ?? plainStore;
   const record = await readRun(store, run);
+  const { lineage } = record;
+  const parent = lineage && (await readable(report, runKey(lineage.run), () => readRun(store, lineage.run)));
+  for (const problem of runProblems(record, parent)) report.add('R5', runKey(run), problem);
   const { last, touched } = await stepsOf(store, record, report);
   const chain: Chain = {
     store,
@@ -125,9 +133,18 @@ export async function auditChain(
   report.at('evaluations');
   report.finalState = chain.state;
   const evaluations = await auditEvaluations(store, chain.states, isPass, starts, report);
+  await checkForeignEvaluations(store, run, chain.states, report);
   const ended = chain.kind === 'grpo' && evaluations.some((one) => isLastOf(one, record, last));
   const { collections } = chain.sequences;
-  await auditCheckpoints(store, record, chain.states, { collections, ended: ended ? last : null }, report);
+  await auditCheckpoints(
+    store,
+    record,
+    chain.states,
+    { collections, ended: ended ? last : null },
+    stateDigest,
+    report,
+  );
+  report.notClaimed.push(...unproven(run, chain.sequences, chain), ...neverClaimed);
   return report.done();
 }
 
@@ -303,6 +320,13 @@ function checkPlan(
   if (plan.owner < chain.owner) fault('R20', `it was made by an older owner than the plan before`);
   [chain.control, chain.owner] = [plan.control, plan.owner];
 }
+
+/** Of all stores: docs/records.md, "What an audit claims". */
+const neverClaimed = [
+  'trajectories/, reports/ and comparisons: they are projections, which can be made again from the records',
+  'that an engine sampled, and an environment graded, what an episode says: --replay computes the updates alone',
+  'who a record’s author is: anyone who can write to the store can sign a whole chain again, from its first plan on',
+];
 
 /** Records that a plan was made under, and its reference, which is compared with the chain. */
 const comparedElsewhere = /^(run_digest|control_digest|owner_digest|reference) /;

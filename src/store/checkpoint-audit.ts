@@ -3,9 +3,16 @@
 import type { Digest, RunRecord } from '../spec/records.js';
 import type { AuditReport } from './audit-report.js';
 import { homeOfStep, listCheckpoints, verifyCheckpoint } from './checkpoints.js';
-import { checkpointManifestKey, updateKey } from './layout.js';
+import { checkpointFileKey, checkpointManifestKey, updateKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { namedByCollections, type Sequences } from './sequence-audit.js';
+
+/** Digest of the state in a file of `size` bytes. Throws `BadTensorFile`. */
+export type StateDigest = (file: {
+  pieces: AsyncIterable<Uint8Array>;
+  size: number;
+  name: string;
+}) => Promise<Digest>;
 
 /**
  * `states[step]` is the chain's state after `step`; null where it is not known, none for a step the audit did not find.
@@ -17,6 +24,7 @@ export async function auditCheckpoints(
   record: RunRecord,
   states: readonly (Digest | null)[],
   { collections, ended }: { collections: Sequences['collections']; ended: number | null },
+  stateDigest: StateDigest,
   report: AuditReport,
 ): Promise<void> {
   const stored = await listCheckpoints(store, record);
@@ -44,6 +52,17 @@ export async function auditCheckpoints(
       const manifest = await verifyCheckpoint(store, record, step);
       if (typeof state === 'string' && manifest.state !== state)
         report.add('R31', key, `it holds state ${manifest.state}, the chain says ${state}`);
+      for (const { path, size } of manifest.files) {
+        const name = checkpointFileKey(home, step, path);
+        const pieces = await store.stream(name);
+        const held = pieces && (await stateDigest({ pieces, size, name }));
+        if (held !== null && held !== manifest.state)
+          report.add(
+            'R31',
+            name,
+            `its tensors are those of state ${held}, its manifest says ${manifest.state}`,
+          );
+      }
     } catch (error) {
       if (!(error instanceof Error) || !storedErrors.includes(error.name)) throw error;
       // A collection that goes on deletes the manifest first.
@@ -57,4 +76,4 @@ export async function auditCheckpoints(
   }
 }
 
-const storedErrors = ['CorruptCheckpoint', 'UnreadableRecord', 'OlderSchema', 'NewerSchema'];
+const storedErrors = ['CorruptCheckpoint', 'BadTensorFile', 'UnreadableRecord', 'OlderSchema', 'NewerSchema'];

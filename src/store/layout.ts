@@ -105,6 +105,8 @@ const activityFolder = (run: string, step: number, activity: string) =>
 export const attemptFolder = (run: string, step: number, activity: string, attempt: string) =>
   `${activityFolder(run, step, activity)}${checkName(attempt, 'attempt')}/`;
 
+/** States that were evaluated, one folder each. */
+export const evaluationsRoot = 'evals/';
 /** Suites that a state was evaluated on, one folder each. */
 export const evaluationsOfState = (state: Digest) => `evals/${checkDigest(state, 'state')}/`;
 const evaluationFolder = (state: Digest, suite: Digest) =>

@@ -62,6 +62,22 @@ export async function auditSequences(
   };
 }
 
+/** What was asked, or who claimed, behind the newest plan: later plans would carry it, and there is none. */
+export function unproven(
+  run: string,
+  { owners, control }: Sequences,
+  planned: { owner: number; control: number },
+): string[] {
+  const behind = (folder: string, count: number, last: number, what: string): string[] =>
+    Number.isFinite(count) && count > last
+      ? [`${sequenceKey(folder, last + 1)}${count > last + 1 ? ` to ${count}.json` : ''}: ${what}`]
+      : [];
+  return [
+    ...behind(ownersFolder(run), owners, planned.owner, 'no step was planned under such an owner'),
+    ...behind(controlFolder(run), control, planned.control, 'no plan folds what was asked there'),
+  ];
+}
+
 function named(records: readonly CollectionRecord[]): NamedByCollections {
   return {
     checkpoints: new Set(records.flatMap((one) => one.checkpoints)),

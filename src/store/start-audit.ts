@@ -30,6 +30,7 @@ export async function checkStarts({ store, report }: Chain, run: string, step: n
   );
   for (const [key, episode] of folded ?? []) recordedAt.set(key, episode.recordedAt);
   const announcements = await announcementsOf(store, run, step, report);
+  checkGaps(announcements, report);
   const starts = new Set(announcements.flatMap((one) => one.starts));
   for (const key of recordedAt.keys())
     if (!starts.has(key)) report.add('R9', key, 'no attempt has announced that it was started');
@@ -50,6 +51,23 @@ export async function checkStarts({ store, report }: Chain, run: string, step: n
     }
   }
   return [...starts];
+}
+
+/** An attempt numbers its records from 1 on; the last ones may be missing, where its process died. */
+function checkGaps(announcements: readonly Announcement[], report: AuditReport): void {
+  const keys = new Set(announcements.map(({ key }) => key));
+  for (const folder of new Set(announcements.map(({ key }) => folderOf(key)))) {
+    const count = announcements.filter(({ key }) => folderOf(key) === folder).length;
+    const missing = Array.from({ length: count }, (_, at) => at).find(
+      (at) => !keys.has(`${folder}${at + 1}.json`),
+    );
+    if (missing !== undefined)
+      report.add(
+        'R2',
+        `${folder}${missing + 1}.json`,
+        'it is missing, and the same attempt has a later record',
+      );
+  }
 }
 
 /**

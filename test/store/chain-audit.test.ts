@@ -27,6 +27,7 @@ import { batches } from './doctorings/batches.js';
 import { checkpoints } from './doctorings/checkpoints.js';
 import { episodes } from './doctorings/episodes.js';
 import { evaluations } from './doctorings/evaluations.js';
+import { forgeries, unclaimed } from './doctorings/forgeries.js';
 import { plans } from './doctorings/plans.js';
 import { sequences } from './doctorings/sequences.js';
 import { updates } from './doctorings/updates.js';
@@ -74,22 +75,39 @@ test.each<{ what: string; outcomes: Outcome[] }>([
   expect(await store.violations()).toEqual([]);
 });
 
+const doctorings = [
+  ...updates,
+  ...plans,
+  ...episodes,
+  ...batches,
+  ...sequences,
+  ...evaluations,
+  ...checkpoints,
+];
+
 describe('a doctored store is found out', () => {
-  test.each([...updates, ...plans, ...episodes, ...batches, ...sequences, ...evaluations, ...checkpoints])(
-    '$what: $rule',
-    async ({ rule, at, names = '', doctor }) => {
-      const store = await Doctored.copy();
-      await doctor(store);
-      const violations = await store.violations();
-      expect(violations).toContainEqual(
-        expect.objectContaining({
-          rule,
-          key: expect.stringContaining(at()) as string,
-          problem: expect.stringContaining(names) as string,
-        }),
-      );
-    },
-  );
+  test.each([...doctorings, ...forgeries])('$what: $rule', async ({ rule, at, names = '', doctor }) => {
+    const store = await Doctored.copy();
+    await doctor(store);
+    const violations = await store.violations();
+    expect(violations).toContainEqual(
+      expect.objectContaining({
+        rule,
+        key: expect.stringContaining(at()) as string,
+        problem: expect.stringContaining(names) as string,
+      }),
+    );
+  });
+});
+
+describe('what no record proves', () => {
+  test.each(unclaimed)('$what: the audit says that it is not claimed', async ({ says, doctor }) => {
+    const store = await Doctored.copy();
+    await doctor(store);
+    const chain = await auditRun(await openStore(`dir:${store.path}`), run);
+    expect(chain.violations).toEqual([]);
+    expect(chain.notClaimed.join('\n')).toContain(says);
+  });
 });
 
 describe('a store that tells times in whole seconds', () => {

@@ -115,6 +115,11 @@ export class Doctored {
       utimesSync(join(this.path, folder, name), now, now);
   }
 
+  /** An object is as old as that. */
+  date(key: string, modified: Date): void {
+    utimesSync(join(this.path, key), modified, modified);
+  }
+
   async put<Kind extends RecordKind>(key: string, kind: Kind, record: RecordTypes[Kind]): Promise<void> {
     this.write(key, await encodeRecord(kind, record));
   }
