@@ -20,7 +20,7 @@ import type { ComparedSweep, FailedPair } from './sweep-contracts.js';
 import { pairOf, readSweep, resultKeyOf, type SweepPair } from '../store/sweeps.js';
 import { inSlices } from '../sweeps/slices.js';
 import type { Attended } from './scope.js';
-import type { SweepRecord, SweepSuiteEntry } from '../spec/sweep-record.js';
+import type { Place, SweepRecord, SweepSuiteEntry } from '../spec/sweep-record.js';
 
 /** What fits into a workflow's answer. */
 const longestTable = 4_000;
@@ -87,7 +87,7 @@ export async function comparisonOf(
     const entry = record.suites[index] as SweepSuiteEntry;
     const played = async (checkpoint: number): Promise<PlayedState | null> => {
       const pair = pairOf(record, checkpoint * record.suites.length + index);
-      const one = await playedState(store, await views(pair.run), pair);
+      const one = await playedState(store, await views(pair.run), pair, checkpoints[checkpoint]?.also ?? []);
       attended?.progress({ suite: entry.label, read: checkpoint + 1, of: checkpoints.length });
       return one;
     };
@@ -119,10 +119,11 @@ async function playedState(
   store: ObjectStore,
   view: ObjectStore,
   pair: SweepPair,
+  also: readonly Place[],
 ): Promise<PlayedState | null> {
   const whole = (await view.head(resultKeyOf(pair))) !== null;
   const { run, step, state } = pair;
   const tasks = await readTally(view, pair, whole && view === store);
   const isPlayed = tasks.some(({ samples }) => samples.some((sample) => sample !== null));
-  return isPlayed ? { run, step, state, tasks } : null;
+  return isPlayed ? { run, step, state, ...(also.length > 0 ? { also } : {}), tasks } : null;
 }

@@ -23,6 +23,8 @@ export interface ChartOptions {
   /** Says in words what is seen, for those who do not see it. */
   description: string;
   size: { width: number; height: number };
+  /** Absent: what the points and the bands need. Charts that are compared have one. */
+  xRange?: [number, number];
   yRange: [number, number];
   yFormat: (value: number) => string;
   series: ChartSeries[];
@@ -39,8 +41,14 @@ export function lineChart(options: ChartOptions): string {
   const { width, height } = options.size;
   const labels = options.series.some((series) => series.draw === 'labels');
   const margin = { left: 46, right: labels ? 54 : 20, top: 12, bottom: 26 };
-  const xMin = Math.min(...all.map((point) => point.x), ...options.bands.map((band) => band.from));
-  const xMax = Math.max(...all.map((point) => point.x), ...options.bands.map((band) => band.to), xMin + 1);
+  const [first, last] = options.xRange ?? [Infinity, -Infinity];
+  const xMin = Math.min(first, ...all.map((point) => point.x), ...options.bands.map((band) => band.from));
+  const xMax = Math.max(
+    last,
+    ...all.map((point) => point.x),
+    ...options.bands.map((band) => band.to),
+    xMin + 1,
+  );
   const [yMin, yMax] = options.yRange;
   const x: Scale = (value) =>
     margin.left + ((value - xMin) / (xMax - xMin)) * (width - margin.left - margin.right);

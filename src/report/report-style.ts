@@ -65,11 +65,11 @@ figure { margin: 0; } figcaption { font-size: 13px; font-weight: 600; color: var
 :focus-visible { outline: 2px solid var(--interval); outline-offset: 2px; }
 @media (max-width: 640px) { main { padding: 20px 14px 48px; } .part { grid-template-columns: 1fr; gap: 2px; } .talk { margin-left: 0; }
   .facts th, .facts td { display: block; border: 0; padding: 2px 0; } .facts tr { display: block; border-bottom: 1px solid var(--rule); padding: 6px 0; }
-  .chart-wide > .chart { display: none; } .chart-narrow { display: block; }
+  .chart-wide > .chart { display: none; } .chart-wide .legend { margin-bottom: 0; } .chart-narrow { display: block; }
   th, td { padding-right: 9px; } .scroll { background: ${scrollShadows}; } }
-@media screen and (max-width: 640px) { .stacked table, .stacked tbody, .stacked tr { display: block; } .stacked thead { display: none; } .stacked tr { padding: 8px 0; border-bottom: 1px solid var(--rule); }
-  .stacked td, .stacked td.figure { display: flow-root; border: 0; padding: 1px 0 1px 42%; text-align: left; white-space: normal; } .stacked td:first-child { font-weight: 600; }
-  .stacked td::before { content: attr(data-title); float: left; width: 69%; margin-left: -72.4%; color: var(--quiet); font-size: 12.5px; font-weight: 400; } }
+@media screen and (max-width: 640px) { .scroll.stacked table, .scroll.stacked tbody, .scroll.stacked tr { display: block; } .scroll.stacked thead { display: none; } .scroll.stacked tr { padding: 8px 0; border-bottom: 1px solid var(--rule); }
+  .scroll.stacked td, .scroll.stacked td.figure { display: flow-root; border: 0; padding: 1px 0 1px 42%; vertical-align: top; text-align: left; white-space: normal; } .scroll.stacked td:first-child { font-weight: 600; }
+  .scroll.stacked td::before { content: attr(data-title); float: left; width: 69%; margin-left: -72.4%; color: var(--quiet); font-size: 12.5px; font-weight: 400; } }
 @media print { @page { margin: 14mm; } body { font-size: 11px; } th, p.quiet, code, pre, .filters, .facts-line { font-size: 10px; } .dense th { font-size: 9px; } main { max-width: none; padding: 0; } h2 { margin-top: 24px; } h2, h3, summary { break-after: avoid; }
   .tile, figure, tr, .part:not(.system) { break-inside: avoid; } .scroll { overflow: visible; } a { color: inherit; text-decoration: none; }
   details:not([open]), .filters, .found, .found-list, .more, .walk { display: none; } .dense table { font-size: 9.5px; } .dense th, .dense td { padding: 3px 6px 3px 0; }

@@ -17,7 +17,14 @@ import { evaluationResultKey, evaluationsOfState } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunViews } from '../store/quarantine.js';
 import { readRecord } from '../store/records.js';
-import { lastCommittedStep, listRuns, readNumerics, readRunIfAny, readState } from '../store/run-records.js';
+import {
+  lastCommittedStep,
+  listRuns,
+  readNumerics,
+  readRunIfAny,
+  readState,
+  timelineOf,
+} from '../store/run-records.js';
 import type { Place, SelectedCheckpoint, SkippedCheckpoint } from '../spec/sweep-record.js';
 import { isPattern, type CheckpointsSpec, type SweepSpec } from '../spec/sweep-spec.js';
 
@@ -55,7 +62,11 @@ interface Candidate extends Place {
   path: string;
   evaluated: boolean;
   state: Digest;
+  /** The step lies under this run itself, and not under one that it was forked from (R5). */
+  own: boolean;
 }
+
+const baselinePath = 'baseline.step';
 
 class Selector {
   readonly #problems: SpecProblem[] = [];
@@ -84,9 +95,11 @@ class Selector {
     const whole = await this.#withoutDamaged(found);
     if (this.#problems.length > 0) throw new InvalidSpec(this.#problems, `sweep ${this.spec.name}`);
     const order = [...new Set([...found.slice(baseline === null ? 0 : 1), ...found].map(({ run }) => run))];
-    whole.sort((a, b) => order.indexOf(a.run) - order.indexOf(b.run) || a.step - b.step);
+    const inOrder = (a: Place, b: Place): number =>
+      order.indexOf(a.run) - order.indexOf(b.run) || a.step - b.step;
+    const claims = whole.sort(inOrder).map((one) => ({ ...one, claim: this.#claimOf(one) }));
     return {
-      checkpoints: withoutDoubles(whole),
+      checkpoints: withoutDoubles(claims).sort(inOrder),
       baseline: baseline?.state ?? null,
       skipped: this.#skipped.sort((a, b) => a.run.localeCompare(b.run) || (a.step ?? -1) - (b.step ?? -1)),
     };
@@ -165,7 +178,7 @@ class Selector {
     if (baseline === undefined) return null;
     const swept = await this.#run(baseline.run, 'baseline.run');
     if (swept === null) return null;
-    const found = await this.#named(swept, baseline.step, 'baseline.step');
+    const found = await this.#named(swept, baseline.step, baselinePath);
     const candidate = this.#withoutProblems([found])[0] ?? null;
     if (candidate === null && this.#problems.length === 0) {
       const reason = this.#skipped.at(-1)?.reason ?? '';
@@ -281,7 +294,8 @@ class Selector {
     const results = await inParallel(this.suites.digests, (suite) =>
       view.head(evaluationResultKey(state, suite)),
     );
-    return { run, step, path, state, evaluated: results.every((one) => one !== null) };
+    const own = (await timelineOf(this.store, run, step)) === run;
+    return { run, step, path, state, own, evaluated: results.every((one) => one !== null) };
   }
 
   async #stateOf(run: string, step: number): Promise<Digest | null> {
@@ -298,6 +312,18 @@ class Selector {
     return state;
   }
 
+  /** How much a place is what the sweep asked for, as numbers of which the first that differs decides; the lower one names the state. */
+  #claimOf({ path, own, run }: Candidate): number[] {
+    const entry = /^checkpoints\[(\d+)\]/.exec(path)?.[1];
+    const named = entry === undefined ? run : (this.spec.checkpoints[Number(entry)]?.run ?? run);
+    return [
+      Number(path !== baselinePath),
+      Number(!path.includes('.steps[')),
+      Number(isPattern(named)),
+      Number(!own),
+    ];
+  }
+
   async #withoutDamaged(found: readonly Candidate[]): Promise<Candidate[]> {
     const damages = await inParallel(found, async (one) =>
       one.evaluated || isBase(one.step) ? null : checkpointDamage(this.store, one),
@@ -305,7 +331,7 @@ class Selector {
     return found.filter(({ run, step, path }, index) => {
       const damage = damages[index] ?? null;
       if (damage === null) return true;
-      if (path === 'baseline.step') {
+      if (path === baselinePath) {
         const mend = 'name another baseline: all other states are compared with it';
         this.#problems.push({
           path,
@@ -384,17 +410,21 @@ function nearestSteps(steps: readonly number[], step: number): string {
     : `the nearest checkpoints are of steps ${near[0]} and ${near[1]}`;
 }
 
-/** Where one state has several places, the first one names it. */
-function withoutDoubles(candidates: readonly Candidate[]): SelectedCheckpoint[] {
-  const byState = new Map<Digest, SelectedCheckpoint>();
-  for (const { run, step, state, evaluated } of candidates) {
-    const known = byState.get(state);
-    if (known === undefined) {
-      byState.set(state, { run, step, state, also: [], needed: !evaluated });
-      continue;
-    }
-    const places = [known, ...known.also].map(placeText);
-    if (!places.includes(placeText({ run, step }))) known.also.push({ run, step });
-  }
-  return [...byState.values()];
+type Claimant = Candidate & { claim: number[] };
+
+/** Where one state has several places, the one with the strongest claim names it, and the first of equals. */
+function withoutDoubles(candidates: readonly Claimant[]): SelectedCheckpoint[] {
+  const byState = new Map<Digest, Claimant[]>();
+  for (const one of candidates) byState.set(one.state, [...(byState.get(one.state) ?? []), one]);
+  return [...byState].map(([state, places]) => {
+    const name = places.reduce((best, one) => (isStronger(one.claim, best.claim) ? one : best));
+    const also = new Map(places.map(({ run, step }) => [placeText({ run, step }), { run, step }]));
+    also.delete(placeText(name));
+    return { run: name.run, step: name.step, state, also: [...also.values()], needed: !name.evaluated };
+  });
+}
+
+function isStronger(a: readonly number[], b: readonly number[]): boolean {
+  const at = a.findIndex((one, index) => one !== b[index]);
+  return at >= 0 && (a[at] ?? 0) < (b[at] ?? 0);
 }

@@ -1,7 +1,7 @@
 // A sweep's comparison as a page of its own, or as sections of the report: the same look, light, dark, narrow and on paper.
-import { lineChart, type ChartSeries } from '../report/chart.js';
+import { lineChart, type ChartOptions, type ChartSeries } from '../report/chart.js';
 import { whole } from '../report/format.js';
-import { escapeHtml, table } from '../report/html.js';
+import { escapeHtml, table, type Column } from '../report/html.js';
 import { styleSheet } from '../report/report-style.js';
 import { placeText } from './checkpoint-selection.js';
 import {
@@ -16,6 +16,7 @@ import {
   alarmRule,
   alarmTexts,
   alarmWords,
+  alsoText,
   changesText,
   countedText,
   differenceText,
@@ -68,6 +69,8 @@ export const comparisonStyle = `${intervalBarStyle}
 .states table { font-size: 13.5px; } .states th, .states td { padding-right: 10px; }
 .states td { white-space: nowrap; vertical-align: middle; } .states .said { display: flex; flex-direction: column; align-items: start; gap: 2px; } .states .key { white-space: normal; overflow-wrap: anywhere; min-width: 16ch; }
 .line.reference { stroke: var(--final); stroke-width: 1.5; stroke-dasharray: 5 4; } .curves { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 420px), 1fr)); gap: 16px 24px; margin-bottom: 16px; }
+.run0 { --line: #2f6fde; } .run1 { --line: #8e44ad; } .run2 { --line: #16794c; } .run3 { --line: #b8860b; } .run4 { --line: #c2185b; } .run5 { --line: #0f8b8d; } .run6 { --line: #6b7a90; } .run7 { --line: #7a4b1e; }
+.line[class*=run] { stroke: var(--line); } .dot[class*=run] { fill: var(--line); } .line.run1, .line.run5 { stroke-dasharray: 7 3; } .line.run2, .line.run6 { stroke-dasharray: 2 3; } .line.run3, .line.run7 { stroke-dasharray: 9 3 2 3; }
 .status.better { color: var(--good); } .status.worse, .status.regressed { color: var(--bad); } .status.suspected { color: var(--warn); }
 @media print { .states table { font-size: 10.5px; } details.compared { display: block; } details.compared::details-content { content-visibility: visible; display: block; block-size: auto; } .alarm { border: 1px solid; } }
 `;
@@ -121,51 +124,88 @@ function suiteBody(suite: SuiteComparison): string {
   ].join('\n');
 }
 
-/** One chart a run: lines of several would be told apart by colour alone. */
+/** Lines that one chart can hold apart: by colour, dashes and the order of the legend. */
+const linesTogether = 8;
+
+/** All runs in one chart, and each by itself on the same axes. */
 function curves(suite: SuiteComparison): string {
   const runs = [...new Set(suite.states.map(({ run }) => run))];
-  const reference = suite.states.find(({ state }) => state === suite.reference?.state);
-  const k = largestK(suite);
   const drawn = runs.filter((run) => suite.states.filter((one) => one.run === run).length > 1);
-  const size = drawn.length > 1 ? { width: 440, height: 220 } : { width: 900, height: 260 };
-  const charts = drawn.map((run) => {
-    const states = suite.states.filter((one) => one.run === run);
-    const pointsOf = (of: (state: StateComparison) => number | null): ChartSeries['points'] =>
-      states.flatMap((state) => {
-        const y = of(state);
-        return y === null ? [] : [{ x: state.step, y }];
-      });
-    const base = reference?.all.pass_at_1 ?? null;
-    const ends = [states[0], states.at(-1)].flatMap((state) => state?.step ?? []);
-    const series: ChartSeries[] = [
-      ...(base === null
+  if (drawn.length === 0) return '';
+  const steps = drawn.flatMap((run) => suite.states.filter((one) => one.run === run)).map(({ step }) => step);
+  const xRange: [number, number] = [Math.min(...steps), Math.max(...steps)];
+  const k = largestK(suite);
+  const chart = (of: string, series: readonly ChartSeries[]): Omit<ChartOptions, 'size' | 'legend'> => ({
+    description: `pass@1 of ${of} on ${suite.label}, by step`,
+    ...{ xRange, yRange: [0, 1], bands: [] },
+    yFormat: (value) => `${Math.round(value * 100)} %`,
+    series: series.filter(({ points }) => points.length > 0),
+  });
+  const byItself = (run: string): Omit<ChartOptions, 'size' | 'legend'> =>
+    chart(run, [
+      ...referenceLine(suite, xRange),
+      ...(k === null
         ? []
         : [
             {
-              name: `pass@1 of ${suite.reference?.named ? 'the baseline' : 'the first state'}`,
-              style: 'reference',
+              name: `pass@${k}`,
+              style: 'smooth',
               draw: 'line' as const,
-              points: ends.map((x) => ({ x, y: base })),
+              points: pointsOf(suite, run, largestPass),
             },
           ]),
-      ...(k === null
-        ? []
-        : [{ name: `pass@${k}`, style: 'smooth', draw: 'line' as const, points: pointsOf(largestPass) }]),
-      { name: 'pass@1', style: 'interval', draw: 'dots', points: pointsOf(({ all }) => all.pass_at_1) },
-    ];
-    const chart = lineChart({
-      description: `pass@1 of ${run} on ${suite.label}, by step`,
-      size,
-      yRange: [0, 1],
-      yFormat: (value) => `${Math.round(value * 100)} %`,
-      series: series.filter(({ points }) => points.length > 0),
-      bands: [],
-      legend: true,
-    });
-    return `<figure><figcaption>${escapeHtml(run)}</figcaption>${chart}</figure>`;
+      { name: 'pass@1', style: 'interval', draw: 'dots', points: pointsOf(suite, run, passAt1) },
+    ]);
+  if (drawn.length === 1) {
+    const [run] = drawn as [string];
+    return `<figure><figcaption>${escapeHtml(run)}</figcaption>${atBothWidths(byItself(run))}</figure>`;
+  }
+  const lines = drawn.slice(0, linesTogether).map((run, index) => ({
+    ...{ name: run, style: `run${index}`, draw: 'dots' as const },
+    points: pointsOf(suite, run, passAt1),
+  }));
+  const more = drawn.length - lines.length;
+  const single = drawn.map(
+    (run) =>
+      `<figure><figcaption>${escapeHtml(run)}</figcaption>` +
+      `${lineChart({ ...byItself(run), size: { width: 440, height: 220 }, legend: true })}</figure>`,
+  );
+  return (
+    `<figure><figcaption>pass@1 of ${more > 0 ? `the first ${whole(lines.length)} runs` : 'all runs'}</figcaption>` +
+    `${atBothWidths(chart('all runs', [...referenceLine(suite, xRange), ...lines]))}</figure>` +
+    details(
+      `each of ${whole(drawn.length)} runs by itself, on the same axes`,
+      `<div class="curves">${single.join('')}</div>`,
+    )
+  );
+}
+
+const passAt1 = ({ all }: StateComparison): number | null => all.pass_at_1;
+
+function pointsOf(
+  suite: SuiteComparison,
+  run: string,
+  of: (state: StateComparison) => number | null,
+): ChartSeries['points'] {
+  return suite.states.flatMap((state) => {
+    const y = state.run === run ? of(state) : null;
+    return y === null ? [] : [{ x: state.step, y }];
   });
-  if (charts.length === 0) return '';
-  return `<div class="${charts.length > 1 ? 'curves' : 'chart-wide'}">${charts.join('')}</div>`;
+}
+
+function referenceLine(suite: SuiteComparison, xRange: readonly number[]): ChartSeries[] {
+  const base = suite.states.find(({ state }) => state === suite.reference?.state)?.all.pass_at_1 ?? null;
+  if (base === null) return [];
+  const name = `pass@1 of ${suite.reference?.named ? 'the baseline' : 'the first state'}`;
+  return [{ name, style: 'reference', draw: 'line', points: xRange.map((x) => ({ x, y: base })) }];
+}
+
+/** One that is scaled down to a phone has figures too small to be read. */
+function atBothWidths(chart: Omit<ChartOptions, 'size' | 'legend'>): string {
+  return (
+    `<div class="chart-wide">${lineChart({ ...chart, size: { width: 900, height: 260 }, legend: true })}</div>` +
+    `<div class="chart-narrow">${lineChart({ ...chart, size: { width: 390, height: 260 }, legend: false })}</div>`
+  );
 }
 
 function stateTable(suite: SuiteComparison): string {
@@ -173,8 +213,14 @@ function stateTable(suite: SuiteComparison): string {
   const k = largestK(suite);
   const isReference = (state: StateComparison): boolean => state.versus === null;
   const name = suite.reference?.named ? 'baseline' : 'reference';
-  const rows = table(suite.states, [
-    { title: 'state', cell: (state) => escapeHtml(placeText(state)) },
+  const columns: Column<StateComparison>[] = [
+    {
+      title: 'state',
+      cell: (state) => {
+        const also = alsoText(state);
+        return `${escapeHtml(placeText(state))}${also === null ? '' : `<br><span class="quiet">${escapeHtml(also)}</span>`}`;
+      },
+    },
     { title: 'pass@1', cell: ({ all }) => shareText(all.pass_at_1), figure: true },
     ...(k === null
       ? []
@@ -202,8 +248,23 @@ function stateTable(suite: SuiteComparison): string {
           : `<span class="said">${verdict(state.versus?.all ?? null)}${alarm(state)}</span>`,
     },
     ...figureColumns<StateComparison>(({ all }) => all),
-  ]);
-  return `<div class="states">${rows}</div>`;
+  ];
+  const all = `<div class="states">${table(suite.states, columns)}</div>`;
+  if (suite.states.length <= rowsUnfolded) return all;
+  const first = `<div class="states">${table(foremost(suite), columns)}</div>`;
+  return `${first}${details(`all ${whole(suite.states.length)} states`, all)}`;
+}
+
+/** More rows are folded: nobody reads them one after the other. */
+const rowsUnfolded = 40;
+
+/** The reference, what has regressed, and the newest of each run; in the order of the sweep. */
+function foremost(suite: SuiteComparison): StateComparison[] {
+  const newest = newestStates(suite);
+  const regressed = ({ versus }: StateComparison): boolean =>
+    versus?.alarms.some(({ level }) => level === 'regressed') ?? false;
+  const chosen = suite.states.filter((one) => one.versus === null || newest.includes(one) || regressed(one));
+  return chosen.slice(0, rowsUnfolded);
 }
 
 /** What a state can do at all, where pass@1 says what it does mostly. */

@@ -11,6 +11,7 @@ import {
 import {
   alarmRule,
   alarmTexts,
+  alsoText,
   changesText,
   countedText,
   differenceText,
@@ -70,7 +71,9 @@ function stateTable(suite: SuiteComparison): string[] {
     'unknown',
   ];
   const rows = suite.states.map((state) => [
-    placeText(state),
+    [placeText(state), ...[alsoText(state)].flatMap((also) => (also === null ? [] : [`(${also})`]))].join(
+      ' ',
+    ),
     shareText(state.all.pass_at_1),
     ...(k === null ? [] : [shareText(largestPass(state))]),
     state.versus === null ? '' : differenceText(state.versus.all),

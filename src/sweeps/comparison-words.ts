@@ -21,6 +21,15 @@ export function differenceText(difference: Difference | null): string {
   return `${points(estimate)} [${points(low)}, ${points(high)}]`;
 }
 
+const othersNamed = 3;
+
+/** `also own1@2, own2@2`; null where the state has one place. */
+export function alsoText({ also = [] }: StateComparison): string | null {
+  if (also.length === 0) return null;
+  const more = also.length - othersNamed;
+  return `also ${also.slice(0, othersNamed).map(placeText).join(', ')}${more > 0 ? ` and ${whole(more)} more` : ''}`;
+}
+
 /** `100 tasks × 4 samples at temperature 1` */
 export function suiteText({ tasks, samples, temperature }: SuiteComparison): string {
   return (

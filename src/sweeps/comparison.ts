@@ -12,6 +12,8 @@ import { testingTasks, type Counted, type TaskChange } from './task-changes.js';
 
 export interface PlayedState extends Place {
   state: Digest;
+  /** Other places of the same state in the sweep; absent: none. */
+  also?: readonly Place[];
   /** In the suite's order: `emptyTally` filled by `addEpisode`. */
   tasks: readonly TaskTally[];
 }
@@ -61,6 +63,8 @@ export interface Versus {
 
 export interface StateComparison extends Place {
   state: Digest;
+  /** As of `PlayedState`. */
+  also?: readonly Place[];
   all: Figures;
   environments: Record<string, Figures>;
   /** Null: this is the reference. */
@@ -151,7 +155,7 @@ export function emptyComparison(
 export function* comparingState(
   suite: SuiteComparison,
   reference: PlayedState,
-  { run, step, state, tasks }: PlayedState,
+  { run, step, state, tasks, ...others }: PlayedState,
 ): Sliced<StateComparison> {
   const ks = ksOf(suite.samples);
   const all = yield* figuresOf(tasks, ks);
@@ -160,7 +164,7 @@ export function* comparingState(
     environments[name] = yield* figuresOf(of, ks);
   }
   const against = state === reference.state ? null : yield* versus(suite, reference, { state, tasks });
-  return { run, step, state, all, environments, versus: against };
+  return { run, step, state, ...others, all, environments, versus: against };
 }
 
 function* figuresOf(tasks: readonly TaskTally[], ks: readonly number[]): Sliced<Figures> {

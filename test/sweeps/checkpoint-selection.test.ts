@@ -146,6 +146,41 @@ describe('a sweep’s entry', () => {
   });
 });
 
+describe('a state that several runs share is shown under', () => {
+  const forked = async () => {
+    const a = await makeRun('tiny', { steps: 4, checkpoints: [2, 4] });
+    const lineage = { run: 'tiny', step: 2, state: stateOf('tiny', 2) };
+    await makeRun('own1', { steps: 5, checkpoints: [5], lineage });
+    return a;
+  };
+
+  test('the baseline’s name, whatever comes first among the entries', async () => {
+    const a = await forked();
+    const baseline = { run: 'tiny', step: 2, regression: 0.05 };
+    const found = await select(a, { checkpoints: [{ run: 'own1' }, { run: 'tiny' }], baseline });
+    expect(places(found)).toEqual(['own1@5', 'tiny@2', 'tiny@4']);
+    expect(found.checkpoints[1]?.also).toEqual([{ run: 'own1', step: 2 }]);
+    expect(found.baseline).toBe(stateOf('tiny', 2));
+  });
+
+  test('the run whose steps are named, before runs that a pattern means', async () => {
+    const a = await forked();
+    const named = { run: 'own1', steps: [2] };
+    expect(places(await select(a, { checkpoints: [{ run: 'tiny' }, named] }))).toEqual(['tiny@4', 'own1@2']);
+    expect(places(await select(a, { checkpoints: [{ run: 't*' }, { run: 'own1' }] }))).toEqual([
+      'tiny@4',
+      'own1@2',
+      'own1@5',
+    ]);
+  });
+
+  test('the run that has made it, where several are meant alike', async () => {
+    const a = await forked();
+    for (const checkpoints of [[{ run: '*' }], [{ run: 'own1' }, { run: 'tiny' }]])
+      expect(places(await select(a, { checkpoints })).sort()).toEqual(['own1@5', 'tiny@2', 'tiny@4']);
+  });
+});
+
 test('one state is evaluated once, wherever it lies: at steps that were not applied, and under a fork', async () => {
   const a = await makeRun('a', { steps: 4, checkpoints: [2, 3, 4], skipped: [3] });
   const lineage = { run: 'a', step: 3, state: stateOf('a', 2) };

@@ -170,6 +170,30 @@ describe.skipIf(browserPath === '')('a sweep’s page in a browser (chromium, or
   );
 });
 
+test('more than 40 states are folded, and those of one state are shown as its others', () => {
+  const suite = madeUpSuite('held-out', ['tracker', 'booking'], 30, 2);
+  const states = ['tiny', 'own1'].flatMap((run) =>
+    Array.from({ length: 30 }, (_, step) =>
+      madeUpState(suite, { run, step, shift: { tracker: step / 20, booking: 0 } }),
+    ),
+  );
+  const also = [{ run: 'own1', step: 2 }];
+  const [first, ...others] = states;
+  const compared = compareStates(suite, [{ ...first!, also }, ...others], {
+    state: first!.state,
+    regression: 0.05,
+  });
+  const html = renderComparison({ name: 'n', project: 'p', suites: [compared], skipped: [] });
+  expect(html).toContain('compared with tiny@0, the baseline');
+  expect(html).toContain('also own1@2');
+  const unfolded = html.replace(/<details.*?<\/details>/gs, '');
+  expect(unfolded.match(/<tr>/g)?.length).toBeLessThanOrEqual(41);
+  expect(unfolded).toContain('tiny@29');
+  expect(html).toContain('all 60 states');
+  // Both runs in one chart, and each by itself from the first step to the last of all.
+  expect(unfolded.match(/polyline class="line run[01]"/g)).toHaveLength(4);
+});
+
 test('a sweep’s page has no name as markup, whoever chose it', () => {
   const suite = madeUpSuite(hostile, [hostile, 'other'], 60, 8);
   const states = [-4, 4].map((shift, step) =>
