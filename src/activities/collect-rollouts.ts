@@ -107,7 +107,7 @@ function figures(
   return {
     graded: graded.length,
     unknown: values.length - graded.length,
-    mean_reward: graded.length === 0 ? 0 : graded.reduce((sum, value) => sum + value, 0) / graded.length,
+    mean_reward: graded.length === 0 ? null : graded.reduce((sum, value) => sum + value, 0) / graded.length,
     tokens,
     seconds,
     kept,

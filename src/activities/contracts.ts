@@ -114,7 +114,8 @@ export interface CollectedRollouts extends Observation {
   unknown: number;
   /** Why most of the unknown ones are, in words; absent where none is, and where the step was committed already. */
   unknown_reason?: string;
-  mean_reward: number;
+  /** Null where nothing was graded; 0 in answers of an earlier version. */
+  mean_reward: number | null;
   /** Sampled tokens, and seconds of this call. */
   tokens: number;
   seconds: number;

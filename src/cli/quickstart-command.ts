@@ -12,7 +12,7 @@ import { followRun } from './live-view.js';
 import { alertLines } from '../report/alerts.js';
 import { timeSpan } from '../report/format.js';
 import type { AlertStanding } from '../rl/alerts.js';
-import { nothingGraded, passRateText } from '../spec/pass-rate.js';
+import { nothingGraded, type PassRate, passRateText } from '../spec/pass-rate.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { defaultStackFolder, openExistingStore, wholeNumber, withOutput, inFolder } from './output.js';
 import { printable } from './printable.js';
@@ -123,8 +123,7 @@ function report(
     earlier,
   }: { seconds: number; ui: string; alerts: readonly AlertStanding[]; earlier: boolean },
 ): void {
-  const suites = result.evaluations.filter((evaluation) => evaluation.suite === 'final');
-  const [before, after] = [suites.at(0), suites.at(-1)];
+  const { before, after, text } = heldOut(result);
   const { store } = stack.addresses;
   const where =
     result.report && store.startsWith('dir:') ? resolve(store.slice(4), result.report) : result.report;
@@ -134,8 +133,7 @@ function report(
   const target = targetNote(result);
   const lines = [
     `${result.run} ${result.ended} at step ${result.step}${earlier ? ', earlier' : ` in ${timeSpan(seconds)}`}`,
-    `  held-out pass@1   ${passRateText(before?.pass_at_1 ?? null)} → ${passRateText(after?.pass_at_1 ?? null)}` +
-      (after ? `  (${after.graded === 0 ? nothingGraded : `${after.graded} episodes`})` : ''),
+    `  held-out pass@1   ${text}`,
     ...(target ? [`  ${target}`] : []),
     `  tokens sampled    ${result.tokens.toLocaleString('en')} (${Math.round(tokensPerSecond).toLocaleString('en')} a second)`,
     `  process restarts  ${restarts}`,
@@ -149,7 +147,7 @@ function report(
   const summary: QuickstartResult = {
     run: result.run,
     seconds: Math.round(seconds * 10) / 10,
-    heldOutPassAt1: { before: before?.pass_at_1 ?? null, after: after?.pass_at_1 ?? null },
+    heldOutPassAt1: { before, after },
     reachedTarget: result.reachedTarget ?? null,
     digest: result.state,
     report: where,
@@ -157,6 +155,21 @@ function report(
     tokensPerSecond: Math.round(tokensPerSecond),
   };
   process.stdout.write(`${JSON.stringify(summary)}\n`);
+}
+
+/** Pass rates of the final suite, before GRPO and at the end. A result of an earlier version has 0 where nothing was graded. */
+export function heldOut({ evaluations }: Pick<TrainingResult, 'evaluations'>): {
+  before: PassRate;
+  after: PassRate;
+  text: string;
+} {
+  const suites = evaluations.filter(({ suite }) => suite === 'final');
+  const rateOf = (one: TrainingResult['evaluations'][number] | undefined): PassRate =>
+    one && one.graded > 0 ? one.pass_at_1 : null;
+  const last = suites.at(-1);
+  const [before, after] = [rateOf(suites[0]), rateOf(last)];
+  const count = last ? `  (${last.graded === 0 ? nothingGraded : `${last.graded} episodes`})` : '';
+  return { before, after, text: `${passRateText(before)} → ${passRateText(after)}${count}` };
 }
 
 function say(message: string): void {

@@ -107,7 +107,8 @@ export function joined(parts: readonly Part[]): JoinedRollouts {
     graded,
     unknown: total((sampled) => sampled.unknown),
     ...(reason?.unknown_reason === undefined ? {} : { unknown_reason: reason.unknown_reason }),
-    mean_reward: graded === 0 ? 0 : total((sampled) => sampled.graded * sampled.mean_reward) / graded,
+    mean_reward:
+      graded === 0 ? null : total((sampled) => sampled.graded * (sampled.mean_reward ?? 0)) / graded,
     tokens: total((sampled) => sampled.tokens),
     seconds: Math.max(...all.map((sampled) => sampled.seconds)),
     kept: all[0]?.kept ?? null,

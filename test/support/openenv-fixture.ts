@@ -1,8 +1,11 @@
-// The Python package's server with our fixture environment, as a process on a free port.
+// The Python package's server with one of our fixture environments, as a process on a free port.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { freePort } from '../../src/workers/free-port.js';
+
+/** Its imports alone take half a minute on a machine that is busy with other tests. */
+const startsWithinMs = 120_000;
 
 export interface OpenEnvFixture {
   url: string;
@@ -10,16 +13,22 @@ export interface OpenEnvFixture {
   stop(): Promise<void>;
 }
 
-export async function startOpenEnvFixture(python: string, maxSessions: number): Promise<OpenEnvFixture> {
+/** `ungraded`: one of the environments of `ungraded_env.py`. */
+export async function startOpenEnvFixture(
+  python: string,
+  maxSessions: number,
+  ungraded?: 'gym' | 'rewardless',
+): Promise<OpenEnvFixture> {
   const port = await freePort();
-  const script = fileURLToPath(new URL('../environments/openenv/fixture_env.py', import.meta.url));
-  const child = spawn(python, [script, String(port), String(maxSessions)], {
+  const file = ungraded === undefined ? 'fixture_env.py' : 'ungraded_env.py';
+  const script = fileURLToPath(new URL(`../environments/openenv/${file}`, import.meta.url));
+  const child = spawn(python, [script, String(port), String(maxSessions), ...(ungraded ? [ungraded] : [])], {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
   let errors = '';
   child.stderr.on('data', (chunk: Buffer) => (errors += chunk.toString()));
   const url = `http://127.0.0.1:${port}`;
-  const deadline = Date.now() + 60_000;
+  const deadline = Date.now() + startsWithinMs;
   for (;;) {
     if (child.exitCode !== null)
       throw new Error(`the fixture server exited with ${child.exitCode}: ${errors}`);
@@ -27,7 +36,7 @@ export async function startOpenEnvFixture(python: string, maxSessions: number): 
     if (answer?.ok) break;
     if (Date.now() > deadline) {
       child.kill('SIGKILL');
-      throw new Error(`the fixture server did not start within 60 s: ${errors}`);
+      throw new Error(`the fixture server did not start within ${startsWithinMs / 1000} s: ${errors}`);
     }
     await new Promise((resolve) => setTimeout(resolve, 100));
   }

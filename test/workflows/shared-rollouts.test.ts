@@ -66,10 +66,10 @@ describe('the slots of a step', () => {
 });
 
 describe('what the nodes have collected', () => {
-  const nothing = { graded: 0, unknown: 0, mean_reward: 0, tokens: 10, seconds: 1, kept: null };
+  const nothing = { graded: 0, unknown: 0, mean_reward: null, tokens: 10, seconds: 1, kept: null };
   const kept = { seconds: 0.2 };
   const first = { node: 'a', sampled: { ...nothing, graded: 1, unknown: 1, mean_reward: 1, kept } };
-  const second = { node: 'b', sampled: { ...nothing, graded: 3, tokens: 5, seconds: 4 } };
+  const second = { node: 'b', sampled: { ...nothing, graded: 3, mean_reward: 0, tokens: 5, seconds: 4 } };
 
   it('is one step: its mean is that of all episodes, its time that of the slowest node', () => {
     expect(joined([first, second])).toMatchObject({
@@ -77,8 +77,9 @@ describe('what the nodes have collected', () => {
     });
   });
 
-  it('has a mean of 0 where nothing was graded', () => {
-    expect(joined([{ node: 'a', sampled: nothing }]).mean_reward).toBe(0);
+  it('has no mean where nothing was graded', () => {
+    expect(joined([{ node: 'a', sampled: nothing }]).mean_reward).toBeNull();
+    expect(joined([first, { node: 'b', sampled: nothing }]).mean_reward).toBe(1);
   });
 
   it('took the time of the nodes that do not make the update as well', () => {

@@ -144,7 +144,7 @@ const doctorings: {
     [
       ['planStep', 'another plan', (result: PlannedStep) => (result.plan = otherDigest)],
       ['planStep', 'another number of slots', (result: PlannedStep) => (result.slots += 1)],
-      ['collectRollouts', 'another mean reward', (result: CollectedRollouts) => (result.mean_reward += 0.25)],
+      ['collectRollouts', 'another mean reward', (result: CollectedRollouts) => (result.mean_reward = 0.77)],
       [
         'collectRollouts',
         'a grade for an unknown outcome',

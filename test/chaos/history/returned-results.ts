@@ -131,11 +131,13 @@ const checks: Record<string, Check> = {
   ) => {
     const episodes = (await stored.episodes(step)).filter(({ slot }) => slot >= from && slot < to);
     const values = episodes.flatMap(({ outcome }) => (outcome.status === 'graded' ? [outcome.value] : []));
-    const mean = values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
+    const mean = values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
     return [
       ...unequal('graded', result.graded, values.length),
       ...unequal('unknown', result.unknown, episodes.length - values.length),
-      ...(Math.abs(result.mean_reward - mean) < 1e-9 ? [] : unequal('mean_reward', result.mean_reward, mean)),
+      ...(mean !== null && Math.abs((result.mean_reward ?? NaN) - mean) < 1e-9
+        ? []
+        : unequal('mean_reward', result.mean_reward, mean)),
     ];
   },
   updatePolicy: async (stored, { step, plan }: { step: number; plan: string }, result: CommittedStep) => {
