@@ -68,7 +68,7 @@ figure { margin: 0; } figcaption { font-size: 13px; font-weight: 600; color: var
   .chart-wide > .chart { display: none; } .chart-wide .legend { margin-bottom: 0; } .chart-narrow { display: block; }
   th, td { padding-right: 9px; } .scroll { background: ${scrollShadows}; } }
 @media screen and (max-width: 640px) { .scroll.stacked table, .scroll.stacked tbody, .scroll.stacked tr { display: block; } .scroll.stacked thead { display: none; } .scroll.stacked tr { padding: 8px 0; border-bottom: 1px solid var(--rule); }
-  .scroll.stacked td, .scroll.stacked td.figure { display: flow-root; border: 0; padding: 1px 0 1px 42%; vertical-align: top; text-align: left; white-space: normal; } .scroll.stacked td:first-child { font-weight: 600; }
+  .scroll.stacked td, .scroll.stacked td.figure { display: flow-root; overflow-wrap: anywhere; border: 0; padding: 1px 0 1px 42%; vertical-align: top; text-align: left; white-space: normal; } .scroll.stacked td:first-child { font-weight: 600; }
   .scroll.stacked td::before { content: attr(data-title); float: left; width: 69%; margin-left: -72.4%; color: var(--quiet); font-size: 12.5px; font-weight: 400; } }
 @media print { @page { margin: 14mm; } body { font-size: 11px; } th, p.quiet, code, pre, .filters, .facts-line { font-size: 10px; } .dense th { font-size: 9px; } main { max-width: none; padding: 0; } h2 { margin-top: 24px; } h2, h3, summary { break-after: avoid; }
   .tile, figure, tr, .part:not(.system) { break-inside: avoid; } .scroll { overflow: visible; } a { color: inherit; text-decoration: none; }
