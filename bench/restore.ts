@@ -105,7 +105,8 @@ export async function measureReplay(store: ObjectStore, of: string, steps: numbe
   const engine = createNativeEngine({ binary: findEngineBinary() });
   const restored: { steps: number; seconds: number }[] = [];
   const states = new LocalStates(join(folder, 'states'));
-  const restorer = new StateRestorer({ ...{ store, engine, states, folder }, log: () => undefined });
+  const fetched = new LocalStates(join(folder, 'fetched-states'));
+  const restorer = new StateRestorer({ ...{ store, engine, states, fetched, folder }, log: () => undefined });
   const attempt = {
     signal: new AbortController().signal,
     progress: () => undefined,

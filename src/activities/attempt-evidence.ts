@@ -17,8 +17,8 @@ const shortestWait = 0.1;
 export interface EvidenceWriter {
   /** Before the first token of these episodes is sampled. */
   starts(keys: string[]): Promise<void>;
-  /** Of those, which had a record before they were begun. */
-  notBegun(keys: string[]): Promise<void>;
+  /** It was sampled to its end, and its record is another's: what proves that an episode was sampled twice (R9). */
+  discarded(key: string): Promise<void>;
   /** What had broken before this attempt, where no record tells it yet. */
   recovered(): Promise<void>;
   /** A computation that disagrees with the stored record: both results are kept (R19). */
@@ -34,12 +34,12 @@ export function attemptEvidence(
 ): EvidenceWriter {
   const activity = nameWithoutStep(scope).replaceAll('/', '-');
   const account = currentAccount();
-  const write = async (part: Pick<AttemptRecord, 'starts' | 'not_begun' | 'failures'>): Promise<void> => {
+  const write = async (part: Pick<AttemptRecord, 'starts' | 'discarded' | 'failures'>): Promise<void> => {
     const news = account.hasNews(shortestWait)
       ? { recoveries: await account.recoveries(), waited_seconds: account.unrecordedWait }
       : {};
     await appendSequence(store, attemptFolder(run, step, activity, scope.attempt), 'attempt', (n) => ({
-      schema: 'longhaul.attempt/1',
+      schema: part.discarded ? 'longhaul.attempt/2' : 'longhaul.attempt/1',
       activity: scope.activity,
       attempt: scope.attempt,
       n,
@@ -55,9 +55,7 @@ export function attemptEvidence(
     starts: async (keys) => {
       if (keys.length > 0) await write({ starts: keys });
     },
-    notBegun: async (keys) => {
-      if (keys.length > 0) await write({ starts: [], not_begun: keys });
-    },
+    discarded: (key) => write({ starts: [], discarded: [key] }),
     diverged: async (verb, input, { message, evidence }) => {
       await write({
         starts: [],

@@ -1,5 +1,5 @@
 // The states on a node's disk: a folder for each run, a file for each state, whose name says what it is.
-import { mkdir, readdir, rm, stat } from 'node:fs/promises';
+import { mkdir, readdir, rm, rmdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { removeLeftovers } from './leftovers.js';
 import type { Digest } from '../spec/records.js';
@@ -9,6 +9,9 @@ export interface LocalState {
   step: number;
   state: Digest;
 }
+
+/** States of a run that stay on the node's disk: the newest, and one before it in case the newest is damaged. */
+export const statesKept = 2;
 
 export class LocalStates {
   constructor(private readonly folder: string) {}
@@ -58,6 +61,28 @@ export class LocalStates {
     );
     const older = saved.sort((a, b) => b.at - a.at).slice(keep);
     await Promise.all(older.map(({ run }) => rm(join(this.folder, run), { recursive: true, force: true })));
+  }
+
+  /** Keeps the `keep` files that were used last, of whatever runs. */
+  async pruneAll(keep: number): Promise<void> {
+    const runs = await readdir(this.folder).catch(() => []);
+    const files = await Promise.all(
+      runs.map(async (run) =>
+        Promise.all(
+          (await this.list(run)).map(async (state) => {
+            const path = this.path(run, state);
+            return { path, at: (await stat(path).catch(() => null))?.mtimeMs ?? 0 };
+          }),
+        ),
+      ),
+    );
+    const older = files
+      .flat()
+      .sort((a, b) => b.at - a.at)
+      .slice(keep);
+    await Promise.all(older.map(({ path }) => rm(path, { force: true })));
+    // Those of runs that have no file any more.
+    await Promise.all(runs.map((run) => rmdir(join(this.folder, run)).catch(() => undefined)));
   }
 
   #folderOf(run: string): string {

@@ -31,7 +31,8 @@ export class PolicyHolder {
   constructor(private readonly options: PolicyHolderOptions) {
     const { store, engine, folder, log } = options;
     this.states = new LocalStates(join(folder, 'states'));
-    this.#restorer = new StateRestorer({ store, engine, states: this.states, folder, log });
+    const fetched = new LocalStates(join(folder, 'fetched-states'));
+    this.#restorer = new StateRestorer({ store, engine, states: this.states, fetched, folder, log });
   }
 
   get engine(): PolicyEngine {

@@ -70,21 +70,19 @@ export async function fillSeats(
     if (order.sampling.stop) await deps.holder.engine.setVocabulary(data.tokenizer.bytes());
     const journals = await deps.journals.below(order.folder);
     const play = (): Promise<EpisodeRecord[]> =>
-      playSeats(deps, { ...order, seats: begun, environments, journals }, scope);
+      playSeats(deps, { ...order, seats: begun, environments, journals, evidence }, scope);
     const played = await span('episodes', play);
     return [...(await readAll(deps, order, others)), ...played];
   };
   return deps.holder.withState(data.record.run, policyStep, fill, scope);
 }
 
-/** Seats to play, by now in an attempt record. Whoever is held up amid that announces what another worker finishes meanwhile. */
+/** Seats to play, by now in an attempt record. A worker that is held up amid that announces what another finishes meanwhile: no harm (R9). */
 async function announced(deps: NodeDeps, order: RolloutOrder, evidence: EvidenceWriter): Promise<Seat[]> {
   const { missing } = await look(deps, order);
   await evidence.starts(missing.map(({ key }) => key));
   const { present } = await look(deps, order);
-  const finished = missing.filter((seat) => present.includes(seat));
-  await evidence.notBegun(finished.map(({ key }) => key));
-  return missing.filter((seat) => !finished.includes(seat));
+  return missing.filter((seat) => !present.includes(seat));
 }
 
 /**
@@ -161,6 +159,7 @@ function requireSource(
 interface PlayOrder extends RolloutOrder {
   environments: readonly EnvironmentSpec[];
   journals: EpisodeJournals;
+  evidence: EvidenceWriter;
 }
 
 interface OpenSeat extends Seat {
@@ -274,6 +273,7 @@ async function recordOnce(
   const isOwn = written?.adopted === false;
   const isFolded = isOwn && order.folded !== null && (await store.head(order.folded.key)) !== null;
   if (isOwn && !isFolded) return written.record;
+  if (record) await order.evidence.discarded(key);
   // A collection has folded the first record and deleted it; the file is the truth, and what lies beside it would contradict it.
   if (isFolded) await store.delete(key);
   const [stored] = await requireEpisodes(store, [key], order);

@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises';
 import { ApplicationFailure } from '@temporalio/common';
 import type { StepReference } from './contracts.js';
 import type { NodeDeps } from './node-deps.js';
-import { fileExists, type LocalState } from './local-states.js';
+import { fileExists, type LocalState, statesKept } from './local-states.js';
 import { type Attended, currentScope } from './scope.js';
 import { stateFileDigest } from './state-file.js';
 import { stoppingPoint } from './stopping-point.js';
@@ -13,8 +13,6 @@ import { checkpointFolder } from '../store/layout.js';
 import { checkOwner } from '../store/owners.js';
 import { readRun, readState, readUpdate } from '../store/run-records.js';
 
-/** States of a run that stay on the node's disk: the newest, and one before it in case the newest is damaged. */
-const statesKept = 2;
 /** Runs whose states stay there: more than a node serves at once, and not all that it ever has. */
 const runsKept = 32;
 

@@ -1,11 +1,11 @@
 // How a state is made again (R15): weights are a function of the records, the newest state that agrees with them, held or saved, plus
 // the logged batches after it.
-import { rm, stat } from 'node:fs/promises';
+import { rm, stat, utimes } from 'node:fs/promises';
 import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
 import { type Restored, rounded } from './attempt-account.js';
 import { BaseModel } from './base-model.js';
-import { fileExists, type LocalStates } from './local-states.js';
+import { fileExists, type LocalStates, statesKept } from './local-states.js';
 import { fetchBatch, loggedUpdates } from './logged-updates.js';
 import type { Attended } from './scope.js';
 import type { Digest, PlanRecord, RunRecord } from '../spec/records.js';
@@ -28,7 +28,10 @@ import { weightsExist } from '../store/weights.js';
 export interface StateRestorerOptions {
   store: ObjectStore;
   engine: PolicyEngine;
+  /** What was saved here. */
   states: LocalStates;
+  /** What was fetched from the store: a sweep goes through all of a run's states, and a retry finds the last few again. */
+  fetched: LocalStates;
   /** Where fetched batches are put. */
   folder: string;
   log: (message: string) => void;
@@ -46,6 +49,9 @@ export interface StepUpdate {
 }
 
 type LoadedState = Omit<Restored['restore'], 'seconds'>;
+
+/** Where a state's file is: `fetched` is the copy of one in the store that the node still has. */
+type Source = 'disk' | 'fetched' | 'store';
 
 /** How a state is come by before it is changed: as the engine holds it, or computed anew after a divergence, once each (R19). */
 export const provenances = ['held', 'on a fresh engine', 'from an older checkpoint'] as const;
@@ -199,20 +205,26 @@ export class StateRestorer {
     const record = await readRun(store, run);
     for (const { step: candidate, sources } of await this.#checkpoints(run, step)) {
       const wanted = await readState(store, run, candidate);
-      const path = this.options.states.path(run, { step: candidate, state: wanted });
       for (const source of sources) {
-        if (source === 'disk' && !(await fileExists(path))) continue;
+        const states = source === 'disk' ? this.options.states : this.options.fetched;
+        const path = states.path(run, { step: candidate, state: wanted });
+        if (source !== 'store' && !(await fileExists(path))) continue;
         signal.throwIfAborted();
         progress({ restoring: step, from: `the checkpoint of step ${candidate} on ${source}` });
         const under = await this.base.under(record, attempt);
         try {
           if (source === 'store') {
-            await this.options.states.prepare(run);
+            await states.pruneAll(statesKept - 1);
+            await states.prepare(run);
             const onProgress = (bytes: number): void => progress({ restoring: step, fetched: bytes });
             await fetchCheckpoint(store, record, candidate, path, { signal, onProgress });
           }
           const held = await this.options.engine.loadState({ path, ...under });
-          if (held.state === wanted) return { step: candidate, from: source, bytes: (await stat(path)).size };
+          if (held.state === wanted) {
+            const { size } = await stat(path);
+            if (source === 'fetched') await utimes(path, new Date(), new Date());
+            return { step: candidate, from: source === 'store' ? 'store' : 'disk', bytes: size };
+          }
           log(
             `the state of step ${candidate} on ${source} is ${held.state}, its record says ${wanted}: using an older one`,
           );
@@ -339,17 +351,20 @@ export class StateRestorer {
   }
 
   /** Steps ≤ `step` of which there is a checkpoint, newest first, and where it may be. */
-  async #checkpoints(run: string, step: number): Promise<{ step: number; sources: ('disk' | 'store')[] }[]> {
-    const { store } = this.options;
-    const local = new Set((await this.options.states.list(run)).map((state) => state.step));
+  async #checkpoints(run: string, step: number): Promise<{ step: number; sources: Source[] }[]> {
+    const { store, states, fetched } = this.options;
+    const stepsIn = async (folder: LocalStates): Promise<Set<number>> =>
+      new Set((await folder.list(run)).map((state) => state.step));
+    const [local, again] = await Promise.all([stepsIn(states), stepsIn(fetched)]);
     const stored = new Set(await listCheckpoints(store, await readRun(store, run)));
-    return [...new Set([...local, ...stored])]
+    return [...new Set([...local, ...again, ...stored])]
       .filter((candidate) => candidate >= 1 && candidate <= step)
       .sort((a, b) => b - a)
       .map((candidate) => ({
         step: candidate,
         sources: [
           ...(local.has(candidate) ? (['disk'] as const) : []),
+          ...(again.has(candidate) ? (['fetched'] as const) : []),
           ...(stored.has(candidate) ? (['store'] as const) : []),
         ],
       }));

@@ -17,6 +17,7 @@ import { readRun } from '../store/run-records.js';
 import { NewerSchema, OlderSchema, UnreadableRecord } from '../store/store-errors.js';
 import { findEngineBinary } from '../workers/engine-binary.js';
 import { withElapsedLine } from './elapsed-line.js';
+import { stepsText } from './gc-command.js';
 import { folderOption, openStoreOf, requireRun, type StoreFlags, storeOption, withOutput } from './output.js';
 
 interface AuditOptions extends StoreFlags {
@@ -118,10 +119,15 @@ function chainText(chain: ChainAudit): string {
 }
 
 function collectedLines({ collected, violations }: ChainAudit): string[] {
-  const { records, checkpoints, folded } = collected;
+  const { records, checkpoints, manifests, folded } = collected;
   if (records === 0) return [];
   return [
     `  collected    ${checkpoints.length} checkpoints; the episodes of ${folded} steps are in one file each (collections: ${records})`,
+    ...(manifests.length > 0
+      ? [
+          `               a manifest without data, of a late uploader: ${stepsText(manifests)}; the next longhaul gc takes it`,
+        ]
+      : []),
     ...(violations.length > 0
       ? []
       : [

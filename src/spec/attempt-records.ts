@@ -3,13 +3,16 @@ import type { Digest } from './records.js';
 
 /** Evidence for checkers, never truth (R9): keys whose episodes this attempt is about to start. */
 export interface AttemptRecord {
-  schema: 'longhaul.attempt/1';
+  /** Version 2 has `discarded`. */
+  schema: 'longhaul.attempt/1' | 'longhaul.attempt/2';
   activity: string;
   attempt: string;
   n: number;
   starts: string[];
-  /** Of this attempt's starts, those that it left alone because another had finished them when it looked once more. */
+  /** This attempt's starts that it left alone because another had finished them. Earlier versions wrote it. */
   not_begun?: string[];
+  /** Episodes that this attempt sampled to their ends, and whose record is another's. */
+  discarded?: string[];
   /** What the engine computed otherwise than the stored record says, with both results (R19). */
   failures?: { verb: string; input: Digest; message: string }[];
   observed: AttemptObserved;

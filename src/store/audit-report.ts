@@ -55,6 +55,8 @@ interface Collected {
   records: number;
   /** Steps whose checkpoints were named by one, and are gone. */
   checkpoints: number[];
+  /** Steps of which a late uploader has left a manifest without data, which the next collection takes. */
+  manifests: number[];
   /** Steps whose episodes are in one file. */
   folded: number;
 }
@@ -67,7 +69,7 @@ export class AuditReport implements ChainAudit {
   unknown = 0;
   evaluations = 0;
   checkpoints = 0;
-  collected: Collected = { records: 0, checkpoints: [], folded: 0 };
+  collected: Collected = { records: 0, checkpoints: [], manifests: [], folded: 0 };
   finalState: Digest | null = null;
   readonly violations: Violation[] = [];
   readonly notClaimed: string[] = [];

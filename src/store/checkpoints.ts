@@ -71,22 +71,47 @@ export async function checkpointExists(
   record: RunRecord,
   step: number,
 ): Promise<boolean> {
-  return (await store.head(checkpointManifestKey(await homeOfStep(store, record, step), step))) !== null;
+  return isWhole(store, await homeOfStep(store, record, step), step);
 }
 
-/** Steps that have a manifest, ascending, an ancestor's included (R5). Whether their files are whole shows when they are fetched. */
+/**
+ * Both files: a manifest alone is what an uploader leaves that stood still before its last write, while another one finished the
+ * checkpoint and a collection took it.
+ */
+async function isWhole(store: ObjectStore, home: CheckpointHome, step: number): Promise<boolean> {
+  if ((await store.head(checkpointManifestKey(home, step))) === null) return false;
+  return (await store.head(checkpointFileKey(home, step, STATE_FILE))) !== null;
+}
+
+/** Steps that have a manifest and data, ascending, an ancestor's included (R5). Whether the data is whole shows when it is fetched. */
 export async function listCheckpoints(store: ObjectStore, record: RunRecord): Promise<number[]> {
-  const found: { step: number; manifest: string }[] = [];
+  return listSteps(store, record, (home, step) => isWhole(store, home, step));
+}
+
+/** As `listCheckpoints`: steps of which there is a manifest without data. */
+export async function listBareManifests(store: ObjectStore, record: RunRecord): Promise<number[]> {
+  return listSteps(store, record, async (home, step) => {
+    const manifest = await store.head(checkpointManifestKey(home, step));
+    return manifest !== null && !(await isWhole(store, home, step));
+  });
+}
+
+async function listSteps(
+  store: ObjectStore,
+  record: RunRecord,
+  counts: (home: CheckpointHome, step: number) => Promise<boolean>,
+): Promise<number[]> {
+  const found: { step: number; home: CheckpointHome }[] = [];
   for await (const { run, after, upTo } of timelinesOf(store, record.run)) {
     const home = checkpointHome(run === record.run ? record : await readRun(store, run));
     for (const name of await store.listFolder(checkpointsFolder(home))) {
       const step = Number(/^global_step_(0|[1-9][0-9]*)\/$/.exec(name)?.[1] ?? NaN);
-      if (step > after && step <= upTo) found.push({ step, manifest: checkpointManifestKey(home, step) });
+      if (step > after && step <= upTo) found.push({ step, home });
     }
   }
-  const whole = await inParallel(found, ({ manifest }) => store.head(manifest));
+  const counted = await inParallel(found, ({ home, step }) => counts(home, step));
   return found
-    .filter((_, index) => whole[index] !== null)
+    .filter((_, index) => counted[index])
     .map(({ step }) => step)
     .sort((a, b) => a - b);
 }

@@ -326,7 +326,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   batch: 2,
   update: 2,
   base: 1,
-  attempt: 1,
+  attempt: 2,
   owner: 2,
   control: 2,
   name: 1,
@@ -344,6 +344,7 @@ export const schemaVersions: Record<RecordKind, number> = {
 
 /** The oldest version of a kind that this code reads, where that is not the newest one. */
 export const oldestVersions: Partial<Record<RecordKind, number>> = {
+  attempt: 1,
   run: 1,
   plan: 2,
   update: 1,

@@ -1,5 +1,5 @@
-// Checks the starts that attempts announced (R9): every episode with a record was announced before it was sampled, and none was begun
-// again once its record was there.
+// Checks the starts that attempts announced (R9): every episode with a record was announced before it was there, and none was sampled
+// again. An announcement that came later proves nothing: its worker may have looked once more and sampled nothing, or died there.
 import { AuditReport, readable } from './audit-report.js';
 import { readFoldedEpisodes } from './episodes.js';
 import { inParallel } from './in-parallel.js';
@@ -16,8 +16,10 @@ interface Announcement {
   /** Of the attempt's record. */
   key: string;
   modified: Date;
+  /** By the clock of its worker. */
+  at: Date;
   starts: readonly string[];
-  notBegun: readonly string[];
+  discarded: readonly string[];
 }
 
 /** Checks the episodes of a step and of its evaluations. Answers all starts that its attempts announced. */
@@ -32,22 +34,28 @@ export async function checkStarts({ store, report }: Chain, run: string, step: n
   const announcements = await announcementsOf(store, run, step, report);
   checkGaps(announcements, report);
   const starts = new Set(announcements.flatMap((one) => one.starts));
-  for (const key of recordedAt.keys())
-    if (!starts.has(key)) report.add('R9', key, 'no attempt has announced that it was started');
-
   const elsewhere = new Set([...starts].map(folderOf).filter((folder) => folder !== own));
   for (const folder of elsewhere)
     for (const [key, modified] of (await readable(report, folder, () => timesIn(store, folder))) ?? [])
       recordedAt.set(key, modified);
-  const notBegun = new Map<string, Set<string>>();
-  for (const { key, notBegun: keys } of announcements)
-    notBegun.set(folderOf(key), new Set([...(notBegun.get(folderOf(key)) ?? []), ...keys]));
-  for (const { key, modified, starts: announced } of announcements) {
-    for (const start of announced) {
-      const recorded = recordedAt.get(start);
-      const isLate = recorded !== undefined && modified > recorded;
-      if (isLate && !notBegun.get(folderOf(key))?.has(start))
-        report.add('R9', start, `${key} says that it was started again after its record was there`);
+  /** A file of folded episodes keeps their times, also in a copy of the store that has made all others new. */
+  const isLate = (key: string, { modified, at }: Announcement): boolean => {
+    const recorded = recordedAt.get(key);
+    return recorded !== undefined && modified > recorded && (!folded?.has(key) || at > recorded);
+  };
+  const inTime = new Set(announcements.flatMap((one) => one.starts.filter((start) => !isLate(start, one))));
+  for (const key of recordedAt.keys()) {
+    if (folderOf(key) !== own) continue;
+    if (!starts.has(key)) report.add('R9', key, 'no attempt has announced that it was started');
+    else if (!inTime.has(key)) report.add('R9', key, 'it was announced only after its record was there');
+  }
+  // Two workers may have begun it before either had finished it: then each had announced it in time.
+  for (const { key: record, discarded } of announcements) {
+    const ofAttempt = announcements.filter(({ key }) => folderOf(key) === folderOf(record));
+    for (const key of discarded) {
+      const begunInTime = ofAttempt.some((one) => one.starts.includes(key) && !isLate(key, one));
+      if (!begunInTime)
+        report.add('R9', key, `${record} says that it was sampled again after its record was there`);
     }
   }
   return [...starts];
@@ -104,7 +112,13 @@ async function announcementsOf(
   const attempts = [...(await timesIn(store, attemptsFolder(run, step)))];
   return inParallel(attempts, async ([key, modified]) => {
     const attempt = await report.read(store, key, 'attempt');
-    return { key, modified, starts: attempt?.starts ?? [], notBegun: attempt?.not_begun ?? [] };
+    return {
+      key,
+      modified,
+      at: new Date(attempt?.observed.at ?? modified),
+      starts: attempt?.starts ?? [],
+      discarded: attempt?.discarded ?? [],
+    };
   });
 }
 

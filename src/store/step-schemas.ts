@@ -265,12 +265,13 @@ const recovery = z.strictObject({
   replay: z.strictObject({ steps: count, seconds }).exactOptional(),
 });
 export const attempt = z.strictObject({
-  schema: z.literal('longhaul.attempt/1'),
+  schema: z.enum(['longhaul.attempt/1', 'longhaul.attempt/2']),
   activity: text,
   attempt: text,
   n: positive,
   starts: z.array(text),
   not_begun: z.array(text).exactOptional(),
+  discarded: z.array(text).exactOptional(),
   failures: z.array(z.strictObject({ verb: text, input: digest, message: text })).exactOptional(),
   observed: z.strictObject({
     node: text,

@@ -8,8 +8,10 @@ import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { waitOutStore } from '../../src/activities/store-patience.js';
 import { EnvironmentError } from '../../src/environments/environment.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import type { AttemptRecord } from '../../src/spec/attempt-records.js';
 import { attemptsFolder, episodeKey, planKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
+import { requireRecord } from '../../src/store/records.js';
 import {
   StoreFull,
   StoreUnavailable,
@@ -174,7 +176,10 @@ describe('an episode', () => {
 });
 
 describe('an attempt that is frozen between its look and its announcement', () => {
-  it('begins nothing that another has finished meanwhile, and says so: the audit has no word against it (R9)', async () => {
+  it.each([
+    ['begins nothing that another has finished meanwhile', false],
+    ['is not accused where it dies right behind its announcement', true],
+  ])('%s (R9)', async (_, dies) => {
     const { deps, calls } = counting(harness.node);
     let answer: unknown;
     const store = storeWith({
@@ -184,13 +189,34 @@ describe('an attempt that is frozen between its look and its announcement', () =
           // Of listings in whole seconds, too, the announcement is later than every record.
           await delay(1_100);
         }
-        return harness.store.create(key, bytes);
+        const created = await harness.store.create(key, bytes);
+        if (dies && answer) throw new StoreUnfit('killed');
+        return created;
       },
     });
-    expect(await collect({ ...deps, store })).toMatchObject({ graded: 4 });
+    const collecting = collect({ ...deps, store });
+    if (dies) await expect(collecting).rejects.toThrow('killed');
+    else expect(await collecting).toMatchObject({ graded: 4 });
     expect(calls.generate).toBe(0);
     const { violations } = await auditRun(harness.store, run);
     expect(violations.filter(({ rule }) => rule === 'R9')).toEqual([]);
+  });
+});
+
+describe('an episode that two attempts have begun side by side', () => {
+  it('is no fault of the later one, which says that it was sampled twice', async () => {
+    const store = storeWith({
+      create: async (key, bytes) => {
+        if (key === keys[0]) await collect(harness.secondNode(), 2);
+        return harness.store.create(key, bytes);
+      },
+    });
+    await collect({ ...harness.node, store });
+    const records: AttemptRecord[] = [];
+    for await (const { key } of harness.store.list(attemptsFolder(run, step)))
+      records.push(await requireRecord(harness.store, key, 'attempt'));
+    expect(records.flatMap(({ discarded }) => discarded ?? [])).toContain(keys[0]);
+    expect((await auditRun(harness.store, run)).violations.filter(({ rule }) => rule === 'R9')).toEqual([]);
   });
 });
 

@@ -129,13 +129,24 @@ describe('the audit of a folded step', () => {
     expect(await readRecord(store, single, 'episode')).not.toBeNull();
   });
 
-  test('finds a start after the episode’s record was there, by the time that the file has kept', async () => {
+  test('finds that an episode was sampled again after its record was there, by the time that the file has kept', async () => {
     const store = await folded();
-    const attempt = { ...recordsOfAllKinds().attempt, starts: [single] };
+    const observed = { node: 'other', pid: 1, at: new Date().toISOString() };
+    const attempt = {
+      ...recordsOfAllKinds().attempt,
+      ...{ schema: 'longhaul.attempt/2' as const, starts: [single], discarded: [single], observed },
+    };
     await store.create(
       sequenceKey(attemptFolder(run, 3, 'collect', 'late'), 1),
       await encodeRecord('attempt', attempt),
     );
     expect(await violations(store)).toContainEqual(expect.objectContaining({ rule: 'R9', key: single }));
+  });
+
+  test('has no word against a copy of the store in which every object is new', async () => {
+    const { store } = await copy();
+    await collectAll(store);
+    for (const key of await keysOf(store)) await tamper(store, key, (bytes) => bytes);
+    expect(await violations(store)).toEqual([]);
   });
 });

@@ -6,7 +6,7 @@ import { auditRun } from '../../src/activities/audit-run.js';
 import { PolicyHolder } from '../../src/activities/policy-holder.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
 import { createStateLock } from '../../src/engine/native/state-lock.js';
-import { listCheckpoints } from '../../src/store/checkpoints.js';
+import { listCheckpoints, writeCheckpoint } from '../../src/store/checkpoints.js';
 import { collect, planCollection } from '../../src/store/collection.js';
 import {
   checkpointFileKey,
@@ -22,7 +22,7 @@ import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
 import { requireRecord } from '../../src/store/records.js';
-import { readRun, readState } from '../../src/store/run-records.js';
+import { readRun, readState, readUpdate } from '../../src/store/run-records.js';
 import { run, startHarness } from '../activities/fixture.js';
 import { seededRandom } from '../chaos/random.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
@@ -88,6 +88,7 @@ describe('a collection', () => {
     expect((await auditRun(store, run)).collected).toEqual({
       records: 1,
       checkpoints: [1, 2, 3, 4, 5],
+      manifests: [],
       folded: grpoSteps.length,
     });
     const { stdout } = longhaul(['audit', run, '--store', address]);
@@ -158,6 +159,25 @@ describe('a collection', () => {
       expect(audit.violations).toEqual([]);
       expect(audit.episodes).toBe(grpoSteps.length * slots * samples);
     }
+  });
+
+  test('during which an uploader stood still before its manifest leaves no checkpoint that is none', async () => {
+    const { store } = await copy();
+    const record = await readRun(store, run);
+    const manifest = checkpointManifestKey(home, 3);
+    const { state, numerics } = (await readUpdate(store, run, 3)).identity;
+    const statePath = join(mkdtempSync(join(scratch, 'late-')), 'state.safetensors');
+    await store.getToFile(checkpointFileKey(home, 3, 'state.safetensors'), statePath);
+    const beforeManifest = async (): Promise<void> => void (await collectAll(store));
+    await writeCheckpoint(store, record, { step: 3, state, numerics, statePath, beforeManifest });
+    expect(await keysOf(store, checkpointFolder(home, 3))).toEqual([manifest]);
+    expect(await listCheckpoints(store, record)).toEqual([last]);
+    const audit = await auditRun(store, run);
+    expect(audit.violations).toEqual([]);
+    expect(audit.collected).toMatchObject({ checkpoints: [1, 2, 3, 4, 5], manifests: [3] });
+    expect(await collectAll(store)).toMatchObject({ checkpoints: [3] });
+    await expectCollected(store);
+    expect((await auditRun(store, run)).collected.manifests).toEqual([]);
   });
 
   test('deletes the manifest of a checkpoint first, in whatever order the store lists its files', async () => {

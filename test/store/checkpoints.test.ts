@@ -129,6 +129,7 @@ test('a long run’s checkpoints are looked up a few at a time', async () => {
   const record = await writeRun('tiny');
   for (let step = 1; step <= 100; step++) {
     await store.create(checkpointManifestKey(checkpointHome(record), step), bytesOf('{}'));
+    await store.create(fileOf(record, step), bytesOf('state'));
   }
   const { watched, most } = atOnceIn(store);
   expect(await listCheckpoints(watched, record)).toHaveLength(100);

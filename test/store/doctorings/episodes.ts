@@ -7,6 +7,7 @@ import * as layout from '../../../src/store/layout.js';
 import { readState } from '../../../src/store/run-records.js';
 import {
   audited,
+  type Doctored,
   type Doctoring,
   episode,
   evalEpisode,
@@ -19,6 +20,23 @@ import { unknown } from '../evaluated.js';
 
 const outcomeOf = (record: EpisodeRecord): number =>
   record.outcome.status === 'graded' ? record.outcome.value : NaN;
+
+/** An attempt after all others. */
+function putLate(
+  store: Doctored,
+  step: number,
+  activity: string,
+  said: Pick<AttemptRecord, 'starts' | 'discarded'>,
+): Promise<void> {
+  return store.put(`${layout.attemptFolder(run, step, activity, 'late.2')}1.json`, 'attempt', {
+    schema: 'longhaul.attempt/2',
+    activity,
+    attempt: 'late.2',
+    n: 1,
+    ...said,
+    observed: { node: 'other', pid: 1, at: new Date().toISOString() },
+  });
+}
 
 export const episodes: readonly Doctoring[] = [
   {
@@ -91,48 +109,26 @@ export const episodes: readonly Doctoring[] = [
       }),
   },
   {
-    what: 'a finished episode was started again',
+    what: 'a finished episode was sampled again',
     rule: 'R9',
     at: () => episode(3),
-    doctor: (store) =>
-      store.put(`${layout.attemptFolder(run, 3, 'collect', 'late.2')}1.json`, 'attempt', {
-        schema: 'longhaul.attempt/1',
-        activity: 'step-000003/collect',
-        attempt: 'late.2',
-        n: 1,
-        starts: [episode(3)],
-        observed: { node: 'other', pid: 1, at: new Date().toISOString() },
-      }),
+    names: 'sampled again',
+    doctor: (store) => putLate(store, 3, 'collect', { starts: [episode(3)], discarded: [episode(3)] }),
   },
   {
-    what: 'a finished episode was started again, and only another attempt says that it was not begun',
+    what: 'a finished episode was sampled again by an attempt that had not announced it',
     rule: 'R9',
     at: () => episode(3),
-    doctor: async (store) => {
-      const put = (attempt: string, said: Pick<AttemptRecord, 'starts' | 'not_begun'>): Promise<void> =>
-        store.put(`${layout.attemptFolder(run, 3, 'collect', attempt)}1.json`, 'attempt', {
-          schema: 'longhaul.attempt/1',
-          activity: 'step-000003/collect',
-          ...{ attempt, n: 1, ...said },
-          observed: { node: 'other', pid: 1, at: new Date().toISOString() },
-        });
-      await put('late.2', { starts: [episode(3)] });
-      await put('late.3', { starts: [], not_begun: [episode(3)] });
-    },
+    names: 'sampled again',
+    doctor: (store) => putLate(store, 3, 'collect', { starts: [], discarded: [episode(3)] }),
   },
   {
-    what: "a finished evaluation's episode was started again",
+    what: "a finished evaluation's episode was sampled again",
     rule: 'R9',
     at: evalEpisode,
+    names: 'sampled again',
     doctor: (store) =>
-      store.put(`${layout.attemptFolder(run, audited.last, 'evaluate', 'late.2')}1.json`, 'attempt', {
-        schema: 'longhaul.attempt/1',
-        activity: 'evaluate',
-        attempt: 'late.2',
-        n: 1,
-        starts: [evalEpisode()],
-        observed: { node: 'other', pid: 1, at: new Date().toISOString() },
-      }),
+      putLate(store, audited.last, 'evaluate', { starts: [evalEpisode()], discarded: [evalEpisode()] }),
   },
   {
     what: 'episodes that nobody has announced',
@@ -145,7 +141,7 @@ export const episodes: readonly Doctoring[] = [
     what: 'an episode that an attempt announced after it was there, and none before',
     rule: 'R9',
     at: () => episode(learned),
-    names: 'after its record was there',
+    names: 'only after its record was there',
     doctor: (store) => store.touch(layout.attemptsFolder(run, learned)),
   },
   {
