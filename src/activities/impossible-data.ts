@@ -2,11 +2,29 @@
 import type { DatasetCache } from './dataset-cache.js';
 import type { RunRecord } from '../spec/records.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
+import type { RunSpec } from '../spec/run-spec.js';
+import type { Task } from '../spec/task.js';
+import { readDataFiles } from './prepare-dataset.js';
+import { BadDataFile } from './task-file.js';
 
 /** Throws `InvalidSpec` with every problem at once. */
 export async function refuseImpossibleData(datasets: DatasetCache, record: RunRecord): Promise<void> {
-  const { spec } = record;
-  const data = await datasets.load(record.dataset);
+  const { tasks, demonstrationsByKind } = await datasets.load(record.dataset);
+  refuseData(record.spec, { tasks, kinds: [...demonstrationsByKind.keys()] });
+}
+
+/** The same of the files that a spec names, before a run has read them. Throws `InvalidSpec`. */
+export async function refuseBadFiles(spec: RunSpec): Promise<void> {
+  const { builtin, tasks: path } = spec.data;
+  if (builtin !== undefined || path === undefined) return;
+  const { tasks, demonstrations } = await readDataFiles(spec.data).catch((error: unknown) => {
+    if (!(error instanceof BadDataFile)) throw error;
+    throw new InvalidSpec([{ path: 'data', problem: error.message, mend: '' }]);
+  });
+  refuseData(spec, { tasks, kinds: [...new Set(demonstrations.map(({ kind }) => kind))] });
+}
+
+function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readonly string[] }): void {
   const problems = [];
   const heldOut = data.tasks.filter((task) => task.split === 'held_out').length;
   const train = data.tasks.length - heldOut;
@@ -34,11 +52,11 @@ export async function refuseImpossibleData(datasets: DatasetCache, record: RunRe
       });
   }
   for (const [index, phase] of spec.warm_start.entries()) {
-    if ((data.demonstrationsByKind.get(phase.demonstrations)?.length ?? 0) === 0) {
+    if (!data.kinds.includes(phase.demonstrations)) {
       problems.push({
         path: `warm_start[${index}].demonstrations`,
         problem: `the data holds no demonstration of kind "${phase.demonstrations}"`,
-        mend: `kinds there: ${[...data.demonstrationsByKind.keys()].join(', ') || 'none'}`,
+        mend: `kinds there: ${data.kinds.join(', ') || 'none'}`,
       });
     }
   }

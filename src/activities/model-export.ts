@@ -6,7 +6,11 @@ import type { ExportRequest, PolicyEngine } from '../engine/policy-engine.js';
 import { loadChatTemplate } from '../episode/chat-template.js';
 import { loadTokenizer } from '../episode/tokenizer.js';
 import type { Digest } from '../spec/records.js';
+import { readTokenizerSettings, type TokenizerSettings } from '../models/model-folder.js';
+import { readJsonIfAny } from '../models/model-files.js';
 import { removeLeftovers } from './leftovers.js';
+
+const usualPadding = '<|endoftext|>';
 
 export interface ModelToExport extends Omit<ExportRequest, 'path' | 'eos_tokens'> {
   /** Must not be there. */
@@ -14,7 +18,8 @@ export interface ModelToExport extends Omit<ExportRequest, 'path' | 'eos_tokens'
   /** Texts of `tokenizer.json` and of the chat template. */
   tokenizer: string;
   template: string;
-  maxPositionEmbeddings: number;
+  /** Of the run's own settings; null where only the model's config says it. */
+  maxPositionEmbeddings: number | null;
 }
 
 export interface ExportedModel {
@@ -74,6 +79,7 @@ export async function exportModel(
 
 /** Answers the names of what it has written. */
 async function addTokenizer(folder: string, model: ModelToExport, endOfTurn: string): Promise<string[]> {
+  const settings = await tokenizerSettings(folder, model);
   const files: Record<string, string> = {
     'tokenizer.json': model.tokenizer,
     'chat_template.jinja': model.template,
@@ -81,11 +87,35 @@ async function addTokenizer(folder: string, model: ModelToExport, endOfTurn: str
       tokenizer_class: 'PreTrainedTokenizerFast',
       eos_token: endOfTurn,
       clean_up_tokenization_spaces: false,
-      model_max_length: model.maxPositionEmbeddings,
+      ...settings,
     }),
   };
   for (const [name, text] of Object.entries(files)) await writeDurably(join(folder, name), text);
   return Object.keys(files);
+}
+
+/** The model's own, where the folder that it came from is still there; else what its tokenizer and its config say. */
+async function tokenizerSettings(folder: string, model: ModelToExport): Promise<TokenizerSettings> {
+  const { base_model: origin } = model;
+  const own = origin === undefined ? {} : await readTokenizerSettings(origin).catch(() => ({}));
+  const pad = paddingOf(model.tokenizer);
+  const config = await readJsonIfAny(join(folder, 'config.json'));
+  const longest = config?.['max_position_embeddings'] ?? model.maxPositionEmbeddings;
+  return {
+    ...(pad === null ? {} : { pad_token: pad }),
+    ...(typeof longest === 'number' ? { model_max_length: longest } : {}),
+    ...own,
+  };
+}
+
+/** The token that `tokenizer.json` pads with, else the one that models of the Qwen families pad with. */
+function paddingOf(tokenizer: string): string | null {
+  const { padding, added_tokens = [] } = JSON.parse(tokenizer) as {
+    padding?: { pad_token?: unknown } | null;
+    added_tokens?: { content?: unknown }[];
+  };
+  if (typeof padding?.pad_token === 'string') return padding.pad_token;
+  return added_tokens.some(({ content }) => content === usualPadding) ? usualPadding : null;
 }
 
 async function writeDurably(path: string, text: string): Promise<void> {

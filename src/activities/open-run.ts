@@ -155,11 +155,21 @@ export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): v
     {
       path: 'name',
       problem: `run "${run}" exists with another spec:\n${found.map((line) => `    ${line}`).join('\n')}`,
-      mend:
-        `to go on with it as it is: longhaul train --run ${run}; ` +
-        `change what may change live with: longhaul set ${run} lr=…, or choose a new name`,
+      mend: mendOfDifference(run, stored, spec),
     },
   ]);
+}
+
+function mendOfDifference(run: string, stored: RunSpec, spec: RunSpec): string {
+  const [before, wanted] = [stored.trainer.max_training_steps, spec.trainer.max_training_steps];
+  const further =
+    wanted > before
+      ? `to train it further, fork it: longhaul fork ${run} --name NEW --set max_training_steps=${wanted}; `
+      : '';
+  return (
+    `${further}to go on with it as it is: longhaul train --run ${run}; ` +
+    `change what may change live with: longhaul set ${run} lr=…, or choose a new name`
+  );
 }
 
 function urlsOf({ environments }: RunSpec): Record<string, string | null> {

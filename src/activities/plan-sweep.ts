@@ -23,7 +23,9 @@ import {
   type SweepPair,
 } from '../store/sweeps.js';
 import type { SweepRecord } from '../spec/sweep-record.js';
-import { suitesAreOf, type SweepSpec } from '../spec/sweep-spec.js';
+import { suitesAreNamedBy, suitesAreOf, type SweepSpec } from '../spec/sweep-spec.js';
+
+const namesShown = 10;
 
 export interface SweepDeps {
   store: ObjectStore;
@@ -58,10 +60,14 @@ async function chosen({ store, datasets }: SweepDeps, spec: SweepSpec, sweep: st
   const suites_of = suitesAreOf(spec);
   const reference = await readRunIfAny(store, suites_of);
   if (reference === null) {
-    const near = nearestName(suites_of, await listRuns(store));
-    const mend = near === null ? 'see `longhaul runs`' : `did you mean ${near}?`;
+    const runs = await listRuns(store);
+    const near = nearestName(suites_of, runs);
+    const shown = runs.slice(0, namesShown).join(', ');
+    const there =
+      shown === '' ? 'it holds no run yet' : `it holds ${shown}${runs.length > namesShown ? ', …' : ''}`;
+    const mend = near === null ? there : `did you mean ${near}?`;
     const problem = `${suites_of}, whose data and settings the suites have, is no run in ${store.address}`;
-    throw new InvalidSpec([{ path: 'data_of', problem, mend }], `sweep ${spec.name}`);
+    throw new InvalidSpec([{ path: suitesAreNamedBy(spec), problem, mend }], `sweep ${spec.name}`);
   }
   const { tasks } = await datasets.load(reference.dataset);
   const numerics = await readNumerics(store, suites_of);

@@ -41,12 +41,7 @@ async function prepareFiles(
   environments: readonly EnvironmentSpec[],
   signal: AbortSignal | undefined,
 ): Promise<DatasetReference> {
-  const read = (path: string | undefined) => (path === undefined ? '' : readText(path));
-  const tasks = parseTasks(await read(data.tasks), data.tasks ?? 'data.tasks');
-  const shown = parseDemonstrations(
-    await read(data.demonstrations),
-    data.demonstrations ?? 'data.demonstrations',
-  );
+  const { tasks, demonstrations: shown } = await readDataFiles(data);
   const lists = await toolListsFor(shown, tasks, environments, signal ? { signal } : {});
   const texts = { tasks: lines(tasks), demonstrations: lines(shown), tools: canonicalText(lists) };
   const version = sha256Hex(
@@ -57,6 +52,19 @@ async function prepareFiles(
     }),
   );
   return writeDataset(store, 'files', version.slice(0, 16), texts);
+}
+
+/** What the files of a spec hold. Throws `BadDataFile`. */
+export async function readDataFiles(
+  data: DataSpec,
+): Promise<{ tasks: Task[]; demonstrations: Demonstration[] }> {
+  const read = (path: string | undefined) => (path === undefined ? '' : readText(path));
+  const tasks = parseTasks(await read(data.tasks), data.tasks ?? 'data.tasks');
+  const demonstrations = parseDemonstrations(
+    await read(data.demonstrations),
+    data.demonstrations ?? 'data.demonstrations',
+  );
+  return { tasks, demonstrations };
 }
 
 interface DatasetTexts {

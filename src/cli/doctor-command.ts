@@ -1,5 +1,6 @@
 // `longhaul doctor`: what a run needs, probed for real. Exit code 1 when something is wrong.
 import type { Command } from 'commander';
+import { refuseBadFiles } from '../activities/impossible-data.js';
 import { probeSlack } from '../integrations/slack/slack-probe.js';
 import { readSpecFile } from '../spec/spec-input.js';
 import {
@@ -130,7 +131,9 @@ async function specChecks(
   builtIn: string | null,
   start: string,
 ): Promise<Promise<CheckResult>[]> {
-  const result = await readSpecFile(path).catch((error: Error) => error);
+  const result = await readSpecFile(path)
+    .then(async (spec) => (await refuseBadFiles(spec), spec))
+    .catch((error: Error) => error);
   if (result instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: result.message })];
   const environments = result.environments.map(({ env_key, url, grading_token_env }) =>
     check(`environment ${env_key}`, async () => {

@@ -103,8 +103,7 @@ async function exportRun(
         ...{ state, to: flags.to, tokenizer, template },
         dtype: flags.dtype === 'bf16' ? 'BF16' : 'F32',
         adapters: flags.peft ? 'peft' : 'merged',
-        maxPositionEmbeddings:
-          architecture?.max_position_embeddings ?? record.spec.generator.max_sequence_length,
+        maxPositionEmbeddings: architecture?.max_position_embeddings ?? null,
         ...(path === undefined ? {} : { base_model: path }),
       });
       return { ...exported, run, step };

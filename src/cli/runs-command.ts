@@ -13,7 +13,8 @@ import { lastCommittedStep, listRuns, readRun, readRunIfAny } from '../store/run
 import { BadInput, inFolder, storeOption, wholeNumber, withOutput } from './output.js';
 import { storeOfCommand } from './stack-store.js';
 import { textTable } from './table.js';
-import { type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
+import { temporalConfig, type TemporalFlags, withClient, withTemporalFlags } from './temporal-access.js';
+import { TemporalUnreachable } from '../workers/temporal-connection.js';
 
 const describeDeadlineMs = 10_000;
 const grpcInvalidArgument = 3;
@@ -29,7 +30,7 @@ interface RunLine {
   /** Id of the timeline, as `audit`, `report` and `fork` take it; the name where no store tells which one it is. */
   run: string;
   /**
-   * Of its workflow; `not running here` where this server knows none, `rewound` where its name has a newer timeline, `start failed`
+   * Of its workflow; `not running here` where this server knows none, `in the store` where none was asked, `rewound` where its name has a newer timeline, `start failed`
    * (or `start terminated`, …) where the newest workflow of its name has ended before the run was its own.
    */
   status: string;
@@ -50,22 +51,36 @@ export function register(program: Command): void {
     .action(
       withOutput(async (flags: RunsFlags, command: Command) => {
         const store = await storeOfCommand(command, flags);
-        const driven = await withClient(flags, async (client) => {
-          const found = await executionsOf(client);
-          const executions = flags.query === undefined ? found : await matching(client, found, flags.query);
-          return store ? timelineLines(client, store, executions) : executions.map((one) => lineOf(one));
-        });
+        const driven = await drivenLines(flags, store);
         // Temporal knows nothing of the others, and so whether a query means them.
-        const others =
-          store && flags.query === undefined
-            ? await storedLines(store, new Set(driven.map(({ run }) => run)))
-            : [];
-        const lines = [...driven, ...others]
+        const others = store && flags.query === undefined ? await storedLines(store, driven) : [];
+        const lines = [...(driven ?? []), ...others]
           .sort((a, b) => (a.started < b.started ? 1 : -1))
           .slice(0, flags.limit);
         console.log(flags.json ? JSON.stringify(lines) : table(lines, flags));
       }),
     );
+}
+
+/** Null where no server can be asked, which is said: what the store holds is known without one. */
+async function drivenLines(flags: RunsFlags, store: ObjectStore | null): Promise<RunLine[] | null> {
+  const fromStore = store !== null && flags.query === undefined;
+  // The default address is nobody's: beside a store's runs its own would be taken for them.
+  if (fromStore && temporalConfig(flags).source === null) {
+    process.stderr.write('no stack runs here and no Temporal server is named: only what the store knows\n');
+    return null;
+  }
+  try {
+    return await withClient(flags, async (client) => {
+      const found = await executionsOf(client);
+      const executions = flags.query === undefined ? found : await matching(client, found, flags.query);
+      return store ? timelineLines(client, store, executions) : executions.map((one) => lineOf(one));
+    });
+  } catch (error) {
+    if (!fromStore || !(error instanceof TemporalUnreachable)) throw error;
+    process.stderr.write(`${error.message}. Only what the store knows:\n`);
+    return null;
+  }
 }
 
 /** Newest first; a long run is a chain of executions: of each chain the newest, with the start of the first that is known. */
@@ -135,8 +150,9 @@ async function timelineLines(
   for (const line of lines) {
     const later = newest.get(line.run);
     if (!later) newest.set(line.run, line);
-    // A refused start left the run as it was: only the status is of that start.
-    else if (later.status.startsWith(startOf)) newest.set(line.run, { ...line, status: later.status });
+    // A refused start left the run as it was: only the status is of that start, and not even that where nothing was left to do.
+    else if (later.status.startsWith(startOf))
+      newest.set(line.run, line.status === 'completed' ? line : { ...line, status: later.status });
   }
   return [...newest.values()];
 }
@@ -202,8 +218,10 @@ async function timelineDrivenBy(
   return run ?? (status.name === 'RUNNING' ? newest : null);
 }
 
-/** Timelines that no workflow has driven which Temporal still knows. */
-async function storedLines(store: ObjectStore, known: ReadonlySet<string>): Promise<RunLine[]> {
+/** Timelines that no workflow has driven which Temporal still knows. `driven`: null where it was not asked. */
+async function storedLines(store: ObjectStore, driven: readonly RunLine[] | null): Promise<RunLine[]> {
+  const known = new Set(driven?.map(({ run }) => run));
+  const unseen = driven === null ? 'in the store' : 'not running here';
   const others = { phase: '', step: null, passAt1: null, from: null };
   const lines = await inParallel(await listRuns(store), async (run): Promise<RunLine | null> => {
     try {
@@ -211,7 +229,7 @@ async function storedLines(store: ObjectStore, known: ReadonlySet<string>): Prom
       const timelines = await timelinesNamed(store, record.name);
       const newest = timelines.length === 0 || timelines.at(-1) === run;
       if (known.has(run)) return null;
-      const status = newest ? 'not running here' : timelines.includes(run) ? 'rewound' : 'never begun';
+      const status = newest ? unseen : timelines.includes(run) ? 'rewound' : 'never begun';
       const step = await lastCommittedStep(store, run);
       return { ...others, run, status, step, from: originOf(record), started: record.observed.started_at };
     } catch (error) {

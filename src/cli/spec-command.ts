@@ -1,5 +1,6 @@
 // `longhaul spec SPEC`: the checked spec as JSON, ready for `temporal workflow start --input-file`. `--run RUN`: that of a run.
 import type { Command } from 'commander';
+import { refuseBadFiles } from '../activities/impossible-data.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { readSpecFile } from '../spec/spec-input.js';
 import { folderOption, openStoreOf, type StoreFlags, withOutput } from './output.js';
@@ -35,6 +36,10 @@ With --run RUN it is what that run goes on with, also where it was forked or rew
 }
 
 async function specOf(path: string | undefined, flags: SpecFlags, command: Command): Promise<RunSpec> {
-  if (path !== undefined) return readSpecFile(path);
+  if (path !== undefined) {
+    const spec = await readSpecFile(path);
+    await refuseBadFiles(spec);
+    return spec;
+  }
   return (await storedSpec(await openStoreOf(command, flags), flags.run ?? '')).spec;
 }

@@ -18,6 +18,21 @@ export interface ModelFolder {
   texts: SpecialTokenTexts;
 }
 
+/** What `tokenizer_config.json` says beside the special tokens of templates; empty where it does not say it, or is not there. */
+export interface TokenizerSettings {
+  pad_token?: string;
+  model_max_length?: number;
+}
+
+export async function readTokenizerSettings(folder: string): Promise<TokenizerSettings> {
+  const config = await readJsonIfAny(join(folder, 'tokenizer_config.json'));
+  const [pad, longest] = [textOf(config?.['pad_token']), config?.['model_max_length']];
+  return {
+    ...(pad === null ? {} : { pad_token: pad }),
+    ...(typeof longest === 'number' && longest > 0 ? { model_max_length: longest } : {}),
+  };
+}
+
 /** Throws `BadModelFolder`: what is missing, damaged, or not supported. */
 export async function readModelFolder(folder: string): Promise<ModelFolder> {
   const path = resolve(folder);

@@ -85,6 +85,11 @@ export function isPattern(run: string): boolean {
   return run.includes('*');
 }
 
+/** The member of the spec that `suitesAreOf` takes. */
+export function suitesAreNamedBy({ data_of, baseline }: SweepSpec): string {
+  return data_of !== undefined ? 'data_of' : baseline ? 'baseline.run' : 'checkpoints[0].run';
+}
+
 /** The run whose data, seed and settings the suites have. */
 export function suitesAreOf({ data_of, baseline, checkpoints }: SweepSpec): string {
   const run = data_of ?? baseline?.run ?? checkpoints[0]?.run;

@@ -8,6 +8,7 @@ import {
   readFileSync,
   renameSync,
   statfsSync,
+  statSync,
   writeFileSync,
 } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -86,6 +87,7 @@ const script = (path: string): string => fileURLToPath(new URL(path, import.meta
 /** Resolves when everything serves. A failed start stops what it had started. */
 export async function startStack(options: StackOptions): Promise<Stack> {
   const folder = resolve(options.folder);
+  refuseFile(folder);
   const lock = lockFolder(folder, `longhaul up in ${folder}`);
   const ports = new ClaimedPorts((message) => options.log(message));
   const release = (): void => {
@@ -322,6 +324,18 @@ function servesFrom(folder: string): number | null {
 async function answers(url: string): Promise<boolean> {
   await fetch(url, { signal: AbortSignal.timeout(1_000) });
   return true;
+}
+
+function refuseFile(path: string): void {
+  let isFile: boolean;
+  try {
+    isFile = !statSync(path).isDirectory();
+  } catch {
+    // Not there yet, or not to be looked at: making it says why.
+    return;
+  }
+  if (isFile)
+    throw new Error(`${path} is a file, and a stack is kept in a folder: name another one with --folder`);
 }
 
 function checkDisk(folder: string): void {

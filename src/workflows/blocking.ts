@@ -57,7 +57,7 @@ export async function untilMended<T>(
 
 /** The failure's own words where it has some: of one kind of failure some can be mended otherwise than others. */
 function remedyOf(type: string, cause: unknown): string {
-  const [detail] = cause instanceof ApplicationFailure ? ((cause.details ?? []) as unknown[]) : [];
+  const [detail] = cause instanceof ApplicationFailure ? (cause.details ?? []) : [];
   const { remedy } = (detail ?? {}) as Partial<FailureDetail>;
   return typeof remedy === 'string' ? remedy : (remedies[type as keyof typeof remedies] ?? 'Mend the cause');
 }

@@ -307,6 +307,33 @@ describe('an exported model', () => {
     expect(read.outline).toEqual(assets.outline);
     expect(read.eosTokens).toEqual(assets.eosTokens);
   });
+
+  test('keeps the padding token and the length of its own tokenizer_config.json, else those of its files', async () => {
+    const own = JSON.parse(readFileSync(join(folder, 'tokenizer_config.json'), 'utf8')) as object;
+    const file = join(folder, 'tokenizer_config.json');
+    const [pad, model_max_length] = ['<|im_start|>', 131_072];
+    writeFileSync(file, JSON.stringify({ ...own, pad_token: { content: pad }, model_max_length }));
+    await harness.open(specOf());
+    await harness.advance(1);
+    const { holder } = harness.node;
+    const assets = await readModelFolder(folder);
+    const exportedTo = async (name: string): Promise<unknown> => {
+      const to = join(harness.folder, name);
+      await holder.withState(run, 1, (state) =>
+        exportModel(holder.engine, {
+          ...{ state, to, dtype: 'F32', adapters: 'merged', base_model: folder, maxPositionEmbeddings: null },
+          ...{ tokenizer: assets.tokenizer!, template: assets.chatTemplate! },
+        }),
+      );
+      return JSON.parse(readFileSync(join(to, 'tokenizer_config.json'), 'utf8'));
+    };
+    expect(await exportedTo('kept')).toMatchObject({ pad_token: pad, model_max_length });
+    rmSync(file);
+    const longest = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as object;
+    expect(await exportedTo('without')).toMatchObject({
+      model_max_length: (longest as { max_position_embeddings: number }).max_position_embeddings,
+    });
+  });
 });
 
 test.each(['lora', 'folder'])('presets/%s.yaml is a run from a folder', async (name) => {

@@ -123,6 +123,18 @@ describe('a later start', () => {
     expect(message).toContain(`longhaul train --run ${run};`);
     expect(message).toContain(`longhaul set ${run} lr=…`);
     expect(message).toContain('choose a new name');
+    expect(message).not.toContain('fork');
+  });
+
+  it('with more steps is refused by naming the fork that takes them', async () => {
+    await harness.open();
+    const message = await messageOf({
+      ...harness.spec,
+      trainer: { ...part('trainer'), max_training_steps: 99 },
+    });
+    expect(message).toContain(
+      `to train it further, fork it: longhaul fork ${run} --name NEW --set max_training_steps=99; `,
+    );
   });
 
   it('may ask for other nodes than the start before: placement is never truth', async () => {

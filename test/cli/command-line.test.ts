@@ -1,9 +1,18 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { lockFolder } from '../../src/workers/folder-lock.js';
 import { freePort } from '../../src/workers/free-port.js';
@@ -77,6 +86,55 @@ describe('longhaul spec', () => {
   });
 });
 
+describe('a task file that is broken', () => {
+  const spec = join(folder, 'broken.yaml');
+  beforeAll(() => {
+    const task = { task_key: 'a', prompt: 'b', env_key: 'nowhere' };
+    writeFileSync(join(folder, 'tasks.jsonl'), `${JSON.stringify(task)}\n{"task_key": "b", "promt"\n`);
+    const { data: _data, ...rest } = parse(readFileSync('presets/tiny.yaml', 'utf8')) as Record<
+      string,
+      object
+    >;
+    const model = {
+      ...rest['model'],
+      tokenizer: resolve('presets/tokenizers/small/tokenizer.json'),
+      chat_template: resolve('presets/tokenizers/small/chat_template.jinja'),
+    };
+    const data = { tasks: 'tasks.jsonl', eval_tasks: 1, final_eval_tasks: 1 };
+    writeFileSync(spec, JSON.stringify({ ...rest, model, warm_start: [], data }));
+  });
+
+  test('is refused by spec with the line, and by doctor --spec', () => {
+    expect(longhaul(['spec', spec])).toMatchObject({
+      ...{ code: 1, output: '' },
+      errors: expect.stringMatching(/tasks\.jsonl is not usable:\n.*line 2: not JSON/) as string,
+    });
+    const { code, output } = longhaul([
+      'doctor',
+      '--json',
+      '--spec',
+      spec,
+      '--temporal-address',
+      '127.0.0.1:1',
+    ]);
+    const checks = JSON.parse(output) as { check: string; ok: boolean; detail: string }[];
+    expect(checks.find(({ check }) => check === 'spec')).toMatchObject({
+      ok: false,
+      detail: expect.stringContaining('line 2: not JSON') as string,
+    });
+    expect(code).toBe(1);
+  });
+
+  test('is refused, too, where its tasks are of no environment of the spec', () => {
+    const task = { task_key: 'a', prompt: 'b', env_key: 'nowhere' };
+    writeFileSync(join(folder, 'tasks.jsonl'), `${JSON.stringify(task)}\n`);
+    const { code, errors } = longhaul(['spec', spec]);
+    expect(errors).toContain('tasks name the environment "nowhere", which is not listed');
+    expect(errors).toContain('1 evaluation tasks are asked for, the data holds 0 held-out ones');
+    expect(code).toBe(1);
+  });
+});
+
 describe('longhaul show', () => {
   test('says that a key is not there', () => {
     mkdirSync(join(folder, 'store'), { recursive: true });
@@ -131,6 +189,15 @@ describe('--folder', () => {
       `TEMPORAL_ADDRESS names 127.0.0.1:2: that server is asked, and not the stack in ${stack}\n`,
     );
     expect(errors).toContain('no Temporal server answers at 127.0.0.1:2');
+  });
+
+  test.each(['up', 'quickstart'])('that is a file is refused by %s in one line', (verb) => {
+    const file = join(process.cwd(), 'package.json');
+    const { code, errors } = longhaul([verb, '--folder', file]);
+    expect(errors).toBe(
+      `error: ${file} is a file, and a stack is kept in a folder: name another one with --folder\n`,
+    );
+    expect(code).toBe(1);
   });
 
   test.each([

@@ -19,6 +19,7 @@ import { openStore } from '../../src/store/open-store.js';
 import { encodeRecord } from '../../src/store/record-codec.js';
 import { StoreFull } from '../../src/store/store-errors.js';
 import { recordsOf, writeAll } from '../followers/written-run.js';
+import { freePort } from '../../src/workers/free-port.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import {
@@ -465,6 +466,83 @@ describe('longhaul runs', { timeout: 120_000 }, () => {
       [never, 'start terminated'],
       [had, 'start terminated'],
     ]);
+  });
+
+  it('shows a finished run as finished, also behind a later start that was refused', async () => {
+    const records = recordsOfAllKinds();
+    const script = scriptRun(outlineOf(uniqueName('done')));
+    const { name } = script.outline;
+    let refuses = false;
+    script.before = (call) => {
+      if (call === 'open' && refuses) throw ApplicationFailure.nonRetryable('another spec', 'InvalidSpec');
+      return undefined;
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, name);
+      await run.result();
+      await store.create(runKey(name), await encodeRecord('run', { ...records.run, run: name, name }));
+      const named = await encodeRecord('name', { schema: 'longhaul.name/1', n: 1, run: name });
+      await store.create(sequenceKey(namesFolder(name), 1), named);
+      const owner = { ...records.owner, n: 1, firstExecutionRunId: run.firstExecutionRunId };
+      await store.create(sequenceKey(ownersFolder(name), 1), await encodeRecord('owner', owner));
+      refuses = true;
+      await expect((await startRun(temporal, queue, name)).result()).rejects.toThrow();
+    });
+    let seen: unknown;
+    await expect
+      .poll(
+        async () => {
+          const { output } = await longhaul('runs', '--json', '--store', storeAddress);
+          seen = (JSON.parse(output) as { run: string; status: string }[]).find(({ run }) => run === name);
+          const executions: string[] = [];
+          for await (const { status } of temporal.client.workflow.list({
+            query: `WorkflowId = "train/${name}"`,
+          }))
+            executions.push(status.name);
+          return executions.sort();
+        },
+        { timeout: 50_000 },
+      )
+      .toEqual(['COMPLETED', 'FAILED']);
+    expect(seen).toMatchObject({ status: 'completed' });
+  });
+
+  it('needs no Temporal server for what the store knows, and says so', async () => {
+    const cwd = join(folder, 'offline');
+    const offline = `dir:${join(cwd, '.longhaul', 'store')}`;
+    const records = recordsOfAllKinds();
+    const kept = await openStore(offline);
+    await kept.create(
+      runKey('kept'),
+      await encodeRecord('run', { ...records.run, run: 'kept', name: 'kept' }),
+    );
+    const base = { ...records.base, identity: { ...records.base.identity, run: 'kept' } };
+    await kept.create(updateKey('kept', 0), await encodeRecord('base', base));
+    const asked = async (...args: string[]) => {
+      const child = spawn(resolve('bin/longhaul'), ['runs', '--json', ...args], {
+        cwd,
+        env: { ...process.env, TEMPORAL_ADDRESS: undefined, XDG_CONFIG_HOME: cwd },
+      });
+      let [output, errors] = ['', ''];
+      child.stdout.on('data', (piece: Buffer) => (output += piece.toString()));
+      child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
+      const [code] = (await once(child, 'close')) as [number | null];
+      return { code, errors, lines: JSON.parse(output) as unknown };
+    };
+    const lines = [expect.objectContaining({ run: 'kept', status: 'in the store', step: 0 })];
+    expect(await asked()).toEqual({
+      ...{ code: 0, lines },
+      errors: 'no stack runs here and no Temporal server is named: only what the store knows\n',
+    });
+    const nobody = `127.0.0.1:${await freePort()}`;
+    expect(await asked('--temporal-address', nobody)).toEqual({
+      ...{ code: 0, lines },
+      errors: expect.stringMatching(
+        /^no Temporal server answers at .* Only what the store knows:\n$/,
+      ) as string,
+    });
+    // A query is the server's to answer.
+    expect(await asked('--temporal-address', nobody, '--query', 'Step > 1')).toMatchObject({ code: 1 });
   });
 
   it('tells when a run began, not when its workflow last began anew', () => {
