@@ -37,6 +37,8 @@ export interface RunOutline {
   eval_interval: number;
   /** 0: no early end. */
   target_pass_at_1: number;
+  /** For how long the same failure is tried again before a person is asked (R27). Absent where a version before this one answered: 0. */
+  block_after_s?: number;
   /** Where else people read of it, in words: `Slack #runs`. */
   followed_in?: string[];
 }
@@ -262,6 +264,11 @@ export interface FailureDetail {
   remedy: string;
 }
 
+/** Details of `NoProgress`: whether the activity had left a record before it began to fail. */
+export interface Standstill {
+  recorded: boolean;
+}
+
 export type RunPhase =
   | 'starting'
   | 'placing'
@@ -299,6 +306,8 @@ export interface RunStatus {
   budget?: BudgetLine[];
   /** Present while `blocked`: why, and the way out. */
   blocked: { reason: string; remedy: string } | null;
+  /** Present while a part of it fails again and again and is still tried: why, and what comes of it. */
+  failing?: { reason: string; remedy: string };
   /** Figures `ft/…` since the run began, as of `step`: what faults have cost it. One that is not there is 0. */
   faults?: Record<string, number>;
   evaluations: {

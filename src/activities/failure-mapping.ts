@@ -1,7 +1,7 @@
 // Errors of the parts below become Temporal failures: fatal ones by type, everything else retryable as it is, until it has
 // happened too often in the same way.
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
-import { type FailureDetail, fatalFailures, type FatalFailure } from './contracts.js';
+import { type FailureDetail, fatalFailures, type FatalFailure, type Standstill } from './contracts.js';
 import { censored } from './known-secrets.js';
 import { maxSameFailures } from './repeated-failures.js';
 import { type AttemptScope, currentScope, repeatedFailures } from './scope.js';
@@ -40,11 +40,13 @@ function unlessRepeated(failure: Error, { activity, execution }: AttemptScope): 
   const final = failure instanceof ApplicationFailure && failure.nonRetryable === true;
   const count = final ? 0 : repeatedFailures.count(execution, failure);
   if (!final && count < maxSameFailures) return failure;
+  const standstill: Standstill = { recorded: repeatedFailures.hasRecorded(execution) };
   repeatedFailures.forget(execution);
   if (final) return failure;
   return ApplicationFailure.nonRetryable(
     `${activity} failed ${count} times in the same way: ${failure.message.slice(0, longestMessage)}`,
     'NoProgress' satisfies FatalFailure,
+    standstill,
   );
 }
 

@@ -197,6 +197,9 @@ async function storeAsset(deps: OrchestratorDeps, text: string): Promise<Digest>
   return (await createFile(deps.store, assetKey(sha256Hex(bytes)), bytes)).sha256;
 }
 
+/** As the spec's schema says it; a driver restarts, or a neighbour gives its memory back, within minutes. */
+const usualBlockAfterSeconds = 600;
+
 function outlineOf(record: RunRecord): RunOutline {
   const { spec } = record;
   return {
@@ -209,6 +212,7 @@ function outlineOf(record: RunRecord): RunOutline {
     ckpt_interval: spec.trainer.ckpt_interval,
     eval_interval: spec.trainer.eval_interval,
     target_pass_at_1: spec.trainer.target_pass_at_1,
+    block_after_s: spec.trainer.block_after_s ?? usualBlockAfterSeconds,
   };
 }
 

@@ -1,4 +1,5 @@
-// Attempts have no limit, but five that fail in the same way, in the sight of a living worker, are no waiting (R27).
+// Attempts have no limit, but five that fail in the same way, in the sight of a living worker, are no waiting (R27): the workflow is
+// asked, which tries again for a while, on another node too.
 // Counts live in this process: a worker that dies counts nothing, and one that takes over begins anew.
 import { isGrpcServiceError, ServiceError } from '@temporalio/client';
 import { EngineError } from '../engine/policy-engine.js';
@@ -31,6 +32,8 @@ export class RepeatedFailures {
   /** By execution, then by what the failures have in common. */
   readonly #counts = new Map<string, Map<string, number>>();
 
+  readonly #recorded = new Set<string>();
+
   /** Counts a failure of `execution`; answers how often it has failed in this way. 0 where waiting may mend it. */
   count(execution: string, error: Error): number {
     if (mendsItself(error)) return 0;
@@ -39,13 +42,25 @@ export class RepeatedFailures {
     const count = (counts.get(way) ?? 0) + 1;
     this.#counts.set(execution, counts.set(way, count));
     const oldest = this.#counts.keys().next().value;
-    if (this.#counts.size > maxExecutions && oldest !== undefined) this.#counts.delete(oldest);
+    if (this.#counts.size > maxExecutions && oldest !== undefined) this.forget(oldest);
     return count;
   }
 
-  /** It has ended, or has left something that lasts: what failed before counts no more. */
+  /** It has left something that lasts: what failed before counts no more. */
+  recorded(execution: string): void {
+    this.#counts.delete(execution);
+    this.#recorded.add(execution);
+  }
+
+  /** True where it got on at all before it failed. */
+  hasRecorded(execution: string): boolean {
+    return this.#recorded.has(execution);
+  }
+
+  /** It has ended. */
   forget(execution: string): void {
     this.#counts.delete(execution);
+    this.#recorded.delete(execution);
   }
 }
 

@@ -41,7 +41,7 @@ export function currentScope(): AttemptScope {
     execution,
     signal: context.cancellationSignal,
     progress: (details) => context.heartbeat(details),
-    recorded: () => repeatedFailures.forget(execution),
+    recorded: () => repeatedFailures.recorded(execution),
     uses: (incarnation) => account.uses(incarnation),
     restored: (restored) => account.restored(restored),
   };

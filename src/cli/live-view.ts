@@ -77,6 +77,8 @@ export function progressLine(status: RunStatus, ended: string | null = null, fol
   if (ended !== null) parts.push(ended);
   else if (status.blocked)
     parts.push(`blocked: ${status.blocked.reason}`, `${status.blocked.remedy}${where}`);
+  else if (status.failing)
+    parts.push(`keeps failing: ${status.failing.reason}`, `${status.failing.remedy}${where}`);
   else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}${where}`);
   else if (status.phase === 'placing') parts.push(`waits for a node: ${status.waitsFor ?? ''}`);
   else if (isWaiting(status)) parts.push(status.phase);
@@ -131,11 +133,13 @@ export class ChangingLine implements View {
       this.#keep(`step ${step} · ${suite} evaluation · pass@1 ${countedPassRate(evaluation)}`);
     }
     this.#evaluations = Math.max(this.#evaluations, status.evaluations.length);
-    const trouble = status.blocked
-      ? `blocked: ${status.blocked.reason} · ${status.blocked.remedy}${inFolder({ folder: this.folder })}`
+    const { blocked, failing } = status;
+    const held = blocked ?? failing;
+    const trouble = held
+      ? `${blocked ? 'blocked' : 'keeps failing'}: ${held.reason} · ${held.remedy}${inFolder({ folder: this.folder })}`
       : waiting;
     // The try and the time count on; it is the same trouble as long as it has the same reason.
-    const kind = status.blocked?.reason ?? (waiting === null ? null : troubleOf(waiting));
+    const kind = held?.reason ?? (waiting === null ? null : troubleOf(waiting));
     if (trouble !== null && kind !== this.#trouble) this.#keep(trouble);
     this.#trouble = kind;
     this.#change(progressLine(status, null, this.folder));
@@ -171,7 +175,7 @@ class LinePerStep implements View {
   show(status: RunStatus, waiting: string | null): void {
     this.#silent = false;
     const trouble = waiting === null ? '' : troubleOf(waiting);
-    const key = `${status.step} ${status.blocked?.reason ?? ''} ${status.phase === 'paused'} ${trouble}`;
+    const key = `${status.step} ${(status.blocked ?? status.failing)?.reason ?? ''} ${status.phase === 'paused'} ${trouble}`;
     if (key === this.#key) return;
     this.#key = key;
     this.output.write(

@@ -8,6 +8,7 @@ export interface RunStanding {
   ending: RunEnding | null;
   /** As the workflow names it; null where nobody could be asked yet. */
   phase: string | null;
+  /** Why it waits for a person, or what keeps failing and is still tried. */
   blocked: { reason: string; remedy: string } | null;
 }
 

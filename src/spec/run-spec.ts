@@ -181,6 +181,8 @@ export interface TrainerSpec {
   eval_interval: number;
   /** End the run at the first interval evaluation whose pass@1 reaches this; 0 disables. */
   target_pass_at_1: number;
+  /** Seconds for which the same failure must have lasted before the run is `blocked`; absent: 600. */
+  block_after_s?: number;
 }
 
 /** Which checkpoints `longhaul gc` leaves, beside the newest and those that another run refers to. */

@@ -216,6 +216,13 @@ const trainer = z.strictObject({
   target_pass_at_1: share
     .default(0)
     .describe('the run ends at the first interval evaluation that reaches this; 0 never'),
+  block_after_s: z
+    .number()
+    .min(0)
+    .exactOptional()
+    .describe(
+      'seconds for which the same failure is tried again, ever more seldom, before the run blocks; absent: 600',
+    ),
 });
 
 const retention = z.strictObject({

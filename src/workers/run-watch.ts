@@ -6,6 +6,7 @@ import {
   type WorkflowExecutionInfo,
 } from '@temporalio/client';
 import { defineSearchAttributeKey } from '@temporalio/common';
+import type { RunStatus } from '../activities/contracts.js';
 import type { RunEnding } from '../followers/run-events.js';
 import type { RunStanding } from '../followers/run-standing.js';
 import { inParallel } from '../store/in-parallel.js';
@@ -42,7 +43,7 @@ export class RunWatch {
   #drivers = new Map<string, Driver>();
   #unclaimed = new Map<string, { notBefore: number; pauseMs: number }>();
   #endings = new Map<string, RunEnding>();
-  #blocked = new Map<string, RunStanding['blocked']>();
+  #blocked = new Map<string, { phase: string; blocked: RunStanding['blocked'] }>();
 
   constructor(
     private readonly client: Client,
@@ -154,21 +155,22 @@ export class RunWatch {
     }
   }
 
-  /** Asked once for each time that a run is blocked. */
+  /** Asked once for each time that a run is blocked, or begins to fail again and again. */
   async #blockedOf({ workflowId, runId }: Execution, phase: string | null): Promise<RunStanding['blocked']> {
-    if (phase !== 'blocked') {
+    if (phase !== 'blocked' && phase !== 'failing') {
       this.#blocked.delete(runId);
       return null;
     }
     const known = this.#blocked.get(runId);
-    if (known) return known;
+    if (known?.phase === phase) return known.blocked;
     // Where no worker answers, the phase alone is told.
     const status = await this.#ask(() =>
       this.client.workflow.getHandle(workflowId, runId).query('status'),
     ).catch(() => null);
-    const { blocked = null } = (status ?? {}) as Partial<RunStanding>;
-    this.#blocked.set(runId, blocked);
-    return blocked;
+    const { blocked = null, failing = null } = (status ?? {}) as Partial<RunStatus>;
+    const waitsFor = phase === 'blocked' ? blocked : failing;
+    this.#blocked.set(runId, { phase, blocked: waitsFor });
+    return waitsFor;
   }
 
   #ask<T>(call: () => Promise<T>): Promise<T> {

@@ -8,9 +8,16 @@ import {
   rootCause,
   TimeoutFailure,
 } from '@temporalio/workflow';
-import type { ControlIsBehind, ControlState, FailureDetail, FatalFailure } from '../activities/contracts.js';
+import type {
+  ControlIsBehind,
+  ControlState,
+  FailureDetail,
+  FatalFailure,
+  RunStatus,
+  Standstill,
+} from '../activities/contracts.js';
 import type { ControlDesk } from './control-desk.js';
-import { endingFailures, remedies } from './policies.js';
+import { endingFailures, remedies, standstillPause } from './policies.js';
 import type { RunProgress } from './run-progress.js';
 
 /** A record that a part of a step was made from may be another one now: the step begins again from its plan. */
@@ -25,8 +32,8 @@ export function throwWhereRecordsChanged(failure: string): void {
 }
 
 /**
- * Runs `attempt` until it succeeds; after a failure that no retry mends the run is `blocked` until somebody resumes it.
- * `resumed` is told the type of that failure, and may throw in place of another attempt.
+ * Runs `attempt` until it succeeds; after a failure that no retry mends the run is `blocked` until somebody resumes it, after a
+ * standstill only when that has lasted. `resumed` gets the type of that failure, and may throw in place of another attempt.
  */
 export async function untilMended<T>(
   desk: ControlDesk,
@@ -34,10 +41,14 @@ export async function untilMended<T>(
   attempt: () => Promise<T>,
   resumed: (failure: string) => void = () => undefined,
 ): Promise<T> {
+  const patience = new Patience(desk, progress);
   for (;;) {
     try {
-      return await attempt();
+      const done = await attempt();
+      patience.ends();
+      return done;
     } catch (error) {
+      if (await patience.pausedFor(error)) continue;
       if (isCancellation(error) || error instanceof ApplicationFailure) throw error;
       const cause = error instanceof ActivityFailure ? error.cause : undefined;
       const type = cause instanceof ApplicationFailure ? (cause.type ?? 'Error') : 'Error';
@@ -60,6 +71,80 @@ function remedyOf(type: string, cause: unknown): string {
   const [detail] = cause instanceof ApplicationFailure ? (cause.details ?? []) : [];
   const { remedy } = (detail ?? {}) as Partial<FailureDetail>;
   return typeof remedy === 'string' ? remedy : (remedies[type as keyof typeof remedies] ?? 'Mend the cause');
+}
+
+/**
+ * What fails in the same way again and again may pass: a driver that restarts, a neighbour that takes the memory. It is shown at
+ * once, and tried again after pauses that grow, until it has lasted for the run's `block_after_s` (R27).
+ */
+class Patience {
+  private since: number | null = null;
+  private pauseMs: number = standstillPause.firstMs;
+  private shown: { failure: NonNullable<RunStatus['failing']>; hide: () => void } | null = null;
+
+  constructor(
+    private readonly desk: ControlDesk,
+    private readonly progress: RunProgress,
+  ) {}
+
+  /** Returns when it is time for another attempt; false for what no further attempt can mend, or has not mended. */
+  async pausedFor(error: unknown): Promise<boolean> {
+    const standstill = standstillIn(error);
+    if (!standstill || standstill.recorded) this.ends();
+    if (!standstill) return false;
+    this.since ??= Date.now();
+    const until = this.since + this.progress.blockAfterMs;
+    const leftMs = until - Date.now();
+    if (leftMs <= 0) {
+      this.ends();
+      return false;
+    }
+    log.warn('A part of the run keeps failing', { reason: standstill.reason });
+    this.show(standstill.reason, until);
+    const { resumes } = this.desk;
+    const pauseMs = Math.min(this.pauseMs, leftMs);
+    this.pauseMs = Math.min(2 * this.pauseMs, standstillPause.longestMs);
+    try {
+      await condition(() => this.desk.resumes > resumes, pauseMs);
+    } catch (cancelled) {
+      this.ends();
+      throw cancelled;
+    }
+    return true;
+  }
+
+  /** It succeeded, or a person is asked, or it got on before it failed. */
+  ends(): void {
+    this.since = null;
+    this.pauseMs = standstillPause.firstMs;
+    this.shown?.hide();
+    this.shown = null;
+  }
+
+  private show(reason: string, until: number): void {
+    const time = new Date(until).toISOString().slice(0, 19).replace('T', ' ');
+    const remedy =
+      `It is tried again by itself, ever more seldom; the run is blocked where it still fails at ${time} UTC. ` +
+      `To try at once: longhaul resume ${this.progress.status.run}`;
+    if (this.shown) Object.assign(this.shown.failure, { reason, remedy });
+    else {
+      const failure = { reason, remedy };
+      this.shown = { failure, hide: this.progress.failing(failure) };
+    }
+  }
+}
+
+function standstillIn(error: unknown): (Standstill & { reason: string }) | null {
+  if (!(error instanceof ActivityFailure) || !(error.cause instanceof ApplicationFailure)) return null;
+  const { type, details, message } = error.cause;
+  if (type !== ('NoProgress' satisfies FatalFailure)) return null;
+  const [standstill] = (details ?? []) as Partial<Standstill>[];
+  return { recorded: standstill?.recorded === true, reason: message };
+}
+
+/** True where work has failed on its node again and again: it may be the node. */
+export function standsStill(error: unknown): boolean {
+  return standstillIn(error) !== null;
 }
 
 function activityOf(error: unknown): string {

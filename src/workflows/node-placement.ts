@@ -1,6 +1,6 @@
 // Which nodes a run works on. Placement is never truth: where a node is gone, any other one takes over from the records.
 import { CancellationScope, condition, isCancellation, log } from '@temporalio/workflow';
-import { blockedUntilResumed, hasDiverged, nodeIsGone, untilMended } from './blocking.js';
+import { blockedUntilResumed, hasDiverged, nodeIsGone, standsStill, untilMended } from './blocking.js';
 import type { ControlDesk } from './control-desk.js';
 import { placing, remedies } from './policies.js';
 import type { Place } from './run-activities.js';
@@ -76,11 +76,18 @@ export class NodePlacement {
       try {
         return await this.onLivingNode(noted, preferred);
       } catch (error) {
-        if (!hasDiverged(error) || !(await this.moveFrom(used))) throw error;
+        const why = this.reasonToMove(error);
+        if (why === null || !(await this.moveFrom(used, why))) throw error;
         return this.onLivingNode(work);
       }
     };
     return untilMended(this.desk, this.progress, attempt, resumed);
+  }
+
+  /** Where another node may do better: words about the one that was used. */
+  private reasonToMove(error: unknown): string | null {
+    if (hasDiverged(error)) return 'which disagrees with a record';
+    return standsStill(error) && this.progress.blockAfterMs > 0 ? 'on which work keeps failing' : null;
   }
 
   /** As `onNode`, but failures other than a lost node are the caller's. */
@@ -157,22 +164,23 @@ export class NodePlacement {
   }
 
   /** To another node, where there is one; parts of a step that run side by side move together. */
-  private moveFrom(node: string): Promise<boolean> {
+  private moveFrom(node: string, why: string): Promise<boolean> {
     const left = this.leases.held.find((held) => held.node === node);
     if (!left) return Promise.resolve(true);
     return shared(() => {
-      const moving = this.moving.get(node) ?? this.moveLease(left).finally(() => this.moving.delete(node));
+      const moving =
+        this.moving.get(node) ?? this.moveLease(left, why).finally(() => this.moving.delete(node));
       this.moving.set(node, moving);
       return moving;
     });
   }
 
-  private async moveLease(left: HeldLease): Promise<boolean> {
+  private async moveLease(left: HeldLease, why: string): Promise<boolean> {
     const isLeft = (): boolean => !this.leases.held.includes(left);
     let other = this.leases.held.find((held) => held !== left);
     if (!other) {
       const asked = this.leases.ask([left.node], true);
-      const summary = `find another node than ${left.node}, which disagrees with a record`;
+      const summary = `find another node than ${left.node}, ${why}`;
       await this.leases.request(asked, summary);
       const found = (): HeldLease | undefined => this.leases.held.find(({ lease }) => lease === asked.lease);
       await condition(() => found() !== undefined || asked.refused || isLeft(), placing.firstAskAgainMs);
@@ -181,7 +189,7 @@ export class NodePlacement {
     }
     // It was lost meanwhile: the search for a living one has the say.
     if (!other) return isLeft();
-    log.warn('A computation disagrees with its record; it is made once more on another node', {
+    log.warn(`Work is done once more on another node than the one ${why}`, {
       node: left.node,
       other: other.node,
     });

@@ -125,6 +125,9 @@ export const noSignal: NoSignal = 'no_signal';
 /** Steps in a row that applied nothing before a person is asked (R27). */
 export const maxUnappliedSteps = 3;
 
+/** Between two rounds of tries of what keeps failing: doubled each time (R27). */
+export const standstillPause = { firstMs: 2_000, longestMs: 120_000 } as const;
+
 /** Upload intervals that may pass while one is in flight before a step waits for it (R17). */
 export const maxUploadLag = 3;
 

@@ -37,10 +37,11 @@ export function detailsOf(status: RunStatus, news: RunNews): string {
 }
 
 /** First of all, because it waits for whoever reads this. */
-function holdUps({ blocked, phase, waitsFor, run }: RunStatus): string {
+function holdUps({ blocked, failing, phase, waitsFor, run }: RunStatus): string {
   const lines: string[] = [];
   if (blocked) lines.push(`**Blocked**: ${plain(blocked.reason)}`, `**Way on**: ${plain(blocked.remedy)}`);
   else if (phase === 'paused') lines.push(`**Paused.** It goes on with \`longhaul resume ${run}\``);
+  if (failing) lines.push(`**Keeps failing**: ${plain(failing.reason)}`, plain(failing.remedy));
   if (waitsFor !== null) lines.push(`**Waits for a node**: ${plain(waitsFor)}`);
   return lines.join('\n\n');
 }

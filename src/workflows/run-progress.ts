@@ -70,8 +70,17 @@ export class RunProgress {
   private coarse = 'starting';
   private published = 'starting';
   private checkpointTrouble: string | null = null;
+  private readonly failures: NonNullable<RunStatus['failing']>[] = [];
+  private blockAfterSeconds: number;
 
-  constructor(run: string, control: ControlState, carried: CarriedFigures | undefined) {
+  /** `blockAfterSeconds`: as the workflow's input has it, until the run is opened. */
+  constructor(
+    run: string,
+    control: ControlState,
+    carried: CarriedFigures | undefined,
+    blockAfterSeconds = 0,
+  ) {
+    this.blockAfterSeconds = blockAfterSeconds;
     this.idle = new IdleClock(carried?.faults);
     this.status = {
       run,
@@ -99,6 +108,7 @@ export class RunProgress {
 
   opened(outline: RunOutline, owner: number, position: RunPosition): void {
     this.outline = outline;
+    this.blockAfterSeconds = outline.block_after_s ?? 0;
     Object.assign(this.status, { run: outline.run, owner, totalSteps: totalSteps(outline) });
     if (outline.lineage) this.status.lineage = outline.lineage;
     this.at(position.step, position.state);
@@ -158,6 +168,21 @@ export class RunProgress {
       this.blocks.splice(this.blocks.indexOf(blocked), 1);
       this.showPhase();
     }
+  }
+
+  /** How long the same failure is tried again before a person is asked. */
+  get blockAfterMs(): number {
+    return 1000 * this.blockAfterSeconds;
+  }
+
+  /** Shows that a part of the run fails and is still tried; of several parts the last one. Returns what ends it. */
+  failing(failure: NonNullable<RunStatus['failing']>): () => void {
+    this.failures.push(failure);
+    this.showPhase();
+    return () => {
+      this.failures.splice(this.failures.indexOf(failure), 1);
+      this.showPhase();
+    };
   }
 
   committed(
@@ -244,13 +269,16 @@ export class RunProgress {
 
   private showPhase(): void {
     this.status.blocked = this.blocks.at(-1) ?? null;
+    const failing = this.failures.at(-1);
+    if (failing) this.status.failing = failing;
+    else delete this.status.failing;
     this.status.phase = this.status.blocked
       ? 'blocked'
       : this.status.waitsFor !== null
         ? 'placing'
         : this.doing;
     this.idle.phase(this.status.phase);
-    this.publish(this.status.blocked ? 'blocked' : this.coarse);
+    this.publish(this.status.blocked ? 'blocked' : failing ? 'failing' : this.coarse);
     this.show();
   }
 

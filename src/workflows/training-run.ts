@@ -88,10 +88,15 @@ export async function trainingRun(spec: unknown, options: TrainingOptions = {}):
     (control) => {
       progress.status.control = control;
     },
-    () => progress.status.blocked !== null,
+    () => progress.status.blocked !== null || progress.status.failing !== undefined,
     (note) => progress.signalled(note),
   );
-  const progress: RunProgress = new RunProgress(name, desk.control, options.carried?.figures);
+  const progress: RunProgress = new RunProgress(
+    name,
+    desk.control,
+    options.carried?.figures,
+    blockAfterSecondsIn(spec),
+  );
   setHandler(statusQuery, () => progress.status, { description: 'Where the run is, and its last figures' });
 
   try {
@@ -108,6 +113,12 @@ export async function trainingRun(spec: unknown, options: TrainingOptions = {}):
     });
     throw error;
   }
+}
+
+/** Until the run is opened only the input says it; one that does not is as before: no time at all. */
+function blockAfterSecondsIn(spec: unknown): number {
+  const { trainer } = (spec ?? {}) as { trainer?: { block_after_s?: unknown } };
+  return typeof trainer?.block_after_s === 'number' ? trainer.block_after_s : 0;
 }
 
 async function writeReport(progress: RunProgress, policy: typeof reportPolicy): Promise<void> {

@@ -1,8 +1,9 @@
 // A run that cannot go on looks for another node, and then asks a person: it waits, says why, and goes on (R19, R25, R27).
 import { ApplicationFailure } from '@temporalio/common';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { withFailures } from '../../src/activities/failure-mapping.js';
 import { maxSameFailures } from '../../src/activities/repeated-failures.js';
+import { EngineError } from '../../src/engine/policy-engine.js';
 import { grantedSignal, resumeUpdate, revokedSignal, statusQuery } from '../../src/workflows/messages.js';
 import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
 import {
@@ -84,6 +85,82 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
       expect((await run.result()).step).toBe(6);
     });
     expect(tries).toEqual({ open: maxSameFailures + 1, update: 2 * maxSameFailures + 1 });
+  });
+
+  it('tries what keeps failing again by itself, shows it at once, and goes on when it passes', async () => {
+    const script = scriptRun(outlineOf(uniqueName('passes'), { block_after_s: 60 }));
+    const { updatePolicy } = script.activities;
+    let tries = 0;
+    // Two rounds of five, as where an engine is killed again and again.
+    script.activities.updatePolicy = withFailures((input) => {
+      if (input.step === 3 && ++tries <= 2 * maxSameFailures)
+        throw new EngineError('EngineExited', `try ${tries}`);
+      return updatePolicy(input);
+    });
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const shown = await until(run, ({ failing }) => failing !== undefined);
+      expect(shown).toMatchObject({ phase: 'updating', blocked: null });
+      expect(shown.failing?.reason).toMatch(
+        /^step-000003\/update failed 5 times in the same way: try (5|10)$/,
+      );
+      expect(shown.failing?.remedy).toMatch(/blocked where it still fails at .* UTC.*longhaul resume /);
+      await vi.waitFor(
+        async () => expect((await run.describe()).searchAttributes['Phase']).toEqual(['failing']),
+        { timeout: 10_000 },
+      );
+      expect((await run.result()).step).toBe(6);
+      expect(await run.query(statusQuery)).not.toHaveProperty('failing');
+      expect((await run.describe()).searchAttributes['Phase']).toEqual(['completed']);
+    });
+    expect(tries).toBe(2 * maxSameFailures + 1);
+  });
+
+  it('is blocked by what keeps failing only when that has lasted, and tries at once on resume', async () => {
+    const script = scriptRun(outlineOf(uniqueName('lasts'), { block_after_s: 4 }));
+    const { updatePolicy } = script.activities;
+    let broken = true;
+    script.activities.updatePolicy = withFailures((input) => {
+      if (input.step === 3 && broken) throw new RangeError('900 tokens do not fit into 448');
+      return updatePolicy(input);
+    });
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await until(run, ({ failing }) => failing !== undefined);
+      const since = Date.now();
+      const { blocked, failing } = await until(run, ({ phase }) => phase === 'blocked');
+      expect(Date.now() - since).toBeGreaterThan(3_000);
+      expect(failing).toBeUndefined();
+      expect(blocked?.reason).toContain('900 tokens do not fit');
+      await run.executeUpdate(resumeUpdate);
+      await until(run, (status) => status.failing !== undefined);
+      broken = false;
+      await run.executeUpdate(resumeUpdate);
+      expect((await run.result()).step).toBe(6);
+    });
+  });
+
+  it('does work that keeps failing on another node where there is one', async () => {
+    const script = scriptRun(outlineOf(uniqueName('moves'), { block_after_s: 600 }));
+    const other: ScriptedRun = { ...script, node: uniqueName('node'), activities: { ...script.activities } };
+    const { collectRollouts } = script.activities;
+    script.activities.collectRollouts = withFailures((input) => {
+      if (input.step === 4) throw new EngineError('EngineExited', 'killed');
+      return collectRollouts(input);
+    });
+    const done: number[] = [];
+    other.activities.collectRollouts = (input) => {
+      done.push(input.step);
+      return collectRollouts(input);
+    };
+    script.grant = ({ besides }) => (besides.includes(script.node) ? other.node : script.node);
+    await withWorkers(temporal, script, (queue) =>
+      withWorkers(temporal, other, async () => {
+        const run = await startRun(temporal, queue, script.outline.name);
+        expect((await run.result()).step).toBe(6);
+      }),
+    );
+    expect(done).toEqual([4, 5, 6]);
   });
 
   it('asks a person after three steps in a row that changed nothing', async () => {

@@ -125,7 +125,7 @@ const mutations = [
     what: 'a search attribute is not set any more',
     life: 'begun-anew',
     file: 'run-progress.ts',
-    from: "this.publish(this.status.blocked ? 'blocked' : this.coarse);",
+    from: "this.publish(this.status.blocked ? 'blocked' : failing ? 'failing' : this.coarse);",
     to: '',
   },
   {
