@@ -2,6 +2,7 @@
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { WorkflowHandle } from '@temporalio/client';
 import { bundleWorkflowCode, DefaultLogger, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -178,6 +179,41 @@ describe('a signal to a run', { timeout: 120_000 }, () => {
     } finally {
       rmSync(scratch, { recursive: true, force: true });
     }
+  });
+});
+
+describe('signals to a run that begins anew after every step', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
+    [temporal] = await Promise.all([startTemporal({ dynamicConfig }), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  it('are recorded once each, whatever moment they meet', async () => {
+    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 5 }];
+    const script = scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 0, eval_interval: 0 }));
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const handle = temporal.client.workflow.getHandle(run.workflowId);
+      const over = { value: false };
+      const ended = run.result().finally(() => (over.value = true));
+      let sent = 0;
+      while (!over.value) {
+        const accepted = await handle.signal('setHyperparameters', { lr: (sent + 1) / 1e4 }).then(
+          () => true,
+          // It has ended meanwhile.
+          () => false,
+        );
+        if (accepted) sent += 1;
+        // The server ends no execution that a signal has just reached: a flood of them would hold the run up.
+        await delay(400);
+      }
+      expect(await ended).toMatchObject({ ended: 'completed', step: 5 });
+      expect(script.calls.filter((call) => call === 'open').length).toBeGreaterThan(2);
+      expect(changes(script)).toHaveLength(sent);
+      expect(script.control).toMatchObject({ n: sent, lr: sent / 1e4 });
+    });
   });
 });
 
