@@ -1,0 +1,341 @@
+"""Checks a run in a directory store by docs/records.md alone: nothing of Longhaul is imported. Prints what disagrees; exit 1 where anything does.
+
+    python3 outside-checker.py STORE RUN
+"""
+import gzip
+import hashlib
+import json
+import math
+import struct
+import sys
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+
+store, run = Path(sys.argv[1]), sys.argv[2]
+problems, checked = [], {}
+
+
+def check(what, key, holds):
+    checked[what] = checked.get(what, 0) + 1
+    if not holds:
+        problems.append(f"{key}: {what}")
+
+
+def number(value):
+    """As ECMAScript prints it."""
+    if isinstance(value, int) or value == 0:
+        return str(int(value))
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    text = "".join(map(str, digits)).rstrip("0")
+    point = len(digits) + exponent
+    minus = "-" if sign else ""
+    if len(text) <= point <= 21:
+        return minus + text + "0" * (point - len(text))
+    if 0 < point <= 21:
+        return f"{minus}{text[:point]}.{text[point:]}"
+    if -6 < point <= 0:
+        return f"{minus}0.{'0' * -point}{text}"
+    rest = f".{text[1:]}" if len(text) > 1 else ""
+    return f"{minus}{text[0]}{rest}e{'+' if point > 0 else '-'}{abs(point - 1)}"
+
+
+def canonical(value):
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, (int, float)):
+        return number(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list):
+        return f"[{','.join(map(canonical, value))}]"
+    names = sorted(value, key=lambda name: name.encode("utf-16-be"))
+    return "{" + ",".join(f"{canonical(name)}:{canonical(value[name])}" for name in names) + "}"
+
+
+def sha(data):
+    return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
+
+
+def digest(record):
+    return sha(canonical({name: part for name, part in record.items() if name != "observed"}))
+
+
+def sha_list(digests):
+    return sha("".join(f"{one}\n" for one in digests))
+
+
+def read(key):
+    data = (store / key).read_bytes()
+    if key.endswith(".gz"):
+        check("gzip header has time 0 and system 255", key, data[4:8] == b"\0\0\0\0" and data[9] == 255)
+        data = gzip.decompress(data)
+    record = json.loads(data)
+    check("is canonical JSON", key, canonical(record).encode() == data)
+    kind, version = record["schema"].removeprefix("longhaul.").split("/")
+    if kind in ("run", "owner", "control", "update") and int(version) >= 2:
+        total = record.pop("sum", None)
+        check("sum is that of the other members", key, total == sha(canonical(record)))
+    return record
+
+
+def header(path):
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    text = data[8 : 8 + length]
+    check("header is padded to 8 bytes", path.name, length % 8 == 0)
+    return json.loads(text), text.rstrip(b" ").decode(), data[8 + length :]
+
+
+# Random numbers, "Planning".
+MASK = 0xFFFFFFFF
+
+
+def rotl(value, by):
+    return ((value << by) | (value >> (32 - by))) & MASK
+
+
+def hash32(*parts):
+    h = 0x9E3779B9
+    words = []
+    for part in parts:
+        if isinstance(part, str):
+            units = part.encode("utf-16-le")
+            words += struct.unpack(f"<{len(units) // 2}H", units)
+            words.append(len(units) // 2 | 0x80000000)
+        else:
+            words += [part & MASK, (part >> 32) & MASK]
+    for word in words:
+        k = rotl(word * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
+        h = (rotl(h ^ k, 13) * 5 + 0xE6546B64) & MASK
+    h = (h ^ h >> 16) * 0x85EBCA6B & MASK
+    h = (h ^ h >> 13) * 0xC2B2AE35 & MASK
+    return h ^ h >> 16
+
+
+def uniform(*parts):
+    return hash32(*parts) / 2**32
+
+
+@cache
+def order(n, of):
+    places, base = list(range(n)), hash32(of)
+    for i in range(n - 1, 0, -1):
+        j = math.floor(uniform(base, i) * (i + 1))
+        places[i], places[j] = places[j], places[i]
+    return places
+
+
+def place(text, cursor, n):
+    return order(n, hash32(seed, hash32(text), cursor // n))[cursor % n]
+
+
+record = read(f"runs/{run}/run.json")
+spec, seed = record["spec"], record["seed"]
+model = spec["model"]
+if model.get("architecture"):
+    made = {"init": model["init"], "architecture": model["architecture"], "initializer_range": model["initializer_range"], "seed": seed}
+    made |= {name: model[name] for name in ("lora",) if name in model}
+    made |= {"moments": model["moments"]} if model.get("moments", "fp32") != "fp32" else {}
+    check("base_model follows from the spec", "run.json", sha(canonical(made)) == record["base_model"])
+for part in ("tokenizer", "chat_template"):
+    check("asset has the sha256 of its name", part, sha((store / f"assets/{record[part]}").read_bytes()) == record[part])
+data_folder = f"datasets/{record['dataset']['name']}/{record['dataset']['version']}"
+manifest = read(f"{data_folder}/manifest.json")
+check("dataset's digest is the run's", data_folder, digest(manifest) == record["dataset"]["digest"])
+for file in manifest["files"]:
+    check("dataset file has its sha256", file["path"], sha((store / data_folder / file["path"]).read_bytes()) == file["sha256"])
+lines = lambda name: [json.loads(line) for line in (store / data_folder / name).read_text().splitlines()]
+tasks, demonstrations = lines("tasks.jsonl"), lines("demonstrations.jsonl")
+train = {}
+for task in tasks:
+    if task["split"] == "train":
+        train.setdefault(task["template"], []).append(task)
+by_key = {task["task_key"]: task for task in tasks}
+
+
+def sequence(folder):
+    count = len(list((store / folder).glob("*.json"))) if (store / folder).is_dir() else 0
+    return [f"{folder}/{n}.json" for n in range(1, count + 1)]
+
+
+owners, control = sequence(f"runs/{run}/owners"), sequence(f"runs/{run}/control")
+asked = [read(key) for key in control]
+for n, key in enumerate(owners, 1):
+    check("number is its key's", key, read(key)["n"] == n)
+
+
+def settings(folded):
+    generator, trainer = dict(spec["generator"]), dict(spec["trainer"])
+    for one in asked[:folded]:
+        if one["change"]["kind"] == "setHyperparameters":
+            for name, value in one["change"].items():
+                for part in (generator, trainer):
+                    if name in part:
+                        part[name] = value
+    return generator, trainer
+
+
+def phase_of(step):
+    first = 1
+    for phase in spec["warm_start"]:
+        count = math.ceil(phase["updates"] / phase["mini_batches_per_step"])
+        if step < first + count:
+            return phase, step - first
+        first += count
+    return None, step - first
+
+
+def warmed(lr, warmup, update):
+    return lr * min(1, (update + 1) / (warmup + 1))
+
+
+def supervised(phase, i):
+    kind = [at for at, one in enumerate(demonstrations) if one["kind"] == phase["demonstrations"]]
+    first, size = i * phase["mini_batches_per_step"], phase["mini_batch_size"]
+    updates = range(first, min(first + phase["mini_batches_per_step"], phase["updates"]))
+    decaying = math.floor(phase["updates"] * phase["decay_share"] + 0.5)
+    rates = []
+    for u in updates:
+        rate = warmed(phase["lr"], phase["warmup_updates"], u)
+        into = max(0, min(decaying, u + 1 - (phase["updates"] - decaying)))
+        rates.append(rate * (1 - 0.9 * (into / decaying)) if decaying else rate)
+    batches = [[kind[place(f"sft/{phase['name']}", u * size + j, len(kind))] for j in range(size)] for u in updates]
+    return {"kind": "sft", "mini_batches": batches}, rates, {"pass_rates": {}, "cursors": {}}
+
+
+def grpo(step, i, before, trainer):
+    rates, cursors = {}, {}
+    if before and before[0]["kind"] == "grpo":
+        rates, cursors = dict(before[0]["curriculum"]["pass_rates"]), dict(before[0]["curriculum"]["cursors"])
+        for slot, values in zip(before[0]["slots"], before[1]["outcomes"]):
+            graded = [value for value in values if value is not None]
+            if graded:
+                rate = rates.get(slot["template"], 0.5)
+                mean = sum(value >= 1 for value in graded) / len(graded)
+                rates[slot["template"]] = rate + 0.2 * (mean - rate)
+    templates, floor = sorted(train, key=lambda name: name.encode("utf-16-be")), trainer["curriculum_floor"]
+    rate_of = lambda name: rates.get(name, 0.5)
+    weights = [rate_of(t) * (1 - rate_of(t)) + floor if floor else len(train[t]) for t in templates]
+    total, taken, slots = sum(weights), {}, []
+    for s in range(trainer["train_batch_size"]):
+        at, reached, chosen = uniform(seed, step, s, 0x7A51) * total, 0, templates[-1]
+        for template, weight in zip(templates, weights):
+            reached += weight
+            if at < reached:
+                chosen = template
+                break
+        used, own = taken.setdefault(chosen, set()), train[chosen]
+        while True:
+            cursor = cursors.get(chosen, 0)
+            cursors[chosen] = cursor + 1
+            index = place(chosen, cursor, len(own))
+            if index not in used or len(used) == len(own):
+                break
+        used.add(index)
+        slots.append({"slot": s, "task_key": own[index]["task_key"], "env_key": own[index]["env_key"], "template": chosen, "seed": hash32(seed, step, s)})
+    return {"kind": "grpo", "slots": slots}, [warmed(trainer["lr"], trainer["warmup_steps"], i)], {"pass_rates": rates, "cursors": cursors}
+
+
+def folded_of(folder):
+    path = store / folder / "episodes.jsonl.gz"
+    if not path.exists():
+        return None
+    first, *rest = gzip.decompress(path.read_bytes()).decode().splitlines()
+    check("folded episodes are as many as it says", folder, json.loads(first)["count"] == len(rest))
+    episodes = [json.loads(line)["episode"] for line in rest]
+    return {(one["slot"], one["sample"]): one for one in episodes}
+
+
+steps = sorted(path for path in (store / f"runs/{run}/steps").iterdir() if (path / "update.json").exists())
+base = read(f"runs/{run}/steps/000000/update.json")["identity"]
+check("base is of the run's model", "step 0", base["base_model"] == record["base_model"])
+state, before, states = base["state"], None, {base["state"]: 0}
+for step in range(1, len(steps)):
+    folder = f"runs/{run}/steps/{step:06}"
+    plan, update = read(f"{folder}/plan.json"), read(f"{folder}/update.json")["identity"]
+    check("plan and update begin with the state before", folder, plan["previous_state"] == update["previous_state"] == state)
+    check("update names its plan", folder, update["plan"] == digest(plan))
+    if plan["schema"] != "longhaul.plan/2":
+        bytes_of = lambda keys: sha_list(sha((store / key).read_bytes()) for key in keys)
+        check("plan names run.json", folder, plan["run_digest"] == sha((store / f"runs/{run}/run.json").read_bytes()))
+        check("plan names its control", folder, plan["control_digest"] == bytes_of(control[: plan["control"]]))
+        check("plan names its owners", folder, plan["owner_digest"] == bytes_of(owners[: plan["owner"]]))
+    phase, i = phase_of(step)
+    generator, trainer = settings(plan["control"])
+    expected, rates, curriculum = supervised(phase, i) if phase else grpo(step, i, before, trainer)
+    for name, value in expected.items():
+        check(f"plan's {name} can be planned again", folder, plan[name] == value)
+    check("plan's curriculum can be planned again", folder, plan["curriculum"] == curriculum)
+    check("plan's rates can be planned again", folder, plan["optimizer"]["learning_rates"] == rates)
+    reset = i == 0 or not phase and before[0]["optimizer"]["reset_moments"] and before[1]["applied"] is not True
+    check("plan's reset of moments can be planned again", folder, plan["optimizer"]["reset_moments"] == reset)
+    check("plan's adam_betas are the phase's", folder, plan["optimizer"]["adam_betas"] == (phase or trainer)["adam_betas"])
+    sampling = (spec["generator"] if phase else generator).items()
+    check("plan's sampling is the spec's", folder, all(plan["sampling"].get(n, v) == v for n, v in sampling))
+    shape, text, _ = header(store / folder / "batch.safetensors")
+    check("batch header is sorted", folder, text == canonical(shape))
+    batch = json.loads(shape["__metadata__"]["longhaul"])
+    check("update names its batch", folder, update["batch"] == sha((store / folder / "batch.safetensors").read_bytes()))
+    check("step id follows", folder, update["step_id"] == sha_list([state, update["batch"], update["plan"]]))
+    check("batch names plan and state", folder, (batch["plan"], batch["previous_state"]) == (update["plan"], state))
+    check("batch has the update's outcomes", folder, batch["outcomes"] == update["outcomes"])
+    if phase:
+        inputs = [sha(canonical(demonstrations[line])) for batch_lines in plan["mini_batches"] for line in batch_lines]
+    else:
+        inputs, outcomes, folded = [], [], folded_of(folder)
+        for slot in plan["slots"]:
+            outcomes.append([])
+            for sample in range(plan["samples_per_slot"]):
+                key = f"{folder}/episodes/{slot['slot']:05}.{sample:03}.json.gz"
+                episode = folded[slot["slot"], sample] if folded else read(key)
+                inputs.append(digest(episode))
+                outcomes[-1].append(episode["outcome"].get("value"))
+                check("episode is of plan and state", key, (episode["plan"], episode["state"]) == (update["plan"], state))
+                check("episode is of its slot's task", key, episode["task_key"] == slot["task_key"])
+                turns = episode["turns"]
+                check("tool errors are the turns with one", key, episode["metrics"]["tool_errors"] == sum(t.get("error", False) for t in turns))
+                check("log-probs are those of the turns", key, len(episode["logprobs"]) == sum(t["end"] - t["start"] for t in turns))
+        check("outcomes are those of the episodes", folder, outcomes == update["outcomes"])
+    check("batch names its inputs", folder, batch["inputs"] == sha_list(inputs))
+    if update["applied"] is not True:
+        check("what was not applied keeps the state", folder, update["state"] == state)
+    state, before = update["state"], (plan, update)
+    states[state] = step
+
+held_out = [task for task in tasks if task["split"] == "held_out"]
+for path in sorted((store / "evals").glob("*/*/result.json")):
+    key = str(path.relative_to(store))
+    result, suite = read(key), read(key.replace("result.json", "suite.json"))
+    check("evaluation is of a state of the run", key, result["state"] in states)
+    check("suite has the digest of its key", key, digest(suite) == path.parent.name == result["suite"])
+    most = spec["data"]["final_eval_tasks" if suite["name"] == "final" else "eval_tasks"]
+    chosen = [(task["task_key"], hash32(seed, k)) for k, task in enumerate(held_out[:most])]
+    check("suite can be chosen again", key, [(task["task_key"], task["seed"]) for task in suite["tasks"]] == chosen)
+    check("suite is played at temperature 1", key, suite["sampling"]["temperature"] == 1)
+    played = [read(str(one.relative_to(store))) for one in sorted((path.parent / "episodes").iterdir())]
+    graded = [one["outcome"]["value"] for one in played if one["outcome"]["status"] == "graded"]
+    share = sum(value >= 1 for value in graded) / len(graded) if graded else None
+    check("pass@1 is over graded episodes", key, result["pass_at_1"] == share)
+    for name, figures in result["environments"].items():
+        own = [one["metrics"] for one in played if one["env_key"] == name]
+        check("mean turns are over all episodes", key, figures["mean_turns"] == sum(one["turns"] for one in own) / len(own))
+
+for path in sorted((store / "checkpoints").glob(f"*/*/{run}/*/manifest.json")):
+    manifest = read(str(path.relative_to(store)))
+    check("checkpoint is of the chain", path.parent.name, states.get(manifest["state"]) == manifest["step"])
+    for file in manifest["files"]:
+        shape, text, _ = header(path.parent / file["path"])
+        check("state file has its sha256", path.parent.name, sha((path.parent / file["path"]).read_bytes()) == file["sha256"])
+        names = list(shape)
+        entries = [{member: shape[name][member] for member in ("dtype", "shape", "data_offsets")} for name in names[1:]]
+        ordered = {"__metadata__": dict(sorted(shape["__metadata__"].items())), **dict(sorted(zip(names[1:], entries)))}
+        check("state header is as it is said", path.parent.name, text == json.dumps(ordered, separators=(",", ":"), ensure_ascii=False))
+
+for path in sorted((store / f"runs/{run}/reports/transcripts").glob("*.js")):
+    call = path.read_text()
+    arguments = json.loads(f"[{call.removeprefix('longhaulChunk(').removesuffix(chr(41) + ';' + chr(10))}]")
+    check("transcripts have the sha256 of what they say", path.name, [sha(arguments[1])[:16], arguments[0]] == [path.stem] * 2)
+
+print("\n".join(problems) or f"nothing disagrees: {sum(checked.values())} checks of {len(checked)} kinds, {len(steps) - 1} steps")
+sys.exit(1 if problems else 0)

@@ -1,0 +1,30 @@
+// docs/records.md is enough to check a run: a checker that was written from it alone, and imports nothing of ours, agrees with every record
+// of a real run, and disagrees where one was changed.
+import { spawnSync } from 'node:child_process';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Doctored, forgetRun, learned, original, plan, recordRun, run } from './doctored-run.js';
+import { sealAgain } from './signed-chain.js';
+
+const script = new URL('outside-checker.py', import.meta.url).pathname;
+const checked = (store: string) => spawnSync('python3', [script, store, run], { encoding: 'utf8' });
+
+beforeAll(recordRun, 120_000);
+afterAll(forgetRun);
+
+test('agrees with every record of a run', () => {
+  const { status, stdout, stderr } = checked(original);
+  expect(stderr).toBe('');
+  expect(stdout).toMatch(/^nothing disagrees: [0-9]+ checks/);
+  expect(status).toBe(0);
+  console.log(stdout.trim());
+});
+
+test('disagrees with a learning rate that was changed and signed again', async () => {
+  const store = await Doctored.copy();
+  await sealAgain(store, learned, (record) => {
+    record.optimizer.learning_rates = [0.5];
+  });
+  const { status, stdout } = checked(store.path);
+  expect(status).toBe(1);
+  expect(stdout.trim()).toBe(`${plan(learned).replace('/plan.json', '')}: plan's rates can be planned again`);
+});
