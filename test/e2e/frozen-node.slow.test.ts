@@ -1,4 +1,5 @@
 // A node that stands still, as on a machine that is suspended, charges no server that answered in time (R25).
+import { readFileSync } from 'node:fs';
 import { createServer, connect, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -35,6 +36,11 @@ async function startSlowProxy(target: string) {
   };
 }
 
+/** Linux: whether the main thread runs at this very moment. */
+function isComputing(pid: number): boolean {
+  return readFileSync(`/proc/${pid}/task/${pid}/stat`, 'utf8').split(') ')[1]?.startsWith('R') === true;
+}
+
 describe('a node worker that is frozen', { timeout: 900_000 }, () => {
   let cluster: Cluster;
   let node: WorkerProcess;
@@ -50,8 +56,14 @@ describe('a node worker that is frozen', { timeout: 900_000 }, () => {
     spec = (name) => {
       const run = named(name);
       // One failure that is charged makes an outcome unknown.
-      const generator = { ...run.generator, call_timeout_s: 3, max_episode_failures: 1, max_turns: 4 };
-      return { ...run, generator, trainer: { ...run.trainer, max_training_steps: 8 } };
+      const generator = {
+        ...run.generator,
+        call_timeout_s: 3,
+        max_episode_failures: 1,
+        max_turns: 4,
+        n_samples_per_prompt: 16,
+      };
+      return { ...run, generator, trainer: { ...run.trainer, max_training_steps: 6 } };
     };
     await cluster.ended(await cluster.run(spec('undisturbed')));
     undisturbed = await verdictOf(cluster.store, 'undisturbed');
@@ -73,6 +85,9 @@ describe('a node worker that is frozen', { timeout: 900_000 }, () => {
       const ended = cluster.ended(run, 600_000).finally(() => (over = true));
       while (!over && frozen < freezes) {
         await delay(100 + 900 * Math.random());
+        // One that waits for input reads it first when it wakes; one that computes comes to its timers first.
+        for (let looks = 0; looks < 2_000 && !over && !isComputing(node.pid); looks++)
+          if (looks % 20 === 0) await delay(1);
         if (over) break;
         process.kill(node.pid, 'SIGSTOP');
         await delay(frozenMs);
