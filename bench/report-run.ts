@@ -140,8 +140,7 @@ async function recordStep(
       );
   const recordedAt = new Date(at(step));
   const folded = await encodeFolded(
-    run,
-    step,
+    { run, step },
     episodes.map((one) => ({ record: one, recordedAt })),
   );
   if (folded === null) throw new Error(`the episodes of step ${step} do not fit into one file`);

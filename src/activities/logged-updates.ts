@@ -9,6 +9,7 @@ import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
 import { readPlan, readUpdate, timelineOf } from '../store/run-records.js';
 import { UnreadableRecord } from '../store/store-errors.js';
+import { fetchBatchFile } from '../store/stored-batch.js';
 
 export interface LoggedUpdate {
   step: number;
@@ -56,8 +57,9 @@ export async function fetchBatch(
   const batches = join(folder, 'batches');
   await mkdir(batches, { recursive: true });
   const path = join(batches, `${batch}.safetensors`);
-  const key = batchKey(await timelineOf(store, run, step), step);
-  if (!(await store.getToFile(key, path)))
+  const timeline = await timelineOf(store, run, step);
+  const key = batchKey(timeline, step);
+  if (!(await fetchBatchFile(store, timeline, step, path)))
     throw new UnreadableRecord(key, 'it is not in the store, but its update is recorded or under way');
   const { sha256 } = await sha256File(path);
   if (sha256 === batch) return path;

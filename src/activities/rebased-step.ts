@@ -7,6 +7,7 @@ import { batchKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { readPlan, readUpdate, timelineOf } from '../store/run-records.js';
 import { UnreadableRecord } from '../store/store-errors.js';
+import { readBatch } from '../store/stored-batch.js';
 
 /** The plan of `parent`'s step, naming itself as what is rebased; `run`, state, numerics, control and owner are still the parent's. */
 export async function rebasedPlan(store: ObjectStore, parent: string, step: number): Promise<PlanRecord> {
@@ -22,7 +23,7 @@ export async function rebasedBatch(
   rebased: NonNullable<PlanRecord['rebased']>,
 ): Promise<{ bytes: Uint8Array; identity: BatchIdentity }> {
   const key = batchKey(rebased.run, plan.step);
-  const bytes = await store.get(key);
+  const bytes = await readBatch(store, rebased.run, plan.step);
   if (!bytes) throw new UnreadableRecord(key, 'it is not in the store, and a rebase applies it anew');
   const source = decodeBatchFile(bytes, key);
   if (source.identity.plan !== rebased.plan)

@@ -3,7 +3,8 @@ import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { whole } from '../report/format.js';
-import { readHistory, type RunHistory } from '../report/run-history.js';
+import { evaluatedSteps } from '../report/best-steps.js';
+import { retentionInForce } from '../spec/retention.js';
 import type { RetentionSpec, RunSpec } from '../spec/run-spec.js';
 import {
   collect,
@@ -12,7 +13,6 @@ import {
   type CollectionPlan,
   planCollection,
 } from '../store/collection.js';
-import type { ObjectStore } from '../store/object-store.js';
 import { readRun } from '../store/run-records.js';
 import {
   folderOption,
@@ -33,9 +33,6 @@ interface GcOptions extends StoreFlags {
   keepBest?: number;
   json?: boolean;
 }
-
-/** Of a spec that names one of its keys and not this. */
-const defaultKeepLast = 2;
 
 export function register(program: Command): void {
   program
@@ -62,7 +59,7 @@ export function register(program: Command): void {
         const store = await openStoreOf(command, options);
         await requireRun(store, run);
         const retention = retentionOf((await readRun(store, run)).spec, options);
-        const wanted: CollectionOptions = { retention, bestSteps: () => bestSteps(store, run, retention) };
+        const wanted: CollectionOptions = { retention, ...evaluatedSteps(store, run) };
         const say = options.json ? () => undefined : (text: string) => console.log(text);
         if (options.dryRun) {
           const plan = await planCollection(store, run, wanted);
@@ -87,40 +84,20 @@ export function register(program: Command): void {
     );
 }
 
-/** Null where neither the spec nor a flag says what stays. */
-function retentionOf({ retention }: RunSpec, flags: Partial<GcOptions>): RetentionSpec | null {
-  const { keepLast, keepEvery, keepBest } = flags;
-  if (!retention && [keepLast, keepEvery, keepBest].every((flag) => flag === undefined)) return null;
+/** What the spec asks for, and in its place what the flags do. */
+function retentionOf(spec: RunSpec, { keepLast, keepEvery, keepBest }: Partial<GcOptions>): RetentionSpec {
+  const { keep_last, keep_every, keep_best } = retentionInForce(spec);
   return {
-    keep_last: keepLast ?? retention?.keep_last ?? defaultKeepLast,
-    keep_every: keepEvery ?? retention?.keep_every ?? 0,
-    keep_best: keepBest ?? retention?.keep_best ?? 0,
+    keep_last: keepLast ?? keep_last,
+    keep_every: keepEvery ?? keep_every,
+    keep_best: keepBest ?? keep_best,
   };
 }
 
-async function bestSteps(
-  store: ObjectStore,
+function planText(
   run: string,
-  retention: RetentionSpec | null,
-): Promise<number[]> {
-  return retention?.keep_best ? bestStepsOf((await readHistory(store, run)).evaluations) : [];
-}
-
-/**
- * Evaluated steps, best first. Shares of different tasks say nothing of each other, so only the suite counts that most states were
- * evaluated on. Of equals the newer one is first: it has learned longer.
- */
-export function bestStepsOf(evaluations: RunHistory['evaluations']): number[] {
-  const bySuite = new Map<string, RunHistory['evaluations']>();
-  for (const one of evaluations.filter(({ result }) => result.pass_at_1 !== null))
-    bySuite.set(one.result.suite, [...(bySuite.get(one.result.suite) ?? []), one]);
-  const [most = []] = [...bySuite.values()].sort((a, b) => b.length - a.length);
-  return most
-    .sort((a, b) => (b.result.pass_at_1 ?? 0) - (a.result.pass_at_1 ?? 0) || b.step - a.step)
-    .map(({ step }) => step);
-}
-
-function planText(run: string, { checkpoints, episodes, kept }: CollectionPlan): string {
+  { checkpoints, episodes, batches, evaluations, kept }: CollectionPlan,
+): string {
   const byReason = new Map<string, number[]>();
   for (const [step, reasons] of [...kept].sort(([a], [b]) => b - a)) {
     const reason = reasons.join(', ');
@@ -132,14 +109,16 @@ function planText(run: string, { checkpoints, episodes, kept }: CollectionPlan):
     `  checkpoints  ${checkpoints.length === 0 ? 'none is deleted' : `of ${stepsText(checkpoints)} are deleted`}`,
     ...(stays.length === 0 ? [] : [`               stays: ${stays.join('; ')}`]),
     `  episodes     ${episodes.length === 0 ? 'nothing to fold: no step has them in single files' : `of ${stepsText(episodes)} go into one file each`}`,
+    `  batches      ${batches.length === 0 ? 'none is to be compressed' : `of ${stepsText(batches)} are compressed`}`,
+    `  evaluations  ${evaluations.length === 0 ? 'none is to be folded' : `${evaluations.length} go into one file each`}`,
   ].join('\n');
 }
 
 function collectedText(run: string, collected: Collected, flags: { folder: string }): string {
-  const { n, checkpoints, spared, episodes, left, freed } = collected;
+  const { n, checkpoints, spared, episodes, batches, evaluations, left, freed } = collected;
   if (n === null) return `${run}: there is nothing to collect`;
   return [
-    `${run}: collection ${n} deleted ${checkpoints.length} checkpoints and folded the episodes of ${episodes.length} steps; ` +
+    `${run}: collection ${n} deleted ${checkpoints.length} checkpoints and folded the episodes of ${episodes.length} steps and of ${evaluations.length} evaluations, and compressed ${batches.length} batches; ` +
       `${whole(freed)} bytes are free`,
     ...(spared.length === 0
       ? []

@@ -278,14 +278,13 @@ export interface UpdateObserved {
   worker?: string;
 }
 
-/** First line of `steps/{n}/episodes.jsonl.gz`: a committed step's episodes, folded into one file (R23). */
-export interface EpisodesHeader {
-  schema: 'longhaul.episodes/1';
-  run: string;
-  step: number;
-  /** Lines that follow, one for each episode. */
-  count: number;
-}
+/**
+ * First line of `episodes.jsonl.gz`: the episodes of a committed step, or of a whole evaluation, folded into one file (R23). `count`:
+ * lines that follow, one for each episode.
+ */
+export type EpisodesHeader =
+  | { schema: 'longhaul.episodes/1'; run: string; step: number; count: number }
+  | { schema: 'longhaul.episodes/2'; state: Digest; suite: Digest; count: number };
 
 /** `steps/{n}/update.json`, n ≥ 1 (R11). */
 export interface UpdateRecord {
@@ -374,13 +373,18 @@ export interface RefRecord {
 
 /** `gc/{n}.json`: what is about to be deleted (R23). Never withdrawn; what a reference holds by then is spared. */
 export interface CollectionRecord {
-  schema: 'longhaul.gc/1';
+  /** Version 2 has `batches` and `evaluations`. */
+  schema: 'longhaul.gc/1' | 'longhaul.gc/2';
   n: number;
   run: string;
   /** Steps whose checkpoints go. Their plans and batches stay, so that their states can still be computed. */
   checkpoints: number[];
   /** Committed steps whose episodes go into one file. */
   episodes: number[];
+  /** Committed steps whose batches are compressed. */
+  batches?: number[];
+  /** Whole evaluations whose episodes go into one file. */
+  evaluations?: { state: Digest; suite: Digest }[];
   /** Seconds between this record and the first deletion. */
   grace_s: number;
   observed: { at: string; by: string };

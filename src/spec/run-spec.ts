@@ -185,7 +185,7 @@ export interface TrainerSpec {
   block_after_s?: number;
 }
 
-/** Which checkpoints `longhaul gc` leaves, beside the newest and those that another run refers to. */
+/** Which checkpoints a collection leaves, beside the newest and those that another run refers to. */
 export interface RetentionSpec {
   keep_last: number;
   /** Steps; one checkpoint of each such stretch stays. 0: none for this reason. */

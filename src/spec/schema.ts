@@ -341,7 +341,9 @@ export const runSpecSchema = z.strictObject({
   trainer: trainer.describe('how the policy is updated'),
   retention: retention
     .exactOptional()
-    .describe('which checkpoints `longhaul gc` leaves in the store; absent: all of them'),
+    .describe(
+      'which checkpoints stay in the store; absent: the newest two, that of each tenth evaluation, and the best one',
+    ),
   budget: budget
     .exactOptional()
     .describe('what the run may use before it ends; may be raised for a new start; absent: no limit'),

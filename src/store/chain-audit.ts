@@ -39,6 +39,7 @@ import { openRunView } from './quarantine.js';
 import { readNumerics, readRun, timelineOf } from './run-records.js';
 import { auditSequences, type Sequences, unproven } from './sequence-audit.js';
 import { checkStarts } from './start-audit.js';
+import { readBatch } from './stored-batch.js';
 import { verifyWeights } from './weights.js';
 
 export type { ChainAudit, Violation } from './audit-report.js';
@@ -387,7 +388,7 @@ async function checkBatch(
   const { store, report } = chain;
   const { identity } = update;
   const key = batchKey(timeline, identity.step);
-  const bytes = await store.get(key);
+  const bytes = await readable(report, key, () => readBatch(store, timeline, identity.step));
   if (bytes === null) return report.add('R10', key, 'the batch is missing');
   const fault = (problem: string): void => report.add('R10', key, problem);
   if (sha256Hex(bytes) !== identity.batch) return fault('its sha256 is not the one in update.json');

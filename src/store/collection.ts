@@ -1,37 +1,48 @@
 // Garbage collection (R23): what is about to be deleted is recorded, then others have time to object, then their references are
 // read again, and only then is anything deleted. A collection that is killed at any moment has lost nothing, and the next
 // one finishes: it looks at what there is, not at what the other one meant to do.
+import type { Digest } from '../spec/records.js';
 import type { RetentionSpec } from '../spec/run-spec.js';
-import { recordDigest } from './canonical.js';
 import { checkpointHome, listCheckpoints } from './checkpoints.js';
-import { encodeFolded, type FoldedEpisodes, readFoldedEpisodes, type StoredEpisode } from './episodes.js';
+import { type Folded, foldEvaluation, foldStep } from './episode-folding.js';
+import { unfoldedStore } from './folded-evaluations.js';
 import { inParallel } from './in-parallel.js';
 import {
+  batchKey,
   checkpointFolder,
   checkpointManifestKey,
   checkpointsFolder,
   collectionsFolder,
-  episodeKey,
   episodesFolder,
-  foldedEpisodesKey,
+  evaluationEpisodesFolder,
   parseStepFolder,
-  planKey,
   stepFolder,
   stepsFolder,
 } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { openRunView } from './quarantine.js';
-import { appendSequence, readSequence, requireRecord } from './records.js';
+import { appendSequence, readSequence } from './records.js';
 import { needsOf } from './references.js';
 import { keptCheckpoints } from './retention.js';
 import { lastCommittedStep, readRun, readUpdate } from './run-records.js';
 import { NewerSchema, OlderSchema, UnreadableRecord } from './store-errors.js';
+import { foldBatch } from './stored-batch.js';
 
 export interface CollectionOptions {
   /** Null keeps every checkpoint. */
   retention: RetentionSpec | null;
   /** Evaluated steps, best first; asked before the record is written, and again after the grace. */
   bestSteps: () => Promise<readonly number[]>;
+  /** The run's evaluations that have a result, and no unknown outcome that may be played again. */
+  evaluations: () => Promise<readonly EvaluationOfStep[]>;
+  /** Look no more at steps that a collection before the last one has named: a run that collects as it goes looks at its newest steps alone. */
+  onlyNewSteps?: boolean;
+}
+
+export interface EvaluationOfStep {
+  step: number;
+  state: Digest;
+  suite: Digest;
 }
 
 export interface CollectionPlan {
@@ -39,6 +50,10 @@ export interface CollectionPlan {
   checkpoints: number[];
   /** Committed steps whose episodes go into one file. */
   episodes: number[];
+  /** Committed steps whose batches are compressed. */
+  batches: number[];
+  /** Whole evaluations whose episodes go into one file, and a step whose state they are of. */
+  evaluations: EvaluationOfStep[];
   /** Why each other checkpoint stays, by step. */
   kept: Map<number, string[]>;
 }
@@ -64,16 +79,27 @@ export async function planCollection(
   const last = await lastCommittedStep(store, run);
   const halfDeleted = await halfDeletedCheckpoints(store, run, stored);
   const view = await openRunView(store, run);
+  const done = options.onlyNewSteps ? await foldedBefore(store, run) : null;
+  const evaluations = (await options.evaluations()).filter((one) => !done?.evaluations.has(nameOf(one)));
+  const raw = unfoldedStore(store);
+  const whole = await inParallel(
+    evaluations,
+    async ({ state, suite }) => (await raw.listFolder(evaluationEpisodesFolder(state, suite))).length > 0,
+  );
   const steps = (await store.listFolder(stepsFolder(run)))
     .flatMap((name) => parseStepFolder(name) ?? [])
-    .filter((step) => step >= Math.max(first, 1) && step <= last);
+    .filter((step) => step >= Math.max(first, 1) && step <= last && !done?.steps.has(step));
   const unfolded = await inParallel(steps, async (step) => {
-    if (!(await store.listFolder(stepFolder(run, step))).includes('episodes/')) return false;
-    return (await view.listFolder(episodesFolder(run, step))).length > 0;
+    const names = await store.listFolder(stepFolder(run, step));
+    const episodes =
+      names.includes('episodes/') && (await view.listFolder(episodesFolder(run, step))).length > 0;
+    return { episodes, batch: (await view.head(batchKey(run, step))) !== null };
   });
   return {
     checkpoints: [...stored.filter((step) => !kept.has(step)), ...halfDeleted].sort((a, b) => a - b),
-    episodes: steps.filter((_, index) => unfolded[index]),
+    episodes: steps.filter((_, index) => unfolded[index]?.episodes),
+    batches: steps.filter((_, index) => unfolded[index]?.batch),
+    evaluations: evaluations.filter((_, index) => whole[index]),
     kept,
   };
 }
@@ -91,14 +117,26 @@ export async function collect(
   },
 ): Promise<Collected> {
   const plan = await planCollection(store, run, options);
-  const collected: Collected = { n: null, checkpoints: [], episodes: [], spared: [], left: [], freed: 0 };
-  if (plan.checkpoints.length === 0 && plan.episodes.length === 0) return collected;
+  const collected: Collected = {
+    ...{
+      n: null,
+      checkpoints: [],
+      episodes: [],
+      batches: [],
+      evaluations: [],
+      spared: [],
+      left: [],
+      freed: 0,
+    },
+  };
+  const { checkpoints, episodes, batches, evaluations } = plan;
+  if ([checkpoints, episodes, batches, evaluations].every(({ length }) => length === 0)) return collected;
   const { n } = await appendSequence(store, collectionsFolder(run), 'gc', (next) => ({
-    schema: 'longhaul.gc/1',
+    schema: 'longhaul.gc/2',
     n: next,
     run,
-    checkpoints: plan.checkpoints,
-    episodes: plan.episodes,
+    ...{ checkpoints, episodes, batches },
+    evaluations: evaluations.map(({ state, suite }) => ({ state, suite })),
     grace_s: options.graceMs / 1000,
     observed: { at: new Date().toISOString(), by: options.by },
   }));
@@ -115,15 +153,53 @@ export async function collect(
   }
   const view = await openRunView(store, run);
   for (const step of plan.episodes) {
-    const problem = await foldStep(view, run, step, collected).catch((error: Error) => {
-      const unread = [UnreadableRecord, OlderSchema, NewerSchema];
-      if (unread.some((kind) => error instanceof kind)) return error.message;
-      throw error;
-    });
+    const problem = await problemOf(collected, () => foldStep(view, run, step));
     if (problem === null) collected.episodes.push(step);
     else collected.left.push({ step, problem });
   }
+  for (const step of plan.batches) {
+    const problem = await problemOf(collected, async () => {
+      const { identity } = await readUpdate(view, run, step);
+      return { freed: await foldBatch(view, run, step, identity.batch), problem: null };
+    });
+    if (problem === null) collected.batches.push(step);
+    else collected.left.push({ step, problem });
+  }
+  for (const { step, ...evaluation } of plan.evaluations) {
+    const problem = await problemOf(collected, () => foldEvaluation(store, evaluation));
+    if (problem === null) collected.evaluations.push({ step, ...evaluation });
+    else collected.left.push({ step, problem: `evaluation ${evaluation.suite}: ${problem}` });
+  }
   return collected;
+}
+
+/** Why something was left as it is, or null. A record that cannot be read is such a reason. */
+async function problemOf(collected: Collected, fold: () => Promise<Folded>): Promise<string | null> {
+  try {
+    const { freed, problem } = await fold();
+    collected.freed += freed;
+    return problem;
+  } catch (error) {
+    const unread = [UnreadableRecord, OlderSchema, NewerSchema];
+    if (unread.some((kind) => error instanceof kind)) return (error as Error).message;
+    throw error;
+  }
+}
+
+/** Steps and evaluations that collections have named, but those of the last one, which may have been killed in the middle. */
+async function foldedBefore(
+  store: ObjectStore,
+  run: string,
+): Promise<{ steps: Set<number>; evaluations: Set<string> }> {
+  const records = (await readSequence(store, collectionsFolder(run), 'gc')).slice(0, -1);
+  return {
+    steps: new Set(records.flatMap(({ batches }) => batches ?? [])),
+    evaluations: new Set(records.flatMap((record) => (record.evaluations ?? []).map(nameOf))),
+  };
+}
+
+function nameOf({ state, suite }: Pick<EvaluationOfStep, 'state' | 'suite'>): string {
+  return `${state}/${suite}`;
 }
 
 /** Those under the run itself, and why some of them stay; an ancestor's are for a collection of that one. */
@@ -170,72 +246,4 @@ async function deleteCheckpoint(store: ObjectStore, run: string, step: number): 
   }
   for (const key of files) await store.delete(key);
   return bytes;
-}
-
-/**
- * One file first, read back from the store; then no single record goes that it does not hold in every detail. Answers why some
- * stayed, or null.
- */
-async function foldStep(
-  view: ObjectStore,
-  run: string,
-  step: number,
-  collected: Collected,
-): Promise<string | null> {
-  const singles = await readSingles(view, run, step);
-  let folded = await readFoldedEpisodes(view, run, step);
-  if (!folded) {
-    const problem = await problemOf(view, run, step, singles);
-    if (problem !== null) return problem;
-    const bytes = await encodeFolded(run, step, [...singles.values()]);
-    if (bytes === null) return 'its episodes are too many for one file';
-    await view.create(foldedEpisodesKey(run, step), bytes);
-    collected.freed -= bytes.length;
-    folded = await readFoldedEpisodes(view, run, step);
-  }
-  const same = [...singles].filter(([key, { record }]) => isFolded(folded, key, record));
-  await inParallel(same, ([key]) => view.delete(key));
-  collected.freed += same.reduce((sum, [, { size }]) => sum + size, 0);
-  return same.length === singles.size ? null : 'episodes beside its file say otherwise than the file';
-}
-
-type Single = StoredEpisode & { size: number };
-
-async function readSingles(view: ObjectStore, run: string, step: number): Promise<Map<string, Single>> {
-  const infos: { key: string; size: number; modified: Date }[] = [];
-  for await (const info of view.list(episodesFolder(run, step))) infos.push(info);
-  const episodes = await inParallel(infos, async ({ key, size, modified }): Promise<[string, Single]> => {
-    const record = await requireRecord(view, key, 'episode');
-    return [key, { record, recordedAt: modified, size }];
-  });
-  return new Map(episodes);
-}
-
-/** Evidence of what went wrong is not tidied away: only what the step's records say, whole, becomes one file. */
-async function problemOf(
-  view: ObjectStore,
-  run: string,
-  step: number,
-  singles: ReadonlyMap<string, Single>,
-): Promise<string | null> {
-  const plan = await requireRecord(view, planKey(run, step), 'plan');
-  const { identity } = await readUpdate(view, run, step);
-  const played = plan.kind === 'grpo' && !plan.rebased;
-  const seats = played ? plan.slots.length * plan.samples_per_slot : 0;
-  if (singles.size !== seats) return `it has ${singles.size} episodes, its plan has ${seats}`;
-  for (const [key, { record }] of singles) {
-    const { slot, sample, outcome } = record;
-    if (key !== episodeKey(run, step, slot, sample)) return `${key} says slot ${slot}, sample ${sample}`;
-    if (record.plan !== identity.plan) return `${key} belongs to another plan`;
-    const value = outcome.status === 'graded' ? outcome.value : null;
-    if (identity.outcomes[slot]?.[sample] !== value)
-      return `the outcome of ${key} is not the one in update.json`;
-  }
-  return null;
-}
-
-/** A worker that stood still while the step was folded may have written one that differs in its clocks alone. */
-function isFolded(folded: FoldedEpisodes | null, key: string, record: StoredEpisode['record']): boolean {
-  const found = folded?.get(key);
-  return found !== undefined && recordDigest(found.record) === recordDigest(record);
 }

@@ -1,11 +1,18 @@
 // The episodes of a step: a record each while it is under way, one file for all of them once a collection has folded them
 // (R23). Where there is the file, it is the truth: what lies beside it is left over. Who reads a step's episodes does it here.
-import type { EpisodeRecord } from '../spec/records.js';
-import { canonicalBytes } from './canonical.js';
+import type { Digest, EpisodeRecord } from '../spec/records.js';
+import { canonicalBytes, canonicalText } from './canonical.js';
 import { inParallel } from './in-parallel.js';
-import { episodeKey, episodesFolder, foldedEpisodesKey } from './layout.js';
+import {
+  episodeKey,
+  episodesFolder,
+  evaluationEpisodeKey,
+  evaluationEpisodesFolder,
+  foldedEpisodesKey,
+  foldedEvaluationKey,
+} from './layout.js';
 import type { ObjectStore } from './object-store.js';
-import { checkRecord, compress, decompress, MAX_UNCOMPRESSED_BYTES, parse } from './record-codec.js';
+import { checkRecord, compressSmall, decompress, MAX_UNCOMPRESSED_BYTES, parse } from './record-codec.js';
 import { readRecord } from './records.js';
 import { UnreadableRecord } from './store-errors.js';
 
@@ -17,6 +24,30 @@ export interface StoredEpisode {
 
 /** By the key that the single record has, or had. */
 export type FoldedEpisodes = ReadonlyMap<string, StoredEpisode>;
+
+/** A step of the run that has it on its timeline, or an evaluation. */
+export type EpisodesPlace = { run: string; step: number } | { state: Digest; suite: Digest };
+
+export function foldedKeyOf(place: EpisodesPlace): string {
+  return 'run' in place
+    ? foldedEpisodesKey(place.run, place.step)
+    : foldedEvaluationKey(place.state, place.suite);
+}
+
+export function singlesFolderOf(place: EpisodesPlace): string {
+  return 'run' in place
+    ? episodesFolder(place.run, place.step)
+    : evaluationEpisodesFolder(place.state, place.suite);
+}
+
+export function singleKeyOf(
+  place: EpisodesPlace,
+  { slot, sample }: { slot: number; sample: number },
+): string {
+  return 'run' in place
+    ? episodeKey(place.run, place.step, slot, sample)
+    : evaluationEpisodeKey(place.state, place.suite, slot, sample);
+}
 
 /** The file that a collection makes of a folder of episodes. */
 export interface FoldedFile {
@@ -39,9 +70,13 @@ export async function readFoldedEpisodes(
   run: string,
   step: number,
 ): Promise<FoldedEpisodes | null> {
-  const key = foldedEpisodesKey(run, step);
+  return readFolded(store, { run, step });
+}
+
+export async function readFolded(store: ObjectStore, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
+  const key = foldedKeyOf(place);
   const bytes = await store.get(key);
-  return bytes && decodeFolded(key, run, step, await decompress(key, bytes));
+  return bytes && decodeFolded(key, place, await decompress(key, bytes));
 }
 
 /** In (slot, sample) order, folded or not; empty where there are none. `run` is the one whose timeline holds the step. */
@@ -64,11 +99,11 @@ export async function readStepEpisodes(
 
 /** Bytes of the file of folded episodes, the same for the same episodes; null where they are too many for one file. */
 export async function encodeFolded(
-  run: string,
-  step: number,
+  place: EpisodesPlace,
   episodes: readonly StoredEpisode[],
 ): Promise<Uint8Array | null> {
-  const header = { schema: 'longhaul.episodes/1', run, step, count: episodes.length };
+  const schema = 'run' in place ? 'longhaul.episodes/1' : 'longhaul.episodes/2';
+  const header = { schema, ...place, count: episodes.length };
   const ordered = [...episodes].sort(
     (a, b) => a.record.slot - b.record.slot || a.record.sample - b.record.sample,
   );
@@ -78,23 +113,23 @@ export async function encodeFolded(
   ].map((line) => canonicalBytes(line));
   const size = lines.reduce((sum, line) => sum + line.length + 1, 0);
   if (size > FOLD_LIMIT_BYTES) return null;
-  return compress(Buffer.concat(lines.flatMap((line) => [line, Uint8Array.of(NEWLINE)])));
+  return compressSmall(Buffer.concat(lines.flatMap((line) => [line, Uint8Array.of(NEWLINE)])));
 }
 
 function recordsOf(folded: FoldedEpisodes): EpisodeRecord[] {
   return [...folded.values()].map(({ record }) => record);
 }
 
-function decodeFolded(key: string, run: string, step: number, bytes: Uint8Array): FoldedEpisodes {
+function decodeFolded(key: string, place: EpisodesPlace, bytes: Uint8Array): FoldedEpisodes {
   const [first, ...rest] = linesOf(bytes);
   const header = checkRecord(key, 'episodes', parse(key, first ?? new Uint8Array()));
-  if (header.run !== run || header.step !== step) {
-    throw new UnreadableRecord(key, `it says that it is step ${header.step} of ${header.run}`);
-  }
+  const { schema: _schema, count: _count, ...said } = header;
+  if (canonicalText(said) !== canonicalText(place))
+    throw new UnreadableRecord(key, `it says that it is of ${canonicalText(said)}`);
   const folded = new Map<string, StoredEpisode>();
   for (const [index, line] of rest.entries()) {
     const { record, recordedAt } = decodeLine(`${key} line ${index + 2}`, line);
-    folded.set(episodeKey(run, step, record.slot, record.sample), { record, recordedAt });
+    folded.set(singleKeyOf(place, record), { record, recordedAt });
   }
   if (folded.size !== header.count || rest.length !== header.count) {
     throw new UnreadableRecord(key, `it holds ${folded.size} episodes, its first line says ${header.count}`);

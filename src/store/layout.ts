@@ -91,6 +91,8 @@ export const stepsFolder = (run: string) => `${runFolder(run)}steps/`;
 export const stepFolder = (run: string, step: number) => `${stepsFolder(run)}${padded(step, 6, 'step')}/`;
 export const planKey = (run: string, step: number) => `${stepFolder(run, step)}plan.json`;
 export const batchKey = (run: string, step: number) => `${stepFolder(run, step)}batch.safetensors`;
+/** The same bytes compressed, once the step is folded (R23). */
+export const foldedBatchKey = (run: string, step: number) => `${batchKey(run, step)}.gz`;
 export const updateKey = (run: string, step: number) => `${stepFolder(run, step)}update.json`;
 export const episodesFolder = (run: string, step: number) => `${stepFolder(run, step)}episodes/`;
 export const episodeKey = (run: string, step: number, slot: number, sample: number) =>
@@ -117,6 +119,9 @@ export const evaluationResultKey = (state: Digest, suite: Digest) =>
   `${evaluationFolder(state, suite)}result.json`;
 export const evaluationEpisodesFolder = (state: Digest, suite: Digest) =>
   `${evaluationFolder(state, suite)}episodes/`;
+/** All episodes of an evaluation in one file, once they are folded (R23). */
+export const foldedEvaluationKey = (state: Digest, suite: Digest) =>
+  `${evaluationFolder(state, suite)}episodes.jsonl.gz`;
 /** `slot` is the task's index in the suite. */
 export const evaluationEpisodeKey = (state: Digest, suite: Digest, slot: number, sample: number) =>
   `${evaluationEpisodesFolder(state, suite)}${episodeName(slot, sample)}`;
@@ -185,6 +190,12 @@ export function parseStepFolder(name: string): number | null {
 export function parseEpisodeKey(key: string): { run: string; step: number } | null {
   const match = /^runs\/([^/]+)\/steps\/([0-9]{6,})\/episodes(?:\/[^/]*)?$/.exec(key);
   return match ? { run: match[1] as string, step: Number(match[2]) } : null;
+}
+
+/** State and suite of an evaluation's episode, of their folder (with its `/`), or of the folder above it; null for any other key. */
+export function parseEvaluationKey(key: string): { state: Digest; suite: Digest; rest: string } | null {
+  const match = /^evals\/([0-9a-f]{64})\/([0-9a-f]{64})\/((?:episodes\/.*)?)$/.exec(key);
+  return match && { state: match[1] as string, suite: match[2] as string, rest: match[3] as string };
 }
 
 function episodeName(slot: number, sample: number): string {

@@ -1,6 +1,7 @@
 // From an address to a store, and the proof that the store is fit for records (R31).
 import { randomBytes } from 'node:crypto';
 import { openDirectoryStore } from './directory-store.js';
+import { withFoldedEvaluations } from './folded-evaluations.js';
 import type { ObjectStore } from './object-store.js';
 import { parseS3Address } from './s3-address.js';
 import { StoreUnfit } from './store-errors.js';
@@ -16,7 +17,7 @@ const ABANDONED_MS = { directory: 60 * 60 * 1000, s3: 24 * 60 * 60 * 1000 };
 export async function openStore(address: string): Promise<ObjectStore> {
   if (address.startsWith('s3://')) {
     const { openS3Store } = await import('./s3-store.js');
-    const store = openS3Store(parseS3Address(address));
+    const store = withFoldedEvaluations(openS3Store(parseS3Address(address)));
     // Sweeping is housekeeping: a bucket whose policy does not let us list uploads is a store all the same.
     void store.sweep(ABANDONED_MS.s3).catch(() => undefined);
     return store;
@@ -30,7 +31,7 @@ export async function openStore(address: string): Promise<ObjectStore> {
   }
   const path = scheme === 'dir' ? address.slice('dir:'.length) : address;
   if (path === '') throw new StoreUnfit('the store address is empty; use dir:/path or s3://bucket/prefix');
-  const store = await openDirectoryStore(path);
+  const store = withFoldedEvaluations(await openDirectoryStore(path));
   await store.sweep(ABANDONED_MS.directory);
   return store;
 }

@@ -193,11 +193,13 @@ const ref = z.strictObject({
 });
 
 const gc = z.strictObject({
-  schema: z.literal('longhaul.gc/1'),
+  schema: z.enum(['longhaul.gc/1', 'longhaul.gc/2']),
   n: positive,
   run: text,
   checkpoints: z.array(count),
   episodes: z.array(positive),
+  batches: z.array(positive).exactOptional(),
+  evaluations: z.array(z.strictObject({ state: digest, suite: digest })).exactOptional(),
   grace_s: z.number().nonnegative(),
   observed: z.strictObject({ at: time, by: text }),
 });
@@ -322,7 +324,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   run: 2,
   plan: 3,
   episode: 2,
-  episodes: 1,
+  episodes: 2,
   batch: 2,
   update: 2,
   base: 1,
@@ -332,7 +334,7 @@ export const schemaVersions: Record<RecordKind, number> = {
   name: 1,
   notice: 1,
   ref: 1,
-  gc: 1,
+  gc: 2,
   dataset: 1,
   checkpoint: 1,
   weights: 1,
@@ -345,6 +347,8 @@ export const schemaVersions: Record<RecordKind, number> = {
 /** The oldest version of a kind that this code reads, where that is not the newest one. */
 export const oldestVersions: Partial<Record<RecordKind, number>> = {
   attempt: 1,
+  gc: 1,
+  episodes: 1,
   run: 1,
   plan: 2,
   update: 1,

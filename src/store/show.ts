@@ -24,8 +24,13 @@ export async function showRecord(store: ObjectStore, key: string): Promise<strin
     const folded = await showFolded(store, folder.slice(0, -1));
     if (folded !== null) return folded;
   }
+  if (bytes === null && plain.endsWith('/batch.safetensors')) {
+    const compressed = await store.get(`${key}.gz`);
+    if (compressed) return showBatch(await decompress(`${key}.gz`, compressed), key);
+  }
   if (bytes === null) throw new Error(`there is no ${key} in ${store.address}${await nearby(store, key)}`);
   if (plain.endsWith('/batch.safetensors')) return showBatch(bytes, key);
+  if (plain.endsWith('/batch.safetensors.gz')) return showBatch(await decompress(key, bytes), key);
   if (plain.endsWith('/episodes.jsonl.gz')) {
     const folded = await showFolded(store, plain.replace(/\.jsonl\.gz$/, ''));
     if (folded !== null) return folded;

@@ -177,12 +177,10 @@ export const episode = z
     if (problem) context.addIssue({ code: 'custom', message: problem });
   });
 
-export const episodes = z.strictObject({
-  schema: z.literal('longhaul.episodes/1'),
-  run: text,
-  step: positive,
-  count,
-});
+export const episodes = z.discriminatedUnion('schema', [
+  z.strictObject({ schema: z.literal('longhaul.episodes/1'), run: text, step: positive, count }),
+  z.strictObject({ schema: z.literal('longhaul.episodes/2'), state: digest, suite: digest, count }),
+]);
 
 export const batch = z.strictObject({
   schema: z.literal('longhaul.batch/2'),

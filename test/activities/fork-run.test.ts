@@ -99,7 +99,12 @@ describe('a fork', () => {
     await harness.attempt('save', () => saveState(harness.node, { run, step: 5, owner: 1 }));
     const at5 = { ...harness.node, store };
     await harness.attempt('upload', () => uploadCheckpoint(at5, { run, step: 5, owner: 1 }));
-    const plan = () => planCollection(store, run, { retention: only, bestSteps: () => Promise.resolve([]) });
+    const plan = () =>
+      planCollection(store, run, {
+        retention: only,
+        bestSteps: () => Promise.resolve([]),
+        evaluations: () => Promise.resolve([]),
+      });
     expect((await plan()).checkpoints).toEqual([2]);
     const spec = await forkSpec(store, 'safe', { run, step: 3 });
     await expect(open(spec, dyingAfter(store, 1))).rejects.toThrow('killed');

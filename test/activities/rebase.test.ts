@@ -124,6 +124,7 @@ describe('a rebase', () => {
     const plan = await planCollection(harness.store, 'counted', {
       retention: null,
       bestSteps: () => Promise.resolve([]),
+      evaluations: () => Promise.resolve([]),
     });
     expect(plan.episodes).toEqual([]);
   });

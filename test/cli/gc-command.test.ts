@@ -1,6 +1,7 @@
 // `longhaul gc` as a person runs it: what it says, what it keeps, and that nothing is lost however often it is killed.
 import { describe, expect, test } from 'vitest';
-import { bestStepsOf, stepsText } from '../../src/cli/gc-command.js';
+import { stepsText } from '../../src/cli/gc-command.js';
+import { bestStepsOf } from '../../src/report/best-steps.js';
 import type { EvaluationFigure } from '../../src/report/evaluations.js';
 import { runKey } from '../../src/store/layout.js';
 import type { RecordTypes } from '../../src/store/record-schemas.js';
@@ -23,8 +24,10 @@ describe('longhaul gc', () => {
     expect(stdout).toMatch(/episodes +of steps 3–6 go into one file each/);
     expect(await keysOf(store)).toEqual(before);
     const all = longhaul(['gc', run, '--dry-run', '--store', address]).stdout;
-    expect(all).toMatch(/checkpoints +none is deleted\n/);
-    expect(all).toMatch(/stays: step 6 \(newest\); steps 1–5 \(no retention is set: give --keep-last N\)\n/);
+    // The newest two, that of each tenth evaluation, and the best.
+    expect(all).toMatch(/of steps 1–4 are deleted/);
+    expect(all).toMatch(/stays: step 6 \(newest\); step 5 \(keep_last\)\n/);
+    expect(all).toMatch(/batches +of steps 1–6 are compressed\n/);
   });
 
   test('keeps what the spec’s retention says, where no flag says otherwise', async () => {

@@ -57,6 +57,7 @@ describe('a node that stood still while its step was committed and folded', { ti
     const done = await collect(cluster.store, run, {
       retention: null,
       bestSteps: () => Promise.resolve([]),
+      evaluations: () => Promise.resolve([]),
       graceMs: 0,
       by: 'test',
       wait: () => Promise.resolve(),

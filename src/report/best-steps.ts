@@ -1,0 +1,68 @@
+// The evaluated steps of a run, best first: whose checkpoints a collection keeps longest.
+import type { EvaluationFigure } from './evaluations.js';
+import { specsInForce, stopsAsked, suiteDue } from '../spec/schedule.js';
+import type { EvaluationOfStep } from '../store/collection.js';
+import { readControl } from '../store/control-records.js';
+import { inParallel } from '../store/in-parallel.js';
+import { evaluationResultKey, evaluationsOfState } from '../store/layout.js';
+import type { ObjectStore } from '../store/object-store.js';
+import { isSuiteOf } from '../store/own-suites.js';
+import { readRecord } from '../store/records.js';
+import { lastCommittedStep, readRun, readState } from '../store/run-records.js';
+
+/** What a collection of the run asks. Reads what lies at the steps that were to be evaluated, and at the last one, and no other step. */
+export function evaluatedSteps(
+  store: ObjectStore,
+  run: string,
+): { bestSteps: () => Promise<number[]>; evaluations: () => Promise<EvaluationOfStep[]> } {
+  return {
+    bestSteps: async () => {
+      const record = await readRun(store, run);
+      const interval = (await figuresOf(store, run)).filter(({ result }) => result.suite_name === 'interval');
+      const own = await inParallel(interval, ({ result }) => isSuiteOf(store, record, result));
+      return bestStepsOf(interval.filter((_, index) => own[index]));
+    },
+    evaluations: async () => {
+      const whole = (await figuresOf(store, run)).filter(({ result }) => result.unknown === 0);
+      return whole.map(({ step, result: { state, suite } }) => ({ step, state, suite }));
+    },
+  };
+}
+
+/** Of whatever run: states are shared. */
+async function figuresOf(store: ObjectStore, run: string): Promise<EvaluationFigure[]> {
+  const record = await readRun(store, run);
+  const last = await lastCommittedStep(store, run);
+  const control = await readControl(store, run);
+  const specs = specsInForce(record.spec, control);
+  const ends = [last, ...stopsAsked(control)];
+  const due = Array.from({ length: last + 1 }, (_, step) => step).filter(
+    (step) => ends.includes(step) || specs.some((spec) => suiteDue(spec, step) !== null),
+  );
+  const figures = await inParallel(due, async (step): Promise<EvaluationFigure[]> => {
+    const state = await readState(store, run, step);
+    const suites = await store.listFolder(evaluationsOfState(state));
+    const found: EvaluationFigure[] = [];
+    for (const name of suites) {
+      const key = evaluationResultKey(state, name.replace(/\/$/, ''));
+      const result = await readRecord(store, key, 'evaluation');
+      if (result) found.push({ step, result });
+    }
+    return found;
+  });
+  return figures.flat();
+}
+
+/**
+ * Shares of different tasks say nothing of each other, so only the suite counts that most states were evaluated on. Of equals the
+ * newer one is first: it has learned longer.
+ */
+export function bestStepsOf(evaluations: readonly EvaluationFigure[]): number[] {
+  const bySuite = new Map<string, EvaluationFigure[]>();
+  for (const one of evaluations.filter(({ result }) => result.pass_at_1 !== null))
+    bySuite.set(one.result.suite, [...(bySuite.get(one.result.suite) ?? []), one]);
+  const [most = []] = [...bySuite.values()].sort((a, b) => b.length - a.length);
+  return most
+    .sort((a, b) => (b.result.pass_at_1 ?? 0) - (a.result.pass_at_1 ?? 0) || b.step - a.step)
+    .map(({ step }) => step);
+}
