@@ -54,6 +54,7 @@ export function meteredBackend(backend: EnvironmentBackend, meter: BusyMeter): E
       const attached = await meter.during(() => backend.attach?.(...args) ?? Promise.resolve(null));
       return attached && meteredEnvironment(attached, meter);
     },
+    forgetTools: (envKey) => backend.forgetTools?.(envKey),
     healthy: () => backend.healthy(),
     close: () => backend.close(),
   };

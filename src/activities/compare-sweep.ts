@@ -17,7 +17,7 @@ import {
 import { readTally } from './played-states.js';
 import { resultRow, resultsFile, type ResultRow } from '../sweeps/results-rows.js';
 import type { ComparedSweep, FailedPair } from './sweep-contracts.js';
-import { pairOf, readSweep, resultKeyOf, type SweepPair } from '../store/sweeps.js';
+import { pairOf, readSweep, type SweepPair, withNewestResult } from '../store/sweeps.js';
 import { inSlices } from '../sweeps/slices.js';
 import type { Attended } from './scope.js';
 import type { Place, SweepRecord, SweepSuiteEntry } from '../spec/sweep-record.js';
@@ -121,9 +121,9 @@ async function playedState(
   pair: SweepPair,
   also: readonly Place[],
 ): Promise<PlayedState | null> {
-  const whole = (await view.head(resultKeyOf(pair))) !== null;
   const { run, step, state } = pair;
-  const tasks = await readTally(view, pair, whole && view === store);
+  const { pair: played, isWhole } = await withNewestResult(view, pair);
+  const tasks = await readTally(view, played, isWhole && view === store);
   const isPlayed = tasks.some(({ samples }) => samples.some((sample) => sample !== null));
   return isPlayed ? { run, step, state, ...(also.length > 0 ? { also } : {}), tasks } : null;
 }

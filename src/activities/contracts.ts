@@ -145,6 +145,8 @@ export interface CommittedStep extends Observation {
   unrecorded?: Record<string, number>;
   /** The few that `status` shows; the record has all of them, and of many environments. */
   metrics: Record<string, number>;
+  /** Too few of its outcomes are graded: why, and how to mend it. */
+  ungraded?: string;
 }
 
 export interface EvaluatedState extends Observation {
@@ -250,6 +252,7 @@ export const fatalFailures = [
   'Diverged',
   'NoProgress',
   'EnvironmentsUnavailable',
+  'NothingGraded',
   'UnreadableRecord',
   'OlderSchema',
   'NewerSchema',

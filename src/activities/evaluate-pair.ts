@@ -5,7 +5,13 @@ import type { NodeDeps } from './node-deps.js';
 import { recovering } from './recovery.js';
 import type { RunData } from './run-data.js';
 import { withRunView } from './run-view.js';
+import { identitiesOnNode } from './environment-identities.js';
+import { environmentsNow } from './rollouts.js';
 import { evaluateSuite } from './suite-evaluation.js';
+import type { SuiteRecord } from '../spec/evaluation-records.js';
+import { InvalidSpec } from '../spec/invalid-spec.js';
+import type { EnvironmentSpec } from '../spec/run-spec.js';
+import { environmentsOf } from '../sweeps/suite-tasks.js';
 import type { EvaluatedPair, SweepNodeActivities } from './sweep-contracts.js';
 
 /** `suitesOf`: run whose data the suite has. */
@@ -22,11 +28,37 @@ export function evaluatePair(deps: NodeDeps): SweepNodeActivities['evaluatePair'
 async function evaluatePlaced(deps: NodeDeps, pair: PlacedPair): Promise<EvaluatedPair> {
   const started = performance.now();
   const { run, step, state, suite, suitesOf } = pair;
-  const what = { run, step, state, suite: suite.record, suiteDigest: suite.digest, suiteOf: suitesOf };
-  const result = await evaluateSuite(deps, what, () => dataOf(deps, pair));
+  const of = await deps.runs.get(suitesOf);
+  const environments = await environmentsNow(deps.store, of.record);
+  const what = { run, step, state, suite: suite.record, suiteOf: suitesOf, environments, isOwn: false };
+  const { result } = await evaluateSuite(deps, what, async () => {
+    await refuseOtherEnvironments(deps, of, environments, suite.record);
+    return dataOf(deps, pair);
+  });
   const { pass_at_1, graded, unknown } = result;
   const seconds = Math.round(performance.now() - started) / 1000;
   return { state, pass_at_1, graded, unknown, seconds };
+}
+
+/** The suite says which environments it measures; what is played on others is another suite's. */
+async function refuseOtherEnvironments(
+  deps: NodeDeps,
+  of: RunData,
+  environments: readonly EnvironmentSpec[],
+  suite: SuiteRecord,
+): Promise<void> {
+  // Planned by a version before the second, which named none.
+  if (suite.environments === undefined) return;
+  const now = await identitiesOnNode(deps, of, environments, environmentsOf(suite));
+  const changed = Object.keys(now).filter((name) => now[name] !== suite.environments?.[name]);
+  if (changed.length === 0) return;
+  throw new InvalidSpec([
+    {
+      path: 'environments',
+      problem: `${changed.join(' and ')}: the server has other tools, another version or another reward rule than when the sweep was planned`,
+      mend: 'start the sweep again under another id, or bring the server back that was there',
+    },
+  ]);
 }
 
 /** The state's run, with the tasks and environments of the run that the suites are of. */

@@ -24,7 +24,7 @@ export function createOrchestratorActivities(
     recordControl: withFailures((input) => recordControl(deps, input)),
     planStep: withFailures(withRunView(deps, recovering(planStep))),
     writeReport: withFailures(withRunView(deps, publishReport)),
-    planSweep: withFailures((input) => planSweep(deps, input)),
+    planSweep: withFailures((input) => planSweep(deps, input, currentScope().signal)),
     pairsToDo: withFailures((input) => pairsToDo(deps, input)),
     compareSweep: withFailures((input) => compareSweep(deps, input, currentScope())),
   };

@@ -10,19 +10,18 @@ import { adoptOrCreate } from '../store/records.js';
 import { listRuns, readNumerics, readRunIfAny } from '../store/run-records.js';
 import { refuseOtherSweep } from '../sweeps/same-sweep.js';
 import { selectCheckpoints } from '../sweeps/checkpoint-selection.js';
-import { suitesOf } from '../sweeps/suite-tasks.js';
+import { environmentsOf, suitesOf } from '../sweeps/suite-tasks.js';
+import { askIdentities, type Asking } from './environment-identities.js';
+import { environmentsNow } from './rollouts.js';
+import type { RunRecord } from '../spec/records.js';
+import type { Task } from '../spec/task.js';
+import { recordDigest } from '../store/canonical.js';
+import { newestResult, newestRound } from '../store/evaluation-rounds.js';
 import type { MissingPair, PairsToDo, PlannedSweep } from './sweep-contracts.js';
 import { parseSweepSpec } from '../sweeps/sweep-input.js';
 import { BadKey } from '../store/store-errors.js';
-import {
-  pairCount,
-  pairOf,
-  readSweep,
-  readSweepIfAny,
-  resultKeyOf,
-  type SweepPair,
-} from '../store/sweeps.js';
-import type { SweepRecord } from '../spec/sweep-record.js';
+import { pairCount, pairOf, readSweep, readSweepIfAny, type SweepPair } from '../store/sweeps.js';
+import type { SweepRecord, SweepSuiteEntry } from '../spec/sweep-record.js';
 import { suitesAreNamedBy, suitesAreOf, type SweepSpec } from '../spec/sweep-spec.js';
 
 const namesShown = 10;
@@ -36,10 +35,11 @@ export interface SweepDeps {
 export async function planSweep(
   deps: SweepDeps,
   { spec: input, sweep }: { spec: unknown; sweep: string },
+  signal?: AbortSignal,
 ): Promise<PlannedSweep> {
   const spec = parseSweepSpec(input);
   const existing = isSweepId(sweep) ? await readSweepIfAny(deps.store, sweep) : null;
-  const record = existing ?? (await planned(deps, spec, sweep));
+  const record = existing ?? (await planned(deps, spec, sweep, signal));
   refuseOtherSweep(sweep, record.spec, spec);
   return {
     sweep,
@@ -50,13 +50,23 @@ export async function planSweep(
   };
 }
 
-async function planned(deps: SweepDeps, spec: SweepSpec, sweep: string): Promise<SweepRecord> {
+async function planned(
+  deps: SweepDeps,
+  spec: SweepSpec,
+  sweep: string,
+  signal: AbortSignal | undefined,
+): Promise<SweepRecord> {
   checkId(spec, sweep);
-  const choice = await chosen(deps, spec, sweep);
+  const choice = await chosen(deps, spec, sweep, signal);
   return (await adoptOrCreate(deps.store, sweepKey(sweep), 'sweep', choice)).record;
 }
 
-async function chosen({ store, datasets }: SweepDeps, spec: SweepSpec, sweep: string): Promise<SweepRecord> {
+async function chosen(
+  { store, datasets }: SweepDeps,
+  spec: SweepSpec,
+  sweep: string,
+  signal: AbortSignal | undefined,
+): Promise<SweepRecord> {
   const suites_of = suitesAreOf(spec);
   const reference = await readRunIfAny(store, suites_of);
   if (reference === null) {
@@ -71,13 +81,41 @@ async function chosen({ store, datasets }: SweepDeps, spec: SweepSpec, sweep: st
   }
   const { tasks } = await datasets.load(reference.dataset);
   const numerics = await readNumerics(store, suites_of);
-  const suites = suitesOf(spec, { record: reference, tasks, numerics });
+  const source = { record: reference, tasks, numerics, identities: {} };
+  const names = suitesOf(spec, source).flatMap(({ record }) => environmentsOf(record));
+  const identities = await askIdentities(names, await asking(store, reference, tasks, signal));
+  const suites = suitesOf(spec, { ...source, identities }).map((entry) => asked(spec, sweep, entry));
   const digests = suites.map(({ digest }) => digest);
   const { checkpoints, baseline, skipped } = await selectCheckpoints(store, spec, { digests, reference });
   return {
-    schema: 'longhaul.sweep/1',
+    schema: 'longhaul.sweep/2',
     ...{ sweep, spec, suites_of, checkpoints, suites, baseline, skipped },
     observed: { at: new Date().toISOString() },
+  };
+}
+
+/** Where all is asked for again, suites are this sweep's alone: nothing that is there is one of them. */
+function asked({ again }: SweepSpec, sweep: string, entry: SweepSuiteEntry): SweepSuiteEntry {
+  if (again !== true) return entry;
+  const record = { ...entry.record, again: sweep };
+  return { ...entry, record, digest: recordDigest(record) };
+}
+
+/** A sweep that is planned does not wait for a server as long as a run does: its next firing asks again. */
+const longestWaitS = 120;
+
+async function asking(
+  store: ObjectStore,
+  reference: RunRecord,
+  tasks: readonly Task[],
+  signal: AbortSignal = new AbortController().signal,
+): Promise<Asking> {
+  const { call_timeout_s: callTimeoutS, max_wait_s } = reference.spec.generator;
+  return {
+    environments: await environmentsNow(store, reference),
+    maxWaitS: Math.min(max_wait_s, longestWaitS),
+    onWait: () => undefined,
+    ...{ tasks, callTimeoutS, signal },
   };
 }
 
@@ -120,10 +158,11 @@ export async function pairsToDo(
 
 /** Null where it has a result. */
 async function missingOf(view: ObjectStore, pair: SweepPair): Promise<MissingPair | null> {
-  if ((await view.head(resultKeyOf(pair))) !== null) return null;
   const { n, run, step, state, suite } = pair;
+  if ((await newestResult(view, state, suite.record, suite.digest)) !== null) return null;
   const { tasks, samples_per_task } = suite.record;
-  const names = await view.listFolder(evaluationEpisodesFolder(state, suite.digest));
+  const { digest } = await newestRound(view, state, suite.record, suite.digest);
+  const names = await view.listFolder(evaluationEpisodesFolder(state, digest));
   // Another run may have put one aside, and played it again beside it.
   const played = names.filter((name) => name.endsWith('.json.gz')).length;
   return { n, run, step, suite: suite.label, missing: tasks.length * samples_per_task - played };

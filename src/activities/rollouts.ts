@@ -47,6 +47,8 @@ export interface RolloutOrder {
   seats: Seat[];
   /** Where a collection puts them all (R23); null where none does. */
   folded: FoldedFile | null;
+  /** Where they are played; absent: where the run has its environments now. */
+  environments?: readonly EnvironmentSpec[];
 }
 
 /** Every seat's record as stored: what is there is adopted, the rest is played at the state after `order.policyStep`. */
@@ -65,7 +67,7 @@ export async function fillSeats(
     const begun = await announced(deps, order, evidence);
     const others = order.seats.filter((seat) => !begun.includes(seat));
     if (begun.length === 0) return readAll(deps, order, others);
-    const environments = await environmentsNow(deps.store, data.record);
+    const environments = order.environments ?? (await environmentsNow(deps.store, data.record));
     // Another run on this engine may have told it another tokenizer's.
     if (order.sampling.stop) await deps.holder.engine.setVocabulary(data.tokenizer.bytes());
     const journals = await deps.journals.below(order.folder);
@@ -167,7 +169,10 @@ interface OpenSeat extends Seat {
 }
 
 /** The run's environments where its newest start found them: a server may have moved since the first. */
-async function environmentsNow(store: ObjectStore, { run, spec }: RunRecord): Promise<EnvironmentSpec[]> {
+export async function environmentsNow(
+  store: ObjectStore,
+  { run, spec }: RunRecord,
+): Promise<EnvironmentSpec[]> {
   const urls = (await readOwner(store, run))?.observed.environment_urls ?? {};
   return spec.environments.map(({ url: first, ...environment }) => {
     const url = urls[environment.env_key] === undefined ? first : urls[environment.env_key];

@@ -12,10 +12,15 @@ import {
   evaluationResultKey,
   evaluationSuiteKey,
 } from '../store/layout.js';
+import type { EnvironmentSpec } from '../spec/run-spec.js';
+import { newestRound, roundBefore, roundOf, type SuiteRound } from '../store/evaluation-rounds.js';
+import { inParallel } from '../store/in-parallel.js';
+import type { ObjectStore } from '../store/object-store.js';
 import { adoptOrCreate, readRecord } from '../store/records.js';
 import { attemptEvidence } from './attempt-evidence.js';
 import type { NodeDeps } from './node-deps.js';
-import { fillSeats, type Seat } from './rollouts.js';
+import { lackOfGrades, maxUnknownShare, NothingGraded } from './grades.js';
+import { fillSeats, requireEpisode, type Seat } from './rollouts.js';
 import type { RunData } from './run-data.js';
 import { currentScope } from './scope.js';
 import { projectTrajectories } from './trajectories.js';
@@ -25,62 +30,138 @@ export interface SuiteOfState {
   run: string;
   step: number;
   state: Digest;
+  /** Of the first round. */
   suite: SuiteRecord;
-  suiteDigest: Digest;
   /** Run whose tasks they are. */
   suiteOf: string;
+  /** Where they are played. */
+  environments: readonly EnvironmentSpec[];
+  /** The run's own evaluation: what another has left unknown is played again. */
+  isOwn: boolean;
 }
 
-/** What is there is adopted. `load` is asked for the run's data where something is missing. Throws `InvalidSpec` where no prompt fits. */
+export interface EvaluatedSuite {
+  result: EvaluationResult;
+  /** The round that the result is of. */
+  suite: SuiteRecord;
+  /** Null where the result was there. */
+  episodes: EpisodeRecord[] | null;
+}
+
+/**
+ * What is there is adopted: a whole result, or of one with unknown outcomes the graded episodes alone. `load` is asked for the run's
+ * data where something is missing. Throws `InvalidSpec` where no prompt fits, and `NothingGraded` where too few outcomes are graded.
+ */
 export async function evaluateSuite(
   deps: NodeDeps,
   what: SuiteOfState,
   load: () => Promise<RunData>,
-): Promise<EvaluationResult> {
+): Promise<EvaluatedSuite> {
   const { store } = deps;
-  const { run, step, state, suite, suiteDigest } = what;
+  const { state } = what;
+  for (let round = await newestRound(store, state, what.suite); ; round = roundOf(what.suite, round.n + 1)) {
+    const existing = await readRecord(store, evaluationResultKey(state, round.digest), 'evaluation');
+    if (existing && isAdopted(existing, what))
+      return { result: existing, suite: round.suite, episodes: null };
+    const data = await load();
+    if (existing === null && !(await isSpent(store, what, round, data)))
+      return playRound(deps, what, round, data);
+  }
+}
+
+function isAdopted(
+  { unknown, observed }: EvaluationResult,
+  { isOwn, run, step, suite }: SuiteOfState,
+): boolean {
+  const isOurs = observed.run === run && observed.step === step;
+  return unknown === 0 || !isOwn || isOurs || suite.schema === 'longhaul.suite/1';
+}
+
+/** True where all was played, and ended in `NothingGraded`: whoever asks again asks for another round. */
+async function isSpent(
+  store: ObjectStore,
+  what: SuiteOfState,
+  { suite, digest }: SuiteRound,
+  data: RunData,
+): Promise<boolean> {
+  // A version that knew no rounds has planned it.
+  if (suite.schema === 'longhaul.suite/1') return false;
+  const names = new Set(await store.listFolder(evaluationEpisodesFolder(what.state, digest)));
+  const keys = seatsOf(what, digest, data).map(({ key }) => key);
+  if (!keys.every((key) => names.has(key.slice(key.lastIndexOf('/') + 1)))) return false;
+  const source = { plan: digest, state: what.state };
+  const episodes = await inParallel(keys, (key) => requireEpisode(store, key, source));
+  return lackOfGrades(episodes, maxUnknownShare(data.record)) !== null;
+}
+
+async function playRound(
+  deps: NodeDeps,
+  what: SuiteOfState,
+  round: SuiteRound,
+  data: RunData,
+): Promise<EvaluatedSuite> {
+  const { store } = deps;
+  const { run, step, state, environments } = what;
+  const { suite, digest } = round;
   const started = performance.now();
-  const resultKey = evaluationResultKey(state, suiteDigest);
-  const existing = await readRecord(store, resultKey, 'evaluation');
-  if (existing) return existing;
-  await adoptOrCreate(store, evaluationSuiteKey(state, suiteDigest), 'suite', suite);
-  const data = await load();
-  const folder = evaluationEpisodesFolder(state, suiteDigest);
+  await adoptOrCreate(store, evaluationSuiteKey(state, digest), 'suite', suite);
+  const seats = seatsOf(what, digest, data);
+  await takeGraded(store, what, round, seats);
   const scope = currentScope();
   const episodes = await fillSeats(
     deps,
     {
       data,
-      plan: suiteDigest,
+      plan: digest,
       state,
       policyStep: step,
       sampling: suite.sampling,
       random: { seed: suite.seed, domain: 'eval', step: 0 },
-      folder,
-      seats: seatsOf(what, data),
+      folder: evaluationEpisodesFolder(state, digest),
+      seats,
+      environments,
       folded: null,
     },
     scope,
     attemptEvidence(store, run, Math.max(step, 0), scope, deps.life),
   );
   refuseWhereNoPromptFits(episodes, suite);
-  const result = summarise(episodes, suite, suiteDigest, state);
+  const lack = lackOfGrades(episodes, maxUnknownShare(data.record));
+  if (lack !== null) throw new NothingGraded(`evaluation ${suite.name} of step ${step} of ${run}: ${lack}`);
+  const result = summarise(episodes, suite, digest, state);
   await projectTrajectories(store, data, step, suite, episodes, result);
   const seconds = (performance.now() - started) / 1000;
-  const stored = await adoptOrCreate(store, resultKey, 'evaluation', {
+  const stored = await adoptOrCreate(store, evaluationResultKey(state, digest), 'evaluation', {
     ...result,
     observed: { run, step, seconds, committed_at: new Date().toISOString(), metrics: {} },
   });
-  return stored.record;
+  return { result: stored.record, suite, episodes };
 }
 
-function seatsOf({ state, suite, suiteDigest, suiteOf }: SuiteOfState, data: RunData): Seat[] {
+/** Graded episodes of the round before are this one's too, under its suite. */
+async function takeGraded(
+  store: ObjectStore,
+  { state }: SuiteOfState,
+  { suite, digest }: SuiteRound,
+  seats: readonly Seat[],
+): Promise<void> {
+  const before = roundBefore(suite);
+  if (before === null) return;
+  await inParallel(seats, async ({ key, slot, sample }) => {
+    const known = evaluationEpisodeKey(state, before.digest, slot, sample);
+    const episode = await readRecord(store, known, 'episode');
+    if (episode?.outcome.status !== 'graded') return;
+    await adoptOrCreate(store, key, 'episode', { ...episode, plan: digest });
+  });
+}
+
+function seatsOf({ state, suite, suiteOf }: SuiteOfState, digest: Digest, data: RunData): Seat[] {
   return suite.tasks.flatMap(({ task_key, seed }, slot) => {
     const task = data.taskByKey.get(task_key);
     if (!task)
       throw new Error(`The suite names task ${task_key}, which the dataset of ${suiteOf} does not hold`);
     return Array.from({ length: suite.samples_per_task }, (_, sample): Seat => {
-      const key = evaluationEpisodeKey(state, suiteDigest, slot, sample);
+      const key = evaluationEpisodeKey(state, digest, slot, sample);
       return { key, slot, sample, task, seed };
     });
   });

@@ -52,7 +52,7 @@ async function writeLines(
 
 /** Below the step's folder, the first that is free; undefined: that one itself. */
 function foldersOf(suite: SuiteRecord): (string | undefined)[] {
-  if (isRunSuite(suite.name)) return [undefined, suite.name];
+  if (isRunSuite(suite.name) && suite.again === undefined) return [undefined, suite.name];
   return [`${suite.name}-${recordDigest(suite).slice(0, 12)}`];
 }
 

@@ -3,6 +3,7 @@
 import { currentAccount, type WorkUnit } from './attempt-account.js';
 import type { CommittedStep, NoSignal, StepFaults, StepReference } from './contracts.js';
 import { attemptEvidence } from './attempt-evidence.js';
+import { lackOfGrades, maxUnknownShare, tooFewGraded } from './grades.js';
 import type { LastCommit, NodeDeps } from './node-deps.js';
 import { currentScope } from './scope.js';
 import { sealBatch } from './seal-batch.js';
@@ -14,6 +15,7 @@ import type { UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import type { BatchIdentity, Digest, PlanRecord, UpdateRecord } from '../spec/records.js';
 import { lastWarmStep } from '../spec/warm-start.js';
 import { stepIdOf } from '../store/canonical.js';
+import { readStepEpisodes } from '../store/episodes.js';
 import { attemptsFolder, updateKey } from '../store/layout.js';
 import {
   asOf,
@@ -184,10 +186,26 @@ async function answer(
   { run, step, faults }: StepReference & { faults?: StepFaults },
   record: UpdateRecord,
 ): Promise<CommittedStep> {
-  if (!faults) return summary(record);
+  const ungraded = await lackOfGradesIn(deps, run, record);
+  const committed = { ...summary(record), ...(ungraded === null ? {} : { ungraded }) };
+  if (!faults) return committed;
   const before = await figuresBefore(deps, run, step);
   const unrecorded = uncounted(faults.figures, before, figuresOf(run, record));
-  return { ...summary(record), ...(Object.keys(unrecorded).length > 0 ? { unrecorded } : {}) };
+  return { ...committed, ...(Object.keys(unrecorded).length > 0 ? { unrecorded } : {}) };
+}
+
+/** Episodes are read back only where too few of them are graded. A rebased step has none of its own. */
+async function lackOfGradesIn(
+  { store, runs }: NodeDeps,
+  run: string,
+  { identity }: UpdateRecord,
+): Promise<string | null> {
+  const share = maxUnknownShare((await runs.get(run)).record);
+  const outcomes = identity.outcomes.flat();
+  const graded = outcomes.filter((value) => value !== null).length;
+  if (!tooFewGraded(graded, outcomes.length - graded, share)) return null;
+  const lack = lackOfGrades(await readStepEpisodes(store, identity.run, identity.step), share);
+  return lack === null ? null : `step ${identity.step} of ${run}: ${lack}`;
 }
 
 function summary(record: UpdateRecord): CommittedStep {

@@ -71,12 +71,14 @@ export function register(program: Command): void {
     'writes',
   )
     .option('--id <name>', 'its name; the same one again goes on with what is missing', nameArgument)
+    .option('--again', 'play all of it again, whatever has a result')
     .option('--detach', 'do not wait for its end')
     .option('--json', 'print its result as one JSON object')
     .action(
       withOutput(async (file: string, flags: TemporalFlags & RunFlags) => {
         const spec = await readSweepFile(file);
-        await withClient(flags, (client) => runNow(client, spec, flags));
+        const asked: SweepSpec = flags.again ? { ...spec, again: true } : spec;
+        await withClient(flags, (client) => runNow(client, asked, flags));
       }),
     );
 
@@ -157,6 +159,7 @@ async function cancel(client: Client, workflowId: string): Promise<void> {
 
 interface RunFlags {
   id?: string;
+  again?: boolean;
   detach?: boolean;
   json?: boolean | undefined;
 }

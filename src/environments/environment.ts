@@ -58,6 +58,8 @@ export interface EnvironmentBackend {
     calls: number,
     signal: AbortSignal,
   ): Promise<Environment | null>;
+  /** Asks for the tools of an environment again before the next episode: the server may be another one. */
+  forgetTools?(envKey: string): void;
   /** True when the server answers. */
   healthy(): Promise<boolean>;
   close(): Promise<void>;

@@ -1,6 +1,6 @@
 // What followers read of a run: its own steps, in pages, and the evaluations of their states. What its parent did before it was
 // forked is the parent's to tell.
-import type { EvaluationResult } from '../spec/evaluation-records.js';
+import type { EvaluatedRecord, EvaluationResult } from '../spec/evaluation-records.js';
 import type { ControlRecord } from '../spec/control-records.js';
 import type { Digest, RunRecord, UpdateRecord } from '../spec/records.js';
 import { readControl } from '../store/control-records.js';
@@ -10,6 +10,7 @@ import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
 import type { RecordKind, RecordTypes } from '../store/record-schemas.js';
 import { readRecord } from '../store/records.js';
+import { isUnnamed, readRunEvaluations } from '../store/run-evaluations.js';
 import { readRun, readUpdate, readUpdateIfAny } from '../store/run-records.js';
 import { NewerSchema, OlderSchema, UnreadableRecord } from '../store/store-errors.js';
 import { bySuite, stepOfResult } from './asked-evaluations.js';
@@ -84,6 +85,7 @@ export async function evaluationsOf(
   held: HeldState,
   isKnown: (steps: readonly number[], suite: Digest) => boolean,
 ): Promise<StepEvaluation[]> {
+  const named = await namedAt(view, held.steps);
   const names = await view.store.listFolder(evaluationsOfState(held.state));
   const suites = names.map((name) => name.replace(/\/$/, ''));
   if (suites.every((suite) => isKnown(held.steps, suite))) return [];
@@ -95,10 +97,28 @@ export async function evaluationsOf(
   // Whatever step it would be of now: it was told at the one that it was of then.
   const unknown = results.filter(({ suite }) => !isKnown(held.steps, suite));
   const found = await inParallel(unknown.sort(bySuite), async (result) => {
+    const own = named.find(({ suite }) => suite === result.suite);
+    if (own) return { step: own.step, result };
+    // Since the second version of suites, a run names its own.
+    if (!(await isUnnamed(view.store, result))) return null;
     const step = await stepOfResult(view.store, view, held.steps, result, results);
     return step === null ? null : { step, result };
   });
   return found.filter((one) => one !== null);
+}
+
+/** Evaluations that the run names at these steps. One that cannot be read is passed over, as a result is. */
+async function namedAt({ store, record }: RunView, steps: readonly number[]): Promise<EvaluatedRecord[]> {
+  try {
+    return await readRunEvaluations(store, record.run, (step) => steps.includes(step));
+  } catch (error) {
+    if (isUnreadable(error)) return [];
+    throw error;
+  }
+}
+
+function isUnreadable(error: unknown): boolean {
+  return [UnreadableRecord, OlderSchema, NewerSchema].some((one) => error instanceof one);
 }
 
 /** Null also where it cannot be read: it holds up nothing that is told of others. */
@@ -110,8 +130,7 @@ export async function readIfWhole<Kind extends RecordKind>(
   try {
     return await readRecord(store, key, kind);
   } catch (error) {
-    const unreadable = [UnreadableRecord, OlderSchema, NewerSchema].some((one) => error instanceof one);
-    if (unreadable) return null;
+    if (isUnreadable(error)) return null;
     throw error;
   }
 }

@@ -8,6 +8,7 @@ import { inParallel } from '../store/in-parallel.js';
 import { evaluationResultKey, evaluationsOfState } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { isSuiteOf } from '../store/own-suites.js';
+import { isUnnamed, readEvaluated, readRunEvaluations } from '../store/run-evaluations.js';
 import { readRecord } from '../store/records.js';
 import { foldControl } from '../store/control-records.js';
 import { readState, timelinesOf } from '../store/run-records.js';
@@ -40,7 +41,14 @@ interface Found {
 /** By step, then by suite name. The run's base record must be there. */
 export async function readEvaluations(store: ObjectStore, run: EvaluatedRun): Promise<EvaluationFigure[]> {
   const { record, updates } = run;
-  const found = await readResults(store, heldStates(await readState(store, record.run, 0), updates));
+  const named = await readNamed(store, record.run);
+  const isNamed = (result: EvaluationResult): boolean =>
+    named.some((one) => one.result.state === result.state && one.result.suite === result.suite);
+  const held = heldStates(await readState(store, record.run, 0), updates);
+  const found = await unnamedOf(
+    store,
+    (await readResults(store, held)).filter(({ result }) => !isNamed(result)),
+  );
   const timelines = new Set<string>();
   for await (const timeline of timelinesOf(store, record.run)) timelines.add(timeline.run);
 
@@ -62,14 +70,39 @@ export async function readEvaluations(store: ObjectStore, run: EvaluatedRun): Pr
   const intervals = await figuresWhere('interval', (step) =>
     specs.some((spec) => suiteDue(spec, step) === 'interval'),
   );
-  const endsAt = endOf(run, intervals);
+  const all = [...intervals, ...named.filter(({ result }) => result.suite_name === 'interval')];
+  const endsAt = endOf(run, all);
   const finals = await figuresWhere(
     'final',
     (step) => suiteDue(record.spec, step) === 'final' || endsAt(step),
   );
-  return [...intervals, ...finals].sort(
+  return [...named, ...intervals, ...finals].sort(
     (a, b) => a.step - b.step || a.result.suite_name.localeCompare(b.result.suite_name),
   );
+}
+
+/** Those that the run and its ancestors name: of a step, the one whose own timeline names it. */
+async function readNamed(store: ObjectStore, run: string): Promise<EvaluationFigure[]> {
+  const figures = new Map<string, EvaluationFigure>();
+  for await (const { run: timeline, upTo } of timelinesOf(store, run)) {
+    const records = await readRunEvaluations(store, timeline, (step) => step <= upTo);
+    const found = await inParallel(records, async (record) => {
+      const result = await readEvaluated(store, record);
+      return result && { step: record.step, result };
+    });
+    for (const figure of found) {
+      if (figure === null) continue;
+      const place = `${figure.step}.${figure.result.suite_name}`;
+      if (!figures.has(place)) figures.set(place, figure);
+    }
+  }
+  return [...figures.values()];
+}
+
+/** Results of versions that named none: whose they are follows from their suite. */
+async function unnamedOf(store: ObjectStore, found: readonly Found[]): Promise<Found[]> {
+  const unnamed = await inParallel(found, ({ result }) => isUnnamed(store, result));
+  return found.filter((_, index) => unnamed[index]);
 }
 
 function heldStates(base: Digest, updates: readonly UpdateRecord[]): HeldState[] {

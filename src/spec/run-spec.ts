@@ -123,6 +123,8 @@ export interface GeneratorSpec {
   max_output_chars: number;
   /** Charged failures of one episode before its outcome is `unknown`. */
   max_episode_failures: number;
+  /** Largest share of unknown outcomes, 0..1, of an evaluation and of two steps in a row; above it the run is blocked. */
+  max_unknown_share: number;
   /** A turn ends with the token that completes one of these texts, and not only where the chat template ends it. */
   stop?: string[];
   /** Training episodes are drawn from the likeliest tokens alone; only with `truncated_sampling`. */

@@ -94,6 +94,14 @@ const generator = z.strictObject({
   max_episode_failures: countOrZero
     .default(3)
     .describe('charged failures of an episode before its outcome is unknown'),
+  max_unknown_share: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.5)
+    .describe(
+      'share of unknown outcomes above which an evaluation, or two steps in a row, block the run; without any grade they do at once',
+    ),
   stop: z
     .array(text)
     .min(1)

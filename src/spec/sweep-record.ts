@@ -33,7 +33,7 @@ export interface SweepSuiteEntry {
 
 /** `sweeps/{sweep}/sweep.json`: a choice, so that whoever starts the sweep again finds it, whatever has been trained meanwhile. */
 export interface SweepRecord {
-  schema: 'longhaul.sweep/1';
+  schema: 'longhaul.sweep/1' | 'longhaul.sweep/2';
   sweep: string;
   spec: SweepSpec;
   /** Run whose data and settings the suites have. */

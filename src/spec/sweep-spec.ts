@@ -78,6 +78,8 @@ export interface SweepSpec {
   /** Evaluations (a state on a suite) under way at once. */
   parallel: number;
   schedule?: SweepScheduleSpec;
+  /** Plays all of it again, whatever is there. */
+  again?: true;
 }
 
 /** True where `run` stands for several runs. */

@@ -19,6 +19,7 @@ import { canonicalText, differences, recordDigest, sha256Hex, stepIdOf } from '.
 import { auditCheckpoints, type StateDigest } from './checkpoint-audit.js';
 import { demonstrationDigests } from './demonstration-digests.js';
 import { checkEpisodes } from './episode-audit.js';
+import { auditEvaluated } from './evaluated-audit.js';
 import { auditEvaluations, type IsPass } from './evaluation-audit.js';
 import { checkForeignEvaluations } from './foreign-evaluations.js';
 import { inParallel } from './in-parallel.js';
@@ -135,6 +136,7 @@ export async function auditChain(
   report.finalState = chain.state;
   const evaluations = await auditEvaluations(store, chain.states, isPass, starts, report);
   await checkForeignEvaluations(store, run, chain.states, report);
+  await auditEvaluated(store, record, chain.states, report);
   const ended = chain.kind === 'grpo' && evaluations.some((one) => isLastOf(one, record, last));
   const { collections } = chain.sequences;
   await auditCheckpoints(

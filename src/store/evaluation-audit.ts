@@ -4,7 +4,8 @@ import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.j
 import { type PassRate, passRateOf } from '../spec/pass-rate.js';
 import type { Digest, EpisodeRecord } from '../spec/records.js';
 import type { AuditReport } from './audit-report.js';
-import { recordDigest } from './canonical.js';
+import { recordDigest, sha256Hex } from './canonical.js';
+import { roundBefore } from './evaluation-rounds.js';
 import { inParallel } from './in-parallel.js';
 import {
   evaluationEpisodeKey,
@@ -14,6 +15,7 @@ import {
   evaluationSuiteKey,
 } from './layout.js';
 import type { ObjectStore } from './object-store.js';
+import { encodeRecord } from './record-codec.js';
 import { unannounced } from './start-audit.js';
 
 /** Whether a reward is a pass. */
@@ -115,14 +117,37 @@ async function checkEpisodes(
     }
   }
   const startedElsewhere = new Map<string, Date>();
+  const taken = await takenOver(store, state, suite, episodes);
   for await (const { key, modified } of store.list(evaluationEpisodesFolder(state, suiteDigest))) {
     if (!expected.has(key)) report.add('R8', key, 'the suite has no such task');
-    else if (!starts.has(key)) startedElsewhere.set(key, modified);
+    else if (!starts.has(key) && !taken.has(key)) startedElsewhere.set(key, modified);
   }
   const likely = states.flatMap((one, step) => (one === state ? step : []));
   for (const key of await unannounced(store, startedElsewhere, likely))
     report.add('R9', key, 'no attempt of any run has announced that it was started');
   return episodes.filter((episode) => episode !== null);
+}
+
+/** Keys of graded episodes that a later round has from the one before, where they were announced. */
+async function takenOver(
+  store: ObjectStore,
+  state: Digest,
+  suite: SuiteRecord,
+  episodes: readonly (EpisodeRecord | null)[],
+): Promise<ReadonlySet<string>> {
+  const before = roundBefore(suite);
+  if (before === null) return new Set();
+  const digest = recordDigest(suite);
+  const keys = await inParallel(episodes, async (episode) => {
+    if (episode?.outcome.status !== 'graded') return [];
+    const { slot, sample } = episode;
+    const bytes = await store.get(evaluationEpisodeKey(state, before.digest, slot, sample));
+    const same =
+      bytes &&
+      sha256Hex(bytes) === sha256Hex(await encodeRecord('episode', { ...episode, plan: before.digest }));
+    return same ? [evaluationEpisodeKey(state, digest, slot, sample)] : [];
+  });
+  return new Set(keys.flat());
 }
 
 /** Every figure of a result, counted again. Unknown outcomes are counted, and enter no share of passes. */

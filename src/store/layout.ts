@@ -83,6 +83,10 @@ export const refsFolder = (run: string) => `${runFolder(run)}refs/`;
 export const refKey = (run: string, user: string) => `${refsFolder(run)}${checkRunId(user)}.json`;
 export const collectionsFolder = (run: string) => `${runFolder(run)}gc/`;
 export const noticesFolder = (run: string) => `${runFolder(run)}notices/`;
+export const runEvaluationsFolder = (run: string) => `${runFolder(run)}evaluations/`;
+/** Which evaluation is the run's, by step and suite name. */
+export const runEvaluationKey = (run: string, step: number, suite: string) =>
+  `${runEvaluationsFolder(run)}${padded(step, 6, 'step')}.${checkName(suite, 'suite name')}.json`;
 export const namesFolder = (name: string) => `names/${checkName(name, 'run name')}/`;
 /** Key of the n-th record of a sequence, n from 1. */
 export const sequenceKey = (folder: string, n: number) => `${folder}${whole(n, 'sequence number')}.json`;

@@ -1,7 +1,8 @@
 // What sweeps that are under way need of a run: its checkpoints of states that they have still to evaluate (R23). A sweep's record is its
 // reference: it is written before anything is evaluated, and what of it is done is seen from the results.
 import { inParallel } from './in-parallel.js';
-import { evaluationResultKey, sweepFolder, sweepsOfProject, sweepsRoot } from './layout.js';
+import { sweepFolder, sweepsOfProject, sweepsRoot } from './layout.js';
+import { newestResult } from './evaluation-rounds.js';
 import type { ObjectStore } from './object-store.js';
 import { openRunView } from './quarantine.js';
 import { timelineOf } from './run-records.js';
@@ -44,8 +45,8 @@ async function needsOfSweep(
   const needs = await inParallel(checkpoints, async (checkpoint) => {
     if ((await timelineOf(store, checkpoint.run, checkpoint.step)) !== run) return [];
     const view = await openRunView(store, checkpoint.run);
-    const results = await inParallel(suites, ({ digest }) =>
-      view.head(evaluationResultKey(checkpoint.state, digest)),
+    const results = await inParallel(suites, ({ record, digest }) =>
+      newestResult(view, checkpoint.state, record, digest),
     );
     return results.includes(null) ? [{ step: checkpoint.step, by: `sweep ${sweep}` }] : [];
   });

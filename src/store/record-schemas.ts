@@ -1,6 +1,6 @@
 // One strict schema for every kind of record. A member that is not known is refused: a record means what it says, whole.
 import { z } from 'zod';
-import type { EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
+import type { EvaluatedRecord, EvaluationResult, SuiteRecord } from '../spec/evaluation-records.js';
 import type { PassRate } from '../spec/pass-rate.js';
 import type { AttemptRecord } from '../spec/attempt-records.js';
 import type { ControlRecord, Hyperparameters } from '../spec/control-records.js';
@@ -62,6 +62,7 @@ export interface RecordTypes {
   weights: WeightsManifest;
   suite: SuiteRecord;
   evaluation: EvaluationResult;
+  evaluated: EvaluatedRecord;
   sweep: SweepRecord;
   tally: TallyRecord;
 }
@@ -232,8 +233,7 @@ const weights = z.strictObject({
   files: z.array(fileEntry).min(1),
 });
 
-const suite = z.strictObject({
-  schema: z.literal('longhaul.suite/1'),
+const measured = {
   name: text,
   tasks: z
     .array(z.strictObject({ task_key: text, env_key: text, template: text, seed: z.number().int() }))
@@ -243,6 +243,26 @@ const suite = z.strictObject({
   seed: z.number().int(),
   digests,
   numerics,
+};
+const suite = z.discriminatedUnion('schema', [
+  z.strictObject({
+    schema: z.literal('longhaul.suite/2'),
+    ...measured,
+    environments: z.record(text, digest),
+    round: z.number().int().min(2).exactOptional(),
+    again: text.exactOptional(),
+  }),
+  z.strictObject({ schema: z.literal('longhaul.suite/1'), ...measured }),
+]);
+
+const evaluated = z.strictObject({
+  schema: z.literal('longhaul.evaluated/1'),
+  run: text,
+  step: count,
+  suite_name: text,
+  state: digest,
+  suite: digest,
+  observed: z.strictObject({ at: time }),
 });
 
 const passRate = share.nullable();
@@ -315,6 +335,7 @@ export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]>
   weights,
   suite,
   evaluation: z.discriminatedUnion('schema', [evaluation, evaluation1]),
+  evaluated,
   sweep: sweepSchema(suite),
   tally,
 };
@@ -338,9 +359,10 @@ export const schemaVersions: Record<RecordKind, number> = {
   dataset: 1,
   checkpoint: 1,
   weights: 1,
-  suite: 1,
+  suite: 2,
   evaluation: 2,
-  sweep: 1,
+  evaluated: 1,
+  sweep: 2,
   tally: 1,
 };
 
@@ -356,6 +378,8 @@ export const oldestVersions: Partial<Record<RecordKind, number>> = {
   control: 1,
   episode: 1,
   evaluation: 1,
+  suite: 1,
+  sweep: 1,
 };
 
 /**

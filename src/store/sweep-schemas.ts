@@ -9,7 +9,7 @@ const place = z.strictObject({ run: text, step: count });
 /** `suite`: the schema of the suites that a sweep holds. */
 export function sweepSchema(suite: z.ZodType<SuiteRecord>) {
   return z.strictObject({
-    schema: z.literal('longhaul.sweep/1'),
+    schema: z.enum(['longhaul.sweep/1', 'longhaul.sweep/2']),
     sweep: text,
     // Checked in full by the spec's own schema where a sweep is planned.
     spec: z.custom<SweepSpec>(isSweepSpec, 'is no sweep with name, project, checkpoints and suites'),

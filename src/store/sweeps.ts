@@ -2,7 +2,8 @@
 // choice, whatever has been trained meanwhile.
 import type { SweepRecord, SweepSuiteEntry } from '../spec/sweep-record.js';
 import type { Digest } from '../spec/records.js';
-import { evaluationResultKey, sweepKey } from './layout.js';
+import { newestResult } from './evaluation-rounds.js';
+import { sweepKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { readRecord } from './records.js';
 import { UnreadableRecord } from './store-errors.js';
@@ -44,6 +45,13 @@ export function pairOf({ sweep, checkpoints, suites }: SweepRecord, n: number): 
   return { n, run, step, state, suite };
 }
 
-export function resultKeyOf({ state, suite }: SweepPair): string {
-  return evaluationResultKey(state, suite.digest);
+/** The pair on the newest round of its suite that has a result; the pair itself where none has. */
+export async function withNewestResult(
+  store: ObjectStore,
+  pair: SweepPair,
+): Promise<{ pair: SweepPair; isWhole: boolean }> {
+  const { state, suite } = pair;
+  const round = await newestResult(store, state, suite.record, suite.digest);
+  if (round === null) return { pair, isWhole: false };
+  return { pair: { ...pair, suite: { ...suite, record: round.suite, digest: round.digest } }, isWhole: true };
 }

@@ -2,7 +2,7 @@
 // once ever, so whoever asks for the same must get the same record: runs and sweeps, whatever they call it. A sweep's own name for a
 // suite is for its tables alone.
 import { evaluationSampling } from '../rl/sampling.js';
-import type { SuiteRecord } from '../spec/evaluation-records.js';
+import type { EnvironmentIdentities, SuiteRecord } from '../spec/evaluation-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import { nearestName } from '../spec/nearest-name.js';
 import type { Numerics, RunRecord } from '../spec/records.js';
@@ -19,6 +19,8 @@ export interface SuiteSource {
   tasks: readonly Task[];
   /** Of the engines that play them: `readNumerics`. */
   numerics: Numerics;
+  /** Of the environments of the tasks; empty until they are asked. */
+  identities: EnvironmentIdentities;
 }
 
 /** Name of all suites that are no run's own: what they are called changes nothing that is measured. */
@@ -52,6 +54,11 @@ export function suitesOf(spec: SweepSpec, source: SuiteSource): SweepSuiteEntry[
   return suites;
 }
 
+/** Environments of its tasks. */
+export function environmentsOf({ tasks }: SuiteRecord): string[] {
+  return [...new Set(tasks.map(({ env_key }) => env_key))].sort();
+}
+
 /** Held-out tasks in the data's order, as the run itself takes them. */
 export function runSuiteOf(name: RunSuite, source: SuiteSource): SuiteRecord {
   const { final_eval_tasks, eval_tasks } = source.record.spec.data;
@@ -69,14 +76,19 @@ function suiteOf(suite: SuiteSpec, source: SuiteSource): SuiteRecord {
   return record;
 }
 
-function suiteRecord(name: string, suite: SuiteSpec, { record, tasks, numerics }: SuiteSource): SuiteRecord {
+function suiteRecord(name: string, suite: SuiteSpec, source: SuiteSource): SuiteRecord {
+  const { record, tasks, numerics, identities } = source;
   const seed = suite.seed ?? record.seed;
   // A task's seed goes by its place in its part of the data, so that a filter leaves it as it is.
   const part = tasks.filter(({ split }) => split === suite.split).map((task, index) => ({ task, index }));
   const chosen = part.filter(({ task }) => passes(suite, task)).slice(0, suite.max_tasks);
+  const envKeys = [...new Set(chosen.map(({ task }) => task.env_key))].sort();
   return {
-    schema: 'longhaul.suite/1',
+    schema: 'longhaul.suite/2',
     name,
+    environments: Object.fromEntries(
+      envKeys.flatMap((name) => (identities[name] === undefined ? [] : [[name, identities[name]]])),
+    ),
     tasks: chosen.map(({ task: { task_key, env_key, template }, index }) => ({
       task_key,
       env_key,

@@ -115,4 +115,8 @@ export const sweepSpecSchema = z.strictObject({
   schedule: schedule
     .exactOptional()
     .describe('when it starts by itself; absent: only when somebody starts it'),
+  again: z
+    .literal(true)
+    .exactOptional()
+    .describe('each start plays all of it again; absent: what has a result is adopted'),
 });

@@ -19,6 +19,7 @@ export const remedies: Record<FatalFailure, string> = {
   NoProgress: 'Look at the failure and at the node’s log, and mend the cause',
   EnvironmentsUnavailable:
     'Start the environment servers (`longhaul doctor` shows which one does not answer)',
+  NothingGraded: 'Mend the environment as the reason says: outcomes that are unknown are then played again',
   UnreadableRecord: 'Put the bytes of the named record back from a copy',
   OlderSchema: 'Start workers of the version that wrote the record, or the run anew under another name',
   NewerSchema: 'Start workers of the version that wrote the record',
@@ -127,6 +128,9 @@ export const maxUnappliedSteps = 3;
 
 /** Between two rounds of tries of what keeps failing: doubled each time (R27). */
 export const standstillPause = { firstMs: 2_000, longestMs: 120_000 } as const;
+
+/** GRPO steps in a row with too few grades before a person is asked. */
+export const maxUngradedSteps = 2;
 
 /** Upload intervals that may pass while one is in flight before a step waits for it (R17). */
 export const maxUploadLag = 3;

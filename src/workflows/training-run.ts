@@ -7,6 +7,7 @@ import {
   ContinueAsNew,
   isCancellation,
   log,
+  patched,
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow';
@@ -35,6 +36,7 @@ import { NodePlacement } from './node-placement.js';
 import {
   farewellReportPolicy,
   maxUnappliedSteps,
+  maxUngradedSteps,
   noSignal,
   orchestratorPolicy,
   remedies,
@@ -61,6 +63,8 @@ interface CarriedRun {
   passedStop: number | null;
   /** Steps in a row that were not applied. */
   unapplied: number;
+  /** GRPO steps in a row with too few grades. */
+  ungraded?: number;
   leases: CarriedLeases;
 }
 
@@ -136,6 +140,7 @@ class TrainingLoop {
   private readonly budget: Budget;
   private readonly last: number;
   private unapplied = 0;
+  private ungraded = 0;
 
   constructor(
     private readonly spec: unknown,
@@ -162,6 +167,7 @@ class TrainingLoop {
     });
     this.budget = new Budget(opened.budget);
     this.unapplied = options.carried?.unapplied ?? 0;
+    this.ungraded = options.carried?.ungraded ?? 0;
   }
 
   async run(): Promise<TrainingResult> {
@@ -297,6 +303,7 @@ class TrainingLoop {
     this.budget.add(committed);
     this.checkpoints.stepTook(seconds);
     await this.watchApplied(committed);
+    await this.watchGrades(committed);
   }
 
   /** Throws `StepLeft` where there is control that this workflow did not know: it may have to rest before the step. */
@@ -372,6 +379,15 @@ class TrainingLoop {
     await blockedUntilResumed(this.desk, this.progress, reason, remedy);
   }
 
+  private async watchGrades({ ungraded }: CommittedStep): Promise<void> {
+    this.ungraded = ungraded === undefined ? 0 : this.ungraded + 1;
+    // An execution of an earlier version has gone past such steps.
+    if (ungraded === undefined || this.ungraded < maxUngradedSteps || !patched('ungraded-steps')) return;
+    this.ungraded = 0;
+    const reason = `${maxUngradedSteps} steps in a row had too few grades. The last one: ${ungraded}`;
+    await blockedUntilResumed(this.desk, this.progress, reason, remedies.NothingGraded);
+  }
+
   /** Only at a step boundary, with no handler and no upload left behind; the records hold all the rest. */
   private async continueAsNewWhenDue(): Promise<void> {
     if (!workflowInfo().continueAsNewSuggested && !newBuildWaits()) return;
@@ -381,6 +397,7 @@ class TrainingLoop {
       figures: this.progress.carried(),
       passedStop: this.desk.passedStop,
       unapplied: this.unapplied,
+      ungraded: this.ungraded,
       leases: this.nodes.carried(),
     };
     await beginAnew<typeof trainingRun>(this.spec, { carried });

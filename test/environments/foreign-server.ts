@@ -4,6 +4,15 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { WebSocketServer } from 'ws';
 
+/** Looked at when it is asked: a test may make it another server meanwhile. */
+export interface ForeignFacts {
+  /** Name of its only tool. */
+  tool?: string;
+  version?: string;
+  /** Whether it knows the frame that asks for a grade: then that is the reward. */
+  grades?: boolean;
+}
+
 export interface ForeignServer {
   url: string;
   close(): Promise<void>;
@@ -16,8 +25,15 @@ export interface ForeignServer {
 export async function startForeignServer(
   rewardOf: (episodeId: string) => string,
   tellsTools: () => boolean = () => true,
+  says: ForeignFacts = {},
 ): Promise<ForeignServer> {
-  const http = createServer((_, response) => response.end('{"status":"healthy"}'));
+  const http = createServer((request, response) => {
+    response.end(
+      request.url === '/metadata'
+        ? JSON.stringify({ name: 'foreign', version: says.version ?? '1' })
+        : '{"status":"healthy"}',
+    );
+  });
   const sockets = new WebSocketServer({ server: http });
   sockets.on('connection', (socket) => {
     let reward = 'null';
@@ -28,11 +44,19 @@ export async function startForeignServer(
       };
       if (type === 'close') return socket.close();
       if (type === 'reset') reward = rewardOf(String(data.episode_id));
+      if (type === 'grade') {
+        const refused = '{"type":"error","data":{"code":"UNKNOWN_TYPE","message":"no such frame"}}';
+        return socket.send((says.grades ?? true) ? `{"type":"grade","data":{"value":${reward}}}` : refused);
+      }
       const observation =
         data.type === 'list_tools' && tellsTools()
           ? {
               tools: [
-                { name: 'look', description: 'Looks.', inputSchema: { type: 'object', properties: {} } },
+                {
+                  name: says.tool ?? 'look',
+                  description: 'Looks.',
+                  inputSchema: { type: 'object', properties: {} },
+                },
               ],
             }
           : { result: 'something' };

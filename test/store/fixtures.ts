@@ -238,8 +238,14 @@ export function recordsOfAllKinds(): RecordTypes {
       templates: { find: { passed: 1, graded: 2 } },
       observed: { run: 'tiny', step: 1, seconds: 2, committed_at: at, metrics: {} },
     },
+    evaluated: {
+      schema: 'longhaul.evaluated/1',
+      ...{ run: 'tiny', step: 1, suite_name: 'interval' },
+      ...{ state: digestOf('b'), suite: digestOf('d') },
+      observed: { at },
+    },
     sweep: {
-      schema: 'longhaul.sweep/1',
+      schema: 'longhaul.sweep/2',
       sweep: 'tests/nightly',
       spec: {
         name: 'nightly',

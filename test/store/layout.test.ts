@@ -120,12 +120,14 @@ for (const folder of [
   'ownersFolder',
   'controlFolder',
   'noticesFolder',
+  'runEvaluationsFolder',
   'refsFolder',
   'collectionsFolder',
   'stepsFolder',
 ] as const)
   makes(folder, 'runs/', run);
 makes('refKey', 'runs/', run, run);
+makes('runEvaluationKey', 'runs/', run, whole, name);
 makes('reportKey', 'runs/', run, whole, sha256);
 makes(
   'reportTranscriptsKey',

@@ -13,17 +13,22 @@ export interface OpenEnvFixture {
   stop(): Promise<void>;
 }
 
-/** `ungraded`: one of the environments of `ungraded_env.py`. */
+/**
+ * `ungraded`: one of the environments of `ungraded_env.py`. `env`: `FIXTURE_EXTRA_TOOL` gives the other one a tool more,
+ * `FIXTURE_NO_REWARD` takes all rewards from it.
+ */
 export async function startOpenEnvFixture(
   python: string,
   maxSessions: number,
   ungraded?: 'gym' | 'rewardless',
+  env: Record<string, string> = {},
 ): Promise<OpenEnvFixture> {
   const port = await freePort();
   const file = ungraded === undefined ? 'fixture_env.py' : 'ungraded_env.py';
   const script = fileURLToPath(new URL(`../environments/openenv/${file}`, import.meta.url));
   const child = spawn(python, [script, String(port), String(maxSessions), ...(ungraded ? [ungraded] : [])], {
     stdio: ['ignore', 'ignore', 'pipe'],
+    env: { ...process.env, ...env },
   });
   let errors = '';
   child.stderr.on('data', (chunk: Buffer) => (errors += chunk.toString()));

@@ -34,7 +34,8 @@ const spec = parseRunSpec({
 });
 const record = { ...recordsOfAllKinds().run, spec };
 const tasks = generateTasks({ apps: ['tracker', 'booking'], seed: 1, train_tasks: 20, held_out_tasks: 24 });
-const source: SuiteSource = { record, tasks, numerics: { backend: 'cpu', version: 3 } };
+const identities = { tracker: 'a'.repeat(64), booking: 'b'.repeat(64), elsewhere: 'c'.repeat(64) };
+const source: SuiteSource = { record, tasks, numerics: { backend: 'cpu', version: 3 }, identities };
 
 const suites = (...list: object[]) =>
   suitesOf(parseSweepSpec({ name: 's', checkpoints: [{ run: 'tiny' }], suites: list }), source);
@@ -44,8 +45,11 @@ const only = (suite: object) => suites(suite)[0]!;
 function ownSuite(name: 'interval' | 'final', size: number): SuiteRecord {
   const held = tasks.filter(({ split }) => split === 'held_out').slice(0, size);
   return {
-    schema: 'longhaul.suite/1',
+    schema: 'longhaul.suite/2',
     name,
+    environments: Object.fromEntries(
+      Object.entries(identities).filter(([key]) => held.some(({ env_key }) => env_key === key)),
+    ),
     tasks: held.map(({ task_key, env_key, template }, index) => ({
       task_key,
       env_key,

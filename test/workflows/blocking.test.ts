@@ -180,6 +180,45 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
     });
   });
 
+  it('asks a person after two GRPO steps in a row with too few grades, with the words of the last one', async () => {
+    const script = scriptRun(outlineOf(uniqueName('ungraded')));
+    const { updatePolicy } = script.activities;
+    script.activities.updatePolicy = async (input) => ({
+      ...(await updatePolicy(input)),
+      ...([3, 5, 6].includes(input.step) ? { ungraded: `step ${input.step}: gym cannot grade` } : {}),
+    });
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const status = await until(run, ({ phase }) => phase === 'blocked');
+      expect(status.step).toBe(6);
+      expect(status.blocked?.reason).toBe(
+        '2 steps in a row had too few grades. The last one: step 6: gym cannot grade',
+      );
+      expect(status.blocked?.remedy).toContain('Mend the environment');
+      await run.executeUpdate(resumeUpdate);
+      expect((await run.result()).step).toBe(6);
+    });
+  });
+
+  it('is blocked by an evaluation without a grade, and asks for it again once it is resumed', async () => {
+    const script = scriptRun(outlineOf(uniqueName('ungraded')));
+    const { evaluateState } = script.activities;
+    let tries = 0;
+    script.activities.evaluateState = (input) => {
+      if (input.step !== 4 || ++tries > 1) return evaluateState(input);
+      throw ApplicationFailure.nonRetryable('gym: grade: it cannot', 'NothingGraded');
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const { blocked } = await until(run, ({ phase }) => phase === 'blocked');
+      expect(blocked).toMatchObject({ reason: 'gym: grade: it cannot' });
+      expect(blocked?.remedy).toMatch(/^Mend the environment .* longhaul resume /);
+      await run.executeUpdate(resumeUpdate);
+      expect((await run.result()).step).toBe(6);
+    });
+    expect(tries).toBe(2);
+  });
+
   it.each([
     ['goes on where another node agrees with the record', false, 'completed'],
     ['is blocked where the other one disagrees as well', true, 'blocked'],

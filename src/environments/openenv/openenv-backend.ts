@@ -346,6 +346,7 @@ export function createOpenEnvBackend(options: OpenEnvOptions): EnvironmentBacken
   return {
     open,
     attach,
+    forgetTools: (envKey) => void toolLists.delete(envKey),
     healthy,
     async close() {
       closed = true;

@@ -58,6 +58,13 @@ class FixtureEnvironment(MCPEnvironment):
             """Ends the server."""
             os._exit(3)
 
+        if os.environ.get("FIXTURE_EXTRA_TOOL"):
+
+            @server.tool
+            def subtract(a: int, b: int) -> dict:
+                """Takes one number from another."""
+                return {"difference": a - b}
+
         super().__init__(server)
 
     def reset(self, seed=None, episode_id=None, task_key=None, **kwargs):
@@ -66,12 +73,14 @@ class FixtureEnvironment(MCPEnvironment):
         self.count = 0
         self.explains = task_key == "explained"
         self.episode = State(episode_id=episode_id, step_count=0)
-        return Observation(done=False, reward=0.0, metadata={"prompt": f"task {task_key}", "seed": seed})
+        reward = None if os.environ.get("FIXTURE_NO_REWARD") else 0.0
+        return Observation(done=False, reward=reward, metadata={"prompt": f"task {task_key}", "seed": seed})
 
     async def step_async(self, action, timeout_s=None, **kwargs):
         observation = await super().step_async(action, timeout_s=timeout_s, **kwargs)
         self.episode.step_count += 1
-        if isinstance(action, CallToolAction) and isinstance(observation, CallToolObservation):
+        grades = not os.environ.get("FIXTURE_NO_REWARD")
+        if grades and isinstance(action, CallToolAction) and isinstance(observation, CallToolObservation):
             observation.reward = float(self.count >= 2)
             if self.explains:
                 observation.metadata["explanation"] = f"counted to {self.count} of 2"
