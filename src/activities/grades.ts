@@ -39,7 +39,7 @@ export function lackOfGrades(
     graded === 0
       ? `no outcome was graded (${unknown} of ${unknown} are unknown)`
       : `${unknown} of ${episodes.length} outcomes are unknown, and generator.max_unknown_share is ${share}`;
-  return `${how}. Most often, ${most.episodes} times: ${reasonText(most)}. ${mends[most.reason] ?? otherMend}`;
+  return `${how}. Most often (${most.episodes} of ${unknown}) ${reasonText(most)}. ${mends[most.reason] ?? otherMend}`;
 }
 
 const otherMend = 'Look into the log of the environment server';

@@ -242,7 +242,7 @@ describe('an evaluation of a server that cannot grade', () => {
     );
     expect(failure?.name).toBe('NothingGraded');
     expect(failure?.message).toContain(
-      `no outcome was graded (3 of 3 are unknown). Most often, 3 times: tracker: grade: ${url} gave no reward and no grade; `,
+      `no outcome was graded (3 of 3 are unknown). Most often (3 of 3) tracker: grade: ${url} gave no reward and no grade; `,
     );
     expect(failure?.message).toContain('Let the server give a number as reward');
     const results = async (): Promise<string[]> => {

@@ -164,10 +164,10 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
     expect(told().filter((text) => /pass@1[^%]{0,20} \d[\d.]* %/.test(text))).toEqual([]);
 
     const file = join(stackFolder, 'follower', 'tracking', name, 'metrics.jsonl');
-    const points = (existsSync(file) ? readFileSync(file, 'utf8').trimEnd().split('\n') : []).map(
-      (line) => JSON.parse(line) as MetricPoint,
-    );
-    expect(points.length).toBeGreaterThanOrEqual(1);
+    const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];
+    const points = lines.filter((line) => line !== '').map((line) => JSON.parse(line) as MetricPoint);
+    // One that is blocked by its first evaluation has taken no step.
+    if (blocked === null) expect(points.length).toBeGreaterThanOrEqual(1);
     const figures = points.flatMap(({ values }) => Object.keys(values));
     expect(figures.filter((figure) => overGraded.test(figure) && !countsAll.test(figure))).toEqual([]);
     if (blocked !== null) await handle.terminate();
