@@ -102,6 +102,22 @@ export const figureDefinitions: readonly FigureDefinition[] = [
     value: (of) => of(run, 'logprob_difference_max'),
   },
   {
+    name: 'quickstart_store_mb',
+    measurement: 'quickstart',
+    unit: 'MB',
+    bar: { atMost: 100 },
+    what: 'bytes of all files of that run’s store at its end, in millions',
+    value: (of) => of(run, 'store_mb'),
+  },
+  {
+    name: 'quickstart_store_files',
+    measurement: 'quickstart',
+    unit: 'files',
+    bar: { atMost: 5_000 },
+    what: 'files of the same store',
+    value: (of) => of(run, 'store_files'),
+  },
+  {
     name: 'orchestration_ms_p50',
     measurement: 'quickstart',
     unit: 'ms',

@@ -2,6 +2,8 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readSpecFile } from '../src/spec/spec-input.js';
+import { unfoldedStore } from '../src/store/folded-evaluations.js';
+import type { ObjectStore } from '../src/store/object-store.js';
 import { openStore } from '../src/store/open-store.js';
 import { chaosKills } from './durability-figures.js';
 import { eachVictimOnce, measureDisturbedRun, stepsOf } from './disturbed-run.js';
@@ -202,8 +204,18 @@ async function measureRun(session: BenchSession): Promise<Measured> {
       ...{ tokens: result.tokens, tokens_per_second: result.tokensPerSecond },
       ...records,
       ...history,
+      ...(await sizeOf(store)),
     },
   };
+}
+
+async function sizeOf(store: ObjectStore): Promise<{ store_mb: number; store_files: number }> {
+  let [bytes, files] = [0, 0];
+  for await (const { size } of unfoldedStore(store).list('')) {
+    bytes += size;
+    files += 1;
+  }
+  return { store_mb: bytes / 1e6, store_files: files };
 }
 
 async function measureFalseZeros(session: BenchSession): Promise<Measured> {

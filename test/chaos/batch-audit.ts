@@ -8,6 +8,7 @@ import { readStepEpisodes } from '../../src/store/episodes.js';
 import { batchKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { lastCommittedStep, readPlan } from '../../src/store/run-records.js';
+import { readBatch } from '../../src/store/stored-batch.js';
 
 /** One token that is learned. */
 interface Target {
@@ -26,7 +27,7 @@ export async function wrongBatches(store: ObjectStore, run: string): Promise<str
   const last = await lastCommittedStep(store, run);
   for (let step = 1; step <= last; step++) {
     const key = batchKey(run, step);
-    const bytes = await store.get(key);
+    const bytes = await readBatch(store, run, step);
     if (!bytes) continue;
     const { arrays } = decodeBatchFile(bytes, key);
     const { record: plan } = await readPlan(store, run, step);

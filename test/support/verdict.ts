@@ -1,9 +1,8 @@
 // What a run has become, from the store alone, and the demand that it equals an undisturbed one.
 import { expect } from 'vitest';
 import { auditRun } from '../../src/activities/audit-run.js';
-import { episodeKey } from '../../src/store/layout.js';
+import { readStepEpisodes } from '../../src/store/episodes.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
-import { requireRecord } from '../../src/store/records.js';
 import { lastCommittedStep, readPlan, readState, readUpdate } from '../../src/store/run-records.js';
 
 export interface Verdict {
@@ -33,16 +32,10 @@ export async function verdictOf(store: ObjectStore, run: string): Promise<Verdic
     if ((await readUpdate(store, run, step)).identity.applied === true) verdict.applied += 1;
     const { record: plan } = await readPlan(store, run, step);
     if (plan.kind !== 'grpo') continue;
-    for (const { slot } of plan.slots) {
-      for (let sample = 0; sample < plan.samples_per_slot; sample++) {
-        const { tokens, logprobs, outcome } = await requireRecord(
-          store,
-          episodeKey(run, step, slot, sample),
-          'episode',
-        );
-        verdict.episodes.push({ step, slot, sample, tokens, logprobs, outcome });
-      }
-    }
+    const episodes = await readStepEpisodes(store, run, step);
+    expect(episodes).toHaveLength(plan.slots.length * plan.samples_per_slot);
+    for (const { slot, sample, tokens, logprobs, outcome } of episodes)
+      verdict.episodes.push({ step, slot, sample, tokens, logprobs, outcome });
   }
   return verdict;
 }
