@@ -2,7 +2,7 @@
 // the last state of a run that ended is among them (R17).
 import type { Digest, RunRecord } from '../spec/records.js';
 import type { AuditReport } from './audit-report.js';
-import { homeOfStep, listBareManifests, listCheckpoints, verifyCheckpoint } from './checkpoints.js';
+import { homeOfStep, listCollectedManifests, listCheckpoints, verifyCheckpoint } from './checkpoints.js';
 import { checkpointFileKey, checkpointManifestKey, updateKey } from './layout.js';
 import type { ObjectStore } from './object-store.js';
 import { namedByCollections, type Sequences } from './sequence-audit.js';
@@ -33,18 +33,12 @@ export async function auditCheckpoints(
   const named = async (run: string, step: number): Promise<boolean> =>
     collections?.checkpoints.has(step) === true ||
     (await namedByCollections(store, run)).checkpoints.has(step);
-  const manifests: number[] = [];
-  for (const step of await listBareManifests(store, record)) {
-    const home = await homeOfStep(store, record, step);
-    // The next collection takes it, since one has named it.
-    if (await named(home.run, step)) report.collected.manifests.push(step);
-    else manifests.push(step);
-  }
+  report.collected.manifests = await listCollectedManifests(store, record);
   if (ended !== null && !stored.includes(ended) && collections && !(await named(record.run, ended))) {
     const key = checkpointManifestKey(await homeOfStep(store, record, ended), ended);
     report.add('R17', key, 'the run has ended, and there is no checkpoint of its last state');
   }
-  for (const [index, step] of [...stored, ...manifests].entries()) {
+  for (const [index, step] of stored.entries()) {
     report.at(`checkpoint ${index + 1} of ${stored.length}`);
     const home = await homeOfStep(store, record, step);
     const key = checkpointManifestKey(home, step);

@@ -7,10 +7,11 @@ import {
   checkpointFileKey,
   checkpointManifestKey,
   checkpointsFolder,
+  collectionsFolder,
   type CheckpointHome,
 } from './layout.js';
 import type { ObjectStore } from './object-store.js';
-import { readRecord, recordFunction } from './records.js';
+import { readRecord, readSequence, recordFunction } from './records.js';
 import { readRun, timelineOf, timelinesOf } from './run-records.js';
 import { CorruptCheckpoint } from './store-errors.js';
 import { fetchListed, uploadSame, verifyListed } from './stored-files.js';
@@ -74,26 +75,58 @@ export async function checkpointExists(
   return isWhole(store, await homeOfStep(store, record, step), step);
 }
 
-/**
- * Both files: a manifest alone is what an uploader leaves that stood still before its last write, while another one finished the
- * checkpoint and a collection took it.
- */
 async function isWhole(store: ObjectStore, home: CheckpointHome, step: number): Promise<boolean> {
-  if ((await store.head(checkpointManifestKey(home, step))) === null) return false;
+  return (await hasManifest(store, home, step)) && hasData(store, home, step);
+}
+
+async function hasManifest(store: ObjectStore, home: CheckpointHome, step: number): Promise<boolean> {
+  return (await store.head(checkpointManifestKey(home, step))) !== null;
+}
+
+async function hasData(store: ObjectStore, home: CheckpointHome, step: number): Promise<boolean> {
   return (await store.head(checkpointFileKey(home, step, STATE_FILE))) !== null;
 }
 
-/** Steps that have a manifest and data, ascending, an ancestor's included (R5). Whether the data is whole shows when it is fetched. */
+/**
+ * Steps that have a manifest, ascending, an ancestor's included (R5), but those of `listCollectedManifests`. Whether the data is there and
+ * whole shows when it is fetched.
+ */
 export async function listCheckpoints(store: ObjectStore, record: RunRecord): Promise<number[]> {
-  return listSteps(store, record, (home, step) => isWhole(store, home, step));
+  const isLeft = manifestsLeft(store);
+  return listSteps(
+    store,
+    record,
+    async (home, step) => (await hasManifest(store, home, step)) && !(await isLeft(home, step)),
+  );
 }
 
-/** As `listCheckpoints`: steps of which there is a manifest without data. */
-export async function listBareManifests(store: ObjectStore, record: RunRecord): Promise<number[]> {
-  return listSteps(store, record, async (home, step) => {
-    const manifest = await store.head(checkpointManifestKey(home, step));
-    return manifest !== null && !(await isWhole(store, home, step));
-  });
+/**
+ * Steps whose checkpoint a collection has taken, and of which there is a manifest: an uploader left it that stood still before its last
+ * write, while another finished the checkpoint. Data that is gone without a collection is damage, and stays in `listCheckpoints`.
+ */
+export async function listCollectedManifests(store: ObjectStore, record: RunRecord): Promise<number[]> {
+  const isLeft = manifestsLeft(store);
+  return listSteps(
+    store,
+    record,
+    async (home, step) => (await hasManifest(store, home, step)) && isLeft(home, step),
+  );
+}
+
+/** Whether a manifest has no data and a collection named its step; each run's collections are read at most once. */
+function manifestsLeft(store: ObjectStore): (home: CheckpointHome, step: number) => Promise<boolean> {
+  const collected = new Map<string, Promise<ReadonlySet<number>>>();
+  return async (home, step) => {
+    if (await hasData(store, home, step)) return false;
+    let steps = collected.get(home.run);
+    if (!steps) collected.set(home.run, (steps = collectedCheckpoints(store, home.run)));
+    return (await steps).has(step);
+  };
+}
+
+async function collectedCheckpoints(store: ObjectStore, run: string): Promise<ReadonlySet<number>> {
+  const records = await readSequence(store, collectionsFolder(run), 'gc');
+  return new Set(records.flatMap(({ checkpoints }) => checkpoints));
 }
 
 async function listSteps(

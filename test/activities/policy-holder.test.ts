@@ -331,7 +331,7 @@ describe('states on disk', () => {
     await harness.advance(1);
     await checkpoint(1);
     const other = harness.secondNode();
-    const path = await pathOf(1, other);
+    const path = (await pathOf(1, other)).replace('/states/', '/fetched-states/');
     mkdirSync(dirname(path), { recursive: true });
     writeFileSync(`${path}.0a1b2c3d4e5f.part`, 'half a state');
     utimesSync(`${path}.0a1b2c3d4e5f.part`, 0, 0);

@@ -119,7 +119,9 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
         await opened(page)
           .locator('.request', { hasText: `Task ${slot}:` })
           .waitFor();
-        expect(await read(page)).toBe(slot === 3 ? `Outcome: ${text}` : 'Outcome: reward 0');
+        expect(await read(page)).toBe(
+          slot === 3 ? `Outcome: ${text}` : 'Outcome: reward 0: all rows are as they should be',
+        );
         const said = (await opened(page).locator('.talk').textContent()) ?? '';
         expect(said.split(text.trim()).length).toBeGreaterThanOrEqual(6);
       }
@@ -214,7 +216,7 @@ describe.skipIf(browserPath === '')('transcripts in a browser (chromium, or LONG
       renameSync(join(folder, 'away'), join(folder, 'beside #1'));
       expect(missing).toMatch(/beside #1\/[0-9a-f]{16}\.js, which lies beside/);
       await page.evaluate("location.hash = 't=train.6.0.1'");
-      expect(await read(page)).toBe('Outcome: reward 1');
+      expect(await read(page)).toBe('Outcome: reward 1: all rows are as they should be');
     };
     await withPage(pages.beside, '#t=train.6.0.0', use, /ERR_FILE_NOT_FOUND/);
   });

@@ -140,6 +140,7 @@ for (const ofStep of [
   'stepFolder',
   'planKey',
   'batchKey',
+  'foldedBatchKey',
   'updateKey',
   'episodesFolder',
   'foldedEpisodesKey',
@@ -149,7 +150,12 @@ for (const ofStep of [
 makes('episodeKey', 'runs/', run, whole, whole, whole);
 makes('attemptFolder', 'runs/', run, whole, name, name);
 makes('evaluationsOfState', 'evals/', sha256);
-for (const ofSuite of ['evaluationSuiteKey', 'evaluationResultKey', 'evaluationEpisodesFolder'] as const)
+for (const ofSuite of [
+  'evaluationSuiteKey',
+  'evaluationResultKey',
+  'evaluationEpisodesFolder',
+  'foldedEvaluationKey',
+] as const)
   makes(ofSuite, 'evals/', sha256, sha256);
 makes('evaluationEpisodeKey', 'evals/', sha256, sha256, whole, whole);
 makes('checkpointsFolder', 'checkpoints/', home);
@@ -193,10 +199,12 @@ const others = [
   'checkRunId',
   'checkSweepId',
   'sweepsRoot',
+  'evaluationsRoot',
   'runIdOf',
   'nameOfRun',
   'parseStepFolder',
   'parseEpisodeKey',
+  'parseEvaluationKey',
 ];
 
 describe('a key', () => {
