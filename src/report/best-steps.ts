@@ -24,7 +24,14 @@ export function evaluatedSteps(
     },
     evaluations: async () => {
       const whole = (await figuresOf(store, run)).filter(({ result }) => result.unknown === 0);
-      return whole.map(({ step, result: { state, suite } }) => ({ step, state, suite }));
+      // Steps that change nothing share a state, and so its evaluation.
+      const evaluations = new Map<string, EvaluationOfStep>();
+      for (const { step, result } of whole) {
+        const { state, suite } = result;
+        const name = `${state}/${suite}`;
+        if (!evaluations.has(name)) evaluations.set(name, { step, state, suite });
+      }
+      return [...evaluations.values()];
     },
   };
 }
