@@ -207,8 +207,19 @@ export interface OrchestratorActivities {
     change: ControlChange;
   }): Promise<ControlState>;
   planStep(input: StepReference & { control: number }): Promise<PlannedStep>;
+  /** Deletes checkpoints beyond the retention and folds the episodes of committed steps (R23); waits for its grace. */
+  collectGarbage(input: StepReference): Promise<CollectedGarbage>;
   /** Writes the HTML report beside the run's records; answers where, and the figures `ft/…` that are in it. */
   writeReport(input: { run: string }): Promise<{ key: string; faults?: Record<string, number> }>;
+}
+
+/** `n`: of its record; null where there was nothing to collect. `freed`: bytes. */
+export interface CollectedGarbage {
+  n: number | null;
+  checkpoints: number;
+  /** Steps whose episodes went into one file each. */
+  steps: number;
+  freed: number;
 }
 
 /** What the workflow tells every activity of `NodeActivities` beside its input. */

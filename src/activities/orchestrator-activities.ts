@@ -1,4 +1,5 @@
 // The activities of the queue `longhaul`.
+import { collectGarbage } from './collect-garbage.js';
 import { compareSweep } from './compare-sweep.js';
 import type { OrchestratorActivities } from './contracts.js';
 import { withFailures } from './failure-mapping.js';
@@ -23,6 +24,7 @@ export function createOrchestratorActivities(
     closedRuns: withFailures((input) => closedRuns(deps, input)),
     recordControl: withFailures((input) => recordControl(deps, input)),
     planStep: withFailures(withRunView(deps, recovering(planStep))),
+    collectGarbage: withFailures((input) => collectGarbage(deps, input)),
     writeReport: withFailures(withRunView(deps, publishReport)),
     planSweep: withFailures((input) => planSweep(deps, input, currentScope().signal)),
     pairsToDo: withFailures((input) => pairsToDo(deps, input)),

@@ -141,5 +141,22 @@ export const maxUploadLag = 3;
  */
 export const localSave = { afterSeconds: 10, timesItsCost: 20 } as const;
 
+/**
+ * A collection that keeps failing is given up: the next one looks at what there is. Cancelled, it is not waited for, since it may end
+ * at any moment.
+ */
+export const collectionPolicy = {
+  cancellationType: 'TRY_CANCEL',
+  startToCloseTimeout: '1 hour',
+  heartbeatTimeout,
+  retry: { ...recordGuardedRetry, maximumAttempts: 5 },
+} satisfies ActivityOptions;
+
+/** A last collection must not hold a run's end: `longhaul gc` does what is left. */
+export const lastCollectionPolicy = {
+  ...collectionPolicy,
+  scheduleToCloseTimeout: '5 minutes',
+} satisfies ActivityOptions;
+
 /** Of a sweep. A lease is given back between two evaluations after `turnMs`, and asked for again behind whoever waits. */
 export const sweeping = { windowPairs: 40, turnMs: 10 * 60_000 };

@@ -1,6 +1,11 @@
 // The checkpoints of one run: how its states get to the node's disk, and from there to the store.
 import { isCancellation, rootCause } from '@temporalio/workflow';
-import { CheckpointUploads, type CheckpointSchedule, type Saving } from './checkpoint-uploads.js';
+import {
+  CheckpointUploads,
+  type CheckpointSchedule,
+  type CheckpointWatch,
+  type Saving,
+} from './checkpoint-uploads.js';
 import type { NodePlacement } from './node-placement.js';
 import { type Place, saveOn, uploadFrom } from './run-activities.js';
 import type { RunProgress } from './run-progress.js';
@@ -16,8 +21,17 @@ export class RunCheckpoints {
     private readonly nodes: NodePlacement,
     private readonly progress: RunProgress,
     schedule: () => CheckpointSchedule,
+    uploaded: (step: number) => void,
   ) {
-    this.uploads = new CheckpointUploads(schedule, progress, (step) =>
+    const watch: CheckpointWatch = {
+      status: progress.status,
+      checkpoint: (step) => {
+        progress.checkpoint(step);
+        uploaded(step);
+      },
+      checkpointFailed: (step, message) => progress.checkpointFailed(step, message),
+    };
+    this.uploads = new CheckpointUploads(schedule, watch, (step) =>
       // The first one saved it just now. Where that is gone, another one gives this checkpoint up.
       nodes.onLivingNode((place) => this.upload(place, step)),
     );

@@ -44,6 +44,7 @@ import {
 } from './policies.js';
 import { onEngine, orchestrator, stepId } from './run-activities.js';
 import { RunCheckpoints } from './run-checkpoints.js';
+import { RunCollections } from './run-collections.js';
 import type { CarriedLeases } from './run-leases.js';
 import { openRun } from './run-opening.js';
 import { type CarriedFigures, RunProgress } from './run-progress.js';
@@ -136,6 +137,7 @@ class TrainingLoop {
   readonly owned: { run: string; owner: number };
   readonly nodes: NodePlacement;
   private readonly checkpoints: RunCheckpoints;
+  private readonly collections: RunCollections;
   readonly interruptible: InterruptibleWork;
   private readonly budget: Budget;
   private readonly last: number;
@@ -156,10 +158,14 @@ class TrainingLoop {
     const holder = { run: outline.run, project: outline.project, placement };
     this.nodes = new NodePlacement(desk, progress, holder, options.carried?.leases);
     desk.noteUnknownSignals();
-    this.checkpoints = new RunCheckpoints(this.owned, this.nodes, progress, () => ({
-      interval: this.outline.ckpt_interval,
-      asked: desk.control.checkpoint ?? null,
-    }));
+    this.collections = new RunCollections(this.owned, progress);
+    this.checkpoints = new RunCheckpoints(
+      this.owned,
+      this.nodes,
+      progress,
+      () => ({ interval: this.outline.ckpt_interval, asked: desk.control.checkpoint ?? null }),
+      (step) => this.collections.startBeside(step),
+    );
     this.interruptible = new InterruptibleWork(desk, this.nodes, async () => {
       const { phase } = progress.status;
       await this.rest();
@@ -392,6 +398,7 @@ class TrainingLoop {
   private async continueAsNewWhenDue(): Promise<void> {
     if (!workflowInfo().continueAsNewSuggested && !newBuildWaits()) return;
     await this.checkpoints.drained();
+    await this.collections.givenUp();
     await condition(() => allHandlersFinished() && this.nodes.hasToldAll);
     const carried: CarriedRun = {
       figures: this.progress.carried(),
@@ -405,8 +412,10 @@ class TrainingLoop {
 
   private async finish(): Promise<TrainingResult> {
     await this.checkpoints.keepLast(this.step);
+    const collected = this.collections.last(this.step);
     await this.evaluate('final');
     await this.nodes.released();
+    await collected;
     this.progress.phase('reporting');
     await untilMended(this.desk, this.progress, () => writeReport(this.progress, reportPolicy));
     const ended = this.step >= this.last || this.targetReached ? 'completed' : 'stopped';
