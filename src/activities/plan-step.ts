@@ -16,6 +16,7 @@ import { checkOwner } from '../store/owners.js';
 import { checkRoots, rootsOf } from '../store/plan-roots.js';
 import { adoptOrCreate, readRecord } from '../store/records.js';
 import { readNumerics, readPlan, readState, readUpdate, referenceOf } from '../store/run-records.js';
+import { readBatch } from '../store/stored-batch.js';
 import { UnreadableRecord } from '../store/store-errors.js';
 
 export async function planStep(
@@ -104,7 +105,7 @@ async function stepBefore(
 async function checkOutcomes(store: ObjectStore, identity: UpdateRecord['identity']): Promise<void> {
   const { run, step, batch, outcomes } = identity;
   const key = batchKey(run, step);
-  const bytes = await store.get(key);
+  const bytes = await readBatch(store, run, step);
   if (bytes === null || sha256Hex(bytes) !== batch)
     throw new UnreadableRecord(key, bytes ? 'its sha256 is not the one in update.json' : 'it is missing');
   if (canonicalText(decodeBatchFile(bytes, key).identity.outcomes) !== canonicalText(outcomes))

@@ -11,7 +11,8 @@ import type { EnvironmentServer } from '../../src/environments/server/environmen
 import { batchKey, controlFolder, ownersFolder, planKey, runKey, updateKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
-import { readPlan } from '../../src/store/run-records.js';
+import { readPlan, readUpdate } from '../../src/store/run-records.js';
+import { foldBatch } from '../../src/store/stored-batch.js';
 import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from './fixture.js';
 import { signedAgain } from '../support/signed-again.js';
 
@@ -129,6 +130,13 @@ describe('the outcomes of an update', () => {
       problem: 'its outcomes are not those of its batch',
     });
     await tamper(harness.store, key, (bytes) => bytes.toString().replace('"outcomes":[[1', '"outcomes":[[0'));
+    // A collection has compressed it meanwhile.
+    await foldBatch(
+      harness.store,
+      run,
+      next - 1,
+      (await readUpdate(harness.store, run, next - 1)).identity.batch,
+    );
     expect(await planning()).toMatchObject({ step: next });
   });
 });

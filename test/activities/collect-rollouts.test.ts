@@ -1,6 +1,7 @@
 // Every slot and sample of a plan gets one record, and what is there is never sampled again (R8, R9).
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { collectRollouts } from '../../src/activities/collect-rollouts.js';
 import { saveState, uploadCheckpoint } from '../../src/activities/save-state.js';
@@ -97,6 +98,8 @@ describe('collectRollouts', () => {
       };
       engine.saveState = async (...args) => {
         await filled.open;
+        // A slow disk: the rollouts end a little after their last record.
+        await delay(500);
         const saved = await saveState(...args);
         stalled = performance.now() - filledAt;
         return saved;
