@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { NodeDeps } from './node-deps.js';
 import type { RunData } from './run-data.js';
 import { currentScope } from './scope.js';
-import { appByName, appNames } from '../environments/apps/registry.js';
+import { appByName, appNames, appsVersion } from '../environments/apps/registry.js';
 import { EnvironmentError } from '../environments/environment.js';
 import { askServerFacts, inOrder, type ServerFacts } from '../environments/openenv/server-facts.js';
 import { EnvironmentsUnavailable } from '../episode/episode-loop.js';
@@ -37,22 +37,35 @@ export async function askIdentities(
   asking: Asking,
 ): Promise<EnvironmentIdentities> {
   const asked = await Promise.all(
-    [...new Set(names)].sort().map(async (name) => [name, identityOf(await factsOf(name, asking))] as const),
+    [...new Set(names)].sort().map(async (name) => {
+      const url = asking.environments.find(({ env_key }) => env_key === name)?.url;
+      return [name, identityOf(await factsOf(name, asking), url)] as const;
+    }),
   );
   return Object.fromEntries(asked);
 }
 
-/** sha256 of the canonical JSON. */
-export function identityOf(facts: ServerFacts): Digest {
+/**
+ * sha256 of the canonical JSON. The address of the server, `url`, counts where what it says does not tell it from another one: a server
+ * that has given no reward yet may never give one.
+ */
+export function identityOf(facts: ServerFacts, url: string | undefined): Digest {
   const { contract, tools, name, version, reward_rule } = facts;
-  return sha256Hex(canonicalBytes({ contract, tools, metadata: { name, version }, reward_rule }));
+  const isVague = tools === null || reward_rule === null || reward_rule === 'later_reward';
+  const address = isVague && url !== undefined ? { url } : {};
+  return sha256Hex(canonicalBytes({ contract, tools, metadata: { name, version }, reward_rule, ...address }));
 }
 
 async function factsOf(name: string, asking: Asking): Promise<ServerFacts> {
   const environment = asking.environments.find(({ env_key }) => env_key === name);
   if (environment?.url === undefined) return builtInFacts(name);
   const { url, grading_token_env } = environment;
-  const tasks = asking.tasks.filter(({ env_key }) => env_key === name).slice(0, tasksAsked);
+  const own = asking.tasks.filter(({ env_key }) => env_key === name);
+  // Suites are of held-out tasks.
+  const tasks = [
+    ...own.filter(({ split }) => split === 'held_out'),
+    ...own.filter(({ split }) => split === 'train'),
+  ].slice(0, tasksAsked);
   const timeoutMs = asking.callTimeoutS * 1000;
   const options = { url, gradesByToken: grading_token_env !== undefined, timeoutMs };
   const giveUpAt = Date.now() + asking.maxWaitS * 1000;
@@ -79,7 +92,7 @@ function unavailable(name: string, { maxWaitS }: Asking, cause: EnvironmentError
 /** A node's own server is ours, and this process may not reach it. */
 function builtInFacts(name: string): ServerFacts {
   const tools = appNames.includes(name) ? inOrder(appByName(name).tools) : null;
-  return { contract: 'openenv/tools', tools, name: 'longhaul', version: null, reward_rule: 'grade' };
+  return { contract: 'openenv/tools', tools, name: 'longhaul', version: appsVersion, reward_rule: 'grade' };
 }
 
 /** As a node asks before it plays a suite; from then on it plays with the tools that the server has now. */

@@ -8,9 +8,11 @@ import { withRunView } from './run-view.js';
 import { identitiesOnNode } from './environment-identities.js';
 import { environmentsNow } from './rollouts.js';
 import { evaluateSuite } from './suite-evaluation.js';
+import { projectTrajectories } from './trajectories.js';
 import type { SuiteRecord } from '../spec/evaluation-records.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
+import { readEvaluationEpisodes } from '../store/evaluation-episodes.js';
 import { environmentsOf } from '../sweeps/suite-tasks.js';
 import type { EvaluatedPair, SweepNodeActivities } from './sweep-contracts.js';
 
@@ -31,10 +33,15 @@ async function evaluatePlaced(deps: NodeDeps, pair: PlacedPair): Promise<Evaluat
   const of = await deps.runs.get(suitesOf);
   const environments = await environmentsNow(deps.store, of.record);
   const what = { run, step, state, suite: suite.record, suiteOf: suitesOf, environments, isOwn: false };
-  const { result } = await evaluateSuite(deps, what, async () => {
+  const evaluated = await evaluateSuite(deps, what, async () => {
     await refuseOtherEnvironments(deps, of, environments, suite.record);
     return dataOf(deps, pair);
   });
+  const { observed: _, ...result } = evaluated.result;
+  if (evaluated.episodes === null) {
+    const played = await readEvaluationEpisodes(deps.store, evaluated);
+    await projectTrajectories(deps.store, await dataOf(deps, pair), step, evaluated.suite, played, result);
+  }
   const { pass_at_1, graded, unknown } = result;
   const seconds = Math.round(performance.now() - started) / 1000;
   return { state, pass_at_1, graded, unknown, seconds };

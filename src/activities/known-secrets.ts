@@ -1,15 +1,11 @@
 // What this process was told in confidence. Failures go into a workflow's history and log lines into files: neither may hold it,
 // whoever repeated it — a server that quotes a key in its refusal above all.
-import { withoutSecrets } from '../spec/secrets.js';
-
-/** Names of variables that hold secrets by custom. */
-const secretNames =
-  /(^|_)(TOKEN|SECRET|SECRET_KEY|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|ACCESS_KEY_ID|PRIVATE_KEY|KEY_DATA|CREDENTIALS?)$|^TEMPORAL_GRPC_META_/;
+import { isSecretName, withoutSecrets } from '../spec/secrets.js';
 
 const known = new Set(secretsIn(process.env));
 
 export function secretsIn(env: NodeJS.ProcessEnv): string[] {
-  return Object.entries(env).flatMap(([name, value]) => (value && secretNames.test(name) ? [value] : []));
+  return Object.entries(env).flatMap(([name, value]) => (value && isSecretName(name) ? [value] : []));
 }
 
 /** For secrets that do not come by a variable with such a name. */

@@ -3,16 +3,17 @@ import type { DatasetCache } from './dataset-cache.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import { nearestName } from '../spec/nearest-name.js';
 import { inParallel } from '../store/in-parallel.js';
-import { checkSweepId, evaluationEpisodesFolder, sweepKey } from '../store/layout.js';
+import { checkSweepId, evaluationEpisodesFolder, evaluationResultKey, sweepKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunViews } from '../store/quarantine.js';
-import { adoptOrCreate } from '../store/records.js';
+import { adoptOrCreate, requireRecord } from '../store/records.js';
 import { listRuns, readNumerics, readRunIfAny } from '../store/run-records.js';
 import { refuseOtherSweep } from '../sweeps/same-sweep.js';
 import { selectCheckpoints } from '../sweeps/checkpoint-selection.js';
 import { environmentsOf, suitesOf } from '../sweeps/suite-tasks.js';
 import { askIdentities, type Asking } from './environment-identities.js';
 import { environmentsNow } from './rollouts.js';
+import { isProjected } from './trajectories.js';
 import type { RunRecord } from '../spec/records.js';
 import type { Task } from '../spec/task.js';
 import { recordDigest } from '../store/canonical.js';
@@ -156,10 +157,16 @@ export async function pairsToDo(
   return found;
 }
 
-/** Null where it has a result. */
+/** Null where it has a result, and the run of the pair its files. */
 async function missingOf(view: ObjectStore, pair: SweepPair): Promise<MissingPair | null> {
   const { n, run, step, state, suite } = pair;
-  if ((await newestResult(view, state, suite.record, suite.digest)) !== null) return null;
+  const done = await newestResult(view, state, suite.record, suite.digest);
+  if (done !== null) {
+    const result = await requireRecord(view, evaluationResultKey(state, done.digest), 'evaluation');
+    const isOwn = result.observed.run === run && result.observed.step === step;
+    const isWhole = isOwn || (await isProjected(view, pair, done.suite, result));
+    return isWhole ? null : { n, run, step, suite: suite.label, missing: 0 };
+  }
   const { tasks, samples_per_task } = suite.record;
   const { digest } = await newestRound(view, state, suite.record, suite.digest);
   const names = await view.listFolder(evaluationEpisodesFolder(state, digest));

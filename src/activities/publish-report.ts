@@ -11,6 +11,7 @@ import { sha256Hex } from '../store/canonical.js';
 import type { FaultFigures } from '../store/fault-figures.js';
 import { readTroubles } from '../store/notices.js';
 import { reportKey, reportTranscriptsKey } from '../store/layout.js';
+import { readUnfinishedEvaluation } from '../store/unfinished-evaluations.js';
 
 /** Episodes that a report reads unless it is told otherwise: some ten seconds, and half a megabyte of the page. */
 export const reportEpisodes = 10_000;
@@ -39,6 +40,7 @@ export async function renderRunReport(
     restarts: restartsOf(history, attempts),
     changes: await readChanges(deps.store, history),
     episodes,
+    unfinished: await readUnfinishedEvaluation(deps.store, run),
     sweeps: await sweepsOfRun(deps.store, history.record, toRoot),
     // A report is made without it, too.
     untold: await readTroubles(deps.store, run).catch(() => []),

@@ -20,7 +20,7 @@ export async function projectTrajectories(
   result: Omit<EvaluationResult, 'observed'>,
 ): Promise<void> {
   const { run } = data.record;
-  const results = Buffer.from(`${JSON.stringify(aggregated(result))}\n`);
+  const results = resultsOf(result);
   for (const folder of foldersOf(suite)) {
     const key = trajectoryResultsKey(run, step, folder);
     const there = await store.get(key);
@@ -30,6 +30,24 @@ export async function projectTrajectories(
     else if (!Buffer.from(there).equals(results)) continue;
     return;
   }
+}
+
+export async function isProjected(
+  store: ObjectStore,
+  { run, step }: { run: string; step: number },
+  suite: SuiteRecord,
+  result: Omit<EvaluationResult, 'observed'>,
+): Promise<boolean> {
+  const results = resultsOf(result);
+  for (const folder of foldersOf(suite)) {
+    const there = await store.get(trajectoryResultsKey(run, step, folder));
+    if (there !== null && Buffer.from(there).equals(results)) return true;
+  }
+  return false;
+}
+
+function resultsOf(result: Omit<EvaluationResult, 'observed'>): Buffer {
+  return Buffer.from(`${JSON.stringify(aggregated(result))}\n`);
 }
 
 /** False where another evaluation was first: all begin with the file of the data's first environment. */

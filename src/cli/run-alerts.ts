@@ -9,12 +9,13 @@ import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
 import { readSequence } from '../store/records.js';
 import { lastCommittedStep, readRun, readUpdate } from '../store/run-records.js';
+import { printable } from './printable.js';
 
 /** A run of weeks has more steps than a person waits for: alerts are of the newest, and the report has all. */
 const newestSteps = 1_000;
 const storeWithinMs = 10_000;
 
-/** Nothing where the store cannot be asked in time: a status is known without it. `status`: of a run that goes on, else null. */
+/** Nothing, and a line on standard error, where the store cannot be read in time: a status is known without it. `status`: of a run that goes on, else null. */
 export async function alertsWithin(
   open: () => Promise<ObjectStore | null>,
   run: string,
@@ -24,7 +25,14 @@ export async function alertsWithin(
     const store = await open();
     return store ? readAlerts(store, run, status) : [];
   };
-  return Promise.race([read().catch(() => []), delay(storeWithinMs, [], { ref: false })]);
+  const unread = (why: string): AlertStanding[] => {
+    console.error(printable(`the alerts of ${run} are not known: ${why}`));
+    return [];
+  };
+  return Promise.race([
+    read().catch((error: Error) => unread(error.message)),
+    delay(storeWithinMs, null, { ref: false }),
+  ]).then((alerts) => alerts ?? unread(`the store did not answer within ${storeWithinMs / 1000} s`));
 }
 
 async function readAlerts(

@@ -3,6 +3,7 @@ import { Option, type Command } from 'commander';
 import { DatasetCache } from '../activities/dataset-cache.js';
 import { RunDataCache } from '../activities/run-data.js';
 import { newestEvaluation, readHistory } from '../report/run-history.js';
+import { unfinishedText } from '../report/unfinished-evaluation.js';
 import {
   pickTranscripts,
   readableResult,
@@ -18,6 +19,7 @@ import { readStepEpisodes } from '../store/episodes.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { openRunView } from '../store/quarantine.js';
 import { timelineOf } from '../store/run-records.js';
+import { readUnfinishedEvaluation } from '../store/unfinished-evaluations.js';
 import { noteNewerTimeline } from './newer-timeline.js';
 import {
   folderOption,
@@ -82,6 +84,11 @@ export function register(program: Command): void {
 
 async function evaluationEpisodes(store: ObjectStore, run: string): Promise<EpisodeRecord[]> {
   const newest = newestEvaluation((await readHistory(store, run)).evaluations);
+  const unfinished = await readUnfinishedEvaluation(store, run);
+  if (unfinished && unfinished.episodes.length > 0 && unfinished.step >= (newest?.step ?? 0)) {
+    console.error(printable(unfinishedText(unfinished)));
+    return unfinished.episodes;
+  }
   return newest ? readEvaluationEpisodes(store, newest) : [];
 }
 

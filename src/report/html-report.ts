@@ -28,6 +28,7 @@ import { sweepTable, type SweepsOfRun } from './sweep-table.js';
 import { trajectoryTables } from './trajectory-table.js';
 import { trajectoryTrends } from './trajectory-trends.js';
 import { transcriptViewer } from './transcript-viewer.js';
+import { unfinishedText } from './unfinished-evaluation.js';
 import { type UntoldSink, untoldTable } from './untold.js';
 import { viewerScript } from './viewer-script.js';
 import { metricsOf } from '../rl/metrics.js';
@@ -35,6 +36,7 @@ import { nameOfNumerics } from '../spec/numerics.js';
 import { nothingGraded, passRateText } from '../spec/pass-rate.js';
 import type { UpdateRecord } from '../spec/records.js';
 import type { RebaseSpec } from '../spec/run-spec.js';
+import type { UnfinishedEvaluation } from '../store/unfinished-evaluations.js';
 
 export interface ReportInput {
   history: RunHistory;
@@ -43,6 +45,8 @@ export interface ReportInput {
   changes: AcceptedChange[];
   episodes: ReadEpisodes;
   sweeps: SweepsOfRun;
+  /** Absent: the newest state has a result, or is not evaluated. */
+  unfinished?: UnfinishedEvaluation | null;
   /** Absent: everybody has all of it. */
   untold?: readonly UntoldSink[];
 }
@@ -54,6 +58,7 @@ export function renderReport(input: ReportInput): string {
   const { analysis, points, shown } = episodes;
   const swept = sweepTable(sweeps);
   const alerts = alertTable(alertsOfRun(record, history.updates));
+  const unfinished = input.unfinished ?? null;
   const untold = untoldTable(input.untold ?? []);
   const script = shown.index.rows.length === 0 ? null : viewerScript;
   return [
@@ -65,6 +70,7 @@ export function renderReport(input: ReportInput): string {
     `<style>${styleSheet}</style></head><body><main>`,
     header(history, restarts),
     ...(alerts === null ? [] : [section('Alerts', alerts)]),
+    ...(unfinished === null ? [] : [section('Without a result', unfinishedNote(record.run, unfinished))]),
     section('Learning curve', learningCurve(history)),
     section('Environments', environments(history)),
     ...(swept === null ? [] : [section('Sweeps', swept)]),
@@ -80,6 +86,11 @@ export function renderReport(input: ReportInput): string {
     ...(script === null ? [] : [`<script>${script}</script>`]),
     '</body></html>',
   ].join('\n');
+}
+
+function unfinishedNote(run: string, unfinished: UnfinishedEvaluation): string {
+  const command = `<code>longhaul transcripts ${escapeHtml(run)}</code>`;
+  return `<p>${escapeHtml(unfinishedText(unfinished))}. ${command} shows them.</p>`;
 }
 
 function section(title: string, body: string): string {

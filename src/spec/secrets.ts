@@ -40,3 +40,11 @@ export function secretInUrl(text: string): 'user and password' | 'query' | null 
   if (authority.includes('@')) return 'user and password';
   return /[?#]/.test(rest) ? 'query' : null;
 }
+
+/** Names of variables that hold secrets by custom. */
+const secretNames =
+  /(^|_)(TOKEN|SECRET|SECRET_KEY|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|ACCESS_KEY_ID|PRIVATE_KEY|KEY_DATA|CREDENTIALS?)$|^TEMPORAL_GRPC_META_/;
+
+export function isSecretName(variable: string): boolean {
+  return secretNames.test(variable);
+}

@@ -142,7 +142,8 @@ export async function collect(
   }));
   collected.n = n;
   options.onRecorded?.(n, plan);
-  await options.wait(options.graceMs);
+  // Folding takes nothing from anybody: readers find the file that is written first.
+  if (checkpoints.length > 0) await options.wait(options.graceMs);
   const { kept } = await checkpointsOf(store, run, options);
   for (const step of plan.checkpoints) {
     if (kept.has(step)) collected.spared.push(step);
@@ -186,16 +187,26 @@ async function problemOf(collected: Collected, fold: () => Promise<Folded>): Pro
   }
 }
 
-/** Steps and evaluations that collections have named, but those of the last one, which may have been killed in the middle. */
+/**
+ * Steps and evaluations that collections have named, but those of the last one, which may have been killed in the middle. What an
+ * earlier one was killed over, the next one has named again.
+ */
 async function foldedBefore(
   store: ObjectStore,
   run: string,
 ): Promise<{ steps: Set<number>; evaluations: Set<string> }> {
-  const records = (await readSequence(store, collectionsFolder(run), 'gc')).slice(0, -1);
-  return {
-    steps: new Set(records.flatMap(({ batches }) => batches ?? [])),
-    evaluations: new Set(records.flatMap((record) => (record.evaluations ?? []).map(nameOf))),
-  };
+  const done = { steps: new Set<number>(), evaluations: new Set<string>() };
+  const records = await readSequence(store, collectionsFolder(run), 'gc');
+  for (const [index, record] of records.entries()) {
+    const isLast = index === records.length - 1;
+    for (const step of [...record.episodes, ...(record.batches ?? [])])
+      if (isLast) done.steps.delete(step);
+      else done.steps.add(step);
+    for (const name of (record.evaluations ?? []).map(nameOf))
+      if (isLast) done.evaluations.delete(name);
+      else done.evaluations.add(name);
+  }
+  return done;
 }
 
 function nameOf({ state, suite }: Pick<EvaluationOfStep, 'state' | 'suite'>): string {

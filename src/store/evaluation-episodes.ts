@@ -9,7 +9,7 @@ import { readRecord } from './records.js';
 /** In slot order. */
 export async function readEvaluationEpisodes(
   store: ObjectStore,
-  { result }: { result: EvaluationResult },
+  { result }: { result: Pick<EvaluationResult, 'state' | 'suite'> },
 ): Promise<EpisodeRecord[]> {
   const folder = evaluationEpisodesFolder(result.state, result.suite);
   const names = await store.listFolder(folder);

@@ -158,6 +158,10 @@ export function temporalOf(values: {
   namespace?: string;
 }): TemporalConfig {
   const { 'temporal-address': address, 'no-temporal-profile': plain, namespace } = values;
+  if (!address && (plain || namedTemporalAddress() === null))
+    throw new Error(
+      'no Temporal server is named: give --temporal-address HOST:PORT or TEMPORAL_ADDRESS, or name one in the profile of the temporal CLI',
+    );
   if (plain) return plainTemporalConfig(address ?? defaultAddress, namespace);
   return readTemporalConfig({ ...(address ? { address } : {}), ...(namespace ? { namespace } : {}) });
 }

@@ -412,10 +412,10 @@ class TrainingLoop {
 
   private async finish(): Promise<TrainingResult> {
     await this.checkpoints.keepLast(this.step);
-    const collected = this.collections.last(this.step);
+    this.collections.startBeside(this.step);
     await this.evaluate('final');
     await this.nodes.released();
-    await collected;
+    await this.collections.last(this.step);
     this.progress.phase('reporting');
     await untilMended(this.desk, this.progress, () => writeReport(this.progress, reportPolicy));
     const ended = this.step >= this.last || this.targetReached ? 'completed' : 'stopped';

@@ -21,6 +21,8 @@ import {
 import { canonicalBytes } from '../../src/store/canonical.js';
 import { requireRecord } from '../../src/store/records.js';
 import { readUpdate } from '../../src/store/run-records.js';
+import { readUnfinishedEvaluation } from '../../src/store/unfinished-evaluations.js';
+import { unfinishedText } from '../../src/report/unfinished-evaluation.js';
 import { type ForeignFacts, type ForeignServer, startForeignServer } from '../environments/foreign-server.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { counting, type Harness, lastSftStep, startEnvironments, startHarness, tamper } from './fixture.js';
@@ -118,6 +120,20 @@ describe('an evaluation', () => {
     }
   });
 
+  it.each<[string, ForeignFacts, (episode: string) => string]>([
+    ['has given no reward yet', {}, (episode) => (isQuestion(episode) ? 'null' : '1')],
+    ['opens none of the tasks that it is asked about', { refuses: isQuestion }, () => '1'],
+  ])('is not adopted from another address where the server %s', async (_, facts, rewardOf) => {
+    const [one, other] = [await server(facts, rewardOf), await server(facts, () => 'null')];
+    await begin('first', one.url);
+    expect(await evaluate('first')).toMatchObject({ graded: 3, pass_at_1: 1 });
+    await begin('second', other.url);
+    await expect(evaluate('second')).rejects.toMatchObject({ name: 'NothingGraded' });
+    await begin('third', one.url);
+    expect(await evaluate('third')).toMatchObject({ graded: 3 });
+    expect(generated.generate).toBe(6);
+  });
+
   it('knows the frame by which a server grades, and not only that a token is set', async () => {
     const [one, other] = [await server({ grades: true }), await server({ grades: false })];
     await begin('first', one.url, { grading_token_env: tokenName });
@@ -175,8 +191,8 @@ describe('a sweep', () => {
   const planned = async (name: string, more: object = {}): Promise<string> => {
     const sweep = `tests/${name}`;
     const spec = {
-      ...{ name: 'nightly', project: 'tests', suites: [{ name: 'final' }], ...more },
-      checkpoints: [{ run: 'first', steps: [0] }],
+      ...{ name: 'nightly', project: 'tests', suites: [{ name: 'final' }] },
+      ...{ checkpoints: [{ run: 'first', steps: [0] }], ...more },
     };
     await planSweep(harness.orchestrator, { spec, sweep });
     return sweep;
@@ -200,6 +216,21 @@ describe('a sweep', () => {
     expect(await toDo(await planned('again-later', { again: true }))).toBe(1);
     expect((await readHistory(harness.store, 'first')).evaluations).toHaveLength(1);
     expect((await auditRun(harness.store, 'first')).violations).toEqual([]);
+  });
+
+  it('gives a run the files of what it adopts for it, and samples nothing', async () => {
+    const { url } = await server();
+    await begin('first', url);
+    await evaluate('first');
+    await begin('second', url);
+    const sweep = await planned('of-second', { checkpoints: [{ run: 'second', steps: [0] }] });
+    expect(await toDo(sweep)).toBe(1);
+    expect(await play(sweep)).toMatchObject({ graded: 3, pass_at_1: 1 });
+    expect(generated.generate).toBe(3);
+    expect(await toDo(sweep)).toBe(0);
+    expect(await harness.store.listFolder(trajectoriesFolder('second', 0))).toEqual(
+      await harness.store.listFolder(trajectoriesFolder('first', 0)),
+    );
   });
 
   it('fails a pair whose server has become another one since it was planned', async () => {
@@ -245,6 +276,10 @@ describe('an evaluation of a server that cannot grade', () => {
       `no outcome was graded (3 of 3 are unknown). Most often (3 of 3) tracker: grade: ${url} gave no reward and no grade; `,
     );
     expect(failure?.message).toContain('Let the server give a number as reward');
+    const unfinished = await readUnfinishedEvaluation(harness.store, 'first');
+    expect(unfinished && unfinishedText(unfinished)).toMatch(
+      /^evaluation final of step 0 has no result yet: of 3 episodes 3 have an unknown outcome, most often tracker: grade: .* gave no reward/,
+    );
     const results = async (): Promise<string[]> => {
       const found: string[] = [];
       for await (const { key } of harness.store.list('evals/'))
@@ -257,6 +292,7 @@ describe('an evaluation of a server that cannot grade', () => {
     const mended = await evaluate('first');
     expect(mended).toMatchObject({ graded: 3, unknown: 0, pass_at_1: 1 });
     expect(await results()).toEqual([evaluationResultKey(mended.state, mended.suite)]);
+    expect(await readUnfinishedEvaluation(harness.store, 'first')).toBeNull();
     expect((await auditRun(harness.store, 'first')).violations).toEqual([]);
   });
 

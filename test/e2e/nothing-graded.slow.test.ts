@@ -1,13 +1,11 @@
-// Runs on servers that grade nothing: no figure over graded outcomes is recorded, sent or shown. It holds whether such a run goes on to
-// its end or is blocked on the way.
+// Runs on servers that grade nothing: no figure over graded outcomes is recorded, sent or shown, and each run is blocked with the reason.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { Client, Connection } from '@temporalio/client';
+import { Client, Connection, type WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { MetricPoint } from '../../src/integrations/tracking/metric-point.js';
-import { nothingGraded } from '../../src/spec/pass-rate.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
@@ -28,6 +26,13 @@ const venv = await ensurePythonVenv(['openenv==0.10.0']);
 if ('skipped' in venv) console.warn(`skipped in part: no OpenEnv server can run here: ${venv.skipped}`);
 type Server = 'unknown-tasks' | 'gym' | 'rewardless';
 const servers: Server[] = 'skipped' in venv ? ['unknown-tasks'] : ['unknown-tasks', 'gym', 'rewardless'];
+const reasons: Record<Server, RegExp> = {
+  'unknown-tasks': /open/,
+  gym: /open/,
+  rewardless: /gave no reward and no grade/,
+};
+
+type Handle = WorkflowHandle<typeof trainingRun>;
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-ungraded-'));
 const stackFolder = join(folder, 'stack');
@@ -42,6 +47,7 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
   let store: ObjectStore;
   let named: (name: string) => RunSpec;
   let unknownTasks: string;
+  let unknownTrainTasks: string;
   const fixtures: OpenEnvFixture[] = [];
 
   beforeAll(async () => {
@@ -52,12 +58,23 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
     const tasks = readFileSync(join(folder, 'data', 'tasks.jsonl'), 'utf8')
       .trimEnd()
       .split('\n');
+    const renamed = (isRenamed: (split: string) => boolean): string =>
+      tasks
+        .map((line, index) => {
+          const task = JSON.parse(line) as { task_key: string; split: string };
+          return `${JSON.stringify(isRenamed(task.split) ? { ...task, task_key: `nowhere/${index}` } : task)}\n`;
+        })
+        .join('');
     unknownTasks = join(folder, 'data', 'unknown-tasks.jsonl');
-    const renamed = tasks.map((line, index) => {
-      const task = JSON.parse(line) as { task_key: string };
-      return JSON.stringify({ ...task, task_key: `nowhere/${index}` });
-    });
-    writeFileSync(unknownTasks, `${renamed.join('\n')}\n`);
+    writeFileSync(
+      unknownTasks,
+      renamed(() => true),
+    );
+    unknownTrainTasks = join(folder, 'data', 'unknown-train-tasks.jsonl');
+    writeFileSync(
+      unknownTrainTasks,
+      renamed((split) => split === 'train'),
+    );
     const built = (path: string): string => resolve('dist', path);
     stack = await startStack({
       folder: stackFolder,
@@ -110,8 +127,8 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
     return `${stdout}${stderr}`;
   }
 
-  it.each(servers)('%s: has no figure of it anywhere', async (name) => {
-    const spec = await specOf(name);
+  /** Until the run is blocked; answers why. */
+  async function blockedRun(spec: RunSpec): Promise<{ handle: Handle; blocked: string }> {
     const handle = await client.workflow.start<typeof trainingRun>('trainingRun', {
       taskQueue: 'longhaul',
       workflowId: `train/${spec.name}`,
@@ -120,58 +137,91 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
     let blocked: string | null = null;
     await until(
       async () => {
-        const status = await handle.query(statusQuery).catch(() => null);
-        blocked = status?.blocked?.reason ?? null;
+        blocked = (await handle.query(statusQuery).catch(() => null))?.blocked?.reason ?? null;
         return blocked !== null || (await handle.describe()).status.name !== 'RUNNING';
       },
-      `${name} to end or to be blocked`,
+      `${spec.name} to be blocked`,
       420_000,
     );
-    console.log(
-      `${name}: ${blocked === null ? (await handle.describe()).status.name : `blocked: ${blocked}`}`,
-    );
+    if (blocked === null) throw new Error(`${spec.name} has ended`);
+    console.log(`${spec.name}: blocked: ${blocked}`);
+    return { handle, blocked };
+  }
 
-    const { evaluations, steps } = await recorded(name);
-    if (blocked === null) expect([evaluations, steps]).toEqual([2, 1]);
-    console.log(`${name}: ${evaluations} evaluations and ${steps} GRPO steps recorded`);
+  it.each(servers)(
+    '%s: is blocked by its first evaluation, and has no figure of it anywhere',
+    async (name) => {
+      const spec = await specOf(name);
+      const { handle, blocked } = await blockedRun(spec);
+      expect(blocked).toMatch(/no outcome was graded \(\d+ of \d+ are unknown\)/);
+      expect(blocked).toMatch(reasons[name]);
+      expect(await recorded(name)).toEqual({ evaluations: 0, steps: 0 });
 
-    const status = longhaul('status', name);
-    console.log(status);
-    expect(status).not.toMatch(/pass@1 \d|reward \d/);
-    const json = JSON.parse(longhaul('status', name, '--json').split('\n')[0] ?? '') as {
-      evaluations: { pass_at_1: number | null; graded: number }[];
-    };
-    expect(json.evaluations.filter(({ pass_at_1, graded }) => pass_at_1 !== null || graded > 0)).toEqual([]);
-    if (json.evaluations.length > 0) expect(status).toContain(`pass@1 – (${nothingGraded})`);
-    expect(longhaul('runs')).not.toContain(' %');
+      const status = longhaul('status', name);
+      console.log(status);
+      expect(status).not.toMatch(/pass@1 \d|reward \d/);
+      const json = JSON.parse(longhaul('status', name, '--json').split('\n')[0] ?? '') as {
+        evaluations: { pass_at_1: number | null; graded: number }[];
+      };
+      expect(json.evaluations.filter(({ pass_at_1, graded }) => pass_at_1 !== null || graded > 0)).toEqual(
+        [],
+      );
+      expect(
+        longhaul('runs')
+          .split('\n')
+          .find((line) => line.startsWith(`${name} `)),
+      ).not.toContain(' %');
+      expect(longhaul('transcripts', name)).toMatch(reasons[name]);
 
-    const page = join(folder, `${name}.html`);
-    longhaul('report', name, '--output', page);
-    expect(existsSync(page), 'a report').toBe(true);
-    const report = readFileSync(page, 'utf8');
-    expect(report).not.toMatch(/class="big">[^–]*%/);
-    if (evaluations > 0) expect(report).toContain(nothingGraded);
+      const page = join(folder, `${name}.html`);
+      longhaul('report', name, '--output', page);
+      expect(existsSync(page), 'a report').toBe(true);
+      const report = readFileSync(page, 'utf8');
+      expect(report).not.toMatch(/class="big">[^–]*%/);
+      expect(report).toContain('has no result yet');
+      expect(report).toMatch(reasons[name]);
 
-    const told = (): string[] =>
-      slack.training.messages
-        .filter(({ metadata }) => metadata?.event_payload['run'] === name)
-        .map(({ text, blocks }) => `${text} ${JSON.stringify(blocks)}`);
-    await until(
-      () => told().filter((text) => text.includes('Evaluation')).length >= evaluations,
-      'Slack to be told',
-      120_000,
-    );
-    expect(told().filter((text) => /pass@1[^%]{0,20} \d[\d.]* %/.test(text))).toEqual([]);
+      const told = (): string[] =>
+        slack.training.messages
+          .filter(({ metadata }) => metadata?.event_payload['run'] === name)
+          .map(({ text, blocks }) => `${text} ${JSON.stringify(blocks)}`);
+      await until(
+        () => told().some((text) => reasons[name].test(text)),
+        'Slack to be told why the run is blocked',
+        120_000,
+      );
+      expect(told().filter((text) => /pass@1[^%]{0,20} \d[\d.]* %/.test(text))).toEqual([]);
+      expect(pointsOf(name).flatMap(({ values }) => Object.keys(values))).toEqual([]);
+      await handle.terminate();
+    },
+  );
 
+  it('two steps in a row without a grade block the run, and have no figure over graded outcomes', async () => {
+    const name = 'unknown-train-tasks';
+    const spec = { ...named(name), tracking: { metrics_jsonl: true, tensorboard: false } };
+    const { handle, blocked } = await blockedRun({
+      ...spec,
+      data: { ...spec.data, tasks: unknownTrainTasks },
+    });
+    expect(blocked).toMatch(/2 steps in a row had too few grades.*no outcome was graded/);
+    expect(await recorded(name)).toMatchObject({ steps: 2 });
+    const steps = (): MetricPoint[] => pointsOf(name).filter(({ values }) => 'reward/unknown' in values);
+    await until(() => steps().length === 2, 'both steps to be told', 120_000);
+    for (const { values } of steps()) {
+      expect(values['reward/unknown']).toBe(8);
+      expect(
+        Object.keys(values).filter((figure) => /^reward\//.test(figure) && !countsAll.test(figure)),
+      ).toEqual([]);
+    }
+    expect(longhaul('status', name)).not.toMatch(/reward \d/);
+    await handle.terminate();
+  });
+
+  function pointsOf(name: string): MetricPoint[] {
     const file = join(stackFolder, 'follower', 'tracking', name, 'metrics.jsonl');
     const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : [];
-    const points = lines.filter((line) => line !== '').map((line) => JSON.parse(line) as MetricPoint);
-    // One that is blocked by its first evaluation has taken no step.
-    if (blocked === null) expect(points.length).toBeGreaterThanOrEqual(1);
-    const figures = points.flatMap(({ values }) => Object.keys(values));
-    expect(figures.filter((figure) => overGraded.test(figure) && !countsAll.test(figure))).toEqual([]);
-    if (blocked !== null) await handle.terminate();
-  });
+    return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as MetricPoint);
+  }
 
   /** Looks through all records of the run that hold a figure over graded outcomes. */
   async function recorded(run: string): Promise<{ evaluations: number; steps: number }> {
@@ -192,12 +242,8 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
       const result = await requireRecord(store, key, 'evaluation');
       if (result.observed.run !== run) continue;
       evaluations += 1;
-      for (const figures of [result, ...Object.values(result.environments)])
-        expect([figures.graded, figures.pass_at_1]).toEqual([0, null]);
-    }
-    for await (const { key } of store.list(`trajectories/evals/${run}/`)) {
-      if (!key.endsWith('aggregated_results.jsonl')) continue;
-      expect(Buffer.from((await store.get(key)) ?? []).toString()).not.toContain('pass_at_1');
+      for (const { graded, pass_at_1 } of [result, ...Object.values(result.environments)])
+        expect(pass_at_1 === null).toBe(graded === 0);
     }
     return { evaluations, steps };
   }

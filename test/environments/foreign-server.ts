@@ -11,6 +11,8 @@ export interface ForeignFacts {
   version?: string;
   /** Whether it knows the frame that asks for a grade: then that is the reward. */
   grades?: boolean;
+  /** Episodes that it does not open. */
+  refuses?: (episodeId: string) => boolean;
 }
 
 export interface ForeignServer {
@@ -43,7 +45,12 @@ export async function startForeignServer(
         data?: Record<string, unknown>;
       };
       if (type === 'close') return socket.close();
-      if (type === 'reset') reward = rewardOf(String(data.episode_id));
+      if (type === 'reset') {
+        const episode = String(data.episode_id);
+        if (says.refuses?.(episode))
+          return socket.send('{"type":"error","data":{"code":"EXECUTION_ERROR","message":"no such task"}}');
+        reward = rewardOf(episode);
+      }
       if (type === 'grade') {
         const refused = '{"type":"error","data":{"code":"UNKNOWN_TYPE","message":"no such frame"}}';
         return socket.send((says.grades ?? true) ? `{"type":"grade","data":{"value":${reward}}}` : refused);

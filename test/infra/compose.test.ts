@@ -257,6 +257,7 @@ describe('Temporal', () => {
   test('gets the dynamic configuration that the embedded server has', () => {
     const flags = temporalServerArguments({ port: 1, uiPort: null, databaseFile: null });
     const embedded = flags.filter((_flag, index) => flags[index - 1] === '--dynamic-config-value').sort();
+    expect(embedded).toContain('matching.enableFairness=true');
     const settings = parse(read('infra/temporal/dynamic-config.yaml')) as Record<
       string,
       [{ value: unknown }]

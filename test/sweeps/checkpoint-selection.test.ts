@@ -161,6 +161,12 @@ describe('a state that several runs share is shown under', () => {
     expect(places(found)).toEqual(['own1@5', 'tiny@2', 'tiny@4']);
     expect(found.checkpoints[1]?.also).toEqual([{ run: 'own1', step: 2 }]);
     expect(found.baseline).toBe(stateOf('tiny', 2));
+    // Nobody else would name the fork.
+    const fork = { ...baseline, run: 'own1' };
+    expect(places(await select(a, { checkpoints: [{ run: 'tiny' }], baseline: fork }))).toEqual([
+      'tiny@4',
+      'own1@2',
+    ]);
   });
 
   test('the run whose steps are named, before runs that a pattern means', async () => {

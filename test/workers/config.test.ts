@@ -1,11 +1,29 @@
 // What a worker process is told: flags win over variables, and what is wrong is said in one line.
-import { describe, expect, it } from 'vitest';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { readWorkerConfig } from '../../src/workers/config.js';
 
 const needed = ['--store', 'dir:/x', '--folder', '/x', '--temporal-address', 'h:1'];
 const read = (flags: string[], env: NodeJS.ProcessEnv = {}) => readWorkerConfig([...needed, ...flags], env);
 
+afterEach(() => {
+  vi.unstubAllEnvs();
+});
+
 describe('a node worker', () => {
+  it('serves no Temporal server that nobody named: it might be a neighbour’s', () => {
+    const profile = join(mkdtempSync(join(tmpdir(), 'longhaul-config-')), 'temporal.toml');
+    writeFileSync(profile, '[profile.default]\n');
+    vi.stubEnv('TEMPORAL_CONFIG_FILE', profile);
+    vi.stubEnv('TEMPORAL_ADDRESS', undefined);
+    const unnamed = ['--store', 'dir:/x', '--folder', '/x'];
+    expect(() => readWorkerConfig(unnamed)).toThrow(/^no Temporal server is named: give --temporal-address/);
+    vi.stubEnv('TEMPORAL_ADDRESS', 'h:1');
+    expect(readWorkerConfig(unnamed).temporal.address).toBe('h:1');
+  });
+
   it('holds one run at a time, and leaves within 25 s, unless told otherwise', () => {
     expect(read([])).toMatchObject({ places: 1, graceMs: 25_000 });
   });

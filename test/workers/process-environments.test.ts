@@ -18,6 +18,8 @@ const secrets = {
   AWS_SECRET_ACCESS_KEY: 'key-of-a-bucket-4715',
   DATABASE_PASSWORD: 'password-of-a-database-4716',
   LONGHAUL_GRADING_TOKEN: 'token-of-another-stack-4717',
+  LONGHAUL_GYM_TOKEN: 'token-of-another-gym-4718',
+  NODE_AUTH_TOKEN: 'token-of-a-registry-4719',
 };
 
 /** Where each secret may be, beside the supervisor to which a person gave it. */
@@ -29,6 +31,8 @@ const allowed: Record<string, string[]> = {
   AWS_SECRET_ACCESS_KEY: ['follower', 'node', 'orchestrator'],
   DATABASE_PASSWORD: ['node', 'orchestrator'],
   LONGHAUL_GRADING_TOKEN: [],
+  LONGHAUL_GYM_TOKEN: ['node', 'orchestrator'],
+  NODE_AUTH_TOKEN: ['node', 'orchestrator'],
 };
 
 describe.skipIf(!existsSync('/proc/self/environ'))('longhaul up (read from /proc of Linux)', () => {

@@ -111,8 +111,8 @@ const mutations = [
     what: 'two activities change places',
     life: 'fork',
     file: 'training-run.ts',
-    from: "await this.checkpoints.keepLast(this.step);\n    const collected = this.collections.last(this.step);\n    await this.evaluate('final');",
-    to: "const collected = this.collections.last(this.step);\n    await this.evaluate('final');\n    await this.checkpoints.keepLast(this.step);",
+    from: "await this.checkpoints.keepLast(this.step);\n    this.collections.startBeside(this.step);\n    await this.evaluate('final');",
+    to: "this.collections.startBeside(this.step);\n    await this.evaluate('final');\n    await this.checkpoints.keepLast(this.step);",
   },
   {
     what: 'an activity of another type is asked for',

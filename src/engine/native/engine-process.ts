@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Duplex } from 'node:stream';
 import { awakeTimeout } from '../../environments/awake-clock.js';
+import { isSecretName } from '../../spec/secrets.js';
 import { EngineError, EngineExited } from '../policy-engine.js';
 import { encodeFrame, type Frame, type FrameArray, FrameDecoder, FrameError, isObject } from './frames.js';
 
@@ -37,7 +38,7 @@ interface OpenCall {
 
 /** All that an engine may need of its parent's environment: it reads no secret, and so has none to lose; its stack's supervisor ends it by its node. */
 const passedOn =
-  /^(PATH|HOME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|NODE_.*|LD_.*|DYLD_.*|(A|L|T|UB)SAN_OPTIONS|CUDA_.*|NVIDIA_.*|LONGHAUL_(?!(GRADING_TOKEN|STACK)$).*)$/;
+  /^(PATH|HOME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|NODE_.*|LD_.*|DYLD_.*|(A|L|T|UB)SAN_OPTIONS|CUDA_.*|NVIDIA_.*|LONGHAUL_(?!STACK$).*)$/;
 const keptLogLines = 20;
 /** After the exit, for what is still in the socket. */
 const drainMs = 500;
@@ -62,7 +63,7 @@ export class EngineProcess {
     const faults = options.testFaults ? ['--test-faults'] : [];
     this.#child = spawn(options.binary, ['--fd', '3', ...faults], {
       stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
-      env: Object.fromEntries(Object.entries(process.env).filter(([name]) => passedOn.test(name))),
+      env: Object.fromEntries(Object.entries(process.env).filter(([name]) => passedOn.test(name) && !isSecretName(name))),
     });
     this.#socket = this.#child.stdio[3] as Duplex;
     this.#socket.on('data', (chunk: Buffer) => this.#receive(chunk));

@@ -40,7 +40,7 @@ export async function askServerFacts(
   let facts: Pick<ServerFacts, 'tools' | 'reward_rule'> = { tools: null, reward_rule: null };
   for (const task of tasks.slice(0, maxTasks)) {
     facts = await askInSession(options, task, signal);
-    if (facts.reward_rule !== null) break;
+    if (facts.reward_rule !== null && facts.tools !== null) break;
   }
   return { contract: 'openenv/tools', ...said, ...facts };
 }

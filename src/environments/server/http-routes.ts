@@ -1,5 +1,6 @@
 // The HTTP half of OpenEnv 0.10, and two routes of our own below `/x/`. Stateless routes get a session for one request.
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { appsVersion } from '../apps/registry.js';
 import { RepeatedKeyError } from './answered-requests.js';
 import { isSplit, splits } from './catalog.js';
 import { ForbiddenError, InjectedFault } from './episode-protocol.js';
@@ -170,7 +171,7 @@ function metadata({ catalog }: SocketContext): unknown {
     name: 'longhaul',
     description: catalog.apps.map((app) => `${app.name}: ${app.description}`).join(' · '),
     readme_content: null,
-    version: '0.1.0',
+    version: appsVersion,
     author: null,
     documentation_url: null,
   };
