@@ -1,5 +1,6 @@
 // An activity of an older owner ends before it writes anything (R20): every one that writes reads the newest owner first.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { collectGarbage } from '../../src/activities/collect-garbage.js';
 import { collectRollouts } from '../../src/activities/collect-rollouts.js';
 import { commitBase } from '../../src/activities/commit-base.js';
 import { evaluateState } from '../../src/activities/evaluate-state.js';
@@ -49,6 +50,10 @@ const writers: Record<string, Prepared> = {
   evaluateState: async () => {
     await harness.advance(1);
     return () => evaluateState(harness.node, { run, step: 1, owner, suite: 'interval' });
+  },
+  collectGarbage: async () => {
+    await harness.advance(1);
+    return () => collectGarbage(harness.orchestrator, { run, step: 1, owner });
   },
   saveState: async () => {
     await harness.advance(1);

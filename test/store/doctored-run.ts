@@ -24,11 +24,14 @@ import { requireRecord } from '../../src/store/records.js';
 import { startStack } from '../../src/workers/stack.js';
 import { findEngine } from '../support/find-tools.js';
 import { smallRun } from '../support/small-run.js';
+import { unfold } from '../support/unfolded.js';
 
 export const run = 'audited';
 export const home = { project: 'longhaul', model: 'tiny', run };
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-audit-'));
 export const original = join(folder, 'stack', 'store');
+/** The same run as its own collections left it. */
+export const collected = join(folder, 'collected');
 const built = (path: string): string => new URL(`../../dist/${path}`, import.meta.url).pathname;
 
 /** Known once the run is recorded. */
@@ -56,14 +59,18 @@ export async function recordRun(): Promise<void> {
   });
   const connection = Connection.lazy({ address: stack.addresses.temporal });
   try {
-    const spec = (await smallRun(join(folder, 'data'))).named(run);
+    // All of its checkpoints stay, to be broken.
+    const retention = { keep_last: 1000, keep_every: 0, keep_best: 0 };
+    const spec = { ...(await smallRun(join(folder, 'data'))).named(run), retention };
     const handle = await new Client({ connection }).workflow.start('trainingRun', {
       taskQueue: 'longhaul',
       workflowId: `train/${run}`,
       args: [spec],
     });
     const result = (await handle.result()) as { step: number; state: string };
+    cpSync(original, collected, { recursive: true, preserveTimestamps: true });
     const store = await openStore(`dir:${original}`);
+    await unfold(store, original, run);
     const [suite] = await store.listFolder(layout.evaluationsOfState(result.state));
     audited.last = result.step;
     audited.evaluation = { state: result.state, suite: (suite ?? '').replace('/', '') };

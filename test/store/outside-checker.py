@@ -79,11 +79,10 @@ def read(key):
     return record
 
 
-def header(path):
-    data = path.read_bytes()
+def header(name, data):
     (length,) = struct.unpack("<Q", data[:8])
     text = data[8 : 8 + length]
-    check("header is padded to 8 bytes", path.name, length % 8 == 0)
+    check("header is padded to 8 bytes", name, length % 8 == 0)
     return json.loads(text), text.rstrip(b" ").decode(), data[8 + length :]
 
 
@@ -237,14 +236,32 @@ def grpo(step, i, before, trainer):
     return {"kind": "grpo", "slots": slots}, [warmed(trainer["lr"], trainer["warmup_steps"], i)], {"pass_rates": rates, "cursors": cursors}
 
 
-def folded_of(folder):
+def folded_of(folder, place):
     path = store / folder / "episodes.jsonl.gz"
     if not path.exists():
         return None
     first, *rest = gzip.decompress(path.read_bytes()).decode().splitlines()
-    check("folded episodes are as many as it says", folder, json.loads(first)["count"] == len(rest))
+    said = json.loads(first)
+    check("folded episodes are as many as it says", folder, said["count"] == len(rest))
+    check("folded episodes are of their place", folder, all(said[name] == value for name, value in place.items()))
+    check("folded lines are canonical JSON", folder, all(canonical(json.loads(line)) == line for line in rest))
     episodes = [json.loads(line)["episode"] for line in rest]
     return {(one["slot"], one["sample"]): one for one in episodes}
+
+
+def collected(member):
+    return [one for key in sequence(f"runs/{run}/gc") for one in read(key).get(member, [])]
+
+
+gone = {member: collected(member) for member in ("checkpoints", "episodes", "batches", "evaluations")}
+
+
+def batch_of(folder, step):
+    path = store / folder / "batch.safetensors"
+    if path.exists():
+        return path.read_bytes()
+    check("a compressed batch was collected", folder, step in gone["batches"])
+    return gzip.decompress(path.with_name("batch.safetensors.gz").read_bytes())
 
 
 steps = sorted(path for path in (store / f"runs/{run}/steps").iterdir() if (path / "update.json").exists())
@@ -273,17 +290,19 @@ for step in range(1, len(steps)):
     check("plan's adam_betas are the phase's", folder, plan["optimizer"]["adam_betas"] == (phase or trainer)["adam_betas"])
     sampling = (spec["generator"] if phase else generator).items()
     check("plan's sampling is the spec's", folder, all(plan["sampling"].get(n, v) == v for n, v in sampling))
-    shape, text, _ = header(store / folder / "batch.safetensors")
+    stored_batch = batch_of(folder, step)
+    shape, text, _ = header(f"{folder} batch", stored_batch)
     check("batch header is sorted", folder, text == canonical(shape))
     batch = json.loads(shape["__metadata__"]["longhaul"])
-    check("update names its batch", folder, update["batch"] == sha((store / folder / "batch.safetensors").read_bytes()))
+    check("update names its batch", folder, update["batch"] == sha(stored_batch))
     check("step id follows", folder, update["step_id"] == sha_list([state, update["batch"], update["plan"]]))
     check("batch names plan and state", folder, (batch["plan"], batch["previous_state"]) == (update["plan"], state))
     check("batch has the update's outcomes", folder, batch["outcomes"] == update["outcomes"])
     if phase:
         inputs = [sha(canonical(demonstrations[line])) for batch_lines in plan["mini_batches"] for line in batch_lines]
     else:
-        inputs, outcomes, folded = [], [], folded_of(folder)
+        inputs, outcomes, folded = [], [], folded_of(folder, {"run": run, "step": step})
+        check("folded episodes were collected", folder, folded is None or step in gone["episodes"])
         for slot in plan["slots"]:
             outcomes.append([])
             for sample in range(plan["samples_per_slot"]):
@@ -313,7 +332,13 @@ for path in sorted((store / "evals").glob("*/*/result.json")):
     chosen = [(task["task_key"], hash32(seed, k)) for k, task in enumerate(held_out[:most])]
     check("suite can be chosen again", key, [(task["task_key"], task["seed"]) for task in suite["tasks"]] == chosen)
     check("suite is played at temperature 1", key, suite["sampling"]["temperature"] == 1)
-    played = [read(str(one.relative_to(store))) for one in sorted((path.parent / "episodes").iterdir())]
+    folded = folded_of(path.parent.relative_to(store), {"state": result["state"], "suite": result["suite"]})
+    named = {"state": result["state"], "suite": result["suite"]}
+    check("a folded evaluation was collected", key, folded is None or named in gone["evaluations"])
+    singles = [] if folded else sorted((path.parent / "episodes").iterdir())
+    played = [*folded.values()] if folded else [read(str(one.relative_to(store))) for one in singles]
+    seats = [(slot, sample) for slot in range(len(chosen)) for sample in range(suite["samples_per_task"])]
+    check("an evaluation has an episode a seat", key, [(one["slot"], one["sample"]) for one in played] == seats)
     graded = [one["outcome"]["value"] for one in played if one["outcome"]["status"] == "graded"]
     share = sum(value >= 1 for value in graded) / len(graded) if graded else None
     check("pass@1 is over graded episodes", key, result["pass_at_1"] == share)
@@ -325,7 +350,7 @@ for path in sorted((store / "checkpoints").glob(f"*/*/{run}/*/manifest.json")):
     manifest = read(str(path.relative_to(store)))
     check("checkpoint is of the chain", path.parent.name, states.get(manifest["state"]) == manifest["step"])
     for file in manifest["files"]:
-        shape, text, _ = header(path.parent / file["path"])
+        shape, text, _ = header(file["path"], (path.parent / file["path"]).read_bytes())
         check("state file has its sha256", path.parent.name, sha((path.parent / file["path"]).read_bytes()) == file["sha256"])
         names = list(shape)
         entries = [{member: shape[name][member] for member in ("dtype", "shape", "data_offsets")} for name in names[1:]]

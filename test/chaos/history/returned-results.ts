@@ -10,6 +10,7 @@ import type { ControlChange, ControlRecord, ControlState } from '../../../src/sp
 import { recordDigest } from '../../../src/store/canonical.js';
 import { readStepEpisodes } from '../../../src/store/episodes.js';
 import {
+  collectionsFolder,
   controlFolder,
   evaluationResultKey,
   ownersFolder,
@@ -68,6 +69,14 @@ export class StoredRun {
 
   owner(n: number) {
     return readRecord(this.store, sequenceKey(ownersFolder(this.run), n), 'owner');
+  }
+
+  /** Steps whose checkpoints a collection has taken. */
+  collected(): Promise<Set<number>> {
+    return this.once('collected', async () => {
+      const records = await readSequence(this.store, collectionsFolder(this.run), 'gc');
+      return new Set(records.flatMap(({ checkpoints }) => checkpoints));
+    });
   }
 
   async has(key: string): Promise<boolean> {
@@ -167,8 +176,8 @@ const checks: Record<string, Check> = {
       ...unequal('unknown', result.unknown, record.unknown),
     ];
   },
-  uploadCheckpoint: async (stored, _input, { key }: { key: string }) =>
-    (await stored.has(`${key}manifest.json`))
+  uploadCheckpoint: async (stored, { step }: { step: number }, { key }: { key: string }) =>
+    (await stored.has(`${key}manifest.json`)) || (await stored.collected()).has(step)
       ? []
       : [`it returned the checkpoint ${key}, which has no manifest`],
   writeReport: async (stored, _input, { key }: { key: string }) =>
