@@ -8,7 +8,7 @@ import { stoppingPoint } from './stopping-point.js';
 import type { ControlRecord, ControlState } from '../spec/control-records.js';
 import type { PlanRecord, UpdateRecord } from '../spec/records.js';
 import { decodeBatchFile } from '../store/batch-file.js';
-import { canonicalText, recordDigest, sha256Hex } from '../store/canonical.js';
+import { canonicalText, differences, recordDigest, sha256Hex } from '../store/canonical.js';
 import { foldControl, readControl } from '../store/control-records.js';
 import { batchKey, planKey, updateKey } from '../store/layout.js';
 import type { ObjectStore } from '../store/object-store.js';
@@ -34,6 +34,7 @@ export async function planStep(
   const existing = await readRecord(store, planKey(run, step), 'plan');
   if (existing) {
     await checkRoots(store, existing);
+    if (existing.schema === 'longhaul.plan/3') await checkMade(deps, existing, records);
     return answer(existing);
   }
   const plan = await makePlan(deps, input, records);
@@ -110,6 +111,19 @@ async function checkOutcomes(store: ObjectStore, identity: UpdateRecord['identit
     throw new UnreadableRecord(key, bytes ? 'its sha256 is not the one in update.json' : 'it is missing');
   if (canonicalText(decodeBatchFile(bytes, key).identity.outcomes) !== canonicalText(outcomes))
     throw new UnreadableRecord(updateKey(run, step), 'its outcomes are not those of its batch');
+}
+
+/** Once it is committed its update names its digest; until then a changed plan would steer the step. Throws `UnreadableRecord`. */
+async function checkMade(
+  deps: OrchestratorDeps,
+  existing: PlanRecord,
+  records: readonly ControlRecord[],
+): Promise<void> {
+  const made = await makePlan(deps, existing, records.slice(0, existing.control), existing);
+  const found = differences(existing, made);
+  if (found.length === 0) return;
+  const problem = `made again from the records before it, it differs in ${found.join('; ')}: it was changed`;
+  throw new UnreadableRecord(planKey(existing.run, existing.step), problem);
 }
 
 function answer(plan: PlanRecord): PlannedStep {

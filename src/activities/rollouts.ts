@@ -151,8 +151,7 @@ function requireSource(
     if (episode[member] === source[member]) continue;
     throw new UnreadableRecord(
       key,
-      `it was played for ${member} ${episode[member]}, not for ${source[member]}; ` +
-        `set it aside with: longhaul quarantine ${key}`,
+      `it was played for ${member} ${episode[member]}, not for ${source[member]}`,
     );
   }
   return episode;

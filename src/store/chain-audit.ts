@@ -327,6 +327,7 @@ function checkPlan(
 /** Of all stores: docs/records.md, "What an audit claims". */
 const neverClaimed = [
   'trajectories/, reports/ and comparisons: they are projections, which can be made again from the records',
+  'tallies/, notices/, and what is in observed: figures and times are taken from there, and no digest covers them',
   'that an engine sampled, and an environment graded, what an episode says: --replay computes the updates alone',
   'who a record’s author is: anyone who can write to the store can sign a whole chain again, from its first plan on',
 ];

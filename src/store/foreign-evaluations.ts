@@ -4,9 +4,12 @@ import type { AuditReport } from './audit-report.js';
 import { inParallel } from './in-parallel.js';
 import { evaluationResultKey, evaluationsOfState, evaluationsRoot } from './layout.js';
 import type { ObjectStore } from './object-store.js';
-import { readUpdateIfAny } from './run-records.js';
+import { listRuns, readUpdateIfAny } from './run-records.js';
 
-/** `states`: those of the run's chain, by step. Evaluations that name another run are for the audit of that one. */
+/**
+ * `states`: those of the run's chain, by step. Evaluations that name another run are for the audit of that one; those whose run is not in
+ * the store are in the report's `notClaimed`.
+ */
 export async function checkForeignEvaluations(
   store: ObjectStore,
   run: string,
@@ -17,12 +20,15 @@ export async function checkForeignEvaluations(
   const others = (await store.listFolder(evaluationsRoot))
     .map((name) => name.replace(/\/$/, ''))
     .filter((state) => /^[0-9a-f]{64}$/.test(state) && !own.has(state));
+  const runs = new Set(await listRuns(store));
   await inParallel(others, async (state) => {
     for (const name of await store.listFolder(evaluationsOfState(state))) {
       const suite = name.replace(/\/$/, '');
       if (!/^[0-9a-f]{64}$/.test(suite)) continue;
       const key = evaluationResultKey(state, suite);
       const result = await report.read(store, key, 'evaluation');
+      if (result && !runs.has(result.observed.run))
+        report.notClaimed.push(`${key}: it names the run ${result.observed.run}, which is not in the store`);
       if (result?.observed.run !== run) continue;
       const { step } = result.observed;
       // A run that goes on has committed the step since the audit looked.

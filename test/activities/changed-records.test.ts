@@ -104,6 +104,19 @@ describe.each(steering)(
   },
 );
 
+it('a plan that was changed before its step was committed is named, and steers nothing', async () => {
+  await advance(next - 1);
+  await harness.plan(next, 1);
+  const key = planKey(run, next);
+  await change(key, '"weight_decay":0.', '"weight_decay":2.', false);
+  const again = planStep(
+    { ...harness.orchestrator, ...(await restarted()) },
+    { run, step: next, owner: 1, control: 1 },
+  );
+  await expect(again).rejects.toMatchObject({ name: 'UnreadableRecord', key });
+  await expect(again).rejects.toThrow(/weight_decay \(stored 2\..*it was changed/);
+});
+
 describe('the outcomes of an update', () => {
   const planning = async () =>
     planStep({ ...harness.orchestrator, ...(await restarted()) }, { run, step: next, owner: 1, control: 1 });

@@ -25,7 +25,10 @@ function documentedCommand(): string {
       readFileSync('docs/deploy.md', 'utf8').replaceAll(/\\\n\s*/g, ''),
     ) ?? [];
   if (script === undefined) throw new Error('docs/deploy.md names no command that copies the store');
-  return script.replaceAll('/from', from).replaceAll(/\/to(?=\/|\b)/g, to);
+  return script
+    .replaceAll('/tmp/failed', join(folder, 'failed'))
+    .replaceAll('/from', from)
+    .replaceAll(/\/to(?=\/|\b)/g, to);
 }
 
 function back(): string[] {
@@ -70,6 +73,19 @@ describe.skipIf(process.platform !== 'linux')('the copy of a store (commands of 
     utimesSync(join(to, record), new Date(0), new Date(0));
     expect(back()).toEqual([`./${record}`]);
     same();
+  });
+
+  it('ends with 1 where an object cannot be copied, and copies the others', () => {
+    const bin = join(folder, 'bin');
+    mkdirSync(bin, { recursive: true });
+    const cp = `#!/bin/sh\ncase "$*" in *state.safetensors*) exit 1;; esac\nexec /bin/cp "$@"\n`;
+    writeFileSync(join(bin, 'cp'), cp, { mode: 0o755 });
+    truncateSync(join(to, state), 225_000);
+    writeFileSync(join(from, 'runs/a/new.json'), '{}');
+    const env = { ...process.env, PATH: `${bin}:${process.env['PATH']}` };
+    const { status, stdout } = spawnSync('sh', ['-c', documentedCommand()], { encoding: 'utf8', env });
+    rmSync(join(folder, 'failed'));
+    expect([status, stdout]).toEqual([1, './runs/a/new.json\n']);
   });
 
   it('keeps what the store has collected since', () => {

@@ -162,6 +162,23 @@ export const unclaimed: readonly Unclaimed[] = [
       }),
   },
   {
+    what: 'an evaluation of a run that is not there',
+    says: 'it names the run ghost, which is not in the store',
+    doctor: async (store) => {
+      const result = await requireRecord(store.store, evalResult(), 'evaluation');
+      const forged = { ...result, state: otherDigest, observed: { ...result.observed, run: 'ghost' } };
+      await store.put(layout.evaluationResultKey(otherDigest, result.suite), 'evaluation', forged);
+    },
+  },
+  {
+    what: 'other figures in an update',
+    says: 'what is in observed',
+    doctor: (store) =>
+      store.edit(layout.updateKey(run, learned), 'update', ({ observed }) => {
+        observed.metrics['reward/avg_pass_at_1'] = 0.99;
+      }),
+  },
+  {
     what: 'changed trajectories',
     says: 'trajectories/, reports/ and comparisons',
     doctor: async (store) => {
