@@ -162,7 +162,7 @@ export function temporalOf(values: {
     throw new Error(
       'no Temporal server is named: give --temporal-address HOST:PORT or TEMPORAL_ADDRESS, or name one in the profile of the temporal CLI',
     );
-  if (plain) return plainTemporalConfig(address ?? defaultAddress, namespace);
+  if (plain && address) return plainTemporalConfig(address, namespace);
   return readTemporalConfig({ ...(address ? { address } : {}), ...(namespace ? { namespace } : {}) });
 }
 
