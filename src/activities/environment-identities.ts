@@ -5,6 +5,7 @@ import type { NodeDeps } from './node-deps.js';
 import type { RunData } from './run-data.js';
 import { currentScope } from './scope.js';
 import { appByName, appNames, appsVersion } from '../environments/apps/registry.js';
+import { awakeNow } from '../environments/awake-clock.js';
 import { EnvironmentError } from '../environments/environment.js';
 import { askServerFacts, inOrder, type ServerFacts } from '../environments/openenv/server-facts.js';
 import { EnvironmentsUnavailable } from '../episode/episode-loop.js';
@@ -68,14 +69,14 @@ async function factsOf(name: string, asking: Asking): Promise<ServerFacts> {
   ].slice(0, tasksAsked);
   const timeoutMs = asking.callTimeoutS * 1000;
   const options = { url, gradesByToken: grading_token_env !== undefined, timeoutMs };
-  const giveUpAt = Date.now() + asking.maxWaitS * 1000;
+  const giveUpAt = awakeNow() + asking.maxWaitS * 1000;
   for (let pauseMs = minPauseMs; ; pauseMs = Math.min(maxPauseMs, 2 * pauseMs)) {
     try {
       return await askServerFacts(options, tasks, asking.signal);
     } catch (error) {
       asking.signal.throwIfAborted();
       if (!(error instanceof EnvironmentError)) throw error;
-      if (Date.now() + pauseMs > giveUpAt) throw unavailable(name, asking, error);
+      if (awakeNow() + pauseMs > giveUpAt) throw unavailable(name, asking, error);
       asking.onWait(name, error.message);
       await sleep(pauseMs, undefined, { signal: asking.signal }).catch(() => asking.signal.throwIfAborted());
     }

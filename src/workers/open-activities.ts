@@ -5,7 +5,11 @@ import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ApplicationFailure, NamespaceNotFoundError } from '@temporalio/common';
-import { ActivityNotFoundError, type AsyncCompletionClient } from '@temporalio/client';
+import {
+  ActivityCompletionError,
+  ActivityNotFoundError,
+  type AsyncCompletionClient,
+} from '@temporalio/client';
 
 export interface OpenActivity {
   activity: string;
@@ -15,6 +19,8 @@ export interface OpenActivity {
 
 /** Longer than a Temporal server takes to start again and to hear what it missed. */
 const keptAfterReturnMs = 20_000;
+/** A server's words for a token of another of its namespaces, and for one that it cannot read; the client drops their code. */
+const isForeign = /token from a different namespace|deserializing task token/i;
 /** For all tokens together: work waits for the worker. */
 const cleanUpMs = 10_000;
 
@@ -95,6 +101,7 @@ async function fail(client: AsyncCompletionClient, { activity, taskToken }: Open
     // The server has given the attempt up by itself, or the workflow is closed. A token holds the id of a namespace, which is
     // another one where the server's database was lost or the worker was pointed at another server: nobody can ever take it.
     if (error instanceof ActivityNotFoundError || error instanceof NamespaceNotFoundError) return false;
+    if (error instanceof ActivityCompletionError && isForeign.test(error.message)) return false;
     throw error;
   }
 }

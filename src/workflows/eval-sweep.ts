@@ -6,15 +6,25 @@ import {
   condition,
   isCancellation,
   log,
+  patched,
   proxyActivities,
   setCurrentDetails,
   setHandler,
+  sleep,
   workflowInfo,
   type ActivityOptions,
 } from '@temporalio/workflow';
+import { standsStill } from './blocking.js';
 import { engineQueue } from './messages.js';
 import { beginAnew, newBuildWaits } from './new-beginning.js';
-import { enginePolicy, openRunPolicy, orchestratorPolicy, reportPolicy, sweeping } from './policies.js';
+import {
+  enginePolicy,
+  openRunPolicy,
+  orchestratorPolicy,
+  reportPolicy,
+  standstillPause,
+  sweeping,
+} from './policies.js';
 import { stepId } from './run-activities.js';
 import type {
   FailedPair,
@@ -117,6 +127,9 @@ class SweepLoop implements SweepWork<MissingPair> {
   }
 
   /** What is left is for the next start. */
+  /** Nothing has succeeded since a first failure that may pass; null where none is waited out. */
+  private failingSince: number | null = null;
+
   private get givenUp(): boolean {
     return this.failures.areEverywhere(this.window);
   }
@@ -200,10 +213,31 @@ class SweepLoop implements SweepWork<MissingPair> {
 
   /** A node that was lost may answer late: by then the pair is another try's. */
   async work(node: string, { missing, ...pair }: MissingPair): Promise<void> {
-    const { sweep } = this.planned;
     const entry = { ...pair, node };
     this.status.running.push(entry);
     this.show();
+    try {
+      for (
+        let pauseMs = standstillPause.firstMs;
+        ;
+        pauseMs = Math.min(2 * pauseMs, standstillPause.longestMs)
+      ) {
+        if (await this.evaluate(node, { missing, ...pair })) return;
+        // Another activity id: the server still has the one that failed.
+        const tries = this.triesOf(pair) + 1;
+        this.tries.set(pair.n, tries);
+        await sleep(pauseMs);
+        if (tries !== this.triesOf(pair)) return;
+      }
+    } finally {
+      this.status.running = this.status.running.filter((one) => one !== entry);
+      this.show();
+    }
+  }
+
+  /** False where it may pass, and is to be tried again after a pause. */
+  private async evaluate(node: string, { missing, ...pair }: MissingPair): Promise<boolean> {
+    const { sweep } = this.planned;
     const tries = this.triesOf(pair);
     try {
       await proxyActivities<SweepNodeActivities>({
@@ -213,21 +247,27 @@ class SweepLoop implements SweepWork<MissingPair> {
         activityId: stepId(pair.step, `evaluate-sweep-${pair.n}${tries === 0 ? '' : `.${tries}`}`),
         summary: `${pair.run} step ${pair.step} · ${pair.suite} · ${pair.n + 1} of ${this.planned.pairs}`,
       }).evaluatePair({ sweep, pair: pair.n });
-      if (tries !== this.triesOf(pair)) return;
+      if (tries !== this.triesOf(pair)) return true;
       this.failures.succeeded();
+      this.failingSince = null;
       this.status.episodes += missing;
       this.open.delete(pair.n);
     } catch (error) {
       if (isCancellation(error) || isTimeout(error)) throw error;
-      if (tries !== this.triesOf(pair)) return;
+      if (tries !== this.triesOf(pair)) return true;
       const reason = reasonOf(error);
+      if (standsStill(error) && patched('sweep-patience')) {
+        this.failingSince ??= Date.now();
+        if (Date.now() - this.failingSince < sweeping.patienceMs) {
+          log.warn('An evaluation keeps failing', { ...pair, reason });
+          return false;
+        }
+      }
       log.warn('A state cannot be evaluated', { ...pair, reason });
       this.failures.add(pair, reason);
       this.open.delete(pair.n);
-    } finally {
-      this.status.running = this.status.running.filter((one) => one !== entry);
-      this.show();
     }
+    return true;
   }
 
   private async beginAnew(): Promise<void> {

@@ -127,7 +127,7 @@ export const noSignal: NoSignal = 'no_signal';
 export const maxUnappliedSteps = 3;
 
 /** Between two rounds of tries of what keeps failing: doubled each time (R27). */
-export const standstillPause = { firstMs: 2_000, longestMs: 120_000 } as const;
+export const standstillPause = { firstMs: 2_000, longestMs: 120_000 };
 
 /** GRPO steps in a row with too few grades before a person is asked. */
 export const maxUngradedSteps = 2;
@@ -158,5 +158,8 @@ export const lastCollectionPolicy = {
   scheduleToCloseTimeout: '5 minutes',
 } satisfies ActivityOptions;
 
-/** Of a sweep. A lease is given back between two evaluations after `turnMs`, and asked for again behind whoever waits. */
-export const sweeping = { windowPairs: 40, turnMs: 10 * 60_000 };
+/**
+ * Of a sweep. A lease is given back between two evaluations after `turnMs`, and asked for again behind whoever waits. What keeps failing
+ * in the same way is tried again until nothing has succeeded for `patienceMs` (R27).
+ */
+export const sweeping = { windowPairs: 40, turnMs: 10 * 60_000, patienceMs: 10 * 60_000 };

@@ -49,10 +49,22 @@ describe('time awake', () => {
         awakeTimeout(() => heard.push('late'), 400);
         socket.write('?');
         await sleep(20 + 10 * round);
+        // Behind the input of this turn of the event loop: timers come first when the process goes on.
+        await new Promise((resolve) => setImmediate(resolve));
         standStill(1_000);
         await answer;
         expect(heard).toEqual(['answer']);
       }
+      const heard: string[] = [];
+      const answer = once(socket, 'data').then(() => heard.push('answer'));
+      // Nearly used up by then: what is left runs out before anything is read.
+      awakeTimeout(() => heard.push('late'), 90);
+      socket.write('?');
+      await sleep(70);
+      await new Promise((resolve) => setImmediate(resolve));
+      standStill(1_000);
+      await answer;
+      expect(heard).toEqual(['answer']);
       socket.destroy();
     } finally {
       server.kill('SIGKILL');

@@ -66,6 +66,7 @@ describe('the open activities of a predecessor', () => {
   it('are dropped where another server began them, as after the loss of its database', async () => {
     open.open({ activity: 'ours', taskToken: await beginActivity(temporal) });
     open.open({ activity: 'lost', taskToken: await beginActivity(other) });
+    open.open({ activity: 'unreadable', taskToken: Buffer.from('no token').toString('base64') });
     expect(await open.failPredecessors(temporal.client.activity, log)).toEqual(['ours']);
     expect({ said, left: readdirSync(folder) }).toEqual({ said: [], left: [] });
   });

@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ApplicationFailure } from '@temporalio/activity';
 import { createNodeActivities } from '../../src/activities/node-activities.js';
+import { EngineExited } from '../../src/engine/policy-engine.js';
 import { evaluateState } from '../../src/activities/evaluate-state.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { comparisonOf } from '../../src/activities/compare-sweep.js';
@@ -229,6 +230,22 @@ describe('a sweep', { timeout: 360_000 }, () => {
     expect(await (await stage.start('bad-state', bad)).result()).toMatchObject({
       ...{ ended: 'completed', pairs: 6, episodes: 3 + 2 + 2, failed: [] },
     });
+  });
+
+  it('outlasts an engine that dies again and again for a while', async () => {
+    const { engine } = harness.node.holder;
+    const { generate } = engine;
+    const diesUntil = Date.now() + 12_000;
+    let deaths = 0;
+    engine.generate = (...args) => {
+      if (Date.now() > diesUntil) return generate(...args);
+      deaths += 1;
+      return Promise.reject(new EngineExited('it was killed', 1, 0));
+    };
+    await stage.node(harness.node);
+    const result = await (await stage.start('dying', spec('dying', { parallel: 1 }))).result();
+    expect(result).toMatchObject({ ended: 'completed', pairs: 4, failed: [] });
+    expect(deaths).toBeGreaterThan(5);
   });
 
   it('takes no late answer of a node that was lost for that of the node which has the pair now', async () => {

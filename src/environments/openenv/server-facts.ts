@@ -1,6 +1,7 @@
 // What a server says of itself: what tells it from another one that plays the same tasks. Asked in a session of its own, which ends
 // with the answer.
 import type { Task, ToolSpec } from '../../spec/task.js';
+import { awakeLimit } from '../awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, OpenEnvSocket, type ReplyFrame } from './openenv-socket.js';
 import { isObject, readTools } from './tool-results.js';
@@ -50,10 +51,10 @@ async function metadata(
   signal: AbortSignal,
 ): Promise<Pick<ServerFacts, 'name' | 'version'>> {
   let text: string;
+  const limit = awakeLimit(timeoutMs);
   try {
-    const late = AbortSignal.timeout(timeoutMs);
     const answer = await fetch(`${url.replace(/\/+$/, '')}/metadata`, {
-      signal: AbortSignal.any([signal, late]),
+      signal: AbortSignal.any([signal, limit.signal]),
     });
     text = await answer.text();
     if (!answer.ok) return { name: null, version: null };
@@ -62,6 +63,8 @@ async function metadata(
     throw new EnvironmentError('unavailable', 'connect', `${url} does not answer: ${reasonOf(error)}`, {
       cause: error,
     });
+  } finally {
+    limit.callOff();
   }
   const said = parsed(text);
   return { name: textIn(said.name), version: textIn(said.version) };

@@ -1,0 +1,55 @@
+// A server is asked what it is in time awake (R25): what runs out while the node stands still is nobody's failure.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { askIdentities } from '../../../src/activities/environment-identities.js';
+import { askServerFacts } from '../../../src/environments/openenv/server-facts.js';
+
+const slowServer = `require('node:http')
+  .createServer((request, response) => setTimeout(() => response.end('{"name":"slow","version":"1"}'), 200))
+  .listen(0, '127.0.0.1', function () { console.log(this.address().port); });`;
+
+/** Nothing of this process runs meanwhile, as where it is stopped. */
+async function standStill(ms: number): Promise<void> {
+  await new Promise((resolve) => setImmediate(resolve));
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+}
+
+describe('a server that answers after 0.2 s', () => {
+  const server = spawn(process.execPath, ['-e', slowServer]);
+  const { signal } = new AbortController();
+  let url = '';
+  beforeAll(async () => {
+    const [port] = (await once(server.stdout, 'data')) as [Buffer];
+    url = `http://127.0.0.1:${Number(port)}`;
+  });
+  afterAll(() => server.kill('SIGKILL'));
+
+  it('has answered in time where the node stood still for longer than the limit', async () => {
+    for (let round = 0; round < 3; round++) {
+      const asked = askServerFacts({ url, gradesByToken: false, timeoutMs: 1_000 }, [], signal);
+      await sleep(20 + 20 * round);
+      await standStill(2_000);
+      expect(await asked).toMatchObject({ name: 'slow', version: '1' });
+    }
+  });
+
+  it('is not given up where the node stood still for longer than it waits', async () => {
+    const waits: string[] = [];
+    const asking = askIdentities(['slow'], {
+      ...{
+        environments: [{ env_key: 'slow', url, fault_rate: 0, tool_error_rate: 0 }],
+        tasks: [],
+        callTimeoutS: 1,
+        maxWaitS: 2,
+        signal,
+      },
+      onWait: (_, why) => waits.push(why),
+    });
+    await sleep(50);
+    await standStill(3_000);
+    expect(Object.keys(await asking)).toEqual(['slow']);
+    expect(waits).toEqual([]);
+  });
+});
