@@ -8,6 +8,7 @@ import type { PassRate } from '../spec/pass-rate.js';
 import type { OwnerRecord, RunRecord } from '../spec/records.js';
 import type { SlackNews, SlackSpec } from '../spec/run-spec.js';
 import { plannedSteps } from '../spec/schedule.js';
+import { sha256Hex } from '../store/canonical.js';
 import type { Trouble } from '../store/notices.js';
 import type { ObjectStore } from '../store/object-store.js';
 import { pause, within } from './deadlines.js';
@@ -63,6 +64,8 @@ const newsOf: Partial<Record<RunEvent['kind'], SlackNews>> = {
   alert: 'alerts',
   paused: 'pauses',
   resumed: 'pauses',
+  blocked: 'pauses',
+  failing: 'pauses',
   completed: 'end',
   failed: 'end',
   cancelled: 'end',
@@ -140,6 +143,7 @@ class SlackTeller {
       this.cursor = page.cursor;
       options.onTold(this.cursor.step);
       if (page.more) return false;
+      await this.tell(standstillOf(standing, page.cursor.step));
       await this.threadOf(this.started).showStatus(this.status(standing), standing.over ? 'now' : 'due');
       this.recordsUnread = null;
       return standing.over || this.idle(moved);
@@ -273,6 +277,15 @@ class SlackTeller {
     this.shown = line;
     return line;
   }
+}
+
+/** Once for each reason at each step: the thread knows what it has been told. */
+function standstillOf({ blocked, phase }: RunStanding, step: number | null): RunEvent[] {
+  if (blocked === null || (phase !== 'blocked' && phase !== 'failing')) return [];
+  const { reason, remedy } = blocked;
+  const what = sha256Hex(phase === 'failing' ? '' : reason).slice(0, 8);
+  const id = `${phase}.${step ?? 0}.${what}`;
+  return [{ kind: phase, id, at: new Date().toISOString(), step, reason, remedy }];
 }
 
 function secondsLeft({ watch }: EventCursor, steps: number): number | null {

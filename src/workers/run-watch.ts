@@ -169,7 +169,8 @@ export class RunWatch {
     ).catch(() => null);
     const { blocked = null, failing = null } = (status ?? {}) as Partial<RunStatus>;
     const waitsFor = phase === 'blocked' ? blocked : failing;
-    this.#blocked.set(runId, { phase, blocked: waitsFor });
+    // One that was not told yet is asked for at the next look.
+    if (waitsFor) this.#blocked.set(runId, { phase, blocked: waitsFor });
     return waitsFor;
   }
 

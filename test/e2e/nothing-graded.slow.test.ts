@@ -186,7 +186,7 @@ describe('a run on a server that grades nothing', { timeout: 900_000 }, () => {
           .filter(({ metadata }) => metadata?.event_payload['run'] === name)
           .map(({ text, blocks }) => `${text} ${JSON.stringify(blocks)}`);
       await until(
-        () => told().some((text) => reasons[name].test(text)),
+        () => told().some((text) => /^Blocked/.test(text) && reasons[name].test(text)),
         'Slack to be told why the run is blocked',
         120_000,
       );

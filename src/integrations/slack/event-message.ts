@@ -36,6 +36,7 @@ import type {
   RunEvent,
   RunPaused,
   RunResumed,
+  RunStandsStill,
   RunStarted,
 } from './run-event.js';
 
@@ -61,6 +62,9 @@ export function eventMessage(run: string, event: LaterEvent): EventMessage {
       return inThread(paused(event));
     case 'resumed':
       return inThread(resumed(event));
+    case 'blocked':
+    case 'failing':
+      return inThread(standsStill(event));
     case 'completed':
     case 'failed':
     case 'cancelled':
@@ -152,6 +156,21 @@ function paused({ step, reason, who, resumeWith, at }: RunPaused): Message {
         `Resume with ${code(resumeWith, REASON_CHARACTERS)}`,
       ]),
       ...context([by(who), moment(at)]),
+    ],
+  };
+}
+
+function standsStill({ kind, step, reason, remedy, at }: RunStandsStill): Message {
+  const title = `${kind === 'blocked' ? 'Blocked' : 'Failing'}${atStep(step)}`;
+  return {
+    text: `${title}: ${plain(reason, REASON_CHARACTERS)}`,
+    blocks: [
+      ...section([
+        `:warning: *${title}*`,
+        plain(reason, REASON_CHARACTERS),
+        plain(remedy, REASON_CHARACTERS),
+      ]),
+      ...context([moment(at)]),
     ],
   };
 }

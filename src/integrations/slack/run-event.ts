@@ -6,7 +6,7 @@ import type { PassRate } from '../../spec/pass-rate.js';
 
 /**
  * `started`, `checkpoint.120`, `evaluation.120.final`, `alert.tool_error_rate.crm.120`, `paused.3` (the control record's number),
- * `ended.1.5f2c9a10` (the start’s number, and which of its executions). Unique in a run, and never reused for something else.
+ * `blocked.120.1f0e22ab` (of what it waits for), `ended.1.5f2c9a10` (the start’s number, and which of its executions). Unique in a run, and never reused for something else.
  */
 export type RunEventId = string;
 
@@ -84,7 +84,7 @@ export interface AlertRaised extends Happening {
 export interface RunPaused extends Happening {
   kind: 'paused';
   step: number | null;
-  /** What the person or the rule that paused it said; `blocked` runs say what they wait for. */
+  /** What the person or the rule that paused it said. */
   reason: string | null;
   who: string | null;
   /** Command that goes on. */
@@ -95,6 +95,15 @@ export interface RunResumed extends Happening {
   kind: 'resumed';
   step: number | null;
   who: string | null;
+}
+
+/** Of no record: its workflow tells. */
+export interface RunStandsStill extends Happening {
+  /** `blocked`: until a person resumes it; `failing`: it tries again by itself. */
+  kind: 'blocked' | 'failing';
+  step: number | null;
+  reason: string;
+  remedy: string;
 }
 
 export interface RunEnded extends Happening {
@@ -114,7 +123,14 @@ export interface RunEnded extends Happening {
 }
 
 export type RunEvent =
-  RunStarted | CheckpointKept | EvaluationDone | AlertRaised | RunPaused | RunResumed | RunEnded;
+  | RunStarted
+  | CheckpointKept
+  | EvaluationDone
+  | AlertRaised
+  | RunPaused
+  | RunResumed
+  | RunStandsStill
+  | RunEnded;
 
 /** What the one message that is kept current shows of a run: how it stands now. */
 export interface RunStatusLine {

@@ -110,6 +110,13 @@ const anyEvent = fc.oneof(
   fc.record({ ...happening, kind: fc.constant('resumed'), step: maybe(number), who: maybe(name) }),
   fc.record({
     ...happening,
+    kind: fc.constantFrom('blocked', 'failing'),
+    step: maybe(number),
+    reason: name,
+    remedy: name,
+  }),
+  fc.record({
+    ...happening,
     kind: fc.constantFrom('completed', 'failed', 'cancelled'),
     step: maybe(number),
     steps: maybe(number),
@@ -270,6 +277,9 @@ describe('messages say', () => {
 
   test('how to go on', () => {
     expect(text(paused)).toContain('Resume with `longhaul resume nightly`');
+    const dying = { reason: 'the engine exited five times', remedy: 'It is tried again by itself' };
+    const failing = text({ kind: 'failing', id: 'failing.40.0', at: paused.at, step: 40, ...dying });
+    expect(failing).toMatch(/Failing.*step 40[^]*exited five times[^]*tried again by itself/);
     const failed: RunEnded = {
       ...(completed as RunEnded),
       kind: 'failed',
