@@ -102,7 +102,7 @@ export function readWorkerConfig(
     );
   }
   return {
-    temporal: temporalOf(values),
+    temporal: temporalOf(values, env),
     store: needed('store', 'LONGHAUL_STORE', 'dir:/srv/longhaul'),
     node,
     folder: resolve(needed('folder', 'LONGHAUL_FOLDER', '/var/lib/longhaul')),
@@ -152,28 +152,35 @@ function deploymentOf(name: string | null, buildId: string | null): Deployment |
   return { name, buildId };
 }
 
-export function temporalOf(values: {
-  'temporal-address'?: string;
-  'no-temporal-profile'?: boolean;
-  namespace?: string;
-}): TemporalConfig {
+/** Throws where nobody names a server: the one that happens to listen on this machine may be a neighbour's. */
+export function temporalOf(
+  values: {
+    'temporal-address'?: string;
+    'no-temporal-profile'?: boolean;
+    namespace?: string;
+  },
+  env: NodeJS.ProcessEnv,
+): TemporalConfig {
   const { 'temporal-address': address, 'no-temporal-profile': plain, namespace } = values;
-  if (!address && (plain || namedTemporalAddress() === null))
+  if (!address && (plain || namedTemporalAddress(env) === null))
     throw new Error(
       'no Temporal server is named: give --temporal-address HOST:PORT or TEMPORAL_ADDRESS, or name one in the profile of the temporal CLI',
     );
   if (plain && address) return plainTemporalConfig(address, namespace);
-  return readTemporalConfig({ ...(address ? { address } : {}), ...(namespace ? { namespace } : {}) });
+  return readTemporalConfig({ ...(address ? { address } : {}), ...(namespace ? { namespace } : {}) }, env);
 }
 
 /** The server that the environment or the profile of the `temporal` CLI names; null where neither names one. */
-export function namedTemporalAddress(): string | null {
-  return readProfile(process.env).connectionOptions.address ?? null;
+export function namedTemporalAddress(env: NodeJS.ProcessEnv = process.env): string | null {
+  return readProfile(env).connectionOptions.address ?? null;
 }
 
 /** The profile that the `temporal` CLI uses too (`temporal.toml`, TEMPORAL_*), unless told otherwise. */
-export function readTemporalConfig(given: { address?: string; namespace?: string } = {}): TemporalConfig {
-  const { connectionOptions, namespace } = readProfile(process.env);
+export function readTemporalConfig(
+  given: { address?: string; namespace?: string } = {},
+  env: NodeJS.ProcessEnv = process.env,
+): TemporalConfig {
+  const { connectionOptions, namespace } = readProfile(env);
   const { apiKey, metadata = {} } = connectionOptions;
   for (const secret of [apiKey, ...Object.values(metadata)])
     if (typeof secret === 'string') keepSecret(secret);

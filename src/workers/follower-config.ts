@@ -50,7 +50,7 @@ export function readFollowerConfig(
   };
   const metrics = read('metrics-address', 'LONGHAUL_METRICS_ADDRESS');
   return {
-    temporal: temporalOf(values),
+    temporal: temporalOf(values, env),
     store: needed('store', 'LONGHAUL_STORE', 'dir:/srv/longhaul'),
     folder: resolve(needed('folder', 'LONGHAUL_FOLDER', '/var/lib/longhaul')),
     metrics: metrics === null ? null : parseMetricsAddress(metrics, '--metrics-address'),
