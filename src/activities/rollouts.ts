@@ -151,7 +151,9 @@ function requireSource(
     if (episode[member] === source[member]) continue;
     throw new UnreadableRecord(
       key,
-      `it was played for ${member} ${episode[member]}, not for ${source[member]}`,
+      `it was played for ${member} ${episode[member]}, not for ${source[member]}` +
+        // That of an evaluation is set aside for a run, which is not known here.
+        (key.startsWith('runs/') ? `; set it aside with: longhaul quarantine ${key}` : ''),
     );
   }
   return episode;

@@ -9,6 +9,7 @@ import { waitOutStore } from '../../src/activities/store-patience.js';
 import { EnvironmentError } from '../../src/environments/environment.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import type { AttemptRecord } from '../../src/spec/attempt-records.js';
+import { recordDigest } from '../../src/store/canonical.js';
 import { attemptsFolder, episodeKey, planKey } from '../../src/store/layout.js';
 import type { ObjectStore } from '../../src/store/object-store.js';
 import { requireRecord } from '../../src/store/records.js';
@@ -227,7 +228,10 @@ describe('episodes of a plan that another one took the place of', () => {
       bytes.toString().replace('"max_grad_norm":1', '"max_grad_norm":2'),
     );
     const before = planned.plan;
-    planned = await harness.plan(step);
+    planned = {
+      ...planned,
+      plan: recordDigest(await requireRecord(harness.store, planKey(run, step), 'plan')),
+    };
     const { deps, calls } = counting(harness.node);
     const collecting = collect(deps, 2);
     // They are read side by side: whichever is read first is named.
