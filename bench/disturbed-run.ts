@@ -6,10 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RunSpec } from '../src/spec/run-spec.js';
-import type { ObjectStore } from '../src/store/object-store.js';
+import type { ObjectStore } from '../src/store/objects/object-store.js';
 import { openStore } from '../src/store/open-store.js';
-import { readUpdate } from '../src/store/run-records.js';
-import type { StackScripts } from '../src/workers/stack.js';
+import { readUpdate } from '../src/store/runs/run-records.js';
+import type { StackScripts } from '../src/stack/stack.js';
 import { seededRandom } from '../test/chaos/random.js';
 import { type OpenTrial, runTrial } from '../test/chaos/trial.js';
 import { isBusy, pidOf, sent, signalled, victimNames, type VictimName } from '../test/chaos/victims.js';
@@ -111,7 +111,7 @@ export async function measureDisturbedRun(
   try {
     const spec = await slowRun(join(folder, 'data'), plan);
     const engine = join(folder, 'engine');
-    const tap = join(repository, 'test/support/engine-tap.mjs');
+    const tap = join(repository, 'test/support/preloads/engine-tap.mjs');
     writeFileSync(
       engine,
       `#!/bin/sh\nexec '${process.execPath}' '${tap}' '${asked}' '${findEngine()}' "$@"\n`,

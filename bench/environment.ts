@@ -8,7 +8,7 @@ import { generateTasks } from '../src/environments/apps/generate.js';
 import { appNames } from '../src/environments/apps/registry.js';
 import { oracle } from '../src/environments/apps/task-key.js';
 import { createOpenEnvBackend } from '../src/environments/openenv/openenv-backend.js';
-import type { Task } from '../src/spec/task.js';
+import type { Task } from '../src/spec/records/task.js';
 
 const episodesAtOnce = 256;
 

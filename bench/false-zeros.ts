@@ -1,19 +1,19 @@
 // Plays a run's final evaluation once more, with the same policy and the same random numbers, while the environment server
 // fails a fifth of all calls. An infrastructure failure must never change a grade: each outcome is the recorded one, or unknown.
 import { StateLock } from '../src/engine/native/state-lock.js';
-import { DatasetCache } from '../src/activities/dataset-cache.js';
-import { PolicyHolder } from '../src/activities/policy-holder.js';
-import { RunDataCache } from '../src/activities/run-data.js';
+import { DatasetCache } from '../src/data/dataset-cache.js';
+import { PolicyHolder } from '../src/policy/policy-holder.js';
+import { RunDataCache } from '../src/data/run-data.js';
 import { createNativeEngine } from '../src/engine/native/native-engine.js';
 import { createOpenEnvBackend } from '../src/environments/openenv/openenv-backend.js';
 import { playEpisode } from '../src/episode/episode-loop.js';
-import type { SuiteRecord } from '../src/spec/evaluation-records.js';
-import type { EpisodeRecord } from '../src/spec/records.js';
-import { evaluationEpisodeKey, evaluationsOfState, evaluationSuiteKey } from '../src/store/layout.js';
-import type { ObjectStore } from '../src/store/object-store.js';
-import { readRecord, requireRecord } from '../src/store/records.js';
-import { lastCommittedStep, readState } from '../src/store/run-records.js';
-import { findEngineBinary } from '../src/workers/engine-binary.js';
+import type { SuiteRecord } from '../src/spec/records/evaluation-records.js';
+import type { EpisodeRecord } from '../src/spec/records/records.js';
+import { evaluationEpisodeKey, evaluationsOfState, evaluationSuiteKey } from '../src/store/objects/layout.js';
+import type { ObjectStore } from '../src/store/objects/object-store.js';
+import { readRecord, requireRecord } from '../src/store/records/records.js';
+import { lastCommittedStep, readState } from '../src/store/runs/run-records.js';
+import { findEngineBinary } from '../src/workers/process/engine-binary.js';
 
 export interface FalseZeroFigures {
   episodes: number;

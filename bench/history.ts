@@ -4,11 +4,11 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Client } from '@temporalio/client';
 import type { History } from '@temporalio/common/lib/proto-utils.js';
-import { readTemporalConfig } from '../src/workers/config.js';
-import { freePort } from '../src/workers/free-port.js';
-import { findTemporalBinary } from '../src/workers/temporal-binary.js';
-import { connectClient } from '../src/workers/temporal-connection.js';
-import { temporalServerArguments } from '../src/workers/temporal-server.js';
+import { readTemporalConfig } from '../src/workers/process/config.js';
+import { freePort } from '../src/stack/free-port.js';
+import { findTemporalBinary } from '../src/stack/temporal-binary.js';
+import { connectClient } from '../src/workers/temporal/temporal-connection.js';
+import { temporalServerArguments } from '../src/workers/temporal/temporal-server.js';
 
 export interface HistoryFigures {
   executions: number;

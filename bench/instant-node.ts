@@ -3,17 +3,17 @@
 // It stands in where the orchestrator is measured; what it trains is nothing.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CommittedStep, NodeActivities, TransferActivities } from '../src/activities/contracts.js';
-import type { PlanRecord, UpdateRecord } from '../src/spec/records.js';
-import { sha256Hex, stepIdOf } from '../src/store/canonical.js';
-import { updateKey } from '../src/store/layout.js';
-import type { ObjectStore } from '../src/store/object-store.js';
+import type { PlanRecord, UpdateRecord } from '../src/spec/records/records.js';
+import { sha256Hex, stepIdOf } from '../src/store/records/canonical.js';
+import { updateKey } from '../src/store/objects/layout.js';
+import type { ObjectStore } from '../src/store/objects/object-store.js';
 import { openStore } from '../src/store/open-store.js';
-import { recordFunction } from '../src/store/records.js';
-import { readPlan, readRun, readUpdateIfAny } from '../src/store/run-records.js';
-import { readWorkerConfig } from '../src/workers/config.js';
-import { serveNode } from '../src/workers/node-worker.js';
-import { exitWith } from '../src/workers/worker-exit.js';
-import { installRuntime } from '../src/workers/worker-log.js';
+import { recordFunction } from '../src/store/records/records.js';
+import { readPlan, readRun, readUpdateIfAny } from '../src/store/runs/run-records.js';
+import { readWorkerConfig } from '../src/workers/process/config.js';
+import { serveNode } from '../src/workers/node/node-worker.js';
+import { exitWith } from '../src/workers/process/worker-exit.js';
+import { installRuntime } from '../src/workers/process/worker-log.js';
 
 const numerics = { backend: 'cpu', version: 2 } as const;
 const engine = { build: 'answers at once', incarnation: `pid ${process.pid}` };

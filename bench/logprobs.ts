@@ -11,10 +11,10 @@ import type {
   UpdateRequest,
 } from '../src/engine/policy-engine.js';
 import { packForest } from '../src/rl/packing.js';
-import type { Digest } from '../src/spec/records.js';
-import { encodeBatchFile } from '../src/store/batch-file.js';
-import { sha256Hex } from '../src/store/canonical.js';
-import { findEngineBinary } from '../src/workers/engine-binary.js';
+import type { Digest } from '../src/spec/records/records.js';
+import { encodeBatchFile } from '../src/store/files/batch-file.js';
+import { sha256Hex } from '../src/store/records/canonical.js';
+import { findEngineBinary } from '../src/workers/process/engine-binary.js';
 import { promptOf } from './quickstart-model.js';
 
 export interface LogprobFigures {

@@ -1,8 +1,8 @@
-// What was computed again after a death, from what the engines were asked for (test/support/engine-tap.mjs) and when it died.
+// What was computed again after a death, from what the engines were asked for (test/support/preloads/engine-tap.mjs) and when it died.
 import { readFileSync } from 'node:fs';
-import { readFoldedEpisodes } from '../src/store/episodes.js';
-import { episodeKey, episodesFolder } from '../src/store/layout.js';
-import type { ObjectStore } from '../src/store/object-store.js';
+import { readFoldedEpisodes } from '../src/store/runs/episodes.js';
+import { episodeKey, episodesFolder } from '../src/store/objects/layout.js';
+import type { ObjectStore } from '../src/store/objects/object-store.js';
 
 /** A turn of an episode, or an update of a step. */
 export type Computed = { at: number } & (

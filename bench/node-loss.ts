@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { defaultPoolId, nodeReportIntervalMs, poolQuery } from '../src/workflows/messages.js';
 import type { RunSpec } from '../src/spec/run-spec.js';
-import type { StackScripts } from '../src/workers/stack.js';
+import type { StackScripts } from '../src/stack/stack.js';
 import { faultySurroundings } from '../test/chaos/surroundings.js';
 import { type OpenTrial, runTrial } from '../test/chaos/trial.js';
 import { signalled } from '../test/chaos/victims.js';
@@ -59,7 +59,7 @@ export async function measureNodeLoss(
           ...{ store: 'directory', nodes: 2, scripts },
           noShim: 'nothing is preloaded here',
         });
-        const tap = join(repository, 'test/support/engine-tap.mjs');
+        const tap = join(repository, 'test/support/preloads/engine-tap.mjs');
         const engine = join(folder, 'engine');
         const command = `'${process.execPath}' '${tap}' '${asked}' '${around.engine}'`;
         writeFileSync(engine, `#!/bin/sh\nexec ${command} "$@"\n`, { mode: 0o755 });

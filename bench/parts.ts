@@ -2,8 +2,8 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readSpecFile } from '../src/spec/spec-input.js';
-import { unfoldedStore } from '../src/store/folded-evaluations.js';
-import type { ObjectStore } from '../src/store/object-store.js';
+import { unfoldedStore } from '../src/store/collection/folded-evaluations.js';
+import type { ObjectStore } from '../src/store/objects/object-store.js';
 import { openStore } from '../src/store/open-store.js';
 import { chaosKills } from './durability-figures.js';
 import { eachVictimOnce, measureDisturbedRun, stepsOf } from './disturbed-run.js';

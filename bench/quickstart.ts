@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { QuickstartResult } from '../src/cli/quickstart-command.js';
+import type { QuickstartResult } from '../src/cli/train/quickstart-command.js';
 import { repository } from './repository.js';
 
 export interface QuickstartRun {

@@ -1,21 +1,21 @@
 // A long run's records, made by the writers that runs use. What its model says are the calls of the built-in apps' teacher with their
 // real results, here and there spoilt; its figures are invented. For measuring the report alone.
 import { join } from 'node:path';
-import { DatasetCache } from '../src/activities/dataset-cache.js';
-import { summarise } from '../src/activities/suite-evaluation.js';
-import { openRun } from '../src/activities/open-run.js';
+import { DatasetCache } from '../src/data/dataset-cache.js';
+import { summarise } from '../src/activities/evaluation/suite-evaluation.js';
+import { openRun } from '../src/activities/run/open-run.js';
 import type { OrchestratorDeps } from '../src/activities/orchestrator-deps.js';
-import { ProcessLife } from '../src/activities/process-life.js';
-import { type RunData, RunDataCache } from '../src/activities/run-data.js';
+import { ProcessLife } from '../src/activities/attempt/process-life.js';
+import { type RunData, RunDataCache } from '../src/data/run-data.js';
 import { evaluationSampling, samplingOf } from '../src/rl/sampling.js';
 import { tokenizeDemonstration } from '../src/episode/demonstration.js';
 import { episodeMetrics, rewardMetrics } from '../src/rl/metrics.js';
-import type { SuiteRecord } from '../src/spec/evaluation-records.js';
-import type { EpisodeRecord, GrpoPlan, SamplingPlan } from '../src/spec/records.js';
+import type { SuiteRecord } from '../src/spec/records/evaluation-records.js';
+import type { EpisodeRecord, GrpoPlan, SamplingPlan } from '../src/spec/records/records.js';
 import { readSpecFile } from '../src/spec/spec-input.js';
-import type { Demonstration, DemonstrationMessage } from '../src/spec/task.js';
-import { recordDigest, sha256Hex } from '../src/store/canonical.js';
-import { encodeFolded } from '../src/store/episodes.js';
+import type { Demonstration, DemonstrationMessage } from '../src/spec/records/task.js';
+import { recordDigest, sha256Hex } from '../src/store/records/canonical.js';
+import { encodeFolded } from '../src/store/runs/episodes.js';
 import {
   evaluationEpisodeKey,
   evaluationResultKey,
@@ -23,9 +23,9 @@ import {
   foldedEpisodesKey,
   planKey,
   updateKey,
-} from '../src/store/layout.js';
-import type { ObjectStore } from '../src/store/object-store.js';
-import { adoptOrCreate, recordFunction } from '../src/store/records.js';
+} from '../src/store/objects/layout.js';
+import type { ObjectStore } from '../src/store/objects/object-store.js';
+import { adoptOrCreate, recordFunction } from '../src/store/records/records.js';
 import { repository } from './repository.js';
 
 export interface ReportRunPlan {

@@ -5,12 +5,12 @@ import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { LocalStates } from '../src/activities/local-states.js';
-import { StateRestorer } from '../src/activities/state-restorer.js';
+import { LocalStates } from '../src/policy/local-states.js';
+import { StateRestorer } from '../src/policy/state-restorer.js';
 import { createNativeEngine } from '../src/engine/native/native-engine.js';
-import type { ObjectStore } from '../src/store/object-store.js';
-import { lastCommittedStep, readState, readUpdate } from '../src/store/run-records.js';
-import { findEngineBinary } from '../src/workers/engine-binary.js';
+import type { ObjectStore } from '../src/store/objects/object-store.js';
+import { lastCommittedStep, readState, readUpdate } from '../src/store/runs/run-records.js';
+import { findEngineBinary } from '../src/workers/process/engine-binary.js';
 import { median } from './figure.js';
 import { quickstartModel } from './quickstart-model.js';
 

@@ -1,7 +1,7 @@
 // Figures of a finished run from its records alone.
-import { auditRun } from '../src/activities/audit-run.js';
-import type { ObjectStore } from '../src/store/object-store.js';
-import { lastCommittedStep, readUpdate } from '../src/store/run-records.js';
+import { auditRun } from '../src/activities/reports/audit-run.js';
+import type { ObjectStore } from '../src/store/objects/object-store.js';
+import { lastCommittedStep, readUpdate } from '../src/store/runs/run-records.js';
 import { median } from './figure.js';
 
 export interface RecordFigures {

@@ -2,13 +2,13 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client, WorkflowHandle } from '@temporalio/client';
-import type { ControlRecord } from '../src/spec/control-records.js';
+import type { ControlRecord } from '../src/spec/records/control-records.js';
 import type { ControlState } from '../src/activities/contracts.js';
-import { controlFolder } from '../src/store/layout.js';
-import type { ObjectStore } from '../src/store/object-store.js';
-import { readSequence } from '../src/store/records.js';
+import { controlFolder } from '../src/store/objects/layout.js';
+import type { ObjectStore } from '../src/store/objects/object-store.js';
+import { readSequence } from '../src/store/records/records.js';
 import { pauseUpdate, resumeUpdate, setHyperparametersUpdate } from '../src/workflows/messages.js';
-import type { trainingRun } from '../src/workflows/training-run.js';
+import type { trainingRun } from '../src/workflows/run/training-run.js';
 
 export interface TrafficPlan {
   /** Longest pause between two updates far from a new beginning; the mean is half of it. */

@@ -1,12 +1,12 @@
 // What the workflows and the activities say to each other. Workflows import types from here only; the one value is for activities.
 // All payloads are small (< 10 KB): digests and figures, never data.
 import type { BudgetLimit, Spent } from '../spec/budget.js';
-import type { ControlChange, ControlState } from '../spec/control-records.js';
+import type { ControlChange, ControlState } from '../spec/records/control-records.js';
 import type { PassRate } from '../spec/pass-rate.js';
-import type { Digest, Numerics } from '../spec/records.js';
+import type { Digest, Numerics } from '../spec/records/records.js';
 import type { PlacementSpec } from '../spec/run-spec.js';
 
-export type { ControlState } from '../spec/control-records.js';
+export type { ControlState } from '../spec/records/control-records.js';
 
 export interface WorkflowIdentity {
   workflowId: string;

@@ -1,17 +1,17 @@
 // The activities of a node's two queues.
 import type { NodeActivities, TransferActivities } from './contracts.js';
-import { keepingDivergence } from './attempt-evidence.js';
-import { collectRollouts } from './collect-rollouts.js';
-import { commitBase } from './commit-base.js';
-import { evaluatePair } from './evaluate-pair.js';
-import { evaluateState } from './evaluate-state.js';
-import { withFailures } from './failure-mapping.js';
-import { withRunView } from './run-view.js';
+import { keepingDivergence } from './attempt/attempt-evidence.js';
+import { collectRollouts } from './step/collect-rollouts.js';
+import { commitBase } from './step/commit-base.js';
+import { evaluatePair } from './evaluation/evaluate-pair.js';
+import { evaluateState } from './evaluation/evaluate-state.js';
+import { withFailures } from './attempt/failure-mapping.js';
+import { withRunView } from './attempt/run-view.js';
 import type { NodeDeps } from './node-deps.js';
-import { recovering } from './recovery.js';
-import { saveState, uploadCheckpoint } from './save-state.js';
+import { recovering } from './attempt/recovery.js';
+import { saveState, uploadCheckpoint } from './step/save-state.js';
 import type { SweepNodeActivities } from './sweep-contracts.js';
-import { updatePolicy } from './update-policy.js';
+import { updatePolicy } from './step/update-policy.js';
 
 export function createNodeActivities(deps: NodeDeps): NodeActivities & SweepNodeActivities {
   return {

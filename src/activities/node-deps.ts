@@ -2,13 +2,13 @@
 import type { EnvironmentBackend } from '../environments/environment.js';
 import type { JournalFolder } from '../episode/journal-folder.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
-import type { FaultFigures } from '../store/fault-figures.js';
-import type { ObjectStore } from '../store/object-store.js';
-import type { BusyMeter } from './busy-meter.js';
-import type { NewestEntries } from './newest-entries.js';
-import type { PolicyHolder } from './policy-holder.js';
-import type { ProcessLife } from './process-life.js';
-import type { RunDataCache } from './run-data.js';
+import type { FaultFigures } from '../store/runs/fault-figures.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import type { BusyMeter } from './attempt/busy-meter.js';
+import type { NewestEntries } from '../base/newest-entries.js';
+import type { PolicyHolder } from '../policy/policy-holder.js';
+import type { ProcessLife } from './attempt/process-life.js';
+import type { RunDataCache } from '../data/run-data.js';
 
 /** When this process committed a step, what the meter said then, and what faults had cost the run. */
 export interface LastCommit {

@@ -1,18 +1,18 @@
 // The activities of the queue `longhaul`.
-import { collectGarbage } from './collect-garbage.js';
-import { compareSweep } from './compare-sweep.js';
+import { collectGarbage } from './run/collect-garbage.js';
+import { compareSweep } from './evaluation/compare-sweep.js';
 import type { OrchestratorActivities } from './contracts.js';
-import { withFailures } from './failure-mapping.js';
-import { withRunView } from './run-view.js';
-import { openRun } from './open-run.js';
+import { withFailures } from './attempt/failure-mapping.js';
+import { withRunView } from './attempt/run-view.js';
+import { openRun } from './run/open-run.js';
 import type { OrchestratorDeps } from './orchestrator-deps.js';
-import { planStep } from './plan-step.js';
-import { pairsToDo, planSweep } from './plan-sweep.js';
-import { recovering } from './recovery.js';
-import { recordControl } from './record-control.js';
-import { publishReport } from './publish-report.js';
-import { closedRuns, requestLease } from './request-lease.js';
-import { currentScope } from './scope.js';
+import { planStep } from './step/plan-step.js';
+import { pairsToDo, planSweep } from './evaluation/plan-sweep.js';
+import { recovering } from './attempt/recovery.js';
+import { recordControl } from './run/record-control.js';
+import { publishReport } from './reports/publish-report.js';
+import { closedRuns, requestLease } from './run/request-lease.js';
+import { currentScope } from './attempt/scope.js';
 import type { SweepActivities } from './sweep-contracts.js';
 
 export function createOrchestratorActivities(

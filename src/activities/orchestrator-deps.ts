@@ -1,11 +1,11 @@
 // What the orchestrator's activities are made of.
 import type { LeaseRequest, RunWorkflow } from './contracts.js';
-import type { DatasetCache } from './dataset-cache.js';
-import type { OwnerRecord } from '../spec/records.js';
-import type { ObjectStore } from '../store/object-store.js';
-import type { OwnerState } from '../store/owners.js';
-import type { ProcessLife } from './process-life.js';
-import type { RunDataCache } from './run-data.js';
+import type { DatasetCache } from '../data/dataset-cache.js';
+import type { OwnerRecord } from '../spec/records/records.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import type { OwnerState } from '../store/runs/owners.js';
+import type { ProcessLife } from './attempt/process-life.js';
+import type { RunDataCache } from '../data/run-data.js';
 
 export interface OrchestratorDeps {
   store: ObjectStore;

@@ -3,10 +3,10 @@ import { readFileSync } from 'node:fs';
 import { access, constants } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { censored } from '../activities/known-secrets.js';
-import type { ObjectStore } from '../store/object-store.js';
+import { censored } from '../base/known-secrets.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
 import { openStore } from '../store/open-store.js';
-import { listRuns, readRunIfAny } from '../store/run-records.js';
+import { listRuns, readRunIfAny } from '../store/runs/run-records.js';
 import { printable } from './printable.js';
 import { defaultStackFolder, nearestStackFolder } from './stack-folder.js';
 

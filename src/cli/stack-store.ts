@@ -1,6 +1,6 @@
 // The store of a command that also asks Temporal: where none is named, the running stack's.
 import type { Command } from 'commander';
-import type { ObjectStore } from '../store/object-store.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
 import { openExistingStore, storeFolderProblem, storeOfFolder, unreadableStore } from './output.js';
 import { defaultStackFolder } from './stack-folder.js';
 import { type TemporalFlags, temporalConfig } from './temporal-access.js';

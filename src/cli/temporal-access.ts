@@ -3,21 +3,21 @@
 import { accessSync, constants } from 'node:fs';
 import { type Command, CommanderError, Option } from 'commander';
 import type { Client, WorkflowHandle } from '@temporalio/client';
-import { nameOfRun } from '../store/layout.js';
+import { nameOfRun } from '../store/objects/layout.js';
 import {
   namedTemporalAddress,
   plainTemporalConfig,
   readTemporalConfig,
   type TemporalConfig,
-} from '../workers/config.js';
+} from '../workers/process/config.js';
 import { withOutput } from './output.js';
 import { printable } from './printable.js';
 import { defaultStackFolder, nearestStackFolder } from './stack-folder.js';
-import { runningStack, type StackAddresses } from '../workers/stack.js';
-import { stackOfServer } from '../workers/stack-identity.js';
-import { connectClient } from '../workers/temporal-connection.js';
-import { refusalOf } from '../workers/temporal-refusal.js';
-import type { trainingRun } from '../workflows/training-run.js';
+import { runningStack, type StackAddresses } from '../stack/stack.js';
+import { stackOfServer } from '../stack/stack-identity.js';
+import { connectClient } from '../workers/temporal/temporal-connection.js';
+import { refusalOf } from '../workers/temporal/temporal-refusal.js';
+import type { trainingRun } from '../workflows/run/training-run.js';
 
 /** Where nobody has named a server and no stack runs, hardly any is there. */
 const unnamedServerDeadlineMs = 1_000;

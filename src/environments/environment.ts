@@ -1,6 +1,6 @@
 // One interface over all environment backends.
-import type { Outcome } from '../spec/records.js';
-import type { Task, ToolCall, ToolSpec } from '../spec/task.js';
+import type { Outcome } from '../spec/records/records.js';
+import type { Task, ToolCall, ToolSpec } from '../spec/records/task.js';
 
 export interface OpenOptions {
   /** Of the episode's world and of its injected faults; shared by a group, so that its samples meet one world. */

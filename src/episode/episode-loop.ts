@@ -6,15 +6,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { PolicyEngine, SamplingKey } from '../engine/policy-engine.js';
-import { awakeNow } from '../environments/awake-clock.js';
+import { awakeNow } from '../base/awake-clock.js';
 import {
   type Environment,
   type EnvironmentBackend,
   EnvironmentError,
   type Grade,
 } from '../environments/environment.js';
-import type { Digest, EpisodeRecord, SamplingPlan, StopReason, TurnRecord } from '../spec/records.js';
-import type { Task, ToolCall } from '../spec/task.js';
+import type { Digest, EpisodeRecord, SamplingPlan, StopReason, TurnRecord } from '../spec/records/records.js';
+import type { Task, ToolCall } from '../spec/records/task.js';
 import { observationTokens, promptTokens, stopTokens, type TextCoder } from './conversation.js';
 import { FailureLedger, failureOf } from './failure-ledger.js';
 import { malformedCallObservation, noCallObservation, resultObservation } from './observation.js';

@@ -1,5 +1,5 @@
 // What a turn's text asks for: a tool call, the end, or nothing. Follows SkyRL's reading of tags and key names.
-import type { ToolCall } from '../spec/task.js';
+import type { ToolCall } from '../spec/records/task.js';
 
 /** Names this reading in plans; another reading must have another id. */
 export const toolParserId = 'skyrl/1';

@@ -1,5 +1,5 @@
 // The tools on offer, as text for the system prompt.
-import type { ToolSpec } from '../spec/task.js';
+import type { ToolSpec } from '../spec/records/task.js';
 
 export function toolListText(tools: readonly ToolSpec[], format: 'json' | 'signatures'): string {
   return format === 'json' ? JSON.stringify(tools, null, 2) : tools.map(signature).join('\n');

@@ -1,8 +1,8 @@
 // Which evaluations are a run's. They are filed by state, and another run that had the same state may have played what this one
 // asks for: the run takes it over then, and has nothing to do with the others.
-import type { EvaluationResult } from '../spec/evaluation-records.js';
-import type { ControlRecord } from '../spec/control-records.js';
-import type { RunRecord } from '../spec/records.js';
+import type { EvaluationResult } from '../spec/records/evaluation-records.js';
+import type { ControlRecord } from '../spec/records/control-records.js';
+import type { RunRecord } from '../spec/records/records.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import {
   isRunSuite,
@@ -14,8 +14,8 @@ import {
   stopsAsked,
   suiteDue,
 } from '../spec/schedule.js';
-import type { ObjectStore } from '../store/object-store.js';
-import { isSuiteOf } from '../store/own-suites.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { isSuiteOf } from '../store/evaluations/suite-comparability.js';
 
 interface Asking {
   record: RunRecord;

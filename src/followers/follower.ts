@@ -6,7 +6,7 @@ import {
   type PointSink,
   SinkRefused,
 } from '../integrations/tracking/metric-point.js';
-import type { ObjectStore } from '../store/object-store.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
 import { pause, within } from './deadlines.js';
 import { type DroppedNotice, type FollowerNotes, readNotes, writeNotes } from './follower-notes.js';
 import { MetricPoints } from './metric-points.js';

@@ -4,13 +4,13 @@
 // Order: a step's point comes after those of all steps before it, and after the evaluations of the state before it that are there
 // by then, which is all that the run itself plays there (R15). An evaluation that comes later all the same is a point of its own,
 // found when a reader begins anew or the run is over. A fork's series begins behind the step that it left its parent after.
-import type { OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
+import type { OwnerRecord, RunRecord, UpdateRecord } from '../spec/records/records.js';
 import { runSuites } from '../spec/schedule.js';
-import { inParallel } from '../store/in-parallel.js';
-import { ownersFolder } from '../store/layout.js';
-import type { ObjectStore } from '../store/object-store.js';
-import { readSequence } from '../store/records.js';
-import { readUpdate } from '../store/run-records.js';
+import { inParallel } from '../base/in-parallel.js';
+import { ownersFolder } from '../store/objects/layout.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { readSequence } from '../store/records/records.js';
+import { readUpdate } from '../store/runs/run-records.js';
 import {
   evaluationPointId,
   type Delivered,

@@ -1,7 +1,7 @@
 // Keeps the notices of one run in the store as its followers have them: a record where that changes, never faster than people read.
-import type { NoticeRecord } from '../spec/records.js';
-import { readNotices, type Trouble, troublesOf, writeNotice } from '../store/notices.js';
-import type { ObjectStore } from '../store/object-store.js';
+import type { NoticeRecord } from '../spec/records/records.js';
+import { readNotices, type Trouble, troublesOf, writeNotice } from '../store/runs/notices.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
 
 /** Between two records of one tracker: a trouble that comes and goes is not told each time. */
 const leastPauseMs = 60_000;

@@ -1,9 +1,9 @@
 // A run may be started many times, each time with another budget. What a start was given holds for the steps that it planned, whoever
 // reads them and however late.
 import { isDeepStrictEqual } from 'node:util';
-import type { OwnerRecord, UpdateRecord } from '../spec/records.js';
-import type { ObjectStore } from '../store/object-store.js';
-import { readPlan } from '../store/run-records.js';
+import type { OwnerRecord, UpdateRecord } from '../spec/records/records.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { readPlan } from '../store/runs/run-records.js';
 
 /**
  * What `given` says of the start that planned the step. `owners`: read after the update, so that it is among them. Where all starts

@@ -9,24 +9,24 @@ import type {
   RunEvent,
   RunStarted,
 } from '../integrations/slack/run-event.js';
-import type { EvaluationResult } from '../spec/evaluation-records.js';
+import type { EvaluationResult } from '../spec/records/evaluation-records.js';
 import { endingText, nothingGraded, type PassRate, passRateText } from '../spec/pass-rate.js';
-import type { OwnerRecord } from '../spec/records.js';
+import type { OwnerRecord } from '../spec/records/records.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { plannedSteps, reachesTarget, runSuites } from '../spec/schedule.js';
-import { sha256Hex } from '../store/canonical.js';
-import { checkpointHome } from '../store/checkpoints.js';
-import { foldControl } from '../store/control-records.js';
+import { sha256Hex } from '../store/records/canonical.js';
+import { checkpointHome } from '../store/runs/checkpoints.js';
+import { foldControl } from '../store/runs/control-records.js';
 import {
   checkpointFolder,
   checkpointManifestKey,
   checkpointsFolder,
   nameOfRun,
   ownersFolder,
-} from '../store/layout.js';
-import type { ObjectStore } from '../store/object-store.js';
-import { inParallel } from '../store/in-parallel.js';
-import { readSequence } from '../store/records.js';
+} from '../store/objects/layout.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { inParallel } from '../base/in-parallel.js';
+import { readSequence } from '../store/records/records.js';
 import { evaluationPointId } from '../integrations/tracking/metric-point.js';
 import {
   type AlertWatch,

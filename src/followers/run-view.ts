@@ -1,18 +1,18 @@
 // What followers read of a run: its own steps, in pages, and the evaluations of their states. What its parent did before it was
 // forked is the parent's to tell.
-import type { EvaluatedRecord, EvaluationResult } from '../spec/evaluation-records.js';
-import type { ControlRecord } from '../spec/control-records.js';
-import type { Digest, RunRecord, UpdateRecord } from '../spec/records.js';
-import { readControl } from '../store/control-records.js';
-import { inParallel } from '../store/in-parallel.js';
-import { evaluationResultKey, evaluationsOfState, updateKey } from '../store/layout.js';
-import type { ObjectStore } from '../store/object-store.js';
-import { openRunView } from '../store/quarantine.js';
-import type { RecordKind, RecordTypes } from '../store/record-schemas.js';
-import { readRecord } from '../store/records.js';
-import { isUnnamed, readRunEvaluations } from '../store/run-evaluations.js';
-import { readRun, readUpdate, readUpdateIfAny } from '../store/run-records.js';
-import { NewerSchema, OlderSchema, UnreadableRecord } from '../store/store-errors.js';
+import type { EvaluatedRecord, EvaluationResult } from '../spec/records/evaluation-records.js';
+import type { ControlRecord } from '../spec/records/control-records.js';
+import type { Digest, RunRecord, UpdateRecord } from '../spec/records/records.js';
+import { readControl } from '../store/runs/control-records.js';
+import { inParallel } from '../base/in-parallel.js';
+import { evaluationResultKey, evaluationsOfState, updateKey } from '../store/objects/layout.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { openRunView } from '../store/runs/quarantine.js';
+import type { RecordKind, RecordTypes } from '../store/records/record-schemas.js';
+import { readRecord } from '../store/records/records.js';
+import { isUnnamed, readRunEvaluations } from '../store/evaluations/run-evaluations.js';
+import { readRun, readUpdate, readUpdateIfAny } from '../store/runs/run-records.js';
+import { NewerSchema, OlderSchema, UnreadableRecord } from '../store/objects/store-errors.js';
 import { bySuite, stepOfResult } from './asked-evaluations.js';
 
 /** Updates that are read at once, and so the most that is held. */

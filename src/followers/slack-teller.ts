@@ -5,12 +5,12 @@ import { drawChart } from '../integrations/slack/chart-picture.js';
 import type { Link, RunEvent, RunStarted, RunStatusLine } from '../integrations/slack/run-event.js';
 import { RunThread, type ThreadTiming } from '../integrations/slack/run-thread.js';
 import type { PassRate } from '../spec/pass-rate.js';
-import type { OwnerRecord, RunRecord } from '../spec/records.js';
+import type { OwnerRecord, RunRecord } from '../spec/records/records.js';
 import type { SlackNews, SlackSpec } from '../spec/run-spec.js';
 import { plannedSteps } from '../spec/schedule.js';
-import { sha256Hex } from '../store/canonical.js';
-import type { Trouble } from '../store/notices.js';
-import type { ObjectStore } from '../store/object-store.js';
+import { sha256Hex } from '../store/records/canonical.js';
+import type { Trouble } from '../store/runs/notices.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
 import { pause, within } from './deadlines.js';
 import { readIfWhole, replaceFile } from './json-file.js';
 import {

@@ -1,8 +1,8 @@
 // Which files of a Hugging Face folder hold a model's weights, and what identifies them.
 import { readFile, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Digest } from '../spec/records.js';
-import { canonicalText, sha256File, sha256Hex } from '../store/canonical.js';
+import type { Digest } from '../spec/records/records.js';
+import { canonicalText, sha256File, sha256Hex } from '../store/records/canonical.js';
 import { BadModelFolder, isObject } from './hf-config.js';
 
 const indexFile = 'model.safetensors.index.json';

@@ -1,7 +1,7 @@
 // What is wrong with a run, for a person who has no channel that reports it: as lines of a terminal and as the report's table.
 import { alertWords, type AlertWriter } from '../rl/alert-words.js';
 import { alertsOf, type AlertStanding } from '../rl/alerts.js';
-import type { RunRecord, UpdateRecord } from '../spec/records.js';
+import type { RunRecord, UpdateRecord } from '../spec/records/records.js';
 import { percent, timeSpan, whole } from './format.js';
 import { escapeHtml, table } from './html.js';
 

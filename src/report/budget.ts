@@ -1,6 +1,6 @@
 // What a run has used of its budget, as its newest start was given one.
 import { limitsOf, type BudgetLimit } from '../spec/budget.js';
-import type { OwnerRecord, RunRecord, UpdateRecord } from '../spec/records.js';
+import type { OwnerRecord, RunRecord, UpdateRecord } from '../spec/records/records.js';
 import { spentInAll } from '../rl/spending.js';
 import { percent } from './format.js';
 import { table } from './html.js';

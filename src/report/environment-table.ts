@@ -1,7 +1,7 @@
 // Per environment and per template: baseline → final, the change, and what it means.
 import { errorShare } from '../rl/metrics.js';
 import type { PassRate } from '../spec/pass-rate.js';
-import type { EvaluationFigure } from './evaluations.js';
+import type { EvaluationFigure } from './history/evaluations.js';
 
 export type EnvironmentStatus =
   'saturated' | 'improving' | 'flat' | 'unclear' | 'declining' | 'failing' | 'new';

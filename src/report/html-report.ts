@@ -8,35 +8,35 @@ import {
   type ChartBand,
   type ChartOptions,
   type ChartSeries,
-} from './chart.js';
+} from './charts/chart.js';
 import { environmentRows, statusRule, templateRows, type EnvironmentRow } from './environment-table.js';
-import { tasksOf, type EvaluationFigure } from './evaluations.js';
-import { type Faults, faultTable } from './faults.js';
+import { tasksOf, type EvaluationFigure } from './history/evaluations.js';
+import { type Faults, faultTable } from './history/faults.js';
 import { percent, points, timeSpan, whole } from './format.js';
 import { escapeHtml, table } from './html.js';
 import { contentPolicy } from './content-policy.js';
 import { loraInWords } from './model-facts.js';
-import type { ReadEpisodes } from './report-episodes.js';
+import type { ReadEpisodes } from './history/report-episodes.js';
 import { styleSheet } from './report-style.js';
-import type { AcceptedChange } from './changes.js';
-import type { Restart } from './restarts.js';
-import { baselineOf, beforeAndAfter, type RunHistory } from './run-history.js';
+import type { AcceptedChange } from './history/changes.js';
+import type { Restart } from './history/restarts.js';
+import { baselineOf, beforeAndAfter, type RunHistory } from './history/run-history.js';
 import { hasEnded, inWords, positionOf } from './run-position.js';
-import { trends } from './trends.js';
+import { trends } from './charts/trends.js';
 import { runFacts } from './run-facts.js';
 import { sweepTable, type SweepsOfRun } from './sweep-table.js';
-import { trajectoryTables } from './trajectory-table.js';
-import { trajectoryTrends } from './trajectory-trends.js';
-import { transcriptViewer } from './transcript-viewer.js';
+import { trajectoryTables } from './transcripts/trajectory-table.js';
+import { trajectoryTrends } from './charts/trajectory-trends.js';
+import { transcriptViewer } from './transcripts/transcript-viewer.js';
 import { unfinishedText } from './unfinished-evaluation.js';
-import { type UntoldSink, untoldTable } from './untold.js';
-import { viewerScript } from './viewer-script.js';
+import { type UntoldSink, untoldTable } from './missing-deliveries.js';
+import { viewerScript } from './transcripts/viewer-script.js';
 import { metricsOf } from '../rl/metrics.js';
-import { nameOfNumerics } from '../spec/numerics.js';
+import { nameOfNumerics } from '../spec/records/numerics.js';
 import { nothingGraded, passRateText } from '../spec/pass-rate.js';
-import type { UpdateRecord } from '../spec/records.js';
+import type { UpdateRecord } from '../spec/records/records.js';
 import type { RebaseSpec } from '../spec/run-spec.js';
-import type { UnfinishedEvaluation } from '../store/unfinished-evaluations.js';
+import type { UnfinishedEvaluation } from '../store/evaluations/unfinished-evaluations.js';
 
 export interface ReportInput {
   history: RunHistory;

@@ -1,5 +1,5 @@
 // What was trained and by which objective, in words: the first questions that a reader has about somebody else's run.
-import type { BaseRecord, RunRecord } from '../spec/records.js';
+import type { BaseRecord, RunRecord } from '../spec/records/records.js';
 import { clipsRatio, policyLossTypes } from '../spec/loss.js';
 import type { LoraSpec, Moments, TrainerSpec } from '../spec/run-spec.js';
 import { withLaterSettings } from '../spec/spec-input.js';

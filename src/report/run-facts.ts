@@ -1,7 +1,7 @@
 // What a run is made of: model, data, numerics, who drove it, and the spec as it was started.
 import { escapeHtml } from './html.js';
 import { modelFacts } from './model-facts.js';
-import type { RunHistory } from './run-history.js';
+import type { RunHistory } from './history/run-history.js';
 import { hasEnded, positionOf } from './run-position.js';
 
 export function runFacts(history: RunHistory): string {

@@ -1,8 +1,8 @@
 // How far a run has come, as its records tell it. They do not tell a run that is under way from one that was cancelled, is
 // blocked or lost its server: all of these are unfinished.
-import { foldControl } from '../store/control-records.js';
+import { foldControl } from '../store/runs/control-records.js';
 import { budgetIsSpent } from './budget.js';
-import type { RunHistory } from './run-history.js';
+import type { RunHistory } from './history/run-history.js';
 import { endingText, type TargetEnding } from '../spec/pass-rate.js';
 import { plannedSteps, reachesTarget } from '../spec/schedule.js';
 

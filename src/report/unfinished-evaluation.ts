@@ -1,6 +1,6 @@
 // What a person reads of an evaluation that has no result.
 import { mostFrequentReason, reasonText } from '../rl/unknown-outcomes.js';
-import type { UnfinishedEvaluation } from '../store/unfinished-evaluations.js';
+import type { UnfinishedEvaluation } from '../store/evaluations/unfinished-evaluations.js';
 
 /** `evaluation final of step 0 has no result yet: of 3 episodes 3 have an unknown outcome, most often tracker: grade: …` */
 export function unfinishedText({ step, suite_name, episodes }: UnfinishedEvaluation): string {

@@ -1,8 +1,8 @@
 // What is wrong with a run, step by step, as its records show it. Each alert is raised when it begins to hold and not again before it
 // has ceased to. This is a function of the steps in their order: Slack, `status`, a run's end and the report all show the same alerts.
 import { type BudgetLimit, limitsOf, type Spent } from '../spec/budget.js';
-import type { ControlRecord } from '../spec/control-records.js';
-import type { OwnerRecord, UpdateRecord } from '../spec/records.js';
+import type { ControlRecord } from '../spec/records/control-records.js';
+import type { OwnerRecord, UpdateRecord } from '../spec/records/records.js';
 import type { BudgetSpec } from '../spec/run-spec.js';
 import { metricsOf } from './metrics.js';
 import { spentBy } from './spending.js';

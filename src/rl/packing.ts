@@ -1,7 +1,7 @@
 // Packs a step's samples into the forest that the engine trains on (docs/engine-protocol.md, "The batch file"): the prefix tree of
 // each mini-batch's samples. What samples begin with alike (system and tool text, a group's prompt, the first turns of transcripts)
 // is there once, and so computed once. A pure function: the forest follows from the samples and their order.
-import type { BatchArrays } from '../spec/batch.js';
+import type { BatchArrays } from '../spec/records/batch.js';
 
 /** With one log-prob for each target. */
 export type PackedForest = BatchArrays & Required<Pick<BatchArrays, 'target_old_logprobs'>>;

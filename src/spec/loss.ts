@@ -1,6 +1,6 @@
 // From the objective of a run spec, in SkyRL's names, to what a plan fixes: the engine's loss (docs/engine-protocol.md) and the
 // advantages. Every setting that bears on a step is spelt out, none that does not: a plan means the same whatever defaults become.
-import type { AdvantagePlan, LossPlan } from './records.js';
+import type { AdvantagePlan, LossPlan } from './records/records.js';
 import type {
   AdvantageEstimator,
   GeneratorSpec,

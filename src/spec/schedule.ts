@@ -1,6 +1,6 @@
-// What a run's spec asks for, step by step. `src/workflows/step-schedule.ts` decides it for the run; a workflow shares no
+// What a run's spec asks for, step by step. `src/workflows/run/step-schedule.ts` decides it for the run; a workflow shares no
 // code with those who read records, so a test holds both to the same answers.
-import type { ControlRecord } from './control-records.js';
+import type { ControlRecord } from './records/control-records.js';
 import type { PassRate } from './pass-rate.js';
 import type { RunSpec } from './run-spec.js';
 import { lastWarmStep } from './warm-start.js';

@@ -5,7 +5,7 @@ import { count, countOrZero, name, positive, runId, seed, text } from './fields.
 import { advantageEstimators, klEstimators, lossReductions, policyLossTypes } from './loss.js';
 import { model } from './model-schema.js';
 import type { SlackNews } from './run-spec.js';
-import { secretInUrl } from './secrets.js';
+import { secretInUrl } from '../base/secrets.js';
 
 const share = z.number().min(0).max(1);
 const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]);
@@ -127,7 +127,7 @@ const generator = z.strictObject({
   max_wait_s: positive
     .default(3_600)
     .describe('seconds to wait for an environment that is down before the run blocks'),
-  // Below the standstill after which an attempt's heartbeat ends (`workers/activity-guard.ts`): it may be all that happens.
+  // Below the standstill after which an attempt's heartbeat ends (`workers/attempt/activity-guard.ts`): it may be all that happens.
   call_timeout_s: positive
     .max(900)
     .default(60)

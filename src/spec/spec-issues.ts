@@ -1,8 +1,8 @@
 // From zod's issues to problems that say what is wrong, where, and how to mend it.
 import { z } from 'zod';
 import type { SpecProblem } from './invalid-spec.js';
-import { nearestName } from './nearest-name.js';
-import { secretInUrl } from './secrets.js';
+import { nearestName } from '../base/nearest-name.js';
+import { secretInUrl } from '../base/secrets.js';
 import { mendOfKey, mendOfValue } from './skyrl-names.js';
 
 type Issue = z.core.$ZodIssue;

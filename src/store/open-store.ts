@@ -1,10 +1,10 @@
 // From an address to a store, and the proof that the store is fit for records (R31).
 import { randomBytes } from 'node:crypto';
-import { openDirectoryStore } from './directory-store.js';
-import { withFoldedEvaluations } from './folded-evaluations.js';
-import type { ObjectStore } from './object-store.js';
-import { parseS3Address } from './s3-address.js';
-import { StoreUnfit } from './store-errors.js';
+import { openDirectoryStore } from './objects/directory-store.js';
+import { withFoldedEvaluations } from './collection/folded-evaluations.js';
+import type { ObjectStore } from './objects/object-store.js';
+import { parseS3Address } from './objects/s3-address.js';
+import { StoreUnfit } from './objects/store-errors.js';
 
 const RACERS = 8;
 /** A put that has not touched its temporary bytes for so long belongs to a writer that is dead. */
@@ -16,7 +16,7 @@ const ABANDONED_MS = { directory: 60 * 60 * 1000, s3: 24 * 60 * 60 * 1000 };
  */
 export async function openStore(address: string): Promise<ObjectStore> {
   if (address.startsWith('s3://')) {
-    const { openS3Store } = await import('./s3-store.js');
+    const { openS3Store } = await import('./objects/s3-store.js');
     const store = withFoldedEvaluations(openS3Store(parseS3Address(address)));
     // Sweeping is housekeeping: a bucket whose policy does not let us list uploads is a store all the same.
     void store.sweep(ABANDONED_MS.s3).catch(() => undefined);

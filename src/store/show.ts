@@ -1,14 +1,14 @@
 // Any object of the store as a person wants to read it (`longhaul show KEY`).
-import type { CheckpointManifest, EpisodeRecord } from '../spec/records.js';
-import { decodeBatchFile } from './batch-file.js';
-import { recordDigest, sha256Hex } from './canonical.js';
-import { readFoldedEpisodes } from './episodes.js';
-import { foldedEpisodesKey, parseEpisodeKey } from './layout.js';
-import type { ObjectStore } from './object-store.js';
-import { checkRecord, decompress, schemaOf } from './record-codec.js';
-import { recordSchemas, type RecordKind } from './record-schemas.js';
-import { decodeSafetensorsHeader, safetensorsHeaderLength } from './safetensors.js';
-import { UnreadableRecord } from './store-errors.js';
+import type { CheckpointManifest, EpisodeRecord } from '../spec/records/records.js';
+import { decodeBatchFile } from './files/batch-file.js';
+import { recordDigest, sha256Hex } from './records/canonical.js';
+import { readFoldedEpisodes } from './runs/episodes.js';
+import { foldedEpisodesKey, parseEpisodeKey } from './objects/layout.js';
+import type { ObjectStore } from './objects/object-store.js';
+import { checkRecord, decompress, schemaOf } from './records/record-codec.js';
+import { recordSchemas, type RecordKind } from './records/record-schemas.js';
+import { decodeSafetensorsHeader, safetensorsHeaderLength } from './files/safetensors.js';
+import { UnreadableRecord } from './objects/store-errors.js';
 
 const TEXT_LIMIT = 200_000;
 const LONG_LIST = 12;

@@ -5,18 +5,18 @@
 // version among those that a pattern means, must not keep a night's sweep from the other states, and an older state under the heading "latest" would mislead. Only a damaged baseline is refused:
 // every figure is compared with it. A state whose results are all there needs no checkpoint any more. Files are looked at by size here;
 // their bytes are compared where a node fetches them.
-import type { EvaluationResult } from '../spec/evaluation-records.js';
+import type { EvaluationResult } from '../spec/records/evaluation-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
-import { nearestName } from '../spec/nearest-name.js';
-import { nameOfNumerics, sameNumerics } from '../spec/numerics.js';
-import type { Digest, RunRecord } from '../spec/records.js';
-import { listCheckpoints } from '../store/checkpoints.js';
-import { inParallel } from '../store/in-parallel.js';
-import { checkpointDamage, unreadable } from '../store/checkpoint-damage.js';
-import { evaluationResultKey, evaluationsOfState } from '../store/layout.js';
-import type { ObjectStore } from '../store/object-store.js';
-import { openRunViews } from '../store/quarantine.js';
-import { readRecord } from '../store/records.js';
+import { nearestName } from '../base/nearest-name.js';
+import { nameOfNumerics, sameNumerics } from '../spec/records/numerics.js';
+import type { Digest, RunRecord } from '../spec/records/records.js';
+import { listCheckpoints } from '../store/runs/checkpoints.js';
+import { inParallel } from '../base/in-parallel.js';
+import { checkpointDamage, unreadable } from '../store/runs/checkpoint-damage.js';
+import { evaluationResultKey, evaluationsOfState } from '../store/objects/layout.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { openRunViews } from '../store/runs/quarantine.js';
+import { readRecord } from '../store/records/records.js';
 import {
   lastCommittedStep,
   listRuns,
@@ -24,8 +24,8 @@ import {
   readRunIfAny,
   readState,
   timelineOf,
-} from '../store/run-records.js';
-import type { Place, SelectedCheckpoint, SkippedCheckpoint } from '../spec/sweep-record.js';
+} from '../store/runs/run-records.js';
+import type { Place, SelectedCheckpoint, SkippedCheckpoint } from '../spec/records/sweep-record.js';
 import { isPattern, type CheckpointsSpec, type SweepSpec } from '../spec/sweep-spec.js';
 
 export interface Selection {

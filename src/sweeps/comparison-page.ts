@@ -1,5 +1,5 @@
 // A sweep's comparison as a page of its own, or as sections of the report: the same look, light, dark, narrow and on paper.
-import { lineChart, type ChartOptions, type ChartSeries } from '../report/chart.js';
+import { lineChart, type ChartOptions, type ChartSeries } from '../report/charts/chart.js';
 import { whole } from '../report/format.js';
 import { escapeHtml, table, type Column } from '../report/html.js';
 import { styleSheet } from '../report/report-style.js';

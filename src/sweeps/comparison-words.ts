@@ -1,6 +1,6 @@
 // How a comparison's figures are said, on the page and in the terminal alike.
 import { percent, points, whole } from '../report/format.js';
-import type { SkippedCheckpoint } from '../spec/sweep-record.js';
+import type { SkippedCheckpoint } from '../spec/records/sweep-record.js';
 import { placeText } from './checkpoint-selection.js';
 import {
   allEnvironments,

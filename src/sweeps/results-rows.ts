@@ -1,7 +1,7 @@
 // `aggregated_results.jsonl`: one line a state and suite, under SkyRL's names. A function of the episodes, so that a sweep that was killed
 // and resumed writes the same bytes.
 import { rewardFigures } from '../rl/metrics.js';
-import { canonicalText } from '../store/canonical.js';
+import { canonicalText } from '../store/records/canonical.js';
 import {
   allEnvironments,
   type PlayedState,

@@ -9,8 +9,8 @@ import type {
   ScheduleSpec,
   ScheduleUpdateOptions,
 } from '@temporalio/client';
-import type { Digest } from '../spec/records.js';
-import { canonicalText, recordDigest } from '../store/canonical.js';
+import type { Digest } from '../spec/records/records.js';
+import { canonicalText, recordDigest } from '../store/records/canonical.js';
 import { millisecondsOf } from './durations.js';
 import { timesAsked, timesShown } from './firing-times.js';
 import { isPattern, type OverlapPolicy, type SweepScheduleSpec, type SweepSpec } from '../spec/sweep-spec.js';

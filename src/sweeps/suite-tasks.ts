@@ -2,14 +2,14 @@
 // once ever, so whoever asks for the same must get the same record: runs and sweeps, whatever they call it. A sweep's own name for a
 // suite is for its tables alone.
 import { evaluationSampling } from '../rl/sampling.js';
-import type { EnvironmentIdentities, SuiteRecord } from '../spec/evaluation-records.js';
+import type { EnvironmentIdentities, SuiteRecord } from '../spec/records/evaluation-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
-import { nearestName } from '../spec/nearest-name.js';
-import type { Numerics, RunRecord } from '../spec/records.js';
-import type { SweepSuiteEntry } from '../spec/sweep-record.js';
-import type { Task } from '../spec/task.js';
+import { nearestName } from '../base/nearest-name.js';
+import type { Numerics, RunRecord } from '../spec/records/records.js';
+import type { SweepSuiteEntry } from '../spec/records/sweep-record.js';
+import type { Task } from '../spec/records/task.js';
 import { hash32 } from '../rl/random.js';
-import { recordDigest } from '../store/canonical.js';
+import { recordDigest } from '../store/records/canonical.js';
 import { isRunSuite, runSuites, type RunSuite } from '../spec/schedule.js';
 import type { SuiteSpec, SweepSpec } from '../spec/sweep-spec.js';
 

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { parse as parseYaml } from 'yaml';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
-import { nearestName } from '../spec/nearest-name.js';
+import { nearestName } from '../base/nearest-name.js';
 import { issueProblems } from '../spec/spec-issues.js';
 import { cronProblem } from './cron-fields.js';
 import { secondsIn } from './durations.js';

@@ -1,16 +1,16 @@
 // Process entry of the follower. Flags and variables: follower-config.ts.
 import { existsSync, readdirSync } from 'node:fs';
 import { constants, setPriority } from 'node:os';
-import { readFollowerConfig } from './follower-config.js';
-import { lockFolder } from './folder-lock.js';
-import { exitWith } from './worker-exit.js';
+import { readFollowerConfig } from './follower/follower-config.js';
+import { lockFolder } from './process/folder-lock.js';
+import { exitWith } from './process/worker-exit.js';
 
 await exitWith('follower', async () => {
   yieldToOthers();
   const config = readFollowerConfig(process.argv.slice(2));
   const lock = lockFolder(config.folder, `follower of the runs of ${config.temporal.address}`);
   try {
-    const { runFollower } = await import('./follower-process.js');
+    const { runFollower } = await import('./follower/follower-process.js');
     await runFollower(config);
   } finally {
     lock.release();

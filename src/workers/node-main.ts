@@ -1,29 +1,29 @@
 // Process entry of a node worker. Flags and variables: config.ts.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { BusyMeter, meteredBackend, meteredEngine } from '../activities/busy-meter.js';
-import { DatasetCache } from '../activities/dataset-cache.js';
-import { keepLastCommit } from '../activities/keep-last-commit.js';
-import { NewestEntries } from '../activities/newest-entries.js';
+import { BusyMeter, meteredBackend, meteredEngine } from '../activities/attempt/busy-meter.js';
+import { DatasetCache } from '../data/dataset-cache.js';
+import { keepLastCommit } from '../activities/step/upload-last-commit.js';
+import { NewestEntries } from '../base/newest-entries.js';
 import { createNodeActivities, createTransferActivities } from '../activities/node-activities.js';
 import type { CheckpointStall, LastCommit } from '../activities/node-deps.js';
-import { PolicyHolder } from '../activities/policy-holder.js';
-import { RunDataCache } from '../activities/run-data.js';
+import { PolicyHolder } from '../policy/policy-holder.js';
+import { RunDataCache } from '../data/run-data.js';
 import { createNativeEngine } from '../engine/native/native-engine.js';
 import { createStateLock } from '../engine/native/state-lock.js';
 import { JournalFolder } from '../episode/journal-folder.js';
-import type { Numerics } from '../spec/records.js';
+import type { Numerics } from '../spec/records/records.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
-import type { ObjectStore } from '../store/object-store.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
 import { openStore, probeStore } from '../store/open-store.js';
-import { readWorkerConfig, type WorkerConfig } from './config.js';
-import { environmentBackends } from './environment-backends.js';
-import { keepLife } from './life-file.js';
-import { type NodeParts, serveNode } from './node-worker.js';
+import { readWorkerConfig, type WorkerConfig } from './process/config.js';
+import { environmentBackends } from './node/environment-backends.js';
+import { keepLife } from './process/life-file.js';
+import { type NodeParts, serveNode } from './node/node-worker.js';
 import { openTracing } from './tracing/open-tracing.js';
 import type { Tracing } from './tracing/tracing.js';
-import { exitWith } from './worker-exit.js';
-import { installRuntime, type WorkerLog } from './worker-log.js';
+import { exitWith } from './process/worker-exit.js';
+import { installRuntime, type WorkerLog } from './process/worker-log.js';
 
 await exitWith('node', async () => {
   const config = readWorkerConfig(process.argv.slice(2));

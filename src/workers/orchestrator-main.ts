@@ -1,9 +1,9 @@
 // Process entry of the orchestrator worker. Flags and variables: config.ts.
 import { join } from 'node:path';
-import { readWorkerConfig } from './config.js';
-import { lockFolder } from './folder-lock.js';
-import { keepLife } from './life-file.js';
-import { exitWith } from './worker-exit.js';
+import { readWorkerConfig } from './process/config.js';
+import { lockFolder } from './process/folder-lock.js';
+import { keepLife } from './process/life-file.js';
+import { exitWith } from './process/worker-exit.js';
 
 await exitWith('orchestrator', async () => {
   const config = readWorkerConfig(process.argv.slice(2));
@@ -11,7 +11,7 @@ await exitWith('orchestrator', async () => {
   try {
     // Whoever served the folder before is dead: known from now on, and not only when all else is loaded, which takes a second.
     const kept = keepLife(join(config.folder, 'life.json'), 'orchestrator', 'orchestrator_restart');
-    const { runOrchestrator } = await import('./orchestrator-process.js');
+    const { runOrchestrator } = await import('./orchestrator/orchestrator-process.js');
     await runOrchestrator(config, kept);
   } finally {
     lock.release();

@@ -16,9 +16,9 @@ import type {
   RunStatus,
   Standstill,
 } from '../activities/contracts.js';
-import type { ControlDesk } from './control-desk.js';
+import type { ControlDesk } from './run/control-desk.js';
 import { endingFailures, remedies, standstillPause } from './policies.js';
-import type { RunProgress } from './run-progress.js';
+import type { RunProgress } from './run/run-progress.js';
 
 /** A record that a part of a step was made from may be another one now: the step begins again from its plan. */
 export class RecordsChanged extends Error {}

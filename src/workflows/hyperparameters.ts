@@ -1,5 +1,5 @@
 // What may change while a run is under way, and within which range: a bad value is refused before it leaves a trace (R21).
-import type { ControlState, Hyperparameters } from '../spec/control-records.js';
+import type { ControlState, Hyperparameters } from '../spec/records/control-records.js';
 
 interface Range {
   low: number;

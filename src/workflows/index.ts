@@ -1,4 +1,4 @@
 // All workflows of the orchestrator worker's bundle.
-export { evalSweep } from './eval-sweep.js';
-export { nodePool } from './node-pool.js';
-export { trainingRun } from './training-run.js';
+export { evalSweep } from './sweep/eval-sweep.js';
+export { nodePool } from './pool/node-pool.js';
+export { trainingRun } from './run/training-run.js';

@@ -1,8 +1,8 @@
 // What one may say to a workflow and ask of it. Clients import these definitions; names are what `temporal` takes.
 import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { ControlState, LeaseRequest, RunStatus } from '../activities/contracts.js';
-import type { Hyperparameters } from '../spec/control-records.js';
-import type { Numerics } from '../spec/records.js';
+import type { Hyperparameters } from '../spec/records/control-records.js';
+import type { Numerics } from '../spec/records/records.js';
 
 /** Answers are given when the change is stored, not when it takes effect (R21). */
 export const pauseUpdate = defineUpdate<ControlState>('pause');

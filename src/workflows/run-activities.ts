@@ -7,7 +7,7 @@ import type {
   StepReference,
   TransferActivities,
 } from '../activities/contracts.js';
-import { withCheckedAnswers } from './answers.js';
+import { withCheckedAnswers } from './activity-result-checks.js';
 import { engineQueue, transferQueue } from './messages.js';
 import { checkpointPolicy, enginePolicy, lastCheckpointPolicy } from './policies.js';
 

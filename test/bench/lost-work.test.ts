@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { stallShare } from '../../bench/disturbed-run.js';
 import { effectiveTime } from '../../bench/effective-time.js';
-import { episodeKey } from '../../src/store/layout.js';
+import { episodeKey } from '../../src/store/objects/layout.js';
 import { type Computed, type Death, lostWork, metEpisodes } from '../../bench/lost-work.js';
 
 const commitsEvery = (seconds: readonly number[]): { step: number; at: number }[] => {

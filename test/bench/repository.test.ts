@@ -5,11 +5,11 @@ import { codeHash, measuredFiles } from '../../bench/repository.js';
 test('a figure depends on what is measured and on what measures it, not on what was measured nor on tests', () => {
   const files = measuredFiles('campaign');
   for (const name of [
-    'src/workers/stack.ts',
+    'src/stack/stack.ts',
     'presets/tiny.yaml',
     'bench/disturbed-run.ts',
     'test/chaos/trial.ts',
-    'test/support/engine-tap.mjs',
+    'test/support/preloads/engine-tap.mjs',
   ])
     expect(files).toContain(name);
   expect(files.filter((name) => name.startsWith('bench/results.json'))).toEqual([]);

@@ -2,17 +2,17 @@
 import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { buildLibcShim } from '../support/libc-shim.js';
+import { buildLibcShim } from '../support/preloads/libc-shim.js';
 import { findVersitygw } from '../support/find-tools.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import type { StackScripts } from '../../src/workers/stack.js';
+import type { StackScripts } from '../../src/stack/stack.js';
 import { disturb, type Disturbance } from './disturb.js';
 import type { Fault, Need } from './faults/fault.js';
 import { scheduleOf } from './schedule.js';
 import { inPlaces } from './places.js';
 import { faultySurroundings, type FaultySurroundings, type StoreKind } from './surroundings.js';
 import { runTrial, type TrialResult } from './trial.js';
-import { problemsOf } from './verdict.js';
+import { problemsOf } from './checks/verdict.js';
 
 export interface CampaignOptions {
   /** Long enough that every fault meets an open run. */

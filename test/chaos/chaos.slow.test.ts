@@ -8,7 +8,7 @@ import { until } from '../support/until.js';
 import { type CampaignOptions, type CampaignSeeds, runCampaign } from './campaign.js';
 import { allFaults } from './faults/catalogue.js';
 import { type Fault, nothingToUndo } from './faults/fault.js';
-import { planKey } from '../../src/store/layout.js';
+import { planKey } from '../../src/store/objects/layout.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-chaos-data-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -12,7 +12,7 @@ import { type Kill, killAtRandom } from './kills.js';
 import { seededRandom } from './random.js';
 import { runInProcess, sayThatItOnlyWaits } from './seed-process.js';
 import { runTrial } from './trial.js';
-import { problemsOf } from './verdict.js';
+import { problemsOf } from './checks/verdict.js';
 import { readSpecFile } from '../../src/spec/spec-input.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 

@@ -4,17 +4,17 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type BreakableProxy, startBreakableProxy } from '../support/breakable-proxy.js';
-import { type FaultProxy, startFaultProxy } from '../support/fault-proxy.js';
+import { type BreakableProxy, startBreakableProxy } from '../support/servers/breakable-proxy.js';
+import { type FaultProxy, startFaultProxy } from '../support/servers/fault-proxy.js';
 import { findEngine } from '../support/find-tools.js';
-import { buildLibcShim, type LibcShim } from '../support/libc-shim.js';
+import { buildLibcShim, type LibcShim } from '../support/preloads/libc-shim.js';
 import { repository } from '../support/repository.js';
-import { startS3Server } from '../support/s3-server.js';
-import { findTemporalBinary } from '../../src/workers/temporal-binary.js';
+import { startS3Server } from '../support/servers/s3-server.js';
+import { findTemporalBinary } from '../../src/stack/temporal-binary.js';
 import type { World } from './faults/fault.js';
 import type { Surroundings } from './trial.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import type { StackScripts } from '../../src/workers/stack.js';
+import type { StackScripts } from '../../src/stack/stack.js';
 
 export type StoreKind = 'directory' | 's3';
 export type FaultyParts = Omit<World, 'trial' | 'random'>;
@@ -52,7 +52,7 @@ export async function faultySurroundings(
       `while [ -e '${away}' ]; do sleep 0.05; done`,
       `exec '${findTemporalBinary()}' "$@"`,
     ]);
-    const cutter = join(repository, 'test/support/engine-cutter.mjs');
+    const cutter = join(repository, 'test/support/preloads/engine-cutter.mjs');
     const engine = wrapper(join(folder, 'engine'), [
       `if [ -e '${cut}' ]; then`,
       `  replies=$(cat '${cut}'); rm '${cut}'`,
@@ -81,7 +81,7 @@ export async function faultySurroundings(
         environments: ownScript('environments/server/main.js'),
         follower: ownScript('workers/follower-main.js'),
         ...scripts,
-        node: join(repository, 'test/support/node-gate.mjs'),
+        node: join(repository, 'test/support/preloads/node-gate.mjs'),
       },
       ...(bucket ? { store: { address: bucket.address, direct: bucket.direct } } : {}),
       secrets: {

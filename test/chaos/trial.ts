@@ -5,22 +5,22 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
 import { findEngine } from '../support/find-tools.js';
-import { auditRun } from '../../src/activities/audit-run.js';
-import { phasesOf } from '../../src/activities/phases.js';
-import { startTraining } from '../../src/cli/start-training.js';
+import { auditRun } from '../../src/activities/reports/audit-run.js';
+import { phasesOf } from '../../src/activities/run/phases.js';
+import { startTraining } from '../../src/cli/train/start-training.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import type { ChainAudit } from '../../src/store/chain-audit.js';
-import type { ObjectStore } from '../../src/store/object-store.js';
+import type { ChainAudit } from '../../src/store/audit/chain-audit.js';
+import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
-import { lastCommittedStep } from '../../src/store/run-records.js';
-import { freePort } from '../../src/workers/free-port.js';
-import { startStack, type Stack, type StackScripts } from '../../src/workers/stack.js';
+import { lastCommittedStep } from '../../src/store/runs/run-records.js';
+import { freePort } from '../../src/stack/free-port.js';
+import { startStack, type Stack, type StackScripts } from '../../src/stack/stack.js';
 import { statusQuery } from '../../src/workflows/messages.js';
-import { openConnection } from '../../src/workers/temporal-connection.js';
-import { wrongBatches } from './batch-audit.js';
+import { openConnection } from '../../src/workers/temporal/temporal-connection.js';
+import { wrongBatches } from './checks/batch-audit.js';
 import { fetchExecutions } from './history/execution.js';
 import { auditHistories, type HistoryAudit } from './history/history-audit.js';
-import { gradingTokenOf, leakedSessions, placesWithSecrets } from './leftovers.js';
+import { gradingTokenOf, leakedSessions, placesWithSecrets } from './checks/leftovers.js';
 
 /** What those who disturb a run see of it. */
 export interface OpenTrial {

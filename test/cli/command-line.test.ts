@@ -14,8 +14,8 @@ import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
-import { lockFolder } from '../../src/workers/folder-lock.js';
-import { freePort } from '../../src/workers/free-port.js';
+import { lockFolder } from '../../src/workers/process/folder-lock.js';
+import { freePort } from '../../src/stack/free-port.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-'));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { resolve } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
 import { until } from '../support/until.js';
 
 let temporal: TestTemporal;

@@ -7,11 +7,11 @@ import { join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modules } from '../../src/cli/program.js';
-import { type FolderLock, lockFolder } from '../../src/workers/folder-lock.js';
-import { nameServer, newStackId, stackIdentity, stackOfServer } from '../../src/workers/stack-identity.js';
-import { connectClient } from '../../src/workers/temporal-connection.js';
-import { plainTemporalConfig } from '../../src/workers/config.js';
-import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import { type FolderLock, lockFolder } from '../../src/workers/process/folder-lock.js';
+import { nameServer, newStackId, stackIdentity, stackOfServer } from '../../src/stack/stack-identity.js';
+import { connectClient } from '../../src/workers/temporal/temporal-connection.js';
+import { plainTemporalConfig } from '../../src/workers/process/config.js';
+import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
 
 /** Verbs that change nothing on a server. Every other verb that knows `--temporal-address` is held to be one that writes. */
 const readingVerbs = ['doctor', 'nodes', 'runs', 'status', 'sweeps list'];
@@ -70,7 +70,7 @@ async function longhaul(args: readonly string[], cwd = empty): Promise<Ended> {
     cwd,
     env: {
       ...env,
-      NODE_OPTIONS: `--import ${resolve('test/support/default-port.mjs')}`,
+      NODE_OPTIONS: `--import ${resolve('test/support/preloads/default-port.mjs')}`,
       LONGHAUL_TEST_DEFAULT_PORT: foreign.address.split(':')[1],
       TEMPORAL_CONFIG_FILE: undefined,
       XDG_CONFIG_HOME: folder,

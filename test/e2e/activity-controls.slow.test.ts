@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster, type RunHandle } from '../support/cluster.js';
 import { smallRun } from '../support/small-run.js';
-import { type CommandAnswer, temporalCli } from '../support/temporal-cli.js';
+import { type CommandAnswer, temporalCli } from '../support/servers/temporal-cli.js';
 import { until } from '../support/until.js';
 import { expectEqual, type Verdict, verdictOf } from '../support/verdict.js';
-import { waitingFor } from '../../src/cli/waiting.js';
+import { waitingFor } from '../../src/cli/waiting-text.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { pauseUpdate, resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
 

@@ -2,18 +2,18 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster } from '../support/cluster.js';
-import { startEnvironmentProcess, testToken } from '../support/environment-process.js';
+import { startEnvironmentProcess, testToken } from '../support/servers/environment-process.js';
 import { findEngine } from '../support/find-tools.js';
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
 import { expectEqual, verdictOf } from '../support/verdict.js';
-import { replayUpdates } from '../../src/activities/replay-audit.js';
+import { replayUpdates } from '../../src/activities/reports/replay-audit.js';
 import { createNativeEngine } from '../../src/engine/native/native-engine.js';
-import type { GrpoPlan } from '../../src/spec/records.js';
+import type { GrpoPlan } from '../../src/spec/records/records.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { controlFolder, episodesFolder } from '../../src/store/layout.js';
-import { readSequence } from '../../src/store/records.js';
-import { readPlan } from '../../src/store/run-records.js';
+import { controlFolder, episodesFolder } from '../../src/store/objects/layout.js';
+import { readSequence } from '../../src/store/records/records.js';
+import { readPlan } from '../../src/store/runs/run-records.js';
 import {
   pauseNowUpdate,
   resumeUpdate,

@@ -1,12 +1,12 @@
 // Runs with the same base model on several servers of the Python package, in one store: no evaluation crosses from one server to
 // another with other tools or another reward rule, and one of a server that cannot grade blocks.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { commitBase } from '../../src/activities/commit-base.js';
+import { commitBase } from '../../src/activities/step/commit-base.js';
 import type { EvaluatedState } from '../../src/activities/contracts.js';
-import { evaluateState } from '../../src/activities/evaluate-state.js';
-import { readRunEvaluations } from '../../src/store/run-evaluations.js';
+import { evaluateState } from '../../src/activities/evaluation/evaluate-state.js';
+import { readRunEvaluations } from '../../src/store/evaluations/run-evaluations.js';
 import { counting, type Harness, startHarness } from '../activities/fixture.js';
-import { startOpenEnvFixture, type OpenEnvFixture } from '../support/openenv-fixture.js';
+import { startOpenEnvFixture, type OpenEnvFixture } from '../support/servers/openenv-fixture.js';
 import { ensurePythonVenv, type PythonVenv } from '../support/python-venv.js';
 
 const venv: PythonVenv = await ensurePythonVenv(['openenv==0.10.0']);

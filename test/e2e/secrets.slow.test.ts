@@ -7,16 +7,16 @@ import { join, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { writings } from '../../src/spec/secrets.js';
+import { writings } from '../../src/base/secrets.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { resumeUpdate, statusQuery } from '../../src/workflows/messages.js';
-import { hasOpenssl, makeAuthority } from '../support/certificates.js';
+import { hasOpenssl, makeAuthority } from '../support/servers/certificates.js';
 import { Cluster, type RunHandle } from '../support/cluster.js';
 import {
   type EnvironmentProcess,
   startEnvironmentProcess,
   testToken,
-} from '../support/environment-process.js';
+} from '../support/servers/environment-process.js';
 import {
   inEveryWay,
   type Parrot,
@@ -24,9 +24,9 @@ import {
   startParrotEnvironment,
   startS3Parrot,
 } from '../support/parrots.js';
-import { startS3Server, type S3Server } from '../support/s3-server.js';
+import { startS3Server, type S3Server } from '../support/servers/s3-server.js';
 import { smallRun } from '../support/small-run.js';
-import { startTemporalGateway, type TemporalGateway } from '../support/temporal-gateway.js';
+import { startTemporalGateway, type TemporalGateway } from '../support/servers/temporal-gateway.js';
 import { until } from '../support/until.js';
 
 const secrets = {

@@ -6,9 +6,9 @@ import { Cluster, type RunHandle } from '../support/cluster.js';
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
 import { expectEqual, type Verdict, verdictOf } from '../support/verdict.js';
-import type { AttemptRecord } from '../../src/spec/attempt-records.js';
-import { attemptsFolder, episodesFolder } from '../../src/store/layout.js';
-import { requireRecord } from '../../src/store/records.js';
+import type { AttemptRecord } from '../../src/spec/records/attempt-records.js';
+import { attemptsFolder, episodesFolder } from '../../src/store/objects/layout.js';
+import { requireRecord } from '../../src/store/records/records.js';
 import { defaultPoolId, poolQuery, type PoolView } from '../../src/workflows/messages.js';
 
 describe('a run that may use two nodes', { timeout: 360_000 }, () => {

@@ -4,8 +4,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster } from '../support/cluster.js';
-import { testToken } from '../support/environment-process.js';
-import { OtlpReceiver, type ReceivedSpan } from '../support/otlp-receiver.js';
+import { testToken } from '../support/servers/environment-process.js';
+import { OtlpReceiver, type ReceivedSpan } from '../support/servers/otlp-receiver.js';
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
 

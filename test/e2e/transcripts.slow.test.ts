@@ -10,7 +10,7 @@ import { findTemporal } from '../support/find-tools.js';
 import { repository } from '../support/repository.js';
 import { smallRun } from '../support/small-run.js';
 import { until } from '../support/until.js';
-import { controlFolder } from '../../src/store/layout.js';
+import { controlFolder } from '../../src/store/objects/layout.js';
 
 interface Shown {
   command: string;

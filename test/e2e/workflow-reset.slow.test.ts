@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Cluster, type RunHandle } from '../support/cluster.js';
 import { smallRun } from '../support/small-run.js';
-import { type CommandAnswer, temporalCli } from '../support/temporal-cli.js';
+import { type CommandAnswer, temporalCli } from '../support/servers/temporal-cli.js';
 import { until } from '../support/until.js';
 import { expectEqual, verdictOf } from '../support/verdict.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { controlFolder } from '../../src/store/layout.js';
-import { readSequence } from '../../src/store/records.js';
-import { readPlan } from '../../src/store/run-records.js';
+import { controlFolder } from '../../src/store/objects/layout.js';
+import { readSequence } from '../../src/store/records/records.js';
+import { readPlan } from '../../src/store/runs/run-records.js';
 import { statusQuery } from '../../src/workflows/messages.js';
 
 /** One of each kind, in the order in which a run meets them. */

@@ -9,11 +9,11 @@ import {
   type NativeEngineOptions,
 } from '../../src/engine/native/native-engine.js';
 import type { GenerateRequest, RandomModel, UpdateRequest } from '../../src/engine/policy-engine.js';
-import type { BatchArrays } from '../../src/spec/batch.js';
-import type { Digest } from '../../src/spec/records.js';
+import type { BatchArrays } from '../../src/spec/records/batch.js';
+import type { Digest } from '../../src/spec/records/records.js';
 import { packForest, type SampleToPack } from '../../src/rl/packing.js';
-import { encodeBatchFile } from '../../src/store/batch-file.js';
-import { sha256Hex } from '../../src/store/canonical.js';
+import { encodeBatchFile } from '../../src/store/files/batch-file.js';
+import { sha256Hex } from '../../src/store/records/canonical.js';
 import { findEngine } from '../support/find-tools.js';
 
 export const tinyModel: RandomModel = {

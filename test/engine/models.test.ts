@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { stateFileDigest, weightsFileDigest } from '../../src/activities/state-file.js';
+import { stateFileDigest, weightsFileDigest } from '../../src/policy/state-file.js';
 import type { NativeEngine } from '../../src/engine/native/native-engine.js';
 import type { RandomModel } from '../../src/engine/policy-engine.js';
 import {

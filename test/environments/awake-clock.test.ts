@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { awakeLimit, awakeNow, awakeTimeout } from '../../src/environments/awake-clock.js';
+import { awakeLimit, awakeNow, awakeTimeout } from '../../src/base/awake-clock.js';
 
 /** Nothing of this process runs meanwhile, as where it is stopped. */
 function standStill(ms: number): void {

@@ -5,7 +5,7 @@ import {
   type EnvironmentServer,
   type EnvironmentServerOptions,
 } from '../../src/environments/server/environment-server.js';
-import type { Task } from '../../src/spec/task.js';
+import type { Task } from '../../src/spec/records/task.js';
 
 export const token = 'grading-token';
 

@@ -21,7 +21,7 @@ import {
   playEpisode,
 } from '../../src/episode/episode-loop.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
-import type { DemonstrationMessage, Task } from '../../src/spec/task.js';
+import type { DemonstrationMessage, Task } from '../../src/spec/records/task.js';
 import { counterTask, startCounterServer, token } from '../environments/stand-in.js';
 import { sampling } from './fixtures.js';
 import { scriptedPolicy } from './scripted-policy.js';

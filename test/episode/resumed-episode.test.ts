@@ -15,7 +15,7 @@ import { type EpisodePlay, playEpisode } from '../../src/episode/episode-loop.js
 import { JournalFolder } from '../../src/episode/journal-folder.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import type { JournalHeader, TurnJournal } from '../../src/episode/turn-journal.js';
-import type { SamplingPlan } from '../../src/spec/records.js';
+import type { SamplingPlan } from '../../src/spec/records/records.js';
 import {
   counter,
   counterTask,
@@ -24,7 +24,7 @@ import {
   token,
   worlds,
 } from '../environments/stand-in.js';
-import { startSeverableProxy, type SeverableProxy } from '../support/severable-proxy.js';
+import { startSeverableProxy, type SeverableProxy } from '../support/servers/severable-proxy.js';
 import { until } from '../support/until.js';
 import { sampling } from './fixtures.js';
 import { scriptedPolicy } from './scripted-policy.js';

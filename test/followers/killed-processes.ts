@@ -7,10 +7,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
 import type { FollowerEnd } from '../../src/followers/follower.js';
-import { openDirectoryStore } from '../../src/store/directory-store.js';
+import { openDirectoryStore } from '../../src/store/objects/directory-store.js';
 import { recordsOf, writeAll, type WrittenRun } from './written-run.js';
 
-const register = fileURLToPath(new URL('../support/typescript-register.mjs', import.meta.url));
+const register = fileURLToPath(new URL('../support/preloads/typescript-register.mjs', import.meta.url));
 const program = fileURLToPath(new URL('children/doomed-follower.ts', import.meta.url));
 /** A process begins to follow in a second or two, on a busy machine in many. */
 const beginsWithinMs = 60_000;

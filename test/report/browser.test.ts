@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { readChanges } from '../../src/report/changes.js';
-import { faultsOf } from '../../src/report/faults.js';
+import { readChanges } from '../../src/report/history/changes.js';
+import { faultsOf } from '../../src/report/history/faults.js';
 import { renderReport } from '../../src/report/html-report.js';
-import { readAttempts, restartsOf } from '../../src/report/restarts.js';
-import { readHistory, type RunHistory } from '../../src/report/run-history.js';
+import { readAttempts, restartsOf } from '../../src/report/history/restarts.js';
+import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
 import { browserPath, launchBrowser } from '../support/browser.js';
 import {
   callOf,

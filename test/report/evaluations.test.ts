@@ -1,12 +1,12 @@
 // Which evaluations belong to a run, and how far it has come.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { budgetTable } from '../../src/report/budget.js';
-import { readEvaluations } from '../../src/report/evaluations.js';
+import { readEvaluations } from '../../src/report/history/evaluations.js';
 import { hasEnded, inWords, positionOf } from '../../src/report/run-position.js';
-import { readHistory } from '../../src/report/run-history.js';
-import type { ControlChange } from '../../src/spec/control-records.js';
+import { readHistory } from '../../src/report/history/run-history.js';
+import type { ControlChange } from '../../src/spec/records/control-records.js';
 import type { BudgetSpec } from '../../src/spec/run-spec.js';
-import type { ObjectStore } from '../../src/store/object-store.js';
+import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';
 import { addEvaluation, recordedRun, steps, targetPassRate, until } from './recorded-run.js';
 

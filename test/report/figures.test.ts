@@ -1,15 +1,15 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { lineChart, smoothed, ticks } from '../../src/report/chart.js';
-import { clearest } from '../../src/report/chart-label.js';
-import { readChanges } from '../../src/report/changes.js';
+import { lineChart, smoothed, ticks } from '../../src/report/charts/chart.js';
+import { clearest } from '../../src/report/charts/chart-label.js';
+import { readChanges } from '../../src/report/history/changes.js';
 import { environmentRows, statusOf, templateRows } from '../../src/report/environment-table.js';
 import { timeSpan } from '../../src/report/format.js';
-import { readAttempts, restartsOf } from '../../src/report/restarts.js';
-import { beforeAndAfter, readHistory, type RunHistory } from '../../src/report/run-history.js';
-import { trends } from '../../src/report/trends.js';
-import type { UpdateRecord } from '../../src/spec/records.js';
-import type { ObjectStore } from '../../src/store/object-store.js';
-import { faultNote } from '../../src/workflows/fault-note.js';
+import { readAttempts, restartsOf } from '../../src/report/history/restarts.js';
+import { beforeAndAfter, readHistory, type RunHistory } from '../../src/report/history/run-history.js';
+import { trends } from '../../src/report/charts/trends.js';
+import type { UpdateRecord } from '../../src/spec/records/records.js';
+import type { ObjectStore } from '../../src/store/objects/object-store.js';
+import { faultNote } from '../../src/workflows/status/fault-note.js';
 import { engineDiedAt, recordedRun, steps, until, workerDiedAt } from './recorded-run.js';
 
 let store: ObjectStore;

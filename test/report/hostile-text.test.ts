@@ -1,12 +1,12 @@
 // Whatever a model, an environment or a person wrote is text in the report: it makes no element, no attribute and no link.
 import { beforeAll, describe, expect, it } from 'vitest';
-import { readChanges } from '../../src/report/changes.js';
-import { faultsOf } from '../../src/report/faults.js';
+import { readChanges } from '../../src/report/history/changes.js';
+import { faultsOf } from '../../src/report/history/faults.js';
 import { renderReport } from '../../src/report/html-report.js';
-import { readAttempts, restartsOf } from '../../src/report/restarts.js';
-import { readHistory, type RunHistory } from '../../src/report/run-history.js';
+import { readAttempts, restartsOf } from '../../src/report/history/restarts.js';
+import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
 import type { SweepsOfRun } from '../../src/report/sweep-table.js';
-import type { ReadEpisodes } from '../../src/report/report-episodes.js';
+import type { ReadEpisodes } from '../../src/report/history/report-episodes.js';
 import {
   callOf,
   failed,

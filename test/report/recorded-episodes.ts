@@ -3,12 +3,12 @@ import {
   readReportEpisodes,
   type EpisodeReading,
   type ReadEpisodes,
-} from '../../src/report/report-episodes.js';
-import type { RunHistory } from '../../src/report/run-history.js';
-import type { EpisodeRecord, Outcome, StopReason } from '../../src/spec/records.js';
-import { episodeKey, evaluationEpisodeKey } from '../../src/store/layout.js';
-import type { ObjectStore } from '../../src/store/object-store.js';
-import { encodeRecord } from '../../src/store/record-codec.js';
+} from '../../src/report/history/report-episodes.js';
+import type { RunHistory } from '../../src/report/history/run-history.js';
+import type { EpisodeRecord, Outcome, StopReason } from '../../src/spec/records/records.js';
+import { episodeKey, evaluationEpisodeKey } from '../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../src/store/objects/object-store.js';
+import { encodeRecord } from '../../src/store/records/record-codec.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 
 export interface SaidTurn {

@@ -3,12 +3,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll } from 'vitest';
-import type { RunHistory } from '../../src/report/run-history.js';
-import type { EvaluationResult } from '../../src/spec/evaluation-records.js';
-import type { EpisodeRecord, UpdateRecord } from '../../src/spec/records.js';
+import type { RunHistory } from '../../src/report/history/run-history.js';
+import type { EvaluationResult } from '../../src/spec/records/evaluation-records.js';
+import type { EpisodeRecord, UpdateRecord } from '../../src/spec/records/records.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import { recordDigest } from '../../src/store/canonical.js';
-import { openDirectoryStore } from '../../src/store/directory-store.js';
+import { recordDigest } from '../../src/store/records/canonical.js';
+import { openDirectoryStore } from '../../src/store/objects/directory-store.js';
 import {
   attemptFolder,
   controlFolder,
@@ -20,10 +20,10 @@ import {
   runKey,
   sequenceKey,
   updateKey,
-} from '../../src/store/layout.js';
-import type { ObjectStore } from '../../src/store/object-store.js';
-import { encodeRecord } from '../../src/store/record-codec.js';
-import type { RecordKind, RecordTypes } from '../../src/store/record-schemas.js';
+} from '../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../src/store/objects/object-store.js';
+import { encodeRecord } from '../../src/store/records/record-codec.js';
+import type { RecordKind, RecordTypes } from '../../src/store/records/record-schemas.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 
 export const steps = 42;

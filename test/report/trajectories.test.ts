@@ -1,11 +1,11 @@
 // Counters of how episodes went: against plain ways to count the same, and on episodes that were recorded.
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { addError, noErrors, normalisedError, ranked } from '../../src/report/error-patterns.js';
-import { selectEpisodes } from '../../src/report/episode-selection.js';
-import { repeatedCalls } from '../../src/report/repeated-calls.js';
-import { readHistory, type RunHistory } from '../../src/report/run-history.js';
-import { toTranscript } from '../../src/report/transcripts.js';
+import { addError, noErrors, normalisedError, ranked } from '../../src/report/transcripts/error-patterns.js';
+import { selectEpisodes } from '../../src/report/history/episode-selection.js';
+import { repeatedCalls } from '../../src/report/transcripts/repeated-calls.js';
+import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
+import { toTranscript } from '../../src/report/transcripts/transcripts.js';
 import {
   addGroup,
   addTrajectory,
@@ -18,8 +18,8 @@ import {
   turnsInAll,
   unknownOutcomes,
   type TrajectoryCounts,
-} from '../../src/report/trajectory-analysis.js';
-import { trajectoryOf, type Trajectory } from '../../src/report/trajectory.js';
+} from '../../src/report/transcripts/trajectory-analysis.js';
+import { trajectoryOf, type Trajectory } from '../../src/report/transcripts/trajectory.js';
 import {
   callOf,
   decode,

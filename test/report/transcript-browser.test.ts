@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { faultsOf } from '../../src/report/faults.js';
+import { faultsOf } from '../../src/report/history/faults.js';
 import { renderReport } from '../../src/report/html-report.js';
-import { readHistory } from '../../src/report/run-history.js';
+import { readHistory } from '../../src/report/history/run-history.js';
 import { browserPath, launchBrowser } from '../support/browser.js';
 import {
   callOf,

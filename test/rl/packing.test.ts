@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { packForest, type SampleToPack } from '../../src/rl/packing.js';
-import type { BatchArrays } from '../../src/spec/batch.js';
+import type { BatchArrays } from '../../src/spec/records/batch.js';
 
 interface Target {
   sample: number;

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import type { RunOutline } from '../../src/activities/contracts.js';
-import { phasesOf } from '../../src/activities/phases.js';
+import { phasesOf } from '../../src/activities/run/phases.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { plannedSteps, suiteDue } from '../../src/spec/schedule.js';
-import { suiteDue as suiteDueOfWorkflow, totalSteps } from '../../src/workflows/step-schedule.js';
+import { suiteDue as suiteDueOfWorkflow, totalSteps } from '../../src/workflows/run/step-schedule.js';
 
 describe('whoever reads a run’s records expects of it what its workflow does', () => {
   const phase = (updates: number) => ({ name: 'p', updates, mini_batches_per_step: 3 });

@@ -1,10 +1,10 @@
 // The last evaluation of the audited run, with other outcomes than it had.
 import { expect } from 'vitest';
-import { summarise } from '../../src/activities/suite-evaluation.js';
-import type { Outcome } from '../../src/spec/records.js';
-import * as layout from '../../src/store/layout.js';
-import { requireRecord } from '../../src/store/records.js';
-import { audited, type Doctored, evalResult } from './doctored-run.js';
+import { summarise } from '../../src/activities/evaluation/suite-evaluation.js';
+import type { Outcome } from '../../src/spec/records/records.js';
+import * as layout from '../../src/store/objects/layout.js';
+import { requireRecord } from '../../src/store/records/records.js';
+import { audited, type Doctored, evalResult } from './audit/doctored-run.js';
 
 export const unknown: Outcome = { status: 'unknown', reason: 'open_failed', failures: 3 };
 export const passed: Outcome = { status: 'graded', value: 1 };

@@ -2,12 +2,12 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Digest, Numerics, RunRecord } from '../../src/spec/records.js';
-import { sha256Hex } from '../../src/store/canonical.js';
-import { writeCheckpoint } from '../../src/store/checkpoints.js';
-import { runKey, updateKey } from '../../src/store/layout.js';
-import type { ObjectStore } from '../../src/store/object-store.js';
-import { adoptOrCreate } from '../../src/store/records.js';
+import type { Digest, Numerics, RunRecord } from '../../src/spec/records/records.js';
+import { sha256Hex } from '../../src/store/records/canonical.js';
+import { writeCheckpoint } from '../../src/store/runs/checkpoints.js';
+import { runKey, updateKey } from '../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../src/store/objects/object-store.js';
+import { adoptOrCreate } from '../../src/store/records/records.js';
 import { recordsOfAllKinds } from './fixtures.js';
 
 const numerics = { backend: 'cpu', version: 1 } as const;

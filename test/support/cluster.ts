@@ -5,16 +5,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
-import { startEnvironmentProcess, testToken, type EnvironmentProcess } from './environment-process.js';
+import { startEnvironmentProcess, testToken, type EnvironmentProcess } from './servers/environment-process.js';
 import { findEngine } from './find-tools.js';
-import { startTemporal, type TestTemporal, type TestTemporalOptions } from './temporal-server.js';
+import { startTemporal, type TestTemporal, type TestTemporalOptions } from './servers/temporal-server.js';
 import { Stuck, until } from './until.js';
 import { WorkerProcess } from './worker-process.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import type { ObjectStore } from '../../src/store/object-store.js';
+import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { statusQuery } from '../../src/workflows/messages.js';
-import type { trainingRun, TrainingOptions, TrainingResult } from '../../src/workflows/training-run.js';
+import type { trainingRun, TrainingOptions, TrainingResult } from '../../src/workflows/run/training-run.js';
 
 export type RunHandle = WorkflowHandleWithFirstExecutionRunId<typeof trainingRun>;
 

@@ -1,7 +1,7 @@
 // The binaries that tests start, as set-up left them. A missing one is an error that names what fetches it.
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { type BuiltTool, builtToolPath } from '../../src/workers/built-tool.js';
+import { type BuiltTool, builtToolPath } from '../../src/workers/process/built-tool.js';
 
 /** The `temporal` CLI, which holds the dev server. LONGHAUL_TEMPORAL overrides. */
 export function findTemporal(): string {

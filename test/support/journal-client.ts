@@ -10,7 +10,7 @@ import { loadChatTemplate } from '../../src/episode/chat-template.js';
 import { playEpisode } from '../../src/episode/episode-loop.js';
 import { JournalFolder } from '../../src/episode/journal-folder.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
-import type { Task } from '../../src/spec/task.js';
+import type { Task } from '../../src/spec/records/task.js';
 import { sampling } from '../episode/fixtures.js';
 
 const [, , url = '', gradingToken = '', count = '1', folder = ''] = process.argv;

@@ -9,7 +9,7 @@ import { oracle } from '../../src/environments/apps/task-key.js';
 import { systemPrompt } from '../../src/episode/system-prompt.js';
 import { readSpecFile } from '../../src/spec/spec-input.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import type { Demonstration, Task } from '../../src/spec/task.js';
+import type { Demonstration, Task } from '../../src/spec/records/task.js';
 
 const preset = fileURLToPath(new URL('../../presets/tiny.yaml', import.meta.url));
 

@@ -4,10 +4,10 @@ import { readdirSync, rmSync, utimesSync, writeFileSync, mkdirSync } from 'node:
 import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { type EpisodesPlace, foldedKeyOf, readFolded } from '../../src/store/episodes.js';
-import { collectionsFolder } from '../../src/store/layout.js';
-import type { ObjectStore } from '../../src/store/object-store.js';
-import { encodeRecord } from '../../src/store/record-codec.js';
+import { type EpisodesPlace, foldedKeyOf, readFolded } from '../../src/store/runs/episodes.js';
+import { collectionsFolder } from '../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../src/store/objects/object-store.js';
+import { encodeRecord } from '../../src/store/records/record-codec.js';
 
 /** `folder`: of the directory store that `store` is. */
 export async function unfold(store: ObjectStore, folder: string, run: string): Promise<void> {

@@ -1,9 +1,9 @@
 // What a run has become, from the store alone, and the demand that it equals an undisturbed one.
 import { expect } from 'vitest';
-import { auditRun } from '../../src/activities/audit-run.js';
-import { readStepEpisodes } from '../../src/store/episodes.js';
-import type { ObjectStore } from '../../src/store/object-store.js';
-import { lastCommittedStep, readPlan, readState, readUpdate } from '../../src/store/run-records.js';
+import { auditRun } from '../../src/activities/reports/audit-run.js';
+import { readStepEpisodes } from '../../src/store/runs/episodes.js';
+import type { ObjectStore } from '../../src/store/objects/object-store.js';
+import { lastCommittedStep, readPlan, readState, readUpdate } from '../../src/store/runs/run-records.js';
 
 export interface Verdict {
   violations: unknown[];

@@ -16,10 +16,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { AsyncCompletionClient } from '@temporalio/client';
-import { startSeverableProxy, type SeverableProxy } from './severable-proxy.js';
-import { ended } from './temporal-server.js';
+import { startSeverableProxy, type SeverableProxy } from './servers/severable-proxy.js';
+import { ended } from './servers/temporal-server.js';
 import { until } from './until.js';
-import { OpenActivities } from '../../src/workers/open-activities.js';
+import { OpenActivities } from '../../src/workers/attempt/open-activities.js';
 
 export interface WorkerPlan {
   name: string;

@@ -2,19 +2,19 @@ import { mkdtemp, rm, truncate, unlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Digest, RunRecord } from '../../src/spec/records.js';
-import { checkpointHome } from '../../src/store/checkpoints.js';
-import { openDirectoryStore } from '../../src/store/directory-store.js';
+import type { Digest, RunRecord } from '../../src/spec/records/records.js';
+import { checkpointHome } from '../../src/store/runs/checkpoints.js';
+import { openDirectoryStore } from '../../src/store/objects/directory-store.js';
 import {
   checkpointFileKey,
   checkpointManifestKey,
   evaluationResultKey,
   runKey,
   updateKey,
-} from '../../src/store/layout.js';
-import type { ObjectStore } from '../../src/store/object-store.js';
-import { adoptOrCreate } from '../../src/store/records.js';
-import { StoreUnavailable } from '../../src/store/store-errors.js';
+} from '../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../src/store/objects/object-store.js';
+import { adoptOrCreate } from '../../src/store/records/records.js';
+import { StoreUnavailable } from '../../src/store/objects/store-errors.js';
 import { placeText, selectCheckpoints, type Selection } from '../../src/sweeps/checkpoint-selection.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 import { digestOf, recordsOfAllKinds } from '../store/fixtures.js';

@@ -13,7 +13,7 @@ import {
 } from '../../src/sweeps/schedule-options.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 import type { SweepSpec } from '../../src/spec/sweep-spec.js';
-import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
 
 type Policies = NonNullable<ScheduleOptions['policies']>;
 

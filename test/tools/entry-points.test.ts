@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { register } from '../../src/cli/quickstart-command.js';
+import { register } from '../../src/cli/train/quickstart-command.js';
 
 let checkout: string;
 

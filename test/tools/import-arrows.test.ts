@@ -18,11 +18,11 @@ describe('import arrows', () => {
   test.each([
     ['src/rl/advantages.ts', `import { openStore } from '../store/open-store.js';\nvoid openStore;\n`],
     [
-      'src/store/layout.ts',
+      'src/store/objects/layout.ts',
       `import { runSpecSchema } from '../engine/policy-engine.js';\nvoid runSpecSchema;\n`,
     ],
     [
-      'src/spec/records.ts',
+      'src/spec/records/records.ts',
       `import type { ObjectStore } from '../store/object-store.js';\nexport type A = ObjectStore;\n`,
     ],
     [
@@ -38,7 +38,7 @@ describe('import arrows', () => {
       'src/episode/observation.ts',
       `import { createNativeEngine } from '../engine/native/native-engine.js';\nvoid createNativeEngine;\n`,
     ],
-    ['src/report/chart.ts', `export const cli = () => import('../cli/program.js');\n`],
+    ['src/report/charts/chart.ts', `export const cli = () => import('../cli/program.js');\n`],
   ])('%s may not: %s', async (file, text) => {
     expect(await complaints(file, text)).toContain('longhaul/import-arrows');
   });
@@ -52,7 +52,7 @@ describe('import arrows', () => {
       'src/workflows/policies.ts',
       `import { sameNumerics } from '../spec/numerics.js';\nvoid sameNumerics;\n`,
     ],
-    ['src/activities/scope.ts', `import { openStore } from '../store/open-store.js';\nvoid openStore;\n`],
+    ['src/activities/attempt/scope.ts', `import { openStore } from '../store/open-store.js';\nvoid openStore;\n`],
     [
       'src/episode/observation.ts',
       `import type { PolicyEngine } from '../engine/policy-engine.js';\nexport type A = PolicyEngine;\n`,

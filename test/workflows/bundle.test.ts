@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { importedValues } from '../../src/workers/workflow-bundle.js';
+import { importedValues } from '../../src/workers/orchestrator/workflow-bundle.js';
 import { workflowBundle } from './scripted-run.js';
 
 const root = new URL('../..', import.meta.url).pathname;

@@ -4,7 +4,7 @@ import { ApplicationFailure } from '@temporalio/activity';
 import type { History } from '@temporalio/common/lib/proto-utils.js';
 import type { LeaseRequest } from '../../src/activities/contracts.js';
 import type { SweepActivities, SweepNodeActivities } from '../../src/activities/sweep-contracts.js';
-import { evalSweep } from '../../src/workflows/eval-sweep.js';
+import { evalSweep } from '../../src/workflows/sweep/eval-sweep.js';
 import {
   checkpointNowUpdate,
   pauseNowUpdate,
@@ -14,7 +14,7 @@ import {
   setHyperparametersUpdate,
   stopAfterUpdate,
 } from '../../src/workflows/messages.js';
-import type { TestTemporal, TestTemporalOptions } from '../support/temporal-server.js';
+import type { TestTemporal, TestTemporalOptions } from '../support/servers/temporal-server.js';
 import { gate, outlineOf, scriptRun, startRun, until, withWorkers } from './scripted-run.js';
 
 /** Of the server that they are recorded on: the longest of them begins anew. */

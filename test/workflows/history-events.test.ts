@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { History } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
 import { stopAfterUpdate } from '../../src/workflows/messages.js';
 import {
   gate,

@@ -17,7 +17,7 @@ import { type History, historyFromJSON, historyToJSON } from '@temporalio/common
 import { bundleWorkflowCode, DefaultLogger, type InjectedSinks, Worker } from '@temporalio/worker';
 import { DeterminismViolationError } from '@temporalio/workflow';
 import { afterAll, describe, expect, it } from 'vitest';
-import { startTemporal } from '../support/temporal-server.js';
+import { startTemporal } from '../support/servers/temporal-server.js';
 import { goldenLives, goldenServer } from './golden-lives.js';
 import { workflowBundle } from './scripted-run.js';
 import type { EndedStep, TraceSinks } from '../../src/workflows/step-tracing.js';

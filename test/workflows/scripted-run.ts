@@ -19,9 +19,9 @@ import type {
   RunStatus,
   TransferActivities,
 } from '../../src/activities/contracts.js';
-import { guardActivities } from '../../src/workers/activity-guard.js';
-import { OpenActivities } from '../../src/workers/open-activities.js';
-import { type BundledInterceptor, cachedWorkflowBundle } from '../../src/workers/workflow-bundle.js';
+import { guardActivities } from '../../src/workers/attempt/activity-guard.js';
+import { OpenActivities } from '../../src/workers/attempt/open-activities.js';
+import { type BundledInterceptor, cachedWorkflowBundle } from '../../src/workers/orchestrator/workflow-bundle.js';
 import {
   engineQueue,
   grantedSignal,
@@ -30,8 +30,8 @@ import {
   transferQueue,
   waitingSignal,
 } from '../../src/workflows/messages.js';
-import type { trainingRun, TrainingOptions } from '../../src/workflows/training-run.js';
-import type { TestTemporal } from '../support/temporal-server.js';
+import type { trainingRun, TrainingOptions } from '../../src/workflows/run/training-run.js';
+import type { TestTemporal } from '../support/servers/temporal-server.js';
 
 export type AllActivities = OrchestratorActivities & NodeActivities & TransferActivities;
 

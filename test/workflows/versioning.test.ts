@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { promisify } from 'node:util';
 import { Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { versioned } from '../../src/workers/orchestrator-worker.js';
+import { versioned } from '../../src/workers/orchestrator/orchestrator-worker.js';
 import {
   engineQueue,
   type NodeReport,
@@ -15,7 +15,7 @@ import {
   transferQueue,
 } from '../../src/workflows/messages.js';
 import { findTemporal } from '../support/find-tools.js';
-import { startTemporal, type TestTemporal } from '../support/temporal-server.js';
+import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
 import { until as untilTrue } from '../support/until.js';
 import {
   gate,

@@ -59,9 +59,9 @@ const singleFiles = {
   'engine/policy-engine': ['episode'],
   'environments/environment': ['episode'],
   // A clock, which imports nothing.
-  'environments/awake-clock': ['episode', 'engine'],
+  'base/awake-clock': ['episode', 'engine'],
   // Equality of numerics decides who gets which node: two functions that import nothing, so that the workflows' bundle stays small.
-  'spec/numerics': ['workflows'],
+  'spec/records/numerics': ['workflows'],
   // How an absent pass rate reads must not differ between the Temporal UI and the command line; it imports nothing either.
   'spec/pass-rate': ['workflows'],
 };

@@ -3,8 +3,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Duplex } from 'node:stream';
-import { awakeTimeout } from '../../environments/awake-clock.js';
-import { isSecretName } from '../../spec/secrets.js';
+import { awakeTimeout } from '../../base/awake-clock.js';
+import { isSecretName } from '../../base/secrets.js';
 import { EngineError, EngineExited } from '../policy-engine.js';
 import { encodeFrame, type Frame, type FrameArray, FrameDecoder, FrameError, isObject } from './frames.js';
 

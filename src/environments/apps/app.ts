@@ -1,5 +1,5 @@
 // What a built-in app is: tables, tools and task templates. The engine room (world, grading, tasks) knows no app by name.
-import type { ToolCall, ToolSpec } from '../../spec/task.js';
+import type { ToolCall, ToolSpec } from '../../spec/records/task.js';
 import type { Connection } from './connection.js';
 import type { Draw } from './random.js';
 import type { Table, WorldRows } from './table.js';

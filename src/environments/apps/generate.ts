@@ -1,6 +1,6 @@
 // Tasks and demonstrations of the built-in apps: a function of the data spec.
 import type { BuiltinDataSpec } from '../../spec/run-spec.js';
-import type { Demonstration, DemonstrationMessage, Task, ToolCall } from '../../spec/task.js';
+import type { Demonstration, DemonstrationMessage, Task, ToolCall } from '../../spec/records/task.js';
 import type { App, TaskTemplate } from './app.js';
 import { Draw, hash32 } from './random.js';
 import { appByName } from './registry.js';

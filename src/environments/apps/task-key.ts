@@ -1,6 +1,6 @@
 // A task key names an app, a template and a number, and is all it takes to build the task: `tracker/close_issue/000123`.
 // Invariant: the split is a function of the key, and one combination of entities never has tasks in both splits.
-import type { Task, ToolCall } from '../../spec/task.js';
+import type { Task, ToolCall } from '../../spec/records/task.js';
 import type { App, Scenario, TaskTemplate } from './app.js';
 import { Draw, hash32 } from './random.js';
 import { appByName } from './registry.js';

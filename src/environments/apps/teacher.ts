@@ -1,6 +1,6 @@
 // An imperfect teacher: always the right form, each decision right with a fixed probability.
 // What the policy learns from it leaves GRPO something to find: no decision is learned as certain.
-import type { ToolCall } from '../../spec/task.js';
+import type { ToolCall } from '../../spec/records/task.js';
 import type { App, Scenario } from './app.js';
 import type { Draw } from './random.js';
 

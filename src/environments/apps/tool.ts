@@ -1,5 +1,5 @@
 // Tools are declared once: the JSON Schema that the model reads and the check that its arguments meet are the same object.
-import type { JsonSchemaObject, ToolSpec } from '../../spec/task.js';
+import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
 import type { ToolArguments, ToolContext, ToolHandler } from './app.js';
 
 type TextParameter = { type: 'string'; description: string; enum?: readonly string[]; optional?: true };

@@ -1,7 +1,7 @@
 // One episode's world of a built-in app.
 // Invariant: a world is a function of its task key; what a call changes, it changes as a whole or not at all; and a task is
 // solved when every table but the ignored ones equals the world that its oracle leaves.
-import type { ToolCall } from '../../spec/task.js';
+import type { ToolCall } from '../../spec/records/task.js';
 import type { ToolResult } from '../environment.js';
 import type { App, Scenario, ToolContext } from './app.js';
 import { ToolError } from './app.js';

@@ -3,9 +3,9 @@
 // server keeps the session for another one (`openenv-socket.ts`), in this process or the next (`attach`).
 import { setMaxListeners } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
-import { withoutSecrets } from '../../spec/secrets.js';
-import type { Task, ToolCall, ToolSpec } from '../../spec/task.js';
-import { awakeLimit, awakeNow } from '../awake-clock.js';
+import { withoutSecrets } from '../../base/secrets.js';
+import type { Task, ToolCall, ToolSpec } from '../../spec/records/task.js';
+import { awakeLimit, awakeNow } from '../../base/awake-clock.js';
 import {
   EnvironmentError,
   type Environment,

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RawData, WebSocket } from 'ws';
-import { awakeNow, awakeTimeout } from '../awake-clock.js';
+import { awakeNow, awakeTimeout } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { isObject, textOf } from './tool-results.js';
 import { isRefused, openWebSocket } from './web-socket.js';

@@ -1,7 +1,7 @@
 // What a server says of itself: what tells it from another one that plays the same tasks. Asked in a session of its own, which ends
 // with the answer.
-import type { Task, ToolSpec } from '../../spec/task.js';
-import { awakeLimit } from '../awake-clock.js';
+import type { Task, ToolSpec } from '../../spec/records/task.js';
+import { awakeLimit } from '../../base/awake-clock.js';
 import { EnvironmentError } from '../environment.js';
 import { ErrorFrame, OpenEnvSocket, type ReplyFrame } from './openenv-socket.js';
 import { isObject, readTools } from './tool-results.js';

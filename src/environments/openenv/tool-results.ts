@@ -1,5 +1,5 @@
 // What servers of all generations say about tools and results, made one: key casing differs with their libraries.
-import type { JsonSchemaObject, ToolSpec } from '../../spec/task.js';
+import type { JsonSchemaObject, ToolSpec } from '../../spec/records/task.js';
 import type { ToolResult } from '../environment.js';
 
 type Json = Record<string, unknown>;

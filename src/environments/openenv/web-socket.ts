@@ -1,6 +1,6 @@
 // Opens WebSockets to the `/ws` of OpenEnv servers.
 import { WebSocket } from 'ws';
-import { awakeTimeout } from '../awake-clock.js';
+import { awakeTimeout } from '../../base/awake-clock.js';
 
 /** As the Python client has it; a server's frames are bigger than a client's may be. */
 const maxFrameBytes = 100 * 1024 * 1024;

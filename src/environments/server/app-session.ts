@@ -1,5 +1,5 @@
 // What the server needs of an app: nothing about tables, templates or oracles. Ground truth never crosses this line.
-import type { Task, ToolSpec } from '../../spec/task.js';
+import type { Task, ToolSpec } from '../../spec/records/task.js';
 import type { ToolResult } from '../environment.js';
 
 export type ServedTask = Omit<Task, 'split'> & { split?: Task['split'] };

@@ -1,5 +1,5 @@
 // The built-in apps, as the server serves them.
-import type { Task } from '../../spec/task.js';
+import type { Task } from '../../spec/records/task.js';
 import type { App } from '../apps/app.js';
 import { infrastructureFault, modelFault } from '../apps/faults.js';
 import { appByName, appNames } from '../apps/registry.js';

@@ -1,5 +1,5 @@
 // All apps of one server: which app a task key belongs to, and the tasks that the task API offers.
-import type { Task, ToolSpec } from '../../spec/task.js';
+import type { Task, ToolSpec } from '../../spec/records/task.js';
 import type { ServedApp, ServedTask } from './app-session.js';
 
 export interface SelectedTask {

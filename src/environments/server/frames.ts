@@ -1,5 +1,5 @@
 // The frames of OpenEnv 0.10, as text, and what stands in them.
-import type { ToolSpec } from '../../spec/task.js';
+import type { ToolSpec } from '../../spec/records/task.js';
 
 export type ErrorCode =
   | 'INVALID_JSON'

@@ -1,7 +1,7 @@
 // The calls of Slack that a thread needs, through Slack's own client. Each is tried once and ends within its deadline: when to
 // try again is the thread's to decide, for only it knows whether a message may be there already.
 import { LogLevel, WebClient, type Logger } from '@slack/web-api';
-import { withoutSecrets } from '../../spec/secrets.js';
+import { withoutSecrets } from '../../base/secrets.js';
 import type { MessageBlock } from './blocks.js';
 import { deadlineFetch } from './deadline-fetch.js';
 import { pause } from './pause.js';

@@ -1,5 +1,5 @@
 // Tracing of a worker process where the environment asks for it; else nothing is loaded.
-import { installTracer } from '../../activities/spans.js';
+import { installTracer } from '../../base/spans.js';
 import { readTraceSettings } from './settings.js';
 import type { Tracing } from './tracing.js';
 

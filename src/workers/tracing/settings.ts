@@ -1,5 +1,5 @@
 // Whether this process traces, and how much of it, by the variables that OpenTelemetry's own SDKs read. Loads nothing of it.
-import { keepSecret } from '../../activities/known-secrets.js';
+import { keepSecret } from '../../base/known-secrets.js';
 
 export interface TraceSettings {
   /** Of all traces, from 0 to 1. All spans of a trace share its fate, whichever worker they come from. */

@@ -1,5 +1,5 @@
 // The engine and the environments of a node, with a span for each verb; what an episode calls again and again is tallied.
-import { span } from '../../activities/spans.js';
+import { span } from '../../base/spans.js';
 import type { PolicyEngine } from '../../engine/policy-engine.js';
 import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
 

@@ -3,7 +3,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Context } from '@temporalio/activity';
 import type { ActivityInterceptorsFactory, InjectedSinks } from '@temporalio/worker';
-import type { OpenSpan, SpanAttributes, Tracer } from '../../activities/spans.js';
+import type { OpenSpan, SpanAttributes, Tracer } from '../../base/spans.js';
 import type { PolicyEngine } from '../../engine/policy-engine.js';
 import type { EnvironmentBackend } from '../../environments/environment.js';
 import type { TraceSinks } from '../../workflows/step-tracing.js';

@@ -1,7 +1,7 @@
 // What a fault is, and what it may use of the world around a run.
-import type { BreakableProxy } from '../../support/breakable-proxy.js';
-import type { FaultProxy } from '../../support/fault-proxy.js';
-import type { LibcShim } from '../../support/libc-shim.js';
+import type { BreakableProxy } from '../../support/servers/breakable-proxy.js';
+import type { FaultProxy } from '../../support/servers/fault-proxy.js';
+import type { LibcShim } from '../../support/preloads/libc-shim.js';
 import type { Random } from '../random.js';
 import type { OpenTrial } from '../trial.js';
 

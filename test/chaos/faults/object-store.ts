@@ -1,6 +1,6 @@
 // What an S3 service does on a bad day, between the workers and a real server (docs/records.md: what settles nothing is
 // settled by reading).
-import type { Fault as Broken } from '../../support/fault-proxy.js';
+import type { Fault as Broken } from '../../support/servers/fault-proxy.js';
 import type { Random } from '../random.js';
 import type { Fault } from './fault.js';
 

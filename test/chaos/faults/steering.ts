@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { UpdateDefinition } from '@temporalio/common';
 import { checkpointNowUpdate, pauseNowUpdate, resumeUpdate } from '../../../src/workflows/messages.js';
-import type { ControlState } from '../../../src/spec/control-records.js';
+import type { ControlState } from '../../../src/spec/records/control-records.js';
 import type { OpenTrial } from '../trial.js';
 import { signalled, type VictimName } from '../victims.js';
 import { type Fault, restartS } from './fault.js';

@@ -1,7 +1,7 @@
 // A Temporal server that is away, and one that comes back with nothing. A crash and freezing are with the other processes.
 import { rmSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import { startTraining } from '../../../src/cli/start-training.js';
+import { startTraining } from '../../../src/cli/train/start-training.js';
 import { signalled } from '../victims.js';
 import type { Fault, World } from './fault.js';
 

@@ -4,19 +4,19 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
-import { startTraining } from '../../../src/cli/start-training.js';
-import type { ObjectStore } from '../../../src/store/object-store.js';
+import { startTraining } from '../../../src/cli/train/start-training.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
-import { startStack } from '../../../src/workers/stack.js';
+import { startStack } from '../../../src/stack/stack.js';
 import type { OpenedRun } from '../../../src/activities/contracts.js';
-import { openConnection } from '../../../src/workers/temporal-connection.js';
+import { openConnection } from '../../../src/workers/temporal/temporal-connection.js';
 import {
   checkpointNowUpdate,
   pauseUpdate,
   resumeUpdate,
   statusQuery,
 } from '../../../src/workflows/messages.js';
-import type { trainingRun } from '../../../src/workflows/training-run.js';
+import type { trainingRun } from '../../../src/workflows/run/training-run.js';
 import { findEngine } from '../../support/find-tools.js';
 import { smallRun } from '../../support/small-run.js';
 import { type Execution, fetchExecutions, type HistoryEvent } from './execution.js';

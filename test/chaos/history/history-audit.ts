@@ -6,9 +6,9 @@ import type {
   OpenedRun,
   PlannedStep,
 } from '../../../src/activities/contracts.js';
-import type { ControlState } from '../../../src/spec/control-records.js';
-import { writings } from '../../../src/spec/secrets.js';
-import type { ObjectStore } from '../../../src/store/object-store.js';
+import type { ControlState } from '../../../src/spec/records/control-records.js';
+import { writings } from '../../../src/base/secrets.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import {
   type AcceptedUpdate,
   activitiesOf,

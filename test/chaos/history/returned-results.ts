@@ -6,9 +6,9 @@ import type {
   OpenedRun,
   PlannedStep,
 } from '../../../src/activities/contracts.js';
-import type { ControlChange, ControlRecord, ControlState } from '../../../src/spec/control-records.js';
-import { recordDigest } from '../../../src/store/canonical.js';
-import { readStepEpisodes } from '../../../src/store/episodes.js';
+import type { ControlChange, ControlRecord, ControlState } from '../../../src/spec/records/control-records.js';
+import { recordDigest } from '../../../src/store/records/canonical.js';
+import { readStepEpisodes } from '../../../src/store/runs/episodes.js';
 import {
   collectionsFolder,
   controlFolder,
@@ -17,10 +17,10 @@ import {
   planKey,
   sequenceKey,
   updateKey,
-} from '../../../src/store/layout.js';
-import type { ObjectStore } from '../../../src/store/object-store.js';
-import { readRecord, readSequence } from '../../../src/store/records.js';
-import { timelineOf } from '../../../src/store/run-records.js';
+} from '../../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { readRecord, readSequence } from '../../../src/store/records/records.js';
+import { timelineOf } from '../../../src/store/runs/run-records.js';
 
 /** What is in the store, read once for each record. */
 export class StoredRun {

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { oracle, scenarioOf, taskFromKey } from '../../../src/environments/apps/task-key.js';
 import type { World } from '../../../src/environments/apps/world.js';
-import type { ToolCall } from '../../../src/spec/task.js';
+import type { ToolCall } from '../../../src/spec/records/task.js';
 import { inWorld, play, rowsOf, someKeys, templates } from './play.js';
 
 const tasksPerTemplate = 40;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { generateDemonstrations, generateTasks } from '../../../src/environments/apps/generate.js';
 import { oracle, splitIdentity, splitOf, taskFromKey } from '../../../src/environments/apps/task-key.js';
-import type { Demonstration, ToolCall } from '../../../src/spec/task.js';
+import type { Demonstration, ToolCall } from '../../../src/spec/records/task.js';
 import { inWorld, someKeys, templates } from './play.js';
 
 const spec = {

@@ -3,7 +3,7 @@ import { appByName, appNames } from '../../../src/environments/apps/registry.js'
 import { formatTaskKey } from '../../../src/environments/apps/task-key.js';
 import { openWorld, type World } from '../../../src/environments/apps/world.js';
 import type { App, TaskTemplate } from '../../../src/environments/apps/app.js';
-import type { ToolCall } from '../../../src/spec/task.js';
+import type { ToolCall } from '../../../src/spec/records/task.js';
 
 export const apps: App[] = appNames.map(appByName);
 

@@ -8,7 +8,7 @@ import type {
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
 import type { FaultSource } from '../../../src/environments/server/app-session.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { startSeverableProxy, type SeverableProxy } from '../../support/severable-proxy.js';
+import { startSeverableProxy, type SeverableProxy } from '../../support/servers/severable-proxy.js';
 import { until } from '../../support/until.js';
 import { counterTask, noFaults, startCounterServer, token, worlds } from '../stand-in.js';
 

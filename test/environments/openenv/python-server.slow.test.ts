@@ -1,10 +1,10 @@
 // Our client against the Python package's own server.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
-import type { Task } from '../../../src/spec/task.js';
+import type { Task } from '../../../src/spec/records/task.js';
 import { ensurePythonVenv, type PythonVenv } from '../../support/python-venv.js';
-import { startOpenEnvFixture, type OpenEnvFixture } from '../../support/openenv-fixture.js';
-import { openRawSocket, type RawSocket } from '../../support/raw-socket.js';
+import { startOpenEnvFixture, type OpenEnvFixture } from '../../support/servers/openenv-fixture.js';
+import { openRawSocket, type RawSocket } from '../../support/servers/raw-socket.js';
 import { counterTask, startCounterServer } from '../stand-in.js';
 
 const venv: PythonVenv = await ensurePythonVenv(['openenv==0.10.0']);

@@ -5,8 +5,8 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
-import { writings } from '../../../src/spec/secrets.js';
-import type { Task } from '../../../src/spec/task.js';
+import { writings } from '../../../src/base/secrets.js';
+import type { Task } from '../../../src/spec/records/task.js';
 
 const token = 'tok"en/with+signs=93b1';
 const everyWriting = [token, encodeURIComponent(token), Buffer.from(token).toString('base64')].join(' and ');

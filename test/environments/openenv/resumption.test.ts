@@ -14,7 +14,7 @@ import { playEpisode } from '../../../src/episode/episode-loop.js';
 import { loadTokenizer } from '../../../src/episode/tokenizer.js';
 import { sampling } from '../../episode/fixtures.js';
 import { scriptedPolicy } from '../../episode/scripted-policy.js';
-import { startSeverableProxy, type SeverableProxy } from '../../support/severable-proxy.js';
+import { startSeverableProxy, type SeverableProxy } from '../../support/servers/severable-proxy.js';
 import { until } from '../../support/until.js';
 import { counterTask, noFaults, startCounterServer, token, worlds } from '../stand-in.js';
 

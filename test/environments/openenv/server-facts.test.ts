@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { askIdentities } from '../../../src/activities/environment-identities.js';
+import { askIdentities } from '../../../src/activities/evaluation/environment-identities.js';
 import { askServerFacts } from '../../../src/environments/openenv/server-facts.js';
 
 const slowServer = `require('node:http')

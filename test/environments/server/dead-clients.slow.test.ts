@@ -15,8 +15,8 @@ import {
   startEnvironmentProcess,
   testToken,
   type EnvironmentProcess,
-} from '../../support/environment-process.js';
-import { openRawSocket } from '../../support/raw-socket.js';
+} from '../../support/servers/environment-process.js';
+import { openRawSocket } from '../../support/servers/raw-socket.js';
 import { until } from '../../support/until.js';
 
 const places = 8;
@@ -38,7 +38,7 @@ async function startClient(
   journals?: string,
 ): Promise<ChildProcess & { said?: string }> {
   const script = path(`../../support/${journals === undefined ? 'episode' : 'journal'}-client.ts`);
-  const register = path('../../support/typescript-register.mjs');
+  const register = path('../../support/preloads/typescript-register.mjs');
   const each = String(places / clientsAtOnce);
   const args = ['--import', register, script, url, testToken, each, ...(journals ? [journals] : [])];
   const child: ChildProcess & { said?: string } = spawn(process.execPath, args, {

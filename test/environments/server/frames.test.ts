@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { openRawSocket } from '../../support/raw-socket.js';
+import { openRawSocket } from '../../support/servers/raw-socket.js';
 import { startCounterServer, token, worlds } from '../stand-in.js';
 
 let server: EnvironmentServer;

@@ -4,7 +4,7 @@ import {
   createEnvironmentServer,
   type EnvironmentServer,
 } from '../../../src/environments/server/environment-server.js';
-import { openRawSocket } from '../../support/raw-socket.js';
+import { openRawSocket } from '../../support/servers/raw-socket.js';
 import { counter, noFaults, startCounterServer, token, worlds } from '../stand-in.js';
 
 let server: EnvironmentServer;

@@ -2,9 +2,9 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { ServedApp } from '../../../src/environments/server/app-session.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { breakFirst, startFaultProxy, type FaultProxy } from '../../support/fault-proxy.js';
-import { openRawSocket, type RawSocket } from '../../support/raw-socket.js';
-import { startSeverableProxy, type SeverableProxy } from '../../support/severable-proxy.js';
+import { breakFirst, startFaultProxy, type FaultProxy } from '../../support/servers/fault-proxy.js';
+import { openRawSocket, type RawSocket } from '../../support/servers/raw-socket.js';
+import { startSeverableProxy, type SeverableProxy } from '../../support/servers/severable-proxy.js';
 import { until } from '../../support/until.js';
 import { counter, noFaults, startCounterServer, token } from '../stand-in.js';
 

@@ -10,13 +10,13 @@ import { appNames } from '../../../src/environments/apps/registry.js';
 import { oracle } from '../../../src/environments/apps/task-key.js';
 import { type EnvironmentBackend, EnvironmentError } from '../../../src/environments/environment.js';
 import { createOpenEnvBackend } from '../../../src/environments/openenv/openenv-backend.js';
-import type { Task } from '../../../src/spec/task.js';
+import type { Task } from '../../../src/spec/records/task.js';
 import {
   spawnEnvironmentServer,
   startEnvironmentProcess,
   testToken,
   type EnvironmentProcess,
-} from '../../support/environment-process.js';
+} from '../../support/servers/environment-process.js';
 
 const quiet = new AbortController().signal;
 const cleanup: (() => Promise<unknown> | void)[] = [];

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { openRawSocket } from '../../support/raw-socket.js';
+import { openRawSocket } from '../../support/servers/raw-socket.js';
 import { until } from '../../support/until.js';
 import { startCounterServer, worlds } from '../stand-in.js';
 

@@ -8,7 +8,7 @@ import type { PointSink } from '../../../src/integrations/tracking/metric-point.
 import { createMetricsJsonl } from '../../../src/integrations/tracking/metrics-jsonl.js';
 import { createTensorBoard } from '../../../src/integrations/tracking/tensorboard/tensorboard-sink.js';
 import { createWandb } from '../../../src/integrations/tracking/wandb/wandb-sink.js';
-import { openDirectoryStore } from '../../../src/store/directory-store.js';
+import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
 import { timeOf } from '../written-run.js';
 
 const [root = '', folder = '', overFile = '', python] = process.argv.slice(2);

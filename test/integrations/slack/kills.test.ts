@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { until } from '../../support/until.js';
-import { type Fault, SlackServer } from '../../support/slack-server.js';
+import { type Fault, SlackServer } from '../../support/servers/slack-server.js';
 import { history, KeptState, openThread, status, toldIn } from './threads.js';
 
 let server: SlackServer;
@@ -92,7 +92,7 @@ test('each event is told exactly once, in order, by a process that is killed 20 
       process.execPath,
       [
         '--import',
-        fileURLToPath(new URL('../../support/typescript-register.mjs', import.meta.url)),
+        fileURLToPath(new URL('../../support/preloads/typescript-register.mjs', import.meta.url)),
         fileURLToPath(new URL('thread-child.ts', import.meta.url)),
         folder,
         server.url,

@@ -11,7 +11,7 @@ import type {
 } from '../../../src/integrations/slack/run-event.js';
 import type { Alert } from '../../../src/rl/alerts.js';
 import { statusMessage } from '../../../src/integrations/slack/status-message.js';
-import { blockComplaints } from '../../support/slack-rules.js';
+import { blockComplaints } from '../../support/servers/slack-rules.js';
 import { checkpoint, completed, evaluation, paused, started, status, toolErrors } from './threads.js';
 
 const files = { usable: () => true };

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { SlackServer } from '../../support/slack-server.js';
+import { SlackServer } from '../../support/servers/slack-server.js';
 import { until } from '../../support/until.js';
 import {
   checkpoint,

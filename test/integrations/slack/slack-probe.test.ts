@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { probeSlack } from '../../../src/integrations/slack/slack-probe.js';
-import { SlackServer } from '../../support/slack-server.js';
+import { SlackServer } from '../../support/servers/slack-server.js';
 
 let server: SlackServer;
 

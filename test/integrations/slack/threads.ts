@@ -6,7 +6,7 @@ import {
   type ThreadTiming,
 } from '../../../src/integrations/slack/run-thread.js';
 import type { ThreadRecord, ThreadState } from '../../../src/integrations/slack/thread-record.js';
-import type { Channel, SlackServer, StoredMessage } from '../../support/slack-server.js';
+import type { Channel, SlackServer, StoredMessage } from '../../support/servers/slack-server.js';
 
 export const started: RunStarted = {
   id: 'started',

@@ -1,6 +1,6 @@
 // When a worker traces, by the variables of OpenTelemetry, and what it says to those that it cannot follow.
 import { describe, expect, it } from 'vitest';
-import { withoutKnownSecrets } from '../../../src/activities/known-secrets.js';
+import { withoutKnownSecrets } from '../../../src/base/known-secrets.js';
 import { readTraceSettings } from '../../../src/workers/tracing/settings.js';
 
 const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' };

@@ -1,7 +1,7 @@
 // Spans on their way to a receiver that answers, hangs, and is not there.
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { OtlpReceiver } from '../../support/otlp-receiver.js';
+import { OtlpReceiver } from '../../support/servers/otlp-receiver.js';
 import { until } from '../../support/until.js';
 import { createSpanSender, type EndedSpan } from '../../../src/workers/tracing/span-sender.js';
 

@@ -1,5 +1,5 @@
 // The booking desk's kinds of tasks. Difficulty 1 names ids; difficulty 2 describes what must be found first.
-import type { ToolCall } from '../../../spec/task.js';
+import type { ToolCall } from '../../../spec/records/task.js';
 import type { Mistakes, Scenario, TaskTemplate } from '../app.js';
 import type { Draw } from '../random.js';
 import { drawDay, drawScene, type Scene, type SubjectOptions } from './scene.js';

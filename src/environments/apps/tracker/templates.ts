@@ -1,5 +1,5 @@
 // The tracker's kinds of tasks. Difficulty 1 names the issue by id; difficulty 2 describes it, so that it must be found first.
-import type { ToolCall } from '../../../spec/task.js';
+import type { ToolCall } from '../../../spec/records/task.js';
 import type { Mistakes, Scenario, TaskTemplate } from '../app.js';
 import type { Draw } from '../random.js';
 import { drawScene, type Scene } from './scene.js';

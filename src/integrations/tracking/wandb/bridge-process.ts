@@ -3,7 +3,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { withoutSecrets } from '../../../spec/secrets.js';
+import { withoutSecrets } from '../../../base/secrets.js';
 import { SinkRefused } from '../metric-point.js';
 
 /** Beside this file, in `src/` and in `dist/` alike (`tools/copy-python.mjs`). */

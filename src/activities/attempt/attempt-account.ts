@@ -1,0 +1,229 @@
+// What an attempt has under way, what its death would cost, and what had broken before it worked: kept in memory, told to the
+// server with each heartbeat, and written to the attempt's records where there is anything to tell (ft/*).
+import { Context } from '@temporalio/activity';
+import type { LostWork, Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
+
+/** A part of an attempt's work that can be lost by itself: an episode, an update. */
+export interface WorkUnit {
+  sampled(tokens: number): void;
+  /** All so far can be used again, whoever comes next. */
+  kept(): void;
+  /** It waits for an environment or the store, until it samples or ends. */
+  waits(): void;
+  end(): void;
+}
+
+export type Restored = Required<Pick<Recovery, 'restore' | 'replay'>>;
+
+/** A failure that nobody has worked after yet. `failedAt`: of `performance.now()`, negative where another process failed. */
+export type Failure = Omit<Recovery, 'down_seconds' | 'restore' | 'replay'> & { failedAt: number };
+
+/** What the next attempt is told. */
+export interface AttemptSnapshot {
+  /** Of this machine's clock, milliseconds since 1970. */
+  at: number;
+  lost: LostWork;
+  /** Recoveries that are in no record yet. */
+  recoveries: Recovery[];
+  waited_seconds: number;
+}
+
+/** What a failed attempt left in this process's memory. `failure`: null where a person ended it. */
+export interface EndedAttempt extends Pick<AttemptSnapshot, 'recoveries' | 'waited_seconds'> {
+  failure: Failure | null;
+}
+
+export const nothingLost: LostWork = { seconds: 0, tokens: 0, episodes: 0 };
+
+interface Unit {
+  what: 'episode' | 'update';
+  since: number;
+  tokens: number;
+  waiting: boolean;
+}
+
+export class AttemptAccount {
+  readonly #units = new Set<Unit>();
+  #carried: Recovery[] = [];
+  #failure: Failure | null = null;
+  #explain: ((restored: Restored) => Promise<Recovery>) | null = null;
+  #restored: Restored[] = [];
+  #workedAt: number | null = null;
+  #waitingSince: number | null = null;
+  #waitedMs = 0;
+  /** The engine process that worked for it last; null where none has. */
+  engine: string | null = null;
+  /** Something went wrong that the step's records tell. */
+  troubled = false;
+
+  /**
+   * Call once, before the work: what ended the attempt before, what that one had not recorded, and whom to ask why a state
+   * had to be restored where no failure was seen.
+   */
+  begins(
+    { failure, recoveries, waited_seconds }: EndedAttempt,
+    explain: (restored: Restored) => Promise<Recovery>,
+  ): void {
+    this.#failure = failure;
+    this.#carried = recoveries;
+    this.#waitedMs = waited_seconds * 1000;
+    this.#explain = explain;
+  }
+
+  /** Work goes on: what had broken is mended. */
+  begin(what: Unit['what']): WorkUnit {
+    this.#workedAt ??= performance.now();
+    const unit: Unit = { what, since: performance.now(), tokens: 0, waiting: false };
+    this.#units.add(unit);
+    this.#clock();
+    const waiting = (now: boolean): void => {
+      unit.waiting = now;
+      this.#clock();
+    };
+    return {
+      sampled: (tokens) => {
+        unit.tokens += tokens;
+        waiting(false);
+      },
+      kept: () => {
+        unit.since = performance.now();
+        unit.tokens = 0;
+      },
+      waits: () => waiting(true),
+      end: () => {
+        this.#units.delete(unit);
+        this.#clock();
+      },
+    };
+  }
+
+  /** What was under way broke within the attempt, and is begun again. `event` names what happened. */
+  fails(cause: RecoveryCause, event: string): void {
+    this.#carried = this.#explained;
+    this.#restored = [];
+    this.#failure = { cause, event, lost: this.lost, detection_seconds: 0, failedAt: performance.now() };
+    this.#units.clear();
+    this.#workedAt = null;
+  }
+
+  uses(incarnation: string): void {
+    this.engine = incarnation;
+  }
+
+  restored(restored: Restored): void {
+    this.#restored.push(restored);
+  }
+
+  /** What nobody could use again if the attempt ended now. */
+  get lost(): LostWork {
+    const now = performance.now();
+    const units = [...this.#units];
+    const ages = units.reduce((sum, { since }) => sum + now - since, 0);
+    return {
+      seconds: rounded(ages / 1000 / Math.max(1, units.length)),
+      tokens: units.reduce((sum, { tokens }) => sum + tokens, 0),
+      episodes: units.filter(({ what }) => what === 'episode').length,
+    };
+  }
+
+  /** True where something had broken, a state was restored, or something was waited for that long, and no record tells it yet. */
+  hasNews(shortestWaitSeconds: number): boolean {
+    return (
+      this.#explained.length > 0 || this.#unexplained !== null || this.unrecordedWait >= shortestWaitSeconds
+    );
+  }
+
+  /** What no record tells yet. */
+  async recoveries(): Promise<Recovery[]> {
+    const restored = this.#unexplained;
+    if (!restored || !this.#explain) return this.#explained;
+    return [...this.#explained, await this.#explain(restored)];
+  }
+
+  get unrecordedWait(): number {
+    const waiting = this.#waitingSince === null ? 0 : performance.now() - this.#waitingSince;
+    return rounded((this.#waitedMs + waiting) / 1000);
+  }
+
+  /** A record tells it now. */
+  recorded(): void {
+    this.#carried = [];
+    this.#failure = null;
+    this.#restored = [];
+    this.#waitedMs = 0;
+    if (this.#waitingSince !== null) this.#waitingSince = performance.now();
+    this.troubled = true;
+  }
+
+  /** For the attempt after this one, should it be needed; null before `begins`. */
+  get told(): AttemptSnapshot | null {
+    return this.#explain && this.snapshot;
+  }
+
+  get snapshot(): AttemptSnapshot {
+    const { lost, unrecordedWait } = this;
+    return { at: Date.now(), lost, recoveries: this.#explained, waited_seconds: unrecordedWait };
+  }
+
+  get #explained(): Recovery[] {
+    if (!this.#failure) return this.#carried;
+    const { failedAt, ...failure } = this.#failure;
+    const down_seconds = rounded(((this.#workedAt ?? performance.now()) - failedAt) / 1000);
+    return [...this.#carried, { ...failure, down_seconds, ...this.#restoredInAll }];
+  }
+
+  /** A node that shares a run's steps follows each of its updates from the state that it holds: nothing has broken there. */
+  get #unexplained(): Restored | null {
+    const restored = this.#failure ? null : this.#restoredInAll;
+    return restored?.restore.from === 'held' ? null : restored;
+  }
+
+  get #restoredInAll(): Restored | null {
+    const [first, ...more] = this.#restored;
+    return first ? more.reduce(together, first) : null;
+  }
+
+  /** The clock of waiting runs while all that is under way waits. */
+  #clock(): void {
+    const units = [...this.#units];
+    const waits = units.length > 0 && units.every(({ waiting }) => waiting);
+    if (waits) this.#waitingSince ??= performance.now();
+    else if (this.#waitingSince !== null) {
+      this.#waitedMs += performance.now() - this.#waitingSince;
+      this.#waitingSince = null;
+    }
+  }
+}
+
+const accounts = new WeakMap<Context, AttemptAccount>();
+
+/** Of the attempt that runs here. */
+export function currentAccount(): AttemptAccount {
+  return accountOf(Context.current());
+}
+
+export function accountOf(context: Context): AttemptAccount {
+  const account = accounts.get(context) ?? new AttemptAccount();
+  accounts.set(context, account);
+  return account;
+}
+
+/** Of several restores in one attempt: where the last one began, and what all of them took. */
+function together(one: Restored, other: Restored): Restored {
+  return {
+    restore: {
+      ...other.restore,
+      bytes: one.restore.bytes + other.restore.bytes,
+      seconds: rounded(one.restore.seconds + other.restore.seconds),
+    },
+    replay: {
+      steps: one.replay.steps + other.replay.steps,
+      seconds: rounded(one.replay.seconds + other.replay.seconds),
+    },
+  };
+}
+
+/** Milliseconds are enough, and never negative: clocks of one process only go on. */
+export function rounded(seconds: number): number {
+  return Math.max(0, Math.round(seconds * 1000) / 1000);
+}

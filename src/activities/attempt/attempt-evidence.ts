@@ -1,0 +1,90 @@
+// Attempt records: evidence for checkers, never truth (R9, R19).
+import { currentAccount } from './attempt-account.js';
+import type { NodeDeps } from '../node-deps.js';
+import type { ProcessLife } from './process-life.js';
+import { type AttemptScope, currentScope } from './scope.js';
+import type { AttemptRecord } from '../../spec/records/attempt-records.js';
+import type { Digest } from '../../spec/records/records.js';
+import { canonicalText, recordDigest } from '../../store/records/canonical.js';
+import { attemptFolder } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { appendSequence } from '../../store/records/records.js';
+import { Diverged } from '../../store/objects/store-errors.js';
+
+/** Seconds; a shorter wait is the pace of a busy server. */
+const shortestWait = 0.1;
+
+export interface EvidenceWriter {
+  /** Before the first token of these episodes is sampled. */
+  starts(keys: string[]): Promise<void>;
+  /** It was sampled to its end, and its record is another's: what proves that an episode was sampled twice (R9). */
+  discarded(key: string): Promise<void>;
+  /** What had broken before this attempt, where no record tells it yet. */
+  recovered(): Promise<void>;
+  /** A computation that disagrees with the stored record: both results are kept (R19). */
+  diverged(verb: string, input: Digest, error: Diverged): Promise<void>;
+}
+
+export function attemptEvidence(
+  store: ObjectStore,
+  run: string,
+  step: number,
+  scope: AttemptScope,
+  life: ProcessLife,
+): EvidenceWriter {
+  const activity = nameWithoutStep(scope).replaceAll('/', '-');
+  const account = currentAccount();
+  const write = async (part: Pick<AttemptRecord, 'starts' | 'discarded' | 'failures'>): Promise<void> => {
+    const news = account.hasNews(shortestWait)
+      ? { recoveries: await account.recoveries(), waited_seconds: account.unrecordedWait }
+      : {};
+    await appendSequence(store, attemptFolder(run, step, activity, scope.attempt), 'attempt', (n) => ({
+      schema: part.discarded ? 'longhaul.attempt/2' : 'longhaul.attempt/1',
+      activity: scope.activity,
+      attempt: scope.attempt,
+      n,
+      ...part,
+      observed: { node: life.node, pid: life.process.pid, at: new Date().toISOString(), ...news },
+    }));
+    if ('recoveries' in news) account.recorded();
+  };
+  return {
+    recovered: async () => {
+      if (account.hasNews(shortestWait)) await write({ starts: [] });
+    },
+    starts: async (keys) => {
+      if (keys.length > 0) await write({ starts: keys });
+    },
+    discarded: (key) => write({ starts: [], discarded: [key] }),
+    diverged: async (verb, input, { message, evidence }) => {
+      await write({
+        starts: [],
+        failures: [{ verb, input, message: canonicalText({ message, ...evidence }) }],
+      });
+    },
+  };
+}
+
+/** Keeps both results of a divergence that ends the activity, wherever below it arose (R19). */
+export function keepingDivergence<I extends { run: string; step?: number }, O>(
+  activity: (deps: NodeDeps, input: I) => Promise<O>,
+): (deps: NodeDeps, input: I) => Promise<O> {
+  return async (deps, input) => {
+    try {
+      return await activity(deps, input);
+    } catch (error) {
+      if (!(error instanceof Diverged) || !error.evidence) throw error;
+      const scope = currentScope();
+      const evidence = attemptEvidence(deps.store, input.run, input.step ?? 0, scope, deps.life);
+      // What diverged matters more than a store that does not take its evidence.
+      await evidence
+        .diverged(nameWithoutStep(scope), recordDigest(input), error)
+        .catch((problem: Error) => deps.log(`the evidence of a divergence is not kept: ${problem.message}`));
+      throw error;
+    }
+  };
+}
+
+function nameWithoutStep({ activity }: AttemptScope): string {
+  return activity.replace(/^step-\d+\//, '');
+}

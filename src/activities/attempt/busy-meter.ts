@@ -1,0 +1,71 @@
+// Measures when real work is in flight: the union of all engine verbs and environment calls of this process.
+// What is left of a step's wall time is orchestration.
+import type { PolicyEngine } from '../../engine/policy-engine.js';
+import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
+
+export class BusyMeter {
+  #inFlight = 0;
+  #since = 0;
+  #totalMs = 0;
+
+  /** Milliseconds so far in which at least one call was in flight. */
+  get totalMs(): number {
+    return this.#totalMs + (this.#inFlight > 0 ? performance.now() - this.#since : 0);
+  }
+
+  async during<T>(call: () => Promise<T>): Promise<T> {
+    if (this.#inFlight++ === 0) this.#since = performance.now();
+    try {
+      return await call();
+    } finally {
+      if (--this.#inFlight === 0) this.#totalMs += performance.now() - this.#since;
+    }
+  }
+}
+
+export function meteredEngine(engine: PolicyEngine, meter: BusyMeter): PolicyEngine {
+  return {
+    capabilities: engine.capabilities,
+    info: () => engine.info(),
+    held: (wanted) => engine.held(wanted),
+    stats: () => engine.stats(),
+    restart: () => engine.restart(),
+    close: () => engine.close(),
+    loadRandom: (model) => meter.during(() => engine.loadRandom(model)),
+    loadHf: (model) => meter.during(() => engine.loadHf(model)),
+    loadWeights: (model) => meter.during(() => engine.loadWeights(model)),
+    saveWeights: (weights, path) => meter.during(() => engine.saveWeights(weights, path)),
+    loadState: (state) => meter.during(() => engine.loadState(state)),
+    saveState: (state, path) => meter.during(() => engine.saveState(state, path)),
+    setReference: (from) => meter.during(() => engine.setReference(from)),
+    exportHf: (request) => meter.during(() => engine.exportHf(request)),
+    setVocabulary: (tokens) => meter.during(() => engine.setVocabulary(tokens)),
+    generate: (request, signal) => meter.during(() => engine.generate(request, signal)),
+    score: (request) => meter.during(() => engine.score(request)),
+    update: (request, onProgress, signal) => meter.during(() => engine.update(request, onProgress, signal)),
+  };
+}
+
+export function meteredBackend(backend: EnvironmentBackend, meter: BusyMeter): EnvironmentBackend {
+  return {
+    open: async (task, options, signal) =>
+      meteredEnvironment(await meter.during(() => backend.open(task, options, signal)), meter),
+    attach: async (...args) => {
+      const attached = await meter.during(() => backend.attach?.(...args) ?? Promise.resolve(null));
+      return attached && meteredEnvironment(attached, meter);
+    },
+    forgetTools: (envKey) => backend.forgetTools?.(envKey),
+    healthy: () => backend.healthy(),
+    close: () => backend.close(),
+  };
+}
+
+function meteredEnvironment(environment: Environment, meter: BusyMeter): Environment {
+  return {
+    tools: environment.tools,
+    ...(environment.session ? { session: environment.session } : {}),
+    callTool: (call, options) => meter.during(() => environment.callTool(call, options)),
+    grade: (options) => meter.during(() => environment.grade(options)),
+    close: () => environment.close(),
+  };
+}

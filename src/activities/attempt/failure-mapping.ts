@@ -1,0 +1,77 @@
+// Errors of the parts below become Temporal failures: fatal ones by type, everything else retryable as it is, until it has
+// happened too often in the same way.
+import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
+import { type FailureDetail, fatalFailures, type FatalFailure, type Standstill } from '../contracts.js';
+import { censored } from '../../base/known-secrets.js';
+import { maxSameFailures } from './repeated-failures.js';
+import { type AttemptScope, currentScope, repeatedFailures } from './scope.js';
+import { EngineError } from '../../engine/policy-engine.js';
+import { UnreadableRecord } from '../../store/objects/store-errors.js';
+
+/** Characters of a message that go into the workflow's history. */
+const longestMessage = 2_000;
+
+const unfitEngine: readonly EngineError['code'][] = ['VersionMismatch', 'EngineMissing', 'OtherNumerics'];
+
+type Activity<I, O> = (input: I) => Promise<O>;
+
+/**
+ * On abort the cancellation reason itself is thrown: an AbortError would be reported as a cancellation that nobody asked
+ * for, and the attempt would dangle until its heartbeat runs out.
+ */
+export function withFailures<I, O>(activity: Activity<I, O>): Activity<I, O> {
+  return async (input) => {
+    const scope = currentScope();
+    try {
+      const answer = await activity(input);
+      repeatedFailures.forget(scope.execution);
+      return answer;
+    } catch (error) {
+      const { signal } = scope;
+      if (signal.aborted)
+        throw signal.reason instanceof Error ? signal.reason : new CancelledFailure('cancelled');
+      throw censored(unlessRepeated(mapped(error), scope));
+    }
+  };
+}
+
+/** The failure itself, or `NoProgress` in its place where the activity has failed like this too often (R27). */
+function unlessRepeated(failure: Error, { activity, execution }: AttemptScope): Error {
+  const final = failure instanceof ApplicationFailure && failure.nonRetryable === true;
+  const count = final ? 0 : repeatedFailures.count(execution, failure);
+  if (!final && count < maxSameFailures) return failure;
+  const standstill: Standstill = { recorded: repeatedFailures.hasRecorded(execution) };
+  repeatedFailures.forget(execution);
+  if (final) return failure;
+  return ApplicationFailure.nonRetryable(
+    `${activity} failed ${count} times in the same way: ${failure.message.slice(0, longestMessage)}`,
+    'NoProgress' satisfies FatalFailure,
+    standstill,
+  );
+}
+
+function mapped(error: unknown): Error {
+  if (error instanceof ApplicationFailure) return error;
+  if (!(error instanceof Error)) return new Error(String(error));
+  if ((fatalFailures as readonly string[]).includes(error.name)) {
+    return ApplicationFailure.create({
+      message: error.message,
+      type: error.name,
+      nonRetryable: true,
+      cause: error,
+      ...(error instanceof UnreadableRecord && error.remedy !== null
+        ? { details: [{ remedy: error.remedy } satisfies FailureDetail] }
+        : {}),
+    });
+  }
+  // Every retry would meet the same program.
+  if (error instanceof EngineError && unfitEngine.includes(error.code)) {
+    return ApplicationFailure.create({
+      message: error.message,
+      type: 'EngineUnfit' satisfies FatalFailure,
+      nonRetryable: true,
+      cause: error,
+    });
+  }
+  return error;
+}

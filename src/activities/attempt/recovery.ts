@@ -1,0 +1,229 @@
+// Why an attempt had to begin: from what this process knows of the one before, from what that one had told the server, and from
+// who committed the step before. Evidence for the figures ft/*; the work is the same whatever is found here.
+import { Context } from '@temporalio/activity';
+import { isGrpcServiceError, ServiceError } from '@temporalio/client';
+import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
+import {
+  type AttemptAccount,
+  type AttemptSnapshot,
+  currentAccount,
+  type EndedAttempt,
+  type Failure,
+  nothingLost,
+  type Restored,
+  rounded,
+} from './attempt-account.js';
+import { attemptEvidence } from './attempt-evidence.js';
+import type { Observation } from '../contracts.js';
+import { nodeOf, type Predecessor, type ProcessLife } from './process-life.js';
+import { type AttemptScope, currentScope } from './scope.js';
+import { EngineExited } from '../../engine/policy-engine.js';
+import { EnvironmentError } from '../../environments/environment.js';
+import type { Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
+import { isAtState } from '../../store/runs/fault-figures.js';
+import { ownersFolder } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { mendsItself } from './repeated-failures.js';
+import { readSequence } from '../../store/records/records.js';
+import { readPlan, readUpdateIfAny } from '../../store/runs/run-records.js';
+
+/** Milliseconds by which this machine's clock and the server's may differ. */
+const clockTolerance = 2_000;
+
+export interface RecoveryDeps {
+  store: ObjectStore;
+  life: ProcessLife;
+  log(message: string): void;
+}
+
+/** Server instants: when the attempt was asked for, plus what it took by this process's clock. */
+function observation(begunAt: number, { troubled }: AttemptAccount): Observation {
+  const { currentAttemptScheduledTimestampMs } = Context.current().info;
+  const ended_at = Math.round(currentAttemptScheduledTimestampMs + performance.now() - begunAt);
+  return { ended_at, ...(troubled ? { troubled } : {}) };
+}
+
+/**
+ * Keeps account of an activity's failures: its next attempt, in this process or another, records what had broken, what was
+ * lost, and what it took to work again.
+ */
+export function recovering<
+  D extends RecoveryDeps,
+  I extends { run: string; step?: number; returned?: true },
+  O extends object,
+>(activity: (deps: D, input: I) => Promise<O>): (deps: D, input: I) => Promise<O & Observation> {
+  return async (deps, input) => {
+    const begunAt = performance.now();
+    const scope = currentScope();
+    const account = currentAccount();
+    const { life } = deps;
+    const step = Math.max(input.step ?? 0, 0);
+    const before = whatEnded(life, input.run, scope, begunAt);
+    account.begins(before, (restored) => explained(deps, input, scope, step, restored, account.engine));
+    try {
+      const answer = await activity(deps, input);
+      // What was finished matters more than a store that does not take its evidence.
+      await attemptEvidence(deps.store, input.run, step, scope, life)
+        .recovered()
+        .catch((problem: Error) => deps.log(`what had broken is not recorded: ${problem.message}`));
+      if (account.engine !== null) life.engines.set(input.run, account.engine);
+      return { ...answer, ...observation(begunAt, account) };
+    } catch (error) {
+      const { recoveries, waited_seconds } = account.snapshot;
+      const failure = failureOf(error, scope, life, account);
+      life.ended(nameOf(input.run, scope), { failure, recoveries, waited_seconds });
+      throw error;
+    }
+  };
+}
+
+function nameOf(run: string, { activity }: AttemptScope): string {
+  return `${run}/${activity}`;
+}
+
+/** Also of a process that is gone: what its heartbeat said last is at most two seconds old. */
+function whatEnded(life: ProcessLife, run: string, scope: AttemptScope, begunAt: number): EndedAttempt {
+  const { info } = Context.current();
+  const name = nameOf(run, scope);
+  const seen = life.noteExecution(scope.execution);
+  const ended = life.takeEnded(name);
+  // A first try after a failure for good: what was waited for in between was a person.
+  if (ended) {
+    const failure = ended.failure && {
+      ...ended.failure,
+      failedAt: info.attempt > 1 ? ended.failure.failedAt : begunAt,
+    };
+    return { ...ended, failure };
+  }
+  const { predecessor } = life;
+  const isNew = life.restart === 'orchestrator_restart' && !life.noteRun(run);
+  if (info.attempt === 1) {
+    // What the run missed meanwhile its workflow knows.
+    const killed = isNew && predecessor && !predecessor.left;
+    const failure = killed ? { ...restartOf(life.restart, predecessor, null), failedAt: begunAt } : null;
+    return { failure, recoveries: [], waited_seconds: 0 };
+  }
+  const told = snapshotIn(info.heartbeatDetails);
+  const carried = { recoveries: told?.recoveries ?? [], waited_seconds: told?.waited_seconds ?? 0 };
+  if (seen || !predecessor || info.scheduledTimestampMs > predecessor.noticedAt + clockTolerance) {
+    // The server gave the attempt up, and nothing here has failed: its answer was lost, or it never came.
+    const lost = seen ? nothingLost : (told?.lost ?? nothingLost);
+    const event = `${scope.execution}.${info.attempt - 1}`;
+    return {
+      ...carried,
+      failure: { cause: 'timeout', event, lost, detection_seconds: 0, failedAt: begunAt },
+    };
+  }
+  return { ...carried, failure: restartOf(life.restart, predecessor, told) };
+}
+
+function restartOf(
+  cause: ProcessLife['restart'],
+  { identity, aliveAt, noticedAt, left }: Predecessor,
+  told: AttemptSnapshot | null,
+): Failure {
+  const lost = told?.lost ?? nothingLost;
+  // What was under way had gone on until the process died.
+  const late = told && lost.seconds > 0 ? Math.max(0, aliveAt - told.at) / 1000 : 0;
+  return {
+    cause: left ? 'node_drained' : cause,
+    event: identity,
+    lost: { ...lost, seconds: rounded(lost.seconds + late) },
+    detection_seconds: rounded((noticedAt - aliveAt) / 1000),
+    failedAt: performance.now() - Math.max(0, Date.now() - aliveAt),
+  };
+}
+
+function failureOf(
+  error: unknown,
+  { signal, execution, attempt }: AttemptScope,
+  life: ProcessLife,
+  account: AttemptAccount,
+): Failure | null {
+  const cause = causeOf(signal.aborted ? signal.reason : error);
+  if (cause === null) return null;
+  const noticed = error instanceof EngineExited ? error.noticedAfterMs / 1000 : 0;
+  return {
+    cause,
+    event:
+      error instanceof EngineExited
+        ? `${life.identity}, engine ${error.pid}`
+        : cause === 'node_drained'
+          ? life.identity
+          : `${execution}.${attempt.split('..').at(-1)}`,
+    lost: account.lost,
+    detection_seconds: rounded(noticed),
+    failedAt: performance.now() - noticed * 1000,
+  };
+}
+
+/** Null where somebody wanted it to end. */
+function causeOf(error: unknown): RecoveryCause | null {
+  if (!(error instanceof Error)) return 'error';
+  if (error instanceof CancelledFailure) {
+    if (error.message === 'WORKER_SHUTDOWN') return 'node_drained';
+    return ['NOT_FOUND', 'TIMED_OUT'].includes(error.message) ? 'timeout' : null;
+  }
+  if (error instanceof ApplicationFailure && error.type === 'NodeDraining') return 'node_drained';
+  if (error.name === 'AttemptSuperseded') return 'timeout';
+  if (error.name === 'OwnerChanged') return null;
+  if (error instanceof EngineExited) return 'engine_exit';
+  if (error instanceof EnvironmentError || error.name === 'EnvironmentsUnavailable') return 'environment';
+  if (error.name === 'Diverged') return 'diverged';
+  if (error instanceof ServiceError || isGrpcServiceError(error)) return 'temporal';
+  return mendsItself(error) ? 'store' : 'error';
+}
+
+/** A state that had to be made where no failure was seen: something had ended while nothing of the run was under way. */
+async function explained(
+  deps: RecoveryDeps,
+  { run, returned }: { run: string; returned?: true },
+  scope: AttemptScope,
+  step: number,
+  restored: Restored,
+  engine: string | null,
+): Promise<Recovery> {
+  const recovery = (cause: RecoveryCause, event: string): Recovery => ({
+    cause,
+    event,
+    lost: nothingLost,
+    detection_seconds: 0,
+    down_seconds: rounded(restored.restore.seconds + restored.replay.seconds),
+    ...restored,
+  });
+  const { life, store } = deps;
+  const used = life.engines.get(run);
+  if (used !== undefined && used !== engine)
+    return recovery('engine_exit', `${life.identity}, engine ${used}`);
+  if (used !== undefined) return recovery('engine_shared', scope.execution);
+  const { predecessor } = life;
+  const stateStep = isAtState(scope.activity) ? step : step - 1;
+  // That it left in order, or was taken for lost before this process had its place, its workflow knows, and counts.
+  if (
+    predecessor &&
+    !predecessor.left &&
+    !returned &&
+    (await wasServedBy(store, run, stateStep, life.node))
+  ) {
+    const detection_seconds = rounded((predecessor.noticedAt - predecessor.aliveAt) / 1000);
+    return { ...recovery('worker_restart', predecessor.identity), detection_seconds };
+  }
+  return recovery('placed', life.identity);
+}
+
+/** True where the workflow that drives the run now had this step committed by a process of the node. */
+async function wasServedBy(store: ObjectStore, run: string, step: number, node: string): Promise<boolean> {
+  if (step < 1) return false;
+  const update = await readUpdateIfAny(store, run, step);
+  if (update?.identity.run !== run || nodeOf(update.observed.worker ?? '') !== node) return false;
+  const [{ record: plan }, owners] = await Promise.all([
+    readPlan(store, run, step),
+    readSequence(store, ownersFolder(run), 'owner'),
+  ]);
+  return owners[plan.owner - 1]?.firstExecutionRunId === owners.at(-1)?.firstExecutionRunId;
+}
+
+function snapshotIn(details: unknown): AttemptSnapshot | null {
+  const { ft } = (typeof details === 'object' && details !== null ? details : {}) as { ft?: AttemptSnapshot };
+  return typeof ft?.at === 'number' && Array.isArray(ft.recoveries) ? ft : null;
+}

@@ -1,0 +1,52 @@
+// Named places where a test may stop, kill or continue a real process. Without LONGHAUL_STOPPING_POINTS nothing happens.
+import { existsSync, watch } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { currentScope } from './scope.js';
+
+export type StoppingPoint =
+  | 'fork-referred'
+  | 'fork-recorded'
+  | 'fork-named'
+  | 'plan-built'
+  | 'plan-written'
+  | 'rollouts-asked-for'
+  | 'episodes-looked-for'
+  | 'episodes-missed'
+  | 'episode-begun'
+  | 'episode-written'
+  | 'batch-built'
+  | 'batch-written'
+  | 'update-computed'
+  | 'update-recorded'
+  | 'checkpoint-data-written';
+
+/**
+ * Waits while the file `{folder}/{name}` exists, or `{folder}/{name}.{activity}` with dots for the slashes of the activity's id,
+ * or that one with `.{part}` of the activity's work behind it, after writing `{that file}.reached.{pid}` beside it. A test that holds a point owns the wait: it removes the file or kills
+ * this process.
+ */
+export async function stoppingPoint(name: StoppingPoint, part?: string): Promise<void> {
+  const folder = process.env['LONGHAUL_STOPPING_POINTS'];
+  if (folder === undefined) return;
+  const ofActivity = `${name}.${currentScope().activity.replaceAll('/', '..')}`;
+  const ofPart = part === undefined ? [] : [`${ofActivity}.${part}`];
+  for (const held of [name, ofActivity, ...ofPart]) await whileHeld(folder, held);
+}
+
+async function whileHeld(folder: string, held: string): Promise<void> {
+  const gate = join(folder, held);
+  if (!existsSync(gate)) return;
+  await writeFile(join(folder, `${held}.reached.${process.pid}`), '');
+  await new Promise<void>((resolve) => {
+    const watcher = watch(folder, () => {
+      if (existsSync(gate)) return;
+      watcher.close();
+      resolve();
+    });
+    if (!existsSync(gate)) {
+      watcher.close();
+      resolve();
+    }
+  });
+}

@@ -1,0 +1,82 @@
+// evaluatePair: a state on a suite of a sweep. What a run or another sweep has played of it is adopted.
+import { pairOf, readSweep, type SweepPair } from '../../store/evaluations/sweeps.js';
+import { keepingDivergence } from '../attempt/attempt-evidence.js';
+import type { NodeDeps } from '../node-deps.js';
+import { recovering } from '../attempt/recovery.js';
+import type { RunData } from '../../data/run-data.js';
+import { withRunView } from '../attempt/run-view.js';
+import { identitiesOnNode } from './environment-identities.js';
+import { environmentsNow } from '../step/rollouts.js';
+import { evaluateSuite } from './suite-evaluation.js';
+import { projectTrajectories } from './trajectories.js';
+import type { SuiteRecord } from '../../spec/records/evaluation-records.js';
+import { InvalidSpec } from '../../spec/invalid-spec.js';
+import type { EnvironmentSpec } from '../../spec/run-spec.js';
+import { readEvaluationEpisodes } from '../../store/evaluations/evaluation-episodes.js';
+import { environmentsOf } from '../../sweeps/suite-tasks.js';
+import type { EvaluatedPair, SweepNodeActivities } from '../sweep-contracts.js';
+
+/** `suitesOf`: run whose data the suite has. */
+type PlacedPair = SweepPair & { suitesOf: string };
+
+export function evaluatePair(deps: NodeDeps): SweepNodeActivities['evaluatePair'] {
+  const evaluate = withRunView(deps, recovering(keepingDivergence(evaluatePlaced)));
+  return async ({ sweep, pair }) => {
+    const record = await readSweep(deps.store, sweep);
+    return evaluate({ ...pairOf(record, pair), suitesOf: record.suites_of });
+  };
+}
+
+async function evaluatePlaced(deps: NodeDeps, pair: PlacedPair): Promise<EvaluatedPair> {
+  const started = performance.now();
+  const { run, step, state, suite, suitesOf } = pair;
+  const of = await deps.runs.get(suitesOf);
+  const environments = await environmentsNow(deps.store, of.record);
+  const what = { run, step, state, suite: suite.record, suiteOf: suitesOf, environments, isOwn: false };
+  const evaluated = await evaluateSuite(deps, what, async () => {
+    await refuseOtherEnvironments(deps, of, environments, suite.record);
+    return dataOf(deps, pair);
+  });
+  const { observed: _, ...result } = evaluated.result;
+  if (evaluated.episodes === null) {
+    const played = await readEvaluationEpisodes(deps.store, evaluated);
+    await projectTrajectories(deps.store, await dataOf(deps, pair), step, evaluated.suite, played, result);
+  }
+  const { pass_at_1, graded, unknown } = result;
+  const seconds = Math.round(performance.now() - started) / 1000;
+  return { state, pass_at_1, graded, unknown, seconds };
+}
+
+/** The suite says which environments it measures; what is played on others is another suite's. */
+async function refuseOtherEnvironments(
+  deps: NodeDeps,
+  of: RunData,
+  environments: readonly EnvironmentSpec[],
+  suite: SuiteRecord,
+): Promise<void> {
+  // Planned by a version before the second, which named none.
+  if (suite.environments === undefined) return;
+  const now = await identitiesOnNode(deps, of, environments, environmentsOf(suite));
+  const changed = Object.keys(now).filter((name) => now[name] !== suite.environments?.[name]);
+  if (changed.length === 0) return;
+  throw new InvalidSpec([
+    {
+      path: 'environments',
+      problem: `${changed.join(' and ')}: the server has other tools, another version or another reward rule than when the sweep was planned`,
+      mend: 'start the sweep again under another id, or bring the server back that was there',
+    },
+  ]);
+}
+
+/** The state's run, with the tasks and environments of the run that the suites are of. */
+async function dataOf(deps: NodeDeps, { run, suitesOf }: PlacedPair): Promise<RunData> {
+  const own = await deps.runs.get(run);
+  if (run === suitesOf) return own;
+  const { record: of, ...suites } = await deps.runs.get(suitesOf);
+  const { environments } = of.spec;
+  return {
+    ...own,
+    ...suites,
+    record: { ...own.record, spec: { ...own.record.spec, environments } },
+  };
+}

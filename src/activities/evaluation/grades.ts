@@ -1,0 +1,55 @@
+// Whether enough outcomes are graded to stand on. Where a server cannot grade, a run would train on nothing and report figures of
+// nothing: it is blocked, and a person is told which environment it is, what it says, and how to mend it (R25).
+import { mostFrequentReason, reasonText } from '../../rl/unknown-outcomes.js';
+import type { EpisodeRecord, RunRecord } from '../../spec/records/records.js';
+import type { GeneratorSpec } from '../../spec/run-spec.js';
+
+/** Too few outcomes of an evaluation are graded: no result is stored. */
+export class NothingGraded extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'NothingGraded';
+  }
+}
+
+/** Of runs that an earlier version has stored. */
+const defaultShare = 0.5;
+
+/** Largest share of unknown outcomes that a run accepts. */
+export function maxUnknownShare({ spec }: Pick<RunRecord, 'spec'>): number {
+  // A stored spec may be older than the setting.
+  const generator: Partial<GeneratorSpec> = spec.generator;
+  return generator.max_unknown_share ?? defaultShare;
+}
+
+export function tooFewGraded(graded: number, unknown: number, share: number): boolean {
+  return graded + unknown > 0 && (graded === 0 || unknown / (graded + unknown) > share);
+}
+
+/** What is wrong and how to mend it, in words; null where enough outcomes are graded. */
+export function lackOfGrades(
+  episodes: readonly Pick<EpisodeRecord, 'env_key' | 'outcome' | 'observed'>[],
+  share: number,
+): string | null {
+  const unknown = episodes.filter(({ outcome }) => outcome.status === 'unknown').length;
+  const graded = episodes.length - unknown;
+  const most = mostFrequentReason(episodes);
+  if (most === null || !tooFewGraded(graded, unknown, share)) return null;
+  const how =
+    graded === 0
+      ? `no outcome was graded (${unknown} of ${unknown} are unknown)`
+      : `${unknown} of ${episodes.length} outcomes are unknown, and generator.max_unknown_share is ${share}`;
+  return `${how}. Most often (${most.episodes} of ${unknown}) ${reasonText(most)}. ${mends[most.reason] ?? otherMend}`;
+}
+
+const otherMend = 'Look into the log of the environment server';
+
+const mends: Record<string, string> = {
+  open: 'Let the server answer reset and list_tools for the tasks of this data, or name the server that knows them',
+  call: 'Mend the tools of the server',
+  grade:
+    'Let the server give a number as reward with its last observation, or, if it grades by token, set grading_token_env',
+  timeout: 'Raise generator.call_timeout_s under a new name, or make the server faster',
+  socket_lost: 'Look into the log of the server: it ends the connection under these calls',
+  prompt_too_long: 'Raise max_input_length and max_sequence_length under a new name, or bring shorter tasks',
+};

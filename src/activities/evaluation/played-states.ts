@@ -1,0 +1,77 @@
+// The episodes of a state on a suite as a few numbers each. Reading thousands of transcripts takes longer than all else of a
+// comparison, so the numbers are kept once the evaluation is whole. They are a function of the episodes: where they are missing or
+// cannot be read they are made again.
+import { requireEpisode } from '../step/rollouts.js';
+import type { TalliedSample, TallyRecord } from '../../spec/records/sweep-record.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { evaluationEpisodesFolder, tallyKey } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { adoptOrCreate, readRecord } from '../../store/records/records.js';
+import { NewerSchema, OlderSchema, UnreadableRecord } from '../../store/objects/store-errors.js';
+import type { SweepPair } from '../../store/evaluations/sweeps.js';
+import { addEpisode, emptyTally, type PlayedSample, type TaskTally } from '../../sweeps/tallies.js';
+
+/**
+ * What is played of a pair. `isKept`: its result is there, so that nothing is added any more, and all runs see the same episodes.
+ * Throws `UnreadableRecord` on an episode that cannot be read, or is another's (R8).
+ */
+export async function readTally(store: ObjectStore, pair: SweepPair, isKept: boolean): Promise<TaskTally[]> {
+  const known = isKept ? await readKept(store, pair) : null;
+  if (known) return known;
+  const tally = emptyTally(pair.suite.record);
+  const source = { plan: pair.suite.digest, state: pair.state };
+  const folder = evaluationEpisodesFolder(pair.state, pair.suite.digest);
+  const names = (await store.listFolder(folder)).filter((name) => !name.endsWith('/'));
+  // One after another would be slow, and all at once too much to hold.
+  await inParallel(names, async (name) => {
+    addEpisode(tally, await requireEpisode(store, `${folder}${name}`, source));
+  });
+  if (isKept) await keep(store, pair, tally);
+  return tally;
+}
+
+async function keep(
+  store: ObjectStore,
+  { state, suite }: SweepPair,
+  tally: readonly TaskTally[],
+): Promise<void> {
+  const samples = tally.map((task) => task.samples.flatMap((sample) => (sample ? [rowOf(sample)] : [])));
+  const record: TallyRecord = { schema: 'longhaul.tally/1', state, suite: suite.digest, samples };
+  const key = tallyKey(state, suite.digest);
+  if (fits(record, tally)) await adoptOrCreate(store, key, 'tally', record).catch(ignoreUnread);
+}
+
+async function readKept(store: ObjectStore, pair: SweepPair): Promise<TaskTally[] | null> {
+  const record = await readRecord(store, tallyKey(pair.state, pair.suite.digest), 'tally').catch(
+    ignoreUnread,
+  );
+  if (!record) return null;
+  const tally = emptyTally(pair.suite.record);
+  if (!fits(record, tally)) return null;
+  for (const [slot, samples] of record.samples.entries()) {
+    const task = tally[slot];
+    if (task) task.samples = samples.map(sampleOf);
+  }
+  return tally;
+}
+
+function fits({ samples }: TallyRecord, tally: readonly TaskTally[]): boolean {
+  return (
+    samples.length === tally.length && samples.every((of, slot) => of.length === tally[slot]?.samples.length)
+  );
+}
+
+/** Damaged or of another version: the episodes say the same. */
+function ignoreUnread(error: unknown): null {
+  const unread = [UnreadableRecord, OlderSchema, NewerSchema];
+  if (unread.some((kind) => error instanceof kind)) return null;
+  throw error;
+}
+
+function rowOf({ reward, turns, tool_calls, tool_errors }: PlayedSample): TalliedSample {
+  return [reward, turns, tool_calls, tool_errors];
+}
+
+function sampleOf([reward, turns, tool_calls, tool_errors]: TalliedSample): PlayedSample {
+  return { reward, turns, tool_calls, tool_errors };
+}

@@ -1,0 +1,263 @@
+// A state on a suite, for runs and sweeps alike. Each (state, suite, task, sample) is played once ever, by whoever comes first; its
+// random numbers come from the suite alone (R13).
+import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
+import { InvalidSpec } from '../../spec/invalid-spec.js';
+import { passRateOf } from '../../spec/pass-rate.js';
+import type { Digest, EpisodeRecord } from '../../spec/records/records.js';
+import { promptTooLong } from '../../episode/episode-loop.js';
+import { isPass } from '../../rl/pass.js';
+import {
+  evaluationEpisodeKey,
+  evaluationEpisodesFolder,
+  evaluationResultKey,
+  evaluationSuiteKey,
+} from '../../store/objects/layout.js';
+import type { EnvironmentSpec } from '../../spec/run-spec.js';
+import { newestRound, roundBefore, roundOf, type SuiteRound } from '../../store/evaluations/evaluation-rounds.js';
+import { inParallel } from '../../base/in-parallel.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { adoptOrCreate, readRecord } from '../../store/records/records.js';
+import { attemptEvidence } from '../attempt/attempt-evidence.js';
+import type { NodeDeps } from '../node-deps.js';
+import { lackOfGrades, maxUnknownShare, NothingGraded } from './grades.js';
+import { fillSeats, requireEpisode, type Seat } from '../step/rollouts.js';
+import type { RunData } from '../../data/run-data.js';
+import { currentScope } from '../attempt/scope.js';
+import { projectTrajectories } from './trajectories.js';
+
+/** A state by the run and step that load it, and what it is measured on. */
+export interface SuiteOfState {
+  run: string;
+  step: number;
+  state: Digest;
+  /** Of the first round. */
+  suite: SuiteRecord;
+  /** Run whose tasks they are. */
+  suiteOf: string;
+  /** Where they are played. */
+  environments: readonly EnvironmentSpec[];
+  /** The run's own evaluation: what another has left unknown is played again. */
+  isOwn: boolean;
+}
+
+export interface EvaluatedSuite {
+  result: EvaluationResult;
+  /** The round that the result is of. */
+  suite: SuiteRecord;
+  /** Null where the result was there. */
+  episodes: EpisodeRecord[] | null;
+}
+
+/**
+ * What is there is adopted: a whole result, or of one with unknown outcomes the graded episodes alone. `load` is asked for the run's
+ * data where something is missing. Throws `InvalidSpec` where no prompt fits, and `NothingGraded` where too few outcomes are graded.
+ */
+export async function evaluateSuite(
+  deps: NodeDeps,
+  what: SuiteOfState,
+  load: () => Promise<RunData>,
+): Promise<EvaluatedSuite> {
+  const { store } = deps;
+  const { state } = what;
+  for (let round = await newestRound(store, state, what.suite); ; round = roundOf(what.suite, round.n + 1)) {
+    const existing = await readRecord(store, evaluationResultKey(state, round.digest), 'evaluation');
+    if (existing && isAdopted(existing, what))
+      return { result: existing, suite: round.suite, episodes: null };
+    const data = await load();
+    if (existing === null && !(await isSpent(store, what, round, data)))
+      return playRound(deps, what, round, data);
+  }
+}
+
+function isAdopted(
+  { unknown, observed }: EvaluationResult,
+  { isOwn, run, step, suite }: SuiteOfState,
+): boolean {
+  const isOurs = observed.run === run && observed.step === step;
+  return unknown === 0 || !isOwn || isOurs || suite.schema === 'longhaul.suite/1';
+}
+
+/** True where all was played, and ended in `NothingGraded`: whoever asks again asks for another round. */
+async function isSpent(
+  store: ObjectStore,
+  what: SuiteOfState,
+  { suite, digest }: SuiteRound,
+  data: RunData,
+): Promise<boolean> {
+  // A version that knew no rounds has planned it.
+  if (suite.schema === 'longhaul.suite/1') return false;
+  const names = new Set(await store.listFolder(evaluationEpisodesFolder(what.state, digest)));
+  const keys = seatsOf(what, digest, data).map(({ key }) => key);
+  if (!keys.every((key) => names.has(key.slice(key.lastIndexOf('/') + 1)))) return false;
+  const source = { plan: digest, state: what.state };
+  const episodes = await inParallel(keys, (key) => requireEpisode(store, key, source));
+  return lackOfGrades(episodes, maxUnknownShare(data.record)) !== null;
+}
+
+async function playRound(
+  deps: NodeDeps,
+  what: SuiteOfState,
+  round: SuiteRound,
+  data: RunData,
+): Promise<EvaluatedSuite> {
+  const { store } = deps;
+  const { run, step, state, environments } = what;
+  const { suite, digest } = round;
+  const started = performance.now();
+  await adoptOrCreate(store, evaluationSuiteKey(state, digest), 'suite', suite);
+  const seats = seatsOf(what, digest, data);
+  await takeGraded(store, what, round, seats);
+  const scope = currentScope();
+  const episodes = await fillSeats(
+    deps,
+    {
+      data,
+      plan: digest,
+      state,
+      policyStep: step,
+      sampling: suite.sampling,
+      random: { seed: suite.seed, domain: 'eval', step: 0 },
+      folder: evaluationEpisodesFolder(state, digest),
+      seats,
+      environments,
+      folded: null,
+    },
+    scope,
+    attemptEvidence(store, run, Math.max(step, 0), scope, deps.life),
+  );
+  refuseWhereNoPromptFits(episodes, suite);
+  const lack = lackOfGrades(episodes, maxUnknownShare(data.record));
+  if (lack !== null) throw new NothingGraded(`evaluation ${suite.name} of step ${step} of ${run}: ${lack}`);
+  const result = summarise(episodes, suite, digest, state);
+  await projectTrajectories(store, data, step, suite, episodes, result);
+  const seconds = (performance.now() - started) / 1000;
+  const stored = await adoptOrCreate(store, evaluationResultKey(state, digest), 'evaluation', {
+    ...result,
+    observed: { run, step, seconds, committed_at: new Date().toISOString(), metrics: {} },
+  });
+  return { result: stored.record, suite, episodes };
+}
+
+/** Graded episodes of the round before are this one's too, under its suite. */
+async function takeGraded(
+  store: ObjectStore,
+  { state }: SuiteOfState,
+  { suite, digest }: SuiteRound,
+  seats: readonly Seat[],
+): Promise<void> {
+  const before = roundBefore(suite);
+  if (before === null) return;
+  await inParallel(seats, async ({ key, slot, sample }) => {
+    const known = evaluationEpisodeKey(state, before.digest, slot, sample);
+    const episode = await readRecord(store, known, 'episode');
+    if (episode?.outcome.status !== 'graded') return;
+    await adoptOrCreate(store, key, 'episode', { ...episode, plan: digest });
+  });
+}
+
+function seatsOf({ state, suite, suiteOf }: SuiteOfState, digest: Digest, data: RunData): Seat[] {
+  return suite.tasks.flatMap(({ task_key, seed }, slot) => {
+    const task = data.taskByKey.get(task_key);
+    if (!task)
+      throw new Error(`The suite names task ${task_key}, which the dataset of ${suiteOf} does not hold`);
+    return Array.from({ length: suite.samples_per_task }, (_, sample): Seat => {
+      const key = evaluationEpisodeKey(state, digest, slot, sample);
+      return { key, slot, sample, task, seed };
+    });
+  });
+}
+
+/** One long task among many is an unknown outcome; where no task can be played, training could only go on in vain. */
+function refuseWhereNoPromptFits(episodes: readonly EpisodeRecord[], { sampling }: SuiteRecord): void {
+  const isTooLong = ({ outcome }: EpisodeRecord): boolean =>
+    outcome.status === 'unknown' && outcome.reason === promptTooLong;
+  if (!episodes.every(isTooLong)) return;
+  throw new InvalidSpec([
+    {
+      path: 'generator.max_input_length',
+      problem:
+        `no task has a prompt that fits into ${sampling.max_input_length} tokens and leaves room in ` +
+        `max_sequence_length ${sampling.max_sequence_length}`,
+      mend: 'raise both under a new name, or bring shorter tasks or fewer tools',
+    },
+  ]);
+}
+
+type Totals = {
+  graded: number;
+  passed: number;
+  unknown: number;
+  turns: number;
+  calls: number;
+  errors: number;
+};
+
+/** pass@1 = share of passes among graded episodes; unknown outcomes are counted, never scored. */
+export function summarise(
+  episodes: EpisodeRecord[],
+  suite: SuiteRecord,
+  suiteDigest: Digest,
+  state: Digest,
+): Omit<EvaluationResult, 'observed'> {
+  const environments = new Map<string, Totals>();
+  const templates: Record<string, { passed: number; graded: number }> = {};
+  for (const episode of episodes) {
+    const totals = environments.get(episode.env_key) ?? {
+      graded: 0,
+      passed: 0,
+      unknown: 0,
+      turns: 0,
+      calls: 0,
+      errors: 0,
+    };
+    environments.set(episode.env_key, totals);
+    totals.turns += episode.metrics.turns;
+    totals.calls += episode.metrics.tool_calls;
+    totals.errors += episode.metrics.tool_errors;
+    if (episode.outcome.status === 'unknown') {
+      totals.unknown += 1;
+      continue;
+    }
+    const passed = Number(isPass(episode.outcome.value));
+    totals.graded += 1;
+    totals.passed += passed;
+    const template = (templates[suite.tasks[episode.slot]?.template ?? episode.env_key] ??= {
+      passed: 0,
+      graded: 0,
+    });
+    template.graded += 1;
+    template.passed += passed;
+  }
+  const all = [...environments.values()];
+  const sum = (of: (totals: Totals) => number): number => all.reduce((total, part) => total + of(part), 0);
+  const mean = (total: number, count: number): number => (count === 0 ? 0 : total / count);
+  return {
+    schema: 'longhaul.evaluation/2',
+    state,
+    suite: suiteDigest,
+    suite_name: suite.name,
+    pass_at_1: passRateOf(
+      sum((part) => part.passed),
+      sum((part) => part.graded),
+    ),
+    graded: sum((part) => part.graded),
+    unknown: sum((part) => part.unknown),
+    environments: Object.fromEntries(
+      [...environments].sort().map(([name, part]) => {
+        const episodesOf = part.graded + part.unknown;
+        return [
+          name,
+          {
+            pass_at_1: passRateOf(part.passed, part.graded),
+            graded: part.graded,
+            unknown: part.unknown,
+            mean_turns: mean(part.turns, episodesOf),
+            mean_tool_calls: mean(part.calls, episodesOf),
+            tool_errors: part.errors,
+          },
+        ];
+      }),
+    ),
+    templates,
+  };
+}

@@ -1,0 +1,57 @@
+// The audit of a run, with the functions that plan its steps, seal its batches and judge its rewards: the store knows the records, not how
+// they are made.
+import { baseModelDigest } from '../../policy/base-model.js';
+import { buildBatch } from '../step/build-batch.js';
+import { DatasetCache } from '../../data/dataset-cache.js';
+import { makePlan } from '../step/plan-step.js';
+import { rebasedBatch } from '../step/rebased-step.js';
+import { RunDataCache } from '../../data/run-data.js';
+import { stateDigest } from '../../policy/state-file.js';
+import { isPass } from '../../rl/pass.js';
+import type { RunRecord } from '../../spec/records/records.js';
+import { auditChain, type ChainAudit, type StepMakers } from '../../store/audit/chain-audit.js';
+import { readControl } from '../../store/runs/control-records.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+
+/** Throws `UnreadableRecord` when there is no such run; whatever else is wrong is a violation of the answer. */
+export async function auditRun(
+  store: ObjectStore,
+  run: string,
+  onProgress?: (place: string) => void,
+): Promise<ChainAudit> {
+  return auditChain(store, run, {
+    isPass,
+    stateDigest: (file) => stateDigest(file),
+    runProblems,
+    ...(onProgress ? { onProgress } : {}),
+    makers: auditMakers,
+  });
+}
+
+/** What a run's record says twice, and what follows from its parts. A model of files is held by the digest of its weights instead. */
+function runProblems({ seed, spec, base_model }: RunRecord, parent: RunRecord | null): string[] {
+  const made = parent?.base_model ?? (spec.model.architecture ? baseModelDigest(spec, null) : base_model);
+  return [
+    ...(seed === spec.seed ? [] : [`its seed is ${seed}, that of its spec ${spec.seed}`]),
+    ...(base_model === made
+      ? []
+      : [`its base_model is ${base_model}, ${parent ? 'its parent’s' : 'its spec gives'} ${made}`]),
+  ];
+}
+
+/** The functions that made a run's steps, reading from `view`. */
+export function auditMakers(view: ObjectStore): StepMakers {
+  const runs = new RunDataCache(view, new DatasetCache(view));
+  return {
+    plan: async (stored) => {
+      const control = await readControl(view, stored.run);
+      return makePlan({ store: view, runs }, stored, control.slice(0, stored.control), stored);
+    },
+    batch: async (plan, episodes) => {
+      const built = plan.rebased
+        ? await rebasedBatch(view, plan, plan.rebased)
+        : await buildBatch(plan, { episodes, data: () => runs.get(plan.run) });
+      return built.bytes;
+    },
+  };
+}

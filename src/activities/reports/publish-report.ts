@@ -1,0 +1,69 @@
+// writeReport: the run's report as of its last committed step, stored beside its records, and its transcripts beside it.
+import type { OrchestratorDeps } from '../orchestrator-deps.js';
+import { sweepsOfRun } from './report-sweeps.js';
+import { readChanges } from '../../report/history/changes.js';
+import { faultsOf } from '../../report/history/faults.js';
+import { renderReport } from '../../report/html-report.js';
+import { readReportEpisodes, type EpisodeReading } from '../../report/history/report-episodes.js';
+import { readAttempts, restartsOf } from '../../report/history/restarts.js';
+import { readHistory } from '../../report/history/run-history.js';
+import { sha256Hex } from '../../store/records/canonical.js';
+import type { FaultFigures } from '../../store/runs/fault-figures.js';
+import { readTroubles } from '../../store/runs/notices.js';
+import { reportKey, reportTranscriptsKey } from '../../store/objects/layout.js';
+import { readUnfinishedEvaluation } from '../../store/evaluations/unfinished-evaluations.js';
+
+/** Episodes that a report reads unless it is told otherwise: some ten seconds, and half a megabyte of the page. */
+export const reportEpisodes = 10_000;
+
+/** `toRoot`: from the page to the root of the store that it is in; null where it is in none. */
+interface ReportPlace extends Omit<EpisodeReading, 'decode'> {
+  toRoot: string | null;
+}
+
+export async function renderRunReport(
+  deps: Pick<OrchestratorDeps, 'store' | 'runs'>,
+  run: string,
+  { toRoot, ...reading }: ReportPlace,
+): Promise<{ html: string; step: number; faults: FaultFigures }> {
+  const history = await readHistory(deps.store, run);
+  const { tokenizer } = await deps.runs.get(run);
+  const episodes = await readReportEpisodes(deps.store, history, {
+    ...reading,
+    decode: (tokens) => tokenizer.decode(tokens),
+  });
+  const attempts = await readAttempts(deps.store, history);
+  const faults = faultsOf(history, attempts);
+  const html = renderReport({
+    history,
+    faults,
+    restarts: restartsOf(history, attempts),
+    changes: await readChanges(deps.store, history),
+    episodes,
+    unfinished: await readUnfinishedEvaluation(deps.store, run),
+    sweeps: await sweepsOfRun(deps.store, history.record, toRoot),
+    // A report is made without it, too.
+    untold: await readTroubles(deps.store, run).catch(() => []),
+  });
+  return { html, faults: faults.figures, step: history.updates.at(-1)?.identity.step ?? 0 };
+}
+
+export async function publishReport(
+  deps: OrchestratorDeps,
+  input: { run: string },
+): Promise<{ key: string; faults: FaultFigures }> {
+  const { store } = deps;
+  const { html, step, faults } = await renderRunReport(deps, input.run, {
+    limit: reportEpisodes,
+    folder: 'transcripts',
+    toRoot: '../../../',
+    keep: async (name, text) => {
+      await store.create(reportTranscriptsKey(input.run, name), Buffer.from(text));
+    },
+  });
+  const bytes = Buffer.from(html);
+  // Last: where there is a page, its transcripts are there too.
+  const key = reportKey(input.run, step, sha256Hex(bytes));
+  await store.create(key, bytes);
+  return { key, faults };
+}

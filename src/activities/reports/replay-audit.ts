@@ -1,0 +1,107 @@
+// Recomputes logged updates on a fresh engine and compares each state with its record: weights are a function of the
+// records (R13), and this is how anybody can see it.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createStateLock } from '../../engine/native/state-lock.js';
+import type { PolicyEngine } from '../../engine/policy-engine.js';
+import type { Digest } from '../../spec/records/records.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { lastCommittedStep, readPlan, readRun, readState, readUpdate } from '../../store/runs/run-records.js';
+import { PolicyHolder } from '../../policy/policy-holder.js';
+
+export interface ReplayRange {
+  /** First and last step, both included; from 1. */
+  from: number;
+  to: number;
+}
+
+export interface ReplayedStep {
+  step: number;
+  /** False for a step that applied nothing: there is nothing to compute. */
+  applied: boolean;
+  recorded: Digest;
+  computed: Digest;
+  seconds: number;
+}
+
+export interface ReplayAudit extends ReplayRange {
+  run: string;
+  /** In order; the last one is the first that differs, because what follows it has no state to start from. */
+  steps: ReplayedStep[];
+  equal: boolean;
+  /** To come to the state before `from`: the newest checkpoint or the base model, and the updates after it. */
+  restoreSeconds: number;
+  /** Of the updates themselves. */
+  seconds: number;
+}
+
+export class BadReplayRange extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'BadReplayRange';
+  }
+}
+
+/** Reads `A..B` or `A`. Throws `BadReplayRange`. */
+export function parseReplayRange(text: string): ReplayRange {
+  const match = /^([1-9][0-9]*)(?:\.\.([1-9][0-9]*))?$/.exec(text);
+  const [from, to] = [Number(match?.[1]), Number(match?.[2] ?? match?.[1])];
+  if (match && from <= to) return { from, to };
+  throw new BadReplayRange(`"${text}" is no range of steps: write A..B with 1 ≤ A ≤ B, for example 3..5`);
+}
+
+/** The engine must be fresh: one that holds a state already would be asked to prove itself by itself. */
+export async function replayUpdates(
+  { store, engine, log }: { store: ObjectStore; engine: PolicyEngine; log: (message: string) => void },
+  run: string,
+  { from, to }: ReplayRange,
+): Promise<ReplayAudit> {
+  await readRun(store, run);
+  const last = await lastCommittedStep(store, run);
+  if (to > last) {
+    throw new BadReplayRange(
+      last < 1
+        ? `${run} has no committed update yet: there is nothing to replay`
+        : `step ${to} of ${run} is not committed: its last step is ${last}, so replay up to ${last}`,
+    );
+  }
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-replay-'));
+  const holder = new PolicyHolder({ store, engine, lock: createStateLock(), folder, log });
+  const clock = (): number => performance.now() / 1000;
+  try {
+    const began = clock();
+    await holder.withState(run, from - 1, () => Promise.resolve());
+    const restoreSeconds = clock() - began;
+    const steps: ReplayedStep[] = [];
+    for (let step = from; step <= to && steps.every(isEqual); step++)
+      steps.push(await replay(store, holder, run, step));
+    const seconds = steps.reduce((sum, step) => sum + step.seconds, 0);
+    return { run, from, to, steps, equal: steps.every(isEqual), restoreSeconds, seconds };
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function replay(
+  store: ObjectStore,
+  holder: PolicyHolder,
+  run: string,
+  step: number,
+): Promise<ReplayedStep> {
+  const { identity } = await readUpdate(store, run, step);
+  const recorded = identity.state;
+  if (identity.applied !== true) {
+    return { step, applied: false, recorded, computed: await readState(store, run, step - 1), seconds: 0 };
+  }
+  const { record: plan } = await readPlan(store, run, step, identity.plan);
+  const began = performance.now();
+  const { state: computed } = await holder.alone(run, step - 1, identity.step_id, () =>
+    holder.apply({ run, step, plan, batch: identity.batch, stepId: identity.step_id }),
+  );
+  return { step, applied: true, recorded, computed, seconds: (performance.now() - began) / 1000 };
+}
+
+function isEqual({ recorded, computed }: ReplayedStep): boolean {
+  return recorded === computed;
+}

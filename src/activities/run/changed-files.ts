@@ -1,0 +1,85 @@
+// A later start of a run names files that the run has taken up already: they may be gone, but not others.
+import { readFile } from 'node:fs/promises';
+import { templateText } from '../../policy/model-assets.js';
+import { lines } from '../../data/prepare-dataset.js';
+import { BadDataFile, parseDemonstrations, parseTasks } from '../../data/task-file.js';
+import type { Digest, RunRecord } from '../../spec/records/records.js';
+import type { RunSpec } from '../../spec/run-spec.js';
+import { InvalidSpec } from '../../spec/invalid-spec.js';
+import { sha256Hex } from '../../store/records/canonical.js';
+import { datasetManifestKey } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { requireRecord } from '../../store/records/records.js';
+
+interface NamedFile {
+  /** In the spec. */
+  path: string;
+  /** Undefined: the spec names none, which is the same as an empty one. */
+  file: string | undefined;
+  taken: Digest | undefined;
+  /** The text itself, where that is not the whole file. */
+  read?: () => Promise<string>;
+  /** What of the file's text is taken up. */
+  content: (text: string, file: string) => string;
+}
+
+/** Throws `InvalidSpec` naming each file that can be read and holds something else than what the run took up from it. */
+export async function refuseChangedFiles(
+  store: ObjectStore,
+  record: RunRecord,
+  { model, data }: RunSpec,
+): Promise<void> {
+  const whole = (text: string): string => text;
+  const files: NamedFile[] = [
+    { path: 'model.tokenizer', file: model.tokenizer, taken: record.tokenizer, content: whole },
+    {
+      path: 'model.chat_template',
+      file: model.chat_template,
+      taken: record.chat_template,
+      read: () => templateText(model),
+      content: whole,
+    },
+  ];
+  if (!data.builtin) {
+    const { name, version } = record.dataset;
+    const manifest = await requireRecord(store, datasetManifestKey(name, version), 'dataset');
+    const taken = (path: string) => manifest.files.find((entry) => entry.path === path)?.sha256;
+    files.push(
+      {
+        path: 'data.tasks',
+        file: data.tasks,
+        taken: taken('tasks.jsonl'),
+        content: (text, file) => lines(parseTasks(text, file)),
+      },
+      {
+        path: 'data.demonstrations',
+        file: data.demonstrations,
+        taken: taken('demonstrations.jsonl'),
+        content: (text, file) => lines(parseDemonstrations(text, file)),
+      },
+    );
+  }
+  const found = await Promise.all(files.map(async (one) => ({ ...one, is: await digestOf(one) })));
+  const problems = found.flatMap(({ path, file, taken, is }) => {
+    if (is === null || is === taken) return [];
+    return {
+      path,
+      problem: `${file ?? 'no file'} is not what run "${record.run}" was started with (stored ${taken ?? 'none'}, found ${is})`,
+      mend: 'put the file back as it was, or start a run with what it holds now under a new name',
+    };
+  });
+  if (problems.length > 0) throw new InvalidSpec(problems);
+}
+
+/** What the file holds, as a digest. Null where it is not there to be compared: the run has all of it in its store. */
+async function digestOf({ file, read, content }: NamedFile): Promise<string | null> {
+  if (file === undefined) return sha256Hex('');
+  const text = await (read?.() ?? readFile(file, 'utf8')).catch(() => null);
+  if (text === null) return null;
+  try {
+    return sha256Hex(content(text, file));
+  } catch (error) {
+    if (error instanceof BadDataFile) return 'unusable';
+    throw error;
+  }
+}

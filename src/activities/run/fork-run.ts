@@ -1,0 +1,217 @@
+// Forks and rewinds (R22): a run that begins after a committed step of another one. Nothing is copied: steps up to there, their
+// checkpoints and batches are read under the parent (R5). A rewind is a fork into the next timeline of its parent's name.
+import { refuseChangedFiles } from './changed-files.js';
+import { refuseImpossibleData } from '../../data/dataset-validation.js';
+import type { OrchestratorDeps } from '../orchestrator-deps.js';
+import { phasesOf } from './phases.js';
+import { stoppingPoint } from '../attempt/stopping-point.js';
+import type { RefRecord, RunRecord } from '../../spec/records/records.js';
+import type { ForkSpec, RunSpec } from '../../spec/run-spec.js';
+import { InvalidSpec } from '../../spec/invalid-spec.js';
+import type { SpecProblem } from '../../spec/invalid-spec.js';
+import { withLaterSettings } from '../../spec/spec-input.js';
+import { canonicalText, differences } from '../../store/records/canonical.js';
+import { namesFolder, refKey, runIdOf, runKey } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { adoptOrCreate, appendSequence, readSequence } from '../../store/records/records.js';
+import {
+  lastCommittedStep,
+  readRunIfAny,
+  readState,
+  refuseEarlierVersion,
+  timelineOf,
+} from '../../store/runs/run-records.js';
+
+/** Committed steps that are named in place of one that is not. */
+const nearestShown = 3;
+
+interface PlannedFork {
+  run: string;
+  /** Its number among the timelines of its name. */
+  n: number;
+  parent: RunRecord;
+  /** A rewind: the timeline that it takes the place of. */
+  replaces: string | null;
+}
+
+/**
+ * Run id for a spec that forks: the name's newest timeline where one of its timelines is this fork already, else the fork, made
+ * now. A rewind first `claims` the timeline whose place it takes, so that nobody drives that any more. Killed at any moment, the
+ * same call finishes it. Throws `InvalidSpec`, or what `claim` throws.
+ */
+export async function openFork(
+  deps: OrchestratorDeps,
+  spec: RunSpec,
+  fork: ForkSpec,
+  claim: (run: string) => Promise<number>,
+): Promise<string> {
+  const { store } = deps;
+  const made = await madeAlready(store, spec.name, fork);
+  if (made !== null) return made;
+  const { run, n, parent, replaces } = await planFork(store, spec, fork);
+  const state = await readState(store, fork.run, fork.step);
+  const record: RunRecord = {
+    ...parent,
+    schema: 'longhaul.run/2',
+    run,
+    name: spec.name,
+    spec,
+    lineage: { ...fork, state },
+    observed: { started_at: new Date().toISOString() },
+  };
+  await refuseImpossibleData(deps.datasets, record);
+  if (replaces !== null) await claim(replaces);
+  await refer(store, run, fork);
+  await stoppingPoint('fork-referred');
+  const stored = await adoptOrCreate(store, runKey(run), 'run', record);
+  if (!isForkAt(stored.record, fork)) throw new InvalidSpec([taken(stored.record, fork)]);
+  await stoppingPoint('fork-recorded');
+  await appendSequence(store, namesFolder(spec.name), 'name', (next, existing) => {
+    const own = existing.find((one) => one.run === run);
+    if (own) return own;
+    if (next === n) return { schema: 'longhaul.name/1', n, run };
+    throw new InvalidSpec([
+      { path: 'fork', problem: `${spec.name} was rewound meanwhile`, mend: 'look at it, then try again' },
+    ]);
+  });
+  await stoppingPoint('fork-named');
+  return run;
+}
+
+/** Newest timeline of the name where one of them is this fork; null where the fork is still to be made. */
+async function madeAlready(store: ObjectStore, name: string, fork: ForkSpec): Promise<string | null> {
+  const timelines = await timelinesNamed(store, name);
+  for (const run of timelines) {
+    const record = await readRunIfAny(store, run);
+    if (record && isForkAt(record, fork)) return timelines.at(-1) ?? null;
+  }
+  return null;
+}
+
+/** What `openFork` is about to make; writes nothing. Throws `InvalidSpec` with every problem at once. */
+export async function planFork(store: ObjectStore, spec: RunSpec, fork: ForkSpec): Promise<PlannedFork> {
+  const timelines = await timelinesNamed(store, spec.name);
+  const parent = await readRunIfAny(store, fork.run);
+  if (!parent) {
+    const problem = `there is no run "${fork.run}" in ${store.address}`;
+    throw new InvalidSpec([{ path: 'fork.run', problem, mend: 'name one that `longhaul runs` lists' }]);
+  }
+  const last = await lastCommittedStep(store, fork.run);
+  await refuseEarlierVersion(store, fork.run, Math.min(fork.rebase?.to ?? fork.step, last));
+  const misplaced = [...stepProblems(fork, last), ...rebaseProblems(fork, last)];
+  const problems = [
+    ...misplaced,
+    ...changeProblems(parent, spec, fork.rebase?.to ?? fork.step),
+    ...(misplaced.length > 0 ? [] : endProblems(spec, fork)),
+  ];
+  const replaces = timelines.includes(fork.run) ? (timelines.at(-1) ?? null) : null;
+  if (replaces === fork.run && fork.step === last && !fork.rebase) {
+    const problem = `${fork.run} is at step ${last}: there is nothing to rewind`;
+    problems.push({ path: 'fork.step', problem, mend: 'name an earlier step' });
+  }
+  const n = replaces === null ? 1 : timelines.length + 1;
+  const run = runIdOf(spec.name, n);
+  const existing = await readRunIfAny(store, run);
+  if (existing && !isForkAt(existing, fork)) problems.push(taken(existing, fork));
+  if (problems.length > 0) throw new InvalidSpec(problems);
+  await refuseChangedFiles(store, parent, spec);
+  return { run, n, parent, replaces };
+}
+
+/** Run ids of the name's timelines, in order. */
+export async function timelinesNamed(store: ObjectStore, name: string): Promise<string[]> {
+  return (await readSequence(store, namesFolder(name), 'name')).map(({ run }) => run);
+}
+
+/** Under the run whose timeline holds the step, before anything depends on it: a collection asks there (R23). */
+async function refer(store: ObjectStore, user: string, fork: ForkSpec): Promise<void> {
+  const run = await timelineOf(store, fork.run, fork.step);
+  const reference: RefRecord = {
+    schema: 'longhaul.ref/1',
+    run,
+    user,
+    kind: 'fork',
+    step: fork.step,
+    observed: { at: new Date().toISOString() },
+  };
+  const { record } = await adoptOrCreate(store, refKey(run, user), 'ref', reference);
+  if (record.step === fork.step) return;
+  const problem = `a fork of ${run} into ${user} was begun after step ${record.step}, and never finished`;
+  throw new InvalidSpec([
+    { path: 'fork.step', problem, mend: 'finish that one first, or choose a new name' },
+  ]);
+}
+
+function isForkAt({ lineage }: RunRecord, { run, step, rebase }: ForkSpec): boolean {
+  if (lineage?.run !== run || lineage.step !== step) return false;
+  return canonicalText(lineage.rebase ?? null) === canonicalText(rebase ?? null);
+}
+
+function taken({ run, lineage }: RunRecord, fork: ForkSpec): SpecProblem {
+  const is = lineage ? `a fork of ${lineage.run} after step ${lineage.step}` : 'no fork';
+  return {
+    path: 'name',
+    problem: `run "${run}" exists and is ${is}, not one of ${fork.run} after step ${fork.step}`,
+    mend: 'choose a new name; of a rewind that was begun, finish it first',
+  };
+}
+
+function stepProblems({ run, step }: ForkSpec, last: number): SpecProblem[] {
+  if (step <= last) return [];
+  const nearest = Array.from({ length: Math.min(nearestShown, last + 1) }, (_, index) => last - index);
+  return [
+    {
+      path: 'fork.step',
+      problem: `step ${step} of ${run} is not committed`,
+      mend:
+        nearest.length === 0
+          ? 'none is yet: wait for its base model'
+          : `the nearest committed ones are ${nearest.reverse().join(', ')}`,
+    },
+  ];
+}
+
+function rebaseProblems({ run, step, rebase }: ForkSpec, last: number): SpecProblem[] {
+  if (!rebase || (rebase.to >= step && rebase.to <= last)) return [];
+  return [
+    {
+      path: 'fork.rebase.to',
+      problem: `step ${rebase.to} is not one of the committed steps ${step} to ${last} of ${run}`,
+      mend: `${last} rebases all of them`,
+    },
+  ];
+}
+
+/** A fork's steps up to its parent's are the parent's: what those were made from cannot be other in the fork. */
+function changeProblems(parent: RunRecord, spec: RunSpec, step: number): SpecProblem[] {
+  return differences(fixed(withLaterSettings(parent.spec), step), fixed(spec, step)).map((line) => ({
+    path: line.slice(0, line.indexOf(' ')),
+    problem: `a fork of ${parent.run} has its parent's ${line.slice(line.indexOf(' ') + 1)}`,
+    mend: 'leave it as it is in the parent, or start a run of its own',
+  }));
+}
+
+/** A run whose steps have all been taken by where it begins has nothing to do. */
+function endProblems(spec: RunSpec, { run, step, rebase }: ForkSpec): SpecProblem[] {
+  const phases = phasesOf(spec);
+  const last = phases.at(-1)?.last ?? 0;
+  if (last > (rebase?.to ?? step)) return [];
+  const warm = phases.filter(({ kind }) => kind === 'sft').at(-1)?.last ?? 0;
+  const problem = rebase
+    ? `${run} has taken all of its ${last} steps: nothing is left to train with other numerics`
+    : `the run ends after step ${last}, and the fork begins after step ${step}: nothing is left to train`;
+  const before = warm > 0 ? `; the ${warm} warm-start steps before them are not counted` : '';
+  const mend = `raise it: --set max_training_steps=N, N GRPO steps in all${before}`;
+  return [{ path: 'trainer.max_training_steps', problem, mend }];
+}
+
+/** File paths may differ: what they hold is compared by digest. */
+function fixed({ seed, model, data, warm_start }: RunSpec, step: number): object {
+  const { tokenizer: _tokenizer, chat_template: _template, path: _path, ...rest } = model;
+  return {
+    seed,
+    model: rest,
+    data: { builtin: data.builtin ?? null },
+    ...(step > 0 ? { warm_start } : {}),
+  };
+}

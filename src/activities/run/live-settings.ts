@@ -1,0 +1,16 @@
+// The settings of a GRPO step: the spec's, where nobody has set another value while the run was under way (R21).
+import type { ControlState } from '../../spec/records/control-records.js';
+import type { RunSpec } from '../../spec/run-spec.js';
+
+/** A supervised step has settings of its own in the spec, and these do not touch it. */
+export function settingsUnder(
+  { generator, trainer }: RunSpec,
+  control: ControlState,
+): Pick<RunSpec, 'generator' | 'trainer'> {
+  return { generator: replaced(generator, control), trainer: replaced(trainer, control) };
+}
+
+function replaced<Part extends object>(part: Part, control: ControlState): Part {
+  const set = Object.entries(control).filter(([name, value]) => name in part && value !== null);
+  return { ...part, ...Object.fromEntries(set) };
+}

@@ -1,0 +1,227 @@
+// openRun: spec → run. Creates the run's records or finds them, claims ownership (R20), folds control (R21).
+import { refuseChangedFiles } from './changed-files.js';
+import type { OpenedBudget, OpenedRun, RunOutline, WorkflowIdentity } from '../contracts.js';
+import type { OrchestratorDeps } from '../orchestrator-deps.js';
+import { openFork } from './fork-run.js';
+import { refuseImpossibleData } from '../../data/dataset-validation.js';
+import { takeUpModel } from '../../policy/model-assets.js';
+import { phasesOf } from './phases.js';
+import { prepareDataset } from '../../data/prepare-dataset.js';
+import { toolParserId } from '../../episode/tool-call-parser.js';
+import { InvalidSpec } from '../../spec/invalid-spec.js';
+import { limitsOf } from '../../spec/budget.js';
+import type { Digest, OwnerRecord, RunRecord, UpdateRecord } from '../../spec/records/records.js';
+import type { BudgetSpec, RunSpec } from '../../spec/run-spec.js';
+import { parseRunSpec, withLaterSettings } from '../../spec/spec-input.js';
+import { differences, sha256Hex } from '../../store/records/canonical.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { listCheckpoints } from '../../store/runs/checkpoints.js';
+import { figuresOf } from '../../store/runs/fault-figures.js';
+import { assetKey, ownersFolder, runKey } from '../../store/objects/layout.js';
+import { claimRun } from '../../store/runs/owners.js';
+import { adoptOrCreate, createFile, readRecord, readSequence } from '../../store/records/records.js';
+import { foldedControl } from '../../store/runs/control-records.js';
+import {
+  claimName,
+  lastCommittedStep,
+  readState,
+  readUpdate,
+  refuseEarlierVersion,
+} from '../../store/runs/run-records.js';
+import { spentInAll } from '../../rl/spending.js';
+
+export async function openRun(
+  deps: OrchestratorDeps,
+  input: { spec: unknown; workflow: WorkflowIdentity; takeOver?: boolean },
+  signal?: AbortSignal,
+): Promise<OpenedRun> {
+  const spec = parseRunSpec(input.spec);
+  const claimant = {
+    address: deps.temporalAddress,
+    clusterId: await deps.clusterId(),
+    ...input.workflow,
+    environmentUrls: urlsOf(spec),
+    ...(spec.budget ? { budget: spec.budget } : {}),
+    ...(spec.tracking ? { tracking: spec.tracking } : {}),
+    ...(spec.slack ? { slack: spec.slack } : {}),
+  };
+  const claim = (run: string): Promise<number> =>
+    claimRun(deps.store, run, claimant, (holder) => deps.ownerState(holder), {
+      takeOver: input.takeOver ?? false,
+    });
+  const { fork, ...rest } = spec;
+  const run = fork ? await openFork(deps, rest, fork, claim) : await claimName(deps.store, spec.name);
+  const record = await findOrCreate(deps, run, rest, signal);
+  const owner = await claim(run);
+  const step = await lastCommittedStep(deps.store, run);
+  const newest = step > 0 ? await readUpdate(deps.store, run, step) : null;
+  const state = newest?.identity.state ?? (step === 0 ? await readState(deps.store, run, 0) : null);
+  const owners = owner === 1 ? [] : await readSequence(deps.store, ownersFolder(run), 'owner');
+  // A process before this one had nothing of a run that begins here.
+  if (owners.at(-2)?.firstExecutionRunId !== input.workflow.firstExecutionRunId) deps.life.noteRun(run);
+  const lastCheckpoint = (await listCheckpoints(deps.store, record)).at(-1) ?? null;
+  const followers = followedIn(run, spec);
+  return {
+    outline: { ...outlineOf(record), ...(followers.length > 0 ? { followed_in: followers } : {}) },
+    owner,
+    position: { step, state, lastCheckpoint },
+    control: await foldedControl(deps.store, run),
+    faults: figuresOf(run, newest),
+    unownedSeconds: unownedSeconds(record, newest, owners),
+    ...(spec.budget ? { budget: await openBudget(deps, record, spec.budget, step) } : {}),
+    ...(spec.placement ? { placement: spec.placement } : {}),
+  };
+}
+
+/** From the last sign of the workflow before to the claim of this one; 0 where this one has taken steps since. */
+function unownedSeconds(
+  { run, observed }: RunRecord,
+  newest: UpdateRecord | null,
+  owners: readonly OwnerRecord[],
+): number {
+  const now = owners.at(-1)?.firstExecutionRunId;
+  const first = owners.findIndex(({ firstExecutionRunId }) => firstExecutionRunId === now);
+  const [before, claim] = [owners[first - 1], owners[first]];
+  if (!before || !claim) return 0;
+  const committedAt = newest?.identity.run === run ? newest.observed.committed_at : observed.started_at;
+  const lastSign = Math.max(Date.parse(committedAt), Date.parse(before.observed.at));
+  return Math.max(0, (Date.parse(claim.observed.at) - lastSign) / 1000);
+}
+
+async function openBudget(
+  { store }: OrchestratorDeps,
+  { run, lineage, observed }: RunRecord,
+  budget: BudgetSpec,
+  last: number,
+): Promise<OpenedBudget> {
+  const first = (lineage?.step ?? 0) + 1;
+  const own = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+  const updates = await inParallel(own, (step) => readUpdate(store, run, step));
+  return { limits: limitsOf(budget), spent: spentInAll(run, updates), startedAt: observed.started_at };
+}
+
+async function findOrCreate(
+  deps: OrchestratorDeps,
+  run: string,
+  spec: RunSpec,
+  signal: AbortSignal | undefined,
+): Promise<RunRecord> {
+  const existing = await readRecord(deps.store, runKey(run), 'run');
+  if (existing) {
+    refuseOtherSpec(existing, spec);
+    await refuseEarlierVersion(deps.store, run, await lastCommittedStep(deps.store, run));
+    await refuseChangedFiles(deps.store, existing, spec);
+    return existing;
+  }
+  const { baseModel, tokenizer, template } = await takeUpModel(spec, signal);
+  const dataset = await prepareDataset(deps.store, spec, signal).catch((error: Error) => {
+    throw error.name === 'BadDataFile'
+      ? new InvalidSpec([{ path: 'data', problem: error.message, mend: '' }])
+      : error;
+  });
+  const record: RunRecord = {
+    schema: 'longhaul.run/2',
+    run,
+    name: spec.name,
+    spec,
+    seed: spec.seed,
+    base_model: baseModel,
+    tokenizer: await storeAsset(deps, tokenizer),
+    chat_template: await storeAsset(deps, template),
+    tool_parser: toolParserId,
+    dataset,
+    lineage: null,
+    observed: { started_at: new Date().toISOString() },
+  };
+  await refuseImpossibleData(deps.datasets, record);
+  const { record: stored } = await adoptOrCreate(deps.store, runKey(run), 'run', record);
+  refuseOtherSpec(stored, spec);
+  return stored;
+}
+
+function refuseOtherSpec(stored: RunRecord, spec: RunSpec): void {
+  refuseDifference(stored.run, stored.spec, spec);
+}
+
+/**
+ * Paths may differ from machine to machine: what they name is held by digest (`refuseChangedFiles`). A server may move,
+ * a budget may be raised, and others may be told of the run: the newest owner's record has all of it. Placement is never truth.
+ * Settings that came after the stored spec was written have their defaults in it.
+ */
+export function refuseDifference(run: string, stored: RunSpec, spec: RunSpec): void {
+  const found = differences(comparable(withLaterSettings(stored)), comparable(spec));
+  if (found.length === 0) return;
+  throw new InvalidSpec([
+    {
+      path: 'name',
+      problem: `run "${run}" exists with another spec:\n${found.map((line) => `    ${line}`).join('\n')}`,
+      mend: mendOfDifference(run, stored, spec),
+    },
+  ]);
+}
+
+function mendOfDifference(run: string, stored: RunSpec, spec: RunSpec): string {
+  const [before, wanted] = [stored.trainer.max_training_steps, spec.trainer.max_training_steps];
+  const further =
+    wanted > before
+      ? `to train it further, fork it: longhaul fork ${run} --name NEW --set max_training_steps=${wanted}; `
+      : '';
+  return (
+    `${further}to go on with it as it is: longhaul train --run ${run}; ` +
+    `change what may change live with: longhaul set ${run} lr=…, or choose a new name`
+  );
+}
+
+function urlsOf({ environments }: RunSpec): Record<string, string | null> {
+  return Object.fromEntries(environments.map(({ env_key, url }) => [env_key, url ?? null]));
+}
+
+function comparable(spec: RunSpec): unknown {
+  const { tokenizer: _tokenizer, chat_template: _template, path: _path, ...model } = spec.model;
+  const { tasks: _tasks, demonstrations: _demonstrations, ...data } = spec.data;
+  const environments = spec.environments.map(({ url: _url, ...environment }) => environment);
+  // Where a run began is in its lineage: what is started later goes on with it, whether its spec says so or not.
+  const {
+    fork: _fork,
+    budget: _budget,
+    placement: _placement,
+    tracking: _tracking,
+    slack: _slack,
+    ...rest
+  } = spec;
+  return { ...rest, model, data, environments };
+}
+
+async function storeAsset(deps: OrchestratorDeps, text: string): Promise<Digest> {
+  const bytes = Buffer.from(text);
+  return (await createFile(deps.store, assetKey(sha256Hex(bytes)), bytes)).sha256;
+}
+
+/** As the spec's schema says it; a driver restarts, or a neighbour gives its memory back, within minutes. */
+const usualBlockAfterSeconds = 600;
+
+function outlineOf(record: RunRecord): RunOutline {
+  const { spec } = record;
+  return {
+    run: record.run,
+    name: record.name,
+    project: spec.project,
+    model: spec.model.name,
+    phases: phasesOf(spec),
+    ...(record.lineage ? { lineage: { run: record.lineage.run, step: record.lineage.step } } : {}),
+    ckpt_interval: spec.trainer.ckpt_interval,
+    eval_interval: spec.trainer.eval_interval,
+    target_pass_at_1: spec.trainer.target_pass_at_1,
+    block_after_s: spec.trainer.block_after_s ?? usualBlockAfterSeconds,
+  };
+}
+
+/** Of this start, as a follower has it; an address is for the follower to know: a W&B may be a team's own. */
+function followedIn(run: string, { project, tracking, slack }: RunSpec): string[] {
+  const wandb = tracking?.wandb;
+  const place = wandb && [wandb.entity, wandb.project ?? project, run].filter(Boolean).join('/');
+  return [
+    ...(place ? [`W&B ${place}${wandb.mode === 'offline' ? ' (offline)' : ''}`] : []),
+    ...(slack ? [`Slack ${slack.channel}`] : []),
+  ];
+}

@@ -1,0 +1,29 @@
+// Which phase a step belongs to, from the spec alone.
+import type { PhaseSpan } from '../contracts.js';
+import type { RunSpec, SftPhaseSpec } from '../../spec/run-spec.js';
+import { stepsOf } from '../../spec/warm-start.js';
+
+/** `index` counts the phase's steps from 0. */
+export type PhaseStep = { kind: 'sft'; spec: SftPhaseSpec; index: number } | { kind: 'grpo'; index: number };
+
+export function phaseAt(spec: RunSpec, step: number): PhaseStep {
+  const spans = phasesOf(spec);
+  const at = spans.findIndex(({ last }) => step <= last);
+  const phase = spec.warm_start[at];
+  const index = step - (spans.at(at)?.first ?? 1);
+  return phase ? { kind: 'sft', spec: phase, index } : { kind: 'grpo', index };
+}
+
+export function phasesOf(spec: RunSpec): PhaseSpan[] {
+  let first = 1;
+  const span = (name: string, kind: PhaseSpan['kind'], steps: number): PhaseSpan => {
+    const last = first + steps - 1;
+    const made = { name, kind, first, last };
+    first = last + 1;
+    return made;
+  };
+  return [
+    ...spec.warm_start.map((phase) => span(phase.name, 'sft', stepsOf(phase))),
+    span('grpo', 'grpo', spec.trainer.max_training_steps),
+  ];
+}

@@ -1,0 +1,34 @@
+// recordControl: an accepted Update becomes a record before it is answered (R21). A known Update id means done.
+import type { ControlChange, ControlRecord, ControlState } from '../../spec/records/control-records.js';
+import { controlFolder } from '../../store/objects/layout.js';
+import { checkOwner } from '../../store/runs/owners.js';
+import { foldedControl, readControl } from '../../store/runs/control-records.js';
+import { appendSequence } from '../../store/records/records.js';
+import type { OrchestratorDeps } from '../orchestrator-deps.js';
+
+export async function recordControl(
+  deps: OrchestratorDeps,
+  input: { run: string; owner: number; updateId: string; change: ControlChange },
+): Promise<ControlState> {
+  const { store } = deps;
+  await checkOwner(store, input.run, input.owner);
+  // `make` sees what others wrote meanwhile: two attempts of one Update leave one record.
+  let already = false;
+  const make = (next: number, existing: readonly ControlRecord[]): ControlRecord => {
+    const found = existing.find((record) => record.update_id === input.updateId);
+    already = found !== undefined;
+    return (
+      found ?? {
+        schema: 'longhaul.control/2',
+        n: next,
+        update_id: input.updateId,
+        change: input.change,
+        observed: { at: new Date().toISOString() },
+      }
+    );
+  };
+  const known = await readControl(store, input.run);
+  const { n } = await appendSequence(store, controlFolder(input.run), 'control', make, known);
+  if (!already) deps.log(`${input.run}: control ${n} ${JSON.stringify(input.change)}`);
+  return foldedControl(store, input.run);
+}

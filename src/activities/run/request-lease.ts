@@ -1,0 +1,32 @@
+// requestLease: asks the pool for a node with the run's numerics (R18). closedRuns: who holds a node no longer (R30).
+import type { LeaseRequest, RunWorkflow } from '../contracts.js';
+import type { OrchestratorDeps } from '../orchestrator-deps.js';
+import type { Numerics } from '../../spec/records/records.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { updateKey } from '../../store/objects/layout.js';
+import { readRecord } from '../../store/records/records.js';
+import { rebasedTo, timelineOf } from '../../store/runs/run-records.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+
+export async function requestLease(
+  deps: OrchestratorDeps,
+  { numericsOf: run, ...request }: Omit<LeaseRequest, 'numerics'> & { numericsOf?: string },
+): Promise<void> {
+  await deps.requestLease({ ...request, numerics: await numericsOf(deps.store, run ?? request.run) });
+}
+
+export async function closedRuns(
+  deps: Pick<OrchestratorDeps, 'isOver'>,
+  { runs }: { runs: RunWorkflow[] },
+): Promise<RunWorkflow[]> {
+  const over = await inParallel(runs, (run) => deps.isOver(run));
+  return runs.filter((_, index) => over[index]);
+}
+
+/** Null before the run has a base: the first node decides. */
+async function numericsOf(store: ObjectStore, run: string): Promise<Numerics | null> {
+  const rebased = await rebasedTo(store, run);
+  if (rebased) return rebased;
+  const base = await readRecord(store, updateKey(await timelineOf(store, run, 0), 0), 'base');
+  return base?.identity.numerics ?? null;
+}

@@ -1,0 +1,132 @@
+// A step's batch as a function of its plan and of what that names (R10). sealBatch writes it, the audit compares with it.
+import type { RunData } from '../../data/run-data.js';
+import { tokenizeDemonstration } from '../../episode/demonstration.js';
+import { stepAdvantages } from '../../rl/advantages.js';
+import { batchRewardMetrics, episodeMetrics } from '../../rl/metrics.js';
+import { packForest, type PackedForest, type SampleToPack } from '../../rl/packing.js';
+import type { BatchArrays } from '../../spec/records/batch.js';
+import type { BatchIdentity, Digest, EpisodeRecord, GrpoPlan, PlanRecord, SftPlan } from '../../spec/records/records.js';
+import type { Demonstration } from '../../spec/records/task.js';
+import { encodeBatchFile, inputsDigest } from '../../store/files/batch-file.js';
+import { canonicalText, recordDigest, sha256Hex } from '../../store/records/canonical.js';
+
+export interface BatchSources {
+  /** By slot and sample of a GRPO plan; empty for a supervised one. */
+  episodes: readonly (readonly EpisodeRecord[])[];
+  /** Asked for by supervised plans only. */
+  data: () => Promise<RunData>;
+}
+
+/** The bytes of the batch file, and the identity in them. */
+export async function buildBatch(
+  plan: PlanRecord,
+  { episodes, data }: BatchSources,
+): Promise<{ bytes: Uint8Array; identity: BatchIdentity }> {
+  const content =
+    plan.kind === 'grpo' ? fromEpisodes(plan, episodes) : await fromDemonstrations(plan, await data());
+  const identity: BatchIdentity = {
+    schema: 'longhaul.batch/2',
+    run: plan.run,
+    step: plan.step,
+    plan: recordDigest(plan),
+    previous_state: plan.previous_state,
+    inputs: content.inputs,
+    mini_batches: content.miniBatches.length,
+    loss_tokens: content.miniBatches.map(lossTokens),
+    outcomes: content.outcomes,
+    metrics: content.metrics,
+  };
+  const forest = packForest(content.miniBatches);
+  const arrays = plan.loss.tis_cap === undefined ? forest : withSampled(forest);
+  return { bytes: encodeBatchFile(arrays, identity), identity };
+}
+
+/**
+ * For truncated importance sampling the recorded log-probs are those of whoever sampled; what ratios are taken against is the policy
+ * that the update begins with, under the numerics that apply it, and only the engine knows that one's.
+ */
+function withSampled({ target_old_logprobs, ...forest }: PackedForest): BatchArrays {
+  return { ...forest, target_rollout_logprobs: target_old_logprobs };
+}
+
+interface BatchContent {
+  /** One list of samples for each mini-batch, in (slot, sample) order. */
+  miniBatches: SampleToPack[][];
+  inputs: Digest;
+  outcomes: (number | null)[][];
+  metrics: Record<string, number>;
+}
+
+function fromEpisodes(plan: GrpoPlan, groups: BatchSources['episodes']): BatchContent {
+  const outcomes = groups.map((episodes) => episodes.map(valueOf));
+  const graded = groups.map((group) =>
+    group.map((episode) => ({ reward: valueOf(episode), tokens: episode.logprobs.length })),
+  );
+  const advantages = stepAdvantages(graded, plan.advantages);
+  const episodes = groups.flat();
+  return {
+    miniBatches: [
+      groups.flatMap((group, slot) =>
+        group.map((episode, sample) => toSample(episode, advantages[slot]?.[sample] ?? null)),
+      ),
+    ],
+    inputs: inputsDigest(episodes.map((episode) => recordDigest(episode))),
+    outcomes,
+    metrics: {
+      ...batchRewardMetrics(
+        plan.slots.map(({ env_key }, index) => ({ env: env_key, values: outcomes[index] ?? [] })),
+      ),
+      ...episodeMetrics(episodes),
+    },
+  };
+}
+
+function valueOf({ outcome }: EpisodeRecord): number | null {
+  return outcome.status === 'graded' ? outcome.value : null;
+}
+
+/** An unknown outcome, or a group without signal, carries no loss. */
+function toSample({ tokens, turns, logprobs }: EpisodeRecord, advantage: number | null): SampleToPack {
+  const targets: SampleToPack['targets'][number][] = [];
+  if (advantage === null) return { tokens, targets };
+  for (const { start, end } of turns) {
+    for (let index = start; index < end; index++)
+      targets.push({ index, advantage, oldLogprob: logprobs[targets.length] ?? 0 });
+  }
+  return { tokens, targets };
+}
+
+async function fromDemonstrations(plan: SftPlan, data: RunData): Promise<BatchContent> {
+  const lines = plan.mini_batches.flat();
+  const miniBatches: SampleToPack[][] = [];
+  for (const miniBatch of plan.mini_batches) {
+    const members = miniBatch.map((line) => demonstrated(data, data.demonstrations[line], line, plan));
+    miniBatches.push(await Promise.all(members));
+  }
+  const inputs = inputsDigest(lines.map((line) => sha256Hex(canonicalText(data.demonstrations[line]))));
+  return { miniBatches, inputs, outcomes: [], metrics: {} };
+}
+
+async function demonstrated(
+  data: RunData,
+  demonstration: Demonstration | undefined,
+  line: number,
+  plan: SftPlan,
+): Promise<SampleToPack> {
+  if (!demonstration)
+    throw new Error(`the plan of step ${plan.step} names demonstration ${line + 1}, which does not exist`);
+  const tools = demonstration.env_key === undefined ? null : (data.tools[demonstration.env_key] ?? null);
+  const { tokens, spans } = await tokenizeDemonstration(data, demonstration, tools, plan.sampling);
+  const targets = spans.flatMap(({ start, end }) =>
+    Array.from({ length: end - start }, (_, offset) => ({
+      index: start + offset,
+      advantage: 1,
+      oldLogprob: 0,
+    })),
+  );
+  return { tokens, targets };
+}
+
+function lossTokens(samples: readonly SampleToPack[]): number {
+  return samples.reduce((sum, { targets }) => sum + targets.length, 0);
+}

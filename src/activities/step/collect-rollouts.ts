@@ -1,0 +1,115 @@
+// collectRollouts: every (slot, sample) of the plan gets its terminal record; what has one is never sampled again (R9).
+import type { CollectedRollouts, KeptState, StepReference } from '../contracts.js';
+import { attemptEvidence } from '../attempt/attempt-evidence.js';
+import type { NodeDeps } from '../node-deps.js';
+import { fillSeats, type Seat } from './rollouts.js';
+import { saveAmongFew } from './save-state.js';
+import { currentScope } from '../attempt/scope.js';
+import { stoppingPoint } from '../attempt/stopping-point.js';
+import { mostFrequentReason, reasonText } from '../../rl/unknown-outcomes.js';
+import type { Digest, GrpoPlan } from '../../spec/records/records.js';
+import { foldedFileOfStep } from '../../store/runs/episodes.js';
+import { episodeKey, episodesFolder } from '../../store/objects/layout.js';
+import { checkOwner } from '../../store/runs/owners.js';
+import { checkRoots } from '../../store/runs/plan-roots.js';
+import { readPlan, readUpdateIfAny } from '../../store/runs/run-records.js';
+import type { RunData } from '../../data/run-data.js';
+
+export async function collectRollouts(
+  deps: NodeDeps,
+  input: StepReference & { plan: Digest; slots: [number, number]; keep?: boolean; spare?: number },
+): Promise<CollectedRollouts> {
+  const { store } = deps;
+  const { run, step } = input;
+  const started = performance.now();
+  const seconds = (): number => (performance.now() - started) / 1000;
+  await stoppingPoint('rollouts-asked-for');
+  await checkOwner(store, run, input.owner);
+  const committed = await readUpdateIfAny(store, run, step);
+  if (committed) return figures(committed.identity.outcomes.slice(...input.slots).flat(), 0, seconds(), null);
+  const { record: plan } = await readPlan(store, run, step, input.plan);
+  await checkRoots(store, plan);
+  if (plan.kind !== 'grpo')
+    throw new Error(`step ${step} of ${run} is a ${plan.kind} step: it has no rollouts`);
+  const data = await deps.runs.get(run);
+  const scope = currentScope();
+  const keeping = input.keep ? keepState(deps, { ...input, step: step - 1 }) : null;
+  const filling = fillSeats(
+    deps,
+    {
+      data,
+      plan: input.plan,
+      state: plan.previous_state,
+      policyStep: step - 1,
+      sampling: plan.sampling,
+      random: { seed: data.record.seed, domain: 'train', step },
+      folder: episodesFolder(run, step),
+      seats: seatsOf(plan, data, input.slots),
+      folded: foldedFileOfStep(run, step),
+    },
+    scope,
+    attemptEvidence(store, run, step, scope, deps.life),
+  );
+  const [filledAt, keptAt] = [endOf(filling), endOf(keeping)];
+  // A save that is left behind would meet the one of the next try.
+  await Promise.allSettled([filledAt, keptAt]);
+  const [records, kept] = await Promise.all([filling, keeping]);
+  if (keeping) deps.checkpointStalls.set(run, { step, ms: Math.max(0, (await keptAt) - (await filledAt)) });
+  const values = records.map((record) => (record.outcome.status === 'graded' ? record.outcome.value : null));
+  const tokens = records.reduce((sum, record) => sum + record.logprobs.length, 0);
+  const reason = mostFrequentReason(records);
+  return {
+    ...figures(values, tokens, seconds(), kept),
+    ...(reason ? { unknown_reason: reasonText(reason) } : {}),
+  };
+}
+
+/** By `performance.now()`. */
+async function endOf(work: Promise<unknown> | null): Promise<number> {
+  await work;
+  return performance.now();
+}
+
+/** Where it fails, the next checkpoint is taken from the state that is held then. */
+async function keepState(deps: NodeDeps, input: StepReference & { spare?: number }): Promise<KeptState> {
+  const started = performance.now();
+  try {
+    await saveAmongFew(deps, input);
+    return { seconds: (performance.now() - started) / 1000 };
+  } catch (error) {
+    return { problem: (error as Error).message };
+  }
+}
+
+function seatsOf(plan: GrpoPlan, data: RunData, [from, to]: [number, number]): Seat[] {
+  const seats: Seat[] = [];
+  for (const slot of plan.slots.slice(from, to)) {
+    const task = data.taskByKey.get(slot.task_key);
+    if (!task)
+      throw new Error(
+        `The plan of step ${plan.step} names task ${slot.task_key}, which its dataset does not hold`,
+      );
+    for (let sample = 0; sample < plan.samples_per_slot; sample++) {
+      const key = episodeKey(plan.run, plan.step, slot.slot, sample);
+      seats.push({ key, slot: slot.slot, sample, task, seed: slot.seed });
+    }
+  }
+  return seats;
+}
+
+function figures(
+  values: (number | null)[],
+  tokens: number,
+  seconds: number,
+  kept: KeptState | null,
+): CollectedRollouts {
+  const graded = values.filter((value) => value !== null);
+  return {
+    graded: graded.length,
+    unknown: values.length - graded.length,
+    mean_reward: graded.length === 0 ? null : graded.reduce((sum, value) => sum + value, 0) / graded.length,
+    tokens,
+    seconds,
+    kept,
+  };
+}

@@ -1,0 +1,39 @@
+// commitBase: the base model becomes state 0, recorded like every other step (R5).
+import type { NodeDeps } from '../node-deps.js';
+import { currentScope } from '../attempt/scope.js';
+import type { BaseRecord, Digest } from '../../spec/records/records.js';
+import { updateKey } from '../../store/objects/layout.js';
+import { checkOwner } from '../../store/runs/owners.js';
+import { readRecord, recordFunction } from '../../store/records/records.js';
+
+export async function commitBase(
+  deps: NodeDeps,
+  input: { run: string; owner: number },
+): Promise<{ state: Digest }> {
+  const { store, holder } = deps;
+  await checkOwner(store, input.run, input.owner);
+  const key = updateKey(input.run, 0);
+  const existing = await readRecord(store, key, 'base');
+  if (existing) return { state: existing.identity.state };
+  const { record } = await deps.runs.get(input.run);
+  const { state, weights, parameters } = await holder.holdBase(record, currentScope());
+  const engine = await holder.engine.info();
+  const base: BaseRecord = {
+    schema: 'longhaul.base/1',
+    identity: {
+      run: input.run,
+      step: 0,
+      base_model: record.base_model,
+      state,
+      weights,
+      numerics: engine.numerics,
+    },
+    observed: {
+      engine: { build: engine.build, incarnation: engine.incarnation },
+      committed_at: new Date().toISOString(),
+      parameters,
+    },
+  };
+  await recordFunction(store, key, 'base', base);
+  return { state };
+}

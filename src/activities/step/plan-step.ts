@@ -1,0 +1,136 @@
+// planStep (R7): fixes everything the step may depend on before its first token is sampled. The first plan wins.
+import { ApplicationFailure } from '@temporalio/common';
+import type { ControlIsBehind, PlannedStep, StepReference } from '../contracts.js';
+import type { OrchestratorDeps } from '../orchestrator-deps.js';
+import { rebasedPlan } from './rebased-step.js';
+import { planOf, type StepBefore } from './step-plan.js';
+import { stoppingPoint } from '../attempt/stopping-point.js';
+import type { ControlRecord, ControlState } from '../../spec/records/control-records.js';
+import type { PlanRecord, UpdateRecord } from '../../spec/records/records.js';
+import { decodeBatchFile } from '../../store/files/batch-file.js';
+import { canonicalText, differences, recordDigest, sha256Hex } from '../../store/records/canonical.js';
+import { foldControl, readControl } from '../../store/runs/control-records.js';
+import { batchKey, planKey, updateKey } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { checkOwner } from '../../store/runs/owners.js';
+import { checkRoots, rootsOf } from '../../store/runs/plan-roots.js';
+import { adoptOrCreate, readRecord } from '../../store/records/records.js';
+import { readNumerics, readPlan, readState, readUpdate, referenceOf } from '../../store/runs/run-records.js';
+import { readBatch } from '../../store/runs/stored-batch.js';
+import { UnreadableRecord } from '../../store/objects/store-errors.js';
+
+export async function planStep(
+  deps: OrchestratorDeps,
+  input: StepReference & { control: number },
+): Promise<PlannedStep> {
+  const { store } = deps;
+  const { run, step } = input;
+  await checkOwner(store, run, input.owner);
+  const records = await readControl(store, run);
+  const control = foldControl(records);
+  // What is set aside is for readers of the store; the workflow does nothing about it.
+  const unknown = records.slice(input.control).some(({ change }) => change.kind !== 'quarantine');
+  if (unknown) throw controlIsBehind(run, input.control, control);
+  const existing = await readRecord(store, planKey(run, step), 'plan');
+  if (existing) {
+    await checkRoots(store, existing);
+    if (existing.schema === 'longhaul.plan/3') await checkMade(deps, existing, records);
+    return answer(existing);
+  }
+  const plan = await makePlan(deps, input, records);
+  await stoppingPoint('plan-built');
+  const { record } = await adoptOrCreate(store, planKey(run, step), 'plan', plan);
+  await stoppingPoint('plan-written');
+  return answer(record);
+}
+
+/** A workflow that was reset may have forgotten what it was told (R21): it learns it first, and may have to rest. */
+function controlIsBehind(run: string, known: number, control: ControlState): ApplicationFailure {
+  return ApplicationFailure.create({
+    message: `${run} has control record ${control.n}, and its workflow knows of ${known} only`,
+    type: 'ControlIsBehind' satisfies ControlIsBehind,
+    nonRetryable: true,
+    details: [control],
+  });
+}
+
+/**
+ * The plan of a step from the records before it: what `planStep` writes, and what the audit compares a stored plan with. `stored`: that
+ * plan, for the version that it has; what it stands on is compared by the audit itself.
+ */
+export async function makePlan(
+  { store, runs }: Pick<OrchestratorDeps, 'store' | 'runs'>,
+  { run, step, owner }: StepReference,
+  records: readonly ControlRecord[],
+  stored?: PlanRecord,
+): Promise<PlanRecord> {
+  const data = await runs.get(run);
+  const control = foldControl(records);
+  const place = { run, step, control: control.n, owner };
+  const { lineage } = data.record;
+  const schema = stored?.schema ?? 'longhaul.plan/3';
+  return planOf({
+    own: {
+      schema,
+      ...place,
+      previous_state: await readState(store, run, step - 1),
+      numerics: await readNumerics(store, run),
+      ...(schema === 'longhaul.plan/3' ? await rootsOf(store, place) : {}),
+    },
+    data,
+    control,
+    before: step === 1 ? null : await stepBefore(store, run, step - 1, stored === undefined),
+    rebases:
+      lineage?.rebase && step <= lineage.rebase.to ? await rebasedPlan(store, lineage.run, step) : null,
+    reference: async () => (await referenceOf(store, run)).weights,
+  });
+}
+
+/** What the next step's curriculum is made of: one changed bit in it would draw other tasks. Throws `UnreadableRecord`. */
+async function stepBefore(
+  store: ObjectStore,
+  run: string,
+  step: number,
+  checked: boolean,
+): Promise<StepBefore> {
+  const { schema, identity } = await readUpdate(store, run, step);
+  const { record: plan } = await readPlan(store, run, step, identity.plan);
+  if (!checked) return { plan, identity };
+  await checkRoots(store, plan);
+  // Later versions of the record carry a sum of themselves.
+  if (schema === 'longhaul.update/1') await checkOutcomes(store, identity);
+  return { plan, identity };
+}
+
+/** An update of an earlier version is compared with its batch, which it names by sha256. */
+async function checkOutcomes(store: ObjectStore, identity: UpdateRecord['identity']): Promise<void> {
+  const { run, step, batch, outcomes } = identity;
+  const key = batchKey(run, step);
+  const bytes = await readBatch(store, run, step);
+  if (bytes === null || sha256Hex(bytes) !== batch)
+    throw new UnreadableRecord(key, bytes ? 'its sha256 is not the one in update.json' : 'it is missing');
+  if (canonicalText(decodeBatchFile(bytes, key).identity.outcomes) !== canonicalText(outcomes))
+    throw new UnreadableRecord(updateKey(run, step), 'its outcomes are not those of its batch');
+}
+
+/** Once it is committed its update names its digest; until then a changed plan would steer the step. Throws `UnreadableRecord`. */
+async function checkMade(
+  deps: OrchestratorDeps,
+  existing: PlanRecord,
+  records: readonly ControlRecord[],
+): Promise<void> {
+  const made = await makePlan(deps, existing, records.slice(0, existing.control), existing);
+  const found = differences(existing, made);
+  if (found.length === 0) return;
+  const problem = `made again from the records before it, it differs in ${found.join('; ')}: it was changed`;
+  throw new UnreadableRecord(planKey(existing.run, existing.step), problem);
+}
+
+function answer(plan: PlanRecord): PlannedStep {
+  return {
+    step: plan.step,
+    kind: plan.rebased ? 'rebased' : plan.kind,
+    plan: recordDigest(plan),
+    slots: plan.kind === 'sft' ? 0 : plan.slots.length,
+  };
+}

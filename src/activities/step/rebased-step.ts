@@ -1,0 +1,37 @@
+// A step that applies a logged batch anew, with other numerics (R18): its plan and its batch are those of the step that sampled
+// it, told of another state. Nothing is sampled, and nothing but the arithmetic differs.
+import type { BatchIdentity, PlanRecord } from '../../spec/records/records.js';
+import { decodeBatchFile, encodeBatchFile } from '../../store/files/batch-file.js';
+import { recordDigest } from '../../store/records/canonical.js';
+import { batchKey } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { readPlan, readUpdate, timelineOf } from '../../store/runs/run-records.js';
+import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { readBatch } from '../../store/runs/stored-batch.js';
+
+/** The plan of `parent`'s step, naming itself as what is rebased; `run`, state, numerics, control and owner are still the parent's. */
+export async function rebasedPlan(store: ObjectStore, parent: string, step: number): Promise<PlanRecord> {
+  const { identity } = await readUpdate(store, parent, step);
+  const { record, digest } = await readPlan(store, parent, step, identity.plan);
+  return { ...record, rebased: { run: await timelineOf(store, parent, step), plan: digest } };
+}
+
+/** The batch that `plan.rebased` names, told of `plan`. Throws `UnreadableRecord` where it is missing, broken or another plan's. */
+export async function rebasedBatch(
+  store: ObjectStore,
+  plan: PlanRecord,
+  rebased: NonNullable<PlanRecord['rebased']>,
+): Promise<{ bytes: Uint8Array; identity: BatchIdentity }> {
+  const key = batchKey(rebased.run, plan.step);
+  const bytes = await readBatch(store, rebased.run, plan.step);
+  if (!bytes) throw new UnreadableRecord(key, 'it is not in the store, and a rebase applies it anew');
+  const source = decodeBatchFile(bytes, key);
+  if (source.identity.plan !== rebased.plan)
+    throw new UnreadableRecord(
+      key,
+      `it was sealed from plan ${source.identity.plan}, not from ${rebased.plan}`,
+    );
+  const { run, previous_state } = plan;
+  const identity = { ...source.identity, run, previous_state, plan: recordDigest(plan) };
+  return { bytes: encodeBatchFile(source.arrays, identity), identity };
+}

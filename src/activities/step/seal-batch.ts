@@ -1,0 +1,71 @@
+// Seals a step (R10): the batch is a function of the plan and of what the store holds, read back from there.
+import { buildBatch } from './build-batch.js';
+import type { StepReference } from '../contracts.js';
+import type { NodeDeps } from '../node-deps.js';
+import { rebasedBatch } from './rebased-step.js';
+import { requireEpisodes } from './rollouts.js';
+import { currentScope } from '../attempt/scope.js';
+import { stoppingPoint } from '../attempt/stopping-point.js';
+import type { BatchIdentity, Digest, EpisodeRecord, GrpoPlan, PlanRecord } from '../../spec/records/records.js';
+import { batchDifference } from '../../store/files/batch-file.js';
+import { recordDigest, sha256Hex } from '../../store/records/canonical.js';
+import { foldedFileOfStep } from '../../store/runs/episodes.js';
+import { batchKey, episodeKey } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { createFile } from '../../store/records/records.js';
+import { Diverged } from '../../store/objects/store-errors.js';
+
+/** The batch of a planned step, as it is in the store. */
+export interface SealedBatch {
+  batch: Digest;
+  identity: BatchIdentity;
+  /** True where another attempt sealed it. */
+  adopted: boolean;
+}
+
+/**
+ * Builds the step's batch and writes it. Throws `UnreadableRecord` where an episode is missing or another plan's, or where the
+ * stored batch is broken, and `Diverged` where that one is another.
+ */
+export async function sealBatch(
+  deps: Pick<NodeDeps, 'store' | 'runs'>,
+  { run, step }: StepReference,
+  plan: PlanRecord,
+): Promise<SealedBatch> {
+  const { store } = deps;
+  const key = batchKey(run, step);
+  const { bytes, identity } = plan.rebased
+    ? await rebasedBatch(store, plan, plan.rebased)
+    : await buildBatch(plan, {
+        episodes: plan.kind === 'grpo' ? await readEpisodes(store, plan) : [],
+        data: () => deps.runs.get(run),
+      });
+  await stoppingPoint('batch-built');
+  currentScope().signal.throwIfAborted();
+  const { sha256, adopted } = await createFile(store, key, bytes).catch(async (error: unknown) => {
+    const stored = error instanceof Diverged ? await store.get(key) : null;
+    throw stored ? otherBatch(stored, bytes, key) : error;
+  });
+  await stoppingPoint('batch-written');
+  return { batch: sha256, identity, adopted };
+}
+
+/** Says where the two differ. Throws `UnreadableRecord` where the stored one is broken. */
+function otherBatch(stored: Uint8Array, computed: Uint8Array, key: string): Diverged {
+  return new Diverged(
+    `${key} is not the batch of its plan and episodes: ${batchDifference(stored, computed, key)}. ` +
+      `To seal the step anew: longhaul quarantine ${key}`,
+    { key, stored: sha256Hex(stored), computed: sha256Hex(computed) },
+  );
+}
+
+/** By slot and sample. Throws `UnreadableRecord` where one is missing or another plan's: the batch waits for every outcome. */
+async function readEpisodes(store: ObjectStore, plan: GrpoPlan): Promise<EpisodeRecord[][]> {
+  const { run, step, slots, samples_per_slot, previous_state: state } = plan;
+  const source = { plan: recordDigest(plan), state, folded: foldedFileOfStep(run, step) };
+  const seats = slots.flatMap(({ slot }) =>
+    Array.from({ length: samples_per_slot }, (_, sample) => episodeKey(run, step, slot, sample)),
+  );
+  const episodes = await requireEpisodes(store, seats, source);
+  return slots.map((_, index) => episodes.slice(index * samples_per_slot, (index + 1) * samples_per_slot));
+}

@@ -1,0 +1,191 @@
+// The plan of a step as a function of what the store holds before it (R7): the spec, the control that is folded, the data, and the plan
+// and outcomes of the step before. planStep writes it, the audit makes it again and compares.
+import { settingsUnder } from '../run/live-settings.js';
+import { phaseAt } from '../run/phases.js';
+import type { RunData } from '../../data/run-data.js';
+import { advancePassRates, drawDemonstrations, drawTasks } from '../../rl/curriculum.js';
+import { constantWithWarmup, warmupThenDecay } from '../../rl/learning-rate.js';
+import { isPass } from '../../rl/pass.js';
+import { hash32 } from '../../rl/random.js';
+import { samplingOf } from '../../rl/sampling.js';
+import type { ControlState } from '../../spec/records/control-records.js';
+import { advantagesOf, crossEntropy, lossOf, wantsReference } from '../../spec/loss.js';
+import type {
+  CurriculumState,
+  Digest,
+  GrpoPlan,
+  LossPlan,
+  OptimizerPlan,
+  PlanRecord,
+  SftPlan,
+  UpdateRecord,
+} from '../../spec/records/records.js';
+import type { RunSpec, SftPhaseSpec } from '../../spec/run-spec.js';
+
+/** What a plan has of its place in the chain. */
+export type OwnPart = Pick<
+  PlanRecord,
+  | 'schema'
+  | 'run'
+  | 'step'
+  | 'previous_state'
+  | 'numerics'
+  | 'control'
+  | 'owner'
+  | 'run_digest'
+  | 'control_digest'
+  | 'owner_digest'
+>;
+
+export interface PlanSources {
+  own: OwnPart;
+  /** The run's record and its data. */
+  data: Pick<RunData, 'record' | 'trainTasks' | 'taskByKey' | 'demonstrationsByKind'>;
+  /** All that the plan folds. */
+  control: ControlState;
+  /** Null before the first step. */
+  before: StepBefore | null;
+  /** The plan that is rebased, naming itself as what is; null for a step that is planned from data. */
+  rebases: PlanRecord | null;
+  /** Weights that a KL term is taken against; asked for by plans that have one. */
+  reference: () => Promise<Digest>;
+}
+
+export interface StepBefore {
+  plan: PlanRecord;
+  identity: Pick<UpdateRecord['identity'], 'applied' | 'outcomes'>;
+}
+
+export async function planOf(sources: PlanSources): Promise<PlanRecord> {
+  const { own, data, rebases } = sources;
+  if (rebases) return { ...rebases, ...own, ...(await referencePart(sources, rebases.loss)) };
+  const { record } = data;
+  const base = {
+    ...own,
+    digests: {
+      tokenizer: record.tokenizer,
+      chat_template: record.chat_template,
+      tool_parser: record.tool_parser,
+      dataset: record.dataset.digest,
+    },
+  };
+  const phase = phaseAt(record.spec, own.step);
+  if (phase.kind === 'sft')
+    return {
+      ...base,
+      ...sftPart(data, phase.spec, phase.index),
+      kind: 'sft',
+      sampling: samplingOf(record.spec.generator),
+    };
+  const settings = settingsUnder(record.spec, sources.control);
+  const part = grpoPart(sources, phase.index, settings);
+  return {
+    ...base,
+    ...part,
+    ...(await referencePart(sources, part.loss)),
+    kind: 'grpo',
+    sampling: samplingOf(settings.generator),
+  };
+}
+
+/** A rebased run has come to weights of its own, with other numerics, where its GRPO began. */
+async function referencePart(
+  { reference }: PlanSources,
+  loss: LossPlan,
+): Promise<Pick<GrpoPlan, 'reference'>> {
+  return wantsReference(loss) ? { reference: await reference() } : {};
+}
+
+type SftPart = Pick<SftPlan, 'phase' | 'mini_batches' | 'optimizer' | 'loss' | 'curriculum'>;
+
+/** `index` counts the phase's steps from 0; demonstrations are shuffled once an epoch. */
+function sftPart(data: PlanSources['data'], phase: SftPhaseSpec, index: number): SftPart {
+  const lines = data.demonstrationsByKind.get(phase.demonstrations) ?? [];
+  const first = index * phase.mini_batches_per_step;
+  const last = Math.min(first + phase.mini_batches_per_step, phase.updates);
+  const updates = Array.from({ length: last - first }, (_, offset) => first + offset);
+  const drawn = drawDemonstrations({
+    size: lines.length,
+    miniBatchSize: phase.mini_batch_size,
+    firstUpdate: first,
+    count: updates.length,
+    seed: data.record.seed,
+    phase: phase.name,
+  });
+  return {
+    phase: phase.name,
+    mini_batches: drawn.map((places) => places.map((place) => lines[place] as number)),
+    optimizer: {
+      ...optimizerOf(data.record.spec),
+      learning_rates: updates.map((update) => warmupThenDecay(phase, update)),
+      adam_betas: phase.adam_betas,
+      reset_moments: index === 0,
+    },
+    loss: crossEntropy,
+    curriculum: { pass_rates: {}, cursors: {} },
+  };
+}
+
+type GrpoPart = Pick<
+  GrpoPlan,
+  'slots' | 'samples_per_slot' | 'advantages' | 'optimizer' | 'loss' | 'curriculum'
+>;
+
+function grpoPart(
+  { own: { step }, data, before }: PlanSources,
+  index: number,
+  { generator, trainer }: Pick<RunSpec, 'generator' | 'trainer'>,
+): GrpoPart {
+  const curriculum = curriculumAfter(before);
+  const drawn = drawTasks({
+    sizes: new Map([...data.trainTasks].map(([template, keys]) => [template, keys.length])),
+    state: curriculum,
+    count: trainer.train_batch_size,
+    floor: trainer.curriculum_floor,
+    seed: data.record.seed,
+    step,
+  });
+  return {
+    slots: drawn.tasks.map(({ template, index: position }, slot) => {
+      const task_key = data.trainTasks.get(template)?.[position] as string;
+      const env_key = data.taskByKey.get(task_key)?.env_key as string;
+      return { slot, task_key, env_key, template, seed: hash32(data.record.seed, step, slot) };
+    }),
+    samples_per_slot: generator.n_samples_per_prompt,
+    optimizer: {
+      ...optimizerOf(data.record.spec),
+      learning_rates: [constantWithWarmup(trainer.lr, trainer.warmup_steps, index)],
+      adam_betas: trainer.adam_betas,
+      reset_moments: resetIsDue(before, index),
+    },
+    loss: lossOf(trainer, generator),
+    advantages: advantagesOf(trainer),
+    curriculum: { pass_rates: curriculum.pass_rates, cursors: drawn.cursors },
+  };
+}
+
+function optimizerOf({
+  trainer: { adam_eps, weight_decay, max_grad_norm },
+}: RunSpec): Pick<OptimizerPlan, 'adam_eps' | 'weight_decay' | 'max_grad_norm'> {
+  return { adam_eps, weight_decay, max_grad_norm };
+}
+
+/** The moments of the phase before are cleared by the phase's first update that is applied, which need not be its first step. */
+function resetIsDue(before: StepBefore | null, index: number): boolean {
+  if (index === 0 || before === null) return true;
+  return before.plan.optimizer.reset_moments && before.identity.applied !== true;
+}
+
+/** What a step's outcomes did to its plan's curriculum; empty before the first GRPO step. */
+function curriculumAfter(before: StepBefore | null): CurriculumState {
+  if (before?.plan.kind !== 'grpo') return { pass_rates: {}, cursors: {} };
+  const { plan, identity } = before;
+  const groups = plan.slots.map(({ template }, index) => ({
+    template,
+    rewards: (identity.outcomes[index] ?? []).map((value) => (value === null ? null : Number(isPass(value)))),
+  }));
+  return {
+    pass_rates: advancePassRates(plan.curriculum.pass_rates, groups),
+    cursors: plan.curriculum.cursors,
+  };
+}

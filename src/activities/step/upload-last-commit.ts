@@ -1,0 +1,32 @@
+// What a node that leaves can do for the next one: the state after the last step that it committed, which it alone may have, goes to
+// the store, so that nobody has to compute it again (R17).
+import type { NodeDeps } from '../node-deps.js';
+import { fileExists } from '../../policy/local-states.js';
+import { putOnDisk } from './save-state.js';
+import { checkpointExists, writeCheckpoint } from '../../store/runs/checkpoints.js';
+import { readRun, readUpdate } from '../../store/runs/run-records.js';
+
+export interface CommittedState {
+  run: string;
+  step: number;
+}
+
+/**
+ * The committed state that is in the store now, by this call or before it; null where the engine holds another one by now and none
+ * was saved. Rejects when `signal` rises: what was uploaded by then is no checkpoint, because its manifest comes last.
+ */
+export async function keepLastCommit(deps: NodeDeps, signal: AbortSignal): Promise<CommittedState | null> {
+  const { store, holder } = deps;
+  const newest = deps.lastCommits.newest();
+  if (!newest) return null;
+  const [run, { step }] = [newest.name, newest.value];
+  const record = await readRun(store, run);
+  if (await checkpointExists(store, record, step)) return { run, step };
+  const { state, numerics } = (await readUpdate(store, run, step)).identity;
+  const saved = await fileExists(holder.states.path(run, { step, state }));
+  if (!saved && (await holder.engine.held())?.state !== state) return null;
+  const attempt = { signal, progress: () => undefined };
+  const { path: statePath } = await putOnDisk(deps, run, { step, state }, attempt);
+  await writeCheckpoint(store, record, { step, state, numerics, statePath, signal });
+  return { run, step };
+}

@@ -1,0 +1,180 @@
+// `longhaul pause|resume|checkpoint|stop|set RUN`: each is one Temporal Update, as `temporal workflow update execute` sends it.
+// `longhaul cancel RUN` is what `temporal workflow cancel` asks for, awaited.
+import type { Command } from 'commander';
+import type { ControlState } from '../../activities/contracts.js';
+import type { Hyperparameters } from '../../spec/records/control-records.js';
+import { hyperparameterNames } from '../../workflows/hyperparameters.js';
+import {
+  checkpointNowUpdate,
+  pauseNowUpdate,
+  pauseUpdate,
+  resumeUpdate,
+  setHyperparametersUpdate,
+  statusQuery,
+  stopAfterUpdate,
+} from '../../workflows/messages.js';
+import { endWorkflow } from './end-workflow.js';
+import { explained, goOn, whyNotOpen } from '../command-refusals.js';
+import { inFolder, wholeNumber, withOutput } from '../output.js';
+import {
+  type RunHandle,
+  runHandle,
+  type TemporalFlags,
+  withClient,
+  withTemporalFlags,
+} from '../temporal-access.js';
+
+interface ControlFlags extends TemporalFlags {
+  json?: boolean;
+}
+
+/** An Update is answered when its record is stored; 30 s are a restart of everything in between. */
+const answerWithinMs = 30_000;
+
+export function register(program: Command): void {
+  control(program, 'pause', 'hold a run at its next step boundary')
+    .option('--now', 'do not wait for the end of the step: cut off its episodes in flight')
+    .action(
+      withOutput(async (run: string, flags: ControlFlags & { now?: boolean }) => {
+        const now = flags.now === true;
+        let already = false;
+        const control = await send(run, flags, async (handle) => {
+          already = (await handle.query(statusQuery)).phase === 'paused';
+          return handle.executeUpdate(now ? pauseNowUpdate : pauseUpdate);
+        });
+        const holds = now ? 'holds as soon as its episodes are cut off' : 'holds at its next step boundary';
+        say(
+          flags,
+          control,
+          `${run} ${already ? 'is paused already' : holds}; go on with: longhaul resume ${run}${inFolder(flags)}`,
+        );
+      }),
+    );
+  control(program, 'resume', 'let a paused or blocked run go on').action(
+    withOutput(async (run: string, flags: ControlFlags) => {
+      let held = true;
+      const control = await send(run, flags, async (handle) => {
+        const status = await handle.query(statusQuery);
+        held = status.control.paused || status.blocked !== null;
+        return handle.executeUpdate(resumeUpdate);
+      });
+      say(
+        flags,
+        control,
+        held ? `${run} goes on` : `${run} is neither paused nor blocked: it goes on already`,
+      );
+    }),
+  );
+  control(program, 'checkpoint', 'upload the state of the next step boundary').action(
+    withOutput(async (run: string, flags: ControlFlags) => {
+      const control = await send(run, flags, (handle) => handle.executeUpdate(checkpointNowUpdate));
+      const { checkpoint } = control;
+      say(
+        flags,
+        control,
+        `${run} uploads its state after step ${checkpoint}, or after the next where that is late`,
+      );
+    }),
+  );
+  control(program, 'stop', 'end a run after a step, with evaluation, checkpoint and report')
+    .option('--step <n>', 'last step to run (default: the one under way)', wholeNumber())
+    .action(
+      withOutput(async (run: string, flags: ControlFlags & { step?: number }) => {
+        const control = await send(run, flags, async (handle) => {
+          const step = flags.step ?? Math.max(0, (await handle.query(statusQuery)).step);
+          return handle.executeUpdate(stopAfterUpdate, { args: [{ step }] });
+        });
+        say(
+          flags,
+          control,
+          `${run} ends after step ${control.stopAfter}, or at the next boundary where that is past`,
+        );
+      }),
+    );
+  control(program, 'set', 'set hyperparameters from the next plan on')
+    .argument('<values...>', `NAME=NUMBER, for example lr=0.0001; names: ${hyperparameterNames.join(', ')}`)
+    .action(
+      withOutput(async (run: string, values: string[], flags: ControlFlags) => {
+        const wanted = hyperparameters(values);
+        const control = await send(run, flags, (handle) =>
+          handle.executeUpdate(setHyperparametersUpdate, { args: [wanted] }),
+        );
+        say(
+          flags,
+          control,
+          `${run}: ${values.join(' ')} from the next plan on (control record ${control.n})`,
+        );
+      }),
+    );
+  registerCancel(program);
+}
+
+function registerCancel(program: Command): void {
+  withTemporalFlags(
+    program
+      .command('cancel')
+      .argument('<run>', 'name of the run')
+      .description('end a run now: its step under way is cut off, what was finished stays, and it can go on'),
+    'writes',
+  )
+    .option('--wait <seconds>', 'for its workflow to end', wholeNumber(1), 120)
+    .option('--json', 'print {run, ended} as JSON')
+    .action(
+      withOutput(async (run: string, flags: ControlFlags & { wait: number }) => {
+        await withClient(flags, async (client) => {
+          if (!(await endWorkflow(client, run, flags)))
+            throw new Error(await whyNotOpen(runHandle(client, run), flags));
+        });
+        console.log(
+          flags.json
+            ? JSON.stringify({ run, ended: 'cancelled' })
+            : `${run} is cancelled; go on with: ${goOn(run, flags)}`,
+        );
+      }),
+    );
+}
+
+/** Parses `lr=1e-4 temperature=0.9`; ranges are checked by the run itself. */
+function hyperparameters(values: readonly string[]): Hyperparameters {
+  const wanted: Hyperparameters = {};
+  for (const value of values) {
+    const [given = '', text = ''] = value.split('=', 2);
+    const name = hyperparameterNames.find((known) => known === given);
+    if (name === undefined || !value.includes('=')) {
+      const known = hyperparameterNames.join(', ');
+      throw new Error(`${JSON.stringify(value)} is not understood: give NAME=NUMBER, NAME one of ${known}`);
+    }
+    if (wanted[name] !== undefined) throw new Error(`${name} is given twice: say once which value it takes`);
+    const number = Number(text);
+    if (text.trim() === '' || !Number.isFinite(number))
+      throw new Error(`${name} must be a number, not ${JSON.stringify(text)}`);
+    wanted[name] = number;
+  }
+  return wanted;
+}
+
+function control(program: Command, name: string, description: string): Command {
+  return withTemporalFlags(
+    program.command(name).argument('<run>', 'name of the run').description(description),
+    'writes',
+  ).option('--json', 'print the folded control state as JSON');
+}
+
+function send(
+  run: string,
+  flags: ControlFlags,
+  update: (handle: RunHandle) => Promise<ControlState>,
+): Promise<ControlState> {
+  return withClient(flags, (client) => {
+    const handle = runHandle(client, run);
+    return explained(
+      handle,
+      client.withDeadline(Date.now() + answerWithinMs, () => update(handle)),
+      flags,
+    );
+  });
+}
+
+function say(flags: ControlFlags, control: ControlState, sentence: string): void {
+  console.log(flags.json ? JSON.stringify(control) : sentence);
+}

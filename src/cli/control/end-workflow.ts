@@ -1,0 +1,40 @@
+// Cancelling a run's workflow, as `cancel`, `rewind` and `rebase` do: it lets its node go, writes its report, and ends.
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Client, WorkflowNotFoundError } from '@temporalio/client';
+import { inFolder } from '../output.js';
+import { runHandle, type TemporalFlags } from '../temporal-access.js';
+
+const answerWithinMs = 10_000;
+const pollMs = 250;
+const openStatuses: readonly string[] = ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW'];
+
+/** Cancels the name's workflow, and returns when it has ended; false where none was open. */
+export async function endWorkflow(
+  client: Client,
+  name: string,
+  { wait: seconds, ...flags }: TemporalFlags & { wait: number },
+): Promise<boolean> {
+  const handle = runHandle(client, name);
+  const deadline = Date.now() + seconds * 1000;
+  const within = <T>(call: () => Promise<T>): Promise<T> =>
+    client.withDeadline(Date.now() + answerWithinMs, call);
+  let cancelled: string | null = null;
+  while (Date.now() < deadline) {
+    const described = await within(() => handle.describe()).catch((error: unknown) => {
+      if (error instanceof WorkflowNotFoundError) return null;
+      throw error;
+    });
+    if (!described || !openStatuses.includes(described.status.name)) return cancelled !== null;
+    // One that has continued as new since then has not heard of it.
+    if (cancelled !== described.runId) {
+      process.stderr.write(`cancelling the workflow of ${name}: it writes its report and ends\n`);
+      await within(() => handle.cancel());
+      cancelled = described.runId;
+    }
+    await delay(pollMs);
+  }
+  throw new Error(
+    `the workflow of ${name} was cancelled and has not ended within ${seconds} s: a worker must be up (longhaul doctor${inFolder(flags)}). ` +
+      'Nothing else was done; give the same command again',
+  );
+}

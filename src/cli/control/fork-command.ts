@@ -1,0 +1,209 @@
+// `longhaul fork RUN@STEP --name NEW`, `longhaul rewind NAME@STEP`, `longhaul rebase NAME`: each makes a spec with `fork` and starts
+// its workflow, which writes the records (R18, R22). `--print` gives the same to `temporal workflow start`.
+import { type Command, InvalidArgumentError } from 'commander';
+import { forkSpec } from '../../activities/run/fork-spec.js';
+import { planFork, timelinesNamed } from '../../activities/run/fork-run.js';
+import { nameOfNumerics, sameNumerics } from '../../spec/records/numerics.js';
+import type { Numerics } from '../../spec/records/records.js';
+import type { ForkSpec, RebaseSpec, RunSpec } from '../../spec/run-spec.js';
+import { listCheckpoints } from '../../store/runs/checkpoints.js';
+import { nameOfRun } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { lastCommittedStep, readNumerics, readRun } from '../../store/runs/run-records.js';
+import { endWorkflow } from './end-workflow.js';
+import { type FollowFlags, trainAndFollow } from '../train/follow-training.js';
+import { sayingThatItGoesOn } from '../interruption.js';
+import { refuseEqualNumerics, refuseNeedlessRebase } from './needed-rebase.js';
+import { poolView } from '../inspect/nodes-command.js';
+import { openExistingStore, requireRun, storeOption, wholeNumber, withOutput, inFolder } from '../output.js';
+import { parsePlace } from '../run-at-step.js';
+import { changedSpec } from './spec-changes.js';
+import { storeOfCommand } from '../stack-store.js';
+import { withClient, withTemporalFlags } from '../temporal-access.js';
+
+interface ForkFlags extends FollowFlags {
+  store: string;
+  set: string[];
+  print?: boolean;
+}
+
+type RewindFlags = ForkFlags & { wait: number };
+
+export function register(program: Command): void {
+  shared(
+    program
+      .command('fork')
+      .argument('<run@step>', 'run id and committed step, e.g. quickstart@20; without @STEP the last one')
+      .description('start a run that goes on after a step of another one; nothing is copied')
+      .requiredOption('--name <name>', 'name of the new run'),
+  ).action(
+    withOutput(async (from: string, flags: ForkFlags & { name: string }, command: Command) => {
+      const store = await storeFor(command, flags);
+      const fork = await forkFrom(store, from);
+      if (flags.name === nameOfRun(fork.run))
+        throw new Error(
+          `--name ${flags.name} is the parent’s own, so that this would be a rewind: ` +
+            `longhaul rewind ${flags.name}@${fork.step}${inFolder(flags)}; for a fork choose a new name`,
+        );
+      const spec = changedSpec(await forkSpec(store, flags.name, fork), flags.set);
+      await planFork(store, spec, fork);
+      if (flags.print) return print(spec);
+      await withClient(flags, (client) =>
+        sayingThatItGoesOn(spec.name, flags, () =>
+          trainAndFollow(client, spec, flags, {
+            begun: `${spec.name} goes on after step ${fork.step} of ${fork.run}`,
+            store: async () => store,
+          }),
+        ),
+      );
+    }),
+  );
+  shared(
+    program
+      .command('rewind')
+      .argument('<name@step>', 'name of a run, and the step of its newest timeline to go back to')
+      .description(
+        'end a run’s workflow and go on after an earlier step, in a new timeline of the same name',
+      ),
+  )
+    .option('--wait <seconds>', 'for the end of the workflow that is cancelled', wholeNumber(1), 120)
+    .action(
+      withOutput(async (at: string, flags: RewindFlags, command: Command) => {
+        const store = await storeFor(command, flags);
+        const { name, step } = parsePlace(at);
+        if (step === null) throw new Error(`which step? longhaul rewind ${name}@STEP${inFolder(flags)}`);
+        const run = await newestTimeline(store, name);
+        const spec = await rewound(store, { run, step }, name, flags.set);
+        if (flags.print) return print(spec);
+        await withClient(flags, async (client) => {
+          if (spec.fork) await endWorkflow(client, name, flags);
+          await sayingThatItGoesOn(name, flags, () =>
+            trainAndFollow(client, spec, flags, {
+              begun: `${name} goes on after step ${step} of ${run}`,
+              store: async () => store,
+            }),
+          );
+        });
+      }),
+    );
+  shared(
+    program
+      .command('rebase')
+      .argument('<name>', 'name of a run whose numerics no node has any more')
+      .description(
+        'end a run’s workflow and apply its logged batches with other numerics, in a new timeline of the same name',
+      )
+      .requiredOption(
+        '--numerics <backend/version>',
+        'of the engines to go on with, e.g. cpu/2 (longhaul nodes tells each node’s)',
+        parseNumerics,
+      ),
+  )
+    .option('--wait <seconds>', 'for the end of the workflow that is cancelled', wholeNumber(1), 120)
+    .action(
+      withOutput(
+        async (name: string, flags: RewindFlags & Pick<RebaseSpec, 'numerics'>, command: Command) => {
+          const store = await storeFor(command, flags);
+          const run = await newestTimeline(store, name);
+          const { spec, begun, from } = await rebased(store, run, name, flags);
+          if (flags.print) return print(spec);
+          await withClient(flags, async (client) => {
+            if (from !== null) {
+              refuseNeedlessRebase(name, await poolView(client), from, flags.numerics, flags);
+              await endWorkflow(client, name, flags);
+            }
+            await sayingThatItGoesOn(name, flags, () =>
+              trainAndFollow(client, spec, flags, { begun, store: async () => store }),
+            );
+          });
+        },
+      ),
+    );
+}
+
+function parseNumerics(text: string): RebaseSpec['numerics'] {
+  const version = /^cpu\/([1-9][0-9]{0,8})$/.exec(text)?.[1];
+  if (version !== undefined) return { backend: 'cpu', version: Number(version) };
+  throw new InvalidArgumentError('It takes a backend and its version, as in cpu/2.');
+}
+
+/**
+ * From the newest stored checkpoint of the timeline on; `from` are the run's numerics. Where the newest timeline is this rebase,
+ * its workflow is all that may be missing, and `from` is null.
+ */
+async function rebased(
+  store: ObjectStore,
+  run: string,
+  name: string,
+  { numerics, set }: RewindFlags & Pick<RebaseSpec, 'numerics'>,
+): Promise<{ spec: RunSpec; begun: string; from: Numerics | null }> {
+  const record = await readRun(store, run);
+  const target = nameOfNumerics(numerics);
+  const inWords = (from: number, to: number): string =>
+    `${name} goes on with numerics ${target}: ` +
+    (from < to
+      ? `the logged batches of steps ${from + 1} to ${to} are applied anew`
+      : 'no batch has to be applied anew');
+  const { spec, lineage } = record;
+  if (lineage?.rebase && sameNumerics(lineage.rebase.numerics, numerics))
+    return { spec: changedSpec(spec, set), begun: inWords(lineage.step, lineage.rebase.to), from: null };
+  const [to, checkpoints] = [await lastCommittedStep(store, run), await listCheckpoints(store, record)];
+  if (to < 1) throw new Error(`${run} has no committed step yet: start it under a new name instead`);
+  const from = await readNumerics(store, run);
+  refuseEqualNumerics(run, from, numerics);
+  const step = checkpoints.filter((one) => one <= to).at(-1) ?? 0;
+  const fork: ForkSpec = { run, step, rebase: { to, numerics } };
+  const next = changedSpec(await forkSpec(store, name, fork), set);
+  await planFork(store, next, fork);
+  return { spec: next, begun: inWords(step, to), from };
+}
+
+function shared(command: Command): Command {
+  return withTemporalFlags(command, 'writes')
+    .addOption(storeOption())
+    .option(
+      '--set <name=value>',
+      'change a setting, e.g. lr=1e-4 or trainer.max_training_steps=80; may be given again',
+      (value: string, before: string[]) => [...before, value],
+      [],
+    )
+    .option('--print', 'print the spec for `temporal workflow start`, and start nothing')
+    .option('--detach', 'start it and return')
+    .option('--json', 'print the result as JSON');
+}
+
+async function storeFor(command: Command, flags: ForkFlags): Promise<ObjectStore> {
+  return (await storeOfCommand(command, flags)) ?? openExistingStore(flags.store);
+}
+
+async function forkFrom(store: ObjectStore, from: string): Promise<ForkSpec> {
+  const { name: run, step } = parsePlace(from);
+  await requireRun(store, run);
+  return { run, step: step ?? Math.max(0, await lastCommittedStep(store, run)) };
+}
+
+async function newestTimeline(store: ObjectStore, name: string): Promise<string> {
+  const newest = (await timelinesNamed(store, name)).at(-1);
+  if (newest === undefined) await requireRun(store, name);
+  return newest ?? name;
+}
+
+/** Where the newest timeline is this rewind and stands where it began, it was made before, and its workflow is all that is missing. */
+async function rewound(
+  store: ObjectStore,
+  fork: ForkSpec,
+  name: string,
+  changes: string[],
+): Promise<RunSpec> {
+  const { run, step } = fork;
+  const { spec, lineage } = await readRun(store, run);
+  const made = run !== name && lineage?.step === step && (await lastCommittedStep(store, run)) === step;
+  if (made) return changedSpec(spec, changes);
+  const next = changedSpec(await forkSpec(store, name, fork), changes);
+  await planFork(store, next, fork);
+  return next;
+}
+
+function print(spec: RunSpec): void {
+  console.log(JSON.stringify(spec, null, 2));
+}

@@ -1,0 +1,38 @@
+// Whether a rebase is the way out: it ends the run's workflow, so a run that could go on, or could not after it, keeps its own.
+import { nameOfNumerics, sameNumerics } from '../../spec/records/numerics.js';
+import type { Numerics } from '../../spec/records/records.js';
+import type { PoolView } from '../../workflows/messages.js';
+import { inFolder } from '../output.js';
+import type { TemporalFlags } from '../temporal-access.js';
+
+/** Throws where the run has the wanted numerics already. */
+export function refuseEqualNumerics(run: string, has: Numerics, wanted: Numerics): void {
+  if (!sameNumerics(has, wanted)) return;
+  throw new Error(`${run} has numerics ${nameOfNumerics(has)} already: there is nothing to rebase`);
+}
+
+/** Throws where a node still has the run's own numerics, or none has the wanted ones. `flags`: for the commands in it. */
+export function refuseNeedlessRebase(
+  run: string,
+  { nodes }: Pick<PoolView, 'nodes'>,
+  has: Numerics,
+  wanted: Numerics,
+  flags: TemporalFlags,
+): void {
+  const list = `longhaul nodes${inFolder(flags)}`;
+  const alive = (numerics: Numerics): string[] =>
+    nodes
+      .filter(({ state, numerics: offered }) => state === 'up' && offered && sameNumerics(offered, numerics))
+      .map(({ id }) => id);
+  const own = alive(has);
+  if (own.length > 0)
+    throw new Error(
+      `${run} needs no rebase: it can go on with its own numerics ${nameOfNumerics(has)}, which ${own.join(', ')} ` +
+        `${own.length === 1 ? 'has' : 'have'} (${list}). Nothing was changed`,
+    );
+  if (alive(wanted).length === 0)
+    throw new Error(
+      `no living node has numerics ${nameOfNumerics(wanted)}, so that ${run} could not go on (${list}): ` +
+        'start a node worker with an engine of those first. Nothing was changed',
+    );
+}

@@ -1,0 +1,94 @@
+// A model folder under an engine of its own, for use without a run.
+import { createNativeEngine, type NativeEngine } from '../../engine/native/native-engine.js';
+import type { LoadedState } from '../../engine/policy-engine.js';
+import { type ChatTemplate, loadChatTemplate } from '../../episode/chat-template.js';
+import { loadTokenizer, type Tokenizer } from '../../episode/tokenizer.js';
+import { type ModelFolder, readModelFolder } from '../../models/model-folder.js';
+import { findEngineBinary } from '../../workers/process/engine-binary.js';
+import type { PromptInput } from './engine-input.js';
+import { BadInput } from '../output.js';
+
+export interface ModelFlags {
+  model: string;
+  /** A state file of a run; with LoRA it lies over the folder's weights. */
+  state?: string;
+  threads?: number;
+}
+
+export interface OpenModel {
+  folder: ModelFolder;
+  engine: NativeEngine;
+  loaded: LoadedState;
+  /** Both throw a `BadInput` that says what the folder lacks. */
+  tokenizer(): Tokenizer;
+  template(): ChatTemplate;
+  /** Tells the engine the bytes of each token, for stop texts; once. */
+  tellVocabulary(): Promise<void>;
+}
+
+export async function withModel<T>(flags: ModelFlags, use: (model: OpenModel) => Promise<T>): Promise<T> {
+  const folder = await readModelFolder(flags.model);
+  const engine = openEngine(flags.threads);
+  try {
+    const loaded =
+      flags.state === undefined
+        ? await engine.loadHf({ path: folder.path })
+        : await engine.loadState({ path: flags.state, base: folder.path });
+    const coders = textCoders(folder);
+    let telling: Promise<void> | undefined;
+    const tellVocabulary = async (): Promise<void> => {
+      await (telling ??= engine.setVocabulary(coders.tokenizer().bytes()));
+    };
+    return await use({ folder, engine, loaded, ...coders, tellVocabulary });
+  } finally {
+    await engine.close();
+  }
+}
+
+export function openEngine(threads: number | undefined): NativeEngine {
+  return createNativeEngine({
+    binary: findEngineBinary(),
+    ...(threads === undefined ? {} : { threads }),
+    ...(process.env['LONGHAUL_DEBUG'] ? { log: (line: string) => console.error(line) } : {}),
+  });
+}
+
+function textCoders({
+  path,
+  tokenizer: text,
+  chatTemplate,
+  texts,
+}: ModelFolder): Pick<OpenModel, 'tokenizer' | 'template'> {
+  let tokenizer: Tokenizer | undefined;
+  let template: ChatTemplate | undefined;
+  const needTokenizer = (): Tokenizer => {
+    if (text === null) throw new BadInput(`${path} has no tokenizer.json: give tokens, and no stop texts`);
+    return (tokenizer ??= loadTokenizer(text));
+  };
+  return {
+    tokenizer: needTokenizer,
+    template: () => {
+      if (chatTemplate === null)
+        throw new BadInput(`${path} has no chat template: give text or tokens in place of messages`);
+      return (template ??= loadChatTemplate(chatTemplate, needTokenizer(), texts));
+    },
+  };
+}
+
+/** Ids of what a request asks about; `generate`: messages end where the next turn of the assistant begins. */
+export async function tokensOf(
+  model: OpenModel,
+  input: PromptInput,
+  generate: boolean,
+): Promise<readonly number[]> {
+  if (input.tokens !== undefined) return input.tokens;
+  if (input.text !== undefined) return model.tokenizer().encodeLong(input.text);
+  const messages = input.messages ?? [];
+  const template = model.template();
+  return model.tokenizer().encodeLong(generate ? template.prompt(messages) : template.conversation(messages));
+}
+
+/** Text of ids; null where the folder has no tokenizer. */
+export function textOf(model: OpenModel, tokens: readonly number[]): string | null {
+  return model.folder.tokenizer === null ? null : model.tokenizer().decode(tokens);
+}

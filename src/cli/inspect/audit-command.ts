@@ -1,0 +1,155 @@
+// `longhaul audit RUN`: checks a run's records, and with --replay recomputes its updates. Exit 1 on any violation.
+import type { Command } from 'commander';
+import { auditRun } from '../../activities/reports/audit-run.js';
+import {
+  parseReplayRange,
+  type ReplayAudit,
+  type ReplayRange,
+  replayUpdates,
+} from '../../activities/reports/replay-audit.js';
+import { createNativeEngine } from '../../engine/native/native-engine.js';
+import type { ChainAudit } from '../../store/audit/chain-audit.js';
+import { nameOfNumerics } from '../../spec/records/numerics.js';
+import type { ForkSpec, RebaseSpec } from '../../spec/run-spec.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { needsOf } from '../../store/collection/references.js';
+import { readRun } from '../../store/runs/run-records.js';
+import { NewerSchema, OlderSchema, UnreadableRecord } from '../../store/objects/store-errors.js';
+import { findEngineBinary } from '../../workers/process/engine-binary.js';
+import { withElapsedLine } from '../elapsed-line.js';
+import { stepsText } from '../store/gc-command.js';
+import { folderOption, openStoreOf, requireRun, type StoreFlags, storeOption, withOutput } from '../output.js';
+
+interface AuditOptions extends StoreFlags {
+  replay?: string;
+  json?: boolean;
+}
+
+export function register(program: Command): void {
+  program
+    .command('audit')
+    .argument('<run>', 'run id, e.g. quickstart')
+    .description('check every record of a run against the others; exit 1 when one breaks a rule')
+    .addOption(storeOption())
+    .addOption(folderOption())
+    .option(
+      '--replay <A..B>',
+      'recompute the updates of these steps on a fresh engine, and compare each state',
+    )
+    .option('--json', 'print the whole audit as JSON')
+    .action(
+      withOutput(async (run: string, options: AuditOptions, command: Command) => {
+        const range = options.replay === undefined ? null : parseReplayRange(options.replay);
+        const store = await openStoreOf(command, options);
+        await requireRun(store, run);
+        const [chain, family] = await withElapsedLine(`auditing ${run}`, async (at) => [
+          await auditRun(store, run, at),
+          await familyOf(store, run),
+        ]);
+        if (!options.json) console.log([chainText(chain), ...familyLines(family)].join('\n'));
+        const replay = range && (await replayOnFreshEngine(store, run, range));
+        if (replay && !options.json) console.log(replayText(replay));
+        if (options.json) console.log(JSON.stringify({ ...chain, ...family, ...(replay ? { replay } : {}) }));
+        if (chain.violations.length > 0 || replay?.equal === false) process.exitCode = 1;
+      }),
+    );
+}
+
+/** Where the run goes on from, and who goes on from it. Null where damage hides it: the audit names that. */
+interface Family {
+  lineage: ForkSpec | null;
+  needed: { step: number; by: string }[] | null;
+}
+
+async function familyOf(store: ObjectStore, run: string): Promise<Family> {
+  const { lineage } = await readRun(store, run);
+  const needed = await needsOf(store, run).catch((error: unknown) => {
+    if ([UnreadableRecord, OlderSchema, NewerSchema].some((kind) => error instanceof kind)) return null;
+    throw error;
+  });
+  if (!lineage) return { lineage, needed };
+  const { state: _state, ...fork } = lineage;
+  return { lineage: fork, needed };
+}
+
+function familyLines({ lineage, needed }: Family): string[] {
+  const users = (needed ?? []).map(({ step, by }) => `${by} after step ${step}`);
+  return [
+    ...(lineage ? [`  goes on from ${lineage.run} after step ${lineage.step}`] : []),
+    ...(lineage?.rebase ? [`  rebased      ${rebaseText(lineage.rebase)}`] : []),
+    ...(users.length > 0 ? [`  needed by    ${users.join(', ')}`] : []),
+    ...(needed === null
+      ? ['  needed by    nobody knows: a record of a run or a reference cannot be read']
+      : []),
+  ];
+}
+
+function rebaseText({ to, numerics }: RebaseSpec): string {
+  return `to numerics ${nameOfNumerics(numerics)}; up to step ${to} it applied its parent's batches anew`;
+}
+
+async function replayOnFreshEngine(
+  store: ObjectStore,
+  run: string,
+  range: ReplayRange,
+): Promise<ReplayAudit> {
+  const engine = createNativeEngine({ binary: findEngineBinary() });
+  try {
+    return await replayUpdates({ store, engine, log: (message) => console.error(message) }, run, range);
+  } finally {
+    await engine.close();
+  }
+}
+
+function chainText(chain: ChainAudit): string {
+  const lines = [
+    `${chain.run}`,
+    `  steps        ${chain.steps} with the base, ${chain.updatesApplied} updates applied`,
+    `  episodes     ${chain.episodes}: ${chain.unknown} unknown, ${chain.zeros} graded 0`,
+    `  evaluations  ${chain.evaluations}`,
+    `  checkpoints  ${chain.checkpoints}`,
+    ...collectedLines(chain),
+    `  final state  ${chain.finalState ?? 'none yet'}`,
+    `  violations   ${chain.violations.length === 0 ? 'none' : chain.violations.length}`,
+    ...chain.violations.map(({ rule, key, problem }) => `    ${rule}  ${key}: ${problem}`),
+    '  not claimed',
+    ...chain.notClaimed.map((what) => `    ${what}`),
+  ];
+  return lines.join('\n');
+}
+
+function collectedLines({ collected, violations }: ChainAudit): string[] {
+  const { records, checkpoints, manifests, folded } = collected;
+  if (records === 0) return [];
+  return [
+    `  collected    ${checkpoints.length} checkpoints; the episodes of ${folded} steps are in one file each (collections: ${records})`,
+    ...(manifests.length > 0
+      ? [
+          `               a manifest without data, of a late uploader: ${stepsText(manifests)}; the next longhaul gc takes it`,
+        ]
+      : []),
+    ...(violations.length > 0
+      ? []
+      : [
+          '               all steps can be replayed: from an older checkpoint or the base model, by their batches',
+        ]),
+  ];
+}
+
+function replayText({ steps, equal, from, to, seconds, restoreSeconds }: ReplayAudit): string {
+  const updates = steps.filter((step) => step.applied).length;
+  const speed = seconds > 0 ? `${(updates / seconds).toFixed(1)} a second` : 'no update to compute';
+  const lines = steps.map(({ step, applied, recorded, computed, seconds: took }) => {
+    if (!applied) return `  step ${step}  applied nothing`;
+    const verdict =
+      recorded === computed
+        ? `equal  ${recorded}`
+        : `DIFFERS\n    recorded  ${recorded}\n    computed  ${computed}`;
+    return `  step ${step}  ${took.toFixed(2)} s  ${verdict}`;
+  });
+  return [
+    `replay of steps ${from}..${to}, restored in ${restoreSeconds.toFixed(2)} s`,
+    ...lines,
+    `  ${equal ? 'all equal' : 'the records and this engine disagree'}: ${updates} updates in ${seconds.toFixed(2)} s, ${speed}`,
+  ].join('\n');
+}

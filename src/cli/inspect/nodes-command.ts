@@ -1,0 +1,79 @@
+// `longhaul nodes`: the nodes that report, what they offer, which runs hold them, and which wait.
+import { type Client, WorkflowNotFoundError } from '@temporalio/client';
+import type { Command } from 'commander';
+import { timeSpan } from '../../report/format.js';
+import { nameOfNumerics } from '../../spec/records/numerics.js';
+import { defaultPoolId, poolQuery, type PoolView } from '../../workflows/messages.js';
+import { withOutput, inFolder } from '../output.js';
+import { printable } from '../printable.js';
+import { textTable } from '../table.js';
+import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
+
+const queryDeadlineMs = 10_000;
+const GIB = 2 ** 30;
+
+export function register(program: Command): void {
+  withTemporalFlags(
+    program.command('nodes').description('list the nodes, the runs that hold them and those that wait'),
+    'reads',
+  )
+    .option('--json', 'print one JSON object')
+    .action(
+      withOutput(async (flags: TemporalFlags & { json?: boolean }) => {
+        const view = await withClient(flags, poolView);
+        console.log(flags.json ? JSON.stringify(view) : describePool(view, Date.now(), flags));
+      }),
+    );
+}
+
+/** An empty one where no node has ever reported. */
+export async function poolView(client: Client): Promise<PoolView> {
+  try {
+    return await client.withDeadline(Date.now() + queryDeadlineMs, () =>
+      client.workflow.getHandle(defaultPoolId).query(poolQuery),
+    );
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return { nodes: [], leases: [], queue: [] };
+    throw error;
+  }
+}
+
+/** `now`: milliseconds since the epoch; ages are shown against it. */
+export function describePool(
+  { nodes, leases, queue }: PoolView,
+  now: number,
+  flags: TemporalFlags = {},
+): string {
+  if (nodes.length === 0 && queue.length === 0)
+    return `No node has reported. \`longhaul up${inFolder(flags)}\` starts one on this machine.`;
+  const age = (since: number): string => timeSpan((now - since) / 1000);
+  const heldBy = (node: string): string =>
+    leases
+      .filter((lease) => lease.node === node)
+      .map(({ run, since }) => `${run} (${age(since)})`)
+      .join(', ');
+  const rows = nodes.map((node) => [
+    ...[node.id, node.state, age(node.lastSeen)],
+    node.numerics ? nameOfNumerics(node.numerics) : '',
+    ...[node.gpu ? `${node.gpu.name}, ${gibibytes(node.gpu.memory_bytes)}` : ''],
+    ...[gibibytes(node.memory_bytes), node.host, String(node.places), heldBy(node.id)],
+  ]);
+  const head = ['NODE', 'STATE', 'HEARD', 'NUMERICS', 'GPU', 'MEMORY', 'HOST', 'PLACES', 'HELD BY'];
+  // A lease may be of a node that a pool which began anew has not heard yet.
+  const unheard = leases.filter(({ node }) => nodes.every(({ id }) => id !== node));
+  const waiting = queue.map(
+    ({ run, project, priority, since, why }) =>
+      `${run} (${project}, priority ${priority}) has waited for ${age(since)}: ${why}`,
+  );
+  const lines = [
+    textTable([head, ...rows]),
+    ...unheard.map(({ run, node }) => `${run} holds ${node}, which has not reported yet`),
+    ...(waiting.length > 0 ? ['', 'Waiting, the first in line first:', ...waiting] : []),
+  ];
+  // Whoever may signal the pool chooses these names.
+  return lines.map(printable).join('\n');
+}
+
+function gibibytes(bytes: number): string {
+  return bytes > 0 ? `${(bytes / GIB).toFixed(bytes < 10 * GIB ? 1 : 0)} GiB` : '';
+}

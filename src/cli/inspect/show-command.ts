@@ -1,0 +1,23 @@
+// `longhaul show KEY`: any object of the store, readable.
+import type { Command } from 'commander';
+import { showRecord } from '../../store/show.js';
+import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from '../output.js';
+import { printable } from '../printable.js';
+
+export function register(program: Command): void {
+  program
+    .command('show')
+    .argument('<key>', 'key in the store, e.g. runs/quickstart/steps/000001/update.json')
+    .description(
+      'print any record, batch or checkpoint file of the store, readable; of a folder, what is in it',
+    )
+    .addOption(storeOption())
+    .addOption(folderOption())
+    .option('--json', 'print {key, text} as JSON')
+    .action(
+      withOutput(async (key: string, options: StoreFlags & { json?: boolean }, command: Command) => {
+        const text = await showRecord(await openStoreOf(command, options), key);
+        console.log(options.json ? JSON.stringify({ key, text }) : printable(text));
+      }),
+    );
+}

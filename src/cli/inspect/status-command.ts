@@ -1,0 +1,206 @@
+// `longhaul status RUN`: where a run is and its last figures; with --watch, as it goes.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Command } from 'commander';
+import type { RunStatus } from '../../activities/contracts.js';
+import { nameOfRun } from '../../store/objects/layout.js';
+import { readTroubles, type Trouble } from '../../store/runs/notices.js';
+import type { AlertStanding } from '../../rl/alerts.js';
+import { alertLines } from '../../report/alerts.js';
+import { budgetNotes } from '../../workflows/status/budget.js';
+import { faultNote } from '../../workflows/status/fault-note.js';
+import { settingNotes } from '../../workflows/hyperparameters.js';
+import { statusQuery } from '../../workflows/messages.js';
+import { signalNotes, stopNote, targetNote } from '../../workflows/status/run-text.js';
+import { followRun, progressLine } from '../train/live-view.js';
+import { countedPassRate } from '../../spec/pass-rate.js';
+import { inFolder, storeOption, withOutput } from '../output.js';
+import { printable } from '../printable.js';
+import { alertsWithin } from '../train/run-alerts.js';
+import { storeOfCommand } from '../stack-store.js';
+import { explained } from '../command-refusals.js';
+import { runHandle, type TemporalFlags, withClient, withTemporalFlags } from '../temporal-access.js';
+import { endedRun, type EndedRun, endLine, wayOn, whyFollowedEnded } from '../train/run-end.js';
+import { type Waiting, waitingFor, waitingLine } from '../waiting-text.js';
+
+interface StatusFlags extends TemporalFlags {
+  store: string;
+  watch?: boolean;
+  json?: boolean;
+}
+
+type Untold = Trouble & { sink: string };
+
+const storeWithinMs = 10_000;
+
+export function register(program: Command): void {
+  withTemporalFlags(
+    program.command('status').argument('<run>', 'name of the run').description('show where a run is'),
+    'reads',
+  )
+    .addOption(storeOption())
+    .option('--watch', 'follow it until it ends')
+    .option('--json', 'print the status as JSON')
+    .action(
+      withOutput(async (run: string, flags: StatusFlags, command: Command) => {
+        await withClient(flags, async (client) => {
+          const handle = runHandle(client, run);
+          const over = await explained(handle, endedRun(handle), flags);
+          if (over) {
+            if (over.end.how !== 'cancelled') process.exitCode = 1;
+            const { end, status } = over;
+            const [alerts, untold] = await Promise.all([
+              status ? alertsWithin(() => storeOfCommand(command, flags), status.run, null) : [],
+              untoldOf(command, flags, status?.run ?? run),
+            ]);
+            console.log(
+              flags.json
+                ? JSON.stringify({ run, ...status, waiting: [], alerts, untold, end })
+                : farewell(run, over, alerts, untold, flags),
+            );
+            return;
+          }
+          const status = await explained(
+            handle,
+            client.withDeadline(Date.now() + 10_000, () => handle.query(statusQuery)),
+            flags,
+          );
+          const goesOn = !hasEnded(status);
+          const [waiting, alerts, untold] = await Promise.all([
+            waitingFor(client, handle),
+            alertsWithin(() => storeOfCommand(command, flags), status.run, goesOn ? status : null),
+            untoldOf(command, flags, status.run),
+          ]);
+          console.log(
+            flags.json
+              ? JSON.stringify({ ...status, waiting, alerts, untold })
+              : describe(status, waiting, alerts, untold, flags),
+          );
+          if (!flags.watch || !goesOn) return;
+          const result = await followRun(client, handle, {
+            output: process.stderr,
+            folder: flags.folder,
+          }).catch(async (error: unknown) => {
+            throw await whyFollowedEnded(handle, run, error, flags);
+          });
+          const raised = await alertsWithin(() => storeOfCommand(command, flags), result.run, null);
+          console.log(
+            flags.json
+              ? JSON.stringify({ ...result, alerts: raised })
+              : [
+                  `${run} ${targetNote(result) ?? `has ended (${result.ended}) at step ${result.step}`}`,
+                  ...alertLines(raised).map(alertLine),
+                ].join('\n'),
+          );
+        });
+      }),
+    );
+}
+
+/** Of a run whose workflow has ended otherwise than by completing it. */
+function farewell(
+  run: string,
+  { end, status }: EndedRun,
+  alerts: readonly AlertStanding[],
+  untold: readonly Untold[],
+  flags: TemporalFlags,
+): string {
+  const known = status
+    ? [`${status.run} · ${progressLine(status, end.how)}`, ...figures(status, flags, null)]
+    : [`${run} · ${end.how}${end.claimed ? '' : ' before it had begun'}`];
+  return [
+    ...known,
+    ...alertLines(alerts).map(alertLine),
+    ...untold.map(untoldLine),
+    ...[endLine(end), wayOn(nameOfRun(run), end, status !== null, flags)].flatMap(indented),
+  ].join('\n');
+}
+
+function describe(
+  status: RunStatus,
+  waiting: readonly Waiting[],
+  alerts: readonly AlertStanding[],
+  untold: readonly Untold[],
+  flags: TemporalFlags,
+): string {
+  const head = `${status.run} · ${progressLine(status, null, flags.folder)}`;
+  return [
+    head,
+    ...figures(status, flags, waiting),
+    ...alertLines(alerts).map(alertLine),
+    ...untold.map(untoldLine),
+  ].join('\n');
+}
+
+function hasEnded({ phase }: RunStatus): boolean {
+  return phase === 'completed' || phase === 'stopped';
+}
+
+/** A reason may hold what an environment server said. */
+function alertLine(line: string): string {
+  return `  ${printable(line)}`;
+}
+
+/** What a tracker or a channel has not been told; nothing where the store cannot be asked, for a status is known without it. */
+async function untoldOf(command: Command, flags: StatusFlags, run: string): Promise<Untold[]> {
+  const read = async (): Promise<Untold[]> => {
+    const store = await storeOfCommand(command, flags);
+    const troubles = store ? await readTroubles(store, run) : [];
+    return troubles.map(({ sink, trouble }) => ({ sink, ...trouble }));
+  };
+  const late = delay(storeWithinMs, [], { ref: false });
+  return Promise.race([read().catch(() => []), late]);
+}
+
+/** `slack lacks messages behind step 12 since 08:11 UTC: …`, with the mend where there is one. */
+function untoldLine({ sink, what, reason, since }: Untold): string {
+  const at = since.slice(0, 16).replace('T', ' ');
+  return `  ${sink} lacks ${what} since ${at} UTC: ${printable(reason)}`;
+}
+
+/** `waiting`: null once the run has ended, where no node and no limit concerns it any more. */
+function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Waiting[] | null): string[] {
+  const nodes = [status.node ?? 'none', ...status.sharingNodes].join(', ');
+  const lines = [
+    `  ${waiting ? `node ${nodes} · ` : ''}owner ${status.owner} · last checkpoint ${status.lastCheckpoint ?? 'none yet'}`,
+  ];
+  if (status.lineage) lines.push(`  goes on from ${status.lineage.run} after step ${status.lineage.step}`);
+  if (waiting && status.waitsFor !== null) lines.push(`  waits for a node: ${status.waitsFor}`);
+  for (const one of waiting ?? []) lines.push(`  ${waitingLine(one)}`);
+  const faults = faultNote(status.faults ?? {});
+  if (faults) lines.push(`  ${faults}`);
+  lines.push(...budgetNotes(status.budget ?? []).map((note) => `  ${note}`));
+  lines.push(...settingNotes(status.control).map((note) => `  ${note}`));
+  if (waiting) lines.push(...signalNotes(status).map((note) => `  ${printable(note)}`));
+  const target = targetNote(status);
+  if (target) lines.push(`  ${target}`);
+  const stop = waiting ? stopNote(status) : null;
+  if (stop) lines.push(`  ${stop}`);
+  for (const { step, suite, ...evaluation } of status.evaluations.slice(-6)) {
+    lines.push(
+      `  step ${String(step).padStart(6)} · ${suite.padEnd(8)} · pass@1 ${countedPassRate(evaluation)}`,
+    );
+  }
+  const unknown = unknownNote(status);
+  if (unknown) lines.push(`  ${unknown}`);
+  if (status.report) lines.push(`  report: longhaul report ${status.run}${inFolder(flags)}`);
+  return lines;
+}
+
+/** Of the last rollouts, or else of the last evaluation: how many outcomes are unknown, and why most of them are. */
+function unknownNote({ outcomes, evaluations }: RunStatus): string | null {
+  const evaluation = evaluations.at(-1);
+  const {
+    step,
+    graded,
+    unknown = 0,
+    unknown_reason,
+  } = outcomes && outcomes.last.unknown > 0 ? outcomes.last : (evaluation ?? { step: 0, graded: 0 });
+  if (unknown === 0) return null;
+  const why = unknown_reason === undefined ? '' : `, most of them ${printable(unknown_reason)}`;
+  return `unknown outcomes: ${unknown} of ${graded + unknown} at step ${step}${why}`;
+}
+
+/** A cause may have several lines: one a problem. */
+function indented(text: string): string[] {
+  return text.split('\n').map((line) => `  ${line}`);
+}

@@ -1,0 +1,122 @@
+// `longhaul transcripts RUN`: episodes as conversations, from a step's rollouts or from the newest evaluation.
+import { Option, type Command } from 'commander';
+import { DatasetCache } from '../../data/dataset-cache.js';
+import { RunDataCache } from '../../data/run-data.js';
+import { newestEvaluation, readHistory } from '../../report/history/run-history.js';
+import { unfinishedText } from '../../report/unfinished-evaluation.js';
+import {
+  pickTranscripts,
+  readableResult,
+  segmentsOf,
+  toTranscript,
+  verdictOf,
+  type Message,
+  type Transcript,
+} from '../../report/transcripts/transcripts.js';
+import type { EpisodeRecord } from '../../spec/records/records.js';
+import { readEvaluationEpisodes } from '../../store/evaluations/evaluation-episodes.js';
+import { readStepEpisodes } from '../../store/runs/episodes.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { openRunView } from '../../store/runs/quarantine.js';
+import { timelineOf } from '../../store/runs/run-records.js';
+import { readUnfinishedEvaluation } from '../../store/evaluations/unfinished-evaluations.js';
+import { noteNewerTimeline } from '../control/newer-timeline.js';
+import {
+  folderOption,
+  inFolder,
+  openStoreOf,
+  requireRun,
+  type StoreFlags,
+  storeOption,
+  wholeNumber,
+  withOutput,
+} from '../output.js';
+import { printable } from '../printable.js';
+
+interface TranscriptsOptions extends StoreFlags {
+  step?: number;
+  verdict?: 'pass' | 'fail' | 'unknown';
+  limit: number;
+  json?: boolean;
+}
+
+export function register(program: Command): void {
+  program
+    .command('transcripts')
+    .argument('<run>', 'run id, e.g. quickstart')
+    .description('print episodes as conversations: of the newest evaluation, or of one training step')
+    .addOption(storeOption())
+    .addOption(folderOption())
+    .option('--step <n>', "a training step's rollouts instead", wholeNumber(1))
+    .addOption(new Option('--verdict <verdict>', 'only these').choices(['pass', 'fail', 'unknown']))
+    .option('--limit <n>', 'how many of each verdict', wholeNumber(1), 3)
+    .option('--json', 'one JSON object a line')
+    .action(
+      withOutput(async (run: string, options: TranscriptsOptions, command: Command) => {
+        const stored = await openStoreOf(command, options);
+        await requireRun(stored, run);
+        const store = await openRunView(stored, run);
+        const { tokenizer } = await new RunDataCache(store, new DatasetCache(store)).get(run);
+        const episodes =
+          options.step === undefined
+            ? await evaluationEpisodes(store, run)
+            : await readStepEpisodes(store, await timelineOf(store, run, options.step), options.step);
+        const wanted = episodes.filter(
+          (episode) => options.verdict === undefined || verdictOf(episode) === options.verdict,
+        );
+        const transcripts = pickTranscripts(wanted, options.limit).map((episode) =>
+          toTranscript(episode, (tokens) => tokenizer.decode(tokens)),
+        );
+        for (const transcript of transcripts)
+          console.log(options.json ? JSON.stringify(transcript) : printable(asText(transcript)));
+        if (episodes.length === 0)
+          throw new Error(
+            options.step === undefined
+              ? `${run} has no evaluation yet; rollouts of a step: longhaul transcripts ${run} --step N${inFolder(options)}`
+              : `step ${options.step} of ${run} has no episodes: it is a supervised step, or not collected yet`,
+          );
+        await noteNewerTimeline(store, run, `longhaul transcripts TIMELINE${inFolder(options)}`);
+        if (transcripts.length === 0)
+          console.error(`None of ${episodes.length} episodes has the verdict ${options.verdict ?? ''}.`);
+      }),
+    );
+}
+
+async function evaluationEpisodes(store: ObjectStore, run: string): Promise<EpisodeRecord[]> {
+  const newest = newestEvaluation((await readHistory(store, run)).evaluations);
+  const unfinished = await readUnfinishedEvaluation(store, run);
+  if (unfinished && unfinished.episodes.length > 0 && unfinished.step >= (newest?.step ?? 0)) {
+    console.error(printable(unfinishedText(unfinished)));
+    return unfinished.episodes;
+  }
+  return newest ? readEvaluationEpisodes(store, newest) : [];
+}
+
+const speakers: Record<Message['role'], string> = {
+  system: 'system prompt',
+  user: 'task',
+  assistant: 'model',
+  environment: 'environment',
+};
+
+function asText(transcript: Transcript): string {
+  const { verdict, task_key, sample, reason, stop_reason, turns } = transcript;
+  const head = `── ${verdict} · ${task_key} · sample ${sample} · ${reason} · ${turns} turns, ended by ${stop_reason}`;
+  const body = transcript.messages.map(
+    ({ role, text }) => `${speakers[role]}\n${textOf(role, text).replace(/^/gm, '  ')}`,
+  );
+  return [head, ...body, ''].join('\n');
+}
+
+function textOf(role: Message['role'], text: string): string {
+  if (role === 'environment') return readableResult(text);
+  if (role !== 'assistant') return text;
+  return segmentsOf(text)
+    .map((segment) => {
+      if (segment.kind === 'call')
+        return `→ ${segment.name}(${segment.arguments.map(([name, value]) => `${name}=${value}`).join(', ')})`;
+      if (segment.kind === 'malformed') return `→ no valid tool call: ${segment.text}`;
+      return segment.kind === 'done' ? 'done' : segment.text;
+    })
+    .join('\n');
+}

@@ -1,0 +1,129 @@
+// Probes of what a run needs. Each answers in seconds, and a failed one says the mend.
+import { statfs } from 'node:fs/promises';
+import type { Client } from '@temporalio/client';
+import { createNativeEngine } from '../../engine/native/native-engine.js';
+import { nameOfNumerics } from '../../spec/records/numerics.js';
+import { openStore, probeStore } from '../../store/open-store.js';
+import type { TemporalConfig } from '../../workers/process/config.js';
+import { findEngineBinary } from '../../workers/process/engine-binary.js';
+import { connectClient } from '../../workers/temporal/temporal-connection.js';
+import { storeFolderProblem, unreadableStore } from '../output.js';
+import { orchestratorQueue } from '../../workflows/messages.js';
+
+export interface CheckResult {
+  check: string;
+  ok: boolean;
+  /** What was found, or what is wrong and how to mend it. */
+  detail: string;
+}
+
+const answerWithinMs = 5_000;
+/** temporal.api.enums.v1.TaskQueueType */
+const activityTasks = 2;
+const neededDiskGiB = 1;
+
+/** A probe that throws has failed; its message is the detail. */
+export async function check(name: string, probe: () => Promise<string>): Promise<CheckResult> {
+  try {
+    return { check: name, ok: true, detail: await probe() };
+  } catch (error) {
+    return { check: name, ok: false, detail: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+/** Throws `TemporalUnreachable`, or says which namespace is missing. `also`: what else the server has to be. */
+export async function probeTemporal(
+  config: TemporalConfig,
+  also: (client: Client) => Promise<void> = () => Promise.resolve(),
+): Promise<string> {
+  const { client, close } = await connectClient(config, answerWithinMs);
+  try {
+    const deadline = Date.now() + answerWithinMs;
+    const info = await client.withDeadline(deadline, () => client.workflowService.getSystemInfo({}));
+    try {
+      await client.withDeadline(deadline, () =>
+        client.workflowService.describeNamespace({ namespace: config.namespace }),
+      );
+    } catch (error) {
+      throw new Error(
+        `${config.address} answers, but the namespace "${config.namespace}" cannot be used: ${(error as Error).message}. ` +
+          'Create it with `temporal operator namespace create`, or name another with --namespace or TEMPORAL_NAMESPACE',
+        { cause: error },
+      );
+    }
+    await also(client);
+    return `server ${info.serverVersion ?? 'of unknown version'} at ${config.address}, namespace ${config.namespace}`;
+  } finally {
+    await close();
+  }
+}
+
+/** A run waits for ever in a queue that nobody polls. `start`: the command that starts workers. */
+export async function probeWorkers(config: TemporalConfig, start: string): Promise<string> {
+  const { client, close } = await connectClient(config, answerWithinMs);
+  try {
+    const { pollers } = await client.withDeadline(Date.now() + answerWithinMs, () =>
+      client.workflowService.describeTaskQueue({
+        namespace: config.namespace,
+        taskQueue: { name: orchestratorQueue },
+        taskQueueType: activityTasks,
+      }),
+    );
+    const count = pollers?.length ?? 0;
+    if (count > 0) return `${count} polling the queue "${orchestratorQueue}"`;
+    throw new Error(`no orchestrator polls the queue "${orchestratorQueue}": start one with \`${start}\``);
+  } finally {
+    await close();
+  }
+}
+
+/** Creates must be exclusive and seen at once (R31); a directory also needs room. One that is not there stays so: its name may be mistyped. */
+export async function checkStore(address: string): Promise<string> {
+  const problem = await storeFolderProblem(address);
+  if (problem === 'ENOENT')
+    throw new Error(
+      `there is no store at ${address}: correct the address, or start a stack or a worker with it, which makes the folder`,
+    );
+  if (problem !== null) throw new Error(unreadableStore(address, problem));
+  const store = await openStore(address);
+  await probeStore(store);
+  if (!store.address.startsWith('dir:')) return `${store.address} takes create-only puts`;
+  const { bavail, bsize } = await statfs(store.address.slice('dir:'.length));
+  const freeGiB = (bavail * bsize) / 2 ** 30;
+  if (freeGiB < neededDiskGiB) {
+    throw new Error(
+      `${store.address} has ${freeGiB.toFixed(1)} GiB left; a run needs at least ${neededDiskGiB}: make room`,
+    );
+  }
+  return `${store.address} takes create-only puts; ${freeGiB.toFixed(0)} GiB free`;
+}
+
+/** Starts the engine and greets it: a binary of another version or for another machine does not answer. */
+export async function probeEngine(): Promise<string> {
+  const engine = createNativeEngine({ binary: findEngineBinary() });
+  try {
+    const { build, numerics, instructionSet, threads } = await engine.info();
+    return `${build}; numerics ${nameOfNumerics(numerics)}, ${instructionSet}, ${threads} threads`;
+  } finally {
+    await engine.close();
+  }
+}
+
+/** OpenEnv servers answer `GET /health`. */
+export async function probeEnvironments(url: string): Promise<string> {
+  const health = new URL('health', url.endsWith('/') ? url : `${url}/`);
+  let response: Response;
+  try {
+    response = await fetch(health, { signal: AbortSignal.timeout(answerWithinMs) });
+  } catch (error) {
+    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : (error as Error);
+    throw new Error(
+      `no environment server answers at ${health.href} (${cause.message}): start it, or correct the url in the spec`,
+      {
+        cause: error,
+      },
+    );
+  }
+  if (!response.ok) throw new Error(`${health.href} answers ${response.status}: is it an OpenEnv server?`);
+  return `${url} is healthy`;
+}

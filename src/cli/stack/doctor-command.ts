@@ -1,0 +1,166 @@
+// `longhaul doctor`: what a run needs, probed for real. Exit code 1 when something is wrong.
+import type { Command } from 'commander';
+import { refuseBadFiles } from '../../data/dataset-validation.js';
+import { probeSlack } from '../../integrations/slack/slack-probe.js';
+import { readSpecFile } from '../../spec/spec-input.js';
+import {
+  type CheckResult,
+  check,
+  checkStore,
+  probeEngine,
+  probeEnvironments,
+  probeTemporal,
+  probeWorkers,
+} from './doctor-checks.js';
+import {
+  defaultStackFolder,
+  defaultStore,
+  inFolder,
+  storeFolderProblem,
+  storeOfFolder,
+  storeOption,
+  withOutput,
+} from '../output.js';
+import {
+  refuseForeignServer,
+  sourceText,
+  type TemporalFlags,
+  temporalConfig,
+  type TemporalPlace,
+  withTemporalFlags,
+} from '../temporal-access.js';
+
+interface DoctorFlags extends TemporalFlags {
+  store: string;
+  spec?: string;
+  slackChannel?: string;
+  json?: boolean;
+}
+
+export function register(program: Command): void {
+  withTemporalFlags(
+    program
+      .command('doctor')
+      .description(
+        'probe Temporal, store, engine, environments and Slack, and say how to mend what is wrong',
+      ),
+    'reads',
+  )
+    .addOption(storeOption())
+    .option('--spec <spec>', 'also check this run spec, and the environments that it names')
+    .option('--slack-channel <channel>', 'also check that the bot of SLACK_BOT_TOKEN can tell a run there')
+    .option('--json', 'print one JSON array of {check, ok, detail}')
+    .action(
+      withOutput(async (flags: DoctorFlags, command: Command) => {
+        const results = await diagnose(flags, command.getOptionValueSource('store') === 'default');
+        console.log(flags.json ? JSON.stringify(results) : table(results));
+        if (results.some(({ ok }) => !ok)) process.exitCode = 1;
+      }),
+    );
+}
+
+async function diagnose(flags: DoctorFlags, storeIsDefault: boolean): Promise<CheckResult[]> {
+  const place = placeOf(flags);
+  const stack = place instanceof Error ? null : place.stack;
+  const store = storeIsDefault
+    ? (stack?.store ?? storeOfFolder(flags.folder ?? defaultStackFolder))
+    : flags.store;
+  const start = `longhaul up${inFolder(flags)}`;
+  const spec = flags.spec;
+  const temporal = check('temporal', async () => {
+    if (place instanceof Error) throw place;
+    const { config, source, stack, folder, note } = place;
+    const server = await probeTemporal(config, async (client) => {
+      if (stack) await refuseForeignServer(client, stack, folder);
+    });
+    return `${server} (${sourceText(source)})${note === null ? '' : `; ${note}`}`;
+  });
+  const parts = [
+    check('node', () => Promise.resolve(`${process.versions.node} on ${process.platform}-${process.arch}`)),
+    check('engine', probeEngine),
+    check('store', async () =>
+      // A person in the wrong folder must not get an empty store there.
+      storeIsDefault && stack === null && (await storeFolderProblem(store)) === 'ENOENT'
+        ? `none in this folder yet; the first \`${start}\` or quickstart makes ${flags.folder === undefined ? defaultStore : store}`
+        : checkStore(store),
+    ),
+    temporal,
+    temporal.then(({ ok }) =>
+      check('workers', () =>
+        ok && !(place instanceof Error)
+          ? probeWorkers(place.config, start)
+          : Promise.reject(new Error('unknown while Temporal does not answer')),
+      ),
+    ),
+  ];
+  if (stack !== null) parts.push(check('environments', () => probeEnvironments(stack.environments)));
+  if (spec !== undefined) parts.push(...(await specChecks(spec, stack?.environments ?? null, start)));
+  const [results, slack] = await Promise.all([Promise.all(parts), slackChecks(flags)]);
+  return [...results, ...slack];
+}
+
+/** Where there is a token, or a channel that one is needed for. */
+async function slackChecks({ slackChannel, spec }: DoctorFlags): Promise<CheckResult[]> {
+  const token = process.env.SLACK_BOT_TOKEN;
+  const stated = spec === undefined ? null : await readSpecFile(spec).catch(() => null);
+  const channel = slackChannel ?? stated?.slack?.channel ?? null;
+  if (!token && channel === null) return [];
+  if (!token) {
+    const detail = `SLACK_BOT_TOKEN is not set here, so that nobody is told in ${channel}: export the bot’s token, for the follower above all`;
+    return [{ check: 'slack token', ok: false, detail }];
+  }
+  const apiUrl = process.env.SLACK_API_URL;
+  return probeSlack({
+    ...{ token: () => token, tokenName: 'SLACK_BOT_TOKEN', channel },
+    ...(apiUrl ? { apiUrl } : {}),
+  });
+}
+
+/** A folder without a stack is one of the things that may be wrong: the others are probed all the same. */
+function placeOf(flags: DoctorFlags): TemporalPlace | Error {
+  try {
+    return temporalConfig(flags);
+  } catch (error) {
+    if (flags.folder !== undefined && error instanceof Error) return error;
+    throw error;
+  }
+}
+
+async function specChecks(
+  path: string,
+  builtIn: string | null,
+  start: string,
+): Promise<Promise<CheckResult>[]> {
+  const result = await readSpecFile(path)
+    .then(async (spec) => (await refuseBadFiles(spec), spec))
+    .catch((error: Error) => error);
+  if (result instanceof Error) return [Promise.resolve({ check: 'spec', ok: false, detail: result.message })];
+  const environments = result.environments.map(({ env_key, url, grading_token_env }) =>
+    check(`environment ${env_key}`, async () => {
+      if (grading_token_env !== undefined && !process.env[grading_token_env]) {
+        throw new Error(
+          `the variable ${grading_token_env}, which holds the grading token, is not set here: export it`,
+        );
+      }
+      const server = url ?? builtIn;
+      if (server === null)
+        throw new Error(`it has no url, and no embedded stack runs: start one with \`${start}\``);
+      return probeEnvironments(server);
+    }),
+  );
+  return [check('spec', () => Promise.resolve(`${path} is sound`)), ...environments];
+}
+
+function table(results: readonly CheckResult[]): string {
+  const width = Math.max(...results.map(({ check: name }) => name.length));
+  const lines = results.map(({ check: name, ok, detail }) => {
+    const indented = detail.replaceAll('\n', `\n${' '.repeat(width + 9)}`);
+    return `${ok ? 'ok   ' : 'WRONG'}  ${name.padEnd(width)}  ${indented}`;
+  });
+  const wrong = results.filter(({ ok }) => !ok).length;
+  return [
+    ...lines,
+    '',
+    wrong === 0 ? 'Everything answers.' : `${wrong} of ${results.length} checks failed.`,
+  ].join('\n');
+}

@@ -1,0 +1,71 @@
+// The embedded stack as long as a command lasts: signals and a stack that cannot be kept alive end it, in order.
+import { findEngineBinary } from '../../workers/process/engine-binary.js';
+import { type Stack, startStack } from '../../stack/stack.js';
+
+export interface StackFlags {
+  folder: string;
+  temporalPort?: number;
+  uiPort?: number;
+  store?: string;
+  nodes?: number;
+  places?: number;
+  metricsAddress?: string;
+}
+
+/** Why a session ended before its work was done. */
+export class StackStopped extends Error {
+  constructor(
+    readonly signal: NodeJS.Signals | null,
+    message: string,
+  ) {
+    super(message);
+    this.name = 'StackStopped';
+  }
+}
+
+const stopSignals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+/** Starts the stack, runs `use`, stops the stack whatever happens. The signal's reason is a `StackStopped`. */
+export async function withStack<T>(
+  flags: StackFlags,
+  log: (message: string) => void,
+  use: (stack: Stack, signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const ending = new AbortController();
+  const handlers = stopSignals.map((name) => {
+    const handler = (): void => ending.abort(new StackStopped(name, `stopped by ${name}`));
+    process.on(name, handler);
+    return [name, handler] as const;
+  });
+  let stack: Stack | null = null;
+  try {
+    stack = await startStack({
+      folder: flags.folder,
+      engine: findEngineBinary(),
+      log,
+      gaveUp: (error) => ending.abort(new StackStopped(null, error.message)),
+      ...(flags.store ? { store: flags.store } : {}),
+      ...(flags.metricsAddress ? { metricsAddress: flags.metricsAddress } : {}),
+      nodes: flags.nodes ?? 1,
+      places: flags.places ?? 1,
+      temporalPort: flags.temporalPort ?? null,
+      uiPort: flags.uiPort ?? null,
+    });
+    ending.signal.throwIfAborted();
+    return await use(stack, ending.signal);
+  } finally {
+    if (stack) {
+      log('stopping the stack');
+      await stack.stop();
+    }
+    for (const [name, handler] of handlers) process.off(name, handler);
+  }
+}
+
+/** Rejects with the signal's reason. */
+export function whenEnding(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    if (signal.aborted) reject(signal.reason as Error);
+    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+  });
+}

@@ -1,0 +1,82 @@
+// `longhaul up`: the embedded stack in the foreground, until Ctrl-C.
+import { type Command, InvalidArgumentError } from 'commander';
+import { parseMetricsAddress } from '../../integrations/tracking/prometheus-server.js';
+import { defaultStackFolder, inFolder, wholeNumber, withOutput } from '../output.js';
+import { type StackFlags, StackStopped, whenEnding, withStack } from './stack-session.js';
+import { findTemporalBinary } from '../../stack/temporal-binary.js';
+
+export function register(program: Command): void {
+  program
+    .command('up')
+    .description('run Temporal, the built-in environments and the workers on this machine, until Ctrl-C')
+    .option('--folder <folder>', 'where everything is kept', defaultStackFolder)
+    .option(
+      '--temporal-port <port>',
+      'port of the Temporal server (default: 7233 or a free one)',
+      wholeNumber(1, 65_535),
+    )
+    .option(
+      '--ui-port <port>',
+      'port of the Temporal UI (default: 8233 or a free one)',
+      wholeNumber(1, 65_535),
+    )
+    .option(
+      '--store <address>',
+      'dir:/path or s3://bucket/prefix (default: a directory in the folder)',
+      storeAddress,
+    )
+    .option('--nodes <n>', 'node workers, each with an engine of its own', wholeNumber(1), 1)
+    .option('--places <n>', 'runs that a node may serve at once', wholeNumber(1), 1)
+    .option(
+      '--metrics-address <host:port>',
+      'where the figures of all runs are served to Prometheus (default: nowhere)',
+      metricsAddress,
+    )
+    .option('--json', 'print the addresses as one JSON object')
+    .action(
+      withOutput(async (flags: StackFlags & { json?: boolean }) => {
+        const begun = performance.now();
+        try {
+          await withStack(flags, say, async ({ addresses }, signal) => {
+            const nodes = flags.nodes ?? 1;
+            const seconds = ((performance.now() - begun) / 1000).toFixed(1);
+            console.log(
+              flags.json
+                ? JSON.stringify(addresses)
+                : [
+                    `The stack is up (${seconds} s). Ctrl-C stops it; runs go on when it is started again.`,
+                    `  Temporal      ${addresses.temporal}`,
+                    `  Temporal UI   ${addresses.ui}`,
+                    `  Temporal CLI  TEMPORAL_ADDRESS=${addresses.temporal} ${findTemporalBinary()}`,
+                    `  environments  ${addresses.environments}`,
+                    `  store         ${addresses.store}`,
+                    `  nodes         ${nodes} (${String(flags.places ?? 1)} ${flags.places === 1 ? 'run' : 'runs'} at once on each)`,
+                    `Start a run in another terminal: longhaul train SPEC${inFolder(flags)}`,
+                  ].join('\n'),
+            );
+            await whenEnding(signal);
+          });
+        } catch (error) {
+          if (!(error instanceof StackStopped) || error.signal === null) throw error;
+        }
+      }),
+    );
+}
+
+function metricsAddress(text: string): string {
+  try {
+    parseMetricsAddress(text, '--metrics-address');
+    return text;
+  } catch (error) {
+    throw new InvalidArgumentError((error as Error).message);
+  }
+}
+
+function storeAddress(text: string): string {
+  if (/^(dir:.|s3:\/\/.|[^:]+$)/.test(text)) return text;
+  throw new InvalidArgumentError('It takes dir:/path or s3://bucket/prefix.');
+}
+
+function say(message: string): void {
+  process.stderr.write(`${new Date().toISOString().slice(11, 19)} ${message}\n`);
+}

@@ -1,0 +1,120 @@
+// `longhaul export RUN[@STEP] --to DIR`: a run's model as a folder that transformers opens.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Command, Option } from 'commander';
+import { type ExportedModel, exportModel, requireNewFolder } from '../../policy/model-export.js';
+import { PolicyHolder } from '../../policy/policy-holder.js';
+import { readAsset } from '../../data/run-data.js';
+import { createNativeEngine } from '../../engine/native/native-engine.js';
+import { createStateLock } from '../../engine/native/state-lock.js';
+import { whole } from '../../report/format.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { lastCommittedStep, readRun } from '../../store/runs/run-records.js';
+import { findEngineBinary } from '../../workers/process/engine-binary.js';
+import { noteNewerTimeline } from '../control/newer-timeline.js';
+import {
+  folderOption,
+  inFolder,
+  openStoreOf,
+  requireRun,
+  type StoreFlags,
+  storeOption,
+  withOutput,
+} from '../output.js';
+import { parsePlace } from '../run-at-step.js';
+
+interface ExportFlags extends StoreFlags {
+  to: string;
+  peft?: boolean;
+  dtype: 'f32' | 'bf16';
+  json?: boolean;
+}
+
+interface Exported extends ExportedModel {
+  run: string;
+  step: number;
+}
+
+export function register(program: Command): void {
+  program
+    .command('export')
+    .argument('<run@step>', 'run id and committed step, e.g. quickstart@20; without @STEP the last one')
+    .description('write a run’s model as a Hugging Face folder, with tokenizer and chat template')
+    .addOption(storeOption())
+    .addOption(folderOption())
+    .requiredOption('--to <dir>', 'folder to write; must not be there')
+    .addOption(
+      new Option(
+        '--merged',
+        'a whole model; what LoRA has learned is added to its weights (the default)',
+      ).conflicts('peft'),
+    )
+    .option('--peft', 'the adapters of a LoRA run alone, as PEFT keeps them')
+    .addOption(
+      new Option('--dtype <type>', 'of the weights: f32 keeps every bit, bf16 is half as large')
+        .choices(['f32', 'bf16'])
+        .default('f32'),
+    )
+    .option('--json', 'print the folder’s files as JSON')
+    .action(
+      withOutput(async (text: string, flags: ExportFlags, command: Command) => {
+        const { name: run, step } = parsePlace(text);
+        const store = await openStoreOf(command, flags);
+        await requireRun(store, run);
+        // Before the state is restored, which may take minutes.
+        await requireNewFolder(flags.to);
+        const exported = await exportRun(store, run, await committedStep(store, run, step), flags);
+        console.log(flags.json ? JSON.stringify(exported) : exportedText(exported));
+        const place = step === null ? 'TIMELINE' : `TIMELINE@${step}`;
+        await noteNewerTimeline(store, run, `longhaul export ${place} --to DIR${inFolder(flags)}`);
+      }),
+    );
+}
+
+async function committedStep(store: ObjectStore, run: string, step: number | null): Promise<number> {
+  const last = await lastCommittedStep(store, run);
+  if (last < 0) throw new Error(`${run} has no base model yet: there is nothing to export`);
+  if (step !== null && step > last)
+    throw new Error(`step ${step} of ${run} is not committed: its last one is ${last}`);
+  return step ?? last;
+}
+
+/** The state is restored on an engine of its own, from the newest checkpoint before it and the logged batches after that. */
+async function exportRun(
+  store: ObjectStore,
+  run: string,
+  step: number,
+  flags: ExportFlags,
+): Promise<Exported> {
+  const record = await readRun(store, run);
+  const { lora, path, architecture } = record.spec.model;
+  if (flags.peft && !lora)
+    throw new Error(`${run} trains all of its weights: it has no adapters to export with --peft`);
+  const tokenizer = await readAsset(store, record.tokenizer);
+  const template = await readAsset(store, record.chat_template);
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-export-'));
+  const engine = createNativeEngine({ binary: findEngineBinary() });
+  const log = (message: string): void => console.error(message);
+  try {
+    const holder = new PolicyHolder({ store, engine, lock: createStateLock(), folder, log });
+    return await holder.withState(run, step, async (state) => {
+      const exported = await exportModel(engine, {
+        ...{ state, to: flags.to, tokenizer, template },
+        dtype: flags.dtype === 'bf16' ? 'BF16' : 'F32',
+        adapters: flags.peft ? 'peft' : 'merged',
+        maxPositionEmbeddings: architecture?.max_position_embeddings ?? null,
+        ...(path === undefined ? {} : { base_model: path }),
+      });
+      return { ...exported, run, step };
+    });
+  } finally {
+    await engine.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+function exportedText({ run, step, path, state, files }: Exported): string {
+  const lines = files.map((file) => `  ${whole(file.size).padStart(16)} bytes  ${file.path}`);
+  return [`${run} after step ${step}, state ${state}`, path, ...lines].join('\n');
+}

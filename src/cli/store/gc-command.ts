@@ -1,0 +1,158 @@
+// `longhaul gc RUN`: deletes checkpoints beyond the run's retention, and folds the episodes of committed steps (R23).
+import { hostname } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Command } from 'commander';
+import { whole } from '../../report/format.js';
+import { evaluatedSteps } from '../../report/history/best-steps.js';
+import { retentionInForce } from '../../spec/retention.js';
+import type { RetentionSpec, RunSpec } from '../../spec/run-spec.js';
+import {
+  collect,
+  type Collected,
+  type CollectionOptions,
+  type CollectionPlan,
+  planCollection,
+} from '../../store/collection/collection.js';
+import { readRun } from '../../store/runs/run-records.js';
+import {
+  folderOption,
+  openStoreOf,
+  requireRun,
+  type StoreFlags,
+  storeOption,
+  wholeNumber,
+  withOutput,
+  inFolder,
+} from '../output.js';
+
+interface GcOptions extends StoreFlags {
+  dryRun?: boolean;
+  grace: number;
+  keepLast?: number;
+  keepEvery?: number;
+  keepBest?: number;
+  json?: boolean;
+}
+
+export function register(program: Command): void {
+  program
+    .command('gc')
+    .argument('<run>', 'run id, e.g. quickstart')
+    .description(
+      'delete the checkpoints that the retention in the run’s spec does not keep, and put the episodes of each committed step into one file',
+    )
+    .addOption(storeOption())
+    .addOption(folderOption())
+    .option('--dry-run', 'say what would be deleted, and delete nothing')
+    .option(
+      '--grace <seconds>',
+      'between the record of what goes and the first deletion: what is referred to by then stays',
+      wholeNumber(),
+      60,
+    )
+    .option('--keep-last <n>', 'newest checkpoints that stay, whatever the spec says', wholeNumber(1))
+    .option('--keep-every <steps>', 'one checkpoint of every so many steps stays; 0 none', wholeNumber())
+    .option('--keep-best <n>', 'checkpoints of the steps with the best evaluations; 0 none', wholeNumber())
+    .option('--json', 'print the collection as JSON')
+    .action(
+      withOutput(async (run: string, options: GcOptions, command: Command) => {
+        const store = await openStoreOf(command, options);
+        await requireRun(store, run);
+        const retention = retentionOf((await readRun(store, run)).spec, options);
+        const wanted: CollectionOptions = { retention, ...evaluatedSteps(store, run) };
+        const say = options.json ? () => undefined : (text: string) => console.log(text);
+        if (options.dryRun) {
+          const plan = await planCollection(store, run, wanted);
+          say(planText(run, plan));
+          if (options.json)
+            console.log(JSON.stringify({ run, ...plan, kept: Object.fromEntries(plan.kept) }));
+          return;
+        }
+        const collected = await collect(store, run, {
+          ...wanted,
+          graceMs: options.grace * 1000,
+          by: `pid ${process.pid} on ${hostname()}`,
+          wait: (ms) => delay(ms),
+          onRecorded: (n, plan) => {
+            say(planText(run, plan));
+            say(`recorded as collection ${n}; deleting after ${options.grace} s`);
+          },
+        });
+        if (options.json) console.log(JSON.stringify({ run, ...collected }));
+        else console.log(collectedText(run, collected, options));
+      }),
+    );
+}
+
+/** What the spec asks for, and in its place what the flags do. */
+function retentionOf(spec: RunSpec, { keepLast, keepEvery, keepBest }: Partial<GcOptions>): RetentionSpec {
+  const { keep_last, keep_every, keep_best } = retentionInForce(spec);
+  return {
+    keep_last: keepLast ?? keep_last,
+    keep_every: keepEvery ?? keep_every,
+    keep_best: keepBest ?? keep_best,
+  };
+}
+
+function planText(
+  run: string,
+  { checkpoints, episodes, batches, evaluations, kept }: CollectionPlan,
+): string {
+  const byReason = new Map<string, number[]>();
+  for (const [step, reasons] of [...kept].sort(([a], [b]) => b - a)) {
+    const reason = reasons.join(', ');
+    byReason.set(reason, [step, ...(byReason.get(reason) ?? [])]);
+  }
+  const stays = [...byReason].map(([reason, steps]) => `${stepsText(steps)} (${reason})`);
+  return [
+    run,
+    `  checkpoints  ${checkpoints.length === 0 ? 'none is deleted' : `of ${stepsText(checkpoints)} are deleted`}`,
+    ...(stays.length === 0 ? [] : [`               stays: ${stays.join('; ')}`]),
+    `  episodes     ${episodes.length === 0 ? 'nothing to fold: no step has them in single files' : `of ${stepsText(episodes)} go into one file each`}`,
+    `  batches      ${batches.length === 0 ? 'none is to be compressed' : `of ${stepsText(batches)} are compressed`}`,
+    `  evaluations  ${evaluations.length === 0 ? 'none is to be folded' : `${evaluations.length} go into one file each`}`,
+  ].join('\n');
+}
+
+function collectedText(run: string, collected: Collected, flags: { folder: string }): string {
+  const { n, checkpoints, spared, episodes, batches, evaluations, left, freed } = collected;
+  if (n === null) return `${run}: there is nothing to collect`;
+  return [
+    `${run}: collection ${n} deleted ${checkpoints.length} checkpoints and folded the episodes of ${episodes.length} steps and of ${evaluations.length} evaluations, and compressed ${batches.length} batches; ` +
+      `${whole(freed)} bytes are free`,
+    ...(spared.length === 0
+      ? []
+      : [`  spared, because they are needed by now: checkpoints of ${stepsText(spared)}`]),
+    ...left.map(
+      ({ step, problem }) =>
+        `  step ${step} was left as it is: ${problem}; see longhaul audit ${run}${inFolder(flags)}`,
+    ),
+  ].join('\n');
+}
+
+/** `steps 3–120, 130`, `steps 5–475 (every 5th)`, `step 7`; of steps in ascending order. */
+export function stepsText(steps: readonly number[]): string {
+  const ranges: number[][] = [];
+  for (const step of steps) {
+    const range = ranges.at(-1);
+    const [first = step, second = step] = range ?? [];
+    if (range && (range.length === 1 || step - (range.at(-1) ?? step) === second - first)) range.push(step);
+    // Two far apart are no row yet: the second may begin one.
+    else if (range?.length === 2 && second - first > 1 && step - second === 1)
+      ranges.push([range.pop() ?? second, step]);
+    else ranges.push([step]);
+  }
+  const texts = ranges.map((range) => {
+    const [first = 0, second = first] = range;
+    const stride = second - first;
+    if (stride > 1 && range.length < 4) return range.join(', ');
+    if (range.length === 1) return `${first}`;
+    return `${first}–${range.at(-1)}${stride > 1 ? ` (every ${ordinal(stride)})` : ''}`;
+  });
+  return `${steps.length === 1 ? 'step' : 'steps'} ${texts.join(', ')}`;
+}
+
+function ordinal(n: number): string {
+  const teens = n % 100 >= 11 && n % 100 <= 13;
+  return `${n}${(teens ? undefined : { 1: 'st', 2: 'nd', 3: 'rd' }[n % 10]) ?? 'th'}`;
+}

@@ -1,0 +1,102 @@
+// `longhaul quarantine KEY`: sets an unreadable record aside (R24). Its bytes stay; the run's readers then use KEY.r1.
+import { randomUUID } from 'node:crypto';
+import type { Command } from 'commander';
+import { controlFolder } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { checkQuarantinable, keysMadeFrom, quarantinedKeys } from '../../store/runs/quarantine.js';
+import { appendSequence, readSequence } from '../../store/records/records.js';
+import { readRun } from '../../store/runs/run-records.js';
+import { BadKey } from '../../store/objects/store-errors.js';
+import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput, inFolder } from '../output.js';
+
+export interface Quarantined {
+  run: string;
+  key: string;
+  /** Number of the control record. */
+  control: number;
+  /** False where an earlier record has set the key aside already. */
+  written: boolean;
+  /** Keys of what is made from it: they went with it. */
+  also: string[];
+}
+
+export function register(program: Command): void {
+  program
+    .command('quarantine')
+    .argument('<key>', 'key of the record that cannot be read, as the blocked run names it')
+    .description('set an unreadable record aside, so that its run can make it anew')
+    .addOption(storeOption())
+    .addOption(folderOption())
+    .option('--run <run>', 'run that is to pass the record over; needed where the key does not name one')
+    .option('--json', 'print {run, key, control, written, also} as JSON')
+    .action(
+      withOutput(
+        async (key: string, options: StoreFlags & { run?: string; json?: boolean }, command: Command) => {
+          const store = await openStoreOf(command, options);
+          const done = await quarantine(store, key, options.run);
+          console.log(options.json ? JSON.stringify(done) : quarantineText(done, options));
+        },
+      ),
+    );
+}
+
+/** Throws `BadKey` for what cannot be set aside or is not there, `UnreadableRecord` where there is no such run. */
+export async function quarantine(store: ObjectStore, key: string, named?: string): Promise<Quarantined> {
+  const { folder } = checkQuarantinable(key);
+  const run = named ?? /^runs\/([^/]+)\//.exec(key)?.[1];
+  if (run === undefined) {
+    throw new BadKey(`${key} belongs to no single run: say which one passes it over with --run RUN`);
+  }
+  await readRun(store, run);
+  const control = controlFolder(run);
+  const records = await readSequence(store, control, 'control');
+  const aside = quarantinedKeys(records);
+  const earlier = records.find(
+    ({ change }) => change.kind === 'quarantine' && [change.key, ...(change.also ?? [])].includes(key),
+  );
+  if (earlier) return { run, key, control: earlier.n, written: false, also: [] };
+  if (!(await store.head(key))) {
+    const replaced = aside.has(key.replace(/\.r[0-9]+$/, '')) ? ' yet' : '';
+    throw new BadKey(`${key} is not in ${store.address}${replaced}: there is nothing to set aside`);
+  }
+  if (await store.head(`${folder}update.json`)) {
+    throw new BadKey(
+      `${key} cannot be quarantined: its step is committed, so that nothing makes it anew. ` +
+        'Put its bytes back from a copy',
+    );
+  }
+  const also = await keysMadeFrom(store, key, aside);
+  const record = await appendSequence(store, control, 'control', (n) => ({
+    schema: 'longhaul.control/2',
+    n,
+    update_id: `quarantine/${randomUUID()}`,
+    change: { kind: 'quarantine', key, ...(also.length > 0 ? { also } : {}) },
+    observed: { at: new Date().toISOString() },
+  }));
+  return { run, key, control: record.n, written: true, also };
+}
+
+export function quarantineText(
+  { run, key, control, written, also }: Quarantined,
+  flags: { folder?: string } = {},
+): string {
+  const base = key.replace(/\.r[0-9]+$/, '');
+  const next = `${base}.r${Number(/\.r([0-9]+)$/.exec(key)?.[1] ?? 0) + 1}`;
+  const made =
+    also.length > 0
+      ? [`So is what was made from it (${also.length === 1 ? 'a key' : `${also.length} keys`}).`]
+      : [];
+  return [
+    ...(written
+      ? [
+          `${key} is set aside by control record ${control} of ${run}; its bytes stay where they are.`,
+          ...made,
+        ]
+      : [
+          `${key} was set aside before, by control record ${control} of ${run}.`,
+          `If what stands for it now cannot be read either: longhaul quarantine ${next}${inFolder(flags)}`,
+        ]),
+    `${run} uses ${next} in its place and makes it anew where it is missing.`,
+    `If the run is blocked, go on with: longhaul resume ${run}${inFolder(flags)}`,
+  ].join('\n');
+}

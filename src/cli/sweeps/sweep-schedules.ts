@@ -1,0 +1,174 @@
+// The schedules of sweeps, as the command line makes, lists and changes them.
+import {
+  type Client,
+  type ScheduleDescription,
+  ScheduleNotFoundError,
+  type ScheduleSummary,
+} from '@temporalio/client';
+import type { SweepSpec } from '../../spec/sweep-spec.js';
+import { checkName } from '../../store/objects/layout.js';
+import {
+  scheduleChange,
+  scheduleIdOf,
+  sweepOfScheduleId,
+  type SweepTarget,
+} from '../../sweeps/schedule-options.js';
+import { orchestratorQueue } from '../../workflows/messages.js';
+import { withOutput } from '../output.js';
+import { printable } from '../printable.js';
+import { textTable } from '../table.js';
+import { type TemporalFlags, withClient } from '../temporal-access.js';
+
+export const target: SweepTarget = { workflowType: 'evalSweep', taskQueue: orchestratorQueue };
+export const defaultProject = 'longhaul';
+const callDeadlineMs = 10_000;
+const firingsShown = 3;
+
+export interface JsonFlag {
+  json?: boolean | undefined;
+}
+
+export interface NamedFlags extends TemporalFlags, JsonFlag {
+  project: string;
+}
+
+/** One JSON object in place of the text, where that was asked for. */
+export function say({ json }: JsonFlag, value: object, text: string): void {
+  console.log(json ? JSON.stringify(value) : text);
+}
+
+/** What applying a file has come to. */
+export interface AppliedSchedule {
+  sweep: string;
+  project: string;
+  /** `none`: the file says none, and there was none. */
+  schedule: 'created' | 'updated' | 'unchanged' | 'deleted' | 'none';
+  paused: boolean;
+  /** The next firings, ISO 8601; none where it is paused. */
+  next: string[];
+}
+
+export async function apply(client: Client, spec: SweepSpec): Promise<AppliedSchedule> {
+  const id = scheduleIdOf(spec);
+  const handle = client.schedule.getHandle(id);
+  const change = scheduleChange(spec, await describeIfAny(client, id), target);
+  const without = { sweep: spec.name, project: spec.project, paused: false, next: [] };
+  switch (change.kind) {
+    case 'create':
+      await client.schedule.create(change.options);
+      break;
+    case 'update':
+      await handle.update(change.update);
+      break;
+    case 'delete':
+      await handle.delete();
+      return { ...without, schedule: 'deleted' };
+    case 'unchanged':
+      if (!spec.schedule) return { ...without, schedule: 'none' };
+  }
+  const { state, info } = await handle.describe();
+  const schedule = ({ create: 'created', update: 'updated', unchanged: 'unchanged' } as const)[change.kind];
+  const next = info.nextActionTimes.slice(0, firingsShown).map((time) => time.toISOString());
+  return { ...without, schedule, paused: state.paused, next: state.paused ? [] : next };
+}
+
+/** `file`: where the sweep stands, for the command that starts it by hand. */
+export function appliedText(applied: AppliedSchedule, file = 'FILE'): string {
+  const { sweep, schedule, paused, next } = applied;
+  if (schedule === 'deleted') return `${sweep} has no schedule any more`;
+  if (schedule === 'none')
+    return `${sweep} says no schedule, and has none; start it with: longhaul sweeps run ${file}`;
+  const then = paused
+    ? [`paused; go on with: longhaul sweeps resume ${sweep}${inProject(applied)}`]
+    : next.map((time) => `fires ${time}`);
+  return [`${sweep}: schedule ${schedule}`, ...then].join('\n  ');
+}
+
+/** For a command in a hint: with it the hint can be typed as it is. */
+export function inProject({ project }: { project: string }): string {
+  return project === defaultProject ? '' : ` --project ${project}`;
+}
+
+async function describeIfAny(client: Client, id: string): Promise<ScheduleDescription | null> {
+  try {
+    return await client.withDeadline(Date.now() + callDeadlineMs, () =>
+      client.schedule.getHandle(id).describe(),
+    );
+  } catch (error) {
+    if (error instanceof ScheduleNotFoundError) return null;
+    throw error;
+  }
+}
+
+export interface ScheduleLine {
+  sweep: string;
+  project: string;
+  state: 'active' | 'paused';
+  /** ISO 8601; null: none. */
+  last: string | null;
+  next: string | null;
+  /** Why it is paused, and what was done by hand. */
+  note: string;
+}
+
+export async function list(client: Client): Promise<ScheduleLine[]> {
+  const lines: ScheduleLine[] = [];
+  for await (const summary of client.schedule.list()) {
+    const sweep = sweepOfScheduleId(summary.scheduleId);
+    if (sweep) lines.push(lineOf(sweep, summary));
+  }
+  return lines.sort((a, b) => a.project.localeCompare(b.project) || a.sweep.localeCompare(b.sweep));
+}
+
+function lineOf(
+  { name, project }: { name: string; project: string },
+  summary: ScheduleSummary,
+): ScheduleLine {
+  const { state, info } = summary;
+  return {
+    ...{ sweep: name, project, state: state.paused ? 'paused' : 'active', note: state.note ?? '' },
+    last: info.recentActions.at(-1)?.takenAt.toISOString() ?? null,
+    next: state.paused ? null : (info.nextActionTimes[0]?.toISOString() ?? null),
+  };
+}
+
+export function tableOf(lines: readonly ScheduleLine[]): string {
+  if (lines.length === 0) return 'No sweep is scheduled. Schedule one with: longhaul sweeps apply FILE';
+  const minute = (time: string | null): string => (time === null ? '' : time.slice(0, 16).replace('T', ' '));
+  const rows = lines.map(({ sweep, project, state, last, next, note }) => [
+    ...[sweep, project, state, minute(last), minute(next), note],
+  ]);
+  return printableTable([['SWEEP', 'PROJECT', 'STATE', 'LAST (UTC)', 'NEXT (UTC)', 'NOTE'], ...rows]);
+}
+
+function printableTable(rows: string[][]): string {
+  return textTable(rows).split('\n').map(printable).join('\n');
+}
+
+/** `act` on the schedule of a name; answers what to say. */
+export function onSchedule<Flags extends object>(
+  act: (
+    handle: ReturnType<Client['schedule']['getHandle']>,
+    name: string,
+    flags: NamedFlags & Flags,
+  ) => Promise<string>,
+) {
+  return withOutput(async (given: string, flags: NamedFlags & Flags) => {
+    const name = checkName(given, 'sweep');
+    const text = await withClient(flags, async (client) => {
+      try {
+        const handle = client.schedule.getHandle(scheduleIdOf({ project: flags.project, name }));
+        return await act(handle, name, flags);
+      } catch (error) {
+        if (!(error instanceof ScheduleNotFoundError)) throw error;
+        const known = (await list(client)).map(({ sweep, project }) => `${sweep} (project ${project})`);
+        throw new Error(
+          `project ${flags.project} has no scheduled sweep "${name}"; ` +
+            (known.length === 0 ? 'none is scheduled' : `scheduled are ${known.join(', ')}`),
+          { cause: error },
+        );
+      }
+    });
+    say(flags, { sweep: name, project: flags.project, said: text }, text);
+  });
+}

@@ -1,0 +1,72 @@
+// `longhaul sweeps report NAME`: the comparison of a sweep as an HTML file, where a browser finds it whatever the store is.
+import { mkdir, writeFile } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import type { Command } from 'commander';
+import { comparisonPage, sweepsNamed } from '../../store/evaluations/comparisons.js';
+import { checkName, checkSweepId } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from '../output.js';
+
+interface ReportFlags extends StoreFlags {
+  project: string;
+  output?: string;
+  json?: boolean;
+}
+
+const namesShown = 10;
+
+/** `command`: without its options. */
+export function addReport(command: Command): void {
+  command
+    .addOption(storeOption())
+    .addOption(folderOption())
+    .option('-o, --output <file>', 'where to write it (default: NAME-comparison.html)')
+    .option('--json', 'print {sweep, file} as JSON')
+    .action(
+      withOutput(async (name: string, flags: ReportFlags, own: Command) => {
+        const store = await openStoreOf(own, flags);
+        const { sweep, key } = await newestComparison(store, checkName(flags.project, 'project'), name);
+        const page = await store.get(key);
+        if (page === null) throw new Error(`${key} is not in the store any more: ask once more`);
+        const file = resolve(flags.output ?? `${sweep.slice(sweep.indexOf('/') + 1)}-comparison.html`);
+        await written(file, page);
+        console.log(flags.json ? JSON.stringify({ sweep, file }) : `Comparison of ${sweep}: ${file}`);
+      }),
+    );
+}
+
+/** Of a start by that name, else of the newest firing of that schedule. Throws with what there is instead. */
+async function newestComparison(
+  store: ObjectStore,
+  project: string,
+  name: string,
+): Promise<{ sweep: string; key: string }> {
+  // As the start's workflow is called: keys have no colons.
+  checkSweepId(`${project}/${name.replaceAll(':', '..')}`);
+  const { found, known } = await sweepsNamed(store, project, name.replaceAll(':', '..'));
+  for (const sweep of found) {
+    const key = await comparisonPage(store, sweep);
+    if (key !== null) return { sweep, key };
+  }
+  if (found.length > 0)
+    throw new Error(
+      `${found[0]} has not come to its comparison yet: it goes on when it is started again under the same name, with longhaul sweeps run FILE --id NAME`,
+    );
+  const shown = `${known.slice(0, namesShown).join(', ')}${known.length > namesShown ? ', …' : ''}`;
+  throw new Error(
+    `project ${project} has no sweep "${name}" in ${store.address}: ${known.length === 0 ? 'none was started yet' : `there are ${shown}`}`,
+  );
+}
+
+async function written(file: string, page: Uint8Array): Promise<void> {
+  try {
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, page);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? String(error);
+    throw new Error(
+      `the comparison cannot be written to ${file} (${code}): name another file with --output`,
+      { cause: error },
+    );
+  }
+}

@@ -1,0 +1,112 @@
+// Starts a run's workflow, or finds it running, and follows it to its end: what `train`, `fork` and `rewind` have in common.
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Client } from '@temporalio/client';
+import { alertLines } from '../../report/alerts.js';
+import { timeSpan } from '../../report/format.js';
+import { countedPassRate } from '../../spec/pass-rate.js';
+import type { RunSpec } from '../../spec/run-spec.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { statusQuery } from '../../workflows/messages.js';
+import { targetNote } from '../../workflows/status/run-text.js';
+import type { TrainingOptions, TrainingResult } from '../../workflows/run/training-run.js';
+import { followRun } from './live-view.js';
+import { inFolder } from '../output.js';
+import { printable } from '../printable.js';
+import { alertsWithin } from './run-alerts.js';
+import { endedError, endedRun, whyFollowedEnded } from './run-end.js';
+import { startTraining } from './start-training.js';
+import { type RunHandle, type TemporalFlags, temporalConfig } from '../temporal-access.js';
+
+/** A spec that its run refuses is refused within a second or two; a start must not wait for a worker that is not there. */
+const beginsWithinMs = 10_000;
+const queryDeadlineMs = 3_000;
+const pollMs = 250;
+
+export interface FollowFlags extends TemporalFlags {
+  json?: boolean;
+  /** Start it and return. */
+  detach?: boolean;
+}
+
+export interface FollowedStart {
+  begun: string;
+  options?: TrainingOptions;
+  /** Opens the run's store where this machine has it: for the alerts at its end. */
+  store: () => Promise<ObjectStore | null>;
+}
+
+/** `begun` says what a new workflow is doing. Throws how a workflow ended that did not complete, also where it was to be left alone. */
+export async function trainAndFollow(
+  client: Client,
+  spec: RunSpec,
+  flags: FollowFlags,
+  { begun, options = {}, store }: FollowedStart,
+): Promise<void> {
+  const { handle, started } = await startTraining(client, spec, options);
+  say(started ? begun : `${spec.name} is running already${flags.detach ? '' : '; following it'}`);
+  const { stack } = temporalConfig(flags);
+  if (stack)
+    say(`Temporal UI: ${stack.ui}/namespaces/default/workflows/${encodeURIComponent(handle.workflowId)}`);
+  if (flags.detach) {
+    const begins = await howItBegins(client, handle, spec.name, flags);
+    const claimed = begins === 'claimed';
+    const { workflowId } = handle;
+    if (flags.json) console.log(JSON.stringify({ run: spec.name, workflowId, started, claimed }));
+    const watch = `longhaul status ${spec.name}${inFolder(flags)}`;
+    if (claimed) say(`watch it with: ${watch} --watch`);
+    else if (begins === 'late')
+      say(`it has not begun to work within ${timeSpan(beginsWithinMs / 1000)}; look again with: ${watch}`);
+    return;
+  }
+  try {
+    const result = await followRun(client, handle, { output: process.stderr, folder: flags.folder });
+    const alerts = await alertsWithin(store, result.run, null);
+    console.log(
+      flags.json
+        ? JSON.stringify({ ...result, alerts })
+        : `${result.run} ${endOf(result)}` +
+            (result.budget ? `; ${result.budget}` : '') +
+            (result.report ? `; for its report: longhaul report ${result.run}${inFolder(flags)}` : '') +
+            alertLines(alerts)
+              .map((line) => `\n  ${printable(line)}`)
+              .join(''),
+    );
+  } catch (error) {
+    throw await whyFollowedEnded(handle, spec.name, error, flags);
+  }
+}
+
+function endOf(result: TrainingResult): string {
+  const target = targetNote(result);
+  if (target !== null) return target;
+  const last = result.evaluations.at(-1);
+  return `${result.ended} at step ${result.step}${last ? `, held-out pass@1 ${countedPassRate(last)}` : ''}`;
+}
+
+/** `late`: nothing is known in time. Throws where its workflow ended before the run was its own. */
+export async function howItBegins(
+  client: Client,
+  handle: RunHandle,
+  name: string,
+  flags: FollowFlags,
+): Promise<'claimed' | 'blocked' | 'late'> {
+  const deadline = Date.now() + beginsWithinMs;
+  while (Date.now() < deadline) {
+    const over = await endedRun(handle);
+    if (over) throw endedError(name, over, flags);
+    const status = await client
+      .withDeadline(Date.now() + queryDeadlineMs, () => handle.query(statusQuery))
+      .catch(() => null);
+    if (status && status.owner > 0) return 'claimed';
+    if (status?.blocked) {
+      say(`${name} is blocked: ${status.blocked.reason}\n${status.blocked.remedy}${inFolder(flags)}`);
+      return 'blocked';
+    }
+    await delay(pollMs);
+  }
+  return 'late';
+}
+
+function say(message: string): void {
+  process.stderr.write(`${message}\n`);
+}

@@ -1,0 +1,237 @@
+// A run as it goes. In a terminal one line changes, and evaluations and troubles stay above it; elsewhere each step is a line.
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Client, WorkflowNotFoundError } from '@temporalio/client';
+import type { RunStatus } from '../../activities/contracts.js';
+import { timeSpan } from '../../report/format.js';
+import { countedPassRate, passRateText } from '../../spec/pass-rate.js';
+import { statusQuery } from '../../workflows/messages.js';
+import { headline, remainingSeconds } from '../../workflows/status/run-text.js';
+import type { TrainingResult } from '../../workflows/run/training-run.js';
+import { inFolder } from '../output.js';
+import { changesLines, clear } from '../terminal.js';
+import type { RunHandle } from '../temporal-access.js';
+import { troubleOf, waitingFor, waitingLine } from '../waiting-text.js';
+
+const pollMs = 500;
+const queryDeadlineMs = 3_000;
+/** A restart of the orchestrator or of Temporal takes less. */
+const silenceMs = 10_000;
+const resultDeadlineMs = 15_000;
+const openStatuses = ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW'];
+
+export interface FollowOptions {
+  /** Absent: nothing is shown. */
+  output?: NodeJS.WriteStream;
+  signal?: AbortSignal;
+  /** Of the embedded stack where a person has named it: for the commands in what is shown. */
+  folder?: string | undefined;
+}
+
+/** Shows the run until its workflow ends; answers its result, or throws what ended it. */
+export async function followRun(
+  client: Client,
+  handle: RunHandle,
+  { output, signal, folder }: FollowOptions,
+): Promise<TrainingResult> {
+  const stop = new AbortController();
+  const shown = showUntil(
+    client,
+    handle,
+    output,
+    folder,
+    signal ? AbortSignal.any([signal, stop.signal]) : stop.signal,
+  );
+  try {
+    return await resultWhenClosed(client, handle, signal);
+  } finally {
+    stop.abort();
+    await shown;
+  }
+}
+
+/** Null while no worker answers: the orchestrator or Temporal may be restarting. */
+async function queryStatus(client: Client, handle: RunHandle): Promise<RunStatus | null> {
+  try {
+    return await client.withDeadline(Date.now() + queryDeadlineMs, () => handle.query(statusQuery));
+  } catch {
+    return null;
+  }
+}
+
+/** `step 34/120 grpo · reward 0.41 · pass@1 61.0 % · 8421 tokens/s · at most 2 min`; `ended`: how its workflow has, where it has not completed. */
+export function progressLine(status: RunStatus, ended: string | null = null, folder?: string): string {
+  const where = inFolder({ folder });
+  const { step, totalSteps, trainingPhase } = status;
+  const last = status.recent.at(-1);
+  const parts: string[] = [];
+  // Before the base model is there, the phase is that of no step.
+  if (totalSteps > 0)
+    parts.push(step < 0 ? `step 0/${totalSteps}` : `step ${step}/${totalSteps} ${trainingPhase}`.trim());
+  // A workflow that has begun anew knows its last steps before it has opened the run.
+  else if (last) parts.push(`step ${last.step}`);
+  const figure = last ? headline(last) : null;
+  if (figure) parts.push(figure);
+  const evaluation = status.evaluations.at(-1);
+  if (evaluation) parts.push(`pass@1 ${passRateText(evaluation.pass_at_1)}`);
+  if (status.sampleSeconds > 0) parts.push(`${Math.round(status.tokens / status.sampleSeconds)} tokens/s`);
+  if (ended !== null) parts.push(ended);
+  else if (status.blocked)
+    parts.push(`blocked: ${status.blocked.reason}`, `${status.blocked.remedy}${where}`);
+  else if (status.failing)
+    parts.push(`keeps failing: ${status.failing.reason}`, `${status.failing.remedy}${where}`);
+  else if (status.phase === 'paused') parts.push(`paused; longhaul resume ${status.run}${where}`);
+  else if (status.phase === 'placing') parts.push(`waits for a node: ${status.waitsFor ?? ''}`);
+  else if (isWaiting(status)) parts.push(status.phase);
+  // Supervised steps have another pace and are few: they say nothing about the rest. A run may reach its target earlier.
+  else if (last?.kind === 'grpo') parts.push(`at most ${timeSpan(remainingSeconds(status))}`);
+  else if (trainingPhase === 'grpo') parts.push(status.phase);
+  else parts.push('warm start');
+  return parts.join(' · ');
+}
+
+async function showUntil(
+  client: Client,
+  handle: RunHandle,
+  output: NodeJS.WriteStream | undefined,
+  folder: string | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  if (!output) return;
+  const view = changesLines(output) ? new ChangingLine(output, folder) : new LinePerStep(output, folder);
+  let answeredAt = Date.now();
+  while (!signal.aborted) {
+    const [status, [waiting]] = await Promise.all([queryStatus(client, handle), waitingFor(client, handle)]);
+    if (status) {
+      answeredAt = Date.now();
+      view.show(status, waiting ? waitingLine(waiting) : null);
+    } else if (Date.now() - answeredAt > silenceMs) {
+      view.silent(Date.now() - answeredAt);
+    }
+    await delay(pollMs, undefined, { signal }).catch(() => undefined);
+  }
+  view.end();
+}
+
+interface View {
+  show(status: RunStatus, waiting: string | null): void;
+  silent(forMs: number): void;
+  end(): void;
+}
+
+/** Evaluations and troubles stay on the screen, in full; the line below them changes and is cut to the window. */
+export class ChangingLine implements View {
+  #evaluations = 0;
+  #trouble: string | null = null;
+
+  constructor(
+    private readonly output: Pick<NodeJS.WriteStream, 'write' | 'columns'>,
+    private readonly folder?: string,
+  ) {}
+
+  show(status: RunStatus, waiting: string | null): void {
+    for (const { step, suite, ...evaluation } of status.evaluations.slice(this.#evaluations)) {
+      this.#keep(`step ${step} · ${suite} evaluation · pass@1 ${countedPassRate(evaluation)}`);
+    }
+    this.#evaluations = Math.max(this.#evaluations, status.evaluations.length);
+    const { blocked, failing } = status;
+    const held = blocked ?? failing;
+    const trouble = held
+      ? `${blocked ? 'blocked' : 'keeps failing'}: ${held.reason} · ${held.remedy}${inFolder({ folder: this.folder })}`
+      : waiting;
+    // The try and the time count on; it is the same trouble as long as it has the same reason.
+    const kind = held?.reason ?? (waiting === null ? null : troubleOf(waiting));
+    if (trouble !== null && kind !== this.#trouble) this.#keep(trouble);
+    this.#trouble = kind;
+    this.#change(progressLine(status, null, this.folder));
+  }
+
+  silent(forMs: number): void {
+    this.#change(silence(forMs, this.folder));
+  }
+
+  end(): void {
+    this.output.write(clear);
+  }
+
+  #keep(line: string): void {
+    this.output.write(`${clear}${line}\n`);
+  }
+
+  #change(line: string): void {
+    this.output.write(`${clear}${line.slice(0, (this.output.columns ?? 120) - 1)}`);
+  }
+}
+
+/** A line counts once: when its step, phase or trouble is new. */
+class LinePerStep implements View {
+  #key = '';
+  #silent = false;
+
+  constructor(
+    private readonly output: NodeJS.WriteStream,
+    private readonly folder?: string,
+  ) {}
+
+  show(status: RunStatus, waiting: string | null): void {
+    this.#silent = false;
+    const trouble = waiting === null ? '' : troubleOf(waiting);
+    const key = `${status.step} ${(status.blocked ?? status.failing)?.reason ?? ''} ${status.phase === 'paused'} ${trouble}`;
+    if (key === this.#key) return;
+    this.#key = key;
+    this.output.write(
+      `${progressLine(status, null, this.folder)}${waiting === null ? '' : ` · ${waiting}`}\n`,
+    );
+  }
+
+  silent(forMs: number): void {
+    if (!this.#silent) this.output.write(`${silence(forMs, this.folder)}\n`);
+    this.#silent = true;
+  }
+
+  end(): void {}
+}
+
+function silence(forMs: number, folder?: string): string {
+  return `the run has not answered for ${timeSpan(forMs / 1000)}; longhaul doctor${inFolder({ folder })} may tell why`;
+}
+
+function isWaiting(status: RunStatus): boolean {
+  const waiting: readonly RunStatus['phase'][] = [
+    'starting',
+    'evaluating',
+    'reporting',
+    'completed',
+    'stopped',
+  ];
+  return waiting.includes(status.phase) || status.recent.length === 0;
+}
+
+/**
+ * Asks again and again instead of waiting in one long call: Temporal may restart meanwhile, and a call that is left behind
+ * when its connection closes would end this process.
+ */
+async function resultWhenClosed(
+  client: Client,
+  handle: RunHandle,
+  signal: AbortSignal | undefined,
+): Promise<TrainingResult> {
+  for (;;) {
+    signal?.throwIfAborted();
+    const status = await statusName(client, handle);
+    if (status !== null && !openStatuses.includes(status)) {
+      return client.withDeadline(Date.now() + resultDeadlineMs, () => handle.result());
+    }
+    await delay(pollMs, undefined, signal ? { signal } : {}).catch(() => undefined);
+  }
+}
+
+/** Null while Temporal does not answer. */
+async function statusName(client: Client, handle: RunHandle): Promise<string | null> {
+  try {
+    const { status } = await client.withDeadline(Date.now() + queryDeadlineMs, () => handle.describe());
+    return status.name;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) throw error;
+    return null;
+  }
+}

@@ -1,0 +1,130 @@
+// How a run's newest workflow has ended where that was no completion, and what is known of the run then: a workflow that ended
+// before it had claimed the run knows nothing of it, and the one before it does.
+import { WorkflowFailedError } from '@temporalio/client';
+import type { RunStatus } from '../../activities/contracts.js';
+import { statusQuery } from '../../workflows/messages.js';
+import type { trainingRun } from '../../workflows/run/training-run.js';
+import { goOn } from '../command-refusals.js';
+import { inFolder } from '../output.js';
+import { whyItEnded } from './start-training.js';
+import type { RunHandle, TemporalFlags } from '../temporal-access.js';
+
+const answerWithinMs = 10_000;
+/** Failed starts in a row behind which nobody looks for earlier figures. */
+const maxEarlier = 8;
+
+export interface RunEnd {
+  how: 'failed' | 'terminated' | 'cancelled' | 'timed out';
+  /** Null where the word says all: somebody ended it without a reason. */
+  cause: string | null;
+  /** By the server's clock. */
+  at: string;
+  /** False where it ended before the run was its own: what the run had is as it was. */
+  claimed: boolean;
+}
+
+export interface EndedRun {
+  end: RunEnd;
+  /** As the last workflow that had claimed the run left it; null where none has, and where no worker answers. */
+  status: RunStatus | null;
+}
+
+const ways: Partial<Record<string, RunEnd['how']>> = {
+  FAILED: 'failed',
+  TERMINATED: 'terminated',
+  CANCELLED: 'cancelled',
+  TIMED_OUT: 'timed out',
+};
+
+/** Null while the run's workflow is open, and where it has completed. Throws `WorkflowNotFoundError` where there is none. */
+export async function endedRun(handle: RunHandle): Promise<EndedRun | null> {
+  const { status, runId, closeTime } = await within(handle, () => handle.describe());
+  const how = ways[status.name];
+  if (!how) return null;
+  const [cause, own] = await Promise.all([
+    causeOf(handle, runId, how),
+    lastStatus(handle, runId).catch(() => null),
+  ]);
+  // One that no worker answers for may have.
+  const claimed = own === null || own.owner > 0;
+  const end = { how, cause, at: closeTime?.toISOString() ?? '', claimed };
+  return { end, status: claimed ? own : await earlierStatus(handle, runId) };
+}
+
+/** `failed at 2026-11-22 13:40 UTC: no such model`, without the run's name. */
+export function endLine(end: RunEnd): string {
+  return `${end.claimed ? '' : 'its last start '}${howAndWhy(end)}`;
+}
+
+/** The same with the run's name and the way on, for an error. */
+export function endedError(run: string, { end, status }: EndedRun, flags: TemporalFlags): Error {
+  const what = end.claimed ? run : `the start of ${run}`;
+  return new Error(`${what} ${howAndWhy(end)}\n${wayOn(run, end, status !== null, flags)}`);
+}
+
+function howAndWhy({ how, cause, at }: RunEnd): string {
+  const when = at ? ` at ${at.slice(0, 16).replace('T', ' ')} UTC` : '';
+  const was = how === 'terminated' || how === 'cancelled' ? 'was ' : '';
+  return `${was}${how}${when}${cause === null ? '' : `: ${cause}`}`;
+}
+
+/** How to go on; a failure's cause says what has to be mended first. `known`: the run has records. */
+export function wayOn(run: string, { how, claimed }: RunEnd, known: boolean, flags: TemporalFlags): string {
+  if (claimed) return `${how === 'failed' ? 'mend that, then go' : 'go'} on with: ${goOn(run, flags)}`;
+  return known
+    ? `that start has changed nothing of the run; go on with: ${goOn(run, flags)}`
+    : `nothing has begun; start it${how === 'failed' ? ', mended,' : ''} with: longhaul train SPEC${inFolder(flags)}`;
+}
+
+/** For one that followed the run: the error that its workflow's end left, with the way on. Other errors as they are. */
+export async function whyFollowedEnded(
+  handle: RunHandle,
+  run: string,
+  error: unknown,
+  flags: TemporalFlags,
+): Promise<unknown> {
+  if (!(error instanceof WorkflowFailedError)) return error;
+  const over = await endedRun(handle).catch(() => null);
+  if (!over) return new Error(whyItEnded(error), { cause: error });
+  return endedError(run, over, flags);
+}
+
+async function causeOf(handle: RunHandle, runId: string, how: RunEnd['how']): Promise<string | null> {
+  try {
+    await within(handle, () => executionOf(handle, runId).result());
+    return null;
+  } catch (error) {
+    if (!(error instanceof WorkflowFailedError)) throw error;
+    const why = whyItEnded(error);
+    // The SDK's own words where nobody gave a reason.
+    return how === 'failed' || !why.startsWith('Workflow execution ') ? why : null;
+  }
+}
+
+/** Of the newest workflow before this one that had claimed the run. */
+async function earlierStatus(handle: RunHandle, newest: string): Promise<RunStatus | null> {
+  const earlier: { runId: string; startTime: Date }[] = [];
+  const query = `WorkflowId = ${JSON.stringify(handle.workflowId)}`;
+  await within(handle, async () => {
+    for await (const { runId, startTime } of handle.client.list({ query }))
+      if (runId !== newest) earlier.push({ runId, startTime });
+  });
+  earlier.sort((a, b) => b.startTime.getTime() - a.startTime.getTime());
+  for (const { runId } of earlier.slice(0, maxEarlier)) {
+    const status = await lastStatus(handle, runId).catch(() => null);
+    if (status && status.owner > 0) return status;
+  }
+  return null;
+}
+
+function lastStatus(handle: RunHandle, runId: string): Promise<RunStatus> {
+  return within(handle, () => executionOf(handle, runId).query(statusQuery));
+}
+
+function executionOf({ client, workflowId }: RunHandle, runId: string): RunHandle {
+  return client.getHandle<typeof trainingRun>(workflowId, runId);
+}
+
+function within<T>({ client }: RunHandle, call: () => Promise<T>): Promise<T> {
+  return client.withDeadline(Date.now() + answerWithinMs, call);
+}

@@ -1,0 +1,45 @@
+// `longhaul spec SPEC`: the checked spec as JSON, ready for `temporal workflow start --input-file`. `--run RUN`: that of a run.
+import type { Command } from 'commander';
+import { refuseBadFiles } from '../../data/dataset-validation.js';
+import type { RunSpec } from '../../spec/run-spec.js';
+import { readSpecFile } from '../../spec/spec-input.js';
+import { folderOption, openStoreOf, type StoreFlags, withOutput } from '../output.js';
+import { storedSpec, takingSpecOrRun } from './stored-spec.js';
+
+interface SpecFlags extends StoreFlags {
+  run?: string;
+}
+
+export function register(program: Command): void {
+  takingSpecOrRun(
+    program
+      .command('spec')
+      .description(
+        'check a run spec and print it as JSON, with all defaults and absolute paths; or print that of a run',
+      ),
+  )
+    .addOption(folderOption())
+    .option('--json', 'print errors as JSON too')
+    .addHelpText(
+      'after',
+      `
+The output is the whole input of a run:
+  longhaul spec run.yaml > run.json
+  temporal workflow start --type trainingRun --task-queue longhaul -w train/NAME --input-file run.json
+With --run RUN it is what that run goes on with, also where it was forked or rewound.`,
+    )
+    .action(
+      withOutput(async (path: string | undefined, flags: SpecFlags, command: Command) => {
+        console.log(JSON.stringify(await specOf(path, flags, command), null, 2));
+      }),
+    );
+}
+
+async function specOf(path: string | undefined, flags: SpecFlags, command: Command): Promise<RunSpec> {
+  if (path !== undefined) {
+    const spec = await readSpecFile(path);
+    await refuseBadFiles(spec);
+    return spec;
+  }
+  return (await storedSpec(await openStoreOf(command, flags), flags.run ?? '')).spec;
+}

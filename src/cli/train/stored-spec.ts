@@ -1,0 +1,62 @@
+// The spec that a run goes on with, from its records alone: a fork or a rewind has no spec file, and a file may be lost.
+import type { Command } from 'commander';
+import { timelinesNamed } from '../../activities/run/fork-run.js';
+import type { OwnerRecord } from '../../spec/records/records.js';
+import type { RunSpec } from '../../spec/run-spec.js';
+import { parseRunSpec } from '../../spec/spec-input.js';
+import { nameOfRun } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { readOwner } from '../../store/runs/owners.js';
+import { readRun } from '../../store/runs/run-records.js';
+import { requireRun, storeOption } from '../output.js';
+
+export interface StoredSpec {
+  /** The newest timeline of its name: it is what a start of the name goes on with. */
+  run: string;
+  spec: RunSpec;
+}
+
+/** Of the name's newest timeline, with what may have changed since its first start as its newest one has it: servers, budget, who is told. */
+export async function storedSpec(store: ObjectStore, run: string): Promise<StoredSpec> {
+  const name = nameOfRun(run);
+  const newest = (await timelinesNamed(store, name)).at(-1) ?? name;
+  await requireRun(store, newest);
+  const { spec } = await readRun(store, newest);
+  const owner = await readOwner(store, newest);
+  return { run: newest, spec: parseRunSpec(owner ? asLastStarted(spec, owner) : spec) };
+}
+
+function asLastStarted(spec: RunSpec, { observed }: OwnerRecord): RunSpec {
+  const { budget: _budget, tracking: _tracking, slack: _slack, ...rest } = spec;
+  const { budget, tracking, slack } = observed;
+  const environments = spec.environments.map((environment) => {
+    const url = observed.environment_urls?.[environment.env_key];
+    if (url === undefined) return environment;
+    const { url: _url, ...elsewhere } = environment;
+    return url === null ? elsewhere : { ...elsewhere, url };
+  });
+  return {
+    ...rest,
+    environments,
+    ...(budget ? { budget } : {}),
+    ...(tracking ? { tracking } : {}),
+    ...(slack ? { slack } : {}),
+  };
+}
+
+/** For commands that take a spec: a file, or `--run RUN` in its place. Neither and both are not understood. */
+export function takingSpecOrRun(command: Command): Command {
+  return command
+    .argument('[spec]', 'run spec, YAML or JSON')
+    .option('--run <run>', 'in place of a file: the spec that the store holds of this run')
+    .addOption(storeOption())
+    .hook('preAction', (taking) => {
+      const named = taking.opts<{ run?: string }>().run !== undefined;
+      if (taking.args.length === 0 && !named)
+        taking.error(
+          "error: missing required argument 'spec': name a file, or a run of the store with --run RUN",
+        );
+      if (taking.args.length > 0 && named)
+        taking.error('error: a spec file and --run are two specs: give one of them');
+    });
+}

@@ -1,0 +1,58 @@
+// `longhaul train SPEC`: start or resume a run, and follow it. `longhaul train --run RUN`: resume one from its records alone.
+import type { Command } from 'commander';
+import type { RunSpec } from '../../spec/run-spec.js';
+import { readSpecFile } from '../../spec/spec-input.js';
+import { type FollowFlags, trainAndFollow } from './follow-training.js';
+import { sayingThatItGoesOn } from '../interruption.js';
+import { openExistingStore, withOutput } from '../output.js';
+import { storeOfCommand } from '../stack-store.js';
+import { storedSpec, takingSpecOrRun } from './stored-spec.js';
+import { withClient, withTemporalFlags } from '../temporal-access.js';
+
+interface TrainFlags extends FollowFlags {
+  store: string;
+  run?: string;
+  takeOver?: boolean;
+}
+
+export function register(program: Command): void {
+  withTemporalFlags(
+    takingSpecOrRun(
+      program.command('train').description('start a run, or resume it over its records, and follow it'),
+    ),
+    'writes',
+  )
+    .option('--detach', 'start it and return')
+    .option('--take-over', 'take the run over from an owner that cannot be asked any more')
+    .option('--json', 'print the result as JSON')
+    .action(
+      withOutput(async (path: string | undefined, flags: TrainFlags, command: Command) => {
+        const { spec, begun } = path === undefined ? await fromStore(flags, command) : await fromFile(path);
+        const options = flags.takeOver ? { takeOver: true } : {};
+        await withClient(flags, (client) =>
+          sayingThatItGoesOn(spec.name, flags, () =>
+            trainAndFollow(client, spec, flags, {
+              ...{ begun, options },
+              store: () => storeOfCommand(command, flags),
+            }),
+          ),
+        );
+      }),
+    );
+}
+
+interface Beginning {
+  spec: RunSpec;
+  begun: string;
+}
+
+async function fromFile(path: string): Promise<Beginning> {
+  const spec = await readSpecFile(path);
+  return { spec, begun: `${spec.name} is started` };
+}
+
+async function fromStore(flags: TrainFlags, command: Command): Promise<Beginning> {
+  const store = (await storeOfCommand(command, flags)) ?? (await openExistingStore(flags.store));
+  const { run, spec } = await storedSpec(store, flags.run ?? '');
+  return { spec, begun: `${spec.name} goes on from the records of ${run}` };
+}

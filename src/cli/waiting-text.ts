@@ -1,0 +1,100 @@
+// What keeps a run from going on: activities that failed and are tried again, that nobody has taken, that somebody has paused,
+// or that wait themselves, for an environment or the store. Only the server knows them.
+import type { Client } from '@temporalio/client';
+import { defaultPayloadConverter } from '@temporalio/common';
+import type { WaitTold } from '../activities/step/open-waits.js';
+import { timeSpan } from '../report/format.js';
+import type { RunHandle } from './temporal-access.js';
+
+const describeDeadlineMs = 3_000;
+/** Long enough for any worker that is there to take a task. */
+const takenWithinMs = 5_000;
+/** Calls are tried again for as long without a word: that is no trouble yet. */
+const toldAfterMs = 3_000;
+/** temporal.api.enums.v1.PendingActivityState; `scheduled` also while the server backs off. */
+const scheduled = 1;
+const started = 2;
+const paused = 4;
+const pauseRequested = 5;
+
+export interface Waiting {
+  /** `step-000120/collect` */
+  activity: string;
+  /** The next try. */
+  attempt: number;
+  /**
+   * Why the try before failed, what this one waits for, that no worker takes it, or that somebody has paused it
+   * (`temporal activity pause`).
+   */
+  reason: string;
+  /** How long a try that has a worker has waited. */
+  seconds?: number;
+}
+
+/** Empty where nothing waits, and while Temporal does not answer. */
+export async function waitingFor(client: Client, handle: RunHandle): Promise<Waiting[]> {
+  const described = await client
+    .withDeadline(Date.now() + describeDeadlineMs, () => handle.describe())
+    .catch(() => null);
+  return (described?.raw.pendingActivities ?? []).flatMap((pending) => {
+    const { activityId, attempt, lastFailure, state, scheduledTime } = pending;
+    const entry = { activity: activityId ?? '', attempt: attempt ?? 1 };
+    const way = `temporal activity unpause -w ${handle.workflowId} -a ${entry.activity}`;
+    if (Number(state) === paused) return [{ ...entry, reason: `it is paused; go on with: ${way}` }];
+    if (Number(state) === pauseRequested)
+      return [{ ...entry, reason: `it is to be paused, and may end before; go on with: ${way}` }];
+    if (Number(state) === started) {
+      const told = toldBy(pending.heartbeatDetails?.payloads?.[0]);
+      const forMs = told ? Date.now() - told.waiting_since : 0;
+      return told && forMs > toldAfterMs
+        ? [{ ...entry, reason: whatFor(told), seconds: Math.round(forMs / 1000) }]
+        : [];
+    }
+    if (Number(state) !== scheduled) return [];
+    if (lastFailure) return [{ ...entry, reason: firstLine(lastFailure.message ?? 'it failed') }];
+    const waitedMs = Date.now() - 1000 * Number(scheduledTime?.seconds ?? Infinity);
+    return waitedMs > takenWithinMs ? [{ ...entry, reason: 'no worker has taken it' }] : [];
+  });
+}
+
+/** `waits for step-000120/collect, try 7, for 1 min 11 s: no space is left …`. */
+export function waitingLine({ activity, attempt, reason, seconds }: Waiting): string {
+  const time = seconds === undefined ? '' : `, for ${timeSpan(seconds)}`;
+  return `waits for ${activity}, try ${attempt}${time}: ${reason}`;
+}
+
+/** A line without what counts on: the same as long as the trouble is the same. */
+export function troubleOf(line: string): string {
+  return line.replace(/, try \d+(, for [^:]*)?/, '').replace(/: \d+ episodes? waits? for /, ': ');
+}
+
+function whatFor({ waiting, waiting_episodes, waiting_reason, waiting_until }: WaitTold): string {
+  const who = `${waiting_episodes} ${waiting_episodes === 1 ? 'episode waits' : 'episodes wait'} for `;
+  if (waiting === 'store') return `${who}the store, which does not answer`;
+  const until = waiting_until === undefined ? '' : new Date(waiting_until).toISOString().slice(11, 16);
+  return (
+    `${who}environment ${waiting}` +
+    (waiting_reason ? ` (${firstLine(waiting_reason)})` : '') +
+    (until ? `; the run is blocked if it does not answer by ${until} UTC` : '')
+  );
+}
+
+type Payload = Parameters<typeof defaultPayloadConverter.fromPayload>[0];
+
+/** What an attempt has said that it waits for; null where it waits for nothing, or its words cannot be read here. */
+function toldBy(payload: Payload | null | undefined): WaitTold | null {
+  if (!payload) return null;
+  try {
+    const told = defaultPayloadConverter.fromPayload<Partial<WaitTold> | null>(payload);
+    return typeof told?.waiting === 'string' && typeof told.waiting_since === 'number'
+      ? { waiting_episodes: 1, ...told, waiting: told.waiting, waiting_since: told.waiting_since }
+      : null;
+  } catch {
+    // A codec of its owner.
+    return null;
+  }
+}
+
+function firstLine(text: string): string {
+  return text.trim().split('\n')[0] ?? '';
+}

@@ -1,0 +1,94 @@
+// Datasets never change once written: each is read and parsed once per process.
+import { RecentlyUsed } from '../base/recently-used.js';
+import { parseDemonstrations, parseTasks } from './task-file.js';
+import type { DatasetManifest, DatasetReference } from '../spec/records/records.js';
+import type { Demonstration, Task, ToolSpec } from '../spec/records/task.js';
+import { recordDigest, sha256Hex } from '../store/records/canonical.js';
+import { datasetFileKey, datasetManifestKey } from '../store/objects/layout.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { requireRecord } from '../store/records/records.js';
+import { UnreadableRecord } from '../store/objects/store-errors.js';
+
+export interface Dataset {
+  tasks: Task[];
+  taskByKey: Map<string, Task>;
+  /** Keys of the training tasks by template, in data order. */
+  trainTasks: Map<string, string[]>;
+  demonstrations: Demonstration[];
+  /** What each environment offered when the demonstrations were made. */
+  tools: Record<string, readonly ToolSpec[]>;
+  /** Lines of `demonstrations.jsonl` by kind. */
+  demonstrationsByKind: Map<string, number[]>;
+}
+
+/** As many as there may be runs at once. */
+const datasetsKept = 64;
+
+export class DatasetCache {
+  readonly #datasets = new RecentlyUsed<Dataset>(datasetsKept);
+
+  constructor(private readonly store: ObjectStore) {}
+
+  load(reference: DatasetReference): Promise<Dataset> {
+    return this.#datasets.get(reference.digest, () => loadDataset(this.store, reference));
+  }
+}
+
+async function loadDataset(store: ObjectStore, reference: DatasetReference): Promise<Dataset> {
+  const manifest = await readManifest(store, reference);
+  const read = (path: string) => readText(store, manifest, path);
+  const tasks = parseTasks(await read('tasks.jsonl'), 'tasks.jsonl');
+  const demonstrations = parseDemonstrations(await read('demonstrations.jsonl'), 'demonstrations.jsonl');
+  const tools = await read('tools.json');
+  const byKind = new Map<string, number[]>();
+  for (const [line, { kind }] of demonstrations.entries()) {
+    const lines = byKind.get(kind);
+    if (lines) lines.push(line);
+    else byKind.set(kind, [line]);
+  }
+  return {
+    tasks,
+    taskByKey: new Map(tasks.map((task) => [task.task_key, task])),
+    trainTasks: trainTasksOf(tasks),
+    demonstrations,
+    tools: JSON.parse(tools) as Dataset['tools'],
+    demonstrationsByKind: byKind,
+  };
+}
+
+async function readManifest(
+  store: ObjectStore,
+  { name, version, digest }: DatasetReference,
+): Promise<DatasetManifest> {
+  const key = datasetManifestKey(name, version);
+  const manifest = await requireRecord(store, key, 'dataset');
+  const found = recordDigest(manifest);
+  if (found === digest) return manifest;
+  throw new UnreadableRecord(key, `its digest is ${found}, but the run names ${digest}: it was changed`);
+}
+
+function trainTasksOf(tasks: readonly Task[]): Map<string, string[]> {
+  const byTemplate = new Map<string, string[]>();
+  for (const { split, template, task_key } of tasks) {
+    if (split !== 'train') continue;
+    const keys = byTemplate.get(template);
+    if (keys) keys.push(task_key);
+    else byTemplate.set(template, [task_key]);
+  }
+  return byTemplate;
+}
+
+async function readText(
+  store: ObjectStore,
+  { name, version, files }: DatasetManifest,
+  path: string,
+): Promise<string> {
+  const key = datasetFileKey(name, version, path);
+  const bytes = await store.get(key);
+  if (bytes === null) throw new UnreadableRecord(key, 'it is not in the store');
+  const found = sha256Hex(bytes);
+  const listed = files.find((file) => file.path === path)?.sha256;
+  if (found !== listed)
+    throw new UnreadableRecord(key, `its sha256 is ${found}, its manifest says ${listed ?? 'nothing'}`);
+  return Buffer.from(bytes).toString('utf8');
+}

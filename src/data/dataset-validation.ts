@@ -1,0 +1,64 @@
+// What a run asks of its data, and its data does not hold.
+import type { DatasetCache } from './dataset-cache.js';
+import type { RunRecord } from '../spec/records/records.js';
+import { InvalidSpec } from '../spec/invalid-spec.js';
+import type { RunSpec } from '../spec/run-spec.js';
+import type { Task } from '../spec/records/task.js';
+import { readDataFiles } from './prepare-dataset.js';
+import { BadDataFile } from './task-file.js';
+
+/** Throws `InvalidSpec` with every problem at once. */
+export async function refuseImpossibleData(datasets: DatasetCache, record: RunRecord): Promise<void> {
+  const { tasks, demonstrationsByKind } = await datasets.load(record.dataset);
+  refuseData(record.spec, { tasks, kinds: [...demonstrationsByKind.keys()] });
+}
+
+/** The same of the files that a spec names, before a run has read them. Throws `InvalidSpec`. */
+export async function refuseBadFiles(spec: RunSpec): Promise<void> {
+  const { builtin, tasks: path } = spec.data;
+  if (builtin !== undefined || path === undefined) return;
+  const { tasks, demonstrations } = await readDataFiles(spec.data).catch((error: unknown) => {
+    if (!(error instanceof BadDataFile)) throw error;
+    throw new InvalidSpec([{ path: 'data', problem: error.message, mend: '' }]);
+  });
+  refuseData(spec, { tasks, kinds: [...new Set(demonstrations.map(({ kind }) => kind))] });
+}
+
+function refuseData(spec: RunSpec, data: { tasks: readonly Task[]; kinds: readonly string[] }): void {
+  const problems = [];
+  const heldOut = data.tasks.filter((task) => task.split === 'held_out').length;
+  const train = data.tasks.length - heldOut;
+  const wanted = Math.max(spec.data.eval_tasks, spec.data.final_eval_tasks);
+  if (heldOut < wanted) {
+    problems.push({
+      path: 'data',
+      problem: `${wanted} evaluation tasks are asked for, the data holds ${heldOut} held-out ones`,
+      mend: 'lower eval_tasks and final_eval_tasks, or bring more tasks with "split": "held_out"',
+    });
+  }
+  if (train === 0)
+    problems.push({
+      path: 'data',
+      problem: 'the data holds no task to train on',
+      mend: 'bring tasks with "split": "train"',
+    });
+  const known = new Set(spec.environments.map((environment) => environment.env_key));
+  for (const envKey of new Set(data.tasks.map((task) => task.env_key))) {
+    if (!known.has(envKey))
+      problems.push({
+        path: 'environments',
+        problem: `tasks name the environment "${envKey}", which is not listed`,
+        mend: `add an entry with env_key: ${envKey}`,
+      });
+  }
+  for (const [index, phase] of spec.warm_start.entries()) {
+    if (!data.kinds.includes(phase.demonstrations)) {
+      problems.push({
+        path: `warm_start[${index}].demonstrations`,
+        problem: `the data holds no demonstration of kind "${phase.demonstrations}"`,
+        mend: `kinds there: ${data.kinds.join(', ') || 'none'}`,
+      });
+    }
+  }
+  if (problems.length > 0) throw new InvalidSpec(problems);
+}

@@ -1,0 +1,138 @@
+// Puts a run's data into the store as an immutable dataset version; a version's name follows from its content.
+import { readFile } from 'node:fs/promises';
+import { Worker } from 'node:worker_threads';
+import { appByName } from '../environments/apps/registry.js';
+import type { DatasetManifest, DatasetReference } from '../spec/records/records.js';
+import type { BuiltinDataSpec, DataSpec, EnvironmentSpec, RunSpec } from '../spec/run-spec.js';
+import type { Demonstration, Task } from '../spec/records/task.js';
+import { canonicalText, recordDigest, sha256Hex } from '../store/records/canonical.js';
+import { datasetFileKey, datasetManifestKey } from '../store/objects/layout.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { createFile, readRecord, recordFunction } from '../store/records/records.js';
+import { BadDataFile, parseDemonstrations, parseTasks } from './task-file.js';
+import { toolListsFor } from './tool-lists.js';
+
+/** Raised when the generator's output changes, so that an older version is never mistaken for the new one. */
+const generatorVersion = 2;
+const generatorDeadlineMs = 10 * 60_000;
+
+/** Throws `BadDataFile`, and `InvalidSpec` where an environment that demonstrations name cannot tell its tools. */
+export async function prepareDataset(
+  store: ObjectStore,
+  { data, environments }: Pick<RunSpec, 'data' | 'environments'>,
+  signal?: AbortSignal,
+): Promise<DatasetReference> {
+  return data.builtin ? prepareBuiltin(store, data.builtin) : prepareFiles(store, data, environments, signal);
+}
+
+async function prepareBuiltin(store: ObjectStore, spec: BuiltinDataSpec): Promise<DatasetReference> {
+  const name = ['builtin', ...spec.apps].join('-');
+  const version = sha256Hex(canonicalText({ generatorVersion, ...spec })).slice(0, 16);
+  const manifest = await readRecord(store, datasetManifestKey(name, version), 'dataset');
+  if (manifest) return { name, version, digest: recordDigest(manifest) };
+  const generated = await generate(spec);
+  const tools = Object.fromEntries(spec.apps.map((app) => [app, appByName(app).tools]));
+  return writeDataset(store, name, version, { ...generated, tools: canonicalText(tools) });
+}
+
+async function prepareFiles(
+  store: ObjectStore,
+  data: DataSpec,
+  environments: readonly EnvironmentSpec[],
+  signal: AbortSignal | undefined,
+): Promise<DatasetReference> {
+  const { tasks, demonstrations: shown } = await readDataFiles(data);
+  const lists = await toolListsFor(shown, tasks, environments, signal ? { signal } : {});
+  const texts = { tasks: lines(tasks), demonstrations: lines(shown), tools: canonicalText(lists) };
+  const version = sha256Hex(
+    canonicalText({
+      tasks: sha256Hex(texts.tasks),
+      demonstrations: sha256Hex(texts.demonstrations),
+      ...(Object.keys(lists).length === 0 ? {} : { tools: sha256Hex(texts.tools) }),
+    }),
+  );
+  return writeDataset(store, 'files', version.slice(0, 16), texts);
+}
+
+/** What the files of a spec hold. Throws `BadDataFile`. */
+export async function readDataFiles(
+  data: DataSpec,
+): Promise<{ tasks: Task[]; demonstrations: Demonstration[] }> {
+  const read = (path: string | undefined) => (path === undefined ? '' : readText(path));
+  const tasks = parseTasks(await read(data.tasks), data.tasks ?? 'data.tasks');
+  const demonstrations = parseDemonstrations(
+    await read(data.demonstrations),
+    data.demonstrations ?? 'data.demonstrations',
+  );
+  return { tasks, demonstrations };
+}
+
+interface DatasetTexts {
+  tasks: string;
+  demonstrations: string;
+  /** Tools by environment, as canonical JSON. */
+  tools: string;
+}
+
+async function writeDataset(
+  store: ObjectStore,
+  name: string,
+  version: string,
+  { tasks, demonstrations, tools }: DatasetTexts,
+): Promise<DatasetReference> {
+  const files = [];
+  for (const [path, text] of [
+    ['tasks.jsonl', tasks],
+    ['demonstrations.jsonl', demonstrations],
+    ['tools.json', tools],
+  ] as const) {
+    const bytes = Buffer.from(text);
+    const { size, sha256 } = await createFile(store, datasetFileKey(name, version, path), bytes);
+    files.push({ path, size, sha256 });
+  }
+  const parsedTasks = parseTasks(tasks, 'tasks.jsonl');
+  const kinds: Record<string, number> = {};
+  for (const { kind } of parseDemonstrations(demonstrations, 'demonstrations.jsonl'))
+    kinds[kind] = (kinds[kind] ?? 0) + 1;
+  const manifest: DatasetManifest = {
+    schema: 'longhaul.dataset/1',
+    name,
+    version,
+    files,
+    tasks: parsedTasks.length,
+    train_tasks: parsedTasks.filter((task) => task.split === 'train').length,
+    held_out_tasks: parsedTasks.filter((task) => task.split === 'held_out').length,
+    demonstrations: kinds,
+  };
+  const { record } = await recordFunction(store, datasetManifestKey(name, version), 'dataset', manifest);
+  return { name, version, digest: recordDigest(record) };
+}
+
+async function generate(spec: BuiltinDataSpec): Promise<{ tasks: string; demonstrations: string }> {
+  const worker = new Worker(new URL('./dataset-generator.js', import.meta.url), { workerData: spec });
+  const timer = setTimeout(() => void worker.terminate(), generatorDeadlineMs);
+  try {
+    return await new Promise((resolve, reject) => {
+      worker.once('message', resolve);
+      worker.once('error', reject);
+      worker.once('exit', (code) => reject(new Error(`The data generator ended early with code ${code}.`)));
+    });
+  } finally {
+    clearTimeout(timer);
+    await worker.terminate();
+  }
+}
+
+async function readText(path: string): Promise<string> {
+  try {
+    // Strict: a replaced character would silently be another task. Leaves out a byte order mark.
+    return new TextDecoder('utf-8', { fatal: true }).decode(await readFile(path));
+  } catch (error) {
+    if (error instanceof TypeError) throw new BadDataFile(path, ['is not UTF-8 text; save it as UTF-8']);
+    throw new BadDataFile(path, [`cannot be read: ${(error as Error).message}`]);
+  }
+}
+
+export function lines(items: readonly (Task | Demonstration)[]): string {
+  return items.map((item) => `${JSON.stringify(item)}\n`).join('');
+}

@@ -1,0 +1,56 @@
+// A run's fixed inputs, read from the store once per process: run record, tokenizer, template, dataset.
+import type { Dataset, DatasetCache } from './dataset-cache.js';
+import { RecentlyUsed } from '../base/recently-used.js';
+import { loadChatTemplate, type ChatTemplate } from '../episode/chat-template.js';
+import { loadTokenizer, type Tokenizer } from '../episode/tokenizer.js';
+import type { Digest, RunRecord } from '../spec/records/records.js';
+import { sha256Hex } from '../store/records/canonical.js';
+import { assetKey } from '../store/objects/layout.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { readRun } from '../store/runs/run-records.js';
+import { UnreadableRecord } from '../store/objects/store-errors.js';
+
+export interface RunData extends Dataset {
+  record: RunRecord;
+  tokenizer: Tokenizer;
+  template: ChatTemplate;
+}
+
+/** More runs than one worker serves at once: with fewer, each of them would be read anew at every step. */
+const runsKept = 64;
+
+/** What it holds never changes (R1). Runs with the same tokenizer share it. */
+export class RunDataCache {
+  readonly #runs = new RecentlyUsed<RunData>(runsKept);
+  readonly #tokenizers = new RecentlyUsed<Tokenizer>(runsKept);
+
+  constructor(
+    private readonly store: ObjectStore,
+    private readonly datasets: DatasetCache,
+  ) {}
+
+  get(run: string): Promise<RunData> {
+    return this.#runs.get(run, () => this.#load(run));
+  }
+
+  async #load(run: string): Promise<RunData> {
+    const record = await readRun(this.store, run);
+    const [tokenizer, templateText, dataset] = await Promise.all([
+      this.#tokenizers.get(record.tokenizer, async () =>
+        loadTokenizer(await readAsset(this.store, record.tokenizer)),
+      ),
+      readAsset(this.store, record.chat_template),
+      this.datasets.load(record.dataset),
+    ]);
+    return { record, tokenizer, template: loadChatTemplate(templateText, tokenizer), ...dataset };
+  }
+}
+
+/** Text of a tokenizer or chat template that a run record names. Throws `UnreadableRecord`. */
+export async function readAsset(store: ObjectStore, digest: Digest): Promise<string> {
+  const key = assetKey(digest);
+  const bytes = await store.get(key);
+  if (bytes === null) throw new UnreadableRecord(key, 'it is not in the store');
+  if (sha256Hex(bytes) !== digest) throw new UnreadableRecord(key, 'its bytes do not match its name');
+  return Buffer.from(bytes).toString('utf8');
+}

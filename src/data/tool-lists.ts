@@ -1,0 +1,122 @@
+// The tools that demonstrations show as on offer: asked of each environment when a run starts, and kept with its data, so
+// that a batch stays a function of records.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { awakeLimit } from '../base/awake-clock.js';
+import { appByName, appNames } from '../environments/apps/registry.js';
+import { EnvironmentError } from '../environments/environment.js';
+import { createOpenEnvBackend, type OpenEnvOptions } from '../environments/openenv/openenv-backend.js';
+import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
+import type { EnvironmentSpec } from '../spec/run-spec.js';
+import type { Demonstration, Task, ToolSpec } from '../spec/records/task.js';
+
+/** A server that does not answer a start in this time is down, and the start says so. */
+const answerWithinMs = 30_000;
+const minPauseMs = 100;
+const maxPauseMs = 2000;
+
+export type ToolLists = Record<string, readonly ToolSpec[]>;
+
+export interface ToolListsOptions {
+  /** Rises when the start must end; its reason is thrown. */
+  signal?: AbortSignal;
+  /** How long servers that are not there yet are tried again, in milliseconds. */
+  withinMs?: number;
+}
+
+/** Tools by `env_key` of the demonstrations. Throws `InvalidSpec` naming each environment that cannot be asked. */
+export async function toolListsFor(
+  demonstrations: readonly Demonstration[],
+  tasks: readonly Task[],
+  environments: readonly EnvironmentSpec[],
+  options: ToolListsOptions = {},
+): Promise<ToolLists> {
+  const names = [...new Set(demonstrations.flatMap(({ env_key }) => env_key ?? []))].sort();
+  const lists: ToolLists = {};
+  const problems: SpecProblem[] = [];
+  // All at once, so that several servers that are down take no longer than one.
+  const asked = names.map(async (name) => {
+    const index = environments.findIndex(({ env_key }) => env_key === name);
+    return { name, index, answer: await toolsOf(name, environments[index], tasks, options) };
+  });
+  for (const { name, index, answer } of await Promise.all(asked)) {
+    if (Array.isArray(answer)) lists[name] = answer;
+    else problems.push({ path: index < 0 ? 'environments' : `environments[${index}]`, ...answer });
+  }
+  if (problems.length > 0) throw new InvalidSpec(problems);
+  return lists;
+}
+
+async function toolsOf(
+  name: string,
+  environment: EnvironmentSpec | undefined,
+  tasks: readonly Task[],
+  options: ToolListsOptions,
+): Promise<ToolSpec[] | Omit<SpecProblem, 'path'>> {
+  if (!environment) {
+    return {
+      problem: `demonstrations name the environment "${name}", which is not listed`,
+      mend: `add an entry with env_key: ${name}`,
+    };
+  }
+  if (environment.url === undefined) {
+    if (appNames.includes(name)) return [...appByName(name).tools];
+    return {
+      problem: `demonstrations name "${name}", which names no url and is no built-in app (${appNames.join(', ')})`,
+      mend: 'give its url, so that its tools can be asked for',
+    };
+  }
+  const task = tasks.find(({ env_key }) => env_key === name);
+  if (!task) {
+    return {
+      problem: `demonstrations name "${name}", but no task does, and a server shows its tools only in an episode`,
+      mend: `bring a task with env_key: ${name}`,
+    };
+  }
+  return askServer(environment.url, environment.grading_token_env, task, options);
+}
+
+async function askServer(
+  url: string,
+  tokenName: string | undefined,
+  task: Task,
+  { signal, withinMs = answerWithinMs }: ToolListsOptions,
+): Promise<ToolSpec[] | Omit<SpecProblem, 'path'>> {
+  const late = awakeLimit(withinMs);
+  const stop = signal ? AbortSignal.any([signal, late.signal]) : late.signal;
+  const gradingToken = tokenName === undefined ? undefined : process.env[tokenName];
+  const server = { url, callTimeoutMs: withinMs, ...(gradingToken ? { gradingToken } : {}) };
+  let reason = `${url} did not answer within ${withinMs / 1000} s`;
+  for (let pauseMs = minPauseMs; !stop.aborted; pauseMs = Math.min(maxPauseMs, 2 * pauseMs)) {
+    try {
+      return await askOnce(server, task, stop);
+    } catch (error) {
+      // What the deadline cut off says less than the failure before it.
+      if (stop.aborted) break;
+      reason = (error as Error).message;
+      if (!(error instanceof EnvironmentError) || error.kind !== 'unavailable') break;
+    }
+    await sleep(pauseMs, undefined, { signal: stop }).catch(() => undefined);
+  }
+  signal?.throwIfAborted();
+  return {
+    problem: `the tools that demonstrations of "${task.env_key}" show cannot be asked for: ${reason}`,
+    mend: 'start the server, or correct the url',
+  };
+}
+
+/** With a backend of its own: a breaker that earlier tries have opened would hide what is wrong now. */
+async function askOnce(
+  server: Omit<OpenEnvOptions, 'maxSessions'>,
+  task: Task,
+  signal: AbortSignal,
+): Promise<ToolSpec[]> {
+  const backend = createOpenEnvBackend({ ...server, maxSessions: 1 });
+  try {
+    const options = { seed: 0, episodeId: `tools/${task.task_key}`, tryNumber: 0 };
+    const environment = await backend.open(task, options, signal);
+    await environment.close();
+    return [...environment.tools];
+  } finally {
+    await backend.close();
+  }
+}

@@ -1,0 +1,215 @@
+// The model that a run begins with: weights drawn anew from its seed, or those of a Hugging Face folder. A folder is needed once: the
+// node that has it puts its weights into the store, where all others, and every later restore, take them from.
+import { mkdir, readdir, rm, stat, utimes } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { LoadedState, PolicyEngine, TrainedPart } from '../engine/policy-engine.js';
+import { EngineError } from '../engine/policy-engine.js';
+import { BadModelFolder } from '../models/hf-config.js';
+import { isFolder, modelFilesDigest } from '../models/model-files.js';
+import type { Digest, RunRecord } from '../spec/records/records.js';
+import type { RunSpec } from '../spec/run-spec.js';
+import { canonicalText, sha256Hex } from '../store/records/canonical.js';
+import { updateKey } from '../store/objects/layout.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { readRecord } from '../store/records/records.js';
+import { timelineOf } from '../store/runs/run-records.js';
+import { CorruptCheckpoint } from '../store/objects/store-errors.js';
+import { fetchWeights, weightsExist, writeWeights } from '../store/files/weights.js';
+import { removeLeftovers } from './leftovers.js';
+import { fileExists } from './local-states.js';
+import type { Attended } from '../activities/attempt/scope.js';
+import { weightsFileDigest } from './state-file.js';
+
+export interface BaseModelOptions {
+  store: ObjectStore;
+  engine: PolicyEngine;
+  /** Node disk. */
+  folder: string;
+  log: (message: string) => void;
+}
+
+/** Weights files that stay on the node's disk: each is as big as a model. */
+const weightsKept = 2;
+
+/** `run.json`'s `base_model`: of what makes state 0. `files`: the folder's digest, null for weights that are drawn. */
+export function baseModelDigest(
+  { seed, model }: Pick<RunSpec, 'seed' | 'model'>,
+  files: Digest | null,
+): Digest {
+  const { init, architecture, initializer_range, lora, moments } = model;
+  const trained = {
+    ...(lora ? { lora } : {}),
+    ...(moments === undefined || moments === 'fp32' ? {} : { moments }),
+  };
+  if (files === null)
+    return sha256Hex(canonicalText({ init, architecture, initializer_range, seed, ...trained }));
+  return sha256Hex(canonicalText({ files, ...trained, ...(lora ? { seed: lora.seed ?? seed } : {}) }));
+}
+
+/** Of a run whose spec names a folder. Throws `BadModelFolder`. */
+export async function folderDigest(path: string, signal?: AbortSignal): Promise<Digest> {
+  if (await isFolder(path)) return modelFilesDigest(path, signal);
+  throw new BadModelFolder(`there is no folder ${path} on this machine`);
+}
+
+/** Callers hold the engine's lock exclusively. */
+export class BaseModel {
+  constructor(private readonly options: BaseModelOptions) {}
+
+  /** Makes the engine hold the run's state 0. */
+  async hold(record: RunRecord, attempt: Attended): Promise<LoadedState> {
+    const { engine } = this.options;
+    const { architecture, initializer_range, path } = record.spec.model;
+    const trained = trainedPart(record);
+    if (architecture)
+      return engine.loadRandom({ architecture, initializer_range, seed: record.seed, ...trained });
+    const weights = await this.#recordedWeights(record);
+    if (weights !== null && (await weightsExist(this.options.store, weights)))
+      return this.#loadStored(weights, trained, attempt);
+    return this.#loadFolder(path as string, record, trained, attempt);
+  }
+
+  /** Puts the weights of a folder into the store, where they are not there yet. The engine holds them. */
+  async keep({ spec }: RunRecord, { weights }: LoadedState, attempt: Attended): Promise<void> {
+    if (!spec.model.architecture) await this.keepWeights(weights, attempt);
+  }
+
+  /** Makes the engine hold weights of the run that are in the store, with fresh moments. */
+  async holdStored(weights: Digest, record: RunRecord, attempt: Attended): Promise<void> {
+    await this.#loadStored(weights, trainedPart(record), attempt);
+  }
+
+  /** Puts weights into the store, where they are not there yet. The engine holds them. */
+  async keepWeights(weights: Digest, attempt: Attended): Promise<void> {
+    const { store, engine } = this.options;
+    if (await weightsExist(store, weights)) return;
+    await this.#makeRoom();
+    const path = this.#path(weights);
+    if (!(await fileExists(path))) await engine.saveWeights(weights, path);
+    attempt.signal.throwIfAborted();
+    await writeWeights(store, weights, path, {
+      signal: attempt.signal,
+      onProgress: (bytes) => attempt.progress({ uploading: 'the weights', bytes }),
+    });
+  }
+
+  /**
+   * What `loadState` needs beside a state file of the run: with LoRA the weights under it, which are not in the file. Those that
+   * the engine holds already serve; where it does not, they are drawn anew, or taken from the store.
+   */
+  async under(record: RunRecord, attempt: Attended): Promise<{ base?: string }> {
+    const { engine, store } = this.options;
+    const { lora, architecture } = record.spec.model;
+    if (!lora) return {};
+    const weights = await this.#recordedWeights(record);
+    if (weights !== null && (await engine.held())?.weights === weights) return {};
+    if (weights !== null && !architecture && (await weightsExist(store, weights)))
+      return { base: await this.#file(weights, attempt) };
+    await this.hold(record, attempt);
+    return {};
+  }
+
+  /** Whether a weights file on this disk is damaged; then it is removed, and the next one who needs it fetches it anew. */
+  async forgetIfDamaged(record: RunRecord, path: string): Promise<boolean> {
+    const found = await weightsFileDigest(path).catch((error: Error) => {
+      if (error.name === 'BadTensorFile') return null;
+      throw error;
+    });
+    if (found === (await this.#recordedWeights(record))) return false;
+    this.options.log(`${path} is damaged: it is fetched anew`);
+    await rm(path, { force: true });
+    return true;
+  }
+
+  async #loadFolder(
+    path: string,
+    record: RunRecord,
+    trained: TrainedPart,
+    { signal, progress }: Attended,
+  ): Promise<LoadedState> {
+    progress({ loading: path });
+    const mend = 'copy it there, or share it: only the first node of a run needs it';
+    const files = await folderDigest(path, signal).catch((error: Error) => {
+      throw error.name === 'BadModelFolder' ? new BadModelFolder(`${error.message}; ${mend}`) : error;
+    });
+    if (baseModelDigest({ ...record.spec, seed: record.seed }, files) !== record.base_model)
+      throw new BadModelFolder(
+        `the model in ${path} is not the one that run "${record.run}" was started with: put its files back as they were, ` +
+          'or start a run with what is there now under a new name',
+      );
+    return this.options.engine.loadHf({ path, ...trained }).catch((error: unknown) => {
+      const isTheFolders = error instanceof EngineError && error.code === 'BadFile';
+      throw isTheFolders ? new BadModelFolder(error.message, { cause: error }) : error;
+    });
+  }
+
+  /** A file on this disk that was damaged is fetched once more. */
+  async #loadStored(weights: Digest, trained: TrainedPart, attempt: Attended): Promise<LoadedState> {
+    const { engine, log } = this.options;
+    for (const isLast of [false, true]) {
+      const path = await this.#file(weights, attempt);
+      const loaded = await engine.loadWeights({ path, ...trained }).catch((error: unknown) => {
+        if (error instanceof EngineError && error.code === 'BadFile') return error;
+        throw error;
+      });
+      if (!(loaded instanceof EngineError) && loaded.weights === weights) return loaded;
+      const problem =
+        loaded instanceof EngineError ? loaded.message : `it holds the weights ${loaded.weights}`;
+      await rm(path, { force: true });
+      if (isLast) throw new CorruptCheckpoint(path, null, problem);
+      log(`${path} is not usable (${problem}): fetching it anew`);
+    }
+    throw new Error('not reached');
+  }
+
+  /** The weights as a file on this disk. */
+  async #file(weights: Digest, { signal, progress }: Attended): Promise<string> {
+    const path = this.#path(weights);
+    if (await fileExists(path)) {
+      // Its age says which files are in use.
+      await utimes(path, new Date(), new Date());
+      return path;
+    }
+    await this.#makeRoom();
+    await fetchWeights(this.options.store, weights, path, {
+      signal,
+      onProgress: (fetched) => progress({ restoring: 'the base model', fetched }),
+    });
+    return path;
+  }
+
+  async #recordedWeights({ run }: RunRecord): Promise<Digest | null> {
+    const { store } = this.options;
+    const base = await readRecord(store, updateKey(await timelineOf(store, run, 0), 0), 'base');
+    return base?.identity.weights ?? null;
+  }
+
+  #path(weights: Digest): string {
+    return join(this.options.folder, 'weights', `${weights}.safetensors`);
+  }
+
+  /** For one more file. */
+  async #makeRoom(): Promise<void> {
+    const folder = join(this.options.folder, 'weights');
+    await mkdir(folder, { recursive: true });
+    await removeLeftovers(folder);
+    const files = (await readdir(folder)).filter((name) => name.endsWith('.safetensors'));
+    const aged = await Promise.all(
+      files.map(async (name) => ({
+        path: join(folder, name),
+        at: (await stat(join(folder, name)).catch(() => null))?.mtimeMs ?? 0,
+      })),
+    );
+    const older = aged.sort((a, b) => b.at - a.at).slice(weightsKept - 1);
+    await Promise.all(older.map(({ path }) => rm(path, { force: true })));
+  }
+}
+
+/** Adapters begin with numbers of the run's seed unless the spec names another. */
+function trainedPart({ seed, spec }: RunRecord): TrainedPart {
+  const { lora, moments } = spec.model;
+  return {
+    ...(lora ? { lora: { seed, ...lora } } : {}),
+    ...(moments === undefined || moments === 'fp32' ? {} : { moments }),
+  };
+}

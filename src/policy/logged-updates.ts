@@ -1,0 +1,92 @@
+// Logged updates as the engine takes them: their records read back, their batches on the node's disk. A replay has the next one read
+// while the engine computes, so that it takes what its updates take and nothing more.
+import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Digest, PlanRecord, UpdateRecord } from '../spec/records/records.js';
+import { sha256File } from '../store/records/canonical.js';
+import { batchKey } from '../store/objects/layout.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { openRunView } from '../store/runs/quarantine.js';
+import { readPlan, readUpdate, timelineOf } from '../store/runs/run-records.js';
+import { UnreadableRecord } from '../store/objects/store-errors.js';
+import { fetchBatchFile } from '../store/runs/stored-batch.js';
+
+export interface LoggedUpdate {
+  step: number;
+  identity: UpdateRecord['identity'];
+  /** Null where the step applied nothing. */
+  input: { plan: PlanRecord; batchPath: string } | null;
+}
+
+/**
+ * Those of `from`…`to`, in order, each read while the caller works on the one before. A batch's file is removed when the next update
+ * is asked for, and when the caller stops. Throws `UnreadableRecord` where a record or a batch is gone or changed.
+ */
+export async function* loggedUpdates(
+  store: ObjectStore,
+  folder: string,
+  run: string,
+  { from, to }: { from: number; to: number },
+): AsyncGenerator<LoggedUpdate, void> {
+  let coming = from <= to ? readLogged(store, folder, run, from) : null;
+  try {
+    for (let step = from; coming !== null; step++) {
+      const logged: LoggedUpdate = await coming;
+      coming = step < to ? readLogged(store, folder, run, step + 1) : null;
+      // Told when its turn comes: the update before it does not depend on it.
+      coming?.catch(() => undefined);
+      try {
+        yield logged;
+      } finally {
+        await discard(logged);
+      }
+    }
+  } finally {
+    if (coming !== null) await coming.then(discard, () => undefined);
+  }
+}
+
+/** Path of the step's batch in a folder of its own below `folder`; whoever asked for it removes it. */
+export async function fetchBatch(
+  store: ObjectStore,
+  folder: string,
+  run: string,
+  step: number,
+  batch: Digest,
+): Promise<string> {
+  const batches = join(folder, 'batches');
+  await mkdir(batches, { recursive: true });
+  const path = join(batches, `${batch}.safetensors`);
+  const timeline = await timelineOf(store, run, step);
+  const key = batchKey(timeline, step);
+  if (!(await fetchBatchFile(store, timeline, step, path)))
+    throw new UnreadableRecord(key, 'it is not in the store, but its update is recorded or under way');
+  const { sha256 } = await sha256File(path);
+  if (sha256 === batch) return path;
+  await rm(path, { force: true });
+  throw new UnreadableRecord(
+    key,
+    `its sha256 is ${sha256}, but ${batch} was recorded for this step: it was changed`,
+  );
+}
+
+async function readLogged(
+  store: ObjectStore,
+  folder: string,
+  run: string,
+  step: number,
+): Promise<LoggedUpdate> {
+  const { identity } = await readUpdate(store, run, step);
+  if (identity.applied !== true) return { step, identity, input: null };
+  // Anew for each: somebody may put a record aside meanwhile.
+  const view = await openRunView(store, run);
+  const [{ record: plan }, batchPath] = await Promise.all([
+    readPlan(view, run, step, identity.plan),
+    fetchBatch(view, folder, run, step, identity.batch),
+  ]);
+  return { step, identity, input: { plan, batchPath } };
+}
+
+async function discard({ input }: LoggedUpdate): Promise<void> {
+  if (input) await rm(input.batchPath, { force: true });
+}

@@ -1,0 +1,109 @@
+// What a run takes up of its model's files beside the weights: the texts of tokenizer and chat template, which go into the store, and the
+// digest of a folder's model. Afterwards the run depends on none of them.
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { baseModelDigest } from './base-model.js';
+import { loadChatTemplate } from '../episode/chat-template.js';
+import { loadTokenizer } from '../episode/tokenizer.js';
+import { BadModelFolder } from '../models/hf-config.js';
+import { modelFilesDigest } from '../models/model-files.js';
+import {
+  type ModelFolder,
+  readModelFolder,
+  refuseLargerVocabulary,
+  selfContained,
+} from '../models/model-folder.js';
+import { InvalidSpec } from '../spec/invalid-spec.js';
+import type { Digest } from '../spec/records/records.js';
+import type { ModelSpec, RunSpec } from '../spec/run-spec.js';
+
+export interface ModelAssets {
+  baseModel: Digest;
+  tokenizer: string;
+  template: string;
+}
+
+/** Throws `InvalidSpec` where a file is missing, damaged, or does not fit the others. */
+export async function takeUpModel(spec: RunSpec, signal?: AbortSignal): Promise<ModelAssets> {
+  const { model } = spec;
+  const folder = await named('model.path', async () =>
+    model.path === undefined ? null : readModelFolder(model.path),
+  );
+  const shape = folder?.outline ?? model.architecture;
+  const tokenizer = await readAsset(model.tokenizer, 'model.tokenizer');
+  const template = await readTemplate(model, folder);
+  refuseUnusable(model, tokenizer, template);
+  await named('model.tokenizer', async () => {
+    if (shape) refuseLargerVocabulary(tokenizer, shape, model.tokenizer);
+  });
+  if (folder) refuseLongerEpisodes(spec, folder);
+  const files = await named('model.path', async () => folder && modelFilesDigest(folder.path, signal));
+  return { baseModel: baseModelDigest(spec, files), tokenizer, template };
+}
+
+/** The text that a run takes up as its chat template. Throws where it cannot be read now. */
+export async function templateText(model: ModelSpec): Promise<string> {
+  return readTemplate(model, model.path === undefined ? null : await readModelFolder(model.path));
+}
+
+/** Of a folder whose `chat_template.jinja` is not there, the one in `tokenizer_config.json`. */
+async function readTemplate(model: ModelSpec, folder: ModelFolder | null): Promise<string> {
+  const path = model.chat_template;
+  if (!folder) return readAsset(path, 'model.chat_template');
+  const isOwn = path === join(folder.path, 'chat_template.jinja');
+  if (isOwn && folder.chatTemplate === null)
+    throw new InvalidSpec([
+      {
+        path: 'model.chat_template',
+        problem: `${folder.path} has no chat_template.jinja, and its tokenizer_config.json no chat_template: it may be a base model`,
+        mend: 'name a Jinja chat template whose special tokens its tokenizer has',
+      },
+    ]);
+  const text = isOwn ? (folder.chatTemplate as string) : await readAsset(path, 'model.chat_template');
+  return selfContained(text, folder.texts);
+}
+
+async function readAsset(path: string, key: string): Promise<string> {
+  return readFile(path, 'utf8').catch((error: Error) => {
+    throw new InvalidSpec([
+      { path: key, problem: `${path} cannot be read: ${error.message}`, mend: 'name a file that exists' },
+    ]);
+  });
+}
+
+/** Loads both once, so that a broken file is refused here and not on a node. */
+function refuseUnusable(model: ModelSpec, tokenizerText: string, templateText: string): void {
+  try {
+    loadChatTemplate(templateText, loadTokenizer(tokenizerText));
+  } catch (error) {
+    throw new InvalidSpec([
+      {
+        path: 'model',
+        problem: `${model.tokenizer} and ${model.chat_template} do not load: ${(error as Error).message}`,
+        mend: 'bring a Hugging Face tokenizer.json and its Jinja chat template',
+      },
+    ]);
+  }
+}
+
+function refuseLongerEpisodes({ generator }: RunSpec, { path, outline }: ModelFolder): void {
+  const longest = outline.max_position_embeddings;
+  if (generator.max_sequence_length <= longest) return;
+  throw new InvalidSpec([
+    {
+      path: 'generator.max_sequence_length',
+      problem: `${generator.max_sequence_length} is more than ${longest}, the max_position_embeddings of ${path}`,
+      mend: 'lower it, or stretch the model by YaRN in its config.json (rope_parameters)',
+    },
+  ]);
+}
+
+/** What is wrong with a model's files, at its key of the spec. */
+async function named<T>(key: string, read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    if (!(error instanceof BadModelFolder)) throw error;
+    throw new InvalidSpec([{ path: key, problem: error.message, mend: '' }]);
+  }
+}

@@ -1,0 +1,144 @@
+// A state as a folder that others open: the engine writes config and weights, what a tokenizer needs is added here. The folder is there
+// whole or not at all.
+import { mkdir, open, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
+import type { ExportRequest, PolicyEngine } from '../engine/policy-engine.js';
+import { loadChatTemplate } from '../episode/chat-template.js';
+import { loadTokenizer } from '../episode/tokenizer.js';
+import type { Digest } from '../spec/records/records.js';
+import { readTokenizerSettings, type TokenizerSettings } from '../models/model-folder.js';
+import { readJsonIfAny } from '../models/model-files.js';
+import { removeLeftovers } from './leftovers.js';
+
+const usualPadding = '<|endoftext|>';
+
+export interface ModelToExport extends Omit<ExportRequest, 'path' | 'eos_tokens'> {
+  /** Must not be there. */
+  to: string;
+  /** Texts of `tokenizer.json` and of the chat template. */
+  tokenizer: string;
+  template: string;
+  /** Of the run's own settings; null where only the model's config says it. */
+  maxPositionEmbeddings: number | null;
+}
+
+export interface ExportedModel {
+  path: string;
+  state: Digest;
+  /** Names and sizes, by name. */
+  files: { path: string; size: number }[];
+}
+
+/** Throws where the folder is there already or cannot be made: a state takes minutes to restore, and the engine's own error is the system's. */
+export async function requireNewFolder(to: string): Promise<void> {
+  const path = resolve(to);
+  if (await exists(path))
+    throw new Error(`${path} is there already: name a folder that is not, or remove it`);
+  const trial = `${path}.tmp-${process.pid}`;
+  try {
+    await mkdir(dirname(path), { recursive: true });
+    await mkdir(trial);
+    await rmdir(trial);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? String(error);
+    throw new Error(`${path} cannot be made (${code}): name a folder below one that you may write to`, {
+      cause: error,
+    });
+  }
+}
+
+/** The engine holds the state. Throws where the folder is there already. */
+export async function exportModel(
+  engine: Pick<PolicyEngine, 'exportHf'>,
+  model: ModelToExport,
+): Promise<ExportedModel> {
+  const path = resolve(model.to);
+  await requireNewFolder(path);
+  await removeLeftovers(dirname(path), `${basename(path)}.tmp-`);
+  const unfinished = `${path}.tmp-${process.pid}`;
+  const { state, dtype, adapters, base_model } = model;
+  const tokenizer = loadTokenizer(model.tokenizer);
+  const { endOfTurn } = loadChatTemplate(model.template, tokenizer);
+  try {
+    const exported = await engine.exportHf({
+      ...{ state, path: unfinished, dtype, adapters },
+      // Generation stops where a turn of this chat template ends.
+      eos_tokens: [endOfTurn],
+      ...(base_model === undefined ? {} : { base_model }),
+    });
+    const added = await addTokenizer(unfinished, model, tokenizer.decode([endOfTurn]));
+    await sync(unfinished);
+    await rename(unfinished, path);
+    await sync(dirname(path));
+    const names = new Set([...exported.files.map((file) => basename(file.path)), ...added]);
+    return { path, state, files: await sizes(path, [...names].sort()) };
+  } finally {
+    await rm(unfinished, { recursive: true, force: true });
+  }
+}
+
+/** Answers the names of what it has written. */
+async function addTokenizer(folder: string, model: ModelToExport, endOfTurn: string): Promise<string[]> {
+  const settings = await tokenizerSettings(folder, model);
+  const files: Record<string, string> = {
+    'tokenizer.json': model.tokenizer,
+    'chat_template.jinja': model.template,
+    'tokenizer_config.json': jsonText({
+      tokenizer_class: 'PreTrainedTokenizerFast',
+      eos_token: endOfTurn,
+      clean_up_tokenization_spaces: false,
+      ...settings,
+    }),
+  };
+  for (const [name, text] of Object.entries(files)) await writeDurably(join(folder, name), text);
+  return Object.keys(files);
+}
+
+/** The model's own, where the folder that it came from is still there; else what its tokenizer and its config say. */
+async function tokenizerSettings(folder: string, model: ModelToExport): Promise<TokenizerSettings> {
+  const { base_model: origin } = model;
+  const own = origin === undefined ? {} : await readTokenizerSettings(origin).catch(() => ({}));
+  const pad = paddingOf(model.tokenizer);
+  const config = await readJsonIfAny(join(folder, 'config.json'));
+  const longest = config?.['max_position_embeddings'] ?? model.maxPositionEmbeddings;
+  return {
+    ...(pad === null ? {} : { pad_token: pad }),
+    ...(typeof longest === 'number' ? { model_max_length: longest } : {}),
+    ...own,
+  };
+}
+
+/** The token that `tokenizer.json` pads with, else the one that models of the Qwen families pad with. */
+function paddingOf(tokenizer: string): string | null {
+  const { padding, added_tokens = [] } = JSON.parse(tokenizer) as {
+    padding?: { pad_token?: unknown } | null;
+    added_tokens?: { content?: unknown }[];
+  };
+  if (typeof padding?.pad_token === 'string') return padding.pad_token;
+  return added_tokens.some(({ content }) => content === usualPadding) ? usualPadding : null;
+}
+
+async function writeDurably(path: string, text: string): Promise<void> {
+  await writeFile(path, text, { flush: true });
+}
+
+async function sync(folder: string): Promise<void> {
+  const handle = await open(folder);
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+async function sizes(folder: string, names: string[]): Promise<ExportedModel['files']> {
+  return Promise.all(names.map(async (path) => ({ path, size: (await stat(join(folder, path))).size })));
+}
+
+async function exists(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => null)) !== null;
+}
+
+function jsonText(value: object): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
+}

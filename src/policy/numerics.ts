@@ -1,0 +1,16 @@
+// What a node says whose engine computes other bits than a run's records (R18).
+import { EngineError } from '../engine/policy-engine.js';
+import { nameOfNumerics } from '../spec/records/numerics.js';
+import type { Numerics } from '../spec/records/records.js';
+import { nameOfRun } from '../store/objects/layout.js';
+
+/** `who` has `found`, but the records of `run` were computed with `recorded`. */
+export function otherNumerics(run: string, recorded: Numerics, who: string, found: Numerics): EngineError {
+  const [wanted, other] = [nameOfNumerics(recorded), nameOfNumerics(found)];
+  return new EngineError(
+    'OtherNumerics',
+    `${who} computes with numerics ${other}, but run ${run} was computed with ${wanted}: its steps would come out ` +
+      `otherwise. Start a node worker of the Longhaul version whose engine has ${wanted} ` +
+      `(\`longhaul doctor\` tells an engine’s), or apply its logged batches anew: longhaul rebase ${nameOfRun(run)} --numerics ${other}`,
+  );
+}

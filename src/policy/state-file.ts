@@ -1,0 +1,105 @@
+// The digest of a state, or of a model's weights, as it lies in a file (docs/engine-protocol.md, "The state"), computed without the
+// engine that wrote it.
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { createBLAKE3 } from 'hash-wasm';
+import type { Digest } from '../spec/records/records.js';
+import { canonicalText } from '../store/records/canonical.js';
+import { decodeSafetensorsHeader, safetensorsHeaderLength } from '../store/files/safetensors.js';
+import { BadTensorFile } from '../store/objects/store-errors.js';
+
+const leafBytes = 1 << 20;
+const lengthBytes = 8;
+
+type Metadata = Record<string, string>;
+
+/** A file's bytes in order, and how many there are. */
+interface TensorBytes {
+  pieces: AsyncIterable<Uint8Array>;
+  size: number;
+  /** For messages. */
+  name: string;
+}
+
+/** Throws `BadTensorFile` where the bytes are no state. */
+export function stateDigest(bytes: TensorBytes, signal?: AbortSignal): Promise<Digest> {
+  return treeDigest(bytes, 'longhaul.state/2', stateIdentity, signal);
+}
+
+/** Throws `BadTensorFile` where the file is no state. */
+export async function stateFileDigest(path: string, signal?: AbortSignal): Promise<Digest> {
+  return stateDigest(await bytesOfFile(path), signal);
+}
+
+/** Of a file that `saveWeights` wrote: the digest that LoRA states call their base. Throws `BadTensorFile`. */
+export async function weightsFileDigest(path: string, signal?: AbortSignal): Promise<Digest> {
+  return treeDigest(
+    await bytesOfFile(path),
+    'longhaul.weights/1',
+    ({ architecture }) => ({ architecture: json(architecture) }),
+    signal,
+  );
+}
+
+/** What a digest covers beside the tensors: the file's metadata with their own types. */
+function stateIdentity({ architecture, optimizer_steps, moments, lora, base }: Metadata): object {
+  return {
+    architecture: json(architecture),
+    optimizer_steps: Number(optimizer_steps),
+    moments: moments ?? null,
+    ...(lora === undefined ? {} : { lora: json(lora), base: base ?? null }),
+  };
+}
+
+/** Such files are canonical, so what follows the header is the concatenation that is hashed, in leaves of 1 MiB. */
+async function treeDigest(
+  { pieces, size, name }: TensorBytes,
+  domain: string,
+  identityOf: (metadata: Metadata) => object,
+  signal: AbortSignal | undefined,
+): Promise<Digest> {
+  const [root, leaf] = await Promise.all([createBLAKE3(), createBLAKE3()]);
+  const iterator = pieces[Symbol.asyncIterator]();
+  let held = Buffer.alloc(0);
+  const take = async (length: number): Promise<Uint8Array> => {
+    const parts = [held];
+    for (let there = held.length; there < length;) {
+      signal?.throwIfAborted();
+      const next = await iterator.next();
+      if (next.done) throw new BadTensorFile(`${name} is cut off: ${length - there} bytes are missing`);
+      parts.push(Buffer.from(next.value));
+      there += next.value.length;
+    }
+    const all = parts.length === 1 ? held : Buffer.concat(parts);
+    held = all.subarray(length);
+    return all.subarray(0, length);
+  };
+  try {
+    const lengthField = await take(Math.min(lengthBytes, size));
+    const headerBytes = safetensorsHeaderLength(lengthField, size, name);
+    const header = Buffer.concat([lengthField, await take(headerBytes)]);
+    const { metadata, dataOffset } = decodeSafetensorsHeader(header, size, name);
+    root.init().update(`${domain}\n${canonicalText(identityOf(metadata))}\n`);
+    for (let at = dataOffset; at < size; at += leafBytes) {
+      leaf.init().update(await take(Math.min(leafBytes, size - at)));
+      root.update(leaf.digest('binary'));
+    }
+    return root.digest('hex');
+  } catch (error) {
+    // Metadata that is no JSON, or holds what JSON cannot.
+    if (error instanceof SyntaxError || error instanceof TypeError)
+      throw new BadTensorFile(`${name} is no file of Longhaul's engine: ${error.message}`, { cause: error });
+    throw error;
+  } finally {
+    await iterator.return?.();
+  }
+}
+
+async function bytesOfFile(path: string): Promise<TensorBytes> {
+  const { size } = await stat(path);
+  return { pieces: createReadStream(path, { highWaterMark: leafBytes }), size, name: path };
+}
+
+function json(text: string | undefined): unknown {
+  return JSON.parse(text ?? 'null');
+}

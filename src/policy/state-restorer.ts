@@ -1,0 +1,384 @@
+// How a state is made again (R15): weights are a function of the records, the newest state that agrees with them, held or saved, plus
+// the logged batches after it.
+import { rm, stat, utimes } from 'node:fs/promises';
+import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
+import { EngineError } from '../engine/policy-engine.js';
+import { type Restored, rounded } from '../activities/attempt/attempt-account.js';
+import { BaseModel } from './base-model.js';
+import { fileExists, type LocalStates, statesKept } from './local-states.js';
+import { fetchBatch, loggedUpdates } from './logged-updates.js';
+import type { Attended } from '../activities/attempt/scope.js';
+import type { Digest, PlanRecord, RunRecord } from '../spec/records/records.js';
+import { lastWarmStep } from '../spec/warm-start.js';
+import { fetchCheckpoint, listCheckpoints } from '../store/runs/checkpoints.js';
+import { updateKey } from '../store/objects/layout.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { openRunView } from '../store/runs/quarantine.js';
+import {
+  readRun,
+  readState,
+  type Reference,
+  referenceOf,
+  timelineOf,
+  timelinesOf,
+} from '../store/runs/run-records.js';
+import { CorruptCheckpoint, Diverged, UnreadableRecord } from '../store/objects/store-errors.js';
+import { weightsExist } from '../store/files/weights.js';
+
+export interface StateRestorerOptions {
+  store: ObjectStore;
+  engine: PolicyEngine;
+  /** What was saved here. */
+  states: LocalStates;
+  /** What was fetched from the store: a sweep goes through all of a run's states, and a retry finds the last few again. */
+  fetched: LocalStates;
+  /** Where fetched batches are put. */
+  folder: string;
+  log: (message: string) => void;
+}
+
+/** A step's batch, as its update applies it. */
+export interface StepUpdate {
+  run: string;
+  step: number;
+  plan: PlanRecord;
+  batch: Digest;
+  stepId: Digest;
+  onProgress?: (progress: UpdateProgress) => void;
+  signal?: AbortSignal;
+}
+
+type LoadedState = Omit<Restored['restore'], 'seconds'>;
+
+/** Where a state's file is: `fetched` is the copy of one in the store that the node still has. */
+type Source = 'disk' | 'fetched' | 'store';
+
+/** How a state is come by before it is changed: as the engine holds it, or computed anew after a divergence, once each (R19). */
+export const provenances = ['held', 'on a fresh engine', 'from an older checkpoint'] as const;
+export type Provenance = (typeof provenances)[number];
+
+/** Callers hold the engine's lock exclusively. */
+export class StateRestorer {
+  readonly base: BaseModel;
+
+  constructor(private readonly options: StateRestorerOptions) {
+    this.base = new BaseModel(options);
+  }
+
+  /** Applies the logged batch of `step` to the state before it; throws the reason of `signal`. */
+  async apply(update: StepUpdate): Promise<UpdateResult> {
+    const { store, folder } = this.options;
+    const view = await openRunView(store, update.run);
+    const batchPath = await fetchBatch(view, folder, update.run, update.step, update.batch);
+    try {
+      return await this.#compute(update, batchPath);
+    } finally {
+      await rm(batchPath, { force: true });
+    }
+  }
+
+  async #compute(
+    { plan, batch, stepId, onProgress, signal }: StepUpdate,
+    batchPath: string,
+  ): Promise<UpdateResult> {
+    try {
+      return await this.options.engine.update(
+        {
+          state: plan.previous_state,
+          step_id: stepId,
+          batchPath,
+          batchSha256: batch,
+          ...plan.optimizer,
+          loss: plan.loss,
+          ...(plan.reference === undefined ? {} : { reference: plan.reference }),
+          temperature: plan.kind === 'grpo' ? plan.sampling.temperature : 1,
+        },
+        onProgress,
+        signal,
+      );
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw error;
+    }
+  }
+
+  /** A divergence is tried again on a fresh engine, then from an older checkpoint, before a person must look (R19). */
+  async restore(
+    run: string,
+    step: number,
+    wanted: Digest,
+    attempt: Attended,
+    newestCheckpoint = step,
+  ): Promise<void> {
+    await this.#restore(run, step, wanted, attempt, newestCheckpoint, true);
+  }
+
+  /** `knowing`: also the weights that KL terms are taken against. */
+  async #restore(
+    run: string,
+    step: number,
+    wanted: Digest,
+    attempt: Attended,
+    newestCheckpoint: number,
+    knowing: boolean,
+  ): Promise<void> {
+    let newest = newestCheckpoint;
+    for (const next of [...provenances.slice(1), null]) {
+      const begunAt = performance.now();
+      // First: it may take another state than the one that is wanted.
+      if (knowing) await this.#knowReference(run, step, attempt);
+      const held = await this.#heldStep(run, newest);
+      const loaded: LoadedState =
+        held === null ? await this.#loadNewest(run, newest, attempt) : { step: held, from: 'held', bytes: 0 };
+      const { step: start } = loaded;
+      const loadedAt = performance.now();
+      try {
+        await this.#replay(run, start, step, wanted, attempt);
+        attempt.restored?.({
+          restore: { ...loaded, seconds: rounded((loadedAt - begunAt) / 1000) },
+          replay: { steps: step - start, seconds: rounded((performance.now() - loadedAt) / 1000) },
+        });
+        const from = held === null ? 'checkpoint' : 'the held state of step';
+        const how = start < step ? `${from} ${start} and ${step - start} logged updates` : 'its saved state';
+        this.options.log(`restored ${run} step ${step}: ${how}`);
+        return;
+      } catch (error) {
+        if (!(error instanceof Diverged) || next === null) throw error;
+        this.options.log(`${error.message}; trying once more ${next}`);
+        // It holds nothing then: the next try begins with a checkpoint.
+        await this.options.engine.restart();
+        if (next === 'from an older checkpoint') newest = Math.max(start - 1, 0);
+      }
+    }
+  }
+
+  /**
+   * The step ≤ `newest` whose state the engine holds, where no checkpoint is newer; null where there is none. A node that
+   * helps with the rollouts of each step is one update behind: a load would take longer than that.
+   */
+  async #heldStep(run: string, newest: number): Promise<number | null> {
+    const held = await this.options.engine.held();
+    if (!held) return null;
+    const [checkpoint] = await this.#checkpoints(run, newest);
+    for (let step = newest; step >= (checkpoint?.step ?? 0); step--) {
+      if ((await readState(this.options.store, run, step)) === held.state) return step;
+    }
+    return null;
+  }
+
+  /** Applies the logged batches after `start`, comparing each state with its record. */
+  async #replay(
+    run: string,
+    start: number,
+    step: number,
+    wanted: Digest,
+    { signal, progress }: Attended,
+  ): Promise<void> {
+    const { store, folder } = this.options;
+    for await (const logged of loggedUpdates(store, folder, run, { from: start + 1, to: step })) {
+      signal.throwIfAborted();
+      const { step: next, identity, input } = logged;
+      const replayed = { restoring: step, replayed: next - 1 - start, of: step - start };
+      progress(replayed);
+      if (input === null) continue;
+      const onShards = (shards: UpdateProgress): void => progress({ ...replayed, shards });
+      const { batch, step_id: stepId } = identity;
+      const update = { run, step: next, plan: input.plan, batch, stepId, onProgress: onShards, signal };
+      const result = await this.#compute(update, input.batchPath);
+      if (result.state === identity.state) continue;
+      throw new Diverged(
+        `step ${next} of ${run} was recomputed as state ${result.state}, but its record says ${identity.state}. ` +
+          `Compare both with: longhaul audit ${run} --replay ${next}..${next}`,
+        { key: updateKey(run, next), stored: identity.state, computed: result.state },
+      );
+    }
+    const held = await this.options.engine.held();
+    if (held?.state !== wanted) {
+      throw new EngineError('WrongState', `restored ${held?.state ?? 'nothing'}, wanted ${wanted}`);
+    }
+  }
+
+  /** Loads the newest usable state ≤ `step`. Falls back to older ones, and says so. */
+  async #loadNewest(run: string, step: number, attempt: Attended): Promise<LoadedState> {
+    const { signal, progress } = attempt;
+    const { store, log } = this.options;
+    const record = await readRun(store, run);
+    for (const { step: candidate, sources } of await this.#checkpoints(run, step)) {
+      const wanted = await readState(store, run, candidate);
+      for (const source of sources) {
+        const states = source === 'disk' ? this.options.states : this.options.fetched;
+        const path = states.path(run, { step: candidate, state: wanted });
+        if (source !== 'store' && !(await fileExists(path))) continue;
+        signal.throwIfAborted();
+        progress({ restoring: step, from: `the checkpoint of step ${candidate} on ${source}` });
+        const under = await this.base.under(record, attempt);
+        try {
+          if (source === 'store') {
+            await states.pruneAll(statesKept - 1);
+            await states.prepare(run);
+            const onProgress = (bytes: number): void => progress({ restoring: step, fetched: bytes });
+            await fetchCheckpoint(store, record, candidate, path, { signal, onProgress });
+          }
+          const held = await this.options.engine.loadState({ path, ...under });
+          if (held.state === wanted) {
+            const { size } = await stat(path);
+            if (source === 'fetched') await utimes(path, new Date(), new Date());
+            return { step: candidate, from: source === 'store' ? 'store' : 'disk', bytes: size };
+          }
+          log(
+            `the state of step ${candidate} on ${source} is ${held.state}, its record says ${wanted}: using an older one`,
+          );
+        } catch (error) {
+          signal.throwIfAborted();
+          // A store, a disk or an engine in trouble says nothing about the checkpoint: that is for a later try.
+          if (!isDamage(error)) throw error;
+          // Nor does a damaged file of the weights under it; the later try fetches those anew.
+          if (under.base !== undefined && (await this.base.forgetIfDamaged(record, under.base))) throw error;
+          log(
+            `the checkpoint of step ${candidate} on ${source} is not usable (${error.message}): using an older one`,
+          );
+        }
+        await rm(path, { force: true });
+      }
+    }
+    await this.loadBase(record, attempt);
+    return { step: 0, from: 'base', bytes: 0 };
+  }
+
+  /** True where the engine knows the weights that KL terms behind `step` are taken against, and none where there are no such terms. */
+  async knowsReference(run: string, step: number): Promise<boolean> {
+    const wanted = await this.#reference(run, step);
+    return (await this.#heldReference()) === (wanted?.weights ?? null);
+  }
+
+  /**
+   * Makes the engine know them, or none, which may take another state into it: of a run with LoRA every state lies beside those
+   * weights, of another only the one that GRPO began with has them.
+   */
+  async #knowReference(run: string, step: number, attempt: Attended): Promise<void> {
+    const { engine, log } = this.options;
+    const wanted = await this.#reference(run, step);
+    if ((await this.#heldReference()) === (wanted?.weights ?? null)) return;
+    await this.forgetReference();
+    if (wanted === null) return;
+    const { weights } = wanted;
+    attempt.progress({ restoring: wanted.step, reference: weights });
+    await this.#holdReference(run, wanted, attempt);
+    const found = await engine.setReference({ held: true });
+    if (found !== weights) {
+      const key = updateKey(await timelineOf(this.options.store, run, wanted.step), wanted.step);
+      throw new Diverged(
+        `the model after step ${wanted.step} of ${run} has weights ${found ?? 'none'}, but its record says ${weights}`,
+        { key, stored: weights, computed: found },
+      );
+    }
+    log(`the KL term of ${run} is taken against the weights after step ${wanted.step}, ${weights}`);
+  }
+
+  /** What another run has left takes memory that the next load may need. */
+  async forgetReference(): Promise<void> {
+    if ((await this.#heldReference()) !== null) await this.options.engine.setReference(null);
+  }
+
+  /**
+   * Weights behind a warm start are put into the store by who first needs them: computed again from the records, which everybody
+   * could do, they would take as long as the warm start where its checkpoint is gone.
+   */
+  async #holdReference(run: string, { step, weights }: Reference, attempt: Attended): Promise<void> {
+    const { store, engine } = this.options;
+    const [held, state] = [await engine.held(), await readState(store, run, step)];
+    const record = await readRun(store, run);
+    if (step === 0) {
+      if (held?.weights !== weights) await this.loadBase(record, attempt);
+      return;
+    }
+    if (held?.state !== state && held?.weights !== weights) {
+      if (await this.#holdStored(weights, record, attempt)) return;
+      await this.#restore(run, step, state, attempt, step, false);
+    }
+    // Others are not to find what is not as recorded; the caller says so.
+    if ((await engine.held({ weights: true }))?.weights === weights)
+      await this.base.keepWeights(weights, attempt);
+  }
+
+  /** False where the store has none that can be used: they can be computed. */
+  async #holdStored(weights: Digest, record: RunRecord, attempt: Attended): Promise<boolean> {
+    const { store, log } = this.options;
+    if (!(await weightsExist(store, weights))) return false;
+    try {
+      await this.base.holdStored(weights, record, attempt);
+      return true;
+    } catch (error) {
+      if (!(error instanceof CorruptCheckpoint)) throw error;
+      log(`the weights ${weights} are not usable (${error.message}): computing them from the records`);
+      return false;
+    }
+  }
+
+  async #heldReference(): Promise<Digest | null> {
+    return (await this.options.engine.held())?.reference ?? null;
+  }
+
+  /**
+   * Null where neither the run nor one that it goes on from has a KL term, since logged updates of all of them may be applied again,
+   * and in the warm start before that.
+   */
+  async #reference(run: string, step: number): Promise<Reference | null> {
+    const { store } = this.options;
+    if (step < lastWarmStep((await readRun(store, run)).spec)) return null;
+    for await (const timeline of timelinesOf(store, run)) {
+      const { spec } = await readRun(store, timeline.run);
+      if (spec.trainer.use_kl_loss) return referenceOf(store, run);
+    }
+    return null;
+  }
+
+  /** The engine holds the base model then, compared with the record of step 0. */
+  async loadBase(record: RunRecord, attempt: Attended): Promise<void> {
+    const { run } = record;
+    const held = await this.base.hold(record, attempt);
+    const base = await readState(this.options.store, run, 0);
+    if (held.state !== base) {
+      throw new Diverged(
+        `the base model of ${run} was made anew as state ${held.state}, but step 0 records ${base}`,
+        {
+          key: updateKey(run, 0),
+          stored: base,
+          computed: held.state,
+        },
+      );
+    }
+  }
+
+  /** Steps ≤ `step` of which there is a checkpoint, newest first, and where it may be. */
+  async #checkpoints(run: string, step: number): Promise<{ step: number; sources: Source[] }[]> {
+    const { store, states, fetched } = this.options;
+    const stepsIn = async (folder: LocalStates): Promise<Set<number>> =>
+      new Set((await folder.list(run)).map((state) => state.step));
+    const [local, again] = await Promise.all([stepsIn(states), stepsIn(fetched)]);
+    const stored = new Set(await listCheckpoints(store, await readRun(store, run)));
+    return [...new Set([...local, ...again, ...stored])]
+      .filter((candidate) => candidate >= 1 && candidate <= step)
+      .sort((a, b) => b - a)
+      .map((candidate) => ({
+        step: candidate,
+        sources: [
+          ...(local.has(candidate) ? (['disk'] as const) : []),
+          ...(again.has(candidate) ? (['fetched'] as const) : []),
+          ...(stored.has(candidate) ? (['store'] as const) : []),
+        ],
+      }));
+  }
+
+  /** Where to begin so that the newest checkpoint ≤ `step` is not used. */
+  async olderThanNewest(run: string, step: number): Promise<number> {
+    const [newest] = await this.#checkpoints(run, step);
+    return Math.max((newest?.step ?? 0) - 1, 0);
+  }
+}
+
+/** `BadFile`: the engine refuses what the file holds; `WrongBase`: the file says that it lies over other weights. */
+function isDamage(error: unknown): error is Error {
+  if (error instanceof EngineError) return ['BadFile', 'WrongBase'].includes(error.code);
+  return error instanceof CorruptCheckpoint || error instanceof UnreadableRecord;
+}

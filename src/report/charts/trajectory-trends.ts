@@ -1,0 +1,65 @@
+// How episodes went over training, a point a step that was read.
+import { lineChart, smoothed, smoothingWidth } from './chart.js';
+import { escapeHtml } from '../html.js';
+import { cutOff, premature, turnsInAll, type TrajectoryCounts } from '../transcripts/trajectory-analysis.js';
+
+/** Shares are of the step's episodes. */
+export interface TrajectoryPoint {
+  step: number;
+  turns: number;
+  repeating: number;
+  premature: number;
+  cutOff: number;
+}
+
+/** `counts`: of one step, and of an episode at least. */
+export function trajectoryPoint(step: number, counts: TrajectoryCounts): TrajectoryPoint {
+  const { episodes } = counts;
+  return {
+    step,
+    turns: turnsInAll(counts) / episodes,
+    repeating: counts.repeating / episodes,
+    premature: premature(counts) / episodes,
+    cutOff: cutOff(counts) / episodes,
+  };
+}
+
+const shareText = (value: number): string => `${Number((value * 100).toPrecision(2))} %`;
+
+const trends: {
+  title: string;
+  of: Exclude<keyof TrajectoryPoint, 'step'>;
+  format: (value: number) => string;
+}[] = [
+  { title: 'Turns an episode', of: 'turns', format: (value) => String(Number(value.toPrecision(3))) },
+  { title: 'Episodes with repeated calls', of: 'repeating', format: shareText },
+  { title: 'Episodes with a premature done', of: 'premature', format: shareText },
+  { title: 'Episodes cut off by a limit', of: 'cutOff', format: shareText },
+];
+
+/** Empty where there is nothing to draw; what never happened has no chart. */
+export function trajectoryTrends(points: readonly TrajectoryPoint[]): string {
+  if (points.length < 2) return '';
+  const charts = trends.flatMap(({ title, of, format }) => {
+    const values = points.map((point) => ({ x: point.step, y: point[of] }));
+    const most = values.reduce((max, { y }) => Math.max(max, y), 0);
+    if (most === 0) return [];
+    const width = smoothingWidth(values.length);
+    const chart = lineChart({
+      description: `${title}: ${format(values[0]?.y ?? 0)} at first, ${format(values.at(-1)?.y ?? 0)} at last, at most ${format(most)}`,
+      size: { width: 320, height: 140 },
+      yRange: [0, most * 1.05],
+      yFormat: format,
+      series: [
+        { name: title, style: width > 1 ? 'raw' : 'smooth', draw: 'line', points: values },
+        ...(width > 1
+          ? [{ name: 'smoothed', style: 'smooth', draw: 'line' as const, points: smoothed(values, width) }]
+          : []),
+      ],
+      bands: [],
+      legend: false,
+    });
+    return [`<figure><figcaption>${escapeHtml(title)}</figcaption>${chart}</figure>`];
+  });
+  return charts.length === 0 ? '' : `<div class="trends">${charts.join('\n')}</div>`;
+}

@@ -1,0 +1,119 @@
+// Small charts of what a researcher looks at when a curve is not what he hoped for.
+import { metricsOf } from '../../rl/metrics.js';
+import type { UpdateRecord } from '../../spec/records/records.js';
+import { lineChart, smoothed, smoothingWidth } from './chart.js';
+import { escapeHtml } from '../html.js';
+
+interface Trend {
+  title: string;
+  kind: 'grpo' | 'sft';
+  /** `before`: the step before, where the report has it. */
+  value: (update: UpdateRecord, before: UpdateRecord | undefined) => number | undefined;
+  format: (value: number) => string;
+  /** Left out where all values are 0: with one update a step no ratio can be clipped. */
+  optional?: true;
+}
+
+const trend: Trend[] = [
+  {
+    title: 'Loss of the warm start',
+    kind: 'sft',
+    value: ({ observed }) => observed.metrics['policy/final_loss'],
+    format: (value) => value.toFixed(2),
+  },
+  {
+    title: 'Groups with a learning signal',
+    kind: 'grpo',
+    value: (update) => metricsOf(update)['reward/signal_ratio'],
+    format: (value) => `${Math.round(value * 100)} %`,
+  },
+  {
+    title: 'Gradient norm',
+    kind: 'grpo',
+    value: ({ observed }) => observed.metrics['policy/grad_norm'],
+    format: (value) => String(Number(value.toPrecision(3))),
+  },
+  {
+    title: 'KL from GRPO’s first policy',
+    kind: 'grpo',
+    value: ({ observed }) => observed.metrics['policy/policy_kl'],
+    format: (value) => String(Number(value.toPrecision(3))),
+  },
+  {
+    title: 'Entropy of a token',
+    kind: 'grpo',
+    value: ({ observed }) => observed.metrics['policy/policy_entropy'],
+    format: (value) => String(Number(value.toPrecision(3))),
+  },
+  {
+    title: 'Tokens whose ratio was clipped',
+    kind: 'grpo',
+    value: ({ observed }) => observed.metrics['policy/ppo_clip_ratio'],
+    format: (value) => `${Number((value * 100).toPrecision(2))} %`,
+    optional: true,
+  },
+  {
+    title: 'Sampled tokens an episode',
+    kind: 'grpo',
+    value: ({ observed }) => observed.metrics['generate/avg_num_tokens'],
+    format: (value) => String(Number(value.toPrecision(3))),
+  },
+  {
+    title: 'Tool errors of all calls',
+    kind: 'grpo',
+    // Steps before version 2 of episodes may have counted more errors than calls.
+    value: ({ observed }) => {
+      const rate = observed.metrics['environment/tool_error_rate'];
+      return rate === undefined ? undefined : Math.min(1, rate);
+    },
+    format: (value) => `${Math.round(value * 100)} %`,
+  },
+  {
+    title: 'Seconds a step',
+    kind: 'grpo',
+    value: (update, before) => (update.observed.timings_ms['step'] ?? NaN) / 1000 - heldUp(update, before),
+    format: (value) => String(Number(value.toPrecision(3))),
+  },
+];
+
+/** Seconds of the step in which a person, or nobody, held the run: they say nothing about how long a step takes. */
+function heldUp(update: UpdateRecord, before: UpdateRecord | undefined): number {
+  const total = ({ observed }: UpdateRecord): number =>
+    ['paused', 'blocked', 'unowned']
+      .map((held) => observed.metrics[`ft/${held}_seconds`] ?? 0)
+      .reduce((sum, seconds) => sum + seconds, 0);
+  return before?.identity.run === update.identity.run ? total(update) - total(before) : 0;
+}
+
+export function trends(updates: readonly UpdateRecord[]): string {
+  const charts = trend.map((one) => chartOf(one, updates)).filter((chart) => chart !== '');
+  return charts.length === 0 ? '' : `<div class="trends">${charts.join('\n')}</div>`;
+}
+
+function chartOf({ title, kind, value, format, optional }: Trend, updates: readonly UpdateRecord[]): string {
+  const points = updates.flatMap((update, index) => {
+    const y = update.identity.kind === kind ? value(update, updates[index - 1]) : undefined;
+    return y === undefined || !Number.isFinite(y) ? [] : [{ x: update.identity.step, y }];
+  });
+  if (points.length < 2) return '';
+  const most = Math.max(...points.map((point) => point.y));
+  if (optional && most === 0) return '';
+  const width = smoothingWidth(points.length);
+  const first = points[0]?.y ?? 0;
+  const last = points.at(-1)?.y ?? 0;
+  const chart = lineChart({
+    description: `${title}: ${format(first)} at first, ${format(last)} at last, at most ${format(most)}`,
+    size: { width: 320, height: 140 },
+    yRange: [0, most > 0 ? most * 1.05 : 1],
+    yFormat: format,
+    series: [
+      { name: title, style: width > 1 ? 'raw' : 'smooth', draw: 'line', points },
+      ...(width > 1
+        ? [{ name: 'smoothed', style: 'smooth', draw: 'line' as const, points: smoothed(points, width) }]
+        : []),
+    ],
+    bands: [],
+    legend: false,
+  });
+  return `<figure><figcaption>${escapeHtml(title)}</figcaption>${chart}</figure>`;
+}

@@ -1,0 +1,60 @@
+// What people changed while a run was under way, and from which step on it held.
+import type { ControlChange } from '../../spec/records/control-records.js';
+import { inParallel } from '../../base/in-parallel.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { readPlan } from '../../store/runs/run-records.js';
+import type { RunHistory } from './run-history.js';
+
+export interface AcceptedChange {
+  n: number;
+  at: string;
+  what: string;
+  /** First step whose plan came after it, and covers it where it is about steps to come (R21); null while none does. */
+  step: number | null;
+}
+
+export async function readChanges(store: ObjectStore, history: RunHistory): Promise<AcceptedChange[]> {
+  return inParallel(history.control, async ({ n, change, observed }) => ({
+    n,
+    at: observed.at,
+    what: inWords(change),
+    step: await firstStepCovering(store, history, n),
+  }));
+}
+
+/** Plans name the highest control number folded in, which never falls: a binary search reads few of them. */
+async function firstStepCovering(
+  store: ObjectStore,
+  { record, updates }: RunHistory,
+  n: number,
+): Promise<number | null> {
+  const steps = updates.map(({ identity }) => identity.step);
+  let [low, high] = [0, steps.length];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const { record: plan } = await readPlan(store, record.run, steps[middle] as number);
+    if (plan.control >= n) high = middle;
+    else low = middle + 1;
+  }
+  return steps[low] ?? null;
+}
+
+function inWords(change: ControlChange): string {
+  switch (change.kind) {
+    case 'pause':
+      return change.now ? 'paused in the middle of a step' : 'paused';
+    case 'resume':
+      return 'resumed';
+    case 'stopAfter':
+      return `to stop after step ${change.step}`;
+    case 'checkpointNow':
+      return `a checkpoint of step ${change.step} or the next`;
+    case 'quarantine':
+      return `set aside: ${change.key}`;
+    case 'setHyperparameters':
+      return Object.entries(change)
+        .filter(([name]) => name !== 'kind')
+        .map(([name, value]) => `${name} = ${value}`)
+        .join(', ');
+  }
+}

@@ -1,0 +1,127 @@
+// What a run has outlived and what that has cost: figures ft/* as `status` has them, and a table by cause.
+import {
+  isFault,
+  asOf,
+  availableSeconds,
+  type FaultFigures,
+  faultsIn,
+  figuresOf,
+  isAtState,
+  plusFigures,
+} from '../../store/runs/fault-figures.js';
+import type { AttemptRecord, RecoveryCause } from '../../spec/records/attempt-records.js';
+import { percent, timeSpan, whole } from '../format.js';
+import { table } from '../html.js';
+import type { StepAttempt } from './restarts.js';
+import type { RunHistory } from './run-history.js';
+
+export interface CauseOfLoss {
+  cause: RecoveryCause;
+  count: number;
+  figures: FaultFigures;
+}
+
+export interface Faults {
+  /** Since the run began, as of its newest step and what was evaluated after it. */
+  figures: FaultFigures;
+  causes: CauseOfLoss[];
+}
+
+export function faultsOf({ record, updates }: RunHistory, attempts: readonly StepAttempt[]): Faults {
+  const own = attempts.filter(({ step }) => step >= (record.lineage?.step ?? 0));
+  const steps = new Map<number, AttemptRecord[]>();
+  for (const { step, record: attempt } of own) {
+    const counted = isAtState(attempt.activity) ? step + 1 : step;
+    steps.set(counted, [...(steps.get(counted) ?? []), attempt]);
+  }
+  const newest = updates.at(-1) ?? null;
+  const committed = figuresOf(record.run, newest);
+  const after = faultsIn(steps.get((newest?.identity.step ?? 0) + 1) ?? []);
+  const found = new Set(
+    own.flatMap(({ record: { observed } }) => (observed.recoveries ?? []).map(({ cause }) => cause)),
+  );
+  const causes = [...found].map((cause) => {
+    const figures = [...steps.values()]
+      .map((counted) => faultsIn(counted.map((attempt) => onlyOf(cause, attempt))))
+      .reduce(plusFigures, {});
+    return { cause, count: figures[`ft/restarts/${cause}`] ?? 0, figures };
+  });
+  return {
+    figures: asOf(committed['ft/wall_seconds'] ?? 0, plusFigures(committed, after)),
+    causes: causes.sort((a, b) => b.count - a.count || a.cause.localeCompare(b.cause)),
+  };
+}
+
+function onlyOf(cause: RecoveryCause, attempt: AttemptRecord): AttemptRecord {
+  const { waited_seconds: _, ...observed } = attempt.observed;
+  const recoveries = (observed.recoveries ?? []).filter((recovery) => recovery.cause === cause);
+  return { ...attempt, observed: { ...observed, recoveries } };
+}
+
+const inWords: Record<RecoveryCause, string> = {
+  engine_exit: 'the engine died',
+  worker_restart: 'a node worker was killed',
+  orchestrator_restart: 'an orchestrator was killed',
+  node_lost: 'a node was lost',
+  node_drained: 'a node was told to end',
+  timeout: 'an attempt was given up by the server',
+  store: 'the store failed',
+  environment: 'an environment failed',
+  temporal: 'Temporal failed',
+  diverged: 'a result disagreed with its record',
+  error: 'another failure',
+  placed: 'the run came to another node',
+  engine_shared: 'another run had used the engine',
+};
+
+/** HTML. */
+export function faultTable({ figures, causes }: Faults): string {
+  const of = (name: string): number => figures[`ft/${name}`] ?? 0;
+  const seconds = (value: number | undefined): string => (value ? `${value.toFixed(1)} s` : '–');
+  const aside = [
+    ['paused', of('paused_seconds')],
+    ['blocked, waiting for a person', of('blocked_seconds')],
+    ['driven by nobody', of('unowned_seconds')],
+  ] as const;
+  const excluded = aside
+    .filter(([, value]) => value > 0)
+    .map(([name, value]) => `${timeSpan(value)} ${name}`);
+  const costs = [
+    ...(of('lost_seconds') > 0 ? [`faults cost it ${seconds(of('lost_seconds'))}`] : []),
+    ...(of('waiting_seconds') > 0
+      ? [`waiting for environments, the store or a node ${seconds(of('waiting_seconds'))}`]
+      : []),
+  ];
+  // Records of an older version have no figures.
+  const sentence =
+    of('wall_seconds') === 0
+      ? ''
+      : `<p>The run got on in <strong>${percent(of('ettr'))}</strong> of the ${timeSpan(availableSeconds(figures))} in which it could (ETTR): ` +
+        `${costs.length === 0 ? 'nothing held it up' : costs.join(', ')}. ` +
+        (excluded.length > 0 ? `Not counted: ${excluded.join(', ')}.` : '') +
+        '</p>';
+  if (causes.length === 0) return sentence;
+  const rows = table(causes, [
+    { title: 'what happened', cell: ({ cause }) => inWords[cause] },
+    { title: 'times', cell: ({ cause, count }) => (isFault({ cause }) ? whole(count) : '–'), figure: true },
+    { title: 'time lost', cell: (row) => seconds(row.figures['ft/lost_seconds']), figure: true },
+    { title: 'tokens lost', cell: (row) => whole(row.figures['ft/lost_tokens'] ?? 0), figure: true },
+    { title: 'noticed after', cell: (row) => noticed(row), figure: true },
+    { title: 'restore', cell: (row) => seconds(row.figures['ft/restore_seconds']), figure: true },
+    { title: 'steps replayed', cell: (row) => whole(row.figures['ft/replayed_steps'] ?? 0), figure: true },
+    { title: 'replay', cell: (row) => seconds(row.figures['ft/replay_seconds']), figure: true },
+  ]);
+  const stalled =
+    of('stalled_seconds') > 0
+      ? ` Of the time lost, ${seconds(of('stalled_seconds'))} passed while nobody drove the run on: the orchestrator or Temporal was away.`
+      : '';
+  return (
+    `${sentence}${rows}<p class="quiet">Time lost: work that nobody could use again, and the time until work went on; ` +
+    `restore and replay are parts of it.${stalled}</p>`
+  );
+}
+
+function noticed({ count, figures }: CauseOfLoss): string {
+  const total = figures['ft/detection_seconds'] ?? 0;
+  return count > 0 && total > 0 ? `${(total / count).toFixed(2)} s` : '–';
+}

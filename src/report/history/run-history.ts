@@ -1,0 +1,73 @@
+// What a run did, gathered from its records alone.
+import { readEvaluations, type EvaluationFigure } from './evaluations.js';
+import type { ControlRecord } from '../../spec/records/control-records.js';
+import type { BaseRecord, OwnerRecord, RunRecord, UpdateRecord } from '../../spec/records/records.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { controlFolder, ownersFolder } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { readSequence } from '../../store/records/records.js';
+import { lastCommittedStep, readBase, readRun, readUpdate } from '../../store/runs/run-records.js';
+import { plannedSteps } from '../../spec/schedule.js';
+
+export interface RunHistory {
+  record: RunRecord;
+  /** Step 0; null before it is committed. */
+  base: BaseRecord | null;
+  /** Steps 1…n in order. */
+  updates: UpdateRecord[];
+  /** Those that the run asked for, by step, then by suite name. */
+  evaluations: EvaluationFigure[];
+  owners: OwnerRecord[];
+  control: ControlRecord[];
+}
+
+export async function readHistory(store: ObjectStore, run: string): Promise<RunHistory> {
+  const record = await readRun(store, run);
+  const last = await lastCommittedStep(store, run);
+  const steps = Array.from({ length: Math.max(last, 0) }, (_, index) => index + 1);
+  const updates = await inParallel(steps, (step) => readUpdate(store, run, step));
+  const [owners, control] = await Promise.all([
+    readSequence(store, ownersFolder(run), 'owner'),
+    readSequence(store, controlFolder(run), 'control'),
+  ]);
+  const evaluations = last < 0 ? [] : await readEvaluations(store, { record, updates, control, owners });
+  const base = last < 0 ? null : await readBase(store, run);
+  return { record, base, updates, evaluations, owners, control };
+}
+
+export interface Comparison {
+  before: EvaluationFigure;
+  after: EvaluationFigure;
+  /** False where the newest evaluation is of a smaller suite: its tasks are the first ones of the larger. */
+  sameTasks: boolean;
+}
+
+/** The evaluation of the state where GRPO begins, or will begin. */
+export function baselineOf({ record, updates, evaluations }: RunHistory): EvaluationFigure | null {
+  const begin = firstGrpoStep(updates) ?? plannedSteps(record.spec).warmStart + 1;
+  return evaluations.find((one) => one.step === begin - 1 && one.result.suite_name === 'final') ?? null;
+}
+
+/** The baseline, and the newest state that was evaluated after it: on the same suite where that was played there. */
+export function beforeAndAfter(history: RunHistory): Comparison | null {
+  const before = baselineOf(history);
+  const firstGrpo = firstGrpoStep(history.updates);
+  if (!before || firstGrpo === null) return null;
+  const later = history.evaluations.filter((figure) => figure.step >= firstGrpo);
+  // A run that was stopped and goes on has an older state on the same suite, which is not how far it has come.
+  const newest = newestEvaluation(later);
+  const after =
+    later.find((one) => one.step === newest?.step && one.result.suite === before.result.suite) ?? newest;
+  return after && { before, after, sameTasks: before.result.suite === after.result.suite };
+}
+
+function firstGrpoStep(updates: readonly UpdateRecord[]): number | null {
+  return updates.find((update) => update.identity.kind === 'grpo')?.identity.step ?? null;
+}
+
+/** Of the newest state; of its suites the one with the most episodes. */
+export function newestEvaluation(evaluations: readonly EvaluationFigure[]): EvaluationFigure | null {
+  const step = Math.max(...evaluations.map((figure) => figure.step));
+  const newest = evaluations.filter((figure) => figure.step === step);
+  return newest.sort((a, b) => b.result.graded - a.result.graded)[0] ?? null;
+}

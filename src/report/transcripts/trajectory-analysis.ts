@@ -1,0 +1,156 @@
+// How episodes went, counted as they stream by: by environment, over training and in the newest evaluation. Memory depends on
+// how many environments, reasons and patterns there are, and not on how many episodes.
+import type { StopReason } from '../../spec/records/records.js';
+import { addError, noErrors, normalisedError, ranked, type ErrorPatterns } from './error-patterns.js';
+import { repeatedCalls } from './repeated-calls.js';
+import type { Trajectory } from './trajectory.js';
+
+export interface TrajectoryCounts {
+  episodes: number;
+  /** How many episodes have so many turns. */
+  turns: Map<number, number>;
+  /** Valid tool calls. */
+  calls: number;
+  /** Turns that were answered by an error: refused calls, and tags that hold none. */
+  errors: number;
+  /** Of these, tags that hold no valid call. */
+  malformed: number;
+  /** Calls that repeat another, and episodes with such a call. */
+  repeatedCalls: number;
+  repeating: number;
+  /** Said to be done without success: without any call, and after calls that were all refused. */
+  doneWithoutCall: number;
+  doneAfterErrors: number;
+  endedBy: Record<StopReason, number>;
+  /** Unknown outcomes by reason. */
+  unknown: Map<string, number>;
+  /** Groups with two graded samples or more, and of these the ones whose rewards differ: GRPO learns from them alone. */
+  groups: { compared: number; varied: number };
+  patterns: ErrorPatterns;
+}
+
+/** Reasons that are kept apart: they are words of ours and of environments, which may say anything. */
+const reasonsKept = 100;
+const otherReasons = 'other reasons';
+
+/** What a trajectory is marked with, as bits: readers filter transcripts by it. */
+export const marks = { toolError: 1, repeated: 2, prematureDone: 4, cutOff: 8 } as const;
+
+export function noTrajectories(): TrajectoryCounts {
+  return {
+    ...{ episodes: 0, turns: new Map<number, number>(), calls: 0, errors: 0, malformed: 0 },
+    ...{ repeatedCalls: 0, repeating: 0, doneWithoutCall: 0, doneAfterErrors: 0 },
+    endedBy: { done: 0, max_turns: 0, length: 0, unknown: 0 },
+    unknown: new Map<string, number>(),
+    groups: { compared: 0, varied: 0 },
+    patterns: noErrors(),
+  };
+}
+
+/** Answers the trajectory's marks. */
+export function addTrajectory(counts: TrajectoryCounts, trajectory: Trajectory): number {
+  const { turns, stop_reason, reason, id } = trajectory;
+  const calls = turns.filter(({ call }) => call !== null);
+  const errors = turns.filter(({ isError }) => isError);
+  const repeated = repeatedCalls(turns.map(({ call }) => call));
+  const premature = prematureDone(trajectory);
+  counts.episodes += 1;
+  increase(counts.turns, turns.length);
+  counts.calls += calls.length;
+  counts.errors += errors.length;
+  counts.malformed += errors.filter(({ call }) => call === null).length;
+  counts.repeatedCalls += repeated;
+  counts.repeating += Number(repeated > 0);
+  counts.doneWithoutCall += Number(premature === 'without a call');
+  counts.doneAfterErrors += Number(premature === 'after errors alone');
+  counts.endedBy[stop_reason] += 1;
+  if (reason !== null) addReason(counts.unknown, normalisedError(reason));
+  for (const { tool, error } of errors)
+    addError(counts.patterns, {
+      tool,
+      message: normalisedError(error ?? '(the last turn: its answer is in no record)'),
+      example: id,
+    });
+  return (
+    (errors.length > 0 ? marks.toolError : 0) |
+    (repeated > 0 ? marks.repeated : 0) |
+    (premature === null ? 0 : marks.prematureDone) |
+    (isCutOff(stop_reason) ? marks.cutOff : 0)
+  );
+}
+
+/** `values`: the group's graded values, null for unknown. */
+export function addGroup({ groups }: TrajectoryCounts, values: readonly (number | null)[]): void {
+  const graded = values.filter((value) => value !== null);
+  if (graded.length < 2) return;
+  groups.compared += 1;
+  groups.varied += Number(graded.some((value) => value !== graded[0]));
+}
+
+/** Counts of both. */
+export function plusTrajectories(a: TrajectoryCounts, b: TrajectoryCounts): TrajectoryCounts {
+  const sum = noTrajectories();
+  for (const counts of [a, b]) {
+    for (const name of ['episodes', 'calls', 'errors', 'malformed', 'repeatedCalls', 'repeating'] as const)
+      sum[name] += counts[name];
+    sum.doneWithoutCall += counts.doneWithoutCall;
+    sum.doneAfterErrors += counts.doneAfterErrors;
+    for (const [turns, count] of counts.turns) increase(sum.turns, turns, count);
+    for (const [reason, count] of counts.unknown) addReason(sum.unknown, reason, count);
+    for (const reason of Object.keys(sum.endedBy) as StopReason[])
+      sum.endedBy[reason] += counts.endedBy[reason];
+    sum.groups.compared += counts.groups.compared;
+    sum.groups.varied += counts.groups.varied;
+    for (const pattern of ranked(counts.patterns)) addError(sum.patterns, pattern);
+    sum.patterns.others += counts.patterns.others;
+  }
+  return sum;
+}
+
+/**
+ * Null: it is not, or nobody can know. An episode whose only calls were refused has changed nothing; of others only the grade tells, and
+ * one that passed was not premature.
+ */
+function prematureDone({
+  stop_reason,
+  verdict,
+  turns,
+}: Trajectory): 'without a call' | 'after errors alone' | null {
+  if (stop_reason !== 'done' || verdict === 'pass') return null;
+  const calls = turns.filter(({ call }) => call !== null);
+  if (calls.length === 0) return 'without a call';
+  return calls.every(({ isError }) => isError) ? 'after errors alone' : null;
+}
+
+function isCutOff(reason: StopReason): boolean {
+  return reason === 'max_turns' || reason === 'length';
+}
+
+export const cutOff = ({ endedBy }: TrajectoryCounts): number => endedBy.max_turns + endedBy.length;
+export const premature = (counts: TrajectoryCounts): number =>
+  counts.doneWithoutCall + counts.doneAfterErrors;
+export const unknownOutcomes = ({ unknown }: TrajectoryCounts): number =>
+  [...unknown.values()].reduce((sum, count) => sum + count, 0);
+
+export function turnsInAll({ turns }: TrajectoryCounts): number {
+  return [...turns].reduce((sum, [length, count]) => sum + length * count, 0);
+}
+
+/** The least number of turns that `share` of the episodes do not exceed; 0 where there is none. */
+export function turnsAt({ turns, episodes }: TrajectoryCounts, share: number): number {
+  let seen = 0;
+  for (const [length, count] of [...turns].sort(([a], [b]) => a - b)) {
+    seen += count;
+    if (seen >= share * episodes) return length;
+  }
+  return 0;
+}
+
+function addReason(unknown: Map<string, number>, reason: string, count = 1): void {
+  const isKept = unknown.has(reason) || unknown.size < reasonsKept;
+  increase(unknown, isKept ? reason : otherReasons, count);
+}
+
+function increase<Key>(counts: Map<Key, number>, key: Key, by = 1): void {
+  counts.set(key, (counts.get(key) ?? 0) + by);
+}

@@ -1,0 +1,56 @@
+// What an episode's model did, turn by turn: what the analysis counts.
+import type { EpisodeRecord, StopReason } from '../../spec/records/records.js';
+import { reasonOf, segmentsOf, verdictOf, type Transcript, type Verdict } from './transcripts.js';
+
+export interface TrajectoryTurn {
+  /** Tool and arguments in one text, equal for equal calls whatever the order of their arguments; null: no valid call. */
+  call: string | null;
+  tool: string | null;
+  isError: boolean;
+  /** What the model was told; null where it is no error, and of an episode's last turn, whose answer no record holds. */
+  error: string | null;
+}
+
+export interface Trajectory {
+  /** Of its transcript. */
+  id: string;
+  env_key: string;
+  verdict: Verdict;
+  stop_reason: StopReason;
+  /** Of an unknown outcome, with the words of what failed. */
+  reason: string | null;
+  turns: TrajectoryTurn[];
+}
+
+export function trajectoryOf(id: string, episode: EpisodeRecord, transcript: Transcript): Trajectory {
+  const { outcome, env_key, stop_reason } = episode;
+  return {
+    ...{ id, env_key, stop_reason },
+    verdict: verdictOf(episode),
+    reason: outcome.status === 'unknown' ? reasonOf(outcome.reason, episode) : null,
+    turns: turnsOf(episode, transcript),
+  };
+}
+
+function turnsOf({ turns }: EpisodeRecord, { messages }: Transcript): TrajectoryTurn[] {
+  const said = messages.flatMap(({ role }, index) => (role === 'assistant' ? [index] : []));
+  // A prompt may hold turns of its own, as examples.
+  const own = said.slice(said.length - turns.length);
+  return turns.map((turn, n) => {
+    const at = own[n] ?? -1;
+    const answer = messages[at + 1];
+    const isError = turn.error === true;
+    return {
+      call: turn.tool === undefined ? null : callKey(turn.tool, messages[at]?.text ?? ''),
+      tool: turn.tool ?? null,
+      isError,
+      error: isError && answer?.role === 'environment' ? answer.text : null,
+    };
+  });
+}
+
+function callKey(tool: string, text: string): string {
+  const call = segmentsOf(text).find((segment) => segment.kind === 'call' && segment.name === tool);
+  const given = call?.kind === 'call' ? [...call.arguments] : [];
+  return JSON.stringify([tool, ...given.sort(([a], [b]) => (a < b ? -1 : 1))]);
+}

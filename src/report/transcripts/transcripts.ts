@@ -1,0 +1,186 @@
+// Episodes as conversations that a person can read.
+import type { EpisodeRecord } from '../../spec/records/records.js';
+
+export type Role = 'system' | 'user' | 'assistant' | 'environment';
+
+export interface Message {
+  role: Role;
+  /** Without the chat template's marks. */
+  text: string;
+}
+
+export type Verdict = 'pass' | 'fail' | 'unknown';
+
+export interface Transcript {
+  task_key: string;
+  env_key: string;
+  slot: number;
+  sample: number;
+  verdict: Verdict;
+  reason: string;
+  stop_reason: string;
+  turns: number;
+  /** What the task asks for: the last message of the prompt. */
+  request: string;
+  messages: Message[];
+}
+
+/** `decode` turns token ids into text with special tokens shown. */
+export function toTranscript(episode: EpisodeRecord, decode: (tokens: number[]) => string): Transcript {
+  const messages = messagesOf(decode(episode.tokens.slice(0, episode.prompt_length)), 'user');
+  const request = messages.findLast((message) => message.role === 'user')?.text ?? '';
+  const observe = (from: number, to: number): void => {
+    for (const { text } of messagesOf(decode(episode.tokens.slice(from, to)), 'environment'))
+      messages.push({ role: 'environment', text });
+  };
+  let position = episode.prompt_length;
+  for (const turn of episode.turns) {
+    if (turn.start > position) observe(position, turn.start);
+    messages.push({
+      role: 'assistant',
+      text: withoutMarks(decode(episode.tokens.slice(turn.start, turn.end))),
+    });
+    position = turn.end;
+  }
+  if (position < episode.tokens.length) observe(position, episode.tokens.length);
+  const { outcome } = episode;
+  return {
+    task_key: episode.task_key,
+    env_key: episode.env_key,
+    slot: episode.slot,
+    sample: episode.sample,
+    verdict: verdictOf(episode),
+    reason:
+      outcome.status === 'unknown' ? reasonOf(outcome.reason, episode) : gradeOf(outcome.value, episode),
+    stop_reason: episode.stop_reason,
+    turns: episode.turns.length,
+    request,
+    messages,
+  };
+}
+
+/** Of an unknown outcome, with the words of what failed where the record has them. */
+export function reasonOf(reason: string, { observed: { failure } }: EpisodeRecord): string {
+  return failure === undefined ? reason : `${reason}: ${failure}`;
+}
+
+/** With the grader's words where the record has them: `reward 0: issues ISS-7Q2K: assignee is "isaac", should be "marco"`. */
+function gradeOf(value: number, { observed: { explanation } }: EpisodeRecord): string {
+  return explanation === undefined ? `reward ${value}` : `reward ${value}: ${explanation}`;
+}
+
+export function verdictOf({ outcome }: EpisodeRecord): Verdict {
+  if (outcome.status === 'unknown') return 'unknown';
+  return outcome.value > 0 ? 'pass' : 'fail';
+}
+
+/** Splits text where the template (ChatML, which Qwen models speak) opens a message. `otherwise`: role of what has no mark. */
+function messagesOf(text: string, otherwise: Role): Message[] {
+  const messages: Message[] = [];
+  const marked = /<\|im_start\|>([a-z]+)\n([\s\S]*?)(?=<\|im_start\|>|$)/g;
+  for (const [, name = '', body = ''] of text.matchAll(marked)) {
+    const role: Role = name === 'system' || name === 'user' || name === 'assistant' ? name : 'environment';
+    const plain = withoutMarks(body);
+    // The assistant's opening at the end is where generation begins: it says nothing yet.
+    if (plain !== '') messages.push({ role, text: plain });
+  }
+  if (messages.length > 0 || text.includes('<|im_start|>')) return messages;
+  const plain = withoutMarks(text);
+  return plain === '' ? [] : [{ role: otherwise, text: plain }];
+}
+
+function withoutMarks(text: string): string {
+  return text.replace(/<\|[A-Za-z0-9_]+\|>/g, '').trim();
+}
+
+/** Up to `each` of every verdict, spread over environments; failures first, since they teach more. */
+export function pickTranscripts(episodes: EpisodeRecord[], each: number): EpisodeRecord[] {
+  const verdicts: Verdict[] = ['fail', 'unknown', 'pass'];
+  return verdicts.flatMap((verdict) => {
+    const candidates = episodes.filter((episode) => verdictOf(episode) === verdict);
+    const byEnvironment = new Map<string, EpisodeRecord[]>();
+    for (const episode of candidates) {
+      byEnvironment.set(episode.env_key, [...(byEnvironment.get(episode.env_key) ?? []), episode]);
+    }
+    const rows = [...byEnvironment.values()];
+    const picked: EpisodeRecord[] = [];
+    for (let index = 0; picked.length < Math.min(each, candidates.length); index++) {
+      for (const row of rows) {
+        const episode = row[index];
+        if (episode && picked.length < each) picked.push(episode);
+      }
+    }
+    return picked;
+  });
+}
+
+/** A model's turn: what it says, and what it calls. */
+export type Segment =
+  | { kind: 'text'; text: string }
+  | { kind: 'call'; name: string; arguments: [name: string, value: string][] }
+  /** A tag that holds no call. */
+  | { kind: 'malformed'; text: string }
+  | { kind: 'done' };
+
+export function segmentsOf(text: string): Segment[] {
+  const segments: Segment[] = [];
+  const pattern = /<(tool_call|function_call)>([\s\S]*?)(?:<\/\1>|$)|<done>|\[done\]/gi;
+  let position = 0;
+  for (const match of text.matchAll(pattern)) {
+    pushText(segments, text.slice(position, match.index));
+    segments.push(match[1] === undefined ? { kind: 'done' } : callOf(match[2] ?? ''));
+    position = match.index + match[0].length;
+  }
+  pushText(segments, text.slice(position));
+  return segments;
+}
+
+function pushText(segments: Segment[], text: string): void {
+  if (text.trim() !== '') segments.push({ kind: 'text', text: text.trim() });
+}
+
+function callOf(body: string): Segment {
+  const malformed: Segment = { kind: 'malformed', text: body.trim() };
+  let value: unknown;
+  try {
+    value = JSON.parse(body);
+  } catch {
+    return malformed;
+  }
+  if (typeof value !== 'object' || value === null) return malformed;
+  const fields = value as Record<string, unknown>;
+  const name = fields['name'] ?? fields['tool'];
+  const given = fields['arguments'] ?? fields['params'] ?? {};
+  if (typeof name !== 'string' || typeof given !== 'object' || given === null) return malformed;
+  return {
+    kind: 'call',
+    name,
+    arguments: Object.entries(given).map(([key, one]) => [key, JSON.stringify(one)]),
+  };
+}
+
+/** `{"a":1}` behind a line of words as indented JSON; other text as it is. */
+export function readableResult(text: string): string {
+  const begin = text.search(/[{[]/);
+  if (begin < 0) return text;
+  try {
+    const value: unknown = JSON.parse(text.slice(begin));
+    const pretty = JSON.stringify(value, null, 1);
+    return text.slice(0, begin) + (pretty.length < 90 ? pretty.replace(/\n\s*/g, ' ') : indented(value));
+  } catch {
+    return text;
+  }
+}
+
+/** Lists of objects one a line, which is how people read rows. */
+function indented(value: unknown): string {
+  const rows = (list: unknown[], indent: string): string =>
+    `[\n${list.map((one) => `${indent}  ${JSON.stringify(one)}`).join(',\n')}\n${indent}]`;
+  if (Array.isArray(value)) return rows(value, '');
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  const members = Object.entries(value).map(([name, one]) => {
+    const text = Array.isArray(one) && one.length > 0 ? rows(one as unknown[], '  ') : JSON.stringify(one);
+    return `  ${JSON.stringify(name)}: ${text}`;
+  });
+  return `{\n${members.join(',\n')}\n}`;
+}

@@ -1,0 +1,68 @@
+// Ports that a stack keeps for its lifetime. A port is free until its server listens, which is seconds after it was chosen, and again
+// while a server is restarted: so a claim on disk, which a dead process loses, keeps other stacks from choosing it.
+import { lstatSync, mkdirSync } from 'node:fs';
+import { tmpdir, userInfo } from 'node:os';
+import { join } from 'node:path';
+import { type FolderLock, lockFile } from '../workers/process/folder-lock.js';
+import { freePort, isPortFree } from './free-port.js';
+
+/** Ports after the preferred one that are tried before any free one is taken. */
+const neighbours = 50;
+
+export class ClaimedPorts {
+  private readonly claims: FolderLock[] = [];
+  private readonly folder = join(tmpdir(), `longhaul-ports-${userInfo().uid}`);
+
+  constructor(private readonly log: (message: string) => void) {
+    mkdirSync(this.folder, { recursive: true, mode: 0o700 });
+    // Whoever guessed the name made it first, and would have us write where he likes.
+    const info = lstatSync(this.folder);
+    if (!info.isDirectory() || info.uid !== userInfo().uid || (info.mode & 0o077) !== 0) {
+      throw new Error(
+        `${this.folder} is not a folder of this user alone; remove it, or set TMPDIR to another folder`,
+      );
+    }
+  }
+
+  /** Port `given`, or an error that names it. */
+  async exactly(what: string, given: number): Promise<number> {
+    if (await this.claim(given)) return given;
+    throw new Error(
+      `port ${given} for the ${what} is taken by another process; leave the option out to use a free one`,
+    );
+  }
+
+  /** `preferred` or, where it is taken, the next free one. */
+  async near(what: string, preferred: number): Promise<number> {
+    const last = Math.min(preferred + neighbours, 65_535);
+    for (let port = preferred; port <= last; port++) {
+      if (!(await this.claim(port))) continue;
+      if (port !== preferred) this.log(`port ${preferred} is taken; the ${what} is at ${port}`);
+      return port;
+    }
+    return this.any();
+  }
+
+  async any(): Promise<number> {
+    for (;;) {
+      const port = await freePort();
+      if (await this.claim(port)) return port;
+    }
+  }
+
+  release(): void {
+    for (const claim of this.claims.splice(0)) claim.release();
+  }
+
+  /** False where somebody listens there, or another stack is about to. */
+  private async claim(port: number): Promise<boolean> {
+    const claim = lockFile(join(this.folder, String(port)), `port ${port}`);
+    if ('holder' in claim) return false;
+    if (await isPortFree(port)) {
+      this.claims.push(claim);
+      return true;
+    }
+    claim.release();
+    return false;
+  }
+}

@@ -1,0 +1,36 @@
+// What each process of a stack gets of the environment of `longhaul up`: a secret reaches the process that needs it, and no other.
+// docs/security.md says the same.
+import { isSecretName } from '../base/secrets.js';
+
+export type StackRole = 'temporal' | 'environments' | 'orchestrator' | 'node' | 'follower';
+
+/** What any process may need to run at all, and variables of our own, but those that hold a secret by their name. */
+const ordinaryNames =
+  /^(PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_.*|TZ|TMPDIR|XDG_.*|NODE_.*|LD_.*|DYLD_.*|LONGHAUL_.*)$/;
+/** To reach a store, Slack, W&B or a receiver of traces through whatever is in between. */
+const outward =
+  /^(AWS_.*|OTEL_.*|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy)$/;
+const ofFollower = /^(SLACK|WANDB)_/;
+/** The stack's own server has neither keys nor certificates: those of a profile are for another one. */
+const ofOtherServers = /^TEMPORAL_(API_KEY|TLS_.*|GRPC_META_.*|CODEC_.*)$/;
+
+const passes: Record<StackRole, (name: string) => boolean> = {
+  temporal: isOrdinary,
+  environments: isOrdinary,
+  follower: (name) => isOrdinary(name) || outward.test(name) || ofFollower.test(name),
+  orchestrator: mayHoldGradingTokens,
+  node: mayHoldGradingTokens,
+};
+
+function isOrdinary(name: string): boolean {
+  return ordinaryNames.test(name) && !isSecretName(name);
+}
+
+/** A spec names the variable of its grading token, and any name will do: it is not known before the run. */
+function mayHoldGradingTokens(name: string): boolean {
+  return !ofFollower.test(name) && !ofOtherServers.test(name) && name !== 'LONGHAUL_GRADING_TOKEN';
+}
+
+export function environmentOf(role: StackRole, env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => passes[role](name)));
+}

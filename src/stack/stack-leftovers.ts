@@ -1,0 +1,69 @@
+// Processes that a killed supervisor has left, found without its list, which may be lost: each carries its stack's mark in its
+// environment. Read from /proc of Linux; elsewhere the list is all there is.
+import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { identityOf } from '../workers/process/process-identity.js';
+import type { RegisteredProcess } from './process-registry.js';
+
+/** `NAME:FOLDER` in the environment of every process that a stack's supervisor starts. */
+const mark = 'LONGHAUL_STACK';
+
+export function stackMark(name: string, folder: string): Record<string, string> {
+  return { [mark]: `${name}:${realpathSync(folder)}` };
+}
+
+/** Only under the folder's lock: then no living supervisor has them. */
+export function markedProcesses(folder: string): RegisteredProcess[] {
+  const place = realpathSync(folder);
+  return processIds().flatMap((pid) => {
+    const environment = textOf(`/proc/${pid}/environ`).split('\0');
+    const marked = environment.find((variable) => variable.startsWith(`${mark}=`));
+    const [name = '', ...rest] = (marked?.slice(mark.length + 1) ?? '').split(':');
+    const identity = rest.join(':') === place && pid !== process.pid ? identityOf(pid) : null;
+    return identity ? [{ name, ...identity }] : [];
+  });
+}
+
+/** Throws where a Temporal server that is not one of the stack's own has the database: a second one would destroy it. */
+export function refuseSecondServer(databaseFile: string): void {
+  const database = statSync(databaseFile, { throwIfNoEntry: false });
+  if (!database) return;
+  for (const pid of processIds()) {
+    const command = textOf(`/proc/${pid}/cmdline`).split('\0').join(' ').trim();
+    if (!/\bstart-dev\b/.test(command) || !hasOpen(pid, database)) continue;
+    throw new Error(
+      `process ${pid} (${command.slice(0, 60)}…) is a Temporal server that works on ${databaseFile}, and no list of this folder ` +
+        `names it: end it with \`kill ${pid}\`, then start the stack again`,
+    );
+  }
+}
+
+function hasOpen(pid: number, { dev, ino }: { dev: number; ino: number }): boolean {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).some((fd) => {
+      const open = statSync(join(`/proc/${pid}/fd`, fd), { throwIfNoEntry: false });
+      return open?.dev === dev && open.ino === ino;
+    });
+  } catch {
+    // It has ended meanwhile, or is another user's, who cannot have our database.
+    return false;
+  }
+}
+
+function processIds(): number[] {
+  try {
+    return readdirSync('/proc')
+      .filter((name) => /^\d+$/.test(name))
+      .map(Number);
+  } catch {
+    return [];
+  }
+}
+
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}

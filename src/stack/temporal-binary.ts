@@ -1,0 +1,37 @@
+// Where the Temporal server's binary is. Set-up fetches or builds it into a cache outside the tree.
+import { accessSync, constants, statSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { builtToolPath } from '../workers/process/built-tool.js';
+
+export class TemporalBinaryMissing extends Error {
+  constructor() {
+    super(
+      'no Temporal server was found: neither LONGHAUL_TEMPORAL, nor `temporal` on the PATH, nor one that set-up has ' +
+        'fetched. Run `bash tools/ensure-temporal.sh`, which `npm run quickstart` does as well, or install the Temporal CLI',
+    );
+    this.name = 'TemporalBinaryMissing';
+  }
+}
+
+/** LONGHAUL_TEMPORAL, then the PATH, then what set-up fetched or built. Throws `TemporalBinaryMissing`. */
+export function findTemporalBinary(): string {
+  const given = process.env['LONGHAUL_TEMPORAL'];
+  if (given) {
+    if (isExecutable(given)) return given;
+    throw new Error(`LONGHAUL_TEMPORAL names ${given}, which is no executable file`);
+  }
+  const onPath = (process.env['PATH'] ?? '').split(delimiter).map((folder) => join(folder, 'temporal'));
+  const built = builtToolPath('temporal');
+  const found = onPath.find(isExecutable) ?? (built && isExecutable(built) ? built : null);
+  if (!found) throw new TemporalBinaryMissing();
+  return found;
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}

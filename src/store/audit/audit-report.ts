@@ -1,0 +1,138 @@
+// What an audit has found so far. A record that cannot be read is a violation like any other: the audit goes on.
+import type { Digest, EpisodeRecord } from '../../spec/records/records.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { readRecord } from '../records/records.js';
+import type { RecordKind, RecordTypes } from '../records/record-schemas.js';
+
+/** Rules of the records; what each says is in docs/records.md. */
+export type Rule =
+  | 'R1'
+  | 'R2'
+  | 'R5'
+  | 'R7'
+  | 'R8'
+  | 'R9'
+  | 'R10'
+  | 'R11'
+  | 'R12'
+  | 'R13'
+  | 'R17'
+  | 'R18'
+  | 'R20'
+  | 'R21'
+  | 'R23'
+  | 'R25'
+  | 'R31';
+
+export interface Violation {
+  rule: Rule;
+  key: string;
+  problem: string;
+}
+
+export interface ChainAudit {
+  run: string;
+  /** Committed steps, base included. */
+  steps: number;
+  updatesApplied: number;
+  /** Of training steps. */
+  episodes: number;
+  /** Graded outcomes that are 0, and unknown ones, for the count of false zeros elsewhere. */
+  zeros: number;
+  unknown: number;
+  evaluations: number;
+  checkpoints: number;
+  /** What collections took, of the run itself: states after `checkpoints` are computed from older ones; none was lost. */
+  collected: Collected;
+  finalState: Digest | null;
+  violations: Violation[];
+  /** What no record proves, in words: a forgery there would not be seen. */
+  notClaimed: string[];
+}
+
+interface Collected {
+  /** Records of collections. */
+  records: number;
+  /** Steps whose checkpoints were named by one, and are gone. */
+  checkpoints: number[];
+  /** Steps of which a late uploader has left a manifest without data, which the next collection takes. */
+  manifests: number[];
+  /** Steps whose episodes are in one file. */
+  folded: number;
+}
+
+export class AuditReport implements ChainAudit {
+  steps = 0;
+  updatesApplied = 0;
+  episodes = 0;
+  zeros = 0;
+  unknown = 0;
+  evaluations = 0;
+  checkpoints = 0;
+  collected: Collected = { records: 0, checkpoints: [], manifests: [], folded: 0 };
+  finalState: Digest | null = null;
+  readonly violations: Violation[] = [];
+  readonly notClaimed: string[] = [];
+
+  /** Private: it is no part of the answer. */
+  readonly #onProgress: ((place: string) => void) | undefined;
+
+  constructor(
+    readonly run: string,
+    onProgress?: (place: string) => void,
+  ) {
+    this.#onProgress = onProgress;
+  }
+
+  /** Says where the audit is, for who waits for it. */
+  at(place: string): void {
+    this.#onProgress?.(place);
+  }
+
+  add(rule: Rule, key: string, problem: string): void {
+    this.violations.push({ rule, key, problem });
+  }
+
+  episode({ outcome }: EpisodeRecord): void {
+    this.episodes += 1;
+    if (outcome.status === 'unknown') this.unknown += 1;
+    else if (outcome.value === 0) this.zeros += 1;
+  }
+
+  /** Null where it is missing, and where it cannot be read, which is a violation. */
+  async read<Kind extends RecordKind>(
+    store: ObjectStore,
+    key: string,
+    kind: Kind,
+  ): Promise<RecordTypes[Kind] | null> {
+    return readable(this, key, () => readRecord(store, key, kind));
+  }
+
+  done(): ChainAudit {
+    return { ...this };
+  }
+}
+
+/** Null, and a violation, where `read` fails because of what is in the store. */
+export async function readable<T>(
+  report: AuditReport,
+  key: string,
+  read: () => T | Promise<T>,
+): Promise<T | null> {
+  try {
+    return await read();
+  } catch (error) {
+    if (!(error instanceof Error) || !dataErrors.includes(error.name)) throw error;
+    report.add('R1', key, error.message);
+    return null;
+  }
+}
+
+const dataErrors = [
+  'UnreadableRecord',
+  'OlderSchema',
+  'NewerSchema',
+  'CorruptCheckpoint',
+  'BadKey',
+  'BadTensorFile',
+];

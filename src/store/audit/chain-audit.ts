@@ -1,0 +1,470 @@
+// Checks a run's chain from its records alone: every link by digest, every batch against what sealing gives again, every outcome
+// against its episode, no step twice or skipped, no finished episode started again (R9). Written from docs/records.md;
+// `longhaul audit` and chaos runs use it.
+import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
+import { wantsReference } from '../../spec/loss.js';
+import type {
+  AdvantagePlan,
+  BaseRecord,
+  Digest,
+  EpisodeRecord,
+  PlanRecord,
+  RunRecord,
+  UpdateRecord,
+} from '../../spec/records/records.js';
+import { lastWarmStep } from '../../spec/warm-start.js';
+import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
+import { batchDifference, decodeBatchFile, inputsDigest } from '../files/batch-file.js';
+import { canonicalText, differences, recordDigest, sha256Hex, stepIdOf } from '../records/canonical.js';
+import { auditCheckpoints, type StateDigest } from './checkpoint-audit.js';
+import { demonstrationDigests } from './demonstration-digests.js';
+import { checkEpisodes } from './episode-audit.js';
+import { auditEvaluated } from './run-evaluations-audit.js';
+import { auditEvaluations, type IsPass } from './evaluation-audit.js';
+import { checkForeignEvaluations } from './foreign-evaluations.js';
+import { inParallel } from '../../base/in-parallel.js';
+import {
+  batchKey,
+  foldedEpisodesKey,
+  parseStepFolder,
+  planKey,
+  runKey,
+  stepFolder,
+  stepsFolder,
+  updateKey,
+  weightsManifestKey,
+} from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { changedRoot, rootsOf } from '../runs/plan-roots.js';
+import { openRunView } from '../runs/quarantine.js';
+import { readNumerics, readRun, timelineOf } from '../runs/run-records.js';
+import { auditSequences, type Sequences, unproven } from './sequence-audit.js';
+import { checkStarts } from './start-audit.js';
+import { readBatch } from '../runs/stored-batch.js';
+import { verifyWeights } from '../files/weights.js';
+
+export type { ChainAudit, Violation } from './audit-report.js';
+
+/** The functions that made a step, for a view of the store. */
+export interface StepMakers {
+  /** The plan at a stored one's place, from the records before it. */
+  plan: (stored: PlanRecord) => Promise<PlanRecord>;
+  /** The bytes of a step's batch, from its plan and its episodes (by slot and sample; none for a supervised plan). */
+  batch: (plan: PlanRecord, episodes: EpisodeRecord[][]) => Promise<Uint8Array>;
+}
+
+/** What the records were made by, and the store does not know. */
+export interface Makers {
+  /** What is wrong with a run's record in itself. */
+  runProblems: (record: RunRecord, parent: RunRecord | null) => string[];
+  /** Digest of a state, from the bytes of its file. */
+  stateDigest: StateDigest;
+  makers: (view: ObjectStore) => StepMakers;
+  isPass: IsPass;
+  /** Hears where the audit is, in words. */
+  onProgress?: (place: string) => void;
+}
+
+/** Where the audit is: what the steps so far have left behind. */
+interface Chain {
+  store: ObjectStore;
+  record: RunRecord;
+  report: AuditReport;
+  sequences: Sequences;
+  state: Digest | null;
+  /** Those that GRPO begins with, as far as the chain has come; null where no record names any. */
+  weights: Digest | null;
+  /** Of the newest step. */
+  kind: PlanRecord['kind'] | null;
+  /** Step that applied it, by step id and by batch. */
+  applied: Map<Digest, number>;
+  control: number;
+  owner: number;
+  /** States of the chain by step. */
+  states: (Digest | null)[];
+  make: StepMakers;
+  /** One digest for each line of `demonstrations.jsonl`; null where the run's data cannot be read. */
+  demonstrations: readonly Digest[] | null;
+  /** Records that are not those that plans were made under: each is named once. */
+  changedRoots: Set<string>;
+}
+
+/** Throws `UnreadableRecord` when there is no such run; whatever else is wrong is a violation of the answer. */
+export async function auditChain(
+  plainStore: ObjectStore,
+  run: string,
+  { makers, isPass, runProblems, stateDigest, onProgress }: Makers,
+): Promise<ChainAudit> {
+  const report = new AuditReport(run, onProgress);
+  const store = (await readable(report, runKey(run), () => openRunView(plainStore, run))) ?? plainStore;
+  const record = await readRun(store, run);
+  const { lineage } = record;
+  const parent = lineage && (await readable(report, runKey(lineage.run), () => readRun(store, lineage.run)));
+  for (const problem of runProblems(record, parent)) report.add('R5', runKey(run), problem);
+  const { last, touched } = await stepsOf(store, record, report);
+  const chain: Chain = {
+    store,
+    record,
+    report,
+    // After the steps: a run that goes on records an owner and control before it plans with them.
+    sequences: await auditSequences(store, record, report),
+    state: null,
+    weights: null,
+    kind: null,
+    applied: new Map(),
+    control: 0,
+    owner: 0,
+    states: [],
+    make: makers(store),
+    changedRoots: new Set(),
+    demonstrations: null,
+  };
+  for (let step = 0; step <= last; step++) {
+    report.at(`step ${step} of ${last}`);
+    await (step === 0 ? checkBase(chain) : checkStep(chain, step));
+    chain.states[step] = chain.state;
+  }
+  const starts = new Set<string>();
+  for (const step of new Set([...chain.states.keys(), ...touched.filter((one) => one <= last + 1)])) {
+    report.at(`attempts of step ${step} of ${Math.max(last, step)}`);
+    const timeline = await timelineOf(store, record.run, step);
+    for (const start of await checkStarts(chain, timeline, step))
+      if (!start.startsWith('runs/')) starts.add(start);
+  }
+  report.steps = last + 1;
+  report.at('evaluations');
+  report.finalState = chain.state;
+  const evaluations = await auditEvaluations(store, chain.states, isPass, starts, report);
+  await checkForeignEvaluations(store, run, chain.states, report);
+  await auditEvaluated(store, record, chain.states, report);
+  const ended = chain.kind === 'grpo' && evaluations.some((one) => isLastOf(one, record, last));
+  const { collections } = chain.sequences;
+  await auditCheckpoints(
+    store,
+    record,
+    chain.states,
+    { collections, ended: ended ? last : null },
+    stateDigest,
+    report,
+  );
+  report.notClaimed.push(...unproven(run, chain.sequences, chain), ...neverClaimed);
+  return report.done();
+}
+
+/**
+ * The last state is uploaded before it is evaluated as such (R17). Where GRPO begins there is such an evaluation too, of a state
+ * that a supervised step has left.
+ */
+function isLastOf(
+  { suite_name, observed }: EvaluationResult,
+  { run, lineage }: RunRecord,
+  last: number,
+): boolean {
+  const own = last > (lineage?.step ?? 0);
+  return own && suite_name === 'final' && observed.run === run && observed.step === last;
+}
+
+/** The newest committed step, and all steps that have a folder. */
+async function stepsOf(
+  store: ObjectStore,
+  record: RunRecord,
+  report: AuditReport,
+): Promise<{ last: number; touched: number[] }> {
+  const { run, lineage } = record;
+  const touched = (await store.listFolder(stepsFolder(run))).flatMap((name) => parseStepFolder(name) ?? []);
+  let last = lineage?.step ?? -1;
+  const contents = await inParallel(touched, (step) => store.listFolder(stepFolder(run, step)));
+  for (const [index, step] of touched.entries())
+    if (contents[index]?.includes('update.json')) last = Math.max(last, step);
+  for (const [index, step] of touched.entries()) {
+    // A put that was killed leaves an empty folder behind in a directory store.
+    if (contents[index]?.length === 0) continue;
+    if (lineage && step <= lineage.step) {
+      report.add('R5', stepFolder(run, step), `steps up to ${lineage.step} belong to ${lineage.run}`);
+    }
+    if (step > last && contents[index]?.includes('episodes.jsonl.gz')) {
+      report.add('R23', foldedEpisodesKey(run, step), 'its episodes were folded, but it is not committed');
+    }
+    if (step > last + 1) {
+      report.add('R5', stepFolder(run, step), `it was begun, but step ${step - 1} is not committed`);
+    }
+  }
+  return { last, touched };
+}
+
+async function checkBase(chain: Chain): Promise<void> {
+  const { store, report } = chain;
+  const timeline = await timelineOf(store, chain.record.run, 0);
+  const key = updateKey(timeline, 0);
+  const base = await report.read(store, key, 'base');
+  if (!base) return report.add('R5', key, 'the base record is missing: the chain has no beginning');
+  if (base.identity.run !== timeline) report.add('R5', key, `it says run ${base.identity.run}`);
+  if (base.identity.base_model !== (await readRun(store, timeline)).base_model) {
+    report.add('R5', key, 'it was made from another base model than run.json names');
+  }
+  await checkWeights(chain, base);
+  chain.state = base.identity.state;
+  chain.weights = base.identity.weights ?? null;
+}
+
+/** A run from a folder can be restored only with the weights that it put into the store. */
+async function checkWeights({ store, record, report }: Chain, { identity }: BaseRecord): Promise<void> {
+  if (record.spec.model.path === undefined || identity.weights === undefined) return;
+  try {
+    await verifyWeights(store, identity.weights);
+  } catch (error) {
+    if (
+      !(error instanceof Error) ||
+      !['CorruptCheckpoint', 'UnreadableRecord', 'NewerSchema'].includes(error.name)
+    )
+      throw error;
+    report.add('R31', weightsManifestKey(identity.weights), error.message);
+  }
+}
+
+async function checkStep(chain: Chain, step: number): Promise<void> {
+  const { store, report } = chain;
+  const timeline = await timelineOf(store, chain.record.run, step);
+  const key = updateKey(timeline, step);
+  const [update, plan] = await Promise.all([
+    report.read(store, key, 'update'),
+    report.read(store, planKey(timeline, step), 'plan'),
+  ]);
+  if (!update) {
+    report.add('R5', key, `step ${step} was skipped: a later one is committed`);
+    // What follows is measured against what follows: one gap is one violation.
+    chain.state = null;
+    return;
+  }
+  if (chain.state === null) chain.state = update.identity.previous_state;
+  checkUpdate(chain, key, update, timeline, step);
+  if (!plan) report.add('R7', planKey(timeline, step), 'the plan is missing');
+  else checkPlan(chain, planKey(timeline, step), plan, update, timeline, step);
+  const numerics = await readable(report, key, () => readNumerics(store, timeline));
+  if (numerics && canonicalText(numerics) !== canonicalText(update.identity.numerics))
+    report.add('R18', key, 'it was computed with other numerics than its run’s');
+  if (update.identity.weights !== undefined) {
+    chain.weights = update.identity.weights;
+    if (step !== lastWarmStep(chain.record.spec))
+      report.add('R10', key, 'it names weights for KL terms, and GRPO does not begin behind it');
+  }
+  if (plan) await checkPlanned(chain, planKey(timeline, step), plan);
+  if (plan?.rebased) await checkRebased(chain, planKey(timeline, step), plan, plan.rebased);
+  const played = plan?.kind === 'grpo' && !plan.rebased;
+  const inputs = played ? await checkEpisodes(chain, timeline, plan, update) : null;
+  await checkBatch(chain, timeline, update, plan, inputs);
+  const { lineage } = chain.record;
+  if (lineage?.step === step && lineage.state !== update.identity.state) {
+    report.add('R5', runKey(chain.record.run), `it continues from ${lineage.state}, its parent is elsewhere`);
+  }
+  chain.state = update.identity.state;
+  chain.kind = update.identity.kind;
+}
+
+function checkUpdate(chain: Chain, key: string, update: UpdateRecord, timeline: string, step: number): void {
+  const { report } = chain;
+  const { identity } = update;
+  const { applied, previous_state, state } = identity;
+  if (identity.run !== timeline || identity.step !== step) {
+    report.add('R5', key, `it says step ${identity.step} of ${identity.run}`);
+  }
+  if (previous_state !== chain.state) {
+    report.add('R5', key, `it continues from ${previous_state}, the chain is at ${chain.state}`);
+  }
+  if (identity.step_id !== stepIdOf(previous_state, identity.batch, identity.plan)) {
+    report.add('R11', key, 'its step_id does not follow from its parts');
+  }
+  if (applied !== true && state !== previous_state) {
+    report.add('R5', key, 'it was not applied, yet the state changed');
+  }
+  if (applied !== true) return;
+  report.updatesApplied += 1;
+  // The state covers the optimizer's count, so an update that was applied always changes it.
+  if (state === previous_state) report.add('R5', key, 'it was applied, yet the state is the one before');
+  for (const id of [identity.step_id, identity.batch]) {
+    const earlier = chain.applied.get(id);
+    if (earlier !== undefined) report.add('R12', key, `it applies again what step ${earlier} has applied`);
+    chain.applied.set(id, step);
+  }
+}
+
+function checkPlan(
+  chain: Chain,
+  key: string,
+  plan: PlanRecord,
+  update: UpdateRecord,
+  timeline: string,
+  step: number,
+): void {
+  const { report, record, sequences } = chain;
+  const fault = (rule: Rule, problem: string): void => report.add(rule, key, problem);
+  if (recordDigest(plan) !== update.identity.plan) fault('R7', 'its digest is not the one in update.json');
+  if (plan.run !== timeline || plan.step !== step) fault('R7', `it says step ${plan.step} of ${plan.run}`);
+  if (plan.previous_state !== update.identity.previous_state) {
+    fault('R7', `it was made for state ${plan.previous_state}, the update is of another`);
+  }
+  if (plan.kind !== update.identity.kind) fault('R7', `it is a ${plan.kind} plan, the update is not`);
+  if (canonicalText(plan.numerics) !== canonicalText(update.identity.numerics)) {
+    fault('R18', 'the update was computed with other numerics');
+  }
+  const { tokenizer, chat_template, tool_parser, dataset } = record;
+  const expected = { tokenizer, chat_template, tool_parser, dataset: dataset.digest };
+  if (canonicalText(plan.digests) !== canonicalText(expected)) {
+    fault('R7', 'its digests of tokenizer, template, parser and dataset are not those of run.json');
+  }
+  const reference = wantsReference(plan.loss) ? (chain.weights ?? plan.reference ?? null) : null;
+  if ((plan.reference ?? null) !== reference) {
+    fault('R10', 'its KL term is not taken against the weights that GRPO began with');
+  }
+  if (timeline !== record.run) return;
+  if (plan.control > sequences.control) fault('R21', `it covers control ${plan.control}, which is missing`);
+  if (plan.owner > sequences.owners) fault('R20', `it was made by owner ${plan.owner}, which is missing`);
+  if (plan.control < chain.control) fault('R21', `it covers less control than the plan before`);
+  if (plan.owner < chain.owner) fault('R20', `it was made by an older owner than the plan before`);
+  [chain.control, chain.owner] = [plan.control, plan.owner];
+}
+
+/** Of all stores: docs/records.md, "What an audit claims". */
+const neverClaimed = [
+  'trajectories/, reports/ and comparisons: they are projections, which can be made again from the records',
+  'tallies/, notices/, and what is in observed: figures and times are taken from there, and no digest covers them',
+  'that an engine sampled, and an environment graded, what an episode says: --replay computes the updates alone',
+  'who a record’s author is: anyone who can write to the store can sign a whole chain again, from its first plan on',
+];
+
+/** Records that a plan was made under, and its reference, which is compared with the chain. */
+const comparedElsewhere = /^(run_digest|control_digest|owner_digest|reference) /;
+
+/** A plan is a function of the records that it was made under, and those are the same now (R7). */
+async function checkPlanned(
+  { store, report, make, changedRoots }: Chain,
+  key: string,
+  plan: PlanRecord,
+): Promise<void> {
+  if (plan.run_digest !== undefined) {
+    const roots = await readable(report, key, () => rootsOf(store, plan));
+    const changed = roots && changedRoot(plan, roots);
+    if (changed && !changedRoots.has(changed.key)) {
+      changedRoots.add(changed.key);
+      report.add('R1', changed.key, changed.problem);
+    }
+  }
+  const made = await readable(report, key, () => make.plan(plan));
+  if (!made) return;
+  const found = differences(plan, made, 12).filter((line) => !comparedElsewhere.test(line));
+  if (found.length > 0)
+    report.add(
+      'R7',
+      key,
+      `step ${plan.step}, planned again from its records, differs in ${found.join('; ')}`,
+    );
+}
+
+/** What a rebased plan names is there, and committed (R18). */
+async function checkRebased(
+  { store, report }: Chain,
+  key: string,
+  plan: PlanRecord,
+  rebased: NonNullable<PlanRecord['rebased']>,
+): Promise<void> {
+  const fault = (problem: string): void => report.add('R18', key, problem);
+  const { lineage } = await readRun(store, plan.run);
+  if (plan.step > (lineage?.rebase?.to ?? 0)) fault('it is rebased, and the run is not, or not so far');
+  const sourceKey = planKey(rebased.run, plan.step);
+  const [source, update] = await Promise.all([
+    report.read(store, sourceKey, 'plan'),
+    report.read(store, updateKey(rebased.run, plan.step), 'update'),
+  ]);
+  if (!source || !update)
+    return fault(`${sourceKey}, which it was rebased from, is missing or not committed`);
+  if (recordDigest(source) !== rebased.plan) fault(`${sourceKey} has another digest than it names`);
+  if (update.identity.plan !== rebased.plan) fault(`its source was committed from another plan`);
+}
+
+async function checkBatch(
+  chain: Chain,
+  timeline: string,
+  update: UpdateRecord,
+  plan: PlanRecord | null,
+  episodes: EpisodeRecord[][] | null,
+): Promise<void> {
+  const { store, report } = chain;
+  const { identity } = update;
+  const key = batchKey(timeline, identity.step);
+  const bytes = await readable(report, key, () => readBatch(store, timeline, identity.step));
+  if (bytes === null) return report.add('R10', key, 'the batch is missing');
+  const fault = (problem: string): void => report.add('R10', key, problem);
+  if (sha256Hex(bytes) !== identity.batch) return fault('its sha256 is not the one in update.json');
+  const decoded = await readable(report, key, () => decodeBatchFile(bytes, key));
+  if (!decoded) return;
+  const batch = decoded.identity;
+  if (batch.run !== timeline || batch.step !== identity.step)
+    fault(`it says step ${batch.step} of ${batch.run}`);
+  if (batch.plan !== identity.plan) fault('it was sealed from another plan');
+  if (batch.previous_state !== identity.previous_state) fault('it was sealed for another state');
+  if (canonicalText(batch.outcomes) !== canonicalText(identity.outcomes)) {
+    fault('its outcomes are not those in update.json');
+  }
+  const learns = batch.loss_tokens.every((tokens) => tokens > 0);
+  if (learns === (identity.applied !== true && identity.applied.reason === 'no_signal')) {
+    fault(
+      learns ? 'it has targets, yet its update says that there was none' : 'it was applied without targets',
+    );
+  }
+  if (!plan) return;
+  if (batch.mini_batches !== plan.optimizer.learning_rates.length) fault('its plan has other mini-batches');
+  if (plan.rebased) return checkRebuilt(chain, key, bytes, plan, []);
+  const inputs =
+    plan.kind === 'sft' ? await demonstrationsOf(chain, plan.mini_batches) : episodes && digestsOf(episodes);
+  const sameInputs = inputs !== null && batch.inputs === inputsDigest(inputs);
+  if (inputs && !sameInputs) fault('it was sealed from other inputs than those in the store');
+  if (episodes && plan.kind === 'grpo' && batch.loss_tokens[0] !== targetsOf(episodes, plan.advantages)) {
+    report.add('R25', key, 'its targets are not the tokens of graded samples that have a signal');
+  }
+  if (!sameInputs || recordDigest(plan) !== batch.plan) return;
+  await checkRebuilt(chain, key, bytes, plan, episodes ?? []);
+}
+
+async function checkRebuilt(
+  { report, make }: Chain,
+  key: string,
+  bytes: Uint8Array,
+  plan: PlanRecord,
+  episodes: EpisodeRecord[][],
+): Promise<void> {
+  const difference = await readable(report, key, async () =>
+    batchDifference(bytes, await make.batch(plan, episodes), key),
+  );
+  if (!difference) return;
+  report.add(
+    'R10',
+    key,
+    `step ${plan.step}, sealed again from its records, gives another batch: ${difference}`,
+  );
+}
+
+async function demonstrationsOf(chain: Chain, miniBatches: number[][]): Promise<Digest[] | null> {
+  chain.demonstrations ??= await demonstrationDigests(chain.store, chain.record, chain.report);
+  const digests = miniBatches.flat().map((line) => chain.demonstrations?.[line]);
+  return digests.every((digest) => digest !== undefined) ? digests : null;
+}
+
+const digestsOf = (episodes: EpisodeRecord[][]): Digest[] =>
+  episodes.flat().map((episode) => recordDigest(episode));
+
+/**
+ * Sampled tokens that carry a loss: of graded samples, where the graded ones of their group differ; of reinforce++, which knows no
+ * groups, where those of the step do.
+ */
+function targetsOf(groups: EpisodeRecord[][], { estimator }: AdvantagePlan): number {
+  let targets = 0;
+  for (const group of estimator === 'reinforce++' ? [groups.flat()] : groups) {
+    const graded = group.filter(
+      ({ outcome, logprobs }) =>
+        outcome.status === 'graded' && (estimator !== 'reinforce++' || logprobs.length > 0),
+    );
+    const values = new Set(graded.map(({ outcome }) => (outcome.status === 'graded' ? outcome.value : null)));
+    if (values.size > 1) for (const { logprobs } of graded) targets += logprobs.length;
+  }
+  return targets;
+}

@@ -1,0 +1,80 @@
+// Checks a run's checkpoints against its chain: every byte by sha256, every state against the update that left it (R31), and that
+// the last state of a run that ended is among them (R17).
+import type { Digest, RunRecord } from '../../spec/records/records.js';
+import type { AuditReport } from './audit-report.js';
+import { homeOfStep, listCollectedManifests, listCheckpoints, verifyCheckpoint } from '../runs/checkpoints.js';
+import { checkpointFileKey, checkpointManifestKey, updateKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { namedByCollections, type Sequences } from './sequence-audit.js';
+
+/** Digest of the state in a file of `size` bytes. Throws `BadTensorFile`. */
+export type StateDigest = (file: {
+  pieces: AsyncIterable<Uint8Array>;
+  size: number;
+  name: string;
+}) => Promise<Digest>;
+
+/**
+ * `states[step]` is the chain's state after `step`; null where it is not known, none for a step the audit did not find.
+ * `collections`: what collections have named, null where that is not known. `ended`: the step after which the run ended, null
+ * where it goes on.
+ */
+export async function auditCheckpoints(
+  store: ObjectStore,
+  record: RunRecord,
+  states: readonly (Digest | null)[],
+  { collections, ended }: { collections: Sequences['collections']; ended: number | null },
+  stateDigest: StateDigest,
+  report: AuditReport,
+): Promise<void> {
+  const stored = await listCheckpoints(store, record);
+  const gone = [...(collections?.checkpoints ?? [])].filter((step) => !stored.includes(step));
+  report.collected.checkpoints = gone.sort((a, b) => a - b);
+  const named = async (run: string, step: number): Promise<boolean> =>
+    collections?.checkpoints.has(step) === true ||
+    (await namedByCollections(store, run)).checkpoints.has(step);
+  report.collected.manifests = await listCollectedManifests(store, record);
+  if (ended !== null && !stored.includes(ended) && collections && !(await named(record.run, ended))) {
+    const key = checkpointManifestKey(await homeOfStep(store, record, ended), ended);
+    report.add('R17', key, 'the run has ended, and there is no checkpoint of its last state');
+  }
+  for (const [index, step] of stored.entries()) {
+    report.at(`checkpoint ${index + 1} of ${stored.length}`);
+    const home = await homeOfStep(store, record, step);
+    const key = checkpointManifestKey(home, step);
+    const state = states[step];
+    if (state === undefined) {
+      // A run that goes on commits a step before it saves it: what is committed by now is newer than this audit.
+      if (await store.head(updateKey(home.run, step))) continue;
+      report.add('R31', key, `it is of step ${step}, which is not committed`);
+    }
+    report.checkpoints += 1;
+    try {
+      const manifest = await verifyCheckpoint(store, record, step);
+      if (typeof state === 'string' && manifest.state !== state)
+        report.add('R31', key, `it holds state ${manifest.state}, the chain says ${state}`);
+      for (const { path, size } of manifest.files) {
+        const name = checkpointFileKey(home, step, path);
+        const pieces = await store.stream(name);
+        const held = pieces && (await stateDigest({ pieces, size, name }));
+        if (held !== null && held !== manifest.state)
+          report.add(
+            'R31',
+            name,
+            `its tensors are those of state ${held}, its manifest says ${manifest.state}`,
+          );
+      }
+    } catch (error) {
+      if (!(error instanceof Error) || !storedErrors.includes(error.name)) throw error;
+      // A collection that goes on deletes the manifest first.
+      if (!(await store.head(key)) && (await named(home.run, step))) {
+        report.checkpoints -= 1;
+        report.collected.checkpoints.push(step);
+        continue;
+      }
+      report.add('R31', key, error.message);
+    }
+  }
+}
+
+const storedErrors = ['CorruptCheckpoint', 'BadTensorFile', 'UnreadableRecord', 'OlderSchema', 'NewerSchema'];

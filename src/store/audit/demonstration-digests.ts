@@ -1,0 +1,29 @@
+// Digests of a run's demonstrations: what a supervised batch was sealed from.
+import type { Digest, RunRecord } from '../../spec/records/records.js';
+import type { AuditReport } from './audit-report.js';
+import { canonicalText, recordDigest, sha256Hex } from '../records/canonical.js';
+import { datasetFileKey, datasetManifestKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+
+/** One for each line of `demonstrations.jsonl`; none where the data is missing or is not what the run names. */
+export async function demonstrationDigests(
+  store: ObjectStore,
+  { dataset }: RunRecord,
+  report: AuditReport,
+): Promise<Digest[]> {
+  const key = datasetManifestKey(dataset.name, dataset.version);
+  const manifest = await report.read(store, key, 'dataset');
+  if (!manifest || recordDigest(manifest) !== dataset.digest) {
+    report.add('R7', key, 'it is not the dataset that run.json names');
+    return [];
+  }
+  const file = manifest.files.find(({ path }) => path === 'demonstrations.jsonl');
+  const fileKey = datasetFileKey(dataset.name, dataset.version, 'demonstrations.jsonl');
+  const bytes = await store.get(fileKey);
+  if (bytes === null || sha256Hex(bytes) !== file?.sha256) {
+    report.add('R7', fileKey, bytes === null ? 'it is missing' : 'its sha256 is not the one in its manifest');
+    return [];
+  }
+  const lines = Buffer.from(bytes).toString('utf8').split('\n');
+  return lines.filter((line) => line !== '').map((line) => sha256Hex(canonicalText(JSON.parse(line))));
+}

@@ -1,0 +1,133 @@
+// Checks the episodes of a run's steps, folded or not (R8, R9, R23): one for each seat of the plan, of that plan and state, with
+// the outcome that the update names, and none made again once its step was folded.
+import type { EpisodeRecord, GrpoPlan, RunRecord, UpdateRecord } from '../../spec/records/records.js';
+import { type AuditReport, readable, type Rule } from './audit-report.js';
+import { recordDigest } from '../records/canonical.js';
+import { type FoldedEpisodes, readFoldedEpisodes } from '../runs/episodes.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { episodeKey, episodesFolder, foldedEpisodesKey, planKey, updateKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { namedByCollections, type Sequences } from './sequence-audit.js';
+
+/** What the audit of a chain knows by then. */
+interface Chain {
+  store: ObjectStore;
+  record: RunRecord;
+  report: AuditReport;
+  sequences: Sequences;
+}
+
+/** Episodes by slot and sample; null where one is missing. */
+export async function checkEpisodes(
+  chain: Chain,
+  timeline: string,
+  plan: GrpoPlan,
+  update: UpdateRecord,
+): Promise<EpisodeRecord[][] | null> {
+  const { store, report } = chain;
+  const { outcomes } = update.identity;
+  const shaped =
+    outcomes.length === plan.slots.length && outcomes.every((row) => row.length === plan.samples_per_slot);
+  if (!shaped)
+    report.add('R11', updateKey(timeline, plan.step), 'its outcomes have another shape than the plan');
+  const seats = plan.slots.flatMap(({ slot }, index) =>
+    Array.from({ length: plan.samples_per_slot }, (_, sample) => ({
+      slot: index,
+      sample,
+      key: episodeKey(timeline, plan.step, slot, sample),
+    })),
+  );
+  const { folded, episodes } = await auditedEpisodes(
+    chain,
+    timeline,
+    plan.step,
+    seats.map(({ key }) => key),
+  );
+  const expected = new Set(seats.map(({ key }) => key));
+  for (const [index, { slot }] of plan.slots.entries())
+    if (slot !== index) report.add('R7', planKey(timeline, plan.step), `slot ${index} is named ${slot}`);
+  const groups: EpisodeRecord[][] = plan.slots.map(() => []);
+  for (const [index, { key, ...seat }] of seats.entries()) {
+    const episode = episodes[index];
+    if (episode) {
+      groups[seat.slot]?.push(episode);
+      checkEpisode(report, key, episode, plan, update, seat);
+    } else report.add('R8', key, 'the episode is missing');
+  }
+  for (const key of folded?.keys() ?? []) {
+    if (!expected.has(key))
+      report.add('R8', foldedEpisodesKey(timeline, plan.step), `the plan has no ${key}`);
+  }
+  for await (const { key } of store.list(episodesFolder(timeline, plan.step))) {
+    if (!expected.has(key)) report.add('R8', key, 'the plan has no such seat');
+    else if (folded) await checkLeftOver(chain, key, folded);
+  }
+  return episodes.every((episode) => episode !== null) ? groups : null;
+}
+
+/** Episodes in the order of `keys`, null where one is missing: from the file where they were folded, else one by one. */
+async function auditedEpisodes(
+  { store, report, record, sequences }: Chain,
+  timeline: string,
+  step: number,
+  keys: readonly string[],
+): Promise<{ folded: FoldedEpisodes | null; episodes: (EpisodeRecord | null)[] }> {
+  const key = foldedEpisodesKey(timeline, step);
+  /** Asked again: one may have begun since the sequences were read. */
+  const namesFold = async (): Promise<boolean> =>
+    sequences.collections === null ||
+    sequences.collections.episodes.has(step) ||
+    (await namedByCollections(store, timeline)).episodes.has(step);
+  const readFolded = (): Promise<FoldedEpisodes | null> =>
+    readable(report, key, () => readFoldedEpisodes(store, timeline, step));
+  let folded = await readFolded();
+  const singles = folded ? [] : await inParallel(keys, (single) => report.read(store, single, 'episode'));
+  // A collection that goes on may have folded them between the two looks.
+  if (!folded && singles.includes(null)) folded = await readFolded();
+  if (!folded) return { folded, episodes: singles };
+  report.collected.folded += 1;
+  if (timeline === record.run && !(await namesFold()))
+    report.add('R23', key, 'no record of a collection names this step');
+  return { folded, episodes: keys.map((single) => folded.get(single)?.record ?? null) };
+}
+
+/**
+ * What lies beside the file of folded episodes was meant to be deleted, or was written by a worker that stood still while it was
+ * folded: then only its clocks differ.
+ */
+async function checkLeftOver({ store, report }: Chain, key: string, folded: FoldedEpisodes): Promise<void> {
+  const record = await report.read(store, key, 'episode');
+  const first = folded.get(key)?.record;
+  if (record && first && recordDigest(record) !== recordDigest(first))
+    report.add('R9', key, 'it was made again after its step was folded, and says otherwise');
+}
+
+function checkEpisode(
+  report: AuditReport,
+  key: string,
+  episode: EpisodeRecord,
+  plan: GrpoPlan,
+  update: UpdateRecord,
+  seat: { slot: number; sample: number },
+): void {
+  const fault = (rule: Rule, problem: string): void => report.add(rule, key, problem);
+  const slot = plan.slots[seat.slot];
+  report.episode(episode);
+  if (episode.slot !== seat.slot || episode.sample !== seat.sample) {
+    fault('R8', `it says slot ${episode.slot}, sample ${episode.sample}`);
+  }
+  if (episode.plan !== update.identity.plan) fault('R8', 'it belongs to another plan');
+  if (episode.state !== plan.previous_state) fault('R8', `it was sampled at state ${episode.state}`);
+  if (episode.task_key !== slot?.task_key || episode.env_key !== slot.env_key) {
+    fault('R8', `it is of task ${episode.task_key}, the plan's slot of ${slot?.task_key}`);
+  }
+  if (episode.turns.some((turn) => turn.policy_step !== plan.step - 1)) {
+    fault('R8', 'a turn was sampled by the policy of another step');
+  }
+  const value = episode.outcome.status === 'graded' ? episode.outcome.value : null;
+  const recorded = update.identity.outcomes[seat.slot]?.[seat.sample];
+  if (recorded !== value) {
+    const rule = value === null || recorded === null ? 'R25' : 'R11';
+    fault(rule, `its outcome is ${value ?? 'unknown'}, update.json says ${recorded ?? 'unknown'}`);
+  }
+}

@@ -1,0 +1,217 @@
+// Checks the evaluations of a run's states: each result is recomputed from its episodes, which stand for its suite's tasks and were
+// announced before they were sampled (R9).
+import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
+import { type PassRate, passRateOf } from '../../spec/pass-rate.js';
+import type { Digest, EpisodeRecord } from '../../spec/records/records.js';
+import type { AuditReport } from './audit-report.js';
+import { recordDigest, sha256Hex } from '../records/canonical.js';
+import { roundBefore } from '../evaluations/evaluation-rounds.js';
+import { inParallel } from '../../base/in-parallel.js';
+import {
+  evaluationEpisodeKey,
+  evaluationEpisodesFolder,
+  evaluationResultKey,
+  evaluationsOfState,
+  evaluationSuiteKey,
+} from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { encodeRecord } from '../records/record-codec.js';
+import { unannounced } from './start-audit.js';
+
+/** Whether a reward is a pass. */
+export type IsPass = (reward: number) => boolean;
+
+/** Turns and calls may be added in another order than they were. */
+const tolerance = 1e-9;
+
+/** `starts`: those that the run's attempts have announced. Answers the results. */
+export async function auditEvaluations(
+  store: ObjectStore,
+  states: readonly (Digest | null)[],
+  isPass: IsPass,
+  starts: ReadonlySet<string>,
+  report: AuditReport,
+): Promise<EvaluationResult[]> {
+  const audit: EvaluationsAudit = { store, states, isPass, starts, report };
+  const results: (EvaluationResult | null)[] = [];
+  for (const state of new Set(states.filter((one) => one !== null))) {
+    for (const name of await store.listFolder(evaluationsOfState(state))) {
+      const suite = name.replace(/\/$/, '');
+      if (!/^[0-9a-f]{64}$/.test(suite)) continue;
+      report.at(`evaluation of step ${states.indexOf(state)} of ${states.length - 1}`);
+      results.push(await auditEvaluation(audit, state, suite));
+    }
+  }
+  return results.filter((result) => result !== null);
+}
+
+interface EvaluationsAudit {
+  store: ObjectStore;
+  states: readonly (Digest | null)[];
+  isPass: IsPass;
+  starts: ReadonlySet<string>;
+  report: AuditReport;
+}
+
+/** The result, where there is one with its suite. */
+async function auditEvaluation(
+  audit: EvaluationsAudit,
+  state: Digest,
+  suiteDigest: Digest,
+): Promise<EvaluationResult | null> {
+  const { store, isPass, report } = audit;
+  const suiteKey = evaluationSuiteKey(state, suiteDigest);
+  const resultKey = evaluationResultKey(state, suiteDigest);
+  // A run that goes on writes the result last: with it, all that it was made of was there.
+  const result = await report.read(store, resultKey, 'evaluation');
+  const suite = await report.read(store, suiteKey, 'suite');
+  // One that is under way, or was begun by a run that ended, is checked as far as it goes.
+  if (!suite) {
+    if (result) report.add('R13', suiteKey, 'there is a result, but not what was measured');
+    return null;
+  }
+  if (recordDigest(suite) !== suiteDigest) {
+    report.add('R13', suiteKey, 'its digest is not the one in its key');
+    return null;
+  }
+  const episodes = await checkEpisodes(audit, state, suiteDigest, suite, result);
+  if (!result) return null;
+  report.evaluations += 1;
+  if (result.state !== state || result.suite !== suiteDigest) {
+    report.add('R13', resultKey, 'it says that it is of another state or suite');
+  }
+  for (const problem of wrongFigures(result, suite, episodes, isPass)) report.add('R25', resultKey, problem);
+  return result;
+}
+
+async function checkEpisodes(
+  { store, states, starts, report }: EvaluationsAudit,
+  state: Digest,
+  suiteDigest: Digest,
+  suite: SuiteRecord,
+  result: EvaluationResult | null,
+): Promise<EpisodeRecord[]> {
+  const seats = suite.tasks.flatMap((task, slot) =>
+    Array.from({ length: suite.samples_per_task }, (_, sample) => ({
+      task,
+      slot,
+      sample,
+      key: evaluationEpisodeKey(state, suiteDigest, slot, sample),
+    })),
+  );
+  const episodes = await inParallel(seats, ({ key }) => report.read(store, key, 'episode'));
+  const expected = new Set(seats.map(({ key }) => key));
+  for (const [index, { task, slot, sample, key }] of seats.entries()) {
+    const episode = episodes[index];
+    if (!episode) {
+      if (result) report.add('R8', key, 'the episode is missing, though there is a result');
+      continue;
+    }
+    if (episode.slot !== slot || episode.sample !== sample) {
+      report.add('R8', key, `it says slot ${episode.slot}, sample ${episode.sample}`);
+    }
+    if (episode.plan !== suiteDigest) report.add('R8', key, 'it belongs to another suite');
+    if (episode.state !== state) report.add('R8', key, `it was sampled at state ${episode.state}`);
+    if (episode.task_key !== task.task_key || episode.env_key !== task.env_key) {
+      report.add('R8', key, `it is of task ${episode.task_key}, the suite's is ${task.task_key}`);
+    }
+  }
+  const startedElsewhere = new Map<string, Date>();
+  const taken = await takenOver(store, state, suite, episodes);
+  for await (const { key, modified } of store.list(evaluationEpisodesFolder(state, suiteDigest))) {
+    if (!expected.has(key)) report.add('R8', key, 'the suite has no such task');
+    else if (!starts.has(key) && !taken.has(key)) startedElsewhere.set(key, modified);
+  }
+  const likely = states.flatMap((one, step) => (one === state ? step : []));
+  for (const key of await unannounced(store, startedElsewhere, likely))
+    report.add('R9', key, 'no attempt of any run has announced that it was started');
+  return episodes.filter((episode) => episode !== null);
+}
+
+/** Keys of graded episodes that a later round has from the one before, where they were announced. */
+async function takenOver(
+  store: ObjectStore,
+  state: Digest,
+  suite: SuiteRecord,
+  episodes: readonly (EpisodeRecord | null)[],
+): Promise<ReadonlySet<string>> {
+  const before = roundBefore(suite);
+  if (before === null) return new Set();
+  const digest = recordDigest(suite);
+  const keys = await inParallel(episodes, async (episode) => {
+    if (episode?.outcome.status !== 'graded') return [];
+    const { slot, sample } = episode;
+    const bytes = await store.get(evaluationEpisodeKey(state, before.digest, slot, sample));
+    const same =
+      bytes &&
+      sha256Hex(bytes) === sha256Hex(await encodeRecord('episode', { ...episode, plan: before.digest }));
+    return same ? [evaluationEpisodeKey(state, digest, slot, sample)] : [];
+  });
+  return new Set(keys.flat());
+}
+
+/** Every figure of a result, counted again. Unknown outcomes are counted, and enter no share of passes. */
+function wrongFigures(
+  result: EvaluationResult,
+  suite: SuiteRecord,
+  episodes: EpisodeRecord[],
+  isPass: IsPass,
+): string[] {
+  const problems: string[] = [];
+  const compare = (name: string, stored: PassRate | undefined, counted: PassRate): void => {
+    const same =
+      typeof stored === 'number' && counted !== null
+        ? Math.abs(stored - counted) <= tolerance
+        : stored === counted;
+    if (!same)
+      problems.push(`${name} is ${stored === undefined ? 'missing' : stored}, its episodes give ${counted}`);
+  };
+  const all = countsOf(episodes, isPass);
+  compare('pass_at_1', result.pass_at_1, all.share);
+  compare('graded', result.graded, all.graded);
+  compare('unknown', result.unknown, all.unknown);
+  const keys = new Set([...episodes.map((episode) => episode.env_key), ...Object.keys(result.environments)]);
+  for (const env of keys) {
+    const own = episodes.filter((episode) => episode.env_key === env);
+    const [stored, counts] = [result.environments[env], countsOf(own, isPass)];
+    const total = (of: (episode: EpisodeRecord) => number): number =>
+      own.reduce((sum, one) => sum + of(one), 0);
+    compare(`environments.${env}.pass_at_1`, stored?.pass_at_1, counts.share);
+    compare(`environments.${env}.graded`, stored?.graded, counts.graded);
+    compare(`environments.${env}.unknown`, stored?.unknown, counts.unknown);
+    const per = Math.max(own.length, 1);
+    compare(`environments.${env}.mean_turns`, stored?.mean_turns, total((one) => one.metrics.turns) / per);
+    compare(
+      `environments.${env}.mean_tool_calls`,
+      stored?.mean_tool_calls,
+      total((one) => one.metrics.tool_calls) / per,
+    );
+    compare(
+      `environments.${env}.tool_errors`,
+      stored?.tool_errors,
+      total((one) => one.metrics.tool_errors),
+    );
+  }
+  const templateOf = (episode: EpisodeRecord): string => suite.tasks[episode.slot]?.template ?? '';
+  for (const template of new Set([...episodes.map(templateOf), ...Object.keys(result.templates)])) {
+    const counts = countsOf(
+      episodes.filter((episode) => templateOf(episode) === template),
+      isPass,
+    );
+    // A template without a graded episode need not be listed.
+    if (counts.graded === 0 && result.templates[template] === undefined) continue;
+    compare(`templates.${template}.graded`, result.templates[template]?.graded, counts.graded);
+    compare(`templates.${template}.passed`, result.templates[template]?.passed, counts.passed);
+  }
+  return problems;
+}
+
+function countsOf(
+  episodes: readonly EpisodeRecord[],
+  isPass: IsPass,
+): { graded: number; unknown: number; passed: number; share: PassRate } {
+  const rewards = episodes.flatMap(({ outcome }) => (outcome.status === 'graded' ? [outcome.value] : []));
+  const passed = rewards.filter((reward) => isPass(reward)).length;
+  const graded = rewards.length;
+  return { graded, unknown: episodes.length - graded, passed, share: passRateOf(passed, graded) };
+}

@@ -1,0 +1,44 @@
+// Finds evaluations that name a run and are of a state that it never had: whoever looks at the run's figures would count them.
+import type { Digest } from '../../spec/records/records.js';
+import type { AuditReport } from './audit-report.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { evaluationResultKey, evaluationsOfState, evaluationsRoot } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { listRuns, readUpdateIfAny } from '../runs/run-records.js';
+
+/**
+ * `states`: those of the run's chain, by step. Evaluations that name another run are for the audit of that one; those whose run is not in
+ * the store are in the report's `notClaimed`.
+ */
+export async function checkForeignEvaluations(
+  store: ObjectStore,
+  run: string,
+  states: readonly (Digest | null)[],
+  report: AuditReport,
+): Promise<void> {
+  const own = new Set(states);
+  const others = (await store.listFolder(evaluationsRoot))
+    .map((name) => name.replace(/\/$/, ''))
+    .filter((state) => /^[0-9a-f]{64}$/.test(state) && !own.has(state));
+  const runs = new Set(await listRuns(store));
+  await inParallel(others, async (state) => {
+    for (const name of await store.listFolder(evaluationsOfState(state))) {
+      const suite = name.replace(/\/$/, '');
+      if (!/^[0-9a-f]{64}$/.test(suite)) continue;
+      const key = evaluationResultKey(state, suite);
+      const result = await report.read(store, key, 'evaluation');
+      if (result && !runs.has(result.observed.run))
+        report.notClaimed.push(`${key}: it names the run ${result.observed.run}, which is not in the store`);
+      if (result?.observed.run !== run) continue;
+      const { step } = result.observed;
+      // A run that goes on has committed the step since the audit looked.
+      if (step >= states.length && (await readUpdateIfAny(store, run, step))?.identity.state === state)
+        continue;
+      report.add(
+        'R5',
+        key,
+        `it says that ${run} had this state after step ${step}, and the chain has no such state`,
+      );
+    }
+  });
+}

@@ -1,0 +1,31 @@
+// Checks which evaluations a run says that it stands on: they are of its own states, and have a result.
+import type { Digest, RunRecord } from '../../spec/records/records.js';
+import type { AuditReport } from './audit-report.js';
+import { evaluationResultKey, runEvaluationKey, runEvaluationsFolder } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+
+/** `states`: after each committed step; null where the chain does not tell. */
+export async function auditEvaluated(
+  store: ObjectStore,
+  { run }: RunRecord,
+  states: readonly (Digest | null)[],
+  report: AuditReport,
+): Promise<void> {
+  const folder = runEvaluationsFolder(run);
+  for (const name of await store.listFolder(folder)) {
+    const key = `${folder}${name}`;
+    const record = await report.read(store, key, 'evaluated');
+    if (!record) continue;
+    const { step, suite_name, state, suite } = record;
+    if (record.run !== run || runEvaluationKey(run, step, suite_name) !== key) {
+      report.add('R13', key, `it says ${suite_name} of step ${step} of ${record.run}`);
+      continue;
+    }
+    const own = states[step];
+    // A run that goes on may have committed the step since the chain was read.
+    if (own !== undefined && own !== null && own !== state)
+      report.add('R13', key, `it is of state ${state}, the run has ${own} after step ${step}`);
+    if ((await store.head(evaluationResultKey(state, suite))) === null)
+      report.add('R13', key, 'the evaluation that it names has no result');
+  }
+}

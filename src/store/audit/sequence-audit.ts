@@ -1,0 +1,86 @@
+// Checks a run's sequences (R2, R20, R21): owners, control, collections and the name's timelines, each without a gap.
+import type { CollectionRecord, RunRecord } from '../../spec/records/records.js';
+import { type AuditReport, readable } from './audit-report.js';
+import {
+  collectionsFolder,
+  controlFolder,
+  namesFolder,
+  ownersFolder,
+  runKey,
+  sequenceKey,
+} from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { readSequence } from '../records/records.js';
+
+/** Newest numbers. */
+export interface Sequences {
+  owners: number;
+  control: number;
+  /** Null where their records cannot be read. */
+  collections: NamedByCollections | null;
+}
+
+/** Steps whose checkpoints, and whose episodes, the records of collections name. */
+interface NamedByCollections {
+  checkpoints: ReadonlySet<number>;
+  episodes: ReadonlySet<number>;
+}
+
+export async function namedByCollections(store: ObjectStore, run: string): Promise<NamedByCollections> {
+  return named(await readSequence(store, collectionsFolder(run), 'gc'));
+}
+
+export async function auditSequences(
+  store: ObjectStore,
+  record: RunRecord,
+  report: AuditReport,
+): Promise<Sequences> {
+  const { run, name } = record;
+  const [owners, control, names, collections] = await Promise.all([
+    readable(report, ownersFolder(run), () => readSequence(store, ownersFolder(run), 'owner')),
+    readable(report, controlFolder(run), () => readSequence(store, controlFolder(run), 'control')),
+    readable(report, namesFolder(name), () => readSequence(store, namesFolder(name), 'name')),
+    readable(report, collectionsFolder(run), () => readSequence(store, collectionsFolder(run), 'gc')),
+  ]);
+  const asked = new Map<string, number>();
+  for (const { n, update_id } of control ?? []) {
+    const earlier = asked.get(update_id);
+    if (earlier !== undefined) {
+      report.add('R21', sequenceKey(controlFolder(run), n), `it says again what record ${earlier} says`);
+    }
+    asked.set(update_id, n);
+  }
+  if (names && !names.some((timeline) => timeline.run === run)) {
+    report.add('R2', runKey(run), `no record of ${namesFolder(name)} names this run`);
+  }
+  report.collected.records = collections?.length ?? 0;
+  // Where a sequence cannot be read, nothing is said about who refers to it.
+  return {
+    owners: owners?.length ?? Infinity,
+    control: control?.length ?? Infinity,
+    collections: collections && named(collections),
+  };
+}
+
+/** What was asked, or who claimed, behind the newest plan: later plans would carry it, and there is none. */
+export function unproven(
+  run: string,
+  { owners, control }: Sequences,
+  planned: { owner: number; control: number },
+): string[] {
+  const behind = (folder: string, count: number, last: number, what: string): string[] =>
+    Number.isFinite(count) && count > last
+      ? [`${sequenceKey(folder, last + 1)}${count > last + 1 ? ` to ${count}.json` : ''}: ${what}`]
+      : [];
+  return [
+    ...behind(ownersFolder(run), owners, planned.owner, 'no step was planned under such an owner'),
+    ...behind(controlFolder(run), control, planned.control, 'no plan folds what was asked there'),
+  ];
+}
+
+function named(records: readonly CollectionRecord[]): NamedByCollections {
+  return {
+    checkpoints: new Set(records.flatMap((one) => one.checkpoints)),
+    episodes: new Set(records.flatMap((one) => one.episodes)),
+  };
+}

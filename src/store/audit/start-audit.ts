@@ -1,0 +1,136 @@
+// Checks the starts that attempts announced (R9): every episode with a record was announced before it was there, and none was sampled
+// again. An announcement that came later proves nothing: its worker may have looked once more and sampled nothing, or died there.
+import { AuditReport, readable } from './audit-report.js';
+import { readFoldedEpisodes } from '../runs/episodes.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { attemptsFolder, episodesFolder, foldedEpisodesKey, parseStepFolder, stepsFolder } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { listRuns } from '../runs/run-records.js';
+
+interface Chain {
+  store: ObjectStore;
+  report: AuditReport;
+}
+
+interface Announcement {
+  /** Of the attempt's record. */
+  key: string;
+  modified: Date;
+  /** By the clock of its worker. */
+  at: Date;
+  starts: readonly string[];
+  discarded: readonly string[];
+}
+
+/** Checks the episodes of a step and of its evaluations. Answers all starts that its attempts announced. */
+export async function checkStarts({ store, report }: Chain, run: string, step: number): Promise<string[]> {
+  const own = episodesFolder(run, step);
+  // Before the attempts: what has a record by now was announced before.
+  const recordedAt = await timesIn(store, own);
+  const folded = await readable(report, foldedEpisodesKey(run, step), () =>
+    readFoldedEpisodes(store, run, step),
+  );
+  for (const [key, episode] of folded ?? []) recordedAt.set(key, episode.recordedAt);
+  const announcements = await announcementsOf(store, run, step, report);
+  checkGaps(announcements, report);
+  const starts = new Set(announcements.flatMap((one) => one.starts));
+  const elsewhere = new Set([...starts].map(folderOf).filter((folder) => folder !== own));
+  for (const folder of elsewhere)
+    for (const [key, modified] of (await readable(report, folder, () => timesIn(store, folder))) ?? [])
+      recordedAt.set(key, modified);
+  /** A file of folded episodes keeps their times, also in a copy of the store that has made all others new. */
+  const isLate = (key: string, { modified, at }: Announcement): boolean => {
+    const recorded = recordedAt.get(key);
+    return recorded !== undefined && modified > recorded && (!folded?.has(key) || at > recorded);
+  };
+  const inTime = new Set(announcements.flatMap((one) => one.starts.filter((start) => !isLate(start, one))));
+  for (const key of recordedAt.keys()) {
+    if (folderOf(key) !== own) continue;
+    if (!starts.has(key)) report.add('R9', key, 'no attempt has announced that it was started');
+    else if (!inTime.has(key)) report.add('R9', key, 'it was announced only after its record was there');
+  }
+  // Two workers may have begun it before either had finished it: then each had announced it in time.
+  for (const { key: record, discarded } of announcements) {
+    const ofAttempt = announcements.filter(({ key }) => folderOf(key) === folderOf(record));
+    for (const key of discarded) {
+      const begunInTime = ofAttempt.some((one) => one.starts.includes(key) && !isLate(key, one));
+      if (!begunInTime)
+        report.add('R9', key, `${record} says that it was sampled again after its record was there`);
+    }
+  }
+  return [...starts];
+}
+
+/** An attempt numbers its records from 1 on; the last ones may be missing, where its process died. */
+function checkGaps(announcements: readonly Announcement[], report: AuditReport): void {
+  const keys = new Set(announcements.map(({ key }) => key));
+  for (const folder of new Set(announcements.map(({ key }) => folderOf(key)))) {
+    const count = announcements.filter(({ key }) => folderOf(key) === folder).length;
+    const missing = Array.from({ length: count }, (_, at) => at).find(
+      (at) => !keys.has(`${folder}${at + 1}.json`),
+    );
+    if (missing !== undefined)
+      report.add(
+        'R2',
+        `${folder}${missing + 1}.json`,
+        'it is missing, and the same attempt has a later record',
+      );
+  }
+}
+
+/**
+ * Of the episodes of one evaluation, by their times in the store: those that no run has announced by then. Whoever had the state may
+ * have begun it, after any step; `likely`: steps of each run that are looked at before the others.
+ */
+export async function unannounced(
+  store: ObjectStore,
+  episodes: ReadonlyMap<string, Date>,
+  likely: readonly number[],
+): Promise<string[]> {
+  if (episodes.size === 0) return [];
+  const left = new Map(episodes);
+  const look = async (run: string, step: number): Promise<void> => {
+    // What is wrong with another run's attempts is for the audit of that run.
+    for (const { modified, starts } of await announcementsOf(store, run, step, new AuditReport(run)))
+      for (const start of starts) if (modified <= (left.get(start) ?? new Date(0))) left.delete(start);
+  };
+  const runs = await listRuns(store);
+  for (const run of runs) for (const step of likely) if (left.size > 0) await look(run, step);
+  for (const run of left.size > 0 ? runs : []) {
+    const steps = (await store.listFolder(stepsFolder(run))).flatMap((name) => parseStepFolder(name) ?? []);
+    for (const step of steps) if (left.size > 0 && !likely.includes(step)) await look(run, step);
+  }
+  return [...left.keys()];
+}
+
+async function announcementsOf(
+  store: ObjectStore,
+  run: string,
+  step: number,
+  report: AuditReport,
+): Promise<Announcement[]> {
+  const attempts = [...(await timesIn(store, attemptsFolder(run, step)))];
+  return inParallel(attempts, async ([key, modified]) => {
+    const attempt = await report.read(store, key, 'attempt');
+    return {
+      key,
+      modified,
+      at: new Date(attempt?.observed.at ?? modified),
+      starts: attempt?.starts ?? [],
+      discarded: attempt?.discarded ?? [],
+    };
+  });
+}
+
+/**
+ * Times in the store by key. All are from listings: a bucket may list milliseconds and answer a question for one object in whole
+ * seconds, and a start would seem later than the record that it led to. Where all are in seconds, a start counts as late only in a
+ * later second than the record's.
+ */
+async function timesIn(store: ObjectStore, folder: string): Promise<Map<string, Date>> {
+  const times = new Map<string, Date>();
+  for await (const { key, modified } of store.list(folder)) times.set(key, modified);
+  return times;
+}
+
+const folderOf = (key: string): string => key.slice(0, key.lastIndexOf('/') + 1);

@@ -1,0 +1,260 @@
+// Garbage collection (R23): what is about to be deleted is recorded, then others have time to object, then their references are
+// read again, and only then is anything deleted. A collection that is killed at any moment has lost nothing, and the next
+// one finishes: it looks at what there is, not at what the other one meant to do.
+import type { Digest } from '../../spec/records/records.js';
+import type { RetentionSpec } from '../../spec/run-spec.js';
+import { checkpointHome, listCheckpoints } from '../runs/checkpoints.js';
+import { type Folded, foldEvaluation, foldStep } from './episode-folding.js';
+import { unfoldedStore } from './folded-evaluations.js';
+import { inParallel } from '../../base/in-parallel.js';
+import {
+  batchKey,
+  checkpointFolder,
+  checkpointManifestKey,
+  checkpointsFolder,
+  collectionsFolder,
+  episodesFolder,
+  evaluationEpisodesFolder,
+  parseStepFolder,
+  stepFolder,
+  stepsFolder,
+} from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { openRunView } from '../runs/quarantine.js';
+import { appendSequence, readSequence } from '../records/records.js';
+import { needsOf } from './references.js';
+import { keptCheckpoints } from './retention.js';
+import { lastCommittedStep, readRun, readUpdate } from '../runs/run-records.js';
+import { NewerSchema, OlderSchema, UnreadableRecord } from '../objects/store-errors.js';
+import { foldBatch } from '../runs/stored-batch.js';
+
+export interface CollectionOptions {
+  /** Null keeps every checkpoint. */
+  retention: RetentionSpec | null;
+  /** Evaluated steps, best first; asked before the record is written, and again after the grace. */
+  bestSteps: () => Promise<readonly number[]>;
+  /** The run's evaluations that have a result, and no unknown outcome that may be played again. */
+  evaluations: () => Promise<readonly EvaluationOfStep[]>;
+  /** Look no more at steps that a collection before the last one has named: a run that collects as it goes looks at its newest steps alone. */
+  onlyNewSteps?: boolean;
+}
+
+export interface EvaluationOfStep {
+  step: number;
+  state: Digest;
+  suite: Digest;
+}
+
+export interface CollectionPlan {
+  /** Of checkpoints that go. */
+  checkpoints: number[];
+  /** Committed steps whose episodes go into one file. */
+  episodes: number[];
+  /** Committed steps whose batches are compressed. */
+  batches: number[];
+  /** Whole evaluations whose episodes go into one file, and a step whose state they are of. */
+  evaluations: EvaluationOfStep[];
+  /** Why each other checkpoint stays, by step. */
+  kept: Map<number, string[]>;
+}
+
+export interface Collected extends Omit<CollectionPlan, 'kept'> {
+  /** Number of the record; null where there was nothing to collect. */
+  n: number | null;
+  /** Checkpoints of the record that somebody needed by the time the grace was over. */
+  spared: number[];
+  /** Steps whose episodes were left as they were, and why. */
+  left: { step: number; problem: string }[];
+  /** Bytes of what was deleted, less those of what was written. */
+  freed: number;
+}
+
+/** Names what a collection would delete, and deletes nothing. Throws `UnreadableRecord` where it cannot tell what is needed. */
+export async function planCollection(
+  store: ObjectStore,
+  run: string,
+  options: CollectionOptions,
+): Promise<CollectionPlan> {
+  const { first, stored, kept } = await checkpointsOf(store, run, options);
+  const last = await lastCommittedStep(store, run);
+  const halfDeleted = await halfDeletedCheckpoints(store, run, stored);
+  const view = await openRunView(store, run);
+  const done = options.onlyNewSteps ? await foldedBefore(store, run) : null;
+  const evaluations = (await options.evaluations()).filter((one) => !done?.evaluations.has(nameOf(one)));
+  const raw = unfoldedStore(store);
+  const whole = await inParallel(
+    evaluations,
+    async ({ state, suite }) => (await raw.listFolder(evaluationEpisodesFolder(state, suite))).length > 0,
+  );
+  const steps = (await store.listFolder(stepsFolder(run)))
+    .flatMap((name) => parseStepFolder(name) ?? [])
+    .filter((step) => step >= Math.max(first, 1) && step <= last && !done?.steps.has(step));
+  const unfolded = await inParallel(steps, async (step) => {
+    const names = await store.listFolder(stepFolder(run, step));
+    const episodes =
+      names.includes('episodes/') && (await view.listFolder(episodesFolder(run, step))).length > 0;
+    return { episodes, batch: (await view.head(batchKey(run, step))) !== null };
+  });
+  return {
+    checkpoints: [...stored.filter((step) => !kept.has(step)), ...halfDeleted].sort((a, b) => a - b),
+    episodes: steps.filter((_, index) => unfolded[index]?.episodes),
+    batches: steps.filter((_, index) => unfolded[index]?.batch),
+    evaluations: evaluations.filter((_, index) => whole[index]),
+    kept,
+  };
+}
+
+/** Records what `planCollection` names, waits `graceMs`, looks again at what others need, and deletes the rest. */
+export async function collect(
+  store: ObjectStore,
+  run: string,
+  options: CollectionOptions & {
+    graceMs: number;
+    by: string;
+    wait: (ms: number) => Promise<void>;
+    /** The record is written; what follows may be killed. */
+    onRecorded?: (n: number, plan: CollectionPlan) => void;
+  },
+): Promise<Collected> {
+  const plan = await planCollection(store, run, options);
+  const collected: Collected = {
+    ...{
+      n: null,
+      checkpoints: [],
+      episodes: [],
+      batches: [],
+      evaluations: [],
+      spared: [],
+      left: [],
+      freed: 0,
+    },
+  };
+  const { checkpoints, episodes, batches, evaluations } = plan;
+  if ([checkpoints, episodes, batches, evaluations].every(({ length }) => length === 0)) return collected;
+  const { n } = await appendSequence(store, collectionsFolder(run), 'gc', (next) => ({
+    schema: 'longhaul.gc/2',
+    n: next,
+    run,
+    ...{ checkpoints, episodes, batches },
+    evaluations: evaluations.map(({ state, suite }) => ({ state, suite })),
+    grace_s: options.graceMs / 1000,
+    observed: { at: new Date().toISOString(), by: options.by },
+  }));
+  collected.n = n;
+  options.onRecorded?.(n, plan);
+  // Folding takes nothing from anybody: readers find the file that is written first.
+  if (checkpoints.length > 0) await options.wait(options.graceMs);
+  const { kept } = await checkpointsOf(store, run, options);
+  for (const step of plan.checkpoints) {
+    if (kept.has(step)) collected.spared.push(step);
+    else {
+      collected.freed += await deleteCheckpoint(store, run, step);
+      collected.checkpoints.push(step);
+    }
+  }
+  const view = await openRunView(store, run);
+  for (const step of plan.episodes) {
+    const problem = await problemOf(collected, () => foldStep(view, run, step));
+    if (problem === null) collected.episodes.push(step);
+    else collected.left.push({ step, problem });
+  }
+  for (const step of plan.batches) {
+    const problem = await problemOf(collected, async () => {
+      const { identity } = await readUpdate(view, run, step);
+      return { freed: await foldBatch(view, run, step, identity.batch), problem: null };
+    });
+    if (problem === null) collected.batches.push(step);
+    else collected.left.push({ step, problem });
+  }
+  for (const { step, ...evaluation } of plan.evaluations) {
+    const problem = await problemOf(collected, () => foldEvaluation(store, evaluation));
+    if (problem === null) collected.evaluations.push({ step, ...evaluation });
+    else collected.left.push({ step, problem: `evaluation ${evaluation.suite}: ${problem}` });
+  }
+  return collected;
+}
+
+/** Why something was left as it is, or null. A record that cannot be read is such a reason. */
+async function problemOf(collected: Collected, fold: () => Promise<Folded>): Promise<string | null> {
+  try {
+    const { freed, problem } = await fold();
+    collected.freed += freed;
+    return problem;
+  } catch (error) {
+    const unread = [UnreadableRecord, OlderSchema, NewerSchema];
+    if (unread.some((kind) => error instanceof kind)) return (error as Error).message;
+    throw error;
+  }
+}
+
+/**
+ * Steps and evaluations that collections have named, but those of the last one, which may have been killed in the middle. What an
+ * earlier one was killed over, the next one has named again.
+ */
+async function foldedBefore(
+  store: ObjectStore,
+  run: string,
+): Promise<{ steps: Set<number>; evaluations: Set<string> }> {
+  const done = { steps: new Set<number>(), evaluations: new Set<string>() };
+  const records = await readSequence(store, collectionsFolder(run), 'gc');
+  for (const [index, record] of records.entries()) {
+    const isLast = index === records.length - 1;
+    for (const step of [...record.episodes, ...(record.batches ?? [])])
+      if (isLast) done.steps.delete(step);
+      else done.steps.add(step);
+    for (const name of (record.evaluations ?? []).map(nameOf))
+      if (isLast) done.evaluations.delete(name);
+      else done.evaluations.add(name);
+  }
+  return done;
+}
+
+function nameOf({ state, suite }: Pick<EvaluationOfStep, 'state' | 'suite'>): string {
+  return `${state}/${suite}`;
+}
+
+/** Those under the run itself, and why some of them stay; an ancestor's are for a collection of that one. */
+async function checkpointsOf(
+  store: ObjectStore,
+  run: string,
+  { retention, bestSteps }: CollectionOptions,
+): Promise<{ first: number; stored: number[]; kept: CollectionPlan['kept'] }> {
+  const record = await readRun(store, run);
+  const first = (record.lineage?.step ?? -1) + 1;
+  const stored = (await listCheckpoints(store, record)).filter((step) => step >= first);
+  const [needed, best] = [await needsOf(store, run), await bestSteps()];
+  return { first, stored, kept: keptCheckpoints(stored, { retention, needed, best }) };
+}
+
+/** A collection that was killed may have left files of checkpoints whose manifests it had deleted. */
+async function halfDeletedCheckpoints(
+  store: ObjectStore,
+  run: string,
+  stored: readonly number[],
+): Promise<number[]> {
+  const records = await readSequence(store, collectionsFolder(run), 'gc');
+  const named = new Set(records.flatMap(({ checkpoints }) => checkpoints));
+  if (named.size === 0) return [];
+  const home = checkpointHome(await readRun(store, run));
+  const there = new Set(await store.listFolder(checkpointsFolder(home)));
+  const candidates = [...named].filter((step) => !stored.includes(step));
+  const left = await inParallel(candidates, async (step) => {
+    if (!there.has(`global_step_${step}/`)) return false;
+    return (await store.listFolder(checkpointFolder(home, step))).length > 0;
+  });
+  return candidates.filter((_, index) => left[index]);
+}
+
+/** The manifest first: without it there is no checkpoint, so nobody meets half of one. Answers the bytes it had. */
+async function deleteCheckpoint(store: ObjectStore, run: string, step: number): Promise<number> {
+  const home = checkpointHome(await readRun(store, run));
+  await store.delete(checkpointManifestKey(home, step));
+  let bytes = 0;
+  const files: string[] = [];
+  for await (const { key, size } of store.list(checkpointFolder(home, step))) {
+    files.push(key);
+    bytes += size;
+  }
+  for (const key of files) await store.delete(key);
+  return bytes;
+}

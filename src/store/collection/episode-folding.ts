@@ -1,0 +1,123 @@
+// Episodes of a committed step, or of a whole evaluation, put into one file (R23): what the records say, whole, and nothing else.
+import { recordDigest } from '../records/canonical.js';
+import {
+  encodeFolded,
+  type EpisodesPlace,
+  foldedKeyOf,
+  type FoldedEpisodes,
+  readFolded,
+  singleKeyOf,
+  singlesFolderOf,
+  type StoredEpisode,
+} from '../runs/episodes.js';
+import { unfoldedStore } from './folded-evaluations.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { evaluationResultKey, evaluationSuiteKey, planKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { requireRecord } from '../records/records.js';
+import { readUpdate } from '../runs/run-records.js';
+
+/** `freed`: bytes; `problem`: why singles stayed, or null. */
+export interface Folded {
+  freed: number;
+  problem: string | null;
+}
+
+/** `view`: the store as the run sees it. */
+export function foldStep(view: ObjectStore, run: string, step: number): Promise<Folded> {
+  return fold(view, { run, step }, (singles) => problemOfStep(view, run, step, singles));
+}
+
+export function foldEvaluation(
+  store: ObjectStore,
+  { state, suite }: { state: string; suite: string },
+): Promise<Folded> {
+  const raw = unfoldedStore(store);
+  return fold(raw, { state, suite }, (singles) => problemOfEvaluation(raw, state, suite, singles));
+}
+
+/** One file first, read back from the store; then no single record goes that it does not hold. */
+async function fold(
+  store: ObjectStore,
+  place: EpisodesPlace,
+  problemOf: (singles: ReadonlyMap<string, Single>) => Promise<string | null>,
+): Promise<Folded> {
+  const singles = await readSingles(store, singlesFolderOf(place));
+  let folded = await readFolded(store, place);
+  let freed = 0;
+  if (!folded) {
+    const problem = await problemOf(singles);
+    if (problem !== null) return { freed, problem };
+    const bytes = await encodeFolded(place, [...singles.values()]);
+    if (bytes === null) return { freed, problem: 'its episodes are too many for one file' };
+    await store.create(foldedKeyOf(place), bytes);
+    freed -= bytes.length;
+    folded = await readFolded(store, place);
+  }
+  const same = [...singles].filter(([key, { record }]) => isFolded(folded, key, record));
+  await inParallel(same, ([key]) => store.delete(key));
+  freed += same.reduce((sum, [, { size }]) => sum + size, 0);
+  const problem =
+    same.length === singles.size ? null : 'episodes beside its file say otherwise than the file';
+  return { freed, problem };
+}
+
+type Single = StoredEpisode & { size: number };
+
+async function readSingles(store: ObjectStore, folder: string): Promise<Map<string, Single>> {
+  const infos: { key: string; size: number; modified: Date }[] = [];
+  for await (const info of store.list(folder)) infos.push(info);
+  const episodes = await inParallel(infos, async ({ key, size, modified }): Promise<[string, Single]> => {
+    const record = await requireRecord(store, key, 'episode');
+    return [key, { record, recordedAt: modified, size }];
+  });
+  return new Map(episodes);
+}
+
+/** Evidence of what went wrong is not tidied away: only what the step's records say, whole, becomes one file. */
+async function problemOfStep(
+  view: ObjectStore,
+  run: string,
+  step: number,
+  singles: ReadonlyMap<string, Single>,
+): Promise<string | null> {
+  const plan = await requireRecord(view, planKey(run, step), 'plan');
+  const { identity } = await readUpdate(view, run, step);
+  const played = plan.kind === 'grpo' && !plan.rebased;
+  const seats = played ? plan.slots.length * plan.samples_per_slot : 0;
+  if (singles.size !== seats) return `it has ${singles.size} episodes, its plan has ${seats}`;
+  for (const [key, { record }] of singles) {
+    const { slot, sample, outcome } = record;
+    if (key !== singleKeyOf({ run, step }, record)) return `${key} says slot ${slot}, sample ${sample}`;
+    if (record.plan !== identity.plan) return `${key} belongs to another plan`;
+    const value = outcome.status === 'graded' ? outcome.value : null;
+    if (identity.outcomes[slot]?.[sample] !== value)
+      return `the outcome of ${key} is not the one in update.json`;
+  }
+  return null;
+}
+
+/** Where a run has put a record of it aside, other runs still see that one: such an evaluation stays as it is. */
+async function problemOfEvaluation(
+  raw: ObjectStore,
+  state: string,
+  suite: string,
+  singles: ReadonlyMap<string, Single>,
+): Promise<string | null> {
+  const { tasks, samples_per_task } = await requireRecord(raw, evaluationSuiteKey(state, suite), 'suite');
+  await requireRecord(raw, evaluationResultKey(state, suite), 'evaluation');
+  const seats = tasks.length * samples_per_task;
+  if (singles.size !== seats) return `it has ${singles.size} episodes, its suite has ${seats}`;
+  for (const [key, { record }] of singles) {
+    if (key !== singleKeyOf({ state, suite }, record))
+      return `${key} says slot ${record.slot}, sample ${record.sample}`;
+    if (record.plan !== suite || record.state !== state) return `${key} belongs to another evaluation`;
+  }
+  return null;
+}
+
+/** A worker that stood still while the step was folded may have written one that differs in its clocks alone. */
+function isFolded(folded: FoldedEpisodes | null, key: string, record: StoredEpisode['record']): boolean {
+  const found = folded?.get(key);
+  return found !== undefined && recordDigest(found.record) === recordDigest(record);
+}

@@ -1,0 +1,49 @@
+// Which checkpoints stay, and why: a function of steps alone, so that a dry run and the run after it say the same.
+import type { RetentionSpec } from '../../spec/run-spec.js';
+
+export interface Wanted {
+  /** Null keeps every checkpoint. */
+  retention: RetentionSpec | null;
+  /** Steps whose state another run, a sweep or an audit needs, and who that is. */
+  needed: readonly { step: number; by: string }[];
+  /** Evaluated steps, best first. */
+  best: readonly number[];
+}
+
+/** Why each checkpoint stays, by step; those of `checkpoints` (ascending) that are not among them may go. */
+export function keptCheckpoints(
+  checkpoints: readonly number[],
+  { retention, needed, best }: Wanted,
+): Map<number, string[]> {
+  const kept = new Map<number, string[]>();
+  const keep = (step: number | undefined, why: string): void => {
+    if (step !== undefined) kept.set(step, [...(kept.get(step) ?? []), why]);
+  };
+  /** From where the state after `step` is computed. */
+  const covering = (step: number): number | undefined => checkpoints.findLast((one) => one <= step);
+
+  keep(checkpoints.at(-1), 'newest');
+  for (const { step, by } of needed) keep(covering(step), `needed by ${by}`);
+  if (retention === null) {
+    for (const step of checkpoints)
+      if (!kept.has(step)) keep(step, 'no retention is set: give --keep-last N');
+    return kept;
+  }
+  const { keep_last, keep_every, keep_best } = retention;
+  for (const step of checkpoints.slice(-keep_last, -1)) keep(step, 'keep_last');
+  for (const step of firstOfEach(checkpoints, keep_every)) keep(step, 'keep_every');
+  for (const step of best.slice(0, keep_best)) keep(covering(step), 'keep_best');
+  return kept;
+}
+
+/** Checkpoints lie where they were due and the upload came through, so not at multiples only. */
+function firstOfEach(checkpoints: readonly number[], stretch: number): number[] {
+  if (stretch === 0) return [];
+  const first = new Map<number, number>();
+  for (const step of checkpoints) {
+    const index = Math.floor(step / stretch);
+    if (!first.has(index)) first.set(index, step);
+  }
+  // Before the first multiple there is no stretch that has begun.
+  return [...first].filter(([index]) => index > 0).map(([, step]) => step);
+}

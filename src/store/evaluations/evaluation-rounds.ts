@@ -1,0 +1,57 @@
+// The rounds of an evaluation. An outcome that stayed unknown is played again when somebody asks for it: in a round of its own, whose
+// suite names its number, so that it has a folder of its own and the round before stays as it was.
+import type { SuiteRecord } from '../../spec/records/evaluation-records.js';
+import type { Digest } from '../../spec/records/records.js';
+import { recordDigest } from '../records/canonical.js';
+import { evaluationResultKey, evaluationSuiteKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+
+export interface SuiteRound {
+  n: number;
+  suite: SuiteRecord;
+  digest: Digest;
+}
+
+/** `suite`: of the first round; `digest`: as it is filed. */
+export function roundOf(suite: SuiteRecord, n: number, digest = recordDigest(suite)): SuiteRound {
+  if (n === 1) return { n, suite, digest };
+  const record = { ...suite, round: n };
+  return { n, suite: record, digest: recordDigest(record) };
+}
+
+/** The round before the one that this suite is of; null for a first one. */
+export function roundBefore(suite: SuiteRecord): SuiteRound | null {
+  const { round, ...first } = suite;
+  return round === undefined ? null : roundOf(first, round - 1);
+}
+
+/** The newest round that was begun, or the first. */
+export async function newestRound(
+  store: ObjectStore,
+  state: Digest,
+  suite: SuiteRecord,
+  digest?: Digest,
+): Promise<SuiteRound> {
+  let newest = roundOf(suite, 1, digest);
+  // No version before the second had rounds.
+  while (suite.schema !== 'longhaul.suite/1') {
+    const next = roundOf(suite, newest.n + 1);
+    if ((await store.head(evaluationSuiteKey(state, next.digest))) === null) break;
+    newest = next;
+  }
+  return newest;
+}
+
+/** The newest round that has a result, or null. */
+export async function newestResult(
+  store: ObjectStore,
+  state: Digest,
+  suite: SuiteRecord,
+  digest?: Digest,
+): Promise<SuiteRound | null> {
+  for (let { n } = await newestRound(store, state, suite, digest); n > 0; n--) {
+    const round = roundOf(suite, n, digest);
+    if ((await store.head(evaluationResultKey(state, round.digest))) !== null) return round;
+  }
+  return null;
+}

@@ -1,0 +1,43 @@
+// Whether an evaluation measures what a run would measure itself. Evaluations are filed by state, so that of a state that several runs
+// have had, whichever of them came first has played it.
+import { isDeepStrictEqual } from 'node:util';
+import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
+import { sameNumerics } from '../../spec/records/numerics.js';
+import type { RunRecord } from '../../spec/records/records.js';
+import { datasetManifestKey, evaluationSuiteKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { readRecord, requireRecord } from '../records/records.js';
+import { readNumerics } from '../runs/run-records.js';
+
+/** True where `result` is of as many tasks of the run's data, with its seed, settings and numerics. */
+export async function isSuiteOf(
+  store: ObjectStore,
+  record: RunRecord,
+  result: EvaluationResult,
+): Promise<boolean> {
+  const suite = await readRecord(store, evaluationSuiteKey(result.state, result.suite), 'suite');
+  if (!suite || suite.seed !== record.seed) return false;
+  const { tokenizer, chat_template, tool_parser, dataset } = suite.digests;
+  return (
+    tokenizer === record.tokenizer &&
+    chat_template === record.chat_template &&
+    tool_parser === record.tool_parser &&
+    dataset === record.dataset.digest &&
+    samplesAlike(suite, record) &&
+    sameNumerics(suite.numerics, await readNumerics(store, record.run)) &&
+    suite.tasks.length === (await suiteSize(store, record, result.suite_name))
+  );
+}
+
+/** Evaluations are sampled at temperature 1, with all other settings of the run. */
+function samplesAlike({ sampling }: SuiteRecord, { spec }: RunRecord): boolean {
+  const expected: Record<string, unknown> = { ...spec.generator, temperature: 1 };
+  const sampled: Record<string, unknown> = { stop: undefined, ...sampling };
+  return Object.entries(sampled).every(([name, value]) => isDeepStrictEqual(expected[name], value));
+}
+
+async function suiteSize(store: ObjectStore, { spec, dataset }: RunRecord, suite: string): Promise<number> {
+  const manifest = await requireRecord(store, datasetManifestKey(dataset.name, dataset.version), 'dataset');
+  const wanted = suite === 'final' ? spec.data.final_eval_tasks : spec.data.eval_tasks;
+  return Math.min(wanted, manifest.held_out_tasks);
+}

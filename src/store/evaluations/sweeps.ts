@@ -1,0 +1,57 @@
+// A sweep's record and its pairs of a state and a suite. Whoever starts the sweep again, and every activity of it, finds the same
+// choice, whatever has been trained meanwhile.
+import type { SweepRecord, SweepSuiteEntry } from '../../spec/records/sweep-record.js';
+import type { Digest } from '../../spec/records/records.js';
+import { newestResult } from './evaluation-rounds.js';
+import { sweepKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { readRecord } from '../records/records.js';
+import { UnreadableRecord } from '../objects/store-errors.js';
+
+/** One state on one suite. Pair n is suite `n mod suites` of checkpoint `n div suites`: neighbours share a state. */
+export interface SweepPair {
+  n: number;
+  run: string;
+  step: number;
+  state: Digest;
+  suite: SweepSuiteEntry;
+}
+
+/** Null where there is none. Throws `UnreadableRecord`. */
+export async function readSweepIfAny(store: ObjectStore, sweep: string): Promise<SweepRecord | null> {
+  const key = sweepKey(sweep);
+  const record = await readRecord(store, key, 'sweep');
+  if (record !== null && record.sweep !== sweep)
+    throw new UnreadableRecord(key, `it says that it is ${record.sweep}`);
+  return record;
+}
+
+export async function readSweep(store: ObjectStore, sweep: string): Promise<SweepRecord> {
+  const record = await readSweepIfAny(store, sweep);
+  if (record === null) throw new UnreadableRecord(sweepKey(sweep), 'it is not in the store');
+  return record;
+}
+
+export function pairCount({ checkpoints, suites }: SweepRecord): number {
+  return checkpoints.length * suites.length;
+}
+
+/** Throws a RangeError on a pair that the sweep does not have. */
+export function pairOf({ sweep, checkpoints, suites }: SweepRecord, n: number): SweepPair {
+  const checkpoint = checkpoints[Math.floor(n / suites.length)];
+  const suite = suites[n % suites.length];
+  if (checkpoint === undefined || suite === undefined) throw new RangeError(`${sweep} has no pair ${n}`);
+  const { run, step, state } = checkpoint;
+  return { n, run, step, state, suite };
+}
+
+/** The pair on the newest round of its suite that has a result; the pair itself where none has. */
+export async function withNewestResult(
+  store: ObjectStore,
+  pair: SweepPair,
+): Promise<{ pair: SweepPair; isWhole: boolean }> {
+  const { state, suite } = pair;
+  const round = await newestResult(store, state, suite.record, suite.digest);
+  if (round === null) return { pair, isWhole: false };
+  return { pair: { ...pair, suite: { ...suite, record: round.suite, digest: round.digest } }, isWhole: true };
+}

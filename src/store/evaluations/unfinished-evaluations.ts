@@ -1,0 +1,41 @@
+// An evaluation of a run's newest state that has episodes and no result: it is under way, or ended without enough grades. Then its
+// episodes are all that shows why.
+import type { EpisodeRecord } from '../../spec/records/records.js';
+import { readEvaluationEpisodes } from './evaluation-episodes.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { attemptsFolder, evaluationResultKey, evaluationSuiteKey, parseEvaluationKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { readRecord, requireRecord } from '../records/records.js';
+import { lastCommittedStep } from '../runs/run-records.js';
+
+export interface UnfinishedEvaluation {
+  step: number;
+  suite_name: string;
+  episodes: EpisodeRecord[];
+}
+
+/** What the newest attempt at one of the run's own evaluations began; null where that has a result. Throws `UnreadableRecord`. */
+export async function readUnfinishedEvaluation(
+  store: ObjectStore,
+  run: string,
+): Promise<UnfinishedEvaluation | null> {
+  const step = await lastCommittedStep(store, run);
+  if (step < 0) return null;
+  const keys: string[] = [];
+  for await (const { key } of store.list(attemptsFolder(run, step)))
+    if (/\/attempts\/evaluate-(interval|final)\b/.test(key)) keys.push(key);
+  const attempts = await inParallel(keys, (key) => requireRecord(store, key, 'attempt'));
+  const [newest] = attempts
+    .filter(({ starts }) => starts.length > 0)
+    .sort((a, b) => (a.observed.at < b.observed.at ? 1 : -1));
+  const begun = parseEvaluationKey(newest?.starts[0] ?? '');
+  if (begun === null) return null;
+  const { state, suite } = begun;
+  const [record, result] = await Promise.all([
+    readRecord(store, evaluationSuiteKey(state, suite), 'suite'),
+    store.head(evaluationResultKey(state, suite)),
+  ]);
+  if (record === null || result !== null) return null;
+  const episodes = await readEvaluationEpisodes(store, { result: { state, suite } });
+  return { step, suite_name: record.name, episodes };
+}

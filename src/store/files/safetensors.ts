@@ -1,0 +1,204 @@
+// Safetensors, canonical: tensors and metadata sorted by name, no holes, header padded to 8 bytes with spaces.
+// Reading trusts nothing: every bound is checked before a view is made.
+import { canonicalText } from '../records/canonical.js';
+import { BadTensorFile } from '../objects/store-errors.js';
+
+export type Tensor =
+  | { dtype: 'I32'; shape: readonly number[]; data: Int32Array }
+  | { dtype: 'F32'; shape: readonly number[]; data: Float32Array }
+  | { dtype: 'U8'; shape: readonly number[]; data: Uint8Array }
+  | { dtype: 'I8'; shape: readonly number[]; data: Int8Array }
+  | { dtype: 'I64'; shape: readonly number[]; data: BigInt64Array };
+export type TensorType = Tensor['dtype'];
+
+export interface TensorFile {
+  metadata: Record<string, string>;
+  tensors: Record<string, Tensor>;
+}
+
+export interface TensorEntry {
+  dtype: TensorType;
+  shape: number[];
+  /** Bytes [start, end) after the header. */
+  start: number;
+  end: number;
+}
+
+const ITEM_BYTES: Record<TensorType, number> = { I32: 4, F32: 4, U8: 1, I8: 1, I64: 8 };
+const LENGTH_BYTES = 8;
+const MAX_HEADER_BYTES = 100_000_000;
+
+if (new Uint8Array(new Uint16Array([1]).buffer)[0] !== 1) {
+  throw new Error('Longhaul runs on little-endian machines only: tensor files are little-endian');
+}
+
+export function encodeSafetensors(file: TensorFile): Uint8Array {
+  const names = Object.keys(file.tensors).sort();
+  const header: Record<string, unknown> = {};
+  let size = 0;
+  for (const name of names) {
+    const { dtype, shape, data } = file.tensors[name] as Tensor;
+    if (name === '__metadata__') throw new BadTensorFile('a tensor cannot be called __metadata__');
+    if (itemCount(shape) !== data.length) {
+      throw new BadTensorFile(
+        `tensor ${name} has ${data.length} items, its shape [${shape.join(',')}] another number`,
+      );
+    }
+    const entry = { data_offsets: [size, size + data.byteLength], dtype, shape: [...shape] };
+    // Own property even for a name such as __proto__.
+    Object.defineProperty(header, name, { value: entry, enumerable: true });
+    size += data.byteLength;
+  }
+  if (Object.keys(file.metadata).length > 0) header.__metadata__ = file.metadata;
+  const text = new TextEncoder().encode(canonicalText(header));
+  const headerLength = Math.ceil(text.length / 8) * 8;
+  const bytes = new Uint8Array(LENGTH_BYTES + headerLength + size);
+  new DataView(bytes.buffer).setBigUint64(0, BigInt(headerLength), true);
+  bytes.fill(0x20, LENGTH_BYTES, LENGTH_BYTES + headerLength);
+  bytes.set(text, LENGTH_BYTES);
+  let offset = LENGTH_BYTES + headerLength;
+  for (const name of names) {
+    const { data } = file.tensors[name] as Tensor;
+    bytes.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), offset);
+    offset += data.byteLength;
+  }
+  return bytes;
+}
+
+/** Tensors are copies, so they are aligned and outlive `bytes`. Throws `BadTensorFile`. */
+export function decodeSafetensors(bytes: Uint8Array, what = 'the file'): TensorFile {
+  const { metadata, entries, dataOffset } = decodeSafetensorsHeader(bytes, bytes.length, what);
+  const tensors: Record<string, Tensor> = {};
+  for (const [name, { dtype, shape, start, end }] of Object.entries(entries)) {
+    // Own property even for a name such as __proto__.
+    Object.defineProperty(tensors, name, {
+      value: tensorOf(dtype, shape, copyOf(bytes.subarray(dataOffset + start, dataOffset + end))),
+      enumerable: true,
+    });
+  }
+  return { metadata, tensors };
+}
+
+/** Reads the header alone; `bytes` must hold it, and `fileSize` is the size of the whole file. Throws `BadTensorFile`. */
+export function decodeSafetensorsHeader(
+  bytes: Uint8Array,
+  fileSize: number,
+  what = 'the file',
+): { metadata: Record<string, string>; entries: Record<string, TensorEntry>; dataOffset: number } {
+  const dataOffset = LENGTH_BYTES + safetensorsHeaderLength(bytes, fileSize, what);
+  if (bytes.length < dataOffset)
+    throw bad(what, `only ${bytes.length} of its header's ${dataOffset} bytes are here`);
+  const header = parseHeader(bytes.subarray(LENGTH_BYTES, dataOffset), what);
+  let metadata: Record<string, string> = {};
+  const entries: Record<string, TensorEntry> = {};
+  for (const [name, value] of Object.entries(header)) {
+    if (name === '__metadata__') {
+      metadata = checkMetadata(value, what);
+      continue;
+    }
+    Object.defineProperty(entries, name, { value: checkEntry(name, value, what), enumerable: true });
+  }
+  checkCoverage(entries, fileSize - dataOffset, what);
+  return { metadata, entries, dataOffset };
+}
+
+/** Length of the header in bytes, from the first 8 bytes of the file. */
+export function safetensorsHeaderLength(bytes: Uint8Array, fileSize: number, what = 'the file'): number {
+  if (bytes.length < LENGTH_BYTES)
+    throw bad(what, `it has ${fileSize} bytes; the length of its header needs 8`);
+  const length = new DataView(bytes.buffer, bytes.byteOffset, LENGTH_BYTES).getBigUint64(0, true);
+  if (length > BigInt(MAX_HEADER_BYTES) || length > BigInt(Math.max(0, fileSize - LENGTH_BYTES))) {
+    throw bad(what, `its header claims ${length} bytes of a file of ${fileSize}`);
+  }
+  return Number(length);
+}
+
+function parseHeader(bytes: Uint8Array, what: string): Record<string, unknown> {
+  if (bytes[0] !== 0x7b) throw bad(what, 'its header does not begin with "{"');
+  let header: unknown;
+  try {
+    header = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  } catch (error) {
+    throw bad(what, `its header is no JSON (${(error as Error).message})`);
+  }
+  return header as Record<string, unknown>;
+}
+
+function checkMetadata(value: unknown, what: string): Record<string, string> {
+  const members = typeof value === 'object' && value !== null && !Array.isArray(value) ? value : null;
+  if (members === null || Object.values(members).some((member) => typeof member !== 'string')) {
+    throw bad(what, '__metadata__ must hold strings only');
+  }
+  return members as Record<string, string>;
+}
+
+function checkEntry(name: string, value: unknown, what: string): TensorEntry {
+  const entry = (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
+  const { dtype, shape, data_offsets: offsets } = entry;
+  if (typeof dtype !== 'string' || !Object.hasOwn(ITEM_BYTES, dtype)) {
+    throw bad(
+      what,
+      `tensor ${name} has dtype ${JSON.stringify(dtype)}; known are ${Object.keys(ITEM_BYTES).join(', ')}`,
+    );
+  }
+  if (!isCountList(shape)) throw bad(what, `tensor ${name} has a shape that is no list of whole numbers`);
+  if (!isCountList(offsets) || offsets.length !== 2)
+    throw bad(what, `tensor ${name} has no two data_offsets`);
+  const [start, end] = offsets as [number, number];
+  const size = itemCount(shape) * ITEM_BYTES[dtype as TensorType];
+  if (end - start !== size) {
+    throw bad(
+      what,
+      `tensor ${name} of ${dtype}[${shape.join(',')}] needs ${size} bytes, its offsets give ${end - start}`,
+    );
+  }
+  return { dtype: dtype as TensorType, shape, start, end };
+}
+
+/** Every byte after the header belongs to exactly one tensor. */
+function checkCoverage(entries: Record<string, TensorEntry>, dataBytes: number, what: string): void {
+  let position = 0;
+  for (const [name, { start, end }] of Object.entries(entries).sort(
+    ([, a], [, b]) => a.start - b.start || a.end - b.end,
+  )) {
+    if (start !== position)
+      throw bad(what, `tensor ${name} starts at byte ${start}, the one before ends at ${position}`);
+    position = end;
+  }
+  if (position !== dataBytes)
+    throw bad(what, `its tensors end at byte ${position} of ${dataBytes} data bytes`);
+}
+
+function tensorOf(dtype: TensorType, shape: number[], buffer: ArrayBuffer): Tensor {
+  switch (dtype) {
+    case 'I32':
+      return { dtype, shape, data: new Int32Array(buffer) };
+    case 'F32':
+      return { dtype, shape, data: new Float32Array(buffer) };
+    case 'U8':
+      return { dtype, shape, data: new Uint8Array(buffer) };
+    case 'I8':
+      return { dtype, shape, data: new Int8Array(buffer) };
+    case 'I64':
+      return { dtype, shape, data: new BigInt64Array(buffer) };
+  }
+}
+
+/** A Buffer's own `slice` would share a pool's memory, at any alignment. */
+function copyOf(bytes: Uint8Array): ArrayBuffer {
+  const copy = new ArrayBuffer(bytes.length);
+  new Uint8Array(copy).set(bytes);
+  return copy;
+}
+
+function isCountList(value: unknown): value is number[] {
+  return Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && (item as number) >= 0);
+}
+
+function itemCount(shape: readonly number[]): number {
+  return shape.reduce((product, length) => product * length, 1);
+}
+
+function bad(what: string, problem: string): BadTensorFile {
+  return new BadTensorFile(`${what} is no usable safetensors file: ${problem}`);
+}

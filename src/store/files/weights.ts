@@ -1,0 +1,58 @@
+// The weights of a model that was brought along, once for all runs that begin with them: `weights/{digest}/`, data file first,
+// manifest last. A run needs the folder that it was started with no longer once they are there.
+import type { Digest, FileEntry, WeightsManifest } from '../../spec/records/records.js';
+import { sha256File } from '../records/canonical.js';
+import { weightsFileKey, weightsManifestKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { readRecord, recordFunction } from '../records/records.js';
+import { CorruptCheckpoint } from '../objects/store-errors.js';
+import { fetchListed, uploadSame, verifyListed } from './stored-files.js';
+import type { Transfer } from '../objects/transfer.js';
+
+const WEIGHTS_FILE = 'weights.safetensors';
+
+export async function weightsExist(store: ObjectStore, weights: Digest): Promise<boolean> {
+  return (await store.head(weightsManifestKey(weights))) !== null;
+}
+
+/** Uploads a file that the engine's `save_weights` wrote; it is canonical, so whoever comes second finds the same bytes. */
+export async function writeWeights(
+  store: ObjectStore,
+  weights: Digest,
+  path: string,
+  transfer: Transfer = {},
+): Promise<WeightsManifest> {
+  const file: FileEntry = { path: WEIGHTS_FILE, ...(await sha256File(path, transfer.signal)) };
+  await uploadSame(store, weightsFileKey(weights, WEIGHTS_FILE), path, file, transfer);
+  transfer.signal?.throwIfAborted();
+  const manifest: WeightsManifest = { schema: 'longhaul.weights/1', weights, files: [file] };
+  return (await recordFunction(store, weightsManifestKey(weights), 'weights', manifest)).record;
+}
+
+/** Downloads the weights to `path`, checking size and sha256. Throws `CorruptCheckpoint`. */
+export async function fetchWeights(
+  store: ObjectStore,
+  weights: Digest,
+  path: string,
+  transfer: Transfer = {},
+): Promise<void> {
+  const file = await listedFile(store, weights);
+  await fetchListed(store, weightsFileKey(weights, file.path), file, path, transfer);
+}
+
+/** Reads every byte of them in the store. Throws `CorruptCheckpoint`. */
+export async function verifyWeights(store: ObjectStore, weights: Digest): Promise<void> {
+  const file = await listedFile(store, weights);
+  await verifyListed(store, weightsFileKey(weights, file.path), file);
+}
+
+async function listedFile(store: ObjectStore, weights: Digest): Promise<FileEntry> {
+  const key = weightsManifestKey(weights);
+  const manifest = await readRecord(store, key, 'weights');
+  if (!manifest) throw new CorruptCheckpoint(key, null, 'it is missing: the upload never ended');
+  if (manifest.weights !== weights)
+    throw new CorruptCheckpoint(key, null, `it says that it is of the weights ${manifest.weights}`);
+  const file = manifest.files.find(({ path }) => path === WEIGHTS_FILE);
+  if (!file) throw new CorruptCheckpoint(key, null, `it lists no ${WEIGHTS_FILE}`);
+  return file;
+}

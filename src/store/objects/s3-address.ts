@@ -1,0 +1,58 @@
+// The address of a store in a bucket: `s3://bucket/prefix?endpoint=http://host:port&region=us-east-1`.
+import { secretInUrl } from '../../base/secrets.js';
+import { checkPrefix } from './layout.js';
+import { BadKey, StoreUnfit } from './store-errors.js';
+
+export interface S3Address {
+  bucket: string;
+  /** Without slashes at its ends; `''` for the whole bucket. */
+  prefix: string;
+  endpoint: string | null;
+  region: string | null;
+}
+
+export function parseS3Address(address: string): S3Address {
+  // Before anything else: what cannot be read as an address must not be repeated with a secret in it.
+  const [place = '', query = ''] = address.split('?', 2);
+  if (secretInUrl(place) || secretInUrl(new URLSearchParams(query).get('endpoint') ?? '')) {
+    throw new StoreUnfit(
+      'a store address, or the endpoint in it, never holds credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead',
+    );
+  }
+  let url: URL;
+  try {
+    url = new URL(address);
+  } catch {
+    throw new StoreUnfit(`store address "${address}" is no URL; use s3://bucket/prefix?endpoint=…&region=…`);
+  }
+  for (const name of url.searchParams.keys()) {
+    if (name !== 'endpoint' && name !== 'region') {
+      throw new StoreUnfit(
+        `store address has the unknown parameter "${name}"; known are endpoint and region`,
+      );
+    }
+  }
+  const endpoint = url.searchParams.get('endpoint');
+  if (endpoint !== null && !/^https?:\/\/./.test(endpoint)) {
+    throw new StoreUnfit(
+      `the endpoint "${endpoint}" in the store address is no URL; use http://host:port or https://host`,
+    );
+  }
+  const prefix = decodeURIComponent(url.pathname).replace(/^\/+|\/+$/g, '');
+  if (url.hostname === '')
+    throw new StoreUnfit(`store address "${address}" names no bucket; use s3://bucket/prefix`);
+  try {
+    checkPrefix(prefix);
+  } catch (error) {
+    if (!(error instanceof BadKey)) throw error;
+    throw new StoreUnfit(
+      `the prefix of the store address is not one that keys can begin with: ${error.message}`,
+    );
+  }
+  return {
+    bucket: url.hostname,
+    prefix,
+    endpoint,
+    region: url.searchParams.get('region'),
+  };
+}

@@ -1,0 +1,116 @@
+// Errors of the store and its records. `name` is the failure type that workflows look for, so it is set by hand:
+// a minifier or a subclass must not change it.
+import type { Digest } from '../../spec/records/records.js';
+
+/** The store cannot do what records need: create-only puts, read-after-write, access. A retry cannot mend it. */
+export class StoreUnfit extends Error {
+  override readonly name = 'StoreUnfit';
+}
+
+/** The store did not answer in time, or answered with an error that a later try may not get. */
+export class StoreUnavailable extends Error {
+  override readonly name = 'StoreUnavailable';
+}
+
+/** No space is left; nothing was written. */
+export class StoreFull extends Error {
+  override readonly name = 'StoreFull';
+}
+
+/** Whether a file system refused to write because no space, or no more of a quota, is left. */
+export function isNoSpace(error: unknown): boolean {
+  return ['ENOSPC', 'EDQUOT'].includes((error as NodeJS.ErrnoException | null)?.code ?? '');
+}
+
+/** A name or key that must not become part of a key. */
+export class BadKey extends Error {
+  override readonly name = 'BadKey';
+}
+
+/** A record is missing where it must be, is no valid JSON, fails its schema or contradicts its key (R24). */
+export class UnreadableRecord extends Error {
+  override readonly name = 'UnreadableRecord';
+  /** What a person can do about it, where somebody has looked. */
+  remedy: string | null = null;
+  constructor(
+    readonly key: string,
+    readonly problem: string,
+    options?: ErrorOptions,
+  ) {
+    super(`record ${key} is unreadable: ${problem}`, options);
+  }
+}
+
+/** A record was written by a newer Longhaul; it is refused, not guessed (R1). */
+export class NewerSchema extends Error {
+  override readonly name = 'NewerSchema';
+  constructor(
+    readonly key: string,
+    readonly found: string,
+    readonly known: string,
+  ) {
+    super(
+      `record ${key} has schema ${found}; this version of Longhaul knows ${known}. ` +
+        'Use a version at least as new as the one that wrote it.',
+    );
+  }
+}
+
+/** A record was written by a Longhaul before this one, in a schema that this one does not read: it is refused, not guessed (R1). */
+export class OlderSchema extends Error {
+  override readonly name = 'OlderSchema';
+  constructor(
+    readonly key: string,
+    readonly found: string,
+    readonly known: string,
+  ) {
+    super(
+      `record ${key} has schema ${found}: an earlier version of Longhaul made it, and this one reads ${known} only. ` +
+        'Continue that run with that version, or start it anew under another name (docs/upgrades.md).',
+    );
+  }
+}
+
+/** The same inputs gave another identity than the stored one (R2, R19). Nothing was changed. */
+export class Diverged extends Error {
+  override readonly name = 'Diverged';
+  constructor(
+    message: string,
+    /** Both results, where they are at hand. */
+    readonly evidence?: { key: string; stored: unknown; computed: unknown },
+  ) {
+    super(message);
+  }
+}
+
+/** Another workflow execution drives the run now; this one must end (R20). */
+export class OwnerChanged extends Error {
+  override readonly name = 'OwnerChanged';
+  constructor(run: string, mine: number, newest: number) {
+    super(
+      `run ${run} has a newer owner: runs/${run}/owners/${newest}.json, and this execution is owner ${mine}; it ends here`,
+    );
+  }
+}
+
+/** A live or unreachable workflow execution owns the run (R20). */
+export class RunOwned extends Error {
+  override readonly name = 'RunOwned';
+}
+
+/** A checkpoint's file is missing, or has another size or sha256 than its manifest says. */
+export class CorruptCheckpoint extends Error {
+  override readonly name = 'CorruptCheckpoint';
+  constructor(
+    readonly key: string,
+    readonly expected: Digest | null,
+    problem: string,
+  ) {
+    super(`${key}: ${problem}`);
+  }
+}
+
+/** A safetensors or batch file breaks its format. */
+export class BadTensorFile extends Error {
+  override readonly name = 'BadTensorFile';
+}

@@ -1,0 +1,146 @@
+// Records as bytes. Reading refuses what it does not fully understand: a newer schema, an unknown member, broken JSON.
+import { promisify } from 'node:util';
+import { gunzip, gunzipSync, gzip, gzipSync } from 'node:zlib';
+import { canonicalBytes, canonicalText, sha256Hex } from './canonical.js';
+import {
+  oldestVersions,
+  recordSchemas,
+  schemaVersions,
+  summedSince,
+  type RecordKind,
+  type RecordTypes,
+} from './record-schemas.js';
+import { NewerSchema, OlderSchema, UnreadableRecord } from '../objects/store-errors.js';
+
+const GZIP_OS_BYTE = 9;
+const OS_UNKNOWN = 255;
+/** A gzip bomb must not take the process; the longest real episode is some MiB. */
+export const MAX_UNCOMPRESSED_BYTES = 1 << 30;
+
+/** Compressed at once: a trip through the thread pool costs more, and it is done in well under a millisecond. */
+const SMALL_BYTES = 16 * 1024;
+/** A small window: records are a few KiB, and the usual 256 KiB of working memory each would feed the garbage collector. */
+const COMPRESSION = { level: 4, memLevel: 5, windowBits: 13 } as const;
+
+const gzipAsync = promisify(gzip);
+const gunzipAsync = promisify(gunzip);
+
+/** Canonical bytes of a record, compressed where its kind is. Throws a TypeError on a record that its schema refuses. */
+export async function encodeRecord<Kind extends RecordKind>(
+  kind: Kind,
+  record: RecordTypes[Kind],
+): Promise<Uint8Array> {
+  const checked = recordSchemas[kind].safeParse(record);
+  if (!checked.success)
+    throw new TypeError(`this is no valid ${kind} record: ${describe(checked.error.issues)}`);
+  const bytes = canonicalBytes(isSummed(kind, record) ? { ...record, sum: sumOf(record) } : record);
+  return kind === 'episode' ? compress(bytes) : bytes;
+}
+
+/** Throws `UnreadableRecord`, `OlderSchema` or `NewerSchema`, naming `key`. */
+export async function decodeRecord<Kind extends RecordKind>(
+  key: string,
+  kind: Kind,
+  bytes: Uint8Array,
+): Promise<RecordTypes[Kind]> {
+  return checkRecord(key, kind, parse(key, kind === 'episode' ? await decompress(key, bytes) : bytes));
+}
+
+/** Checks a parsed value's schema string and members. */
+export function checkRecord<Kind extends RecordKind>(
+  key: string,
+  kind: Kind,
+  value: unknown,
+): RecordTypes[Kind] {
+  const found = schemaOf(value);
+  if (found === null)
+    throw new UnreadableRecord(key, 'it does not say its schema ("schema": "longhaul.KIND/VERSION")');
+  const known = `longhaul.${kind}/${schemaVersions[kind]}`;
+  if (found.kind !== kind) throw new UnreadableRecord(key, `it has schema ${found.text}, expected ${known}`);
+  if (found.version > schemaVersions[kind]) throw new NewerSchema(key, found.text, known);
+  if (found.version < (oldestVersions[kind] ?? schemaVersions[kind]))
+    throw new OlderSchema(key, found.text, known);
+  const checked = recordSchemas[kind].safeParse(isSummed(kind, value) ? withoutSum(key, value) : value);
+  if (!checked.success)
+    throw new UnreadableRecord(key, describe(checked.error.issues), { cause: checked.error });
+  return checked.data;
+}
+
+function isSummed(kind: RecordKind, value: unknown): value is object {
+  return (schemaOf(value)?.version ?? 0) >= (summedSince[kind] ?? Infinity);
+}
+
+/** Of a record without its member `sum`. `observed` is part of it: a flipped bit there steers a run as well as any other. */
+function sumOf(record: object): string | null {
+  try {
+    return sha256Hex(canonicalText(record));
+  } catch {
+    // A changed exponent makes a number that is none.
+    return null;
+  }
+}
+
+/** Throws `UnreadableRecord` where the record's own sum says that it was changed. */
+function withoutSum(key: string, value: object): object {
+  const { sum, ...record } = value as { sum?: unknown };
+  const found = sumOf(record);
+  if (found !== null && sum === found) return record;
+  throw new UnreadableRecord(
+    key,
+    typeof sum === 'string'
+      ? `its sum is ${sum.slice(0, 80)}, but that of its other members is ${found ?? 'none'}: it was changed`
+      : 'it has no sum of itself',
+  );
+}
+
+/** Kind and version that a parsed value claims, or null where it claims none. */
+export function schemaOf(value: unknown): { text: string; kind: string; version: number } | null {
+  const text =
+    typeof value === 'object' && value !== null ? (value as { schema?: unknown }).schema : undefined;
+  const match = typeof text === 'string' ? /^longhaul\.([a-z]+)\/([1-9][0-9]{0,5})$/.exec(text) : null;
+  return match ? { text: match[0], kind: match[1] as string, version: Number(match[2]) } : null;
+}
+
+export async function decompress(key: string, bytes: Uint8Array): Promise<Uint8Array> {
+  try {
+    const options = { maxOutputLength: MAX_UNCOMPRESSED_BYTES };
+    return bytes.length <= SMALL_BYTES ? gunzipSync(bytes, options) : await gunzipAsync(bytes, options);
+  } catch (error) {
+    throw new UnreadableRecord(key, `its ${bytes.length} bytes are no whole gzip stream`, { cause: error });
+  }
+}
+
+/** The same bytes give the same result on every machine. */
+export async function compress(bytes: Uint8Array): Promise<Uint8Array> {
+  const compressed =
+    bytes.length <= SMALL_BYTES ? gzipSync(bytes, COMPRESSION) : await gzipAsync(bytes, COMPRESSION);
+  // The only byte of the header that depends on the machine; the time in it is 0 already.
+  compressed[GZIP_OS_BYTE] = OS_UNKNOWN;
+  return compressed;
+}
+
+/** For files that stay for ever: half the size of `compress`, at ten times its cost. */
+export async function compressSmall(bytes: Uint8Array): Promise<Uint8Array> {
+  const compressed = await gzipAsync(bytes, { level: 9 });
+  compressed[GZIP_OS_BYTE] = OS_UNKNOWN;
+  return compressed;
+}
+
+/** Throws `UnreadableRecord`. */
+export function parse(key: string, bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  } catch (error) {
+    throw new UnreadableRecord(key, `its ${bytes.length} bytes are no JSON (${(error as Error).message})`, {
+      cause: error,
+    });
+  }
+}
+
+function describe(issues: readonly { path: readonly PropertyKey[]; message: string }[]): string {
+  const shown = issues
+    .slice(0, 5)
+    .map(({ path, message }) => `${path.map(String).join('..') || 'it'}: ${message}`);
+  const rest = issues.length - shown.length;
+  return shown.join('; ') + (rest > 0 ? `; and ${rest} more` : '');
+}

@@ -1,0 +1,42 @@
+// What is wrong with a stored checkpoint as far as its manifest and the sizes of its files tell: whoever fetches it compares the bytes.
+import type { Digest } from '../../spec/records/records.js';
+import { checkpointHome } from './checkpoints.js';
+import { checkpointFileKey, checkpointManifestKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { readRecord } from '../records/records.js';
+import { readRunIfAny, timelineOf } from './run-records.js';
+
+/** Of the checkpoint that a run has of a step, in words; null where nothing is. `state`: by the run's records. */
+export async function checkpointDamage(
+  store: ObjectStore,
+  { run, step, state }: { run: string; step: number; state: Digest },
+): Promise<string | null> {
+  const timeline = await timelineOf(store, run, step);
+  const record = await readRunIfAny(store, timeline);
+  if (record === null) return `the record of ${timeline}, under which it lies, is missing`;
+  const home = checkpointHome(record);
+  try {
+    const manifest = await readRecord(store, checkpointManifestKey(home, step), 'checkpoint');
+    if (manifest === null) return 'its manifest is gone';
+    if (manifest.run !== timeline || manifest.step !== step)
+      return `its manifest says that it is step ${manifest.step} of ${manifest.run}`;
+    if (manifest.state !== state)
+      return `its manifest says state ${manifest.state.slice(0, 12)}…, the run’s records ${state.slice(0, 12)}…`;
+    for (const { path, size } of manifest.files) {
+      const info = await store.head(checkpointFileKey(home, step, path));
+      if (info === null) return `its file ${path} is missing`;
+      if (info.size !== size) return `its file ${path} has ${info.size} bytes, its manifest says ${size}`;
+    }
+    return null;
+  } catch (error) {
+    return `its manifest cannot be read: ${unreadable(error)}`;
+  }
+}
+
+const storedErrors = ['CorruptCheckpoint', 'UnreadableRecord', 'OlderSchema', 'NewerSchema'];
+
+/** Message of an error that says something of what is stored; any other is thrown on: a store that is away damages nothing. */
+export function unreadable(error: unknown): string {
+  if (error instanceof Error && storedErrors.includes(error.name)) return error.message;
+  throw error;
+}

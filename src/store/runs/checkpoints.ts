@@ -1,0 +1,194 @@
+// Checkpoints: data files first, manifest last, all create-only. Without a whole manifest there is no checkpoint; with
+// one, every file was there with its bytes. Files are canonical, so two that save one state write the same bytes (R31).
+import type { CheckpointManifest, Digest, FileEntry, Numerics, RunRecord } from '../../spec/records/records.js';
+import { sha256File } from '../records/canonical.js';
+import { inParallel } from '../../base/in-parallel.js';
+import {
+  checkpointFileKey,
+  checkpointManifestKey,
+  checkpointsFolder,
+  collectionsFolder,
+  type CheckpointHome,
+} from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { readRecord, readSequence, recordFunction } from '../records/records.js';
+import { readRun, timelineOf, timelinesOf } from './run-records.js';
+import { CorruptCheckpoint } from '../objects/store-errors.js';
+import { fetchListed, uploadSame, verifyListed } from '../files/stored-files.js';
+import type { Transfer } from '../objects/transfer.js';
+
+const STATE_FILE = 'state.safetensors';
+
+export interface CheckpointToWrite extends Transfer {
+  step: number;
+  state: Digest;
+  numerics: Numerics;
+  /** `state.safetensors` on the node's disk. */
+  statePath: string;
+  /** Runs after all data files are there and before the manifest is. */
+  beforeManifest?: () => Promise<void>;
+}
+
+/** Where the checkpoints are that a run has written: `checkpoints/{project}/{model}/{run}/`. */
+export function checkpointHome(record: RunRecord): CheckpointHome {
+  return { project: record.spec.project, model: record.spec.model.name, run: record.run };
+}
+
+/** Where the checkpoint of a step is: under the run whose timeline it lies on (R5). */
+export async function homeOfStep(
+  store: ObjectStore,
+  record: RunRecord,
+  step: number,
+): Promise<CheckpointHome> {
+  const run = await timelineOf(store, record.run, step);
+  return checkpointHome(run === record.run ? record : await readRun(store, run));
+}
+
+/** Uploads a state. What is there already is compared and adopted; other bytes are `Diverged`. */
+export async function writeCheckpoint(
+  store: ObjectStore,
+  record: RunRecord,
+  checkpoint: CheckpointToWrite,
+): Promise<CheckpointManifest> {
+  const { step, state, numerics, statePath, signal, onProgress } = checkpoint;
+  const home = await homeOfStep(store, record, step);
+  const file: FileEntry = { path: STATE_FILE, ...(await sha256File(statePath, signal)) };
+  await uploadSame(store, checkpointFileKey(home, step, file.path), statePath, file, { signal, onProgress });
+  await checkpoint.beforeManifest?.();
+  signal?.throwIfAborted();
+  const manifest: CheckpointManifest = {
+    schema: 'longhaul.checkpoint/1',
+    run: home.run,
+    step,
+    state,
+    numerics,
+    files: [file],
+  };
+  return (await recordFunction(store, checkpointManifestKey(home, step), 'checkpoint', manifest)).record;
+}
+
+export async function checkpointExists(
+  store: ObjectStore,
+  record: RunRecord,
+  step: number,
+): Promise<boolean> {
+  return isWhole(store, await homeOfStep(store, record, step), step);
+}
+
+async function isWhole(store: ObjectStore, home: CheckpointHome, step: number): Promise<boolean> {
+  return (await hasManifest(store, home, step)) && hasData(store, home, step);
+}
+
+async function hasManifest(store: ObjectStore, home: CheckpointHome, step: number): Promise<boolean> {
+  return (await store.head(checkpointManifestKey(home, step))) !== null;
+}
+
+async function hasData(store: ObjectStore, home: CheckpointHome, step: number): Promise<boolean> {
+  return (await store.head(checkpointFileKey(home, step, STATE_FILE))) !== null;
+}
+
+/**
+ * Steps that have a manifest, ascending, an ancestor's included (R5), but those of `listCollectedManifests`. Whether the data is there and
+ * whole shows when it is fetched.
+ */
+export async function listCheckpoints(store: ObjectStore, record: RunRecord): Promise<number[]> {
+  const isLeft = manifestsLeft(store);
+  return listSteps(
+    store,
+    record,
+    async (home, step) => (await hasManifest(store, home, step)) && !(await isLeft(home, step)),
+  );
+}
+
+/**
+ * Steps whose checkpoint a collection has taken, and of which there is a manifest: an uploader left it that stood still before its last
+ * write, while another finished the checkpoint. Data that is gone without a collection is damage, and stays in `listCheckpoints`.
+ */
+export async function listCollectedManifests(store: ObjectStore, record: RunRecord): Promise<number[]> {
+  const isLeft = manifestsLeft(store);
+  return listSteps(
+    store,
+    record,
+    async (home, step) => (await hasManifest(store, home, step)) && isLeft(home, step),
+  );
+}
+
+/** Whether a manifest has no data and a collection named its step; each run's collections are read at most once. */
+function manifestsLeft(store: ObjectStore): (home: CheckpointHome, step: number) => Promise<boolean> {
+  const collected = new Map<string, Promise<ReadonlySet<number>>>();
+  return async (home, step) => {
+    if (await hasData(store, home, step)) return false;
+    let steps = collected.get(home.run);
+    if (!steps) collected.set(home.run, (steps = collectedCheckpoints(store, home.run)));
+    return (await steps).has(step);
+  };
+}
+
+async function collectedCheckpoints(store: ObjectStore, run: string): Promise<ReadonlySet<number>> {
+  const records = await readSequence(store, collectionsFolder(run), 'gc');
+  return new Set(records.flatMap(({ checkpoints }) => checkpoints));
+}
+
+async function listSteps(
+  store: ObjectStore,
+  record: RunRecord,
+  counts: (home: CheckpointHome, step: number) => Promise<boolean>,
+): Promise<number[]> {
+  const found: { step: number; home: CheckpointHome }[] = [];
+  for await (const { run, after, upTo } of timelinesOf(store, record.run)) {
+    const home = checkpointHome(run === record.run ? record : await readRun(store, run));
+    for (const name of await store.listFolder(checkpointsFolder(home))) {
+      const step = Number(/^global_step_(0|[1-9][0-9]*)\/$/.exec(name)?.[1] ?? NaN);
+      if (step > after && step <= upTo) found.push({ step, home });
+    }
+  }
+  const counted = await inParallel(found, ({ home, step }) => counts(home, step));
+  return found
+    .filter((_, index) => counted[index])
+    .map(({ step }) => step)
+    .sort((a, b) => a - b);
+}
+
+/** Downloads the state of a checkpoint to `path`, checking size and sha256. Throws `CorruptCheckpoint`. */
+export async function fetchCheckpoint(
+  store: ObjectStore,
+  record: RunRecord,
+  step: number,
+  path: string,
+  transfer: Transfer = {},
+): Promise<CheckpointManifest> {
+  const home = await homeOfStep(store, record, step);
+  const manifest = await readManifest(store, home, step);
+  const file = manifest.files.find((entry) => entry.path === STATE_FILE);
+  const manifestKey = checkpointManifestKey(home, step);
+  if (!file) throw new CorruptCheckpoint(manifestKey, null, `it lists no ${STATE_FILE}`);
+  await fetchListed(store, checkpointFileKey(home, step, file.path), file, path, transfer);
+  return manifest;
+}
+
+/** Reads every byte of a checkpoint and compares sizes and sha256. Throws `CorruptCheckpoint`. */
+export async function verifyCheckpoint(
+  store: ObjectStore,
+  record: RunRecord,
+  step: number,
+): Promise<CheckpointManifest> {
+  const home = await homeOfStep(store, record, step);
+  const manifest = await readManifest(store, home, step);
+  for (const file of manifest.files)
+    await verifyListed(store, checkpointFileKey(home, step, file.path), file);
+  return manifest;
+}
+
+async function readManifest(
+  store: ObjectStore,
+  home: CheckpointHome,
+  step: number,
+): Promise<CheckpointManifest> {
+  const key = checkpointManifestKey(home, step);
+  const manifest = await readRecord(store, key, 'checkpoint');
+  if (!manifest) throw new CorruptCheckpoint(key, null, 'it is missing: the upload never ended');
+  if (manifest.run !== home.run || manifest.step !== step) {
+    throw new CorruptCheckpoint(key, null, `it says that it is step ${manifest.step} of ${manifest.run}`);
+  }
+  return manifest;
+}

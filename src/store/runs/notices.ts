@@ -1,0 +1,49 @@
+// What a follower could not tell a tracker or a channel, and why: evidence for people, of which no step knows and on which nothing
+// depends. One record is written where that changes; the newest of each tracker or channel holds.
+import type { NoticeRecord } from '../../spec/records/records.js';
+import { noticesFolder } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { appendSequence, readSequence } from '../records/records.js';
+
+export type Trouble = NonNullable<NoticeRecord['trouble']>;
+
+/** What holds now, by tracker or channel, in the order of their names. */
+export async function readTroubles(
+  store: ObjectStore,
+  run: string,
+): Promise<{ sink: string; trouble: Trouble }[]> {
+  return [...troublesOf(await readNotices(store, run))]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([sink, trouble]) => ({ sink, trouble }));
+}
+
+export function readNotices(store: ObjectStore, run: string): Promise<NoticeRecord[]> {
+  return readSequence(store, noticesFolder(run), 'notice');
+}
+
+export function troublesOf(notices: readonly NoticeRecord[]): Map<string, Trouble> {
+  const held = new Map<string, Trouble>();
+  for (const { sink, trouble } of notices) {
+    if (trouble === null) held.delete(sink);
+    else held.set(sink, trouble);
+  }
+  return held;
+}
+
+/** `known`: the sequence as its only author has read or written it. */
+export function writeNotice(
+  store: ObjectStore,
+  run: string,
+  said: Pick<NoticeRecord, 'sink' | 'trouble'> & { by: string },
+  known: readonly NoticeRecord[],
+): Promise<NoticeRecord> {
+  const { sink, trouble, by } = said;
+  const observed = { at: new Date().toISOString(), by };
+  return appendSequence(
+    store,
+    noticesFolder(run),
+    'notice',
+    (n) => ({ schema: 'longhaul.notice/1', n, sink, trouble, observed }),
+    known,
+  );
+}

@@ -1,0 +1,102 @@
+// Who drives a run (R20): exactly one workflow execution, the author of the newest owner record.
+import type { OwnerRecord } from '../../spec/records/records.js';
+import type { RunSpec } from '../../spec/run-spec.js';
+import { ownersFolder, sequenceKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { appendSequence, requireRecord, sequenceNumbers } from '../records/records.js';
+import { OwnerChanged, RunOwned } from '../objects/store-errors.js';
+
+/** What the recorded server says of an owner; `unknown`: it answers, and does not know the workflow. */
+export type OwnerState = 'open' | 'closed' | 'unknown' | 'unreachable';
+
+export interface OwnerIdentity {
+  /** Address of the Temporal server. */
+  address: string;
+  clusterId: string;
+  namespace: string;
+  workflowId: string;
+  firstExecutionRunId: string;
+}
+
+/**
+ * Writes the next owner record and answers its number. Refuses with `RunOwned` while another owner is open or cannot be
+ * asked, unless `takeOver`. Every loser of a race looks again: the winner may be open.
+ */
+export async function claimRun(
+  store: ObjectStore,
+  run: string,
+  claimant: OwnerIdentity &
+    Pick<RunSpec, 'budget' | 'tracking' | 'slack'> & {
+      by?: string;
+      environmentUrls?: Record<string, string | null>;
+    },
+  ownerState: (owner: OwnerRecord) => Promise<OwnerState>,
+  options: { takeOver?: boolean } = {},
+): Promise<number> {
+  const { address, clusterId, namespace, workflowId, firstExecutionRunId } = claimant;
+  const { by, environmentUrls, budget, tracking, slack } = claimant;
+  const record = await appendSequence(store, ownersFolder(run), 'owner', async (n, existing) => {
+    const newest = existing.at(-1);
+    if (newest && !options.takeOver && !sameExecution(newest, claimant)) {
+      const state = await ownerState(newest);
+      if (state === 'open' || state === 'unreachable') throw new RunOwned(refusal(run, newest, state));
+    }
+    return {
+      schema: 'longhaul.owner/2',
+      n,
+      address,
+      clusterId,
+      namespace,
+      workflowId,
+      firstExecutionRunId,
+      observed: {
+        at: new Date().toISOString(),
+        by: by ?? `pid ${process.pid}`,
+        ...(environmentUrls ? { environment_urls: environmentUrls } : {}),
+        ...(budget ? { budget } : {}),
+        ...(tracking ? { tracking } : {}),
+        ...(slack ? { slack } : {}),
+      },
+    };
+  });
+  return record.n;
+}
+
+/** The newest owner's record; null before the first claim. */
+export async function readOwner(store: ObjectStore, run: string): Promise<OwnerRecord | null> {
+  const newest = (await sequenceNumbers(store, ownersFolder(run))).at(-1);
+  return newest === undefined ? null : requireRecord(store, sequenceKey(ownersFolder(run), newest), 'owner');
+}
+
+/** Throws `OwnerChanged` unless the execution that wrote owner `n` is the newest (R20). Every activity calls it first. */
+export async function checkOwner(store: ObjectStore, run: string, n: number): Promise<void> {
+  const key = (number: number): string => sequenceKey(ownersFolder(run), number);
+  // Sequences have no gaps, so one look at the next number tells whether this owner is the newest.
+  if (!(await store.head(key(n + 1)))) return;
+  const newest = (await sequenceNumbers(store, ownersFolder(run))).at(-1) ?? n + 1;
+  const [mine, last] = await Promise.all([
+    requireRecord(store, key(n), 'owner'),
+    requireRecord(store, key(newest), 'owner'),
+  ]);
+  // A late attempt of an execution's own claim writes its next number, and ends nothing.
+  if (!sameExecution(mine, last)) throw new OwnerChanged(run, n, newest);
+}
+
+function sameExecution(a: OwnerIdentity, b: OwnerIdentity): boolean {
+  return (
+    a.clusterId === b.clusterId &&
+    a.namespace === b.namespace &&
+    a.workflowId === b.workflowId &&
+    a.firstExecutionRunId === b.firstExecutionRunId
+  );
+}
+
+function refusal(run: string, owner: OwnerRecord, state: 'open' | 'unreachable'): string {
+  const who =
+    `workflow ${owner.workflowId} (first run id ${owner.firstExecutionRunId}, namespace ${owner.namespace}) ` +
+    `on ${owner.address}`;
+  return state === 'open'
+    ? `run ${run} is driven by ${who}, which is still open: follow or cancel that one, or start with --take-over`
+    : `run ${run} belongs to ${who}, which cannot be reached: start that server and try again, ` +
+        'or use --take-over if that workflow is gone for good';
+}

@@ -1,0 +1,86 @@
+// What a plan says of the records that it was made under: the run's own, the control that it folds, the owners up to its own. A run
+// whose record was changed since its last plan would train with other settings in silence; every step that reads a plan compares.
+import type { PlanRecord } from '../../spec/records/records.js';
+import { inputsDigest } from '../files/batch-file.js';
+import { sha256Hex } from '../records/canonical.js';
+import { readControl } from './control-records.js';
+import { controlFolder, ownersFolder, planKey, runKey, sequenceKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { encodeRecord } from '../records/record-codec.js';
+import type { RecordKind, RecordTypes } from '../records/record-schemas.js';
+import { requireRecord } from '../records/records.js';
+import { readRun } from './run-records.js';
+import { UnreadableRecord } from '../objects/store-errors.js';
+
+export type PlanRoots = Required<Pick<PlanRecord, 'run_digest' | 'control_digest' | 'owner_digest'>>;
+type Place = Pick<PlanRecord, 'run' | 'control' | 'owner'>;
+
+/** Records never change (R1), and every step asks for the same ones. */
+const digests = new WeakMap<object, string>();
+const ownersRead = new WeakMap<ObjectStore, Map<string, RecordTypes['owner']>>();
+
+/** Digests of the records that a plan of `owner`, folding the first `control` records, is made under. */
+export async function rootsOf(store: ObjectStore, { run, control, owner }: Place): Promise<PlanRoots> {
+  const [record, asked, owners] = await Promise.all([
+    readRun(store, run),
+    readControl(store, run),
+    Promise.all(Array.from({ length: owner }, (_, at) => readOwnerOnce(store, run, at + 1))),
+  ]);
+  if (asked.length < control)
+    throw new UnreadableRecord(sequenceKey(controlFolder(run), asked.length + 1), 'it is missing');
+  return {
+    run_digest: await digestOf('run', record),
+    control_digest: await digestOfAll('control', asked.slice(0, control)),
+    owner_digest: await digestOfAll('owner', owners),
+  };
+}
+
+/** Throws `UnreadableRecord` where a record is another than when the plan was made. Plans of version 2 say nothing of it. */
+export async function checkRoots(store: ObjectStore, plan: PlanRecord): Promise<void> {
+  if (plan.run_digest === undefined) return;
+  const roots = await rootsOf(store, plan);
+  const changed = changedRoot(plan, roots);
+  if (changed) throw new UnreadableRecord(changed.key, changed.problem);
+}
+
+/** The first of a plan's records that is another one now; null where all are the same. */
+export function changedRoot(plan: PlanRecord, roots: PlanRoots): { key: string; problem: string } | null {
+  const { run, step, control, owner } = plan;
+  const by = `as ${planKey(run, step)} was made`;
+  const says = (key: string, what: string, then: string | undefined, now: string) =>
+    then === now ? null : { key, problem: `${what} sha256 ${now}, which was ${then} ${by}: it was changed` };
+  return (
+    says(runKey(run), 'its bytes have the', plan.run_digest, roots.run_digest) ??
+    says(
+      controlFolder(run),
+      `records 1 to ${control} together have the`,
+      plan.control_digest,
+      roots.control_digest,
+    ) ??
+    says(ownersFolder(run), `records 1 to ${owner} together have the`, plan.owner_digest, roots.owner_digest)
+  );
+}
+
+async function readOwnerOnce(store: ObjectStore, run: string, n: number): Promise<RecordTypes['owner']> {
+  const known = ownersRead.get(store) ?? new Map<string, RecordTypes['owner']>();
+  ownersRead.set(store, known);
+  const key = sequenceKey(ownersFolder(run), n);
+  const record = known.get(key) ?? (await requireRecord(store, key, 'owner'));
+  known.set(key, record);
+  return record;
+}
+
+/** As in a batch: of the hex digests of the records' bytes, each followed by a line feed. */
+async function digestOfAll<Kind extends RecordKind>(
+  kind: Kind,
+  records: readonly RecordTypes[Kind][],
+): Promise<string> {
+  return inputsDigest(await Promise.all(records.map((record) => digestOf(kind, record))));
+}
+
+/** sha256 of a record's stored bytes, `observed` and all. */
+async function digestOf<Kind extends RecordKind>(kind: Kind, record: RecordTypes[Kind]): Promise<string> {
+  const digest = digests.get(record) ?? sha256Hex(await encodeRecord(kind, record));
+  digests.set(record, digest);
+  return digest;
+}

@@ -1,0 +1,166 @@
+// Quarantine (R24): an unreadable record keeps its bytes, and readers of the run use `KEY.r1` in its place.
+// A view of the store does it once for all readers, so that no reader can forget it.
+import type { ControlRecord } from '../../spec/records/control-records.js';
+import { readControl } from './control-records.js';
+import { checkKey, replacementKey } from '../objects/layout.js';
+import type { ObjectInfo, ObjectStore } from '../objects/object-store.js';
+import { timelinesOf } from './run-records.js';
+import { BadKey } from '../objects/store-errors.js';
+
+/** What a run makes anew where it is missing: a step's records up to its update, and evaluations. */
+const replaceable =
+  /^(?<folder>runs\/[^/]+\/steps\/[0-9]+\/|evals\/[^/]+\/[^/]+\/)(?<name>plan\.json|batch\.safetensors|suite\.json|result\.json|episodes\/[0-9.]+\.json\.gz)(\.r[1-9][0-9]*)?$/;
+
+/** Names in the same folder that are made from a record, and so go with it. */
+const madeFrom: readonly [record: RegExp, made: RegExp][] = [
+  [/^plan\.json$/, /^(episodes\/|batch\.safetensors)/],
+  [/^episodes\//, /^(batch\.safetensors|result\.json)/],
+];
+
+/** Throws `BadKey` on a key that cannot be quarantined: all but what a run makes anew. */
+export function checkQuarantinable(key: string): { folder: string; name: string } {
+  checkKey(key);
+  if (/(^|\/)update\.json(\.r[0-9]+)?$/.test(key)) {
+    throw new BadKey(
+      `${key} cannot be quarantined: an update says what the weights are, and nothing can replace it`,
+    );
+  }
+  const { folder, name } = replaceable.exec(key)?.groups ?? {};
+  if (folder === undefined || name === undefined) {
+    throw new BadKey(
+      `${key} cannot be quarantined: a run makes only plans, episodes, batches and evaluations anew. ` +
+        'Put the bytes of this one back from a copy',
+    );
+  }
+  return { folder, name };
+}
+
+/** Whether `longhaul quarantine` would take the record. `store`: as it lies, not as a run sees it. */
+async function canBeSetAside(store: ObjectStore, key: string): Promise<boolean> {
+  try {
+    const { folder } = checkQuarantinable(key);
+    return (await store.head(key)) !== null && (await store.head(`${folder}update.json`)) === null;
+  } catch (error) {
+    if (error instanceof BadKey) return false;
+    throw error;
+  }
+}
+
+/** What a person can do about a record that a run cannot read: only what the run makes again may be set aside. */
+export async function remedyFor(store: ObjectStore, key: string, run: string): Promise<string> {
+  const restore = `Put the bytes of ${key} back from a copy`;
+  if (!(await canBeSetAside(store, key))) return restore;
+  const named = key.startsWith('runs/') ? '' : ` --run ${run}`;
+  return `${restore}, or set it aside with \`longhaul quarantine ${key}${named}\``;
+}
+
+/**
+ * Keys of all that was made from a record and is in use, replacements included; `aside`: what has been put aside before. The
+ * batch's key is among them whether or not it is there: an attempt that stood still may be about to write it. Throws `BadKey` as
+ * above.
+ */
+export async function keysMadeFrom(
+  store: ObjectStore,
+  key: string,
+  aside: ReadonlySet<string>,
+): Promise<string[]> {
+  const { folder, name } = checkQuarantinable(key);
+  const made = madeFrom.find(([record]) => record.test(name))?.[1];
+  if (!made) return [];
+  const keys = new Set<string>();
+  for await (const info of store.list(folder)) {
+    if (made.test(info.key.slice(folder.length)) && !aside.has(info.key)) keys.add(info.key);
+  }
+  const batch = `${folder}batch.safetensors`;
+  if (folder.startsWith('runs/')) keys.add(aside.has(batch) ? inUse(batch, aside) : batch);
+  return [...keys].sort();
+}
+
+/** Keys that a run's control records put aside. */
+export function quarantinedKeys(records: readonly ControlRecord[]): Set<string> {
+  const keys = new Set<string>();
+  for (const { change } of records) {
+    if (change.kind === 'quarantine') for (const key of [change.key, ...(change.also ?? [])]) keys.add(key);
+  }
+  return keys;
+}
+
+/** The store as a run sees it, with what its ancestors have set aside (R5). The same object where nothing is quarantined. */
+export async function openRunView(store: ObjectStore, run: string): Promise<ObjectStore> {
+  const control: ControlRecord[] = [];
+  for await (const timeline of timelinesOf(store, run))
+    control.push(...(await readControl(store, timeline.run)));
+  return quarantineView(store, quarantinedKeys(control));
+}
+
+/** `openRunView` for whoever looks at many records of a few runs: each is opened once. */
+export function openRunViews(store: ObjectStore): (run: string) => Promise<ObjectStore> {
+  const views = new Map<string, Promise<ObjectStore>>();
+  return (run) => {
+    const view = views.get(run) ?? openRunView(store, run);
+    views.set(run, view);
+    return view;
+  };
+}
+
+/** A view in which `KEY.r1` stands for each quarantined KEY (`KEY.r2` where KEY.r1 is quarantined too). */
+function quarantineView(store: ObjectStore, quarantined: ReadonlySet<string>): ObjectStore {
+  if (quarantined.size === 0) return store;
+  for (const key of quarantined) checkQuarantinable(key);
+  const replaced = new Map(
+    [...quarantined]
+      .filter((key) => !isReplacement(key, quarantined))
+      .map((key) => [key, inUse(key, quarantined)]),
+  );
+  const original = new Map([...replaced].map(([key, used]) => [used, key]));
+  const use = (key: string) => replaced.get(key) ?? key;
+
+  /** Null for an object that the view does not have: bytes put aside. */
+  const shown = (info: ObjectInfo): ObjectInfo | null => {
+    if (quarantined.has(info.key)) return null;
+    return { ...info, key: original.get(info.key) ?? info.key };
+  };
+
+  return {
+    address: store.address,
+    get: (key) => store.get(use(key)),
+    head: async (key) => {
+      const info = await store.head(use(key));
+      return info && { ...info, key };
+    },
+    create: (key, bytes) => store.create(use(key), bytes),
+    createFromFile: (key, path, transfer) => store.createFromFile(use(key), path, transfer),
+    getToFile: (key, path, transfer) => store.getToFile(use(key), path, transfer),
+    stream: (key) => store.stream(use(key)),
+    async *list(prefix) {
+      // `KEY.r1` follows KEY, with other keys between them only where those begin with KEY: order is kept by sorting.
+      const infos: ObjectInfo[] = [];
+      for await (const info of store.list(prefix)) {
+        const seen = shown(info);
+        if (seen) infos.push(seen);
+      }
+      yield* infos.sort((a, b) => (a.key < b.key ? -1 : 1));
+    },
+    listFolder: async (prefix) => {
+      const names = await store.listFolder(prefix);
+      const keys = names
+        .filter((name) => !quarantined.has(prefix + name))
+        .map((name) => original.get(prefix + name) ?? prefix + name);
+      return keys.map((key) => key.slice(prefix.length)).sort();
+    },
+    delete: (key) => store.delete(use(key)),
+    sweep: (olderThanMs) => store.sweep(olderThanMs),
+  };
+}
+
+function inUse(key: string, quarantined: ReadonlySet<string>): string {
+  for (let r = 1; ; r++) {
+    const candidate = replacementKey(key, r);
+    if (!quarantined.has(candidate)) return candidate;
+  }
+}
+
+function isReplacement(key: string, quarantined: ReadonlySet<string>): boolean {
+  const match = /^(.*)\.r[1-9][0-9]*$/.exec(key);
+  return match !== null && quarantined.has(match[1] as string);
+}

@@ -1,0 +1,221 @@
+// Reading a run from its records. Steps up to `lineage.step` lie under the parent run (R5), so every reader of a step
+// goes through here.
+import type { BaseRecord, Digest, Numerics, PlanRecord, RunRecord, UpdateRecord } from '../../spec/records/records.js';
+import { lastWarmStep } from '../../spec/warm-start.js';
+import { recordDigest } from '../records/canonical.js';
+import { namesFolder, parseStepFolder, planKey, runIdOf, runKey, stepsFolder, updateKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { appendSequence, readRecord, requireRecord } from '../records/records.js';
+import { OlderSchema, UnreadableRecord } from '../objects/store-errors.js';
+
+/** Longest chain of forks that is followed; a cycle must not hang a reader. */
+const MAX_LINEAGE = 1000;
+
+/** Run records never change, and every read of a step needs the lineage: each is read once per store. */
+const runsRead = new WeakMap<ObjectStore, Map<string, RunRecord>>();
+
+/** Throws `UnreadableRecord` when there is no such run. */
+export async function readRun(store: ObjectStore, run: string): Promise<RunRecord> {
+  const record = await readRunIfAny(store, run);
+  if (!record) throw new UnreadableRecord(runKey(run), `there is no run "${run}" in ${store.address}`);
+  return record;
+}
+
+export async function readRunIfAny(store: ObjectStore, run: string): Promise<RunRecord | null> {
+  const known = runsRead.get(store)?.get(run);
+  if (known) return known;
+  const key = runKey(run);
+  const record = await readRecord(store, key, 'run');
+  if (!record) return null;
+  if (record.run !== run) throw new UnreadableRecord(key, `it says that it is run ${record.run}`);
+  const runs = runsRead.get(store) ?? new Map<string, RunRecord>();
+  runsRead.set(store, runs.set(run, record));
+  return record;
+}
+
+/** Ids of all runs, in order. */
+export async function listRuns(store: ObjectStore): Promise<string[]> {
+  return (await store.listFolder('runs/'))
+    .filter((name) => name.endsWith('/'))
+    .map((name) => name.slice(0, -1));
+}
+
+/** A run's steps lie under itself and, up to `lineage.step`, under its ancestors (R5): step s here where after < s ≤ upTo. */
+export interface Timeline {
+  run: string;
+  after: number;
+  upTo: number;
+}
+
+/** From the run itself to its eldest ancestor. */
+export async function* timelinesOf(store: ObjectStore, run: string): AsyncGenerator<Timeline> {
+  let current = run;
+  let upTo = Infinity;
+  for (let depth = 0; depth < MAX_LINEAGE; depth++) {
+    const lineage = (await readRunIfAny(store, current))?.lineage;
+    yield { run: current, after: lineage?.step ?? -1, upTo };
+    if (!lineage) return;
+    [current, upTo] = [lineage.run, Math.min(upTo, lineage.step)];
+  }
+  throw new UnreadableRecord(
+    runKey(run),
+    `its lineage is longer than ${MAX_LINEAGE} runs or goes in a circle`,
+  );
+}
+
+/** The run under whose folder `step` lies: this one, or an ancestor (R5). */
+export async function timelineOf(store: ObjectStore, run: string, step: number): Promise<string> {
+  let found = run;
+  for await (const timeline of timelinesOf(store, run)) {
+    found = timeline.run;
+    if (step > timeline.after) break;
+  }
+  return found;
+}
+
+/** Last committed step; −1 before the base record. Reads the folder's names and the newest records only. */
+export async function lastCommittedStep(store: ObjectStore, run: string): Promise<number> {
+  const record = await readRunIfAny(store, run);
+  const steps = (await store.listFolder(stepsFolder(run))).flatMap((name) => parseStepFolder(name) ?? []);
+  for (const step of steps.sort((a, b) => b - a)) {
+    if (!(await store.head(updateKey(run, step)))) continue;
+    if (step > 0) await checkLink(store, run, step);
+    return step;
+  }
+  return record?.lineage?.step ?? -1;
+}
+
+/** `steps/{step}/update.json`, step ≥ 1, where it is committed. */
+export async function readUpdateIfAny(
+  store: ObjectStore,
+  run: string,
+  step: number,
+): Promise<UpdateRecord | null> {
+  const timeline = await timelineOf(store, run, step);
+  const key = updateKey(timeline, step);
+  const record = await readRecord(store, key, 'update');
+  if (record) checkPlace(key, record.identity, timeline, step);
+  return record;
+}
+
+/** Throws `UnreadableRecord` when the step is not committed. */
+export async function readUpdate(store: ObjectStore, run: string, step: number): Promise<UpdateRecord> {
+  const record = await readUpdateIfAny(store, run, step);
+  if (!record) throw new UnreadableRecord(updateKey(run, step), `step ${step} of ${run} is not committed`);
+  return record;
+}
+
+/** The base model's record: step 0 (R5). */
+export async function readBase(store: ObjectStore, run: string): Promise<BaseRecord> {
+  const timeline = await timelineOf(store, run, 0);
+  const key = updateKey(timeline, 0);
+  const record = await requireRecord(store, key, 'base');
+  checkPlace(key, record.identity, timeline, 0);
+  return record;
+}
+
+/** Digest of the state after `step`, step ≥ 0. */
+export async function readState(store: ObjectStore, run: string, step: number): Promise<Digest> {
+  return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity.state;
+}
+
+/** What a run's KL terms are taken against: the model after `step`, and the digest of its weights. */
+export interface Reference {
+  step: number;
+  weights: Digest;
+}
+
+/**
+ * The policy that GRPO began with: behind the warm start, where there is one. An earlier version named no weights there, and took the
+ * base model; its runs go on with that. Throws `UnreadableRecord`, also before that step is committed.
+ */
+export async function referenceOf(store: ObjectStore, run: string): Promise<Reference> {
+  const step = lastWarmStep((await readRun(store, run)).spec);
+  const warm = step === 0 ? undefined : (await readUpdate(store, run, step)).identity.weights;
+  if (warm !== undefined) return { step, weights: warm };
+  const { identity } = await readBase(store, run);
+  if (identity.weights !== undefined) return { step: 0, weights: identity.weights };
+  throw new UnreadableRecord(
+    updateKey(identity.run, 0),
+    'it names no weights to take a KL term against: an earlier version made it. Start a run of its own',
+  );
+}
+
+/** Numerics that the run, or its nearest rebased ancestor, was rebased to; null where there was no rebase (R18). */
+export async function rebasedTo(store: ObjectStore, run: string): Promise<Numerics | null> {
+  for await (const timeline of timelinesOf(store, run)) {
+    const rebase = (await readRunIfAny(store, timeline.run))?.lineage?.rebase;
+    if (rebase) return rebase.numerics;
+  }
+  return null;
+}
+
+/** Numerics that the run's next step is computed with (R18). Throws `UnreadableRecord` where it has no base. */
+export async function readNumerics(store: ObjectStore, run: string): Promise<Numerics> {
+  return (await rebasedTo(store, run)) ?? (await readBase(store, run)).identity.numerics;
+}
+
+/** The plan of a step with its digest; `expected` is what another record calls it. Throws `UnreadableRecord`. */
+export async function readPlan(
+  store: ObjectStore,
+  run: string,
+  step: number,
+  expected?: Digest,
+): Promise<{ record: PlanRecord; digest: Digest }> {
+  const timeline = await timelineOf(store, run, step);
+  const key = planKey(timeline, step);
+  const record = await requireRecord(store, key, 'plan');
+  checkPlace(key, record, timeline, step);
+  const digest = recordDigest(record);
+  if (expected !== undefined && digest !== expected) {
+    throw new UnreadableRecord(
+      key,
+      `its digest is ${digest}, but ${expected} was recorded for this step: it was changed`,
+    );
+  }
+  return { record, digest };
+}
+
+/** Throws `OlderSchema` where an earlier version took the step: this one cannot go on from it. */
+export async function refuseEarlierVersion(store: ObjectStore, run: string, step: number): Promise<void> {
+  if (step < 1) return;
+  await readPlan(store, run, step).catch((error: unknown) => {
+    // What else is wrong with it is found by who needs it.
+    if (error instanceof OlderSchema) throw error;
+  });
+}
+
+/** Run id of a name's newest timeline; a name without one gets its first. Two that start at once get the same. */
+export async function claimName(store: ObjectStore, name: string): Promise<string> {
+  const record = await appendSequence(
+    store,
+    namesFolder(name),
+    'name',
+    (n, existing) => existing.at(-1) ?? { schema: 'longhaul.name/1', n, run: runIdOf(name, n) },
+  );
+  return record.run;
+}
+
+async function checkLink(store: ObjectStore, run: string, step: number): Promise<void> {
+  const [update, previous] = await Promise.all([
+    readUpdate(store, run, step),
+    readState(store, run, step - 1),
+  ]);
+  const { previous_state, state, applied } = update.identity;
+  const key = updateKey(await timelineOf(store, run, step), step);
+  if (previous_state !== previous) {
+    throw new UnreadableRecord(
+      key,
+      `it follows state ${previous_state}, but step ${step - 1} left ${previous}`,
+    );
+  }
+  if (applied !== true && state !== previous_state) {
+    throw new UnreadableRecord(key, 'it was not applied, yet names another state than the one before');
+  }
+}
+
+function checkPlace(key: string, found: { run: string; step: number }, run: string, step: number): void {
+  if (found.run !== run || found.step !== step) {
+    throw new UnreadableRecord(key, `it says that it is step ${found.step} of ${found.run}`);
+  }
+}

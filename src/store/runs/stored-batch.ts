@@ -1,0 +1,58 @@
+// The batch of a step: a file while the step is new, the same bytes compressed once a collection has folded the step (R23). The compressed
+// file is there before the other goes, so a reader that misses the one finds the other.
+import { writeFile } from 'node:fs/promises';
+import type { Digest } from '../../spec/records/records.js';
+import { sha256Hex } from '../records/canonical.js';
+import { batchKey, foldedBatchKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { compressSmall, decompress } from '../records/record-codec.js';
+import { UnreadableRecord } from '../objects/store-errors.js';
+
+/** `run` is the one whose timeline holds the step. Null where there is none. Throws `UnreadableRecord` on a broken compressed one. */
+export async function readBatch(store: ObjectStore, run: string, step: number): Promise<Uint8Array | null> {
+  const bytes = await store.get(batchKey(run, step));
+  return bytes ?? readFolded(store, run, step);
+}
+
+/** As `readBatch`, into a file. False where there is none. */
+export async function fetchBatchFile(
+  store: ObjectStore,
+  run: string,
+  step: number,
+  path: string,
+): Promise<boolean> {
+  if (await store.getToFile(batchKey(run, step), path)) return true;
+  const bytes = await readFolded(store, run, step);
+  if (bytes) await writeFile(path, bytes);
+  return bytes !== null;
+}
+
+/**
+ * Puts a batch's compressed file in its place. Answers the bytes that are free by that, 0 where there is nothing to fold. Throws
+ * `UnreadableRecord` where either is not the batch of the update.
+ */
+export async function foldBatch(
+  store: ObjectStore,
+  run: string,
+  step: number,
+  recorded: Digest,
+): Promise<number> {
+  const [key, folded] = [batchKey(run, step), foldedBatchKey(run, step)];
+  const bytes = await store.get(key);
+  if (!bytes) return 0;
+  if (sha256Hex(bytes) !== recorded)
+    throw new UnreadableRecord(key, 'its sha256 is not the one in update.json');
+  const compressed = await compressSmall(bytes);
+  const answer = await store.create(folded, compressed);
+  const readBack = await readFolded(store, run, step);
+  if (!readBack || sha256Hex(readBack) !== recorded)
+    throw new UnreadableRecord(folded, 'it is not the batch that update.json names');
+  await store.delete(key);
+  return bytes.length - (answer === 'created' ? compressed.length : 0);
+}
+
+async function readFolded(store: ObjectStore, run: string, step: number): Promise<Uint8Array | null> {
+  const key = foldedBatchKey(run, step);
+  const bytes = await store.get(key);
+  return bytes && decompress(key, bytes);
+}

@@ -1,0 +1,103 @@
+// What surrounds every activity of our workers: its token on disk, one attempt at a time, an honest heartbeat.
+// Activities see nothing of it but their Temporal context: its signal, and `heartbeat` as the word for progress.
+import { asyncLocalStorage, type Context } from '@temporalio/activity';
+import type { ActivityExecuteInput, ActivityInterceptorsFactory, Next } from '@temporalio/worker';
+import type { ActivityInboundCallsInterceptor } from '@temporalio/worker';
+import { type AttemptAccount, accountOf } from '../../activities/attempt/attempt-account.js';
+import { AttemptGate } from './attempt-gate.js';
+import { startHeartbeat } from './heartbeat.js';
+import { joinSignals } from '../../base/releasable-abort-signal.js';
+import type { OpenActivities } from './open-activities.js';
+
+export interface GuardOptions {
+  open: OpenActivities;
+  /** Rises when this worker leaves, with what its attempts are to fail with then. */
+  cutOff?: AbortSignal;
+  /** Seconds without progress after which the heartbeat stops. */
+  progressLimitMs?: number;
+}
+
+/** Several beats within the policies' heartbeat time-out; workers pass them on as often (`maxHeartbeatThrottleInterval`). */
+export const heartbeatIntervalMs = 2_000;
+/** Longer than the longest engine verb, and than the longest part of a store transfer: they report nothing while they run. */
+const defaultProgressLimitMs = 20 * 60_000;
+
+/** One gate for all workers that may be given the same activity. */
+export function guardActivities({
+  open,
+  cutOff,
+  progressLimitMs = defaultProgressLimitMs,
+}: GuardOptions): ActivityInterceptorsFactory {
+  const gate = new AttemptGate();
+  return (context) => ({ inbound: guard(context, gate, open, progressLimitMs, cutOff ? [cutOff] : []) });
+}
+
+function guard(
+  context: Context,
+  gate: AttemptGate,
+  open: OpenActivities,
+  limitMs: number,
+  endings: AbortSignal[],
+): ActivityInboundCallsInterceptor {
+  const { workflowExecution, activityId, base64TaskToken } = context.info;
+  const activity = `${workflowExecution?.workflowId ?? 'standalone'}/${activityId}`;
+  return {
+    async execute(input: ActivityExecuteInput, next: Next<ActivityInboundCallsInterceptor, 'execute'>) {
+      const close = open.open({ activity, taskToken: base64TaskToken });
+      let account: AttemptAccount | null = null;
+      // Until the attempt has an account of its own, the server keeps what the one before has said.
+      const send = (details: unknown): void => context.heartbeat(withAccount(details, account, context));
+      const heartbeat = startHeartbeat({
+        send,
+        intervalMs: heartbeatIntervalMs,
+        limitMs,
+      });
+      try {
+        return await gate.enter(activity, async (superseded, progress) => {
+          const { signal, release } = joinSignals([context.cancellationSignal, superseded, ...endings]);
+          const guarded = guardedContext(context, signal, (details) => {
+            progress();
+            heartbeat.progress(details);
+            send(details);
+          });
+          account = accountOf(guarded);
+          try {
+            return await asyncLocalStorage.run(guarded, () => next(input));
+          } finally {
+            release();
+          }
+        });
+      } finally {
+        heartbeat.stop();
+        close();
+      }
+    },
+  };
+}
+
+/** The account is for the next attempt, should this process die; the rest is for people. */
+function withAccount(details: unknown, account: AttemptAccount | null, { info }: Context): unknown {
+  const ft = account?.told ?? (info.heartbeatDetails as { ft?: unknown } | undefined)?.ft;
+  if (ft === undefined) return details;
+  return typeof details === 'object' ? { ...details, ft } : { details, ft };
+}
+
+/** The SDK's context with another signal, and a `heartbeat` that counts as progress. */
+function guardedContext(
+  context: Context,
+  cancellationSignal: AbortSignal,
+  heartbeat: (details?: unknown) => void,
+): Context {
+  const cancelled = new Promise<never>((_, reject) => {
+    const cancel = (): void => reject(cancellationSignal.reason as Error);
+    if (cancellationSignal.aborted) cancel();
+    else cancellationSignal.addEventListener('abort', cancel, { once: true });
+  });
+  // Nobody may be listening: then the rejection is not an error.
+  cancelled.catch(() => undefined);
+  return Object.create(context, {
+    cancellationSignal: { value: cancellationSignal },
+    cancelled: { value: cancelled },
+    heartbeat: { value: heartbeat },
+  }) as Context;
+}

@@ -1,0 +1,71 @@
+// What the follower is told, by flags or the environment; both say the same, flags win. Tokens and keys come by the environment alone.
+import { resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { type MetricsAddress, parseMetricsAddress } from '../../integrations/tracking/prometheus-server.js';
+import { secretInUrl } from '../../base/secrets.js';
+import { type TemporalConfig, temporalOf } from '../process/config.js';
+
+export interface FollowerConfig {
+  temporal: TemporalConfig;
+  /** `dir:/path` or `s3://bucket/prefix`. */
+  store: string;
+  /** Of this process alone: lock, trackers' files, cursors. */
+  folder: string;
+  /** Null: figures are served to nobody. */
+  metrics: MetricsAddress | null;
+  /** Of Temporal's pages, for links; null: none are shown. */
+  temporalUi: string | null;
+  wandbPython: string;
+  /** Of another Slack than slack.com, such as GovSlack's; null: Slack's own. */
+  slackUrl: string | null;
+}
+
+/** In the follower's folder, with its pid: it has looked for runs once. */
+export const servingFile = 'serving.json';
+
+const options = {
+  store: { type: 'string' },
+  folder: { type: 'string' },
+  'metrics-address': { type: 'string' },
+  'temporal-ui': { type: 'string' },
+  'wandb-python': { type: 'string' },
+  'temporal-address': { type: 'string' },
+  // Of an embedded stack's follower: whoever starts one may have a profile for another server.
+  'no-temporal-profile': { type: 'boolean' },
+  namespace: { type: 'string' },
+} as const;
+
+/** Throws with what is missing and how to give it. */
+export function readFollowerConfig(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = process.env,
+): FollowerConfig {
+  const { values } = parseArgs({ args: [...args], options, strict: true });
+  type Flag = Exclude<keyof typeof options, 'no-temporal-profile'>;
+  const read = (flag: Flag, variable: string): string | null => values[flag] || env[variable] || null;
+  const needed = (flag: Flag, variable: string, example: string): string => {
+    const value = read(flag, variable);
+    if (value) return value;
+    throw new Error(`the follower needs --${flag} or ${variable}, for example ${example}`);
+  };
+  const metrics = read('metrics-address', 'LONGHAUL_METRICS_ADDRESS');
+  return {
+    temporal: temporalOf(values, env),
+    store: needed('store', 'LONGHAUL_STORE', 'dir:/srv/longhaul'),
+    folder: resolve(needed('folder', 'LONGHAUL_FOLDER', '/var/lib/longhaul')),
+    metrics: metrics === null ? null : parseMetricsAddress(metrics, '--metrics-address'),
+    temporalUi: shownUrl(read('temporal-ui', 'LONGHAUL_TEMPORAL_UI')),
+    wandbPython: read('wandb-python', 'LONGHAUL_WANDB_PYTHON') ?? 'python3',
+    slackUrl: env.SLACK_API_URL || null,
+  };
+}
+
+/** Of links that everybody in a channel sees. */
+function shownUrl(text: string | null): string | null {
+  if (text === null) return null;
+  if (/^https?:\/\//.test(text) && secretInUrl(text) === null) return text.replace(/\/+$/, '');
+  throw new Error(
+    '--temporal-ui or LONGHAUL_TEMPORAL_UI must be http://host:port or https://host without user, password and query: ' +
+      'it is shown in Slack',
+  );
+}

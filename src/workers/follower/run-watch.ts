@@ -1,0 +1,187 @@
+// Which runs there are and how each stands, asked of Temporal: no record tells it. Nothing here touches a workflow but by reading.
+import {
+  type Client,
+  WorkflowFailedError,
+  WorkflowNotFoundError,
+  type WorkflowExecutionInfo,
+} from '@temporalio/client';
+import { defineSearchAttributeKey } from '@temporalio/common';
+import type { RunStatus } from '../../activities/contracts.js';
+import type { RunEnding } from '../../followers/run-events.js';
+import type { RunStanding } from '../../followers/run-standing.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { namesFolder, ownersFolder } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { readSequence } from '../../store/records/records.js';
+
+/** A run by the start that drives it: continue-as-new and a reset change nothing of that. */
+export interface DrivenRun {
+  run: string;
+  workflowId: string;
+  firstRunId: string;
+  standing: RunStanding;
+}
+
+type Execution = Pick<
+  WorkflowExecutionInfo,
+  'workflowId' | 'runId' | 'status' | 'startTime' | 'closeTime' | 'typedSearchAttributes'
+>;
+
+interface Driver {
+  run: string;
+  firstRunId: string;
+}
+
+const answerWithinMs = 15_000;
+/** A start that has claimed no run yet is asked for again after this, and doubling up to the longest. */
+const unclaimedMs: [first: number, longest: number] = [2_000, 60_000];
+const phaseKey = defineSearchAttributeKey('Phase', 'KEYWORD');
+const openStatuses: readonly string[] = ['RUNNING', 'PAUSED'];
+
+export class RunWatch {
+  /** By the run id of an execution. */
+  #drivers = new Map<string, Driver>();
+  #unclaimed = new Map<string, { notBefore: number; pauseMs: number }>();
+  #endings = new Map<string, RunEnding>();
+  #blocked = new Map<string, { phase: string; blocked: RunStanding['blocked'] }>();
+
+  constructor(
+    private readonly client: Client,
+    private readonly store: ObjectStore,
+  ) {}
+
+  /** Open runs, and those that have been closed since. Throws what Temporal and the store do. */
+  async look(closedSince: Date): Promise<DrivenRun[]> {
+    const executions = await this.#executions(closedSince);
+    const known = new Set(executions.map(({ runId }) => runId));
+    for (const cache of [this.#drivers, this.#unclaimed, this.#endings, this.#blocked])
+      for (const runId of cache.keys()) if (!known.has(runId)) cache.delete(runId);
+    const newest = new Map<string, { execution: Execution; driver: Driver }>();
+    for (const execution of executions) {
+      const driver = await this.#driverOf(execution);
+      const other = driver && newest.get(driver.run);
+      if (driver && !(other && other.execution.startTime > execution.startTime))
+        newest.set(driver.run, { execution, driver });
+    }
+    return inParallel([...newest.values()], async ({ execution, driver }) => ({
+      ...driver,
+      workflowId: execution.workflowId,
+      standing: await this.#standingOf(execution, driver.firstRunId),
+    }));
+  }
+
+  /** Of one that a look does not show: it was closed before, or Temporal has forgotten it. */
+  async standing({
+    workflowId,
+    firstRunId,
+  }: Pick<DrivenRun, 'workflowId' | 'firstRunId'>): Promise<RunStanding> {
+    const forgotten: RunStanding = { over: true, ending: null, phase: null, blocked: null };
+    try {
+      const described = await this.#ask(() => this.client.workflow.getHandle(workflowId).describe());
+      const first = described.raw.workflowExecutionInfo?.firstRunId;
+      return first && first !== firstRunId ? forgotten : await this.#standingOf(described, firstRunId);
+    } catch (error) {
+      if (error instanceof WorkflowNotFoundError) return forgotten;
+      throw error;
+    }
+  }
+
+  async #executions(closedSince: Date): Promise<Execution[]> {
+    const query =
+      `WorkflowType = "trainingRun" AND (ExecutionStatus = "Running" ` +
+      `OR CloseTime > "${closedSince.toISOString()}")`;
+    return this.#ask(async () => {
+      const found: Execution[] = [];
+      for await (const execution of this.client.workflow.list({ query }))
+        if (execution.status.name !== 'CONTINUED_AS_NEW') found.push(execution);
+      return found;
+    });
+  }
+
+  /** Null while it has claimed no run, and for ever where it ended before. */
+  async #driverOf({ workflowId, runId, status }: Execution): Promise<Driver | null> {
+    const known = this.#drivers.get(runId);
+    if (known) return known;
+    const waiting = this.#unclaimed.get(runId);
+    if (waiting && performance.now() < waiting.notBefore) return null;
+    const name = workflowId.replace(/^train\//, '');
+    const { raw } = await this.#ask(() => this.client.workflow.getHandle(workflowId, runId).describe());
+    const firstRunId = raw.workflowExecutionInfo?.firstRunId || runId;
+    for (const { run } of (await readSequence(this.store, namesFolder(name), 'name')).reverse()) {
+      const owners = await readSequence(this.store, ownersFolder(run), 'owner');
+      if (!owners.some((owner) => owner.firstExecutionRunId === firstRunId)) continue;
+      const driver = { run, firstRunId };
+      this.#drivers.set(runId, driver);
+      this.#unclaimed.delete(runId);
+      return driver;
+    }
+    const pauseMs = waiting ? Math.min(waiting.pauseMs * 2, unclaimedMs[1]) : unclaimedMs[0];
+    const notBefore = openStatuses.includes(status.name) ? performance.now() + pauseMs : Infinity;
+    this.#unclaimed.set(runId, { notBefore, pauseMs });
+    return null;
+  }
+
+  async #standingOf(execution: Execution, firstRunId: string): Promise<RunStanding> {
+    const phase = execution.typedSearchAttributes.get(phaseKey) ?? null;
+    if (!openStatuses.includes(execution.status.name))
+      return { over: true, ending: await this.#endingOf(execution, firstRunId), phase, blocked: null };
+    return { over: false, ending: null, phase, blocked: await this.#blockedOf(execution, phase) };
+  }
+
+  async #endingOf(execution: Execution, firstRunId: string): Promise<RunEnding> {
+    const known = this.#endings.get(execution.runId);
+    if (known) return known;
+    const { name } = execution.status;
+    const how =
+      name === 'COMPLETED' ? 'completed' : /^(FAILED|TIMED_OUT)$/.test(name) ? 'failed' : 'cancelled';
+    const at = (execution.closeTime ?? new Date()).toISOString();
+    const { runId } = execution;
+    const ending: RunEnding = { firstRunId, runId, how, at, reason: await this.#reasonOf(execution) };
+    this.#endings.set(execution.runId, ending);
+    return ending;
+  }
+
+  async #reasonOf({ workflowId, runId }: Execution): Promise<string | null> {
+    try {
+      const result = (await this.#ask(() => this.client.workflow.getHandle(workflowId, runId).result())) as {
+        ended?: unknown;
+        budget?: unknown;
+      } | null;
+      if (result?.ended !== 'stopped') return null;
+      return typeof result.budget === 'string' ? result.budget : 'stopped, as it was told to';
+    } catch (error) {
+      if (!(error instanceof WorkflowFailedError)) throw error;
+      return innermost(error);
+    }
+  }
+
+  /** Asked once for each time that a run is blocked, or begins to fail again and again. */
+  async #blockedOf({ workflowId, runId }: Execution, phase: string | null): Promise<RunStanding['blocked']> {
+    if (phase !== 'blocked' && phase !== 'failing') {
+      this.#blocked.delete(runId);
+      return null;
+    }
+    const known = this.#blocked.get(runId);
+    if (known?.phase === phase) return known.blocked;
+    // Where no worker answers, the phase alone is told.
+    const status = await this.#ask(() =>
+      this.client.workflow.getHandle(workflowId, runId).query('status'),
+    ).catch(() => null);
+    const { blocked = null, failing = null } = (status ?? {}) as Partial<RunStatus>;
+    const waitsFor = phase === 'blocked' ? blocked : failing;
+    // One that was not told yet is asked for at the next look.
+    if (waitsFor) this.#blocked.set(runId, { phase, blocked: waitsFor });
+    return waitsFor;
+  }
+
+  #ask<T>(call: () => Promise<T>): Promise<T> {
+    return this.client.withDeadline(Date.now() + answerWithinMs, call);
+  }
+}
+
+/** The sentence for people: causes are nested. Null where it is only the SDK's. */
+function innermost(error: Error): string | null {
+  let inner = error;
+  while (inner.cause instanceof Error) inner = inner.cause;
+  return inner === error || inner.message.startsWith('Workflow execution ') ? null : inner.message;
+}

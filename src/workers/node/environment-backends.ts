@@ -1,0 +1,69 @@
+// One backend per environment server and way of asking it, shared by all episodes of this process.
+import { keepSecret } from '../../base/known-secrets.js';
+import type { EnvironmentBackend } from '../../environments/environment.js';
+import { createOpenEnvBackend } from '../../environments/openenv/openenv-backend.js';
+import { createSemaphore, type Semaphore } from '../../environments/openenv/semaphore.js';
+import type { EnvironmentSpec } from '../../spec/run-spec.js';
+import { placesOfNode } from './server-capacity.js';
+
+export interface EnvironmentBackendsOptions {
+  /** Server of specs that name none. */
+  url: string | null;
+  /** Grading token of that server. */
+  token?: string;
+}
+
+export interface EnvironmentBackends {
+  /** `callTimeoutMs`: within which a call must be answered. */
+  backendFor(spec: EnvironmentSpec, callTimeoutMs: number): EnvironmentBackend;
+  close(): Promise<void>;
+}
+
+export function environmentBackends({ url: ownUrl, token }: EnvironmentBackendsOptions): EnvironmentBackends {
+  const backends = new Map<string, EnvironmentBackend>();
+  // By url: an episode that plays alone is alone on its server, however differently others ask the same one (R25).
+  const places = new Map<string, Semaphore>();
+  const placesOf = (url: string): Semaphore => {
+    const { href } = new URL(url);
+    const known = places.get(href) ?? createSemaphore(placesOfNode);
+    places.set(href, known);
+    return known;
+  };
+  return {
+    backendFor: (spec, callTimeoutMs) => {
+      const url = spec.url ?? ownUrl;
+      if (!url) {
+        throw new Error(
+          `environment ${spec.env_key} names no url and this worker has no server of its own: ` +
+            'give environments[].url in the spec, or start the worker with --environments',
+        );
+      }
+      const gradingToken = spec.grading_token_env
+        ? process.env[spec.grading_token_env]
+        : spec.url
+          ? undefined
+          : token;
+      if (spec.grading_token_env && !gradingToken) {
+        throw new Error(
+          `environment ${spec.env_key} takes its grading token from ${spec.grading_token_env}, which is not set here`,
+        );
+      }
+      keepSecret(gradingToken);
+      const { fault_rate: faultRate, tool_error_rate: toolErrorRate } = spec;
+      const key = JSON.stringify([url, gradingToken ?? null, faultRate, toolErrorRate, callTimeoutMs]);
+      const known = backends.get(key);
+      if (known) return known;
+      const backend = createOpenEnvBackend({
+        url,
+        maxSessions: placesOf(url),
+        callTimeoutMs,
+        ...(gradingToken ? { gradingToken, faultRate, toolErrorRate } : {}),
+      });
+      backends.set(key, backend);
+      return backend;
+    },
+    close: async () => {
+      await Promise.all([...backends.values()].map((backend) => backend.close()));
+    },
+  };
+}

@@ -1,0 +1,126 @@
+// The worker of a node: one process, two queues, so that an hour's collect never blocks a checkpoint's upload.
+import { randomUUID } from 'node:crypto';
+import { hostname, totalmem } from 'node:os';
+import { join } from 'node:path';
+import { Worker, type WorkerOptions } from '@temporalio/worker';
+import type { NodeActivities, TransferActivities } from '../../activities/contracts.js';
+import type { Numerics } from '../../spec/records/records.js';
+import { engineQueue, transferQueue } from '../../workflows/messages.js';
+import { guardActivities, heartbeatIntervalMs } from '../attempt/activity-guard.js';
+import type { WorkerConfig } from '../process/config.js';
+import { Departure } from './node-departure.js';
+import { lockFolder } from '../process/folder-lock.js';
+import { reportNode } from './node-reports.js';
+import { OpenActivities } from '../attempt/open-activities.js';
+import { connectClient } from '../temporal/temporal-connection.js';
+import type { Tracing } from '../tracing/tracing.js';
+import { connectWorker } from '../temporal/worker-connection.js';
+
+export interface NodeParts {
+  node: NodeActivities;
+  transfers: TransferActivities;
+  /** Null where nothing is traced. */
+  tracing?: Tracing | null;
+  /** Undefined until the engine has told it. */
+  numerics(): Numerics | undefined;
+  /** Brings what only this node may have to the store; says what. Called when nothing runs on the engine any more. */
+  keep?(signal: AbortSignal): Promise<string>;
+  close(): Promise<void>;
+}
+
+/** Of each run: collect, evaluation and save are beside one another; the engine decides what really shares it. */
+const engineActivities = 4;
+const transferActivities = 2;
+
+/** Bytes: of the machine, or of the container where that has less. */
+function usableMemory(): number {
+  return Math.min(totalmem(), process.constrainedMemory() || Infinity);
+}
+
+/** Serves until SIGTERM or SIGINT; resolves within `config.graceMs` of it, when everything that ran has ended or was handed back. */
+export async function serveNode(
+  config: WorkerConfig,
+  createParts: () => NodeParts | Promise<NodeParts>,
+  log: (message: string) => void,
+): Promise<void> {
+  const departure = new Departure({ node: config.node, graceMs: config.graceMs, log });
+  const lock = lockFolder(config.folder, `node worker ${config.node} of ${config.temporal.address}`);
+  const [{ client, close }, connection] = await Promise.all([
+    connectClient(config.temporal, 60_000),
+    connectWorker(config.temporal),
+  ]);
+  const parts = await createParts();
+  try {
+    const open = new OpenActivities(join(config.folder, 'open-activities'));
+    const handedBack = await open.failPredecessors(client.activity, log);
+    if (handedBack.length > 0)
+      log(`tried again after the end of an earlier worker: ${handedBack.join(', ')}`);
+    const common = {
+      connection,
+      namespace: config.temporal.namespace,
+      identity: `node ${config.node} ${process.pid}`,
+      maxHeartbeatThrottleInterval: heartbeatIntervalMs,
+      // What is cut off, and when, is the departure's to say.
+      shutdownGraceTime: config.graceMs,
+    } satisfies Partial<WorkerOptions>;
+    const traced = parts.tracing ? [parts.tracing.activities] : [];
+    const [engine, transfers] = await Promise.all([
+      Worker.create({
+        ...common,
+        taskQueue: engineQueue(config.node),
+        interceptors: { activity: [...traced, guardActivities({ open, cutOff: departure.cutOff })] },
+        activities: { ...parts.node },
+        maxConcurrentActivityTaskExecutions: engineActivities * config.places,
+      }),
+      Worker.create({
+        ...common,
+        taskQueue: transferQueue(config.node),
+        // An upload under way may come to its end.
+        interceptors: { activity: [...traced, guardActivities({ open, cutOff: departure.lastCall })] },
+        activities: { ...parts.transfers },
+        maxConcurrentActivityTaskExecutions: transferActivities * config.places,
+      }),
+    ]);
+    const offer = {
+      ...{ id: config.node, instance: randomUUID(), host: hostname() },
+      ...{ gpu: null, memory_bytes: usableMemory(), places: config.places },
+    };
+    const report = () => {
+      const numerics = parts.numerics();
+      return { ...offer, ...(numerics ? { numerics } : {}) };
+    };
+    const reports = reportNode(client, report, log);
+    const workers = [engine, transfers];
+    departure.serving(() => {
+      void reports.drain();
+      // The SDK hears the signal, too, and may have been quicker.
+      for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
+    });
+    // Work that cannot be ended outlives the grace; nobody needs to wait for a node that has said good-bye.
+    departure.lastCall.addEventListener('abort', () => void reports.leave());
+    const keep = async (): Promise<void> => {
+      if (!departure.begun || !parts.keep) return;
+      const problem = (error: Error): string =>
+        departure.lastCall.aborted ? 'the grace was too short' : error.message;
+      log(
+        await parts
+          .keep(departure.lastCall)
+          .catch((error: Error) => `the last state is not in the store: ${problem(error)}`),
+      );
+    };
+    try {
+      await Promise.all([engine.run().then(keep), transfers.run()]);
+      open.handedOver();
+    } catch (error) {
+      if (!departure.begun) throw error;
+      log(`ended before all of its work had: ${(error as Error).message}`);
+    } finally {
+      await reports.leave();
+    }
+  } finally {
+    await parts.close();
+    await close();
+    await connection.close().catch(() => undefined);
+    lock.release();
+  }
+}

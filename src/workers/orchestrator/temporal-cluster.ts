@@ -1,0 +1,112 @@
+// What the orchestrator asks of Temporal itself: who a cluster is, whether an owner's workflow is open, a node for a run.
+import { Client, WorkflowNotFoundError } from '@temporalio/client';
+import { IndexedValueType } from '../temporal/search-attribute-types.js';
+import { plainTemporalConfig, type TemporalConfig } from '../process/config.js';
+import { connectClient } from '../temporal/temporal-connection.js';
+import { searchAttributes } from '../temporal/temporal-server.js';
+import type { LeaseRequest, RunWorkflow } from '../../activities/contracts.js';
+import type { OwnerRecord } from '../../spec/records/records.js';
+import type { OwnerState } from '../../store/runs/owners.js';
+import { defaultPoolId, orchestratorQueue, poolSummary, requestSignal } from '../../workflows/messages.js';
+import type { nodePool } from '../../workflows/pool/node-pool.js';
+
+const grpcAlreadyExists = 6;
+
+export async function clusterId(client: Client): Promise<string> {
+  const { clusterId: id } = await client.workflowService.getClusterInfo({});
+  return id ?? '';
+}
+
+/**
+ * How owner records name a server. A loopback address means another server on each machine, so the machine's name goes with it:
+ * `127.0.0.1:7233@host`.
+ */
+export function recordedAddress(address: string, host: string): string {
+  return isLoopback(address) ? `${address}@${host}` : address;
+}
+
+/** Asks the server that the record names (R20), which need not be ours. */
+export async function ownerState(
+  owner: OwnerRecord,
+  own: TemporalConfig,
+  client: Client,
+  host: string,
+): Promise<OwnerState> {
+  // A cluster may be known under several addresses, and a machine may have got another name.
+  const isOwn =
+    owner.address === recordedAddress(own.address, host) ||
+    (owner.clusterId !== '' && owner.clusterId === (await clusterId(client)));
+  if (isOwn) {
+    const { connection } = client;
+    return workflowState(new Client({ connection, namespace: owner.namespace }), owner);
+  }
+  const [address = '', ownersHost] = owner.address.split('@');
+  if (ownersHost !== undefined && ownersHost !== host) return 'unreachable';
+  let connected;
+  try {
+    // Records say where to ask, and whoever may write records must not be sent our keys: another server hears us without them.
+    connected = await connectClient(plainTemporalConfig(address, owner.namespace), 3_000);
+  } catch {
+    return 'unreachable';
+  }
+  try {
+    return await workflowState(connected.client, owner);
+  } finally {
+    await connected.close();
+  }
+}
+
+function isLoopback(address: string): boolean {
+  const host = address.slice(0, address.lastIndexOf(':'));
+  return /^(localhost|127\.[\d.]+|0\.0\.0\.0|\[::1?\]|::1?)$/.test(host);
+}
+
+async function workflowState(client: Client, owner: RunWorkflow): Promise<OwnerState> {
+  try {
+    // Without a run id: the newest execution, because continue-as-new closes the one before.
+    const { status, raw } = await client.workflow.getHandle(owner.workflowId).describe();
+    const firstRunId = raw.workflowExecutionInfo?.firstRunId;
+    if (firstRunId && firstRunId !== owner.firstExecutionRunId) return 'closed';
+    return status.name === 'RUNNING' || status.name === 'PAUSED' ? 'open' : 'closed';
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return 'unknown';
+    return 'unreachable';
+  }
+}
+
+/** Tells the pool what a run wants of it. */
+export async function requestLease(client: Client, request: LeaseRequest): Promise<void> {
+  await client.workflow.signalWithStart<typeof nodePool, [LeaseRequest]>('nodePool', {
+    workflowId: defaultPoolId,
+    taskQueue: orchestratorQueue,
+    args: [],
+    staticSummary: poolSummary,
+    signal: requestSignal,
+    signalArgs: [request],
+  });
+}
+
+/** A server that does not answer says nothing of its runs. */
+export async function isOver(client: Client, run: RunWorkflow): Promise<boolean> {
+  const state = await workflowState(client, run);
+  return state === 'closed' || state === 'unknown';
+}
+
+/** A run that sets an unregistered attribute would fail its workflow tasks for ever; registering twice is no error. */
+export async function registerSearchAttributes(client: Client): Promise<void> {
+  const { namespace } = client.options;
+  const { connection } = client;
+  const known = await connection.operatorService.listSearchAttributes({ namespace });
+  const missing = Object.entries(searchAttributes).filter(
+    ([name]) => !(name in (known.customAttributes ?? {})),
+  );
+  if (missing.length === 0) return;
+  try {
+    await connection.operatorService.addSearchAttributes({
+      namespace,
+      searchAttributes: Object.fromEntries(missing.map(([name, type]) => [name, IndexedValueType[type]])),
+    });
+  } catch (error) {
+    if ((error as { code?: number }).code !== grpcAlreadyExists) throw error;
+  }
+}

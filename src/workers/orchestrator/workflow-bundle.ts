@@ -1,0 +1,60 @@
+// The workflow code as workers load it: bundled once per content of `dist/workflows`, kept in the cache.
+import { createHash, randomUUID } from 'node:crypto';
+import { access, mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { homedir } from 'node:os';
+import { dirname, extname, join } from 'node:path';
+import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
+
+/** Modules beside the workflows' folder whose values they import, from that folder. */
+export const importedValues = ['../../spec/records/numerics', '../../spec/pass-rate'] as const;
+
+/** Modules of the folder that not every worker has in its bundle. */
+export type BundledInterceptor = 'step-tracing';
+
+/** Path of the bundle. `workflowsFolder` holds `index.js` (or `index.ts` in tests). */
+export async function cachedWorkflowBundle(
+  workflowsFolder: string,
+  cacheFolder = defaultCacheFolder(),
+  interceptors: readonly BundledInterceptor[] = [],
+): Promise<string> {
+  const names = (await readdir(workflowsFolder)).filter(
+    (name) => /\.(js|ts)$/.test(name) && !name.endsWith('.d.ts'),
+  );
+  const index = names.includes('index.js') ? 'index.js' : 'index.ts';
+  const files = [...names.sort(), ...importedValues.map((module) => module + extname(index))];
+  const kind = ['workflows', ...interceptors].join('-');
+  const path = join(cacheFolder, `${kind}-${await contentHash(workflowsFolder, files)}.js`);
+  if (await exists(path)) return path;
+  const { code } = await bundleWorkflowCode({
+    workflowsPath: join(workflowsFolder, index),
+    workflowInterceptorModules: interceptors.map((name) => join(workflowsFolder, name + extname(index))),
+    logger: new DefaultLogger('WARN'),
+  });
+  await mkdir(dirname(path), { recursive: true });
+  const draft = `${path}.${randomUUID()}`;
+  await writeFile(draft, code);
+  await rename(draft, path);
+  return path;
+}
+
+function defaultCacheFolder(): string {
+  return join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'longhaul', 'bundles');
+}
+
+/** Of the workflow files and the SDK: a bundle must be loaded by the SDK version that made it. */
+async function contentHash(folder: string, names: string[]): Promise<string> {
+  const sdk = createRequire(import.meta.url)('@temporalio/worker/package.json') as { version: string };
+  const hash = createHash('sha256').update(sdk.version);
+  for (const name of names) {
+    hash.update(`\n${name}\n`).update(await readFile(join(folder, name)));
+  }
+  return hash.digest('hex').slice(0, 24);
+}
+
+function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,218 @@
+// What a worker process is told, by flags or the environment; both say the same, flags win.
+import { isIP } from 'node:net';
+import { hostname } from 'node:os';
+import { resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import type { NativeConnectionOptions } from '@temporalio/worker';
+import { keepSecret } from '../../base/known-secrets.js';
+import { parseMetricsAddress } from '../../integrations/tracking/prometheus-server.js';
+import { secretInUrl } from '../../base/secrets.js';
+import { readProfile } from '../temporal/temporal-profile.js';
+
+export interface TemporalConfig {
+  /** `host:port`. */
+  address: string;
+  namespace: string;
+  /** TLS, API key and headers of the profile; the same for clients and workers. */
+  options: NativeConnectionOptions;
+}
+
+export interface WorkerConfig {
+  temporal: TemporalConfig;
+  /** `dir:/path` or `s3://bucket/prefix`. */
+  store: string;
+  /** Stable id of this node; part of its queues' names. */
+  node: string;
+  /** Of this process alone: lock, open activities, states and batches. */
+  folder: string;
+  engine: string | null;
+  /** Server of environments that name no `url` in the spec. */
+  environments: string | null;
+  gradingTokenFile: string | null;
+  /** Runs that may hold this node at once. */
+  places: number;
+  /** From SIGTERM or SIGINT to this process's end. */
+  graceMs: number;
+  /** `host:port` where the SDK's metrics are served to Prometheus; null where nobody asks for them. */
+  metricsAddress: string | null;
+  /** Of an orchestrator: the worker deployment that it belongs to; null where its workflows are not versioned. */
+  deployment: Deployment | null;
+}
+
+export interface Deployment {
+  name: string;
+  /** The same for all workers of one build, and for no other build. */
+  buildId: string;
+}
+
+/** Below the 30 s that Kubernetes gives, and the shortest of spot notices. */
+const defaultGraceSeconds = '25';
+
+const defaultAddress = 'localhost:7233';
+
+const options = {
+  store: { type: 'string' },
+  node: { type: 'string' },
+  folder: { type: 'string' },
+  engine: { type: 'string' },
+  environments: { type: 'string' },
+  'grading-token-file': { type: 'string' },
+  places: { type: 'string' },
+  grace: { type: 'string' },
+  'metrics-address': { type: 'string' },
+  deployment: { type: 'string' },
+  'build-id': { type: 'string' },
+  'temporal-address': { type: 'string' },
+  // Of an embedded stack's workers: whoever starts one may have a profile for another server.
+  'no-temporal-profile': { type: 'boolean' },
+  namespace: { type: 'string' },
+} as const;
+
+/** Throws with what is missing and how to give it. */
+export function readWorkerConfig(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = process.env,
+): WorkerConfig {
+  const { values } = parseArgs({ args: [...args], options, strict: true });
+  type Flag = Exclude<keyof typeof options, 'no-temporal-profile'>;
+  const read = (flag: Flag, variable: string): string | null => values[flag] ?? env[variable] ?? null;
+  const needed = (flag: Flag, variable: string, example: string): string => {
+    const value = read(flag, variable);
+    if (value) return value;
+    throw new Error(`this worker needs --${flag} or ${variable}, for example ${example}`);
+  };
+  const number = (
+    flag: Flag,
+    variable: string,
+    otherwise: string,
+    [least, most]: [number, number],
+  ): number => {
+    const text = read(flag, variable) ?? otherwise;
+    const value = Number(text);
+    if (/^\d+$/.test(text) && value >= least && value <= most) return value;
+    throw new Error(
+      `--${flag} or ${variable} takes a whole number from ${least} to ${most}; ${JSON.stringify(text.slice(0, 40))} is none`,
+    );
+  };
+  const node = read('node', 'LONGHAUL_NODE') ?? hostname().toLowerCase();
+  if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$/.test(node)) {
+    throw new Error(
+      `a node's id has 1 to 100 of the characters A-Z a-z 0-9 . _ - and starts with no dot; ` +
+        `${JSON.stringify(node.slice(0, 120))} is none`,
+    );
+  }
+  return {
+    temporal: temporalOf(values, env),
+    store: needed('store', 'LONGHAUL_STORE', 'dir:/srv/longhaul'),
+    node,
+    folder: resolve(needed('folder', 'LONGHAUL_FOLDER', '/var/lib/longhaul')),
+    engine: read('engine', 'LONGHAUL_ENGINE'),
+    environments: withoutCredentials(read('environments', 'LONGHAUL_ENVIRONMENTS')),
+    gradingTokenFile: read('grading-token-file', 'LONGHAUL_GRADING_TOKEN_FILE'),
+    places: number('places', 'LONGHAUL_PLACES', '1', [1, 100]),
+    graceMs: number('grace', 'LONGHAUL_GRACE', defaultGraceSeconds, [1, 3_600]) * 1000,
+    metricsAddress: metricsAddressOf(read('metrics-address', 'LONGHAUL_METRICS_ADDRESS')),
+    deployment: deploymentOf(
+      read('deployment', 'LONGHAUL_DEPLOYMENT'),
+      read('build-id', 'LONGHAUL_BUILD_ID'),
+    ),
+  };
+}
+
+/** Empty is none: a variable of a stack's file that nobody has set. */
+export function metricsAddressOf(text: string | null): string | null {
+  if (!text) return null;
+  const flag = '--metrics-address or LONGHAUL_METRICS_ADDRESS';
+  const { host, port } = parseMetricsAddress(text, flag);
+  const address = host === 'localhost' ? '127.0.0.1' : host;
+  if (isIP(address) !== 0 && port >= 1)
+    return isIP(address) === 6 ? `[${address}]:${port}` : `${address}:${port}`;
+  throw new Error(
+    `${flag} takes an IP address of this machine and a port, for example 127.0.0.1:9464, or 0.0.0.0:9464 for all of ` +
+      `its addresses; ${JSON.stringify(text.slice(0, 60))} is none`,
+  );
+}
+
+/** A name without a build, or a build without a name, is no version: a worker that ignored it would take any workflow. */
+function deploymentOf(name: string | null, buildId: string | null): Deployment | null {
+  if (name === null && buildId === null) return null;
+  const missing = name ? '--build-id or LONGHAUL_BUILD_ID' : '--deployment or LONGHAUL_DEPLOYMENT';
+  if (!name || !buildId)
+    throw new Error(
+      `a versioned worker needs both a deployment and a build: ${missing} is missing, for example ` +
+        '--deployment longhaul --build-id 2026-05-01',
+    );
+  for (const value of [name, buildId]) {
+    if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$/.test(value) || (value === name && name.includes('..')))
+      throw new Error(
+        'a deployment and a build id have 1 to 100 of the characters A-Z a-z 0-9 _ -, and a build id dots as well; ' +
+          `${JSON.stringify(value.slice(0, 120))} is none`,
+      );
+  }
+  return { name, buildId };
+}
+
+/** Throws where nobody names a server: the one that happens to listen on this machine may be a neighbour's. */
+export function temporalOf(
+  values: {
+    'temporal-address'?: string;
+    'no-temporal-profile'?: boolean;
+    namespace?: string;
+  },
+  env: NodeJS.ProcessEnv,
+): TemporalConfig {
+  const { 'temporal-address': address, 'no-temporal-profile': plain, namespace } = values;
+  if (!address && (plain || namedTemporalAddress(env) === null))
+    throw new Error(
+      'no Temporal server is named: give --temporal-address HOST:PORT or TEMPORAL_ADDRESS, or name one in the profile of the temporal CLI',
+    );
+  if (plain && address) return plainTemporalConfig(address, namespace);
+  return readTemporalConfig({ ...(address ? { address } : {}), ...(namespace ? { namespace } : {}) }, env);
+}
+
+/** The server that the environment or the profile of the `temporal` CLI names; null where neither names one. */
+export function namedTemporalAddress(env: NodeJS.ProcessEnv = process.env): string | null {
+  return readProfile(env).connectionOptions.address ?? null;
+}
+
+/** The profile that the `temporal` CLI uses too (`temporal.toml`, TEMPORAL_*), unless told otherwise. */
+export function readTemporalConfig(
+  given: { address?: string; namespace?: string } = {},
+  env: NodeJS.ProcessEnv = process.env,
+): TemporalConfig {
+  const { connectionOptions, namespace } = readProfile(env);
+  const { apiKey, metadata = {} } = connectionOptions;
+  for (const secret of [apiKey, ...Object.values(metadata)])
+    if (typeof secret === 'string') keepSecret(secret);
+  const address = checkAddress(given.address ?? connectionOptions.address ?? defaultAddress);
+  return {
+    address,
+    namespace: given.namespace ?? namespace ?? 'default',
+    options: { ...connectionOptions, address },
+  };
+}
+
+/** The server of an embedded stack: it has no certificates and no keys, and those of a profile are none of its business. */
+export function plainTemporalConfig(given: string, namespace = 'default'): TemporalConfig {
+  const address = checkAddress(given);
+  return { address, namespace, options: { address } };
+}
+
+/** Addresses are logged and recorded, so that one with a password in it is not even repeated. */
+function checkAddress(address: string): string {
+  if (/^[A-Za-z0-9._-]+(:[0-9]{1,5})?$|^\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?$/.test(address)) return address;
+  throw new Error(
+    'the address of the Temporal server must be host:port, without scheme, user or password; keys and certificates are ' +
+      'given by TEMPORAL_API_KEY and TEMPORAL_TLS_*, or by a profile in temporal.toml',
+  );
+}
+
+/** The address of an environment server is in messages and in records: a secret in it would be, too. */
+function withoutCredentials(url: string | null): string | null {
+  const secret = url === null ? null : secretInUrl(url);
+  if (secret === null) return url;
+  throw new Error(
+    `--environments or LONGHAUL_ENVIRONMENTS is a URL with ${secret}, which would be logged and recorded: ` +
+      'give http://host:port, and the grading token with --grading-token-file',
+  );
+}

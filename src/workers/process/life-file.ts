@@ -1,0 +1,75 @@
+// A file that a worker touches while it lives: from it the next process on its folder knows how long the first one has been dead.
+import { readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { type Predecessor, ProcessLife } from '../../activities/attempt/process-life.js';
+
+interface LifeFile {
+  identity: string;
+  /** It ended because it was told to. */
+  left: boolean;
+  /** Of a process that has not served yet: whom it found, who is the next one's predecessor too. */
+  before?: Predecessor | null;
+}
+
+/** How exactly a death is known. */
+const touchedEveryMs = 250;
+
+export interface KeptLife {
+  life: ProcessLife;
+  /** From now on this process is the one that the next knows of. One that ends before it has served is none: it began nothing. */
+  serves(): void;
+  /** Says that this process ends because it was told to; it does so by itself when it exits with 0. */
+  leave(): void;
+}
+
+/** Call when the file's folder is locked: a predecessor is dead then. `name`: of the worker, the same after a restart. */
+export function keepLife(path: string, name: string, restart: ProcessLife['restart']): KeptLife {
+  const predecessor = readPredecessor(path);
+  const life = new ProcessLife({ name, host: hostname(), pid: process.pid }, predecessor, restart);
+  const { identity } = life;
+  const write = (state: Omit<LifeFile, 'identity'>): void =>
+    writeFileSync(path, JSON.stringify({ identity, ...state } satisfies LifeFile));
+  let served = false;
+  attempt(() => write({ left: false, before: predecessor }));
+  const timer = setInterval(() => {
+    const now = new Date();
+    attempt(() => utimesSync(path, now, now));
+  }, touchedEveryMs);
+  timer.unref();
+  const leave = (): void => {
+    clearInterval(timer);
+    attempt(() => write(served ? { left: true } : { left: true, before: predecessor }));
+  };
+  // Also of a process that could not end all of its work in time.
+  process.once('exit', (code) => {
+    if (code === 0) leave();
+  });
+  const serves = (): void => {
+    served = true;
+    attempt(() => write({ left: false }));
+  };
+  return { life, serves, leave };
+}
+
+/** A full disk costs evidence, and nothing else. */
+function attempt(write: () => void): void {
+  try {
+    write();
+  } catch {
+    // The next process takes this one for dead since the last touch.
+  }
+}
+
+function readPredecessor(path: string): Predecessor | null {
+  try {
+    const { identity, left, before } = JSON.parse(readFileSync(path, 'utf8')) as Partial<LifeFile>;
+    if (before !== undefined) return before;
+    if (typeof identity !== 'string') return null;
+    const aliveAt = Math.round(statSync(path).mtimeMs);
+    // Whoever started this process knew of the death.
+    const noticedAt = Math.max(Math.round(performance.timeOrigin), aliveAt);
+    return { identity, aliveAt, noticedAt, left: left === true };
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,41 @@
+// How a worker process ends: one readable line for what stops it, as JSON on standard error. Loads nothing that takes time: a process must be
+// able to say what it says before all else is there.
+import { withoutKnownSecrets } from '../../base/known-secrets.js';
+import { isNoSpace } from '../../store/objects/store-errors.js';
+import { waitsForOthers } from '../../stack/supervised-process.js';
+
+/**
+ * Runs a worker's `serve`; exits with one line when it cannot start or go on: with `waitsForOthers` for what ends by itself or
+ * with more room, else with 1.
+ */
+export async function exitWith(component: string, serve: () => Promise<void>): Promise<void> {
+  // Node's default for these is the same exit, but without a line that a person can read.
+  process.on('uncaughtException', (error) => void fail(component, error));
+  process.on('unhandledRejection', (error) => void fail(component, error));
+  try {
+    await serve();
+    process.exit(0);
+  } catch (error) {
+    await fail(component, error);
+  }
+}
+
+async function fail(component: string, error: unknown): Promise<void> {
+  const message = error instanceof Error ? error.message : String(error);
+  const stack = error instanceof Error ? error.stack : undefined;
+  try {
+    print({ level: 'fatal', component, message, stack });
+  } finally {
+    // Knows Temporal's errors, and so loads its client where nothing has yet.
+    const { mendsItself } = await import('../../activities/attempt/repeated-failures.js');
+    // The disk that has no room for the line is the reason, too.
+    const passes = error instanceof Error && (mendsItself(error) || isNoSpace(error));
+    process.exit(passes ? waitsForOthers : 1);
+  }
+}
+
+/** A line of a worker's log. */
+export function print(line: Record<string, unknown>): void {
+  const text = JSON.stringify({ at: new Date().toISOString(), ...line });
+  process.stderr.write(`${withoutKnownSecrets(text)}\n`);
+}

@@ -1,0 +1,123 @@
+// Connections that wait for a server that is still starting, and say what to do when it never answers.
+import { setTimeout as delay } from 'node:timers/promises';
+import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
+import { Client, Connection, type ConnectionOptions } from '@temporalio/client';
+import { defaultGrpcRetryOptions, makeGrpcRetryInterceptor } from '@temporalio/client';
+import type { TemporalConfig } from '../process/config.js';
+import { handshakeRefusal, isSecure, refusalOf, TemporalRefused } from './temporal-refusal.js';
+
+const longestAttemptMs = 3_000;
+
+export interface TemporalClient {
+  client: Client;
+  close(): Promise<void>;
+}
+
+export class TemporalUnreachable extends Error {
+  constructor(address: string, seconds: number, cause: unknown) {
+    super(
+      `no Temporal server answers at ${address} (tried for ${seconds} s). Start one with \`longhaul up\`, ` +
+        'or name another one with TEMPORAL_ADDRESS or a profile in temporal.toml',
+      { cause },
+    );
+    this.name = 'TemporalUnreachable';
+  }
+}
+
+/** Throws `TemporalRefused` where a person has to mend something, `TemporalUnreachable` after the deadline. */
+export async function connectClient(
+  temporal: TemporalConfig,
+  deadlineMs = 5_000,
+  { readOnly = false }: { readOnly?: boolean } = {},
+): Promise<TemporalClient> {
+  const connection = await untilDeadline(temporal, deadlineMs, async () => {
+    const connectTimeout = Math.min(deadlineMs, longestAttemptMs);
+    const opened = openConnection({ ...temporal.options, connectTimeout }, readOnly ? [refuseWrites] : []);
+    try {
+      await opened.ensureConnected();
+    } catch (error) {
+      await opened.close();
+      throw error;
+    }
+    return opened;
+  });
+  return {
+    client: new Client({ connection, namespace: temporal.namespace }),
+    close: () => connection.close(),
+  };
+}
+
+/**
+ * A client's connection, made with its first call, that may be closed while a call still waits to be tried again.
+ * `ensureConnected()` of it rejects when nothing answers.
+ */
+export function openConnection(
+  options: ConnectionOptions,
+  interceptors: readonly Interceptor[] = [],
+): Connection {
+  const retry = makeGrpcRetryInterceptor(defaultGrpcRetryOptions());
+  return Connection.lazy({ ...options, interceptors: [...interceptors, retry, endCallsAfterClose] });
+}
+
+/** Calls of the Temporal service that change nothing. */
+const reads = /^(Get|List|Describe|Count|Query)/;
+
+/** A verb that says of itself that it reads may use a server that nobody has named: so it cannot write, also not by mistake. */
+const refuseWrites: Interceptor = (options, nextCall) => {
+  const call = options.method_definition.path.split('/').at(-1) ?? '';
+  if (reads.test(call)) return new InterceptingCall(nextCall(options));
+  return new InterceptingCall(
+    endedCall(status.FAILED_PRECONDITION, `${call} changes the server, and this command only reads`),
+  );
+};
+
+/**
+ * The SDK's retry of a call that met a dead server runs from a timer. A channel that was shut down meanwhile throws there,
+ * out of anybody's reach, and the process would end; so such a call ends as cancelled instead.
+ */
+const endCallsAfterClose: Interceptor = (options, nextCall) => {
+  try {
+    return new InterceptingCall(nextCall(options));
+  } catch (error) {
+    return new InterceptingCall(endedCall(status.CANCELLED, String(error)));
+  }
+};
+
+function endedCall(code: status, details: string): ConstructorParameters<typeof InterceptingCall>[0] {
+  const outcome = { code, details, metadata: new Metadata() };
+  return {
+    start: (_metadata, listener) => {
+      listener?.onReceiveStatus?.(outcome);
+    },
+    cancelWithStatus: () => undefined,
+    getPeer: () => 'none',
+    sendMessageWithContext: () => undefined,
+    sendMessage: () => undefined,
+    startRead: () => undefined,
+    halfClose: () => undefined,
+    getAuthContext: () => null,
+  };
+}
+
+export async function untilDeadline<T>(
+  temporal: TemporalConfig,
+  deadlineMs: number,
+  attempt: () => Promise<T>,
+): Promise<T> {
+  const deadline = Date.now() + deadlineMs;
+  for (;;) {
+    try {
+      // A client whose certificate is refused tries until its own deadline, and does not know why.
+      const refused = isSecure(temporal) ? await handshakeRefusal(temporal) : null;
+      if (refused) throw refused;
+      return await attempt();
+    } catch (error) {
+      if (error instanceof TemporalRefused) throw error;
+      const refused = refusalOf(error, temporal) ?? (await handshakeRefusal(temporal));
+      if (refused) throw refused;
+      if (Date.now() >= deadline)
+        throw new TemporalUnreachable(temporal.address, Math.round(deadlineMs / 1000), error);
+      await delay(200);
+    }
+  }
+}

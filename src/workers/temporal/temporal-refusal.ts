@@ -1,0 +1,155 @@
+// Why a Temporal server that is there does not let us in: certificates, keys, rights. gRPC clients hide it behind "unavailable" and try
+// for ever, so a handshake of our own asks.
+import { connect, type ConnectionOptions, type TLSSocket } from 'node:tls';
+import { setTimeout as delay } from 'node:timers/promises';
+import { status } from '@grpc/grpc-js';
+import { withoutSecrets } from '../../base/secrets.js';
+import type { TemporalConfig } from '../process/config.js';
+
+/** Trying again changes nothing: a person has to mend the profile. */
+export class TemporalRefused extends Error {
+  constructor(address: string, problem: string, mend: string) {
+    super(`the Temporal server at ${address} cannot be used: ${problem}; ${mend}`);
+    this.name = 'TemporalRefused';
+  }
+}
+
+const handshakeMs = 1_500;
+/** What a client of HTTP/2 says first: the connection's preface and an empty SETTINGS frame. */
+const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0', 'latin1');
+
+const mends = {
+  authority:
+    'name the authority that signed it with TEMPORAL_TLS_SERVER_CA_CERT_PATH, or tls.server_ca_cert_path of the profile',
+  name: 'correct the address, or say which name to expect with TEMPORAL_TLS_SERVER_NAME, or tls.server_name of the profile',
+  client:
+    'give one that it knows with TEMPORAL_TLS_CLIENT_CERT_PATH and TEMPORAL_TLS_CLIENT_KEY_PATH, or tls.client_cert_path ' +
+    'and tls.client_key_path of the profile',
+  noTls: 'take api_key and tls out of the profile, set TEMPORAL_TLS=false, or correct the address',
+  tls: 'set TEMPORAL_TLS=true, or add the table [profile.NAME.tls] to temporal.toml',
+  key: 'give one that it knows with TEMPORAL_API_KEY, or api_key of the profile',
+  rights: 'correct the namespace, or use a key or certificate that may use it',
+};
+
+/** A refusal of our key or our rights, in a server's answer to either client; null for anything else. */
+export function refusalOf(error: unknown, temporal: TemporalConfig): TemporalRefused | null {
+  const { code, text } = answerIn(error);
+  if (code === undefined) return null;
+  const detail = withoutSecrets(text, secretsOf(temporal)).replace(/\s+/g, ' ').slice(0, 200);
+  if (code === status.PERMISSION_DENIED) {
+    const problem = `we may not use its namespace ${temporal.namespace} (${detail})`;
+    return new TemporalRefused(temporal.address, problem, mends.rights);
+  }
+  const key = temporal.options.apiKey === undefined ? 'wants an API key' : 'does not accept the API key';
+  return new TemporalRefused(temporal.address, `it ${key} (${detail})`, mends.key);
+}
+
+/** Whether we speak TLS: an API key alone turns it on. */
+export function isSecure({ options }: TemporalConfig): boolean {
+  return Boolean(options.tls ?? options.apiKey !== undefined);
+}
+
+/** What a server may repeat of what we sent. */
+function secretsOf({ options }: TemporalConfig): string[] {
+  const { apiKey, metadata = {} } = options;
+  return [...(typeof apiKey === 'string' ? [apiKey] : []), ...Object.values(metadata).map(String)];
+}
+
+/** The TypeScript client has gRPC's code, perhaps further inside; the native one has it in words. */
+function answerIn(error: unknown): { code?: status; text: string } {
+  for (let inner = error; inner instanceof Error; inner = inner.cause) {
+    const { code, details, message } = inner as Error & { code?: unknown; details?: string };
+    if (code === status.UNAUTHENTICATED || code === status.PERMISSION_DENIED)
+      return { code, text: details ?? message };
+    const text = /message: "(.*?)"/s.exec(message)?.[1] ?? message;
+    if (message.includes('does not have valid authentication')) return { code: status.UNAUTHENTICATED, text };
+    if (message.includes('does not have permission')) return { code: status.PERMISSION_DENIED, text };
+  }
+  return { text: '' };
+}
+
+/** What a handshake with the server shows to be wrong; null where it is right, or where nobody answers. */
+export async function handshakeRefusal(temporal: TemporalConfig): Promise<TemporalRefused | null> {
+  const { tls } = temporal.options;
+  const secure = isSecure(temporal);
+  const given = typeof tls === 'object' ? tls : null;
+  // Without TLS of ours the question is only whether the server wants it.
+  const trust: ConnectionOptions = secure
+    ? {
+        ...(given?.serverRootCACertificate ? { ca: Buffer.from(given.serverRootCACertificate) } : {}),
+        ...(given?.clientCertPair
+          ? { cert: Buffer.from(given.clientCertPair.crt), key: Buffer.from(given.clientCertPair.key) }
+          : {}),
+        ...(given?.serverNameOverride ? { servername: given.serverNameOverride } : {}),
+      }
+    : { rejectUnauthorized: false };
+  let ending = await handshake(temporal.address, trust);
+  if (ending.kind === 'closed') {
+    // A server that is being stopped closes connections too; one that does it again does not want us.
+    await delay(200);
+    ending = await handshake(temporal.address, trust);
+  }
+  const found = problemOf(ending, { tls: secure, certificate: given?.clientCertPair !== undefined });
+  return found && new TemporalRefused(temporal.address, found.problem, found.mend);
+}
+
+/** `closed`: by the server, after the handshake and before it said a word. */
+type Ending = { kind: 'welcome' | 'closed' | 'silent' } | { kind: 'failed'; secure: boolean; error: Error };
+
+function handshake(address: string, trust: ConnectionOptions): Promise<Ending> {
+  const [, host = '', port = '7233'] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(address) ?? [];
+  return new Promise((resolve) => {
+    let secure = false;
+    let socket: TLSSocket;
+    try {
+      socket = connect({ host, port: Number(port), ALPNProtocols: ['h2'], ...trust });
+    } catch (error) {
+      // A key and a certificate that do not belong together.
+      resolve({ kind: 'failed', secure, error: error as Error });
+      return;
+    }
+    const end = (ending: Ending): void => {
+      clearTimeout(timer);
+      resolve(ending);
+      socket.destroy();
+    };
+    const timer = setTimeout(() => end({ kind: 'silent' }), handshakeMs);
+    socket.on('secureConnect', () => {
+      secure = true;
+      socket.write(preface);
+    });
+    // In TLS 1.3 the server looks at our certificate when the handshake is over for us: its first word tells.
+    socket.once('data', () => end({ kind: 'welcome' }));
+    socket.on('error', (error: Error) => end({ kind: 'failed', secure, error }));
+    socket.once('close', () => end({ kind: secure ? 'closed' : 'silent' }));
+  });
+}
+
+function problemOf(
+  ending: Ending,
+  ours: { tls: boolean; certificate: boolean },
+): { problem: string; mend: string } | null {
+  const failure: Partial<NodeJS.ErrnoException> = ending.kind === 'failed' ? ending.error : {};
+  const { code = '', message = '' } = failure;
+  const reached = ending.kind === 'welcome' || ending.kind === 'closed';
+  const asked = /ALERT|HANDSHAKE_FAILURE/.test(code);
+  if (!ours.tls)
+    return reached || asked ? { problem: 'it speaks TLS, and we do not', mend: mends.tls } : null;
+  if (
+    ending.kind === 'closed' ||
+    (ending.kind === 'failed' && ending.secure && code === 'ECONNRESET') ||
+    asked
+  ) {
+    const what = ours.certificate ? 'does not accept our client certificate' : 'wants a client certificate';
+    return { problem: `it ${what}`, mend: mends.client };
+  }
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
+    return { problem: 'its certificate is for another name', mend: mends.name };
+  if (/^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|.*RECORD)/.test(code))
+    return { problem: 'it does not speak TLS, and we do', mend: mends.noTls };
+  if (/KEY_VALUES_MISMATCH|PEM|ASN1|DECODER/.test(code))
+    return { problem: `our client certificate and key cannot be used (${message})`, mend: mends.client };
+  if (/CERT|ISSUER|SIGNATURE|CRL/.test(code))
+    return { problem: `its certificate is not trusted (${message})`, mend: mends.authority };
+  return null;
+}

@@ -1,0 +1,157 @@
+// The pool of nodes: who is there by their own reports, which run works where, and who waits. It hears signals and sends
+// signals; what it decides is in lease-table.ts, and nothing that must last depends on it.
+import {
+  condition,
+  getExternalWorkflowHandle,
+  log,
+  setCurrentDetails,
+  setHandler,
+  type SignalDefinition,
+  workflowInfo,
+} from '@temporalio/workflow';
+import {
+  grantedLease,
+  hear,
+  leaseName,
+  leaseRequest,
+  nodeInstance,
+  nodeReport,
+  type Shape,
+} from './signal-checks.js';
+import { LeaseTable, type LeaseTableState, type PoolMessage } from './lease-table.js';
+import {
+  nodeDownSignal,
+  nodeDrainingSignal,
+  nodeReportIntervalMs,
+  nodeUpSignal,
+  poolQuery,
+  releaseSignal,
+  requestSignal,
+  suspectSignal,
+} from '../messages.js';
+import { beginAnew, newBuildWaits } from '../continue-as-new.js';
+import { poolDetails } from './pool-details.js';
+import { closedRunsPolicy } from '../policies.js';
+import { orchestrator } from '../run-activities.js';
+
+/** A timer that fires so late was not served: nor were the reports of nodes. */
+const awayAfterMs = nodeReportIntervalMs / 2;
+/** Between two questions whether the runs that hold nodes are open, while somebody waits (R30). */
+const askEveryMs = 60_000;
+
+/** Workflow id `nodes/default`. Whoever speaks to it first starts it: a node's report, or a run's request. */
+export async function nodePool(carried?: LeaseTableState): Promise<void> {
+  const pool = new Pool(new LeaseTable(carried));
+  pool.listen();
+  await pool.serve();
+  await beginAnew<typeof nodePool>(pool.state());
+}
+
+class Pool {
+  /** The last message to each run's workflow: a second one waits for it, so that they arrive in their order. */
+  private readonly told = new Map<string, Promise<void>>();
+  private asking = false;
+  /** Somebody waits who was not known to wait when the question was asked last. */
+  private askAnew = false;
+
+  constructor(private readonly table: LeaseTable) {}
+
+  /** Call before the first await. */
+  listen(): void {
+    const { table } = this;
+    setHandler(poolQuery, () => table.view(), {
+      description: 'Nodes with what they offer, leases, and the queue',
+    });
+    this.on(nodeUpSignal, nodeReport, (report) => table.up(report, Date.now()));
+    this.on(nodeDrainingSignal, nodeInstance, (node) => table.draining(node, Date.now()));
+    this.on(nodeDownSignal, nodeInstance, (node) => table.down(node, Date.now()));
+    this.on(requestSignal, leaseRequest, (request) => {
+      if (table.request(request, Date.now())) this.askAnew = true;
+    });
+    this.on(releaseSignal, leaseName, (lease) => table.release(lease, Date.now()));
+    this.on(suspectSignal, grantedLease, (lease) => table.suspect(lease, Date.now()));
+  }
+
+  /** Returns when it is time to continue as new: nothing is under way then, and what comes later the next execution hears. */
+  async serve(): Promise<void> {
+    this.speak();
+    while (!this.due()) {
+      const { deadline } = this.table;
+      if (deadline === null) {
+        await condition(() => this.due() || this.table.deadline !== null);
+        continue;
+      }
+      const left = deadline - Date.now();
+      if (left > 0) await condition(() => this.due(), left);
+      if (Date.now() < deadline) continue;
+      if (Date.now() - deadline > awayAfterMs) this.table.away(Date.now());
+      this.table.passed(Date.now());
+      this.speak();
+    }
+    await condition(() => this.told.size === 0 && !this.asking);
+  }
+
+  state(): LeaseTableState {
+    return this.table.state();
+  }
+
+  private due(): boolean {
+    return workflowInfo().continueAsNewSuggested || newBuildWaits();
+  }
+
+  private on<T>(signal: SignalDefinition<[T]>, shape: Shape<T>, heard: (say: T) => void): void {
+    hear(signal, shape, (say) => {
+      heard(say);
+      this.speak();
+    });
+  }
+
+  private speak(): void {
+    setCurrentDetails(poolDetails(this.table.view()));
+    for (const message of this.table.messages()) {
+      const { workflowId } = message.to;
+      const before = this.told.get(workflowId) ?? Promise.resolve();
+      const mine = before
+        .then(() => this.send(message))
+        .finally(() => {
+          if (this.told.get(workflowId) === mine) this.told.delete(workflowId);
+        });
+      this.told.set(workflowId, mine);
+    }
+    if (this.table.somebodyWaits && !this.asking && !this.due()) void this.askWhoIsOpen();
+  }
+
+  private async send({ to, signal, say }: PoolMessage): Promise<void> {
+    const run = getExternalWorkflowHandle(to.workflowId);
+    try {
+      await run.signal(signal, say);
+    } catch (error) {
+      log.info('A run is gone', { run: to.workflowId, error: String(error) });
+      this.table.closed(to, Date.now());
+      this.speak();
+    }
+  }
+
+  /** Before anybody waits for a node, and each minute while somebody does (R30). */
+  private async askWhoIsOpen(): Promise<void> {
+    this.asking = true;
+    try {
+      while (this.table.somebodyWaits && !this.due()) {
+        this.askAnew = false;
+        const runs = this.table.runs();
+        const summary = 'which of the runs that hold or await a node are over';
+        const closed = await orchestrator('runs', summary, closedRunsPolicy)
+          .closedRuns({ runs })
+          .catch((error: unknown) => {
+            log.warn('Whether runs are open is not known', { error: String(error) });
+            return [];
+          });
+        for (const run of closed) this.table.closed(run, Date.now());
+        this.speak();
+        await condition(() => this.askAnew || !this.table.somebodyWaits || this.due(), askEveryMs);
+      }
+    } finally {
+      this.asking = false;
+    }
+  }
+}

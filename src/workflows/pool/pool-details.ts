@@ -1,0 +1,54 @@
+// The live text of the pool of nodes in the Temporal UI: who is there, who works where, and who waits for what.
+import { nameOfNumerics } from '../../spec/records/numerics.js';
+import { markdownTable, plain } from '../status/markdown.js';
+import type { PoolView } from '../messages.js';
+
+/** The UI puts the text into an address. */
+const shown = 30;
+
+/** Markdown. Times are those of the server's clock, because the text stands still between two reports. */
+export function poolDetails({ nodes, leases, queue }: PoolView): string {
+  const places = nodes.filter(({ state }) => state === 'up').reduce((sum, node) => sum + node.places, 0);
+  const up = nodes.filter(({ state }) => state === 'up').length;
+  const parts = [
+    `**${up} ${up === 1 ? 'node' : 'nodes'}** up with ${places} ${places === 1 ? 'place' : 'places'} · ` +
+      `**${leases.length}** held · **${queue.length}** waiting`,
+  ];
+  const heldBy = (id: string): string =>
+    leases
+      .filter(({ node }) => node === id)
+      .map(({ run, since }) => `${plain(run)} since ${clock(since)}`)
+      .join(', ') || '–';
+  if (nodes.length > 0)
+    parts.push(
+      markdownTable([
+        ['node', 'state', 'heard', 'computes with', 'held by'],
+        ...nodes
+          .slice(0, shown)
+          .map(({ id, state, lastSeen, numerics, gpu }) => [
+            `**${plain(id)}**`,
+            state === 'up' ? state : `**${state}**`,
+            clock(lastSeen),
+            plain(gpu?.name ?? (numerics ? nameOfNumerics(numerics) : '?')),
+            heldBy(id),
+          ]),
+      ]),
+    );
+  if (queue.length > 0)
+    parts.push(
+      ['**Waiting, the first in line first**', '', ...queue.slice(0, shown).map(waiting)].join('\n'),
+    );
+  const more = Math.max(nodes.length, queue.length) - shown;
+  if (more > 0) parts.push(`and ${more} more`);
+  parts.push('All of it: `longhaul nodes` or `temporal workflow query -w nodes/default --type pool`');
+  return parts.join('\n\n');
+}
+
+function waiting({ run, project, priority, since, why }: PoolView['queue'][number]): string {
+  return `- ${plain(run)} (${plain(project)}, priority ${priority}) since ${clock(since)}: ${plain(why)}`;
+}
+
+/** `11-23 02:31:05 UTC`: a lease may be days old. */
+function clock(time: number): string {
+  return `${new Date(time).toISOString().slice(5, 19).replace('T', ' ')} UTC`;
+}

@@ -1,0 +1,299 @@
+// The leases of one run, as the pool grants and revokes them. Each is known by a name that this run alone makes, so that
+// whatever is said twice, late, or to a later execution of the run is understood.
+import {
+  CancellationScope,
+  getExternalWorkflowHandle,
+  log,
+  type SignalDefinition,
+  Trigger,
+  uuid4,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { PlacementSpec } from '../../spec/run-spec.js';
+import { grantedLease, hear, leaseName, revokedLease, waitingLease } from './signal-checks.js';
+import {
+  defaultPoolId,
+  type GrantedLease,
+  grantedSignal,
+  refusedSignal,
+  releaseSignal,
+  type RevokedLease,
+  revokedSignal,
+  suspectSignal,
+  type WaitingLease,
+  waitingSignal,
+} from '../messages.js';
+import { orchestratorPolicy, placing } from '../policies.js';
+import { orchestrator } from '../run-activities.js';
+
+export interface HeldLease extends GrantedLease {
+  /** The run had lost the node, which counts, and nothing has been done there since. */
+  returned: boolean;
+  /** Resolves when the lease has ended, whoever ended it. */
+  ended: Trigger<void>;
+}
+
+export interface AskedLease {
+  lease: string;
+  besides: string[];
+  atOnce: boolean;
+  waiting: WaitingLease | null;
+  /** Since when it is not known that a node is alive, in milliseconds since the epoch; null where one is. */
+  noneSince: number | null;
+  refused: boolean;
+  /** The request that is under way. */
+  asking: Promise<void> | null;
+  /**
+   * A pool that was lost and began anew knows nothing of it: in milliseconds since the epoch, and how long after that; 0 where it
+   * has not been asked, or has not answered yet, by this name.
+   */
+  askAgainAt: number;
+  askAgainMs: number;
+}
+
+export interface LeaseHolder {
+  run: string;
+  project: string;
+  placement: PlacementSpec;
+  /** Run whose numerics a node is to have; absent: the holder is a run. */
+  numericsOf?: string;
+}
+
+/** Over continue-as-new. */
+export interface CarriedLeases {
+  named: number;
+  held: GrantedLease[];
+  asked: string[];
+  shunned: string[];
+  /** Lost nodes on which nothing has been done since; absent where there is none. */
+  lost?: string[];
+}
+
+export class RunLeases {
+  /** The first is that of updates and evaluations. */
+  held: HeldLease[];
+  private readonly asked: Map<string, AskedLease>;
+  private named: number;
+  /** Nodes that disagreed with a record: others share the steps. */
+  private readonly shunned: string[];
+  /** Nodes whose loss counts, and on which nothing has been done since. */
+  private readonly lost: Set<string>;
+  /** Messages to the pool that are under way. */
+  telling = 0;
+
+  /**
+   * `changed` is called whenever there is something new to show, `gone` for each node that is lost or leaves: true where that counts
+   * as a fault of the run.
+   */
+  constructor(
+    private readonly holder: LeaseHolder,
+    carried: CarriedLeases | undefined,
+    private readonly changed: () => void,
+    private readonly gone: (reason: RevokedLease['reason']) => boolean,
+  ) {
+    this.named = carried?.named ?? 0;
+    this.lost = new Set(carried?.lost);
+    this.held = (carried?.held ?? []).map((granted) => this.heldLease(granted));
+    this.shunned = [...(carried?.shunned ?? [])];
+    this.asked = new Map(
+      (carried?.asked ?? []).map((lease) => [lease, askedLease(lease, this.shunned, false)]),
+    );
+  }
+
+  /** Hears the pool from now on; what it has said until now is told at once, so whoever is called has to be complete. */
+  listen(): void {
+    hear(grantedSignal, grantedLease, (granted) => this.granted(granted));
+    hear(revokedSignal, revokedLease, ({ lease, node, reason }) => {
+      if (!this.drop(lease)) return this.refused(lease);
+      log.warn('A node is taken from the run', { lease, reason });
+      if (this.gone(reason) && reason === 'lost') this.lost.add(node);
+    });
+    hear(waitingSignal, waitingLease, (waiting) => {
+      const asked = this.asked.get(waiting.lease);
+      if (!asked) return;
+      asked.waiting = waiting;
+      asked.noneSince = waiting.cause === 'none' ? (asked.noneSince ?? Date.now()) : null;
+      this.changed();
+    });
+    hear(refusedSignal, leaseName, ({ lease }) => {
+      if (!this.drop(lease)) this.refused(lease);
+    });
+    for (const { lease, node } of this.held) this.retell(lease, node);
+  }
+
+  /** A new name, for `request` to ask with. */
+  ask(besides: string[] = [], atOnce = false): AskedLease {
+    const asked = askedLease(this.newName(), besides, atOnce);
+    this.asked.set(asked.lease, asked);
+    return asked;
+  }
+
+  async request(asked: AskedLease, summary: string): Promise<void> {
+    const isHeld = this.held.some(({ lease }) => lease === asked.lease);
+    // It was granted and taken again before whoever asked could look, or given back with all others.
+    if (!isHeld && !this.asked.has(asked.lease)) this.rename(asked);
+    const { lease } = asked;
+    // Its activity's name is taken meanwhile.
+    asked.asking ??= this.send(asked, summary).finally(() => {
+      asked.asking = null;
+      if (!this.asked.has(lease)) return;
+      asked.askAgainAt = Date.now() + asked.askAgainMs;
+      asked.askAgainMs = Math.min(asked.askAgainMs * placing.backoff, placing.longestAskAgainMs);
+    });
+    await asked.asking;
+  }
+
+  /** Asks for what the run may use beyond its first node, again from time to time, and waits for none of it. */
+  askForMore(): void {
+    while (this.held.length + this.asked.size < this.holder.placement.nodes) this.ask(this.shunned);
+    const due = [...this.asked.values()].filter(({ askAgainAt }) => askAgainAt <= Date.now());
+    due.forEach((asked, index) => {
+      const summary = `find node ${this.held.length + index + 1} to share the steps`;
+      this.request(asked, summary).catch(() => undefined);
+    });
+  }
+
+  /** Also of one that was asked for and is not wanted any more. */
+  release({ lease }: { lease: string }): void {
+    this.asked.delete(lease);
+    this.drop(lease);
+    this.tell(releaseSignal, { lease });
+  }
+
+  releaseAll(): void {
+    for (const lease of [...this.held, ...this.asked.values()]) this.release(lease);
+  }
+
+  /** It is not asked for again to share the steps. */
+  shun(held: HeldLease): void {
+    this.shunned.push(held.node);
+    this.release(held);
+  }
+
+  /** Work on it has timed out. */
+  suspect({ lease, node }: GrantedLease): void {
+    if (!this.drop(lease)) return;
+    if (this.gone('lost')) this.lost.add(node);
+    this.tell(suspectSignal, { lease, node });
+  }
+
+  /** The lease of updates and evaluations from now on. */
+  prefer({ lease }: GrantedLease): void {
+    const rank = (held: HeldLease): number => (held.lease === lease ? 0 : 1);
+    this.held.sort((a, b) => rank(a) - rank(b));
+    this.changed();
+  }
+
+  /** Something has been done on it. */
+  worked({ node }: GrantedLease): void {
+    this.lost.delete(node);
+    for (const held of this.held) if (held.node === node) held.returned = false;
+  }
+
+  carried(): CarriedLeases {
+    const held = this.held.map(({ lease, node }) => ({ lease, node }));
+    return {
+      ...{ named: this.named, held, asked: [...this.asked.keys()], shunned: this.shunned },
+      ...(this.lost.size > 0 ? { lost: [...this.lost] } : {}),
+    };
+  }
+
+  private async send({ lease, besides, atOnce }: AskedLease, summary: string): Promise<void> {
+    const id = atOnce ? 'place/elsewhere' : placeId(lease);
+    await orchestrator(id, summary, orchestratorPolicy).requestLease({
+      ...this.identity(lease),
+      besides,
+      ...(atOnce ? { atOnce } : {}),
+    });
+  }
+
+  private granted({ lease, node }: GrantedLease): void {
+    if (this.held.some((held) => held.lease === lease)) return;
+    const asked = this.asked.get(lease);
+    // What nobody waits for any more would keep others from the node.
+    if (!asked) return this.tell(releaseSignal, { lease });
+    this.asked.delete(lease);
+    // By another name, should it be taken again at once.
+    asked.askAgainAt = 0;
+    this.held.push(this.heldLease({ lease, node }));
+    this.changed();
+  }
+
+  private refused(lease: string): void {
+    const asked = this.asked.get(lease);
+    if (!asked) return;
+    this.asked.delete(lease);
+    if (asked.atOnce) asked.refused = true;
+    else this.rename(asked);
+  }
+
+  /** The pool gives nothing to a name that has ended. */
+  private rename(asked: AskedLease): void {
+    const { firstAskAgainMs: askAgainMs } = placing;
+    Object.assign(asked, { lease: this.newName(), waiting: null, askAgainAt: 0, askAgainMs });
+    this.asked.set(asked.lease, asked);
+    this.changed();
+  }
+
+  private newName(): string {
+    // A name of its own, too, where an execution was reset to before it asked: the pool may know the other one as ended.
+    const unique = uuid4().slice(0, 8);
+    return `${this.holder.run}/${unique}/${++this.named}`;
+  }
+
+  private heldLease({ lease, node }: GrantedLease): HeldLease {
+    return { lease, node, returned: this.lost.has(node), ended: new Trigger() };
+  }
+
+  private drop(lease: string): boolean {
+    const held = this.held.find((one) => one.lease === lease);
+    if (!held) return false;
+    this.held = this.held.filter((one) => one !== held);
+    held.ended.resolve();
+    this.changed();
+    return true;
+  }
+
+  /** A pool that was lost and began anew knows nothing of it. */
+  private retell(lease: string, node: string): void {
+    orchestrator(placeId(lease), `tell the pool that ${node} is in use`, orchestratorPolicy)
+      .requestLease({ ...this.identity(lease), besides: [], holding: node })
+      .catch(() => undefined);
+  }
+
+  private identity(lease: string) {
+    const { workflowId, firstExecutionRunId, runId } = workflowInfo();
+    const { run, project, placement, numericsOf } = this.holder;
+    const knows = [...this.held.map((held) => held.lease), ...this.asked.keys()];
+    const asker = { execution: runId, knows };
+    return {
+      ...{ lease, run, project, priority: placement.priority, workflowId, firstExecutionRunId, asker },
+      ...(numericsOf === undefined ? {} : { numericsOf }),
+    };
+  }
+
+  /** Where there is no pool nothing is held of it. */
+  private tell<T>(signal: SignalDefinition<[T]>, say: T): void {
+    this.telling += 1;
+    CancellationScope.nonCancellable(() => getExternalWorkflowHandle(defaultPoolId).signal(signal, say))
+      .catch((error: unknown) => log.info('There is no pool of nodes', { error: String(error) }))
+      .finally(() => (this.telling -= 1));
+  }
+}
+
+/** For the first time, or by another name. */
+export function isToBeAsked({ askAgainAt }: AskedLease): boolean {
+  return askAgainAt === 0;
+}
+
+/** Of the activity that speaks of the lease to the pool. */
+function placeId(lease: string): string {
+  return `place/${lease.split('/').at(-1) ?? ''}`;
+}
+
+function askedLease(lease: string, besides: string[], atOnce: boolean): AskedLease {
+  return {
+    ...{ lease, besides, atOnce, waiting: null, noneSince: Date.now(), refused: false },
+    ...{ asking: null, askAgainAt: 0, askAgainMs: placing.firstAskAgainMs },
+  };
+}

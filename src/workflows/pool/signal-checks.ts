@@ -1,0 +1,71 @@
+// What signals have to say to be heard. Anybody may send one (`temporal workflow signal`): an error in a handler would fail the
+// workflow's task again and again, and what was half read would stay in the workflow's state.
+import { log, setHandler, type SignalDefinition } from '@temporalio/workflow';
+import type { LeaseRequest } from '../../activities/contracts.js';
+import type { Numerics } from '../../spec/records/records.js';
+import type { GrantedLease, NodeInstance, NodeReport, RevokedLease, WaitingLease } from '../messages.js';
+
+type Check = (value: unknown) => boolean;
+
+/** A check of each member; members that are not named here may be anything. */
+export type Shape<T> = { readonly [Member in keyof Required<T>]: Check };
+
+const text: Check = (value) => typeof value === 'string';
+const number: Check = (value) => typeof value === 'number';
+const texts: Check = (value) => Array.isArray(value) && value.every(text);
+
+const optional =
+  (check: Check): Check =>
+  (value) =>
+    value === undefined || check(value);
+
+const nullable =
+  (check: Check): Check =>
+  (value) =>
+    value === null || check(value);
+
+const has =
+  <T>(shape: Shape<T>): Check =>
+  (value) =>
+    unreadable(value, shape) === null;
+
+const numerics = has<Numerics>({ backend: text, version: number });
+
+export const nodeReport: Shape<NodeReport> = {
+  ...{ id: text, instance: text, host: text, memory_bytes: number, places: number },
+  ...{ numerics: optional(numerics), gpu: nullable(isObject) },
+};
+
+export const nodeInstance: Shape<NodeInstance> = { id: text, instance: text };
+
+export const leaseRequest: Shape<LeaseRequest> = {
+  ...{ workflowId: text, firstExecutionRunId: text, lease: text, run: text, project: text },
+  ...{ priority: number, numerics: nullable(numerics), besides: texts, holding: optional(text) },
+  atOnce: optional((value) => value === true),
+  asker: optional(has<Required<LeaseRequest>['asker']>({ execution: text, knows: texts })),
+};
+
+export const leaseName: Shape<{ lease: string }> = { lease: text };
+export const grantedLease: Shape<GrantedLease> = { ...leaseName, node: text };
+export const revokedLease: Shape<RevokedLease> = { ...grantedLease, reason: text };
+export const waitingLease: Shape<WaitingLease> = { ...leaseName, cause: text, why: text };
+
+/** What does not have the shape changes nothing. */
+export function hear<T>(signal: SignalDefinition<[T]>, shape: Shape<T>, heard: (say: T) => void): void {
+  setHandler(signal, (say) => {
+    const member = unreadable(say, shape);
+    if (member === null) return heard(say);
+    log.warn('A signal that cannot be read is passed over', { signal: signal.name, member });
+  });
+}
+
+/** A member that is not as it has to be; null where all are. */
+function unreadable<T>(say: unknown, shape: Shape<T>): string | null {
+  const checks = Object.entries<Check>(shape);
+  const wrong = checks.find(([member, check]) => !isObject(say) || !check(Reflect.get(say, member)));
+  return wrong?.[0] ?? null;
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}

@@ -1,0 +1,65 @@
+// Why a request for a node waits, in words for whoever asked.
+import type { LeaseRequest } from '../../activities/contracts.js';
+import { nameOfNumerics, sameNumerics } from '../../spec/records/numerics.js';
+import type { Numerics } from '../../spec/records/records.js';
+import type { WaitingLease } from '../messages.js';
+
+/** A node as whoever waits sees it. */
+export interface CandidateNode {
+  id: string;
+  numerics?: Numerics;
+  /** It has let a run's work time out. */
+  suspected: boolean;
+  /** Workflows that hold it. */
+  holders: readonly string[];
+}
+
+/** Ids, in an order that does not change. */
+export interface NodesAtHand {
+  /** Those that the request may use at all. */
+  within: readonly CandidateNode[];
+  alive: readonly string[];
+  draining: readonly string[];
+}
+
+/** Nodes, or runs, that a reason names. */
+const named = 4;
+
+export function waitingReason(
+  { lease, run, numerics }: LeaseRequest,
+  { within, alive, draining }: NodesAtHand,
+): WaitingLease {
+  if (within.length === 0 && alive.length > 0)
+    return { lease, cause: 'busy', why: `no other node than ${listed(alive)} is alive` };
+  if (within.length === 0) {
+    const none = 'no node is alive';
+    const why = draining.length > 0 ? `${none} that is not draining (${listed(draining)})` : none;
+    return { lease, cause: 'none', why };
+  }
+  const fitting = within.filter((node) => mayFit(numerics, node.numerics));
+  if (numerics && fitting.length === 0) {
+    const offers = within.map(
+      ({ id, numerics: own }) => `${id} computes with ${own ? nameOfNumerics(own) : '?'}`,
+    );
+    const why =
+      `no living node has numerics ${nameOfNumerics(numerics)}, with which ${run} was computed, and with others its steps ` +
+      `would come out otherwise: ${listed(offers)}`;
+    return { lease, cause: 'unfit', why };
+  }
+  const held = fitting.map(({ id, suspected, holders }) =>
+    suspected
+      ? `node ${id} has let work time out, and has to report again`
+      : `node ${id} is held by ${listed(holders)}`,
+  );
+  return { lease, cause: 'busy', why: listed(held) };
+}
+
+/** Equal numerics give equal states (R18); what one side has not told may fit. */
+export function mayFit(asked: Numerics | null, offered: Numerics | undefined): boolean {
+  return !asked || !offered || sameNumerics(asked, offered);
+}
+
+function listed(parts: readonly string[]): string {
+  const rest = parts.length - named;
+  return rest > 1 ? `${parts.slice(0, named).join(', ')} and ${rest} more` : parts.join(', ');
+}

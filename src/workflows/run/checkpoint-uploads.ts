@@ -1,0 +1,122 @@
+// Checkpoints behind the steps: saved beside a step's rollouts, uploaded while the next steps run, one at a time.
+// A checkpoint that fails fails no step: the next one is taken from the state that is held then (R16, R17).
+import { isCancellation, log, rootCause } from '@temporalio/workflow';
+import type { KeptState, RunStatus } from '../../activities/contracts.js';
+import { localSave, maxUploadLag } from '../policies.js';
+import { checkpointDue } from './step-schedule.js';
+
+/** Where a run is, and whom to tell what became of its checkpoints. */
+export interface CheckpointWatch {
+  readonly status: Readonly<Pick<RunStatus, 'step' | 'lastCheckpoint'>>;
+  checkpoint(step: number): void;
+  checkpointFailed(step: number, message: string): void;
+}
+
+/** As it is set now. */
+export interface CheckpointSchedule {
+  /** Steps. */
+  interval: number;
+  /** Somebody wants a checkpoint of this step, or of one after it. */
+  asked: number | null;
+}
+
+/** A save on the node's disk. */
+export interface Saving {
+  /** The step whose state is being uploaded: the node keeps few states, and is to keep this one. */
+  spare?: number;
+}
+
+export class CheckpointUploads {
+  private inFlight: { step: number; done: Promise<void> } | null = null;
+  /** The save that was wanted last is beside an upload, or too close behind one: it starts none. */
+  private quiet = false;
+  private unsavedSeconds = 0;
+  private saveSeconds = 0;
+  /** An upload of an earlier step has ended since the last step was planned. */
+  private overran = false;
+
+  constructor(
+    private readonly schedule: () => CheckpointSchedule,
+    private readonly progress: CheckpointWatch,
+    private readonly upload: (step: number) => Promise<void>,
+  ) {}
+
+  /** What a restart would have to compute again grows by this. */
+  stepTook(seconds: number): void {
+    this.unsavedSeconds += seconds;
+  }
+
+  /**
+   * How the state after `step` is to be saved beside the next step: where a checkpoint is due, or where the steps since the last
+   * save are worth it. Null where it is not. Waits for an upload that lags too far behind; what is due then is taken from the
+   * state after. `hiddenSeconds`: that a save may take without holding anything up.
+   */
+  async wants(step: number, hiddenSeconds: number): Promise<Saving | null> {
+    // The end of one upload and the whole of another would be too much for one step's history.
+    this.quiet = this.overran || this.inFlight !== null;
+    this.overran = false;
+    if (step < 1) return null;
+    const lag = this.inFlight ? step - this.inFlight.step : 0;
+    if (this.due(step) && lag >= maxUploadLag * this.schedule().interval) await this.inFlight?.done;
+    const wanted = (this.due(step) && !this.quiet) || this.worthSaving(hiddenSeconds);
+    if (!wanted) return null;
+    return this.inFlight ? { spare: this.inFlight.step } : {};
+  }
+
+  /** The state after `step` is on the node's disk, or why it is not: starts its upload where a checkpoint is due. */
+  saved(step: number, kept: KeptState): void {
+    this.unsavedSeconds = 0;
+    if ('problem' in kept) return this.failed(step, kept.problem);
+    this.saveSeconds = kept.seconds;
+    if (!this.quiet) this.startWhereDue(step);
+  }
+
+  /** Of a state that is on the node's disk. */
+  startWhereDue(step: number): void {
+    if (!this.inFlight && this.due(step)) this.start(step);
+  }
+
+  private due(step: number): boolean {
+    return this.asked(step) || checkpointDue(this.schedule().interval, this.newest, step);
+  }
+
+  /** True while somebody waits for a checkpoint of this step. */
+  asked(step: number): boolean {
+    const { asked } = this.schedule();
+    return asked !== null && step >= asked && asked > (this.newest ?? 0);
+  }
+
+  private get newest(): number | null {
+    return this.inFlight?.step ?? this.progress.status.lastCheckpoint;
+  }
+
+  private worthSaving(hiddenSeconds: number): boolean {
+    const cost = Math.max(0, this.saveSeconds - hiddenSeconds);
+    return this.unsavedSeconds >= Math.max(localSave.afterSeconds, localSave.timesItsCost * cost);
+  }
+
+  /** Returns when nothing is in flight. */
+  async drained(): Promise<void> {
+    await this.inFlight?.done;
+  }
+
+  private start(step: number): void {
+    const begun = this.progress.status.step;
+    const done = this.upload(step)
+      .then(() => this.progress.checkpoint(step))
+      .catch((error: unknown) => {
+        // A cancelled run hears of it where it waits; a background promise must not reject unheard.
+        if (!isCancellation(error)) this.failed(step, rootCause(error) ?? String(error));
+      })
+      .finally(() => {
+        this.inFlight = null;
+        this.overran = this.progress.status.step !== begun;
+      });
+    this.inFlight = { step, done };
+  }
+
+  private failed(step: number, message: string): void {
+    log.warn('A checkpoint failed; the next one is taken anew', { step, message });
+    this.progress.checkpointFailed(step, message);
+  }
+}

@@ -1,0 +1,194 @@
+// Updates become control records (R21): an Update is answered when its record is stored, and no step is planned meanwhile.
+// Validators are synchronous and pure: an asynchronous one that rejects would fail the workflow task, not the Update.
+// A signal of the same name does the same (`control-signals.ts`).
+import type { UpdateDefinition } from '@temporalio/common';
+import {
+  ApplicationFailure,
+  condition,
+  currentUpdateInfo,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { ControlState } from '../../activities/contracts.js';
+import type { ControlChange, Hyperparameters } from '../../spec/records/control-records.js';
+import { ControlSignals, type NoteSignal, type Verb } from './control-signals.js';
+import { hyperparameterNames, problemWith } from '../hyperparameters.js';
+import {
+  checkpointNowUpdate,
+  pauseNowUpdate,
+  pauseUpdate,
+  resumeUpdate,
+  setHyperparametersUpdate,
+  type StopAfter,
+  stopAfterUpdate,
+} from '../messages.js';
+
+export type RecordControl = (updateId: string, change: ControlChange) => Promise<ControlState>;
+
+export const noControl: ControlState = { n: 0, paused: false, stopAfter: null, lr: null, temperature: null };
+
+export class ControlDesk {
+  private folded: ControlState = noControl;
+  /** A stop that this workflow was started to go past; null once somebody has asked for a stop again, whatever its step. */
+  passedStop: number | null = null;
+  /** Rises with each `resume`, so that a blocked run notices even where nothing was paused. */
+  resumes = 0;
+  private writing = 0;
+  private readonly signals: ControlSignals;
+  private record: RecordControl | null = null;
+  private nextBoundary = (): number => 0;
+  private cutOff = (): void => undefined;
+
+  /**
+   * Registers the handlers; call before the first await of the workflow. `spec`: as the workflow was given it. `noted` hears of
+   * signals that changed nothing.
+   */
+  constructor(
+    spec: unknown,
+    private readonly changed: (control: ControlState) => void,
+    private readonly isBlocked: () => boolean,
+    noted: NoteSignal,
+  ) {
+    this.signals = new ControlSignals(noted, () => this.folded.n);
+    this.offer(pauseUpdate, {
+      take: (id) => this.pause(id, false),
+      description: 'Hold the run at the next step boundary',
+    });
+    this.offer(pauseNowUpdate, {
+      take: (id) => this.pause(id, true),
+      description: 'Cut off the episodes in flight, and hold the run in the middle of its step',
+    });
+    this.offer(resumeUpdate, {
+      take: (id) => this.resume(id),
+      description: 'Go on after a pause, or try again after the cause of a block was mended',
+    });
+    this.offer(setHyperparametersUpdate, {
+      problem: (values) => problemWith(values, spec),
+      take: (id, values: Hyperparameters) =>
+        this.write(id, 'setHyperparameters', () => ({ kind: 'setHyperparameters', ...values })),
+      description: `Set from the next plan on, for example {"lr": 0.0001}: ${hyperparameterNames.join(', ')}`,
+    });
+    this.offer(checkpointNowUpdate, {
+      take: (id) =>
+        this.write(id, 'checkpointNow', () => ({ kind: 'checkpointNow', step: this.nextBoundary() })),
+      description: 'Upload the state of the next step boundary',
+    });
+    this.offer(stopAfterUpdate, {
+      problem: problemWithStop,
+      take: (id, { step }) => this.write(id, 'stopAfter', () => ({ kind: 'stopAfter', step })),
+      description: 'End the run after a step: {"step": 120}; a step in the past ends it at the next boundary',
+    });
+  }
+
+  /** Signals that no part of the run knows are noted from now on; call when all other handlers are registered. */
+  noteUnknownSignals(): void {
+    this.signals.noteUnknown();
+  }
+
+  /** The verb as an Update and as a signal. Ids are unique within an execution; a run may have several, one after another. */
+  private offer<Input extends unknown[]>(
+    update: UpdateDefinition<ControlState, Input>,
+    verb: Verb<Input>,
+  ): void {
+    const { problem = () => null, take, description } = verb;
+    setHandler(
+      update,
+      (...input: Input) =>
+        take(`${workflowInfo().firstExecutionRunId}/${currentUpdateInfo()?.id ?? 'unknown'}`, ...input),
+      {
+        validator: (...input: Input) => {
+          const found = problem(...input);
+          if (found !== null) throw ApplicationFailure.nonRetryable(found, 'InvalidUpdate');
+        },
+        description,
+      },
+    );
+    this.signals.offer(update.name, verb);
+  }
+
+  /** The folded control, without a stop that this workflow has been started to go past. */
+  get control(): ControlState {
+    const stopAfter = this.folded.stopAfter === this.passedStop ? null : this.folded.stopAfter;
+    return { ...this.folded, stopAfter };
+  }
+
+  /** Changes that came before the run was opened wait for this. */
+  open(
+    control: ControlState,
+    passedStop: number | null,
+    record: RecordControl,
+    nextBoundary: () => number,
+  ): void {
+    this.record = record;
+    this.nextBoundary = nextBoundary;
+    this.passedStop = passedStop;
+    this.adopt(control);
+  }
+
+  /** From now on `cutOff` is called when a pause `now` is recorded; before there is work it cuts off nothing. */
+  onPauseNow(cutOff: () => void): void {
+    this.cutOff = cutOff;
+  }
+
+  /** Returns when no control record is being written. */
+  async quiet(): Promise<void> {
+    await condition(() => this.writing === 0);
+  }
+
+  /** One that holds already is answered, and leaves no second record. */
+  private async pause(id: string, now: boolean): Promise<ControlState> {
+    const { paused, pausedNow = false } = this.folded;
+    if (this.settled && paused && (pausedNow || !now)) return this.control;
+    return this.write(id, 'pause', () => ({ kind: 'pause', ...(now ? { now } : {}) }));
+  }
+
+  /** Of a run that nothing holds it is answered, and leaves no record. */
+  private async resume(id: string): Promise<ControlState> {
+    if (this.settled && !this.folded.paused && !this.isBlocked()) return this.control;
+    return this.write(id, 'resume', () => ({ kind: 'resume' }));
+  }
+
+  /** What is folded is all that was asked for: a pause or a resume that is being written may turn it round. */
+  private get settled(): boolean {
+    return this.record !== null && this.writing === 0;
+  }
+
+  /** `change` is asked when the run is open. */
+  private async write(
+    id: string,
+    kind: ControlChange['kind'],
+    change: () => ControlChange,
+  ): Promise<ControlState> {
+    this.writing += 1;
+    try {
+      // A run that is blocked before it is open has nowhere to record this; it must hear of it to open at all.
+      const early = kind === 'resume' && this.record === null;
+      if (early) this.resumes += 1;
+      await condition(() => this.record !== null);
+      if (!this.record) throw ApplicationFailure.nonRetryable('The run was never opened', 'InvalidSpec');
+      const control = await this.record(id, change());
+      if (kind === 'stopAfter') this.passedStop = null;
+      this.adopt(control);
+      if (kind === 'resume' && !early) this.resumes += 1;
+      return control;
+    } finally {
+      this.writing -= 1;
+    }
+  }
+
+  /**
+   * The folded control as it is stored. Two records may be written at once: the one with the higher number has folded in the
+   * other.
+   */
+  adopt(control: ControlState): void {
+    if (control.n >= this.folded.n) this.folded = control;
+    this.changed(this.control);
+    if (this.folded.pausedNow) this.cutOff();
+  }
+}
+
+function problemWithStop(stop: StopAfter): string | null {
+  const step: unknown = (stop as StopAfter | null | undefined)?.step;
+  if (typeof step === 'number' && Number.isInteger(step) && step >= 0) return null;
+  return `stopAfter takes the last step to run, for example {"step": 120}, not ${JSON.stringify(stop) ?? 'nothing'}`;
+}

@@ -1,0 +1,84 @@
+// Control by signals (R21): `temporal workflow signal --name pause` does what the Update of that name does. Nobody waits for the answer
+// of a signal, so one that changes nothing is noted where people look: in the run's details and in `status`.
+import {
+  defineSignal,
+  log,
+  patched,
+  rootCause,
+  setDefaultSignalHandler,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { ControlState, RunStatus } from '../../activities/contracts.js';
+
+type SignalNote = NonNullable<RunStatus['signals']>[number];
+
+export type NoteSignal = (note: SignalNote) => void;
+
+/** `id` is that of the Update or signal: a record is written once for each (R21). */
+export interface Verb<Input extends unknown[]> {
+  /** Why it cannot be done with `input`, or null. */
+  problem?: (...input: Input) => string | null;
+  take: (id: string, ...input: Input) => Promise<ControlState>;
+  description: string;
+}
+
+/** Names and reasons come from anybody, and are shown. */
+const maxNameLength = 40;
+const maxReasonLength = 400;
+
+export class ControlSignals {
+  private readonly names: string[] = [];
+  private received = 0;
+
+  /** `recorded`: number of the newest control record that the run knows. */
+  constructor(
+    private readonly noted: NoteSignal,
+    private readonly recorded: () => number,
+  ) {}
+
+  offer<Input extends unknown[]>(
+    name: string,
+    { problem = () => null, take, description }: Verb<Input>,
+  ): void {
+    this.names.push(name);
+    const handle = async (...input: Input): Promise<void> => {
+      const id = this.nextId(name);
+      const found = problem(...input);
+      if (found !== null) return this.note(name, found);
+      // In histories of earlier versions such a signal did nothing.
+      if (!patched('control-signals')) return;
+      const before = this.recorded();
+      try {
+        await take(id, ...input);
+        if (this.recorded() === before)
+          this.note(name, 'the run did so already, or had this signal before a reset');
+      } catch (error) {
+        // An error that left the handler would end the workflow.
+        this.note(name, rootCause(error) ?? String(error));
+      }
+    };
+    setHandler(defineSignal<Input>(name), handle, { description });
+  }
+
+  /** To be called when the run's other signals have their handlers: this one would take theirs. */
+  noteUnknown(): void {
+    setDefaultSignalHandler((name) => this.note(name, `a run knows the signals ${this.names.join(', ')}`));
+  }
+
+  /** A reset brings the same signals in the same order, under the same original execution. */
+  private nextId(name: string): string {
+    this.received += 1;
+    return `${workflowInfo().originalExecutionRunId}/signal-${this.received}-${name}`;
+  }
+
+  private note(name: string, reason: string): void {
+    const note = {
+      name: name.slice(0, maxNameLength),
+      reason: reason.slice(0, maxReasonLength),
+      at: new Date(Date.now()).toISOString(),
+    };
+    log.warn('A signal changed nothing', note);
+    this.noted(note);
+  }
+}

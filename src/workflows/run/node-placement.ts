@@ -1,0 +1,269 @@
+// Which nodes a run works on. Placement is never truth: where a node is gone, any other one takes over from the records.
+import { CancellationScope, condition, isCancellation, log } from '@temporalio/workflow';
+import { blockedUntilResumed, hasDiverged, nodeIsGone, standsStill, untilMended } from '../blocking.js';
+import type { ControlDesk } from './control-desk.js';
+import { placing, remedies } from '../policies.js';
+import type { Place } from '../run-activities.js';
+import {
+  type AskedLease,
+  type CarriedLeases,
+  type HeldLease,
+  isToBeAsked,
+  type LeaseHolder,
+  RunLeases,
+} from '../pool/run-leases.js';
+import type { RunProgress } from './run-progress.js';
+
+export class NodePlacement {
+  private readonly leases: RunLeases;
+  private search: { asked: AskedLease; over: Promise<void> } | null = null;
+  private readonly moving = new Map<string, Promise<boolean>>();
+  /** Work under way. */
+  private working = 0;
+  /** Work on ended leases that the server has not closed yet; `tries` is new to each of them. */
+  private leftBehind = 0;
+  private tries = 0;
+
+  /** Hears the pool from now on. */
+  constructor(
+    private readonly desk: ControlDesk,
+    private readonly progress: RunProgress,
+    private readonly holder: LeaseHolder,
+    carried: CarriedLeases | undefined,
+  ) {
+    this.leases = new RunLeases(
+      holder,
+      carried,
+      () => this.show(),
+      (reason) => progress.idle.nodeGone(reason),
+    );
+    this.leases.listen();
+    this.show();
+    // It ends with the workflow.
+    this.giveBackWhileIdle().catch(() => undefined);
+  }
+
+  /** Returns when at least one lease is held; asks for the others that the run may use, and waits for none of them. */
+  async ready(): Promise<void> {
+    await this.lease();
+    // Before the base is recorded the first node decides about numerics (R18).
+    if (this.progress.status.step >= 0) this.leases.askForMore();
+  }
+
+  /**
+   * The nodes whose leases are held now; updates and evaluations use the first. There may be fewer than the run has asked for,
+   * and other ones with each step.
+   */
+  granted(): string[] {
+    return this.leases.held.map(({ node }) => node);
+  }
+
+  /**
+   * Runs `work` on the run's first node, and on another one where that node is gone; on `preferred` as long as its lease is
+   * held. Waits for a person where `work` cannot go on, then does as `untilMended`.
+   */
+  onNode<T>(
+    work: (place: Place) => Promise<T>,
+    resumed?: (failure: string) => void,
+    preferred?: string,
+  ): Promise<T> {
+    const attempt = async (): Promise<T> => {
+      let used = '';
+      const noted = (place: Place): Promise<T> => {
+        used = place.node;
+        return work(place);
+      };
+      try {
+        return await this.onLivingNode(noted, preferred);
+      } catch (error) {
+        const why = this.reasonToMove(error);
+        if (why === null || !(await this.moveFrom(used, why))) throw error;
+        return this.onLivingNode(work);
+      }
+    };
+    return untilMended(this.desk, this.progress, attempt, resumed);
+  }
+
+  /** Where another node may do better: words about the one that was used. */
+  private reasonToMove(error: unknown): string | null {
+    if (hasDiverged(error)) return 'which disagrees with a record';
+    return standsStill(error) && this.progress.blockAfterMs > 0 ? 'on which work keeps failing' : null;
+  }
+
+  /** As `onNode`, but failures other than a lost node are the caller's. */
+  async onLivingNode<T>(work: (place: Place) => Promise<T>, preferred?: string): Promise<T> {
+    for (;;) {
+      const outcome = await this.onLease(await this.lease(preferred), work);
+      if (outcome) return outcome.value;
+    }
+  }
+
+  /** Gives all nodes back: at the run's end. */
+  async released(): Promise<void> {
+    this.leases.releaseAll();
+    await CancellationScope.nonCancellable(() => condition(() => this.hasToldAll));
+  }
+
+  /** What has not been said to the pool would be lost with this execution. */
+  get hasToldAll(): boolean {
+    return this.leases.telling === 0;
+  }
+
+  carried(): CarriedLeases {
+    return this.leases.carried();
+  }
+
+  /** A run that waits for a person keeps its nodes for a while only; the next use asks for one again. */
+  private async giveBackWhileIdle(): Promise<void> {
+    const isIdle = (): boolean =>
+      this.working === 0 &&
+      this.leases.held.length > 0 &&
+      ['paused', 'blocked'].includes(this.progress.status.phase);
+    for (;;) {
+      await condition(isIdle);
+      if (!(await condition(() => !isIdle(), placing.idleRunHoldsMs))) this.leases.releaseAll();
+    }
+  }
+
+  /** Null where the lease ended before the work did. */
+  private async onLease<T>(
+    held: HeldLease,
+    work: (place: Place) => Promise<T>,
+  ): Promise<{ value: T } | null> {
+    const scope = new CancellationScope();
+    const returned = held.returned ? { returned: true as const } : {};
+    const working = scope.run(() =>
+      work({ node: held.node, project: this.holder.project, tries: this.tries, ...returned }),
+    );
+    this.working += 1;
+    try {
+      const done = working.then((value) => ({ value }));
+      const outcome = await Promise.race([done, held.ended.then(() => null)]);
+      if (outcome) this.leases.worked(held);
+      else this.leave(scope, working);
+      return outcome;
+    } catch (error) {
+      if (!nodeIsGone(error)) throw error;
+      this.leases.suspect(held);
+      return null;
+    } finally {
+      this.working -= 1;
+    }
+  }
+
+  /** A node that is lost may never answer: its work is called off, and nobody waits for it. */
+  private leave(scope: CancellationScope, working: Promise<unknown>): void {
+    this.leftBehind += 1;
+    this.tries += 1;
+    const closed = (): void => {
+      this.leftBehind -= 1;
+      if (this.leftBehind === 0) this.tries = 0;
+    };
+    working.then(closed, closed);
+    scope.cancel();
+  }
+
+  /** To another node, where there is one; parts of a step that run side by side move together. */
+  private moveFrom(node: string, why: string): Promise<boolean> {
+    const left = this.leases.held.find((held) => held.node === node);
+    if (!left) return Promise.resolve(true);
+    return shared(() => {
+      const moving =
+        this.moving.get(node) ?? this.moveLease(left, why).finally(() => this.moving.delete(node));
+      this.moving.set(node, moving);
+      return moving;
+    });
+  }
+
+  private async moveLease(left: HeldLease, why: string): Promise<boolean> {
+    const isLeft = (): boolean => !this.leases.held.includes(left);
+    let other = this.leases.held.find((held) => held !== left);
+    if (!other) {
+      const asked = this.leases.ask([left.node], true);
+      const summary = `find another node than ${left.node}, ${why}`;
+      await this.leases.request(asked, summary);
+      const found = (): HeldLease | undefined => this.leases.held.find(({ lease }) => lease === asked.lease);
+      await condition(() => found() !== undefined || asked.refused || isLeft(), placing.firstAskAgainMs);
+      other = found();
+      if (!other && !asked.refused) this.leases.release(asked);
+    }
+    // It was lost meanwhile: the search for a living one has the say.
+    if (!other) return isLeft();
+    log.warn(`Work is done once more on another node than the one ${why}`, {
+      node: left.node,
+      other: other.node,
+    });
+    this.leases.prefer(other);
+    this.leases.shun(left);
+    return true;
+  }
+
+  /** Parts of a step that run side by side share one search. */
+  private async lease(preferred?: string): Promise<HeldLease> {
+    for (;;) {
+      const { held } = this.leases;
+      const lease = held.find(({ node }) => node === preferred) ?? held[0];
+      if (lease) return lease;
+      await shared(() => {
+        this.search ??= this.searchFor(this.leases.ask());
+        return this.search.over;
+      });
+    }
+  }
+
+  private searchFor(asked: AskedLease): { asked: AskedLease; over: Promise<void> } {
+    const over = this.find(asked).finally(() => {
+      this.search = null;
+      this.show();
+    });
+    return { asked, over };
+  }
+
+  /** Returns when a lease is held. What it waits for is shown, and a person is asked where waiting alone mends nothing. */
+  private async find(asked: AskedLease): Promise<void> {
+    const found = (): boolean => this.leases.held.length > 0;
+    const isAnswered = (): boolean => found() || isToBeAsked(asked);
+    const summary = `find a node for step ${this.progress.status.step + 1}`;
+    for (;;) {
+      await untilMended(this.desk, this.progress, () => this.leases.request(asked, summary));
+      while (!found() && Date.now() < asked.askAgainAt) {
+        const block = this.blocked(asked);
+        if (block) {
+          const { cause } = asked.waiting ?? {};
+          const mended = (): boolean => isAnswered() || asked.waiting?.cause !== cause;
+          await blockedUntilResumed(this.desk, this.progress, block.reason, block.remedy, mended);
+          if (asked.noneSince !== null) asked.noneSince = Date.now();
+          break;
+        }
+        const deadline = Math.min(asked.askAgainAt, (asked.noneSince ?? Infinity) + placing.deadlineMs);
+        await condition(() => isAnswered() || asked.waiting?.cause === 'unfit', deadline - Date.now());
+      }
+      if (found()) return;
+    }
+  }
+
+  private blocked({ waiting, noneSince }: AskedLease): { reason: string; remedy: string } | null {
+    if (waiting?.cause === 'unfit') return { reason: waiting.why, remedy: remedies.EngineUnfit };
+    if (noneSince === null || Date.now() - noneSince < placing.deadlineMs) return null;
+    const minutes = Math.round((Date.now() - noneSince) / 60_000);
+    return {
+      reason: `No node has been alive for ${minutes} minutes`,
+      remedy: 'Start a node worker (`longhaul up` starts one on this machine)',
+    };
+  }
+
+  private show(): void {
+    this.progress.placed(this.granted(), this.search?.asked.waiting?.why ?? null);
+  }
+}
+
+/** Whoever begins it may be called off, and it with them: the others begin it anew. */
+async function shared<T>(work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isCancellation(error) || CancellationScope.current().consideredCancelled) throw error;
+    }
+  }
+}

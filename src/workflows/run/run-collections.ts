@@ -1,0 +1,68 @@
+// Collections beside the steps, one at a time (R23): no step waits for one, and one that fails fails no step.
+import { CancellationScope, condition, isCancellation, log, patched, rootCause } from '@temporalio/workflow';
+import { collectionPolicy, lastCollectionPolicy } from '../policies.js';
+import { orchestrator, stepId } from '../run-activities.js';
+import type { RunProgress } from './run-progress.js';
+
+/** How long the end of a run waits for a collection that is under way before it leaves out the last one. */
+const patience = '2 minutes';
+
+export class RunCollections {
+  private inFlight: { scope: CancellationScope; ended: Promise<void> } | null = null;
+  /** Executions that began with an earlier version have none. */
+  private readonly areMade = patched('collections');
+
+  constructor(
+    private readonly owned: { run: string; owner: number },
+    private readonly progress: RunProgress,
+  ) {}
+
+  /** A checkpoint is in the store: those before it may go. */
+  startBeside(step: number): void {
+    if (!this.areMade || this.inFlight) return;
+    const scope = new CancellationScope();
+    const ended = scope
+      .run(() => this.collect(step, 'gc', collectionPolicy))
+      .finally(() => {
+        this.inFlight = null;
+      });
+    this.inFlight = { scope, ended };
+  }
+
+  /** Gives up what is in flight, so that nobody waits for it: a collection may be killed at any moment. */
+  async givenUp(): Promise<void> {
+    this.inFlight?.scope.cancel();
+    await this.inFlight?.ended;
+  }
+
+  /** At the run's end. Rejects never. */
+  async last(step: number): Promise<void> {
+    if (!this.areMade) return;
+    try {
+      if (this.inFlight && !(await condition(() => this.inFlight === null, patience))) {
+        await this.givenUp();
+        return;
+      }
+    } catch (error) {
+      if (isCancellation(error)) return;
+      throw error;
+    }
+    await this.collect(step, 'gc-last', lastCollectionPolicy);
+  }
+
+  private async collect(step: number, name: string, policy: typeof collectionPolicy): Promise<void> {
+    try {
+      await orchestrator(
+        stepId(step, name),
+        this.progress.summary(step, 'collection'),
+        policy,
+      ).collectGarbage({ ...this.owned, step });
+    } catch (error) {
+      if (isCancellation(error)) return;
+      log.warn('A collection failed; the next one looks at the same again', {
+        step,
+        message: rootCause(error) ?? String(error),
+      });
+    }
+  }
+}

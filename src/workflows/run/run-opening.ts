@@ -1,0 +1,50 @@
+// The beginning of a run's workflow: the spec becomes records, the run is claimed, and control is folded (R20, R21).
+import { workflowInfo } from '@temporalio/workflow';
+import type { OpenedRun } from '../../activities/contracts.js';
+import { untilMended } from '../blocking.js';
+import type { ControlDesk } from './control-desk.js';
+import { openRunPolicy, orchestratorPolicy } from '../policies.js';
+import { orchestrator } from '../run-activities.js';
+import type { RunProgress } from './run-progress.js';
+import type { TrainingOptions } from './training-run.js';
+
+/** Opens the records, claims the run, and lets the updates that came early be written. */
+export async function openRun(
+  spec: unknown,
+  options: TrainingOptions,
+  desk: ControlDesk,
+  progress: RunProgress,
+): Promise<OpenedRun> {
+  const { workflowId, runId, firstExecutionRunId, namespace } = workflowInfo();
+  const workflow = { workflowId, runId, firstExecutionRunId, namespace };
+  const takeOver = options.takeOver === true;
+  const opened = await untilMended(desk, progress, () =>
+    orchestrator('open', 'check the spec, open the records, claim the run', openRunPolicy).openRun({
+      spec,
+      workflow,
+      ...(takeOver ? { takeOver } : {}),
+    }),
+  );
+  const { outline, owner, position, control } = opened;
+  progress.opened(outline, owner, position);
+  if (opened.faults) progress.status.faults = opened.faults;
+  // What an execution before this one of the same chain knew was carried.
+  if (!options.carried) progress.idle.add('ft/unowned_seconds', opened.unownedSeconds ?? 0);
+  let written = 0;
+  // Starting a stopped run again goes past its stop; continue-as-new is no such start.
+  const reached = control.stopAfter !== null && control.stopAfter <= position.step;
+  const passedStop = options.carried ? options.carried.passedStop : reached ? control.stopAfter : null;
+  desk.open(
+    control,
+    passedStop,
+    (updateId, change) =>
+      orchestrator(`control/${++written}`, `record ${change.kind}`, orchestratorPolicy).recordControl({
+        run: outline.run,
+        owner,
+        updateId,
+        change,
+      }),
+    () => Math.max(0, progress.status.step) + (progress.status.phase === 'paused' ? 0 : 1),
+  );
+  return opened;
+}

@@ -1,0 +1,304 @@
+// What a run has to show: the answer of `status`, the live text in the Temporal UI, search attributes, summaries.
+import { defineSearchAttributeKey } from '@temporalio/common';
+import { setCurrentDetails, upsertSearchAttributes } from '@temporalio/workflow';
+import type {
+  BudgetLine,
+  CollectedRollouts,
+  CommittedStep,
+  ControlState,
+  EvaluatedState,
+  RunOutline,
+  RunPhase,
+  RunPosition,
+  RunStatus,
+  StepFaults,
+} from '../../activities/contracts.js';
+import { budgetNotes, isSpent } from '../status/budget.js';
+import { IdleClock } from '../status/idle-clock.js';
+import { noSignal } from '../policies.js';
+import { detailsOf } from '../status/run-details.js';
+import { summaryOf } from '../status/run-text.js';
+import { phaseOf, totalSteps } from './step-schedule.js';
+
+const attributeKeys = {
+  runName: defineSearchAttributeKey('RunName', 'KEYWORD'),
+  project: defineSearchAttributeKey('Project', 'KEYWORD'),
+  model: defineSearchAttributeKey('Model', 'KEYWORD'),
+  phase: defineSearchAttributeKey('Phase', 'KEYWORD'),
+  step: defineSearchAttributeKey('Step', 'INT'),
+  passAt1: defineSearchAttributeKey('PassAt1', 'DOUBLE'),
+};
+
+/** What `status` shows of the past; older figures are in the records. */
+const maxRecentSteps = 20;
+const maxEvaluations = 60;
+const maxRewards = 40;
+const maxSignals = 3;
+/** Phases that last and that one would search for; the phases within a step would cost an event each. */
+const searchablePhases: readonly RunPhase[] = ['evaluating', 'paused', 'completed', 'stopped'];
+
+/** Characters of a reason that are shown and carried. */
+const maxReason = 300;
+
+type OutcomeFigures = 'graded' | 'unknown' | 'unknown_reason';
+
+function shownReason(reason: string | undefined): { unknown_reason?: string } {
+  return reason === undefined ? {} : { unknown_reason: reason.slice(0, maxReason) };
+}
+
+/** Carried over continue-as-new: figures for people that no record of the run holds in one place. */
+export interface CarriedFigures {
+  evaluations: RunStatus['evaluations'];
+  recent: RunStatus['recent'];
+  lastCheckpoint: number | null;
+  tokens: number;
+  sampleSeconds: number;
+  rewards?: RunStatus['rewards'];
+  outcomes?: RunStatus['outcomes'];
+  /** What no update has taken over yet. */
+  faults?: StepFaults;
+}
+
+export class RunProgress {
+  readonly status: RunStatus;
+  readonly idle: IdleClock;
+  private outline: RunOutline | null = null;
+  /** What the run itself is doing; `status.phase` shows above it what holds it up. */
+  private doing: RunPhase = 'starting';
+  private readonly blocks: NonNullable<RunStatus['blocked']>[] = [];
+  /** The last phase worth searching for, and the one that searches find now: another one only while the run is blocked. */
+  private coarse = 'starting';
+  private published = 'starting';
+  private checkpointTrouble: string | null = null;
+  private readonly failures: NonNullable<RunStatus['failing']>[] = [];
+  private blockAfterSeconds: number;
+
+  /** `blockAfterSeconds`: as the workflow's input has it, until the run is opened. */
+  constructor(
+    run: string,
+    control: ControlState,
+    carried: CarriedFigures | undefined,
+    blockAfterSeconds = 0,
+  ) {
+    this.blockAfterSeconds = blockAfterSeconds;
+    this.idle = new IdleClock(carried?.faults);
+    this.status = {
+      run,
+      phase: 'starting',
+      step: -1,
+      totalSteps: 0,
+      trainingPhase: '',
+      owner: 0,
+      node: null,
+      sharingNodes: [],
+      waitsFor: null,
+      state: null,
+      control,
+      blocked: null,
+      evaluations: (carried?.evaluations ?? []).map(withoutUngradedRate),
+      recent: carried?.recent ?? [],
+      lastCheckpoint: carried?.lastCheckpoint ?? null,
+      tokens: carried?.tokens ?? 0,
+      sampleSeconds: carried?.sampleSeconds ?? 0,
+      report: null,
+      rewards: carried?.rewards ?? [],
+      ...(carried?.outcomes ? { outcomes: carried.outcomes } : {}),
+    };
+  }
+
+  opened(outline: RunOutline, owner: number, position: RunPosition): void {
+    this.outline = outline;
+    this.blockAfterSeconds = outline.block_after_s ?? 0;
+    Object.assign(this.status, { run: outline.run, owner, totalSteps: totalSteps(outline) });
+    if (outline.lineage) this.status.lineage = outline.lineage;
+    this.at(position.step, position.state);
+    this.status.lastCheckpoint ??= position.lastCheckpoint;
+    upsertSearchAttributes([
+      { key: attributeKeys.runName, value: outline.name },
+      { key: attributeKeys.project, value: outline.project },
+      { key: attributeKeys.model, value: outline.model },
+    ]);
+  }
+
+  at(step: number, state: string | null): void {
+    this.status.step = step;
+    this.status.state = state;
+    if (this.outline) this.status.trainingPhase = phaseOf(this.outline, step + 1)?.name ?? '';
+  }
+
+  phase(phase: RunPhase): void {
+    this.doing = phase;
+    if (searchablePhases.includes(phase)) this.coarse = phase;
+    this.showPhase();
+  }
+
+  /** An evaluation beside a step's rollouts is part of collecting. */
+  evaluating(): void {
+    if (this.doing !== 'collecting') this.phase('evaluating');
+  }
+
+  /** What is used of each limit, at a step boundary. */
+  budget(lines: BudgetLine[] | null): void {
+    if (!lines) return;
+    this.status.budget = lines;
+    this.show();
+  }
+
+  /** Why the run ends at this step boundary; null while something is left of each limit. */
+  get spentBudget(): string | null {
+    return budgetNotes((this.status.budget ?? []).filter(isSpent))[0] ?? null;
+  }
+
+  /** Where it works, and what it waits for where it has to wait for a node. */
+  placed(nodes: readonly string[], waitsFor: string | null): void {
+    const [node = null, ...others] = nodes;
+    this.status.node = node;
+    this.status.sharingNodes = others;
+    this.status.waitsFor = waitsFor;
+    this.showPhase();
+  }
+
+  /** Shows the run as blocked until `way` is free; of several parts that are blocked, the one that was last. */
+  async whileBlocked(blocked: NonNullable<RunStatus['blocked']>, way: () => Promise<void>): Promise<void> {
+    this.blocks.push(blocked);
+    this.showPhase();
+    try {
+      await way();
+    } finally {
+      this.blocks.splice(this.blocks.indexOf(blocked), 1);
+      this.showPhase();
+    }
+  }
+
+  /** How long the same failure is tried again before a person is asked. */
+  get blockAfterMs(): number {
+    return 1000 * this.blockAfterSeconds;
+  }
+
+  /** Shows that a part of the run fails and is still tried; of several parts the last one. Returns what ends it. */
+  failing(failure: NonNullable<RunStatus['failing']>): () => void {
+    this.failures.push(failure);
+    this.showPhase();
+    return () => {
+      this.failures.splice(this.failures.indexOf(failure), 1);
+      this.showPhase();
+    };
+  }
+
+  committed(
+    committed: CommittedStep,
+    seconds: number,
+    sampled: Pick<CollectedRollouts, 'tokens' | 'seconds' | OutcomeFigures> | null,
+  ): void {
+    this.at(committed.step, committed.state);
+    this.status.tokens += sampled?.tokens ?? 0;
+    this.status.sampleSeconds += sampled?.seconds ?? 0;
+    if (sampled) this.sampled(committed, sampled);
+    if (committed.faults) this.status.faults = committed.faults;
+    const { step, kind, applied, reason } = committed;
+    const metrics =
+      applied || reason === noSignal ? committed.metrics : { ...committed.metrics, unapplied: 1 };
+    this.status.recent.push({ step, kind, seconds, metrics });
+    if (this.status.recent.length > maxRecentSteps) this.status.recent.shift();
+    this.coarse = committed.kind;
+    this.showPhase();
+  }
+
+  private sampled(
+    { step, metrics }: CommittedStep,
+    { graded, unknown, unknown_reason }: Pick<CollectedRollouts, OutcomeFigures>,
+  ): void {
+    const { outcomes, rewards = [] } = this.status;
+    const before = outcomes ?? { graded: 0, unknown: 0 };
+    this.status.outcomes = {
+      graded: before.graded + graded,
+      unknown: before.unknown + unknown,
+      last: { step, graded, unknown, ...shownReason(unknown_reason) },
+    };
+    const reward = metrics['reward/avg_raw_reward'];
+    // Three digits: what is shown, and little to carry.
+    if (reward !== undefined)
+      this.status.rewards = [...rewards, Number(reward.toFixed(3))].slice(-maxRewards);
+  }
+
+  evaluated(step: number, evaluated: EvaluatedState): void {
+    const { suite_name: suite, pass_at_1, graded, unknown, unknown_reason } = evaluated;
+    const others = this.status.evaluations.filter((known) => known.step !== step || known.suite !== suite);
+    const missing = unknown > 0 ? { unknown, ...shownReason(unknown_reason) } : {};
+    const shown = withoutUngradedRate({ step, suite, pass_at_1, graded, ...missing });
+    this.status.evaluations = [...others, shown].slice(-maxEvaluations);
+    upsertSearchAttributes([
+      { key: attributeKeys.passAt1, value: pass_at_1 },
+      { key: attributeKeys.step, value: Math.max(step, 0) },
+    ]);
+    this.show();
+  }
+
+  checkpoint(step: number): void {
+    this.status.lastCheckpoint = step;
+    this.checkpointTrouble = null;
+    this.show();
+  }
+
+  checkpointFailed(step: number, message: string): void {
+    this.checkpointTrouble = `the checkpoint of step ${step} failed (${message}); the next one is taken anew`;
+    this.show();
+  }
+
+  /** Nobody waits for the answer of a signal: why it changed nothing is shown. */
+  signalled(note: NonNullable<RunStatus['signals']>[number]): void {
+    this.status.signals = [...(this.status.signals ?? []), note].slice(-maxSignals);
+    this.show();
+  }
+
+  carried(): CarriedFigures {
+    const { evaluations, recent, lastCheckpoint, tokens, sampleSeconds, rewards, outcomes } = this.status;
+    const faults = this.idle.open;
+    return {
+      ...{ evaluations, recent: recent.slice(-3), lastCheckpoint, tokens, sampleSeconds },
+      ...(rewards ? { rewards } : {}),
+      ...(outcomes ? { outcomes } : {}),
+      ...(faults ? { faults } : {}),
+    };
+  }
+
+  /** `step 121 · update · reward 0.41 at 120`: fixed when the activity is scheduled, so it carries the last known figures. */
+  summary(step: number, doing: string): string {
+    return summaryOf(this.status, step, doing);
+  }
+
+  private showPhase(): void {
+    this.status.blocked = this.blocks.at(-1) ?? null;
+    const failing = this.failures.at(-1);
+    if (failing) this.status.failing = failing;
+    else delete this.status.failing;
+    this.status.phase = this.status.blocked
+      ? 'blocked'
+      : this.status.waitsFor !== null
+        ? 'placing'
+        : this.doing;
+    this.idle.phase(this.status.phase);
+    this.publish(this.status.blocked ? 'blocked' : failing ? 'failing' : this.coarse);
+    this.show();
+  }
+
+  /** An upsert is an event: only when the coarse phase has changed. */
+  private publish(phase: string): void {
+    if (this.published === phase) return;
+    this.published = phase;
+    upsertSearchAttributes([
+      { key: attributeKeys.phase, value: phase },
+      { key: attributeKeys.step, value: Math.max(this.status.step, 0) },
+    ]);
+  }
+
+  private show(): void {
+    const { outline, checkpointTrouble } = this;
+    setCurrentDetails(detailsOf(this.status, { outline, checkpointTrouble, now: Date.now() }));
+  }
+}
+
+/** Answers of an earlier version have 0 where nothing was graded. */
+function withoutUngradedRate(evaluation: RunStatus['evaluations'][number]): RunStatus['evaluations'][number] {
+  return evaluation.graded === 0 ? { ...evaluation, pass_at_1: null } : evaluation;
+}

@@ -1,0 +1,125 @@
+// The rollouts of one step on all nodes that the run holds: each takes a range of slots, and the update waits for all of them.
+// What a node has finished is in the records (R9): a range whose node is lost is filled by another one.
+import { CancellationScope } from '@temporalio/workflow';
+import type { CollectedRollouts, PlannedStep } from '../../activities/contracts.js';
+import { throwWhereRecordsChanged } from '../blocking.js';
+import type { Saving } from './checkpoint-uploads.js';
+import type { InterruptibleWork } from './interruptible-work.js';
+import type { NodePlacement } from './node-placement.js';
+import { onEngine, type Place, stepId } from '../run-activities.js';
+import type { RunProgress } from './run-progress.js';
+
+/** The run whose step it is. */
+export interface Collecting {
+  readonly owned: { run: string; owner: number };
+  readonly nodes: NodePlacement;
+  readonly interruptible: InterruptibleWork;
+  readonly progress: RunProgress;
+}
+
+export interface Share {
+  /** `collect`, `collect-2`, …: each is an activity of its own, with attempt records of its own. */
+  name: string;
+  /** From the first to behind the last. */
+  slots: [number, number];
+  /** The first is the run's first, which also saves, evaluates and updates. */
+  node: string | undefined;
+}
+
+/** What one node has played of a step. */
+export interface Part {
+  node: string;
+  sampled: CollectedRollouts;
+}
+
+export interface JoinedRollouts extends CollectedRollouts {
+  /** Seconds of each share's call; the first share is the first. */
+  calls: { node: string; seconds: number }[];
+}
+
+/**
+ * On all nodes that are granted now; one that comes later helps with the next step. With `keep`, the first one's activity also
+ * saves the state that samples: an activity of its own would cost the history six events.
+ */
+export function collectOnAll(
+  { owned, nodes, interruptible, progress }: Collecting,
+  { step, plan, slots: count }: PlannedStep,
+  keep: Saving | null,
+): Promise<JoinedRollouts> {
+  const shares = sharesOf(count, nodes.granted());
+  return collectShares(shares, (share) => {
+    const { name, slots, node } = share;
+    const kept = keep && share === shares[0] ? { keep: true, ...keep } : {};
+    const collect = async (place: Place): Promise<Part> => {
+      const engine = onEngine(place, stepId(step, name), progress.summary(step, name));
+      const sampled = await engine.collectRollouts({ ...owned, step, plan, slots, ...kept });
+      return { node: place.node, sampled };
+    };
+    return interruptible.onNode(collect, throwWhereRecordsChanged, node);
+  });
+}
+
+/** Contiguous ranges whose sizes differ by at most one, the greater ones first; no node is left without a slot. */
+export function sharesOf(slots: number, nodes: readonly string[]): Share[] {
+  const count = Math.max(1, Math.min(nodes.length, slots));
+  const startOf = (share: number): number => Math.ceil((share * slots) / count);
+  return Array.from({ length: count }, (_, share) => ({
+    name: share === 0 ? 'collect' : `collect-${share + 1}`,
+    slots: [startOf(share), startOf(share + 1)],
+    node: nodes[share],
+  }));
+}
+
+/** All shares as one; where one fails for good, the others are cut off before its failure is thrown. */
+export async function collectShares(
+  shares: readonly Share[],
+  collect: (share: Share) => Promise<Part>,
+): Promise<JoinedRollouts> {
+  const [only, ...more] = shares;
+  if (only && more.length === 0) return joined([await collect(only)]);
+  const scope = new CancellationScope();
+  return scope.run(async () => {
+    const parts = shares.map((share) => collect(share));
+    try {
+      return joined(await Promise.all(parts));
+    } catch (error) {
+      scope.cancel();
+      await Promise.allSettled(parts);
+      throw error;
+    }
+  });
+}
+
+/** `seconds` is of the slowest, and `kept` of the first: no other one saves. */
+export function joined(parts: readonly Part[]): JoinedRollouts {
+  const all = parts.map(({ sampled }) => sampled);
+  const total = (figure: (sampled: CollectedRollouts) => number): number =>
+    all.reduce((sum, sampled) => sum + figure(sampled), 0);
+  const graded = total((sampled) => sampled.graded);
+  const reason = all
+    .filter(({ unknown_reason }) => unknown_reason !== undefined)
+    .reduce<CollectedRollouts | null>(
+      (most, one) => (most && most.unknown >= one.unknown ? most : one),
+      null,
+    );
+  const ended = all.flatMap(({ ended_at }) => ended_at ?? []);
+  return {
+    graded,
+    unknown: total((sampled) => sampled.unknown),
+    ...(reason?.unknown_reason === undefined ? {} : { unknown_reason: reason.unknown_reason }),
+    mean_reward:
+      graded === 0 ? null : total((sampled) => sampled.graded * (sampled.mean_reward ?? 0)) / graded,
+    tokens: total((sampled) => sampled.tokens),
+    seconds: Math.max(...all.map((sampled) => sampled.seconds)),
+    kept: all[0]?.kept ?? null,
+    ...(ended.length === parts.length ? { ended_at: Math.max(...ended) } : {}),
+    ...(all.some(({ troubled }) => troubled) ? { troubled: true } : {}),
+    calls: parts.map(({ node, sampled }) => ({ node, seconds: sampled.seconds })),
+  };
+}
+
+/** Of the step's rollouts, in seconds: what the node that makes the update cannot measure, and a budget counts. */
+export function playedElsewhere(sampled: JoinedRollouts | null, updating: string): number {
+  const others = (sampled?.calls ?? []).filter(({ node }) => node !== updating);
+  return others.reduce((sum, { seconds }) => sum + seconds, 0);
+}

@@ -1,0 +1,430 @@
+// A training run: control flow only. What a step depends on and what it leaves is in the records (docs/records.md);
+// this workflow can be lost at any point and started again over them.
+import {
+  allHandlersFinished,
+  CancellationScope,
+  condition,
+  ContinueAsNew,
+  isCancellation,
+  log,
+  patched,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type {
+  CommittedStep,
+  OpenedRun,
+  PlannedStep,
+  RunOutline,
+  RunStatus,
+  StepFaults,
+} from '../../activities/contracts.js';
+import {
+  blockedUntilResumed,
+  forgottenControl,
+  RecordsChanged,
+  throwWhereRecordsChanged,
+  untilMended,
+} from '../blocking.js';
+import { Budget } from '../status/budget.js';
+import type { Saving } from './checkpoint-uploads.js';
+import { ControlDesk } from './control-desk.js';
+import { InterruptibleWork, StepLeft } from './interruptible-work.js';
+import { statusQuery } from '../messages.js';
+import { beginAnew, newBuildWaits } from '../continue-as-new.js';
+import { NodePlacement } from './node-placement.js';
+import {
+  farewellReportPolicy,
+  maxUnappliedSteps,
+  maxUngradedSteps,
+  noSignal,
+  orchestratorPolicy,
+  remedies,
+  reportPolicy,
+} from '../policies.js';
+import { onEngine, orchestrator, stepId } from '../run-activities.js';
+import { RunCheckpoints } from './run-checkpoints.js';
+import { RunCollections } from './run-collections.js';
+import type { CarriedLeases } from '../pool/run-leases.js';
+import { openRun } from './run-opening.js';
+import { type CarriedFigures, RunProgress } from './run-progress.js';
+import { collectOnAll, type JoinedRollouts, playedElsewhere } from './shared-rollouts.js';
+import { outlineUnder, phaseOf, suiteDue, totalSteps } from './step-schedule.js';
+
+export interface TrainingOptions {
+  /** Take the run over from an owner that cannot be asked (R20). */
+  takeOver?: boolean;
+  /** Set by continue-as-new only. */
+  carried?: CarriedRun;
+}
+
+interface CarriedRun {
+  figures: CarriedFigures;
+  /** A stop that was reached before this workflow began: starting the run again goes past it. */
+  passedStop: number | null;
+  /** Steps in a row that were not applied. */
+  unapplied: number;
+  /** GRPO steps in a row with too few grades. */
+  ungraded?: number;
+  leases: CarriedLeases;
+}
+
+export interface TrainingResult {
+  run: string;
+  /** `completed`: all steps, or the target was reached; `stopped`: by `stopAfter`, or because a budget is spent. */
+  ended: 'completed' | 'stopped';
+  step: number;
+  state: string | null;
+  evaluations: RunStatus['evaluations'];
+  /** The target that ended it; absent where something else did. */
+  reachedTarget?: number;
+  report: string | null;
+  /** Which budget ended it; null where none did. */
+  budget: string | null;
+  tokens: number;
+  sampleSeconds: number;
+}
+
+/** Workflow id `train/{name}`; the input is a run spec as JSON, verbatim from a user. */
+export async function trainingRun(spec: unknown, options: TrainingOptions = {}): Promise<TrainingResult> {
+  const name = workflowInfo().workflowId.replace(/^train\//, '');
+  const desk: ControlDesk = new ControlDesk(
+    spec,
+    (control) => {
+      progress.status.control = control;
+    },
+    () => progress.status.blocked !== null || progress.status.failing !== undefined,
+    (note) => progress.signalled(note),
+  );
+  const progress: RunProgress = new RunProgress(
+    name,
+    desk.control,
+    options.carried?.figures,
+    blockAfterSecondsIn(spec),
+  );
+  setHandler(statusQuery, () => progress.status, { description: 'Where the run is, and its last figures' });
+
+  try {
+    const opened = await openRun(spec, options, desk, progress);
+    return await new TrainingLoop(spec, options, opened, desk, progress).run();
+  } catch (error) {
+    if (!isCancellation(error) || progress.status.owner === 0) throw error;
+    // Everything that was finished is in the store; the report is for the person who cancelled.
+    await CancellationScope.nonCancellable(async () => {
+      progress.phase('stopped');
+      await writeReport(progress, farewellReportPolicy).catch((cause: unknown) => {
+        log.warn('The report of the cancelled run was not written', { cause: String(cause) });
+      });
+    });
+    throw error;
+  }
+}
+
+/** Until the run is opened only the input says it; one that does not is as before: no time at all. */
+function blockAfterSecondsIn(spec: unknown): number {
+  const { trainer } = (spec ?? {}) as { trainer?: { block_after_s?: unknown } };
+  return typeof trainer?.block_after_s === 'number' ? trainer.block_after_s : 0;
+}
+
+async function writeReport(progress: RunProgress, policy: typeof reportPolicy): Promise<void> {
+  const { run } = progress.status;
+  const { key, faults } = await orchestrator('report', `report of ${run}`, policy).writeReport({ run });
+  progress.status.report = key;
+  if (faults) progress.status.faults = faults;
+}
+
+class TrainingLoop {
+  readonly owned: { run: string; owner: number };
+  readonly nodes: NodePlacement;
+  private readonly checkpoints: RunCheckpoints;
+  private readonly collections: RunCollections;
+  readonly interruptible: InterruptibleWork;
+  private readonly budget: Budget;
+  private readonly last: number;
+  private unapplied = 0;
+  private ungraded = 0;
+
+  constructor(
+    private readonly spec: unknown,
+    private readonly options: TrainingOptions,
+    private readonly opened: OpenedRun,
+    private readonly desk: ControlDesk,
+    readonly progress: RunProgress,
+  ) {
+    const { outline, owner } = opened;
+    this.owned = { run: outline.run, owner };
+    this.last = totalSteps(outline);
+    const placement = opened.placement ?? { priority: 0, nodes: 1 };
+    const holder = { run: outline.run, project: outline.project, placement };
+    this.nodes = new NodePlacement(desk, progress, holder, options.carried?.leases);
+    desk.noteUnknownSignals();
+    this.collections = new RunCollections(this.owned, progress);
+    this.checkpoints = new RunCheckpoints(
+      this.owned,
+      this.nodes,
+      progress,
+      () => ({ interval: this.outline.ckpt_interval, asked: desk.control.checkpoint ?? null }),
+      (step) => this.collections.startBeside(step),
+    );
+    this.interruptible = new InterruptibleWork(desk, this.nodes, async () => {
+      const { phase } = progress.status;
+      await this.rest();
+      progress.phase(phase === 'evaluating' ? phase : 'collecting');
+    });
+    this.budget = new Budget(opened.budget);
+    this.unapplied = options.carried?.unapplied ?? 0;
+    this.ungraded = options.carried?.ungraded ?? 0;
+  }
+
+  async run(): Promise<TrainingResult> {
+    try {
+      if (this.step < 0) await this.commitBase();
+      while (await this.goesOn()) {
+        await this.takeStep();
+        await this.continueAsNewWhenDue();
+      }
+      return await this.finish();
+    } catch (error) {
+      if (!(error instanceof ContinueAsNew)) await this.nodes.released();
+      throw error;
+    }
+  }
+
+  private get outline(): RunOutline {
+    return outlineUnder(this.opened.outline, this.desk.control);
+  }
+
+  private get step(): number {
+    return this.progress.status.step;
+  }
+
+  private async commitBase(): Promise<void> {
+    this.progress.phase('starting');
+    const { state } = await this.nodes.onNode((place) =>
+      onEngine(place, stepId(0, 'base'), 'step 0 · base model').commitBase(this.owned),
+    );
+    this.progress.at(0, state);
+  }
+
+  /** Holds a paused run at this step boundary; false when the run ends here. */
+  private async goesOn(): Promise<boolean> {
+    await this.desk.quiet();
+    this.progress.budget(this.budget.lines());
+    if (this.desk.control.paused && !this.endsHere()) {
+      await this.rest();
+    }
+    if (this.endsHere()) return false;
+    const suite = suiteDue(this.outline, this.step);
+    if (suite === 'final' || (suite && this.mayEndAtTarget())) await this.unlessLeft(this.evaluate(suite));
+    // The evaluation took its time: a pause or a stop that came meanwhile holds before the step, not after it.
+    if (this.desk.control.paused && !this.endsHere()) return this.goesOn();
+    return !this.endsHere();
+  }
+
+  /** Until `resume`, or until a stop is reached. A checkpoint that is asked for meanwhile is of the state that is held. */
+  private async rest(): Promise<void> {
+    const { desk } = this;
+    const over = (): boolean => !desk.control.paused || this.stopReached();
+    this.progress.phase('paused');
+    while (!over()) {
+      const { n } = desk.control;
+      await this.checkpoints.uploadAsked(this.step);
+      await condition(() => over() || desk.control.n > n);
+    }
+  }
+
+  private async unlessLeft(work: Promise<void>): Promise<void> {
+    await work.catch((error: unknown) => {
+      if (!(error instanceof StepLeft)) throw error;
+    });
+  }
+
+  private endsHere(): boolean {
+    return (
+      this.step >= this.last || this.targetReached || this.stopReached() || this.progress.spentBudget !== null
+    );
+  }
+
+  private get targetReached(): boolean {
+    return this.progress.status.reachedTarget !== undefined;
+  }
+
+  private stopReached(): boolean {
+    const { stopAfter } = this.desk.control;
+    return stopAfter !== null && this.step >= stopAfter;
+  }
+
+  private mayEndAtTarget(): boolean {
+    return this.opened.outline.target_pass_at_1 > 0;
+  }
+
+  /** State `step − 1` to state `step`: plan, collect, seal and update. */
+  private async takeStep(): Promise<void> {
+    const step = this.step + 1;
+    const startedAt = Date.now();
+    let evaluation: Promise<void> | null = null;
+    const evaluateOnce = (): Promise<void> => (evaluation ??= this.evaluateBeside(step - 1));
+    for (;;) {
+      try {
+        return await this.unlessLeft(this.stepFromPlan(step, startedAt, evaluateOnce));
+      } catch (error) {
+        if (!(error instanceof RecordsChanged)) throw error;
+      }
+    }
+  }
+
+  /** Every part looks at the records first, so that beginning again repeats no work. */
+  private async stepFromPlan(
+    step: number,
+    startedAt: number,
+    evaluateBeside: () => Promise<void>,
+  ): Promise<void> {
+    this.progress.phase('planning');
+    const planned = await this.plan(step);
+    this.progress.idle.answered(planned);
+    const keep = await this.checkpoints.wants(step - 1, planned.kind === 'grpo');
+    if (planned.kind === 'grpo') await this.interruptible.ready();
+    const [sampled] = await Promise.all([
+      planned.kind === 'grpo' ? this.collect(planned, keep) : this.saveAlone(step - 1, keep),
+      evaluateBeside(),
+    ]);
+    this.progress.phase('updating');
+    const summary = this.progress.summary(step, 'update');
+    let faults: StepFaults | undefined;
+    const committed = await this.nodes.onNode((place) => {
+      faults = this.progress.idle.open;
+      const elsewhere = playedElsewhere(sampled, place.node);
+      return onEngine(place, stepId(step, 'update'), summary).updatePolicy({
+        ...this.owned,
+        step,
+        plan: planned.plan,
+        ...(elsewhere > 0 ? { elsewhere } : {}),
+        ...(faults ? { faults } : {}),
+      });
+    }, throwWhereRecordsChanged);
+    this.progress.idle.settled(faults, committed.unrecorded);
+    this.progress.idle.answered(committed);
+    const seconds = (Date.now() - startedAt) / 1000;
+    this.progress.committed(committed, seconds, sampled);
+    this.budget.add(committed);
+    this.checkpoints.stepTook(seconds);
+    await this.watchApplied(committed);
+    await this.watchGrades(committed);
+  }
+
+  /** Throws `StepLeft` where there is control that this workflow did not know: it may have to rest before the step. */
+  private async plan(step: number): Promise<PlannedStep> {
+    const planned = await untilMended(this.desk, this.progress, async () => {
+      await this.desk.quiet();
+      const summary = this.progress.summary(step, 'plan');
+      const { n } = this.desk.control;
+      return orchestrator(stepId(step, 'plan'), summary, orchestratorPolicy)
+        .planStep({ ...this.owned, step, control: n })
+        .catch((error: unknown) => {
+          const control = forgottenControl(error);
+          if (!control) throw error;
+          this.desk.adopt(control);
+          return null;
+        });
+    });
+    if (!planned) throw new StepLeft();
+    return planned;
+  }
+
+  private async collect(planned: PlannedStep, keep: Saving | null): Promise<JoinedRollouts> {
+    this.progress.phase('collecting');
+    const sampled = await collectOnAll(this, planned, keep);
+    this.progress.idle.answered(sampled);
+    this.checkpoints.savedBeside(planned.step - 1, sampled);
+    return sampled;
+  }
+
+  /** A supervised step has no rollouts to save the state beside. */
+  private async saveAlone(step: number, keep: Saving | null): Promise<null> {
+    if (keep) await this.checkpoints.save(step, keep);
+    return null;
+  }
+
+  /** Where no target can end the run, an interval evaluation shares the engine with the next step's rollouts (R15). */
+  private async evaluateBeside(step: number): Promise<void> {
+    if (suiteDue(this.outline, step) === 'interval' && !this.mayEndAtTarget())
+      await this.evaluate('interval');
+  }
+
+  private async evaluate(suite: 'interval' | 'final'): Promise<void> {
+    const { step, progress } = this;
+    if (progress.status.evaluations.some((known) => known.step === step && known.suite === suite)) return;
+    progress.evaluating();
+    // Where the run ends there is nothing to hold it for.
+    const work = this.endsHere() ? this.nodes : this.interruptible;
+    const evaluated = await work.onNode((place) =>
+      onEngine(
+        place,
+        stepId(step, `evaluate-${suite}`),
+        progress.summary(step, `evaluate ${suite}`),
+      ).evaluateState({ ...this.owned, step, suite }),
+    );
+    progress.evaluated(step, evaluated);
+    progress.idle.answered(evaluated);
+    const phase = phaseOf(this.opened.outline, step);
+    const target = this.opened.outline.target_pass_at_1;
+    const { pass_at_1 } = evaluated;
+    const asked = suite === 'interval' && phase?.kind === 'grpo' && target > 0;
+    if (asked && pass_at_1 !== null && pass_at_1 >= target) {
+      log.info('The target is reached: the run ends here', { step, pass_at_1, target });
+      this.progress.status.reachedTarget = target;
+    }
+  }
+
+  private async watchApplied(committed: CommittedStep): Promise<void> {
+    this.unapplied = committed.applied || committed.reason === noSignal ? 0 : this.unapplied + 1;
+    if (this.unapplied < maxUnappliedSteps) return;
+    this.unapplied = 0;
+    const reason = `${maxUnappliedSteps} steps in a row changed nothing, the last one because of: ${committed.reason ?? 'no reason'}`;
+    const remedy = `${remedies.NoProgress}, or set a lower lr (longhaul set ${this.owned.run} lr=…)`;
+    await blockedUntilResumed(this.desk, this.progress, reason, remedy);
+  }
+
+  private async watchGrades({ ungraded }: CommittedStep): Promise<void> {
+    this.ungraded = ungraded === undefined ? 0 : this.ungraded + 1;
+    // An execution of an earlier version has gone past such steps.
+    if (ungraded === undefined || this.ungraded < maxUngradedSteps || !patched('ungraded-steps')) return;
+    this.ungraded = 0;
+    const reason = `${maxUngradedSteps} steps in a row had too few grades. The last one: ${ungraded}`;
+    await blockedUntilResumed(this.desk, this.progress, reason, remedies.NothingGraded);
+  }
+
+  /** Only at a step boundary, with no handler and no upload left behind; the records hold all the rest. */
+  private async continueAsNewWhenDue(): Promise<void> {
+    if (!workflowInfo().continueAsNewSuggested && !newBuildWaits()) return;
+    await this.checkpoints.drained();
+    await this.collections.givenUp();
+    await condition(() => allHandlersFinished() && this.nodes.hasToldAll);
+    const carried: CarriedRun = {
+      figures: this.progress.carried(),
+      passedStop: this.desk.passedStop,
+      unapplied: this.unapplied,
+      ungraded: this.ungraded,
+      leases: this.nodes.carried(),
+    };
+    await beginAnew<typeof trainingRun>(this.spec, { carried });
+  }
+
+  private async finish(): Promise<TrainingResult> {
+    await this.checkpoints.keepLast(this.step);
+    this.collections.startBeside(this.step);
+    await this.evaluate('final');
+    await this.nodes.released();
+    await this.collections.last(this.step);
+    this.progress.phase('reporting');
+    await untilMended(this.desk, this.progress, () => writeReport(this.progress, reportPolicy));
+    const ended = this.step >= this.last || this.targetReached ? 'completed' : 'stopped';
+    const budget = ended === 'stopped' && !this.stopReached() ? this.progress.spentBudget : null;
+    this.progress.phase(ended);
+    await condition(allHandlersFinished);
+    const { run, step, state, evaluations, reachedTarget, report, tokens, sampleSeconds } =
+      this.progress.status;
+    const reached = reachedTarget === undefined ? {} : { reachedTarget };
+    return { run, ended, step, state, evaluations, ...reached, report, budget, tokens, sampleSeconds };
+  }
+}

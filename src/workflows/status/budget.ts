@@ -1,0 +1,49 @@
+// What a run may use, and what it has used: a warning when little is left, and an end at the step boundary where nothing is.
+import type { BudgetLine, CommittedStep, OpenedBudget } from '../../activities/contracts.js';
+
+/** Share of a limit from which on it is shown as a warning. */
+const warnFrom = 0.8;
+
+export class Budget {
+  private readonly spent: OpenedBudget['spent'];
+
+  constructor(private readonly opened: OpenedBudget | undefined) {
+    this.spent = { ...(opened?.spent ?? { tokens: 0, gpu_seconds: 0 }) };
+  }
+
+  add({ spent }: CommittedStep): void {
+    this.spent.tokens += spent?.tokens ?? 0;
+    this.spent.gpu_seconds += spent?.gpu_seconds ?? 0;
+  }
+
+  /** As of now; null where nothing is limited. */
+  lines(): BudgetLine[] | null {
+    if (!this.opened) return null;
+    const { limits, startedAt } = this.opened;
+    const spent = { ...this.spent, wall_seconds: Math.max(0, (Date.now() - Date.parse(startedAt)) / 1000) };
+    return limits.map(({ name, limit, counts, each }) => ({ name, limit, spent: spent[counts] * each }));
+  }
+}
+
+export function isSpent({ spent, limit }: BudgetLine): boolean {
+  return spent >= limit;
+}
+
+/** 1 and more where it is spent. */
+export function usedShare({ spent, limit }: BudgetLine): number {
+  return limit > 0 ? spent / limit : 1;
+}
+
+/** A line for each limit of which little or nothing is left. */
+export function budgetNotes(lines: readonly BudgetLine[]): string[] {
+  const short = lines.filter(({ spent, limit }) => spent >= warnFrom * limit);
+  return short.map((line) => {
+    const used = `${figure(line.spent)} of ${figure(line.limit)}`;
+    if (isSpent(line)) return `budget.${line.name} is spent (${used}): raise it and start the run again`;
+    return `budget.${line.name}: ${Math.floor((100 * line.spent) / line.limit)} % is spent (${used})`;
+  });
+}
+
+function figure(value: number): string {
+  return value.toLocaleString('en', { maximumFractionDigits: 4 });
+}

@@ -1,0 +1,209 @@
+// The live text of a run in the Temporal UI (`setCurrentDetails`): it costs the history nothing, and is asked for like a query.
+import type { RunOutline, RunStatus } from '../../activities/contracts.js';
+import { countedPassRate, passRateChange, passRateText } from '../../spec/pass-rate.js';
+import { usedShare } from './budget.js';
+import { faultNote } from './fault-note.js';
+import { settingNotes } from '../hyperparameters.js';
+import { markdownTable, plain, unbroken } from './markdown.js';
+import { headline, remainingSeconds, signalNotes, stopNote, targetNote } from './run-text.js';
+import { sparkline } from './sparkline.js';
+
+const shownEvaluations = 5;
+const shownSteps = 3;
+
+/** What of a run no record tells, for its text alone. */
+export interface RunNews {
+  /** Null until the run is opened. */
+  outline: RunOutline | null;
+  /** Why the last checkpoint is not there. */
+  checkpointTrouble: string | null;
+  /** Milliseconds since the epoch. */
+  now: number;
+}
+
+/** Markdown of some 3 kB; the UI puts it into an address, so it must not grow with the run. */
+export function detailsOf(status: RunStatus, news: RunNews): string {
+  const { outline } = news;
+  return [
+    holdUps(status),
+    figures(status, news),
+    notes(status, outline?.followed_in ?? []),
+    evaluations(status),
+    lastSteps(status),
+    ways(status),
+  ]
+    .filter((part) => part !== '')
+    .join('\n\n');
+}
+
+/** First of all, because it waits for whoever reads this. */
+function holdUps({ blocked, failing, phase, waitsFor, run }: RunStatus): string {
+  const lines: string[] = [];
+  if (blocked) lines.push(`**Blocked**: ${plain(blocked.reason)}`, `**Way on**: ${plain(blocked.remedy)}`);
+  else if (phase === 'paused') lines.push(`**Paused.** It goes on with \`longhaul resume ${run}\``);
+  if (failing) lines.push(`**Keeps failing**: ${plain(failing.reason)}`, plain(failing.remedy));
+  if (waitsFor !== null) lines.push(`**Waits for a node**: ${plain(waitsFor)}`);
+  return lines.join('\n\n');
+}
+
+function figures(status: RunStatus, { outline, checkpointTrouble, now }: RunNews): string {
+  const rows: [name: string, now: string, more: string][] = [
+    [`**${status.run}**`, outline ? plain(outline.model) : '', outline ? plain(outline.project) : ''],
+    ['phase', `**${status.phase}**`, plain(status.trainingPhase)],
+    ['step', `**${Math.max(status.step, 0)}** of ${status.totalSteps}`, end(status, now)],
+    ...passAt1(status),
+    ...reward(status),
+    ...pace(status),
+    ...unknown(status),
+    ['node', [status.node ?? 'none', ...status.sharingNodes].map(plain).join(', '), `owner ${status.owner}`],
+    [
+      'last checkpoint',
+      status.lastCheckpoint === null ? 'none yet' : `step ${status.lastCheckpoint}`,
+      plain(checkpointTrouble ?? ''),
+    ],
+  ];
+  for (const line of status.budget ?? [])
+    rows.push([
+      `budget.${line.name}`,
+      `${count(line.spent)} of ${count(line.limit)}`,
+      `${Math.floor(100 * usedShare(line))} %${usedShare(line) >= 1 ? ': spent' : ''}`,
+    ]);
+  return markdownTable(rows.map(([name, value, more]) => [unbroken(name), unbroken(value), more]));
+}
+
+function end(status: RunStatus, now: number): string {
+  const last = status.recent.at(-1);
+  if (last?.kind !== 'grpo' || ['completed', 'stopped', 'paused', 'blocked'].includes(status.phase))
+    return '';
+  const at = new Date(now + 1000 * remainingSeconds(status));
+  return `ends by ${at.toISOString().slice(5, 16).replace('T', ' ')} UTC`;
+}
+
+function passAt1({ evaluations }: RunStatus): [string, string, string][] {
+  const [first, last] = [evaluations[0], evaluations.at(-1)];
+  if (!first || !last) return [];
+  const change = passRateChange(first.pass_at_1, last.pass_at_1);
+  const curve = sparkline(evaluations.flatMap(({ pass_at_1 }) => pass_at_1 ?? []));
+  const since =
+    change === null
+      ? ''
+      : ` ${change < 0 ? '−' : '+'}${Math.abs(100 * change).toFixed(1)} points since step ${first.step}`;
+  return [
+    [
+      'pass@1',
+      `**${passRateText(last.pass_at_1)}** at step ${last.step}`,
+      evaluations.length > 1 ? `${curve}${since}`.trim() : '',
+    ],
+  ];
+}
+
+function reward({ recent, rewards = [] }: RunStatus): [string, string, string][] {
+  const last = recent.findLast(({ kind }) => kind === 'grpo');
+  const figure = last?.metrics['reward/avg_raw_reward'];
+  if (!last || figure === undefined) return [];
+  return [['reward', `**${figure.toFixed(2)}** at step ${last.step}`, sparkline(rewards)]];
+}
+
+function pace({ recent, tokens, sampleSeconds }: RunStatus): [string, string, string][] {
+  const last = recent.at(-1);
+  if (!last) return [];
+  const perSecond =
+    sampleSeconds > 0 ? `${Math.round(tokens / sampleSeconds).toLocaleString('en')} tokens/s` : '';
+  return [['last step', `${last.seconds.toFixed(1)} s`, perSecond]];
+}
+
+function unknown({ outcomes }: RunStatus): [string, string, string][] {
+  if (!outcomes?.last) return [];
+  const { last } = outcomes;
+  const share = (of: { graded: number; unknown: number }): string =>
+    `${count(of.unknown)} of ${count(of.graded + of.unknown)}`;
+  return [
+    ['unknown outcomes', `${share(last)} at step ${last.step}`, `${share(outcomes)} since it was started`],
+    ...(last.unknown_reason === undefined
+      ? []
+      : [['most of them', '', plain(last.unknown_reason)] satisfies [string, string, string]]),
+  ];
+}
+
+function notes(status: RunStatus, followedIn: readonly string[]): string {
+  const stop = stopNote(status);
+  const faults = faultNote(status.faults ?? {});
+  const target = targetNote(status);
+  const lines = [
+    ...signalNotes(status).map(plain),
+    ...(target ? [target] : []),
+    ...(stop ? [stop] : []),
+    ...settingNotes(status.control),
+    ...(status.lineage ? [`goes on from ${status.lineage.run} after step ${status.lineage.step}`] : []),
+    ...(faults ? [faults] : []),
+    ...(followedIn.length > 0 ? [`followed in ${followedIn.map(plain).join(', ')}`] : []),
+    ...(status.report
+      ? [`report: \`longhaul report ${status.run}\`, in the store \`${status.report}\``]
+      : []),
+  ];
+  return lines.map((line) => `- ${line}`).join('\n');
+}
+
+function evaluations(status: RunStatus): string {
+  const lines = status.evaluations
+    .slice(-shownEvaluations)
+    .reverse()
+    .map(
+      ({ step, suite, ...evaluation }) =>
+        `- step ${step} · ${plain(suite)} · pass@1 **${countedPassRate(evaluation)}**`,
+    );
+  return lines.length === 0 ? '' : ['**Evaluations on held-out tasks**', '', ...lines].join('\n');
+}
+
+function lastSteps({ recent }: RunStatus): string {
+  const lines = recent
+    .slice(-shownSteps)
+    .reverse()
+    .map(
+      (one) =>
+        `- step ${one.step} · ${one.kind} · ${one.seconds.toFixed(1)} s · ${headline(one) ?? 'no figures'}`,
+    );
+  return lines.length === 0 ? '' : ['**Last steps**', '', ...lines].join('\n');
+}
+
+/** Exact commands, those of the stock CLI too: whoever reads this may have no checkout. */
+function ways({ run, phase, step, control }: RunStatus): string {
+  const workflow = `train/${nameOf(run)}`;
+  const update = (name: string, input = ''): string =>
+    `\`temporal workflow update execute -w ${workflow} --name ${name}${input}\``;
+  const pause = `- pause: \`longhaul pause ${run}\` or ${update('pause')}`;
+  const resume = `- resume: \`longhaul resume ${run}\` or ${update('resume')}`;
+  const held = phase === 'blocked' || phase === 'paused' || control.paused;
+  const steering = [
+    '**To steer it**',
+    '',
+    held ? resume : pause,
+    `- set: \`longhaul set ${run} lr=1e-4\` or ${update('setHyperparameters', ` --input '{"lr": 1e-4}'`)}`,
+    `- end after the next step: \`longhaul stop ${run}\` or ${update('stopAfter', ` --input '{"step": ${step + 1}}'`)}`,
+    '',
+  ];
+  const start =
+    `temporal workflow start --type trainingRun --task-queue longhaul -w ${workflow} ` +
+    '--task-timeout 5s --input-file run.json';
+  const again = [
+    '**To go on once it has ended, whatever has ended it**',
+    '',
+    `- \`longhaul train --run ${run}\`, or \`longhaul spec --run ${run} > run.json\` and \`${start}\``,
+  ];
+  const further = [
+    '**To train it further**',
+    '',
+    `- \`longhaul fork ${run}@${step} --name NEW --set max_training_steps=N\``,
+  ];
+  if (phase === 'completed') return further.join('\n');
+  return [...(phase === 'stopped' ? [] : steering), ...again].join('\n');
+}
+
+/** Of `demo~2`, a later timeline: `demo`. */
+function nameOf(run: string): string {
+  return run.replace(/~\d+$/, '');
+}
+
+function count(value: number): string {
+  return value.toLocaleString('en', { maximumFractionDigits: 4 });
+}

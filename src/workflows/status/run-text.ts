@@ -1,0 +1,65 @@
+// What people read of a run while it goes, in a few words: the figures in activities' summaries and in one line.
+import type { RunStatus } from '../../activities/contracts.js';
+import { endingText, nothingGraded, passRateText } from '../../spec/pass-rate.js';
+
+/** As `RunProgress.summary`. */
+export function summaryOf(status: RunStatus, step: number, doing: string): string {
+  const last = status.recent.at(-1);
+  const evaluation = status.evaluations.at(-1);
+  const figures = last ? headline(last) : null;
+  const parts = [`step ${step}`, doing];
+  if (last && figures) parts.push(`${figures} at ${last.step}`);
+  else if (evaluation) parts.push(`pass@1 ${passRateText(evaluation.pass_at_1)} at ${evaluation.step}`);
+  return parts.join(' · ');
+}
+
+/** The one figure that says how a step went. */
+export function headline({
+  kind,
+  metrics,
+}: Pick<RunStatus['recent'][number], 'kind' | 'metrics'>): string | null {
+  if (metrics['unapplied']) return 'not applied';
+  const reward = metrics['reward/avg_raw_reward'];
+  if (reward !== undefined) return `reward ${reward.toFixed(2)}`;
+  if (kind === 'grpo') return nothingGraded;
+  const loss = metrics['policy/final_loss'];
+  return loss === undefined ? null : `loss ${loss.toFixed(3)}`;
+}
+
+/** When the run ends by `stopAfter`; null where nobody asked for it, and once the run has ended. */
+export function stopNote({
+  step,
+  phase,
+  control,
+}: Pick<RunStatus, 'step' | 'phase' | 'control'>): string | null {
+  const { stopAfter } = control;
+  if (stopAfter === null || phase === 'completed' || phase === 'stopped') return null;
+  return stopAfter > step ? `stops after step ${stopAfter}` : 'stops at the next step boundary';
+}
+
+/** One line for each of the last signals that changed nothing. */
+export function signalNotes({ signals = [] }: Pick<RunStatus, 'signals'>): string[] {
+  return signals.map(({ name, reason, at }) => {
+    const time = at.slice(0, 16).replace('T', ' ');
+    return `the signal ${name} of ${time} UTC changed nothing: ${reason}`;
+  });
+}
+
+/** How an evaluation ended the run; null where none has reached the target. */
+export function targetNote({
+  step,
+  evaluations,
+  reachedTarget: target,
+}: Pick<RunStatus, 'step' | 'evaluations' | 'reachedTarget'>): string | null {
+  if (target === undefined) return null;
+  const final = evaluations.find((one) => one.step === step && one.suite === 'final') ?? null;
+  return endingText({ step, target, final });
+}
+
+/** Until the last step, at the pace of the last ones of its kind: a bound, because a run may reach its target earlier. */
+export function remainingSeconds({ recent, totalSteps, step }: RunStatus): number {
+  const kind = recent.at(-1)?.kind;
+  const alike = recent.filter((one) => one.kind === kind).slice(-8);
+  const mean = alike.reduce((sum, one) => sum + one.seconds, 0) / Math.max(1, alike.length);
+  return mean * (totalSteps - step);
+}

@@ -1,0 +1,112 @@
+// The nodes of one sweep: each of its workers holds one lease at a time, for a while, so that runs that wait get their turn.
+import { CancellationScope, condition, log } from '@temporalio/workflow';
+import { nodeIsGone } from '../blocking.js';
+import { sweeping } from '../policies.js';
+import { type AskedLease, type HeldLease, isToBeAsked, type LeaseHolder, RunLeases } from '../pool/run-leases.js';
+
+/** What a sweep's workers do. */
+export interface SweepWork<T> {
+  /** Something is there to be taken, or may be. */
+  hasMore(): boolean;
+  /** Null where there is nothing after all. */
+  next(): Promise<T | null>;
+  /** Its failures, but for a node that takes no work, end the sweep. */
+  work(node: string, item: T): Promise<void>;
+  /** The node was lost before the work ended. */
+  lost(item: T): void;
+  /** Nobody is to begin anything more. */
+  isOver(): boolean;
+}
+
+export class SweepNodes {
+  private readonly leases: RunLeases;
+  private readonly asked = new Set<AskedLease>();
+
+  /** `changed` is called when the pool says something new. */
+  constructor(holder: LeaseHolder, changed: () => void) {
+    this.leases = new RunLeases(holder, undefined, changed, () => true);
+  }
+
+  /** Hears the pool from now on. */
+  listen(): void {
+    this.leases.listen();
+  }
+
+  /** Why no node is held; null where one is, or nobody waits. */
+  get waitsFor(): string | null {
+    if (this.leases.held.length > 0) return null;
+    for (const { waiting } of this.asked) if (waiting) return waiting.why;
+    return null;
+  }
+
+  /** One worker: takes one item after another on one node at a time, until the work is over. */
+  async serve<T>(work: SweepWork<T>): Promise<void> {
+    for (;;) {
+      await condition(() => work.isOver() || work.hasMore());
+      const held = await this.lease(() => work.isOver() || !work.hasMore());
+      if (held === null && work.isOver()) return;
+      if (held === null) continue;
+      const givenBackAt = Date.now() + sweeping.turnMs;
+      try {
+        while (Date.now() < givenBackAt) {
+          const item = await work.next();
+          if (item === null) break;
+          if (await this.onLease(held, () => work.work(held.node, item))) continue;
+          work.lost(item);
+          break;
+        }
+      } finally {
+        this.leases.release(held);
+      }
+    }
+  }
+
+  /** Gives everything back: at the end, and before another execution goes on. */
+  async released(): Promise<void> {
+    this.leases.releaseAll();
+    await CancellationScope.nonCancellable(() => condition(() => this.leases.telling === 0));
+  }
+
+  /** False where the node was lost before the work ended. */
+  private async onLease(held: HeldLease, work: () => Promise<void>): Promise<boolean> {
+    const scope = new CancellationScope();
+    const working = scope.run(work);
+    try {
+      const done = await Promise.race([working.then(() => true), held.ended.then(() => false)]);
+      if (done) this.leases.worked(held);
+      else {
+        // A lost node may never answer: its work is called off, and nobody waits for it.
+        working.catch(() => undefined);
+        scope.cancel();
+      }
+      return done;
+    } catch (error) {
+      if (!nodeIsGone(error)) throw error;
+      log.warn('A node does not take its work', { node: held.node });
+      this.leases.suspect(held);
+      return false;
+    }
+  }
+
+  /** Null where `over` before one is granted. */
+  private async lease(over: () => boolean): Promise<HeldLease | null> {
+    const asked = this.leases.ask();
+    this.asked.add(asked);
+    const granted = (): HeldLease | undefined => this.leases.held.find(({ lease }) => lease === asked.lease);
+    const isAnswered = (): boolean => granted() !== undefined || isToBeAsked(asked);
+    try {
+      while (!granted() && !over()) {
+        await this.leases.request(asked, 'find a node for the sweep');
+        await condition(() => isAnswered() || over(), Math.max(asked.askAgainAt - Date.now(), 1));
+      }
+      const held = granted() ?? null;
+      if (held === null) this.leases.release(asked);
+      return held;
+    } catch (error) {
+      this.leases.release(asked);
+      throw error;
+    } finally {
+      this.asked.delete(asked);
+    }
+  }
+}

@@ -1,0 +1,44 @@
+// What counts as work in a step's time: the union of all calls in flight, not their sum.
+import { setTimeout as delay } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { BusyMeter } from '../../../src/activities/attempt/busy-meter.js';
+
+describe('BusyMeter', () => {
+  it('counts calls at once as one', async () => {
+    const meter = new BusyMeter();
+    const started = performance.now();
+    await Promise.all([1, 2, 3].map(() => meter.during(() => delay(30))));
+    const wall = performance.now() - started;
+    expect(meter.totalMs).toBeGreaterThanOrEqual(29);
+    expect(meter.totalMs).toBeLessThanOrEqual(wall);
+  });
+
+  it('does not count what lies between calls', async () => {
+    const meter = new BusyMeter();
+    await meter.during(() => delay(10));
+    const before = meter.totalMs;
+    await delay(20);
+    expect(meter.totalMs).toBe(before);
+  });
+
+  it('counts a call that is still under way', async () => {
+    const meter = new BusyMeter();
+    const call = meter.during(() => delay(60));
+    await delay(20);
+    expect(meter.totalMs).toBeGreaterThanOrEqual(19);
+    await call;
+  });
+
+  it('counts a call that fails, and passes its error on', async () => {
+    const meter = new BusyMeter();
+    const failing = meter.during(async () => {
+      await delay(10);
+      throw new Error('no');
+    });
+    await expect(failing).rejects.toThrow('no');
+    expect(meter.totalMs).toBeGreaterThanOrEqual(9);
+    const before = meter.totalMs;
+    await delay(10);
+    expect(meter.totalMs).toBe(before);
+  });
+});

@@ -1,0 +1,334 @@
+// The figures ft/* of a run whose engine is killed: what its records say of it, and that nothing is told where nothing happened.
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { DefaultLogger } from '@temporalio/worker';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { OnNode } from '../../../src/activities/contracts.js';
+import { createNodeActivities } from '../../../src/activities/node-activities.js';
+import { lastCommittedStep, readUpdate } from '../../../src/store/runs/run-records.js';
+import type { AttemptSnapshot } from '../../../src/activities/attempt/attempt-account.js';
+import type { NodeDeps } from '../../../src/activities/node-deps.js';
+import { planStep } from '../../../src/activities/step/plan-step.js';
+import { type Predecessor, ProcessLife } from '../../../src/activities/attempt/process-life.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { AttemptRecord, Recovery } from '../../../src/spec/records/attempt-records.js';
+import { type FaultFigures, figuresOf, readAttemptsIn } from '../../../src/store/runs/fault-figures.js';
+import { guardActivities } from '../../../src/workers/attempt/activity-guard.js';
+import { drainingFailure } from '../../../src/workers/node/node-departure.js';
+import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+});
+afterEach(() => harness.close());
+
+const step = lastSftStep + 1;
+const recovery: Recovery = {
+  cause: 'engine_exit',
+  event: 'an engine',
+  lost: { seconds: 1, tokens: 5, episodes: 1 },
+  detection_seconds: 0.1,
+  down_seconds: 2,
+};
+const name = (part: string, at = step): string => `step-${String(at).padStart(6, '0')}/${part}`;
+const figures = async (at = step): Promise<FaultFigures> =>
+  figuresOf(run, await readUpdate(harness.store, run, at));
+const faults = (all: FaultFigures): FaultFigures =>
+  Object.fromEntries(Object.entries(all).filter(([key]) => !['ft/ettr', 'ft/wall_seconds'].includes(key)));
+const recoveriesOf = (records: readonly AttemptRecord[]) =>
+  records.flatMap(({ observed }) => observed.recoveries ?? []);
+
+async function killEngine(): Promise<void> {
+  process.kill(harness.engine.pid() ?? NaN, 'SIGKILL');
+  await vi.waitFor(() => expect(harness.engine.pid()).toBeNull(), 10_000);
+}
+
+/** Kills the engine when `verb` is asked for the n-th time, while that is in flight. */
+function killAt(verb: 'generate' | 'update', nth: number): void {
+  const { engine } = harness.node.holder;
+  const call = engine[verb] as (...args: unknown[]) => Promise<unknown>;
+  let calls = 0;
+  Object.assign(engine, {
+    [verb]: async (...args: unknown[]) => {
+      if (++calls !== nth) return call(...args);
+      const answer = call(...args);
+      answer.catch(() => undefined);
+      process.kill(harness.engine.pid() ?? NaN, 'SIGSTOP');
+      await killEngine();
+      return answer;
+    },
+  });
+}
+
+it('a run that meets no fault has none, and has got on all the time', async () => {
+  await harness.advance(step);
+  expect(faults(await figures())).toEqual({});
+  expect((await figures())['ft/ettr']).toBe(1);
+  const records = await readAttemptsIn(harness.store, run, step);
+  expect(records).toHaveLength(1);
+  expect(recoveriesOf(records)).toEqual([]);
+});
+
+describe('an engine that is killed', () => {
+  it('in a collect costs what its episodes had sampled, and a restore by checkpoint or replay', async () => {
+    await harness.advance(lastSftStep);
+    const planned = await harness.plan(step);
+    const activities = createNodeActivities(harness.node);
+    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    const collect = (attempt: number) =>
+      harness.attempt(name('collect'), () => activities.collectRollouts(input), attempt);
+    killAt('generate', 2);
+    const begun = performance.now();
+    await expect(collect(1)).rejects.toMatchObject({ code: 'EngineExited' });
+    const answer = await collect(2);
+    const seconds = (performance.now() - begun) / 1000;
+    expect(answer.troubled).toBe(true);
+    const [recovery, ...more] = recoveriesOf(await readAttemptsIn(harness.store, run, step));
+    expect(more).toEqual([]);
+    expect(recovery).toMatchObject({
+      cause: 'engine_exit',
+      restore: { from: 'base', step: 0, bytes: 0 },
+      replay: { steps: lastSftStep },
+    });
+    const { down_seconds, detection_seconds, restore, replay, lost } = recovery!;
+    expect(detection_seconds).toBeLessThan(1);
+    expect(restore!.seconds + replay!.seconds).toBeLessThanOrEqual(down_seconds);
+    expect(down_seconds + lost.seconds).toBeLessThan(seconds);
+    expect(lost.episodes).toBeGreaterThan(0);
+    const { faults: told } = await harness.attempt(name('update'), () =>
+      activities.updatePolicy({ ...input, faults: { recorded: true, figures: {} } }),
+    );
+    expect(told).toEqual(await figures());
+    expect(told).toMatchObject({
+      'ft/restarts/engine_exit': 1,
+      'ft/replayed_steps': lastSftStep,
+      'ft/lost_episodes': lost.episodes,
+    });
+    expect(told!['ft/lost_seconds']).toBeCloseTo(lost.seconds + down_seconds, 2);
+    expect(told!['ft/ettr']).toBeLessThan(1);
+  });
+
+  it('in a collect whose journals cannot be written costs the turns that had been answered, too', async () => {
+    const generator = { ...(harness.spec['generator'] as object), n_samples_per_prompt: 4, max_turns: 4 };
+    await harness.open({ ...harness.spec, generator });
+    await harness.advance(lastSftStep);
+    const planned = await harness.plan(step);
+    const journals = join(harness.folder, 'node-a', 'journal');
+    rmSync(journals, { recursive: true, force: true });
+    writeFileSync(journals, '');
+    const activities = createNodeActivities(harness.node);
+    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    const collect = (attempt: number) =>
+      harness.attempt(name('collect'), () => activities.collectRollouts(input), attempt);
+    killAt('generate', 11);
+    await expect(collect(1)).rejects.toMatchObject({ code: 'EngineExited' });
+    expect(harness.said).toContainEqual(expect.stringContaining('episodes go on without their journals'));
+    await collect(2);
+    const [recovery] = recoveriesOf(await readAttemptsIn(harness.store, run, step));
+    expect(recovery!.lost.tokens).toBeGreaterThan(0);
+    const { faults: told } = await harness.attempt(name('update'), () =>
+      activities.updatePolicy({ ...input, faults: { recorded: true, figures: {} } }),
+    );
+    expect(told).toMatchObject({ 'ft/lost_tokens': recovery!.lost.tokens });
+  });
+
+  it('in an update costs that update alone, and the next step adds nothing', async () => {
+    await harness.advance(lastSftStep - 1);
+    const input = harness.reference(await harness.plan(lastSftStep));
+    const activities = createNodeActivities(harness.node);
+    killAt('update', 1);
+    const update = (attempt: number) =>
+      harness.attempt(name('update', lastSftStep), () => activities.updatePolicy(input), attempt);
+    await expect(update(1)).rejects.toMatchObject({ code: 'EngineExited' });
+    const { faults: told } = await update(2);
+    expect(told).toMatchObject({
+      'ft/restarts/engine_exit': 1,
+      'ft/replayed_steps': lastSftStep - 1,
+    });
+    expect(told).not.toHaveProperty('ft/lost_tokens');
+    expect(told).not.toHaveProperty('ft/lost_episodes');
+    await harness.advance(step);
+    expect(await lastCommittedStep(harness.store, run)).toBe(step);
+    expect(faults(await figures())).toEqual(faults(told!));
+  });
+
+  it('with its worker costs what the last heartbeat told, and a restart', async () => {
+    await harness.advance(lastSftStep);
+    const planned = await harness.plan(step);
+    const killed = 'node-a@test pid 1';
+    const now = Date.now();
+    const dead = {
+      identity: killed,
+      aliveAt: now - 3_000,
+      noticedAt: now - 1_500,
+      left: false,
+    };
+    const successor = {
+      ...harness.secondNode(),
+      life: new ProcessLife({ name: 'node-a', host: 'test', pid: 2 }, dead),
+    };
+    const unrecorded = { ...recovery, event: `${killed}, engine 7` };
+    const ft: AttemptSnapshot = {
+      at: now - 4_000,
+      lost: { seconds: 10, tokens: 120, episodes: 3 },
+      recoveries: [unrecorded],
+      waited_seconds: 0.5,
+    };
+    const environment = new MockActivityEnvironment(
+      { activityId: name('collect'), attempt: 2, heartbeatDetails: { finished: 1, of: 4, ft } },
+      { logger: new DefaultLogger('ERROR') },
+    );
+    const { collectRollouts } = createNodeActivities(successor);
+    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    await environment.run(() => collectRollouts(input));
+    const records = await readAttemptsIn(harness.store, run, step);
+    const [before, restart, ...more] = recoveriesOf(records);
+    expect(more).toEqual([]);
+    expect(before).toEqual(unrecorded);
+    expect(restart).toMatchObject({
+      cause: 'worker_restart',
+      event: killed,
+      // A second passed between the heartbeat and the death.
+      lost: { seconds: 11, tokens: 120, episodes: 3 },
+      detection_seconds: 1.5,
+      replay: { steps: lastSftStep },
+    });
+    expect(restart!.down_seconds).toBeGreaterThan(3);
+    expect(records[0]!.observed.waited_seconds).toBe(0.5);
+  });
+
+  it('while nothing is under way is counted by whoever needs the next one', async () => {
+    await harness.advance(lastSftStep - 1);
+    const activities = createNodeActivities(harness.node);
+    const update = async (at: number) => {
+      const input = harness.reference(await harness.plan(at));
+      return harness.attempt(name('update', at), () => activities.updatePolicy(input));
+    };
+    await update(lastSftStep);
+    await killEngine();
+    const planned = await harness.plan(step);
+    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    await harness.attempt(name('collect'), () => activities.collectRollouts(input));
+    const recoveries = recoveriesOf(await readAttemptsIn(harness.store, run, step));
+    expect(recoveries).toMatchObject([
+      { cause: 'engine_exit', lost: { tokens: 0, episodes: 0 }, replay: { steps: lastSftStep } },
+    ]);
+  });
+});
+
+describe('a worker in the place of another one', () => {
+  const now = Date.now();
+  const identity = 'node-a@test pid 1';
+  const dead: Predecessor = { identity, aliveAt: now - 3_000, noticedAt: now - 1_500, left: false };
+  const inPlaceOf = (predecessor: Predecessor): NodeDeps => ({
+    ...harness.secondNode(),
+    life: new ProcessLife({ name: 'node-a', host: 'test', pid: 2 }, predecessor),
+  });
+
+  /** What the collect of the first GRPO step tells, in an attempt that began `scheduledTimestampMs`. */
+  async function told(
+    deps: NodeDeps,
+    attempt: number,
+    scheduledTimestampMs: number,
+    more: OnNode = {},
+  ): Promise<Recovery[]> {
+    const planned = await harness.plan(step);
+    const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number], ...more };
+    const environment = new MockActivityEnvironment(
+      { activityId: name('collect'), attempt, scheduledTimestampMs },
+      { logger: new DefaultLogger('ERROR') },
+    );
+    await environment.run(() => createNodeActivities(deps).collectRollouts(input));
+    return recoveriesOf(await readAttemptsIn(harness.store, run, step));
+  }
+
+  it('that was told to leave names that as the cause of what it had under way', async () => {
+    await harness.advance(lastSftStep);
+    expect(await told(inPlaceOf({ ...dead, left: true }), 2, now - 60_000)).toMatchObject([
+      { cause: 'node_drained', event: identity },
+    ]);
+  });
+
+  it('does not have it answer for an attempt that was begun when it was long gone', async () => {
+    await harness.advance(lastSftStep);
+    expect(await told(inPlaceOf(dead), 2, now + 60_000)).toMatchObject([{ cause: 'timeout' }]);
+  });
+
+  it('that had served the run for the workflow of now has to restore what died with it', async () => {
+    await harness.advance(lastSftStep);
+    expect(await told(inPlaceOf(dead), 1, now)).toMatchObject([{ cause: 'worker_restart', event: identity }]);
+  });
+
+  it('counts nothing again where the run had lost the node before, which its workflow counts', async () => {
+    await harness.advance(lastSftStep);
+    const recoveries = await told(inPlaceOf(dead), 1, now, { returned: true });
+    expect(recoveries).toMatchObject([{ cause: 'placed', event: 'node-a@test pid 2' }]);
+  });
+
+  it('that had served it for another workflow only has lost it nothing', async () => {
+    await harness.advance(lastSftStep);
+    const { owner } = await harness.takeOver();
+    const planned = await planStep(harness.orchestrator, { run, step, owner, control: 0 });
+    const input = { run, owner, step, plan: planned.plan, slots: [0, planned.slots] as [number, number] };
+    const { collectRollouts } = createNodeActivities(inPlaceOf(dead));
+    await harness.attempt(name('collect'), () => collectRollouts(input));
+    const recoveries = recoveriesOf(await readAttemptsIn(harness.store, run, step));
+    expect(recoveries).toMatchObject([{ cause: 'placed' }]);
+  });
+});
+
+it('what was handed to an update that finds its step committed is told as missing, and to its author’s retry is not', async () => {
+  await harness.advance(lastSftStep);
+  const input = harness.reference(await harness.plan(step));
+  const lost = { 'ft/lost_seconds': 10, 'ft/restarts/node_lost': 1 };
+  const update = (deps: NodeDeps, handed: Record<string, number>) => {
+    const { updatePolicy } = createNodeActivities(deps);
+    const faults = { recorded: false, figures: handed };
+    return harness.attempt(name('update'), () => updatePolicy({ ...input, faults }));
+  };
+  await harness.attempt(name('collect'), () =>
+    createNodeActivities(harness.node).collectRollouts({ ...input, slots: [0, 2] }),
+  );
+  const paused = { 'ft/paused_seconds': 60.0004 };
+  expect(await update(harness.node, paused)).not.toHaveProperty('unrecorded');
+  expect(await update(harness.node, paused)).not.toHaveProperty('unrecorded');
+  // The node was given up meanwhile; its update came first all the same.
+  expect((await update(harness.secondNode(), { ...paused, ...lost })).unrecorded).toEqual(lost);
+  expect(faults(await figures())).toEqual({ 'ft/paused_seconds': 60 });
+});
+
+it('a node that leaves in the middle of a collect is told as that, with what its episodes had sampled', async () => {
+  await harness.advance(lastSftStep);
+  const planned = await harness.plan(step);
+  const activities = createNodeActivities(harness.node);
+  const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+  const leaving = new AbortController();
+  const { engine } = harness.node.holder;
+  const { generate } = engine;
+  let calls = 0;
+  engine.generate = (...args) => {
+    if (++calls === 2) leaving.abort(drainingFailure('node-a'));
+    return generate(...args);
+  };
+  const open = new OpenActivities(join(harness.folder, 'open-activities'));
+  const attempt = new MockActivityEnvironment(
+    { activityId: name('collect'), attempt: 1 },
+    { interceptors: [guardActivities({ open, cutOff: leaving.signal })] },
+  );
+  await expect(attempt.run(() => activities.collectRollouts(input))).rejects.toMatchObject({
+    type: 'NodeDraining',
+    nonRetryable: false,
+  });
+  await harness.attempt(name('collect'), () => activities.collectRollouts(input), 2);
+  const recoveries = recoveriesOf(await readAttemptsIn(harness.store, run, step));
+  expect(recoveries).toMatchObject([{ cause: 'node_drained' }]);
+  expect(recoveries[0]?.lost.episodes).toBeGreaterThan(0);
+});

@@ -1,0 +1,106 @@
+// An activity of an older owner ends before it writes anything (R20): every one that writes reads the newest owner first.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { collectGarbage } from '../../../src/activities/run/collect-garbage.js';
+import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
+import { commitBase } from '../../../src/activities/step/commit-base.js';
+import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
+import { createNodeActivities, createTransferActivities } from '../../../src/activities/node-activities.js';
+import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
+import { planStep } from '../../../src/activities/step/plan-step.js';
+import { recordControl } from '../../../src/activities/run/record-control.js';
+import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
+import { updatePolicy } from '../../../src/activities/step/update-policy.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+  await harness.open();
+});
+afterEach(() => harness.close());
+
+/** Leaves the run where the activity has something to write; answers the activity. */
+type Prepared = () => Promise<() => Promise<unknown>>;
+
+const owner = 1;
+const writers: Record<string, Prepared> = {
+  commitBase: async () => () => commitBase(harness.node, { run, owner }),
+  recordControl: async () => () =>
+    recordControl(harness.orchestrator, { run, owner, updateId: 'u1', change: { kind: 'pause' } }),
+  planStep: async () => {
+    await harness.advance(0);
+    return () => planStep(harness.orchestrator, { run, step: 1, owner, control: 0 });
+  },
+  collectRollouts: async () => {
+    await harness.advance(lastSftStep);
+    const reference = harness.reference(await harness.plan(lastSftStep + 1));
+    return () => collectRollouts(harness.node, { ...reference, slots: [0, 2] });
+  },
+  updatePolicy: async () => {
+    await harness.advance(0);
+    const reference = harness.reference(await harness.plan(1));
+    return () => updatePolicy(harness.node, reference);
+  },
+  evaluateState: async () => {
+    await harness.advance(1);
+    return () => evaluateState(harness.node, { run, step: 1, owner, suite: 'interval' });
+  },
+  collectGarbage: async () => {
+    await harness.advance(1);
+    return () => collectGarbage(harness.orchestrator, { run, step: 1, owner });
+  },
+  saveState: async () => {
+    await harness.advance(1);
+    return () => saveState(harness.node, { run, step: 1, owner });
+  },
+  uploadCheckpoint: async () => {
+    await harness.advance(1);
+    await harness.attempt('save', () => saveState(harness.node, { run, step: 1, owner }));
+    return () => uploadCheckpoint(harness.node, { run, step: 1, owner });
+  },
+};
+
+/** They own nothing: one claims, one asks, and one projects what is there. */
+/** A sweep writes nothing into a run but evaluations, which are whoever's comes first. */
+const ofSweeps = ['planSweep', 'pairsToDo', 'evaluatePair', 'compareSweep'];
+const ownerless = ['openRun', 'requestLease', 'closedRuns', 'writeReport', ...ofSweeps];
+
+async function keys(): Promise<string[]> {
+  const found: string[] = [];
+  for await (const { key } of harness.store.list('')) found.push(key);
+  return found;
+}
+
+describe('an activity of an older owner', () => {
+  it.each(Object.entries(writers))('writes nothing: %s', async (name, prepare) => {
+    const activity = await prepare();
+    await harness.takeOver();
+    const before = await keys();
+    await expect(harness.attempt(name, activity)).rejects.toMatchObject({ name: 'OwnerChanged' });
+    expect(await keys()).toEqual(before);
+    expect(await harness.node.holder.states.list(run)).toHaveLength(name === 'uploadCheckpoint' ? 1 : 0);
+  });
+
+  it.each(Object.entries(writers))('would have written: %s', async (name, prepare) => {
+    const activity = await prepare();
+    const before = await keys();
+    await harness.attempt(name, activity);
+    const states = await harness.node.holder.states.list(run);
+    expect((await keys()).length + states.length).toBeGreaterThan(before.length);
+  });
+
+  it('is one of those above: no activity is left out', () => {
+    const all = {
+      ...createOrchestratorActivities(harness.orchestrator),
+      ...createNodeActivities(harness.node),
+      ...createTransferActivities(harness.node),
+    };
+    expect(Object.keys(all).sort()).toEqual([...Object.keys(writers), ...ownerless].sort());
+  });
+});

@@ -1,0 +1,32 @@
+// An attempt that stood still while a person set aside what it was made from wakes, and must not commit it (R24).
+import { expect, it } from 'vitest';
+import { createNodeActivities } from '../../../src/activities/node-activities.js';
+import { quarantine } from '../../../src/cli/store/quarantine-command.js';
+import { batchKey, episodeKey, planKey, updateKey } from '../../../src/store/objects/layout.js';
+import { run } from '../fixture.js';
+import { collect, harness, passed, planned, setOutcome, step, useGrpoStep } from '../step/grpo-step.js';
+
+useGrpoStep();
+
+it.each([
+  ['the plan', planKey(run, step)],
+  ['an episode', episodeKey(run, step, 0, 0)],
+])('commits nothing of a batch of which %s was set aside before it was written', async (_, key) => {
+  const { answer } = await planned();
+  await collect(answer);
+  await setOutcome(0, 0, passed);
+  const store = new Proxy(harness.store, {
+    get: (target, name) => {
+      const own: unknown = Reflect.get(target, name);
+      if (name !== 'create') return typeof own === 'function' ? (own.bind(target) as unknown) : own;
+      return async (created: string, bytes: Uint8Array) => {
+        if (created === batchKey(run, step)) await quarantine(harness.store, key);
+        return target.create(created, bytes);
+      };
+    },
+  });
+  const { updatePolicy } = createNodeActivities({ ...harness.node, store });
+  const waking = harness.attempt('update', () => updatePolicy(harness.reference(answer)));
+  await expect(waking).rejects.toMatchObject({ type: 'UnreadableRecord' });
+  expect(await harness.store.head(updateKey(run, step))).toBeNull();
+});

@@ -1,0 +1,166 @@
+// Attempts have no limit, but those that fail in the same way again and again are no waiting (R27).
+import { ApplicationFailure } from '@temporalio/common';
+import { ServiceError } from '@temporalio/client';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { DefaultLogger } from '@temporalio/worker';
+import { describe, expect, it } from 'vitest';
+import { withFailures } from '../../../src/activities/attempt/failure-mapping.js';
+import { createNodeActivities, createTransferActivities } from '../../../src/activities/node-activities.js';
+import type { NodeDeps } from '../../../src/activities/node-deps.js';
+import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
+import type { OrchestratorDeps } from '../../../src/activities/orchestrator-deps.js';
+import { maxSameFailures } from '../../../src/activities/attempt/repeated-failures.js';
+import { currentScope } from '../../../src/activities/attempt/scope.js';
+import { EngineError } from '../../../src/engine/policy-engine.js';
+import { EnvironmentError } from '../../../src/environments/environment.js';
+import { StoreFull, StoreUnavailable } from '../../../src/store/objects/store-errors.js';
+import { freePort } from '../../../src/stack/free-port.js';
+import { openConnection } from '../../../src/workers/temporal/temporal-connection.js';
+
+const logger = new DefaultLogger('ERROR');
+let executions = 0;
+
+/** One execution of an activity, tried `tries` times; what each try failed with. */
+async function failures(activity: () => Promise<unknown>, tries: number): Promise<Error[]> {
+  const info = { activityId: `step-000003/part-${++executions}` };
+  const found: Error[] = [];
+  for (let attempt = 1; attempt <= tries; attempt++) {
+    const environment = new MockActivityEnvironment({ ...info, attempt }, { logger });
+    const outcome: unknown = await environment.run(activity).catch((error: unknown) => error);
+    if (!(outcome instanceof Error)) throw new Error(`try ${attempt} was to fail`);
+    found.push(outcome);
+  }
+  return found;
+}
+
+const noProgress = (error: Error | undefined): boolean =>
+  error instanceof ApplicationFailure && error.type === 'NoProgress' && error.nonRetryable === true;
+
+function failing(error: (attempt: number) => Error): () => Promise<unknown> {
+  let attempt = 0;
+  return () => withFailures(() => Promise.reject(error(++attempt)))(undefined);
+}
+
+describe('an activity that fails five times in the same way', () => {
+  it.each([
+    ['a mistake of ours', () => new TypeError("Cannot read properties of undefined (reading 'tokens')")],
+    ['data that cannot be used', () => new RangeError('the prompt has 900 tokens, 448 are allowed')],
+    ['an answer of the engine', () => new EngineError('OutOfMemory', 'no room for the moments')],
+    ['a healthy server that cannot open', () => new EnvironmentError('failed', 'open', 'no such task')],
+    // Its words name the process and its last log lines, which are never the same.
+    [
+      'an engine that dies',
+      (attempt: number) => new EngineError('EngineExited', `The engine (process ${attempt}) …`),
+    ],
+  ])('has made no progress: %s', async (_, error) => {
+    const found = await failures(failing(error), 5);
+    expect(found.map(noProgress)).toEqual([false, false, false, false, true]);
+    expect(found[4]?.message).toContain(`failed 5 times in the same way: ${error(5).message}`);
+  });
+
+  it('is counted whatever else happens in between', async () => {
+    const found = await failures(
+      failing((attempt) => (attempt % 2 === 0 ? new StoreUnavailable('no answer') : new TypeError('broken'))),
+      9,
+    );
+    expect(found.findIndex(noProgress)).toBe(8);
+  });
+
+  it.each(
+    Object.entries({
+      ...createNodeActivities(brokenParts<NodeDeps>()),
+      ...createTransferActivities(brokenParts<NodeDeps>()),
+      ...createOrchestratorActivities(brokenParts<OrchestratorDeps>()),
+    }) as [string, (input: unknown) => Promise<unknown>][],
+  )('is %s as well', async (_, activity) => {
+    const spec = brokenParts<object>();
+    const runs = [{ workflowId: 'train/unit', firstExecutionRunId: 'first' }];
+    const found = await failures(() => activity({ run: 'unit', step: 3, owner: 1, spec, runs }), 5);
+    expect(found.map(noProgress)).toEqual([false, false, false, false, true]);
+    expect(found[4]?.message).toMatch(/ is broken$/);
+  });
+});
+
+describe('an activity is tried again for ever', () => {
+  it.each([
+    ['the store does not answer', () => new StoreUnavailable('no answer for 30 s')],
+    ['the store is full', () => new StoreFull('no space left')],
+    ['an environment is away', () => new EnvironmentError('unavailable', 'connect', 'refused')],
+    [
+      'a connection is refused',
+      () => Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' }),
+    ],
+    ['a folder on another machine is gone', () => Object.assign(new Error('ESTALE'), { code: 'ESTALE' })],
+    ['Temporal does not answer', () => new ServiceError('14 UNAVAILABLE: no connection')],
+    ['it fails in another way each time', (attempt: number) => new Error(`try ${attempt}`)],
+  ])('where %s', async (_, error) => {
+    expect((await failures(failing(error), 12)).filter(noProgress)).toEqual([]);
+  });
+
+  it('where a call of Temporal fails below its client, as gRPC itself tells it', async () => {
+    const connection = openConnection({ address: `127.0.0.1:${await freePort()}` });
+    const call = (): Promise<unknown> =>
+      connection.withDeadline(Date.now() + 50, () => connection.workflowService.getSystemInfo({}));
+    const error: unknown = await call().catch((failure: unknown) => failure);
+    await connection.close();
+    expect(error).not.toBeInstanceOf(ServiceError);
+    expect(error).toMatchObject({
+      code: expect.any(Number) as number,
+      details: expect.any(String) as string,
+    });
+    expect(
+      (
+        await failures(
+          failing(() => error as Error),
+          12,
+        )
+      ).filter(noProgress),
+    ).toEqual([]);
+  });
+
+  it('where each try leaves a record: that is progress', async () => {
+    const gettingOn = withFailures(() => {
+      currentScope().recorded();
+      return Promise.reject(new EngineError('EngineExited', 'killed'));
+    });
+    expect((await failures(() => gettingOn(undefined), 12)).filter(noProgress)).toEqual([]);
+  });
+});
+
+it('an attempt that must stop counts nothing, whatever it fails with', async () => {
+  const info = { activityId: `step-000003/part-${++executions}` };
+  const broken = withFailures(() => Promise.reject(new TypeError('broken')));
+  const attempts = async (count: number, stopping: boolean): Promise<Error[]> => {
+    const found: Error[] = [];
+    for (let attempt = 1; attempt <= count; attempt++) {
+      const environment = new MockActivityEnvironment({ ...info, attempt }, { logger });
+      if (stopping) environment.cancel('WORKER_SHUTDOWN');
+      const outcome: unknown = await environment
+        .run(() => broken(undefined))
+        .catch((error: unknown) => error);
+      if (outcome instanceof Error) found.push(outcome);
+    }
+    return found;
+  };
+  const stopped = await attempts(maxSameFailures - 1, true);
+  expect(stopped.map(({ name }) => name)).toEqual(Array(maxSameFailures - 1).fill('CancelledFailure'));
+  const found = await attempts(maxSameFailures, false);
+  expect(found.map(noProgress)).toEqual([false, false, false, false, true]);
+});
+
+it('asked for again, after somebody has mended the cause, it has all its tries again', async () => {
+  const broken = failing(() => new TypeError('broken'));
+  for (const time of ['first', 'second']) {
+    const found = await failures(broken, 5);
+    expect(found.map(noProgress), time).toEqual([false, false, false, false, true]);
+  }
+});
+
+/** Whatever an activity reaches for is broken. */
+function brokenParts<Deps extends object>(): Deps {
+  return new Proxy({} as Deps, {
+    get: (_, name) => {
+      throw new TypeError(`${String(name)} is broken`);
+    },
+  });
+}

@@ -1,0 +1,45 @@
+// A sweep whose run of reference is not there says which member of its file named it, and which runs there are.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { DatasetCache } from '../../../src/data/dataset-cache.js';
+import { planSweep } from '../../../src/activities/evaluation/plan-sweep.js';
+import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { parseSweepSpec } from '../../../src/sweeps/sweep-input.js';
+import { makeRunIn } from '../../store/made-runs.js';
+
+let folder: string;
+let store: ObjectStore;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'longhaul-plan-sweep-'));
+  store = await openDirectoryStore(folder);
+  await makeRunIn(store, 'tiny', { steps: 1, checkpoints: [1] });
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+const checkpoints = [{ run: 'nobody' }];
+const suites = [{ name: 'final' }];
+
+test.each([
+  { named: { data_of: 'nobody', checkpoints: [{ run: 'tiny' }] }, path: 'data_of', mend: 'it holds tiny' },
+  {
+    named: { baseline: { run: 'nobody', step: 0 }, checkpoints },
+    path: 'baseline.run',
+    mend: 'it holds tiny',
+  },
+  { named: { checkpoints }, path: 'checkpoints[0].run', mend: 'it holds tiny' },
+  { named: { data_of: 'tinny', checkpoints }, path: 'data_of', mend: 'did you mean tiny?' },
+])('$path that is no run: $mend', async ({ named, path, mend }) => {
+  const spec = parseSweepSpec({ name: 's', suites, ...named });
+  const run = named.data_of ?? 'nobody';
+  await expect(
+    planSweep({ store, datasets: new DatasetCache(store) }, { spec, sweep: 'longhaul/s' }),
+  ).rejects.toMatchObject({
+    name: 'InvalidSpec',
+    message: expect.stringContaining(
+      `${path}: ${run}, whose data and settings the suites have, is no run in ${store.address}; ${mend}`,
+    ) as string,
+  });
+});

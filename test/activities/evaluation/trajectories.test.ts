@@ -1,0 +1,112 @@
+// What SkyRL's users find of an evaluation, and of two that a step may have: where a target ends a run it has both suites.
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { EvaluatedState } from '../../../src/activities/contracts.js';
+import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
+import { projectTrajectories } from '../../../src/activities/evaluation/trajectories.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { recordDigest } from '../../../src/store/records/canonical.js';
+import {
+  evaluationEpisodeKey,
+  evaluationResultKey,
+  evaluationSuiteKey,
+  trajectoriesFolder,
+} from '../../../src/store/objects/layout.js';
+import { requireRecord } from '../../../src/store/records/records.js';
+import { type Harness, run, startEnvironments, startHarness } from '../fixture.js';
+
+const step = 1;
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+  harness = await startHarness(environments);
+  await harness.advance(step);
+});
+afterAll(async () => {
+  await harness.close();
+  await environments.close();
+});
+
+const evaluate = (suite: 'interval' | 'final'): Promise<EvaluatedState> =>
+  harness.attempt(`step-000001/evaluate-${suite}`, () =>
+    evaluateState(harness.node, { run, owner: 1, step, suite }),
+  );
+
+async function linesOf(file: string, at = step): Promise<unknown[]> {
+  const text = Buffer.from(
+    (await harness.store.get(`${trajectoriesFolder(run, at)}${file}`)) ?? [],
+  ).toString();
+  return text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line) as unknown]));
+}
+
+it('lies in the known folder; a second suite of the step lies below it, whole', async () => {
+  const [interval, final] = [await evaluate('interval'), await evaluate('final')];
+  expect(await linesOf('tracker.jsonl')).toHaveLength(2);
+  expect(await linesOf('aggregated_results.jsonl')).toEqual([
+    expect.objectContaining({ 'eval/num_samples': interval.graded }),
+  ]);
+  expect(await linesOf('final/tracker.jsonl')).toHaveLength(3);
+  expect(await linesOf('final/aggregated_results.jsonl')).toEqual([
+    expect.objectContaining({ 'eval/num_samples': final.graded, 'eval/all/pass_at_1': final.pass_at_1 }),
+  ]);
+});
+
+it('has a folder for each suite of a sweep, also where several are played at a time', async () => {
+  const { data, suite, result, episodes } = await played('final');
+  const suites = [0.5, 0.7, 0.9].map((temperature) => ({
+    ...suite,
+    name: 'sweep',
+    sampling: { ...suite.sampling, temperature },
+  }));
+  const { store } = harness;
+  await Promise.all(suites.map((one) => projectTrajectories(store, data, step, one, episodes, result)));
+  for (const one of suites) {
+    const folder = `sweep-${recordDigest(one).slice(0, 12)}`;
+    expect(await linesOf(`${folder}/tracker.jsonl`)).toHaveLength(3);
+    expect(await linesOf(`${folder}/aggregated_results.jsonl`)).toHaveLength(1);
+  }
+});
+
+it('is whole for both suites of a run, also where they end at one time', async () => {
+  const [interval, final] = [await played('interval'), await played('final')];
+  const later = 7;
+  await Promise.all(
+    [interval, final].map(({ data, suite, episodes, result }) =>
+      projectTrajectories(harness.store, data, later, suite, episodes, result),
+    ),
+  );
+  const names = await harness.store.listFolder(trajectoriesFolder(run, later));
+  const below = names.find((name) => name.endsWith('/'));
+  expect(['interval/', 'final/']).toContain(below);
+  const [first, second] = below === 'final/' ? [interval, final] : [final, interval];
+  for (const [folder, { suite, result }] of [
+    ['', first],
+    [below, second],
+  ] as const) {
+    expect(await linesOf(`${folder}tracker.jsonl`, later)).toHaveLength(suite.tasks.length);
+    const [figures] = await linesOf(`${folder}aggregated_results.jsonl`, later);
+    expect(figures).toMatchObject({ 'eval/num_samples': result.graded });
+  }
+});
+
+it('is written once: a second try of the first suite finds its own', async () => {
+  const { data, suite, episodes, result } = await played('interval');
+  await projectTrajectories(harness.store, data, step, suite, episodes, result);
+  expect(await harness.store.listFolder(trajectoriesFolder(run, step))).not.toContain('interval/');
+});
+
+async function played(name: 'interval' | 'final') {
+  const { state, suite: digest } = await evaluate(name);
+  const { store } = harness;
+  const [suite, result] = await Promise.all([
+    requireRecord(store, evaluationSuiteKey(state, digest), 'suite'),
+    requireRecord(store, evaluationResultKey(state, digest), 'evaluation'),
+  ]);
+  const episodes = await Promise.all(
+    suite.tasks.map((_, slot) =>
+      requireRecord(store, evaluationEpisodeKey(state, digest, slot, 0), 'episode'),
+    ),
+  );
+  return { suite, result, episodes, data: await harness.node.runs.get(run) };
+}

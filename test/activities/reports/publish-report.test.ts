@@ -1,0 +1,41 @@
+// The report of a run that was cancelled and went on: what was known when it was cancelled must not stand in the way.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
+import { publishReport, renderRunReport } from '../../../src/activities/reports/publish-report.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+  harness = await startHarness(environments);
+});
+afterAll(async () => {
+  await harness.close();
+  await environments.close();
+});
+
+const publish = () => publishReport(harness.orchestrator, { run });
+const stored = async (key: string) => Buffer.from((await harness.store.get(key)) ?? []).toString();
+
+test('a report that is written again at the same step says what is known by then', async () => {
+  await harness.advance(lastSftStep + 1);
+  const cancelled = await publish();
+  await harness.attempt('evaluate', () =>
+    evaluateState(harness.node, { run, owner: 1, step: lastSftStep + 1, suite: 'final' }),
+  );
+  const final = await publish();
+  const again = await renderRunReport(harness.orchestrator, run, {
+    ...{ limit: 10_000, folder: 'transcripts', toRoot: '../../../' },
+    keep: () => Promise.reject(new Error('so few transcripts are in the page')),
+  });
+  expect(await stored(final.key)).toBe(again.html);
+  expect(again.html).toContain('final evaluation after step 3');
+  expect(await stored(cancelled.key)).not.toBe(await stored(final.key));
+});
+
+test('a report that is written again of the same records is one', async () => {
+  await harness.advance(lastSftStep + 1);
+  expect(await publish()).toEqual(await publish());
+});

@@ -1,0 +1,185 @@
+// What steers a run is found where it was changed since the run's last plan, even under a sum that agrees with it: the run is not
+// trained with it, and the record is named (R7, R24).
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
+import { DatasetCache } from '../../../src/data/dataset-cache.js';
+import { planStep } from '../../../src/activities/step/plan-step.js';
+import { recordControl } from '../../../src/activities/run/record-control.js';
+import { RunDataCache } from '../../../src/data/run-data.js';
+import { updatePolicy } from '../../../src/activities/step/update-policy.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { batchKey, controlFolder, ownersFolder, planKey, runKey, updateKey } from '../../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { openStore } from '../../../src/store/open-store.js';
+import { readPlan, readUpdate } from '../../../src/store/runs/run-records.js';
+import { foldBatch } from '../../../src/store/runs/stored-batch.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from '../fixture.js';
+import { signedAgain } from '../../support/signed-again.js';
+
+const next = lastSftStep + 2;
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+  await harness.open();
+  await recordControl(harness.orchestrator, {
+    ...{ run, owner: 1, updateId: 'a' },
+    change: { kind: 'setHyperparameters', lr: 3e-4 },
+  });
+});
+afterEach(() => harness.close());
+
+async function advance(last: number): Promise<void> {
+  await harness.advance(0);
+  for (let step = 1; step <= last; step++) {
+    const planned = await harness.plan(step, 1);
+    const reference = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+    if (planned.kind === 'grpo')
+      await harness.attempt(`step-${step}/collect`, () => collectRollouts(harness.node, reference));
+    await harness.attempt(`step-${step}/update`, () => updatePolicy(harness.node, reference));
+  }
+}
+
+/** As another process sees the store, which has read nothing of it yet. */
+async function restarted(): Promise<{ store: ObjectStore; runs: RunDataCache }> {
+  const store = await openStore(harness.store.address);
+  return { store, runs: new RunDataCache(store, new DatasetCache(store)) };
+}
+
+const change = (key: string, from: string, to: string, signed = true): Promise<void> =>
+  tamper(harness.store, key, (bytes) => {
+    const text = bytes.toString().replace(from, to);
+    expect(text).not.toBe(bytes.toString());
+    return signed ? signedAgain(text) : text;
+  });
+
+const steering = [
+  { what: 'run.json', key: runKey(run), from: '"lr":0.001', to: '"lr":0.002', named: runKey(run) },
+  {
+    ...{ what: 'a control record', key: `${controlFolder(run)}1.json`, named: controlFolder(run) },
+    ...{ from: '"lr":0.0003', to: '"lr":0.0001' },
+  },
+  {
+    ...{ what: 'an owner record', key: `${ownersFolder(run)}1.json`, named: ownersFolder(run) },
+    ...{ from: `train/${run}`, to: `train/${run}s` },
+  },
+];
+
+describe.each(steering)(
+  '$what, changed behind the plans of a run and signed again',
+  ({ key, from, to, named }) => {
+    const refused = { name: 'UnreadableRecord', key: named };
+
+    it('is named where the next step is planned', async () => {
+      await advance(next - 1);
+      await change(key, from, to);
+      const deps = { ...harness.orchestrator, ...(await restarted()) };
+      const planning = planStep(deps, { run, step: next, owner: 1, control: 1 });
+      await expect(planning).rejects.toMatchObject(refused);
+      await expect(planning).rejects.toThrow(`as ${planKey(run, next - 1)} was made: it was changed`);
+      expect(await harness.store.head(planKey(run, next))).toBeNull();
+    });
+
+    it('is named where a planned step is played and applied', async () => {
+      await advance(next - 1);
+      const planned = await harness.plan(next, 1);
+      await change(key, from, to);
+      const deps = { ...harness.node, ...(await restarted()) };
+      const reference = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+      const playing = harness.attempt('collect', () => collectRollouts(deps, reference));
+      await expect(playing).rejects.toMatchObject(refused);
+      const updating = harness.attempt('update', () => updatePolicy(deps, reference));
+      await expect(updating).rejects.toMatchObject(refused);
+      const again = planStep(
+        { ...harness.orchestrator, ...(await restarted()) },
+        { ...reference, control: 1 },
+      );
+      await expect(again).rejects.toMatchObject(refused);
+      expect(await harness.store.head(batchKey(run, next))).toBeNull();
+    });
+  },
+);
+
+it('a plan that was changed before its step was committed is named, and steers nothing', async () => {
+  await advance(next - 1);
+  await harness.plan(next, 1);
+  const key = planKey(run, next);
+  await change(key, '"weight_decay":0.', '"weight_decay":2.', false);
+  const again = planStep(
+    { ...harness.orchestrator, ...(await restarted()) },
+    { run, step: next, owner: 1, control: 1 },
+  );
+  await expect(again).rejects.toMatchObject({ name: 'UnreadableRecord', key });
+  await expect(again).rejects.toThrow(/weight_decay \(stored 2\..*it was changed/);
+});
+
+describe('the outcomes of an update', () => {
+  const planning = async () =>
+    planStep({ ...harness.orchestrator, ...(await restarted()) }, { run, step: next, owner: 1, control: 1 });
+  const flipped = (bytes: Buffer): string => bytes.toString().replace(/"outcomes":\[\[0/, '"outcomes":[[1');
+
+  it('are not planned with where a bit of them was changed', async () => {
+    await advance(next - 1);
+    const key = updateKey(run, next - 1);
+    await tamper(harness.store, key, flipped);
+    await expect(planning()).rejects.toMatchObject({ name: 'UnreadableRecord', key });
+  });
+
+  it('are compared with the batch where an earlier version committed them', async () => {
+    await advance(next - 1);
+    const key = updateKey(run, next - 1);
+    const earlier = (bytes: Buffer): string =>
+      bytes
+        .toString()
+        .replace('longhaul.update/2', 'longhaul.update/1')
+        .replace(/,"sum":"[0-9a-f]+"/, '');
+    await tamper(harness.store, key, (bytes) => flipped(Buffer.from(earlier(bytes))));
+    await expect(planning()).rejects.toMatchObject({
+      ...{ name: 'UnreadableRecord', key },
+      problem: 'its outcomes are not those of its batch',
+    });
+    await tamper(harness.store, key, (bytes) => bytes.toString().replace('"outcomes":[[1', '"outcomes":[[0'));
+    // A collection has compressed it meanwhile.
+    await foldBatch(
+      harness.store,
+      run,
+      next - 1,
+      (await readUpdate(harness.store, run, next - 1)).identity.batch,
+    );
+    expect(await planning()).toMatchObject({ step: next });
+  });
+});
+
+describe('a run that an earlier version began', () => {
+  /** As that version wrote it. */
+  const earlier = (key: string, kind: string): Promise<void> =>
+    tamper(harness.store, key, (bytes) =>
+      bytes
+        .toString()
+        .replace(`longhaul.${kind}/2`, `longhaul.${kind}/1`)
+        .replace(/,"sum":"[0-9a-f]+"/, ''),
+    );
+
+  it('goes on, and its records are covered from its next plan on', async () => {
+    for (const [kind, key] of [
+      ['run', runKey(run)],
+      ['owner', `${ownersFolder(run)}1.json`],
+      ['control', `${controlFolder(run)}1.json`],
+    ] as const)
+      await earlier(key, kind);
+    const old = await restarted();
+    Object.assign(harness.orchestrator, old);
+    Object.assign(harness.node, old);
+    await advance(1);
+    expect((await readPlan(harness.store, run, 1)).record.schema).toBe('longhaul.plan/3');
+    await change(runKey(run), '"lr":0.001', '"lr":0.002', false);
+    const deps = { ...harness.orchestrator, ...(await restarted()) };
+    await expect(planStep(deps, { run, step: 2, owner: 1, control: 1 })).rejects.toMatchObject({
+      ...{ name: 'UnreadableRecord', key: runKey(run) },
+    });
+  });
+});

@@ -1,0 +1,101 @@
+// Forks that cannot be: each is refused with what is wrong and the way on, and leaves nothing behind.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { forkSpec } from '../../../src/activities/run/fork-spec.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { run } from '../fixture.js';
+import { copy, dyingAfter, last, messageOf, open, scratch, useRunToFork } from './run-to-fork.js';
+
+useRunToFork();
+
+describe('is refused, and leaves nothing behind:', () => {
+  type Part = Record<string, unknown>;
+  const refusals: {
+    what: string;
+    name?: string;
+    from?: { run: string; step: number };
+    change?: (spec: Record<string, Part>) => void;
+    says: RegExp;
+  }[] = [
+    {
+      what: 'a run that is not there',
+      from: { run: 'nobody', step: 1 },
+      says: /fork\.run: there is no run "nobody"/,
+    },
+    {
+      what: 'a step beyond the last',
+      from: { run, step: 9 },
+      says: /step 9 of unit is not committed; the nearest committed ones are 3, 4, 5$/,
+    },
+    { what: 'a step before the first', from: { run, step: -1 }, says: /fork\.step: / },
+    {
+      what: 'a rewind to where it is',
+      name: run,
+      from: { run, step: last },
+      says: /unit is at step 5: there is nothing to rewind/,
+    },
+    {
+      what: 'the name of a run',
+      name: 'settled',
+      says: /name: run "settled" exists and is a fork of unit after step 1/,
+    },
+    {
+      what: 'another model',
+      change: ({ model }) => (model!.architecture = { ...(model!.architecture as Part), hidden_size: 64 }),
+      says: /model\.architecture\.hidden_size: a fork of unit has its parent's \(stored 32, computed 64\)/,
+    },
+    {
+      what: 'another seed',
+      change: (spec) => ((spec as Part).seed = 6),
+      says: /seed: a fork of unit has its parent's/,
+    },
+    {
+      what: 'another tokenizer',
+      change: ({ model }) => (model!.tokenizer = otherFile()),
+      says: /model\.tokenizer: .*other\.json is not what run "unit" was started with/,
+    },
+    { what: 'other tasks', change: ({ data }) => (data!.tasks = otherFile()), says: /data\.tasks: / },
+    {
+      what: 'a warm start that has been',
+      change: (spec) => ((spec as unknown as Record<string, Part[]>).warm_start![0]!.lr = 1e-4),
+      says: /warm_start\.0\.lr: a fork of unit has its parent's/,
+    },
+    {
+      what: 'no step left',
+      change: ({ trainer }) => (trainer!.max_training_steps = 1),
+      says: /the run ends after step 3, and the fork begins after step 3: .*; raise it: --set max_training_steps=N, N GRPO steps in all; the \d warm-start steps before them/,
+    },
+  ];
+  function otherFile(): string {
+    const path = join(scratch, 'other.json');
+    writeFileSync(path, '{}');
+    return path;
+  }
+
+  test.each(refusals)('$what', async ({ name = 'refused', from = { run, step: 3 }, change, says }) => {
+    const store = await copy();
+    await open(await forkSpec(store, 'settled', { run, step: 1 }), store);
+    const spec = { ...structuredClone(await forkSpec(store, name, { run, step: 3 })), fork: from };
+    change?.(spec as unknown as Record<string, Part>);
+    const before = await everything(store);
+    expect(await messageOf(open(spec, store))).toMatch(says);
+    expect(await everything(store)).toEqual(before);
+  });
+
+  async function everything(store: ObjectStore): Promise<string[]> {
+    const keys: string[] = [];
+    for await (const { key } of store.list('')) keys.push(key);
+    return keys;
+  }
+
+  test('a name that is another’s, where the fork was begun from another step', async () => {
+    const store = await copy();
+    await expect(
+      open(await forkSpec(store, 'begun', { run, step: 2 }), dyingAfter(store, 1)),
+    ).rejects.toThrow('killed');
+    expect(await messageOf(open(await forkSpec(store, 'begun', { run, step: 3 }), store))).toMatch(
+      /a fork of unit into begun was begun after step 2, and never finished/,
+    );
+  });
+});

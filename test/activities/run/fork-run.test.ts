@@ -1,0 +1,135 @@
+// Forks (R5, R22): another run goes on after a committed step of this one, and nothing is copied.
+import { describe, expect, test } from 'vitest';
+import { auditRun } from '../../../src/activities/reports/audit-run.js';
+import { forkSpec } from '../../../src/activities/run/fork-spec.js';
+import { recordControl } from '../../../src/activities/run/record-control.js';
+import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
+import { planCollection } from '../../../src/store/collection/collection.js';
+import { openRunView } from '../../../src/store/runs/quarantine.js';
+import { readReferences } from '../../../src/store/collection/references.js';
+import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
+import { planKey, refKey, runKey, stepsFolder } from '../../../src/store/objects/layout.js';
+import { readRecord, requireRecord } from '../../../src/store/records/records.js';
+import { readRun, readState, timelineOf } from '../../../src/store/runs/run-records.js';
+import { run, tamper } from '../fixture.js';
+import {
+  advance,
+  copy,
+  dyingAfter,
+  fork,
+  harness,
+  last,
+  lrFromStep4,
+  open,
+  statesOf,
+  useRunToFork,
+} from './run-to-fork.js';
+
+useRunToFork();
+
+describe('a fork', () => {
+  test('that changes nothing takes its parent’s further steps, bit for bit, and copies none of its steps', async () => {
+    const { opened } = await fork('same', { run, step: 3 });
+    expect(opened).toMatchObject({
+      outline: { run: 'same', lineage: { run, step: 3 } },
+      position: { step: 3, state: await readState(harness.store, run, 3), lastCheckpoint: 2 },
+      control: { n: 0, lr: null },
+    });
+    // What is set live holds from the next plan on: the parent's fourth was made with it, and so is the fork's.
+    await recordControl(harness.orchestrator, {
+      run: 'same',
+      owner: opened.owner,
+      updateId: 'u1',
+      change: { kind: 'setHyperparameters', lr: lrFromStep4 },
+    });
+    await advance('same', opened.owner, last, 1);
+    const states = await statesOf(run, [0, 1, 2, 3, 4, 5]);
+    expect(new Set(states).size).toBe(6);
+    expect(await statesOf('same', [0, 1, 2, 3, 4, 5])).toEqual(states);
+    expect(await harness.store.listFolder(stepsFolder('same'))).toEqual(['000004/', '000005/']);
+    expect(await harness.store.listFolder('checkpoints/tests/unit/')).toEqual([`${run}/`]);
+    expect((await auditRun(harness.store, 'same')).violations).toEqual([]);
+  });
+
+  test('keeps what was set live by the step where it begins', async () => {
+    const { spec, opened } = await fork('tuned', { run, step: 4 });
+    expect(spec.trainer.lr).toBe(lrFromStep4);
+    await advance('tuned', opened.owner, 5);
+    expect(await statesOf('tuned', [5])).toEqual(await statesOf(run, [5]));
+  });
+
+  test('with another rate goes another way, from the same state', async () => {
+    const { opened } = await fork('faster', { run, step: 4 }, ({ trainer }) => (trainer.lr = 9e-3));
+    await advance('faster', opened.owner, 5);
+    const [four, five] = await statesOf('faster', [4, 5]);
+    expect(four).toBe(await readState(harness.store, run, 4));
+    expect(five).not.toBe(await readState(harness.store, run, 5));
+  });
+
+  test('of a fork, begun while that one is still under way, goes on from what both share', async () => {
+    const first = await fork('first', { run, step: 3 });
+    await advance('first', first.opened.owner, 4);
+    const own = await fork('of-its-own-step', { run: 'first', step: 4 });
+    const early = await fork('of-a-shared-step', { run: 'first', step: 2 });
+    await advance('first', first.opened.owner, 5);
+    await advance('of-its-own-step', own.opened.owner, 5);
+    await advance('of-a-shared-step', early.opened.owner, 5);
+    const expected = await statesOf('first', [1, 2, 3, 4, 5]);
+    expect(await statesOf('of-its-own-step', [1, 2, 3, 4, 5])).toEqual(expected);
+    expect(await statesOf('of-a-shared-step', [1, 2, 3, 4, 5])).toEqual(expected);
+    expect(await timelineOf(harness.store, 'of-a-shared-step', 2)).toBe(run);
+    // The reference is where the step is.
+    expect(await harness.store.head(refKey(run, 'of-a-shared-step'))).not.toBeNull();
+    expect(await harness.store.head(refKey('first', 'of-its-own-step'))).not.toBeNull();
+    expect((await auditRun(harness.store, 'of-its-own-step')).violations).toEqual([]);
+  });
+
+  test('goes on when its workflow starts again, with its spec or with the stored one', async () => {
+    const { spec, opened } = await fork('again', { run, step: 3 });
+    await advance('again', opened.owner, 4);
+    const { fork: _, ...stored } = spec;
+    expect((await readRun(harness.store, 'again')).spec).toEqual(stored);
+    for (const one of [spec, stored])
+      expect(await open(one)).toMatchObject({ outline: { run: 'again' }, position: { step: 4 } });
+  });
+
+  test('keeps its parent’s checkpoint from being collected from the moment it is referred to', async () => {
+    const store = await copy();
+    const only = { keep_last: 1, keep_every: 0, keep_best: 0 };
+    await harness.attempt('save', () => saveState(harness.node, { run, step: 5, owner: 1 }));
+    const at5 = { ...harness.node, store };
+    await harness.attempt('upload', () => uploadCheckpoint(at5, { run, step: 5, owner: 1 }));
+    const plan = () =>
+      planCollection(store, run, {
+        retention: only,
+        bestSteps: () => Promise.resolve([]),
+        evaluations: () => Promise.resolve([]),
+      });
+    expect((await plan()).checkpoints).toEqual([2]);
+    const spec = await forkSpec(store, 'safe', { run, step: 3 });
+    await expect(open(spec, dyingAfter(store, 1))).rejects.toThrow('killed');
+    expect(await readReferences(store, run)).toMatchObject([{ user: 'safe', step: 3, kind: 'fork' }]);
+    expect((await plan()).kept.get(2)).toEqual(['needed by safe']);
+  });
+
+  test('reads around what its parent had set aside', async () => {
+    const store = await copy();
+    const key = planKey(run, last + 1);
+    await store.create(key, Buffer.from('{"cut of'));
+    const change = { kind: 'quarantine', key } as const;
+    await recordControl({ ...harness.orchestrator, store }, { run, owner: 1, updateId: 'q', change });
+    expect(await readRecord(await openRunView(store, run), key, 'plan')).toBeNull();
+    await open(await forkSpec(store, 'aside', { run, step: last }), store);
+    expect(await readRecord(await openRunView(store, 'aside'), key, 'plan')).toBeNull();
+  });
+});
+
+test('a fork of a step whose checkpoint was collected begins at an older one', async () => {
+  const store = await copy();
+  const { spec } = await readRun(store, run);
+  await tamper(store, `checkpoints/tests/unit/${run}/global_step_2/manifest.json`, () => null);
+  expect(await listCheckpoints(store, await requireRecord(store, runKey(run), 'run'))).toEqual([]);
+  expect(await open({ ...spec, name: 'late', fork: { run, step: 2 } }, store)).toMatchObject({
+    position: { step: 2, lastCheckpoint: null },
+  });
+});

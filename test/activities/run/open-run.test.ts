@@ -1,0 +1,402 @@
+// What a start does to the records of a run: creates them, finds them, or refuses with every problem and its mend.
+import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { commitBase } from '../../../src/activities/step/commit-base.js';
+import { openRun } from '../../../src/activities/run/open-run.js';
+import { prepareDataset } from '../../../src/data/prepare-dataset.js';
+import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
+import { recordControl } from '../../../src/activities/run/record-control.js';
+import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
+import { generateDemonstrations } from '../../../src/environments/apps/generate.js';
+import { appByName } from '../../../src/environments/apps/registry.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { parseRunSpec } from '../../../src/spec/spec-input.js';
+import type { Demonstration } from '../../../src/spec/records/task.js';
+import { assetKey, datasetFileKey, episodeKey, runKey } from '../../../src/store/objects/layout.js';
+import { readOwner } from '../../../src/store/runs/owners.js';
+import { requireRecord } from '../../../src/store/records/records.js';
+import { lastCommittedStep, readPlan, readRun } from '../../../src/store/runs/run-records.js';
+import { startForeignServer } from '../../environments/foreign-server.js';
+import {
+  type Harness,
+  lastSftStep,
+  run,
+  startEnvironments,
+  startHarness,
+  tamper,
+  testTasks,
+  workflow,
+} from '../fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+});
+afterEach(() => harness.close());
+
+type Changes = Record<string, unknown>;
+const part = (name: string): Changes => harness.spec[name] as Changes;
+
+async function messageOf(spec: unknown): Promise<string> {
+  const error = await harness.open(spec).then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  expect(error).toMatchObject({ name: 'InvalidSpec' });
+  return (error as Error).message;
+}
+
+/** A refused start may leave assets and data behind, which are named by content, but never a run. */
+async function noRunIsLeft(): Promise<void> {
+  expect(await harness.store.get(runKey(run))).toBeNull();
+}
+
+describe('a first start', () => {
+  it('writes the run with the digests of all that it depends on, and claims it', async () => {
+    const opened = await harness.open();
+    expect(opened).toMatchObject({
+      outline: {
+        run,
+        phases: [
+          { name: 'drill', kind: 'sft', first: 1, last: 2 },
+          { name: 'grpo', kind: 'grpo', first: 3, last: 6 },
+        ],
+      },
+      owner: 1,
+      position: { step: -1, state: null, lastCheckpoint: null },
+      control: { n: 0, paused: false },
+    });
+    const record = await readRun(harness.store, run);
+    expect(record.dataset.name).toBe('files');
+    for (const digest of [record.tokenizer, record.chat_template])
+      expect(await harness.store.head(assetKey(digest))).not.toBeNull();
+  });
+
+  it('says where its followers tell of it', async () => {
+    const tracking = { wandb: { entity: 'team', project: 'crm', mode: 'offline' } };
+    const { outline } = await harness.open({ ...harness.spec, tracking, slack: { channel: '#runs' } });
+    expect(outline.followed_in).toEqual([`W&B team/crm/${run} (offline)`, 'Slack #runs']);
+    expect((await harness.open()).outline).not.toHaveProperty('followed_in');
+  });
+
+  it('of two at once makes one run', async () => {
+    const opened = await Promise.all([harness.open(), harness.open()]);
+    // Claims of one execution in one millisecond are one record.
+    for (const { owner } of opened) expect([1, 2]).toContain(owner);
+    expect(new Set(opened.map(({ outline }) => JSON.stringify(outline))).size).toBe(1);
+  });
+});
+
+describe('a later start', () => {
+  it('goes on from the records: position, control, a new owner', async () => {
+    await harness.advance(3);
+    const reference = { run, step: 3, owner: 1 };
+    await harness.attempt('save', () => saveState(harness.node, reference));
+    await harness.attempt('upload', () => uploadCheckpoint(harness.node, reference));
+    await harness.advance(4);
+    await recordControl(harness.orchestrator, { run, owner: 1, updateId: 'u1', change: { kind: 'pause' } });
+    const opened = await harness.open();
+    expect(opened).toMatchObject({
+      owner: 2,
+      position: { step: 4, lastCheckpoint: 3 },
+      control: { n: 1, paused: true },
+    });
+  });
+
+  it('finds the run though the files that it came from are gone', async () => {
+    await harness.open();
+    const { tasks, demonstrations } = part('data') as { tasks: string; demonstrations: string };
+    for (const file of [tasks, demonstrations]) rmSync(file);
+    expect((await harness.open()).owner).toBe(2);
+  });
+
+  it('with another spec is refused: the difference, and the ways on', async () => {
+    await harness.open();
+    const message = await messageOf({ ...harness.spec, seed: 6, trainer: { ...part('trainer'), lr: 0.5 } });
+    expect(message).toContain('seed (stored 5, computed 6)');
+    expect(message).toContain('trainer.lr (stored 0.001, computed 0.5)');
+    expect(message).toContain(`longhaul train --run ${run};`);
+    expect(message).toContain(`longhaul set ${run} lr=…`);
+    expect(message).toContain('choose a new name');
+    expect(message).not.toContain('fork');
+  });
+
+  it('with more steps is refused by naming the fork that takes them', async () => {
+    await harness.open();
+    const message = await messageOf({
+      ...harness.spec,
+      trainer: { ...part('trainer'), max_training_steps: 99 },
+    });
+    expect(message).toContain(
+      `to train it further, fork it: longhaul fork ${run} --name NEW --set max_training_steps=99; `,
+    );
+  });
+
+  it('may ask for other nodes than the start before: placement is never truth', async () => {
+    expect(await harness.open()).not.toHaveProperty('placement');
+    const plain = (await readRun(harness.store, run)).spec;
+    expect(plain).not.toHaveProperty('placement');
+    const placed = (placement: object) => harness.open({ ...harness.spec, placement });
+    expect((await placed({ nodes: 2 })).placement).toEqual({ nodes: 2, priority: 0 });
+    expect((await placed({ priority: 7 })).placement).toEqual({ nodes: 1, priority: 7 });
+    expect((await readRun(harness.store, run)).spec).toEqual(plain);
+  });
+
+  it('counts what its steps have used from their records, and may be given more than the start before', async () => {
+    const limited = (max_tokens: number) => harness.open({ ...harness.spec, budget: { max_tokens } });
+    expect((await limited(10)).budget?.spent).toEqual({ tokens: 0, gpu_seconds: 0 });
+    await harness.advance(lastSftStep + 1);
+    const used = async (step: number) => {
+      const answer = await harness.plan(step);
+      const { record } = await readPlan(harness.store, run, step, answer.plan);
+      if (record.kind !== 'grpo') throw new Error('it is a step of GRPO');
+      const keys = record.slots.flatMap(({ slot }) => [0, 1].map((at) => episodeKey(run, step, slot, at)));
+      const episodes = await Promise.all(keys.map((key) => requireRecord(harness.store, key, 'episode')));
+      return episodes.reduce((sum, { logprobs }) => sum + logprobs.length, 0);
+    };
+    const opened = await limited(20);
+    expect(opened.position.step).toBe(lastSftStep + 1);
+    expect(opened.budget).toMatchObject({
+      limits: [{ name: 'max_tokens', limit: 20 }],
+      spent: { tokens: await used(lastSftStep + 1) },
+      startedAt: (await readRun(harness.store, run)).observed.started_at,
+    });
+    expect(opened.budget?.spent.gpu_seconds).toBeGreaterThan(0);
+    expect((await readOwner(harness.store, run))?.observed.budget).toEqual({ max_tokens: 20 });
+    expect(await harness.open()).not.toHaveProperty('budget');
+  });
+
+  it('plays where its spec says now: a server may have moved', async () => {
+    const foreign = await startForeignServer(() => '0');
+    const moved = (url: string) => ({ ...harness.spec, environments: [{ env_key: 'tracker', url }] });
+    await harness.open(moved(foreign.url));
+    const asked: (string | undefined)[] = [];
+    const backendFor = harness.node.backendFor.bind(harness.node);
+    harness.node.backendFor = (environment, ...rest) => {
+      asked.push(environment.url);
+      return backendFor(environment, ...rest);
+    };
+    const elsewhere = await startForeignServer(() => '0');
+    try {
+      await harness.open(moved(elsewhere.url));
+      await foreign.close();
+      await harness.advance(lastSftStep + 1);
+      expect(new Set(asked)).toEqual(new Set([elsewhere.url]));
+    } finally {
+      await elsewhere.close();
+    }
+  });
+
+  it('is refused where a file holds something else by now: which one, and the ways on', async () => {
+    await harness.open();
+    const { tasks } = part('data') as { tasks: string };
+    const { tokenizer } = part('model') as { tokenizer: string };
+    const changed = `${harness.folder}/tokenizer.json`;
+    writeFileSync(changed, `${readFileSync(tokenizer, 'utf8')} `);
+    appendFileSync(tasks, `${JSON.stringify({ ...testTasks()[0], task_key: 'more' })}\n`);
+    const message = await messageOf({ ...harness.spec, model: { ...part('model'), tokenizer: changed } });
+    expect(message).toContain('2 problems');
+    const { tokenizer: stored } = await readRun(harness.store, run);
+    expect(message).toMatch(new RegExp(`model.tokenizer: ${changed} is not what .*stored ${stored}, found`));
+    expect(message).toMatch(/data\.tasks: .*tasks\.jsonl is not what run "unit" was started with/);
+    expect(message).toContain('under a new name');
+    writeFileSync(tasks, 'no task');
+    expect(await messageOf(harness.spec)).toMatch(/data\.tasks: .*found unusable/);
+  });
+
+  it('is refused while another workflow is open or cannot be asked, and by --take-over it is not', async () => {
+    await harness.open();
+    const other = { ...workflow, firstExecutionRunId: '22222222-0000-0000-0000-000000000000' };
+    for (const state of ['open', 'unreachable'] as const) {
+      const deps = { ...harness.orchestrator, ownerState: () => Promise.resolve(state) };
+      await expect(openRun(deps, { spec: harness.spec, workflow: other })).rejects.toMatchObject({
+        name: 'RunOwned',
+        message: expect.stringContaining('--take-over') as string,
+      });
+      const taken = await openRun(deps, { spec: harness.spec, workflow: other, takeOver: true });
+      expect(taken.position.step).toBe(-1);
+      await openRun(harness.orchestrator, { spec: harness.spec, workflow });
+    }
+  });
+
+  it('takes the run from its owner, whose activities then end', async () => {
+    await harness.open();
+    const other = { ...workflow, firstExecutionRunId: '22222222-0000-0000-0000-000000000000' };
+    await openRun(harness.orchestrator, { spec: harness.spec, workflow: other });
+    await expect(commitBase(harness.node, { run, owner: 1 })).rejects.toMatchObject({ name: 'OwnerChanged' });
+    expect(await lastCommittedStep(harness.store, run)).toBe(-1);
+  });
+});
+
+describe('a spec that cannot work is refused with every problem at once', () => {
+  afterEach(noRunIsLeft);
+
+  it('mistyped keys, with the nearest valid name', async () => {
+    const message = await messageOf({
+      ...harness.spec,
+      trainer: { ...part('trainer'), learning_rate: 1, ckpt_intervall: 3 },
+      generator: { ...part('generator'), max_turn: 3 },
+    });
+    expect(message).toContain('3 problems');
+    expect(message).toContain('ckpt_interval');
+    expect(message).toContain('max_turns');
+  });
+
+  it('limits that contradict each other', async () => {
+    const message = await messageOf({
+      ...harness.spec,
+      generator: { ...part('generator'), max_sequence_length: 4096 },
+    });
+    expect(message).toContain('max_sequence_length');
+  });
+
+  it('no spec at all', async () => {
+    for (const input of [null, 'tiny.yaml', 7, []]) expect(await messageOf(input)).toContain('run spec');
+  });
+
+  it('too few held-out tasks, an environment that is not listed, demonstrations that are not there', async () => {
+    const { tasks } = part('data') as { tasks: string };
+    appendFileSync(tasks, `${JSON.stringify({ ...testTasks()[0], task_key: 'other', env_key: 'crm' })}\n`);
+    const message = await messageOf({
+      ...harness.spec,
+      data: { ...part('data'), eval_tasks: 50 },
+      warm_start: [{ ...(harness.spec['warm_start'] as Changes[])[0], demonstrations: 'expert' }],
+    });
+    expect(message).toContain('50 evaluation tasks are asked for, the data holds 4 held-out ones');
+    expect(message).toContain('tasks name the environment "crm"');
+    expect(message).toContain('no demonstration of kind "expert"');
+    expect(message).toContain('kinds there: drill');
+  });
+
+  it('a task file that is not there, is cut off, has a key twice, or is no text', async () => {
+    const { tasks } = part('data') as { tasks: string };
+    const whole = readFileSync(tasks, 'utf8');
+    writeFileSync(tasks, whole.slice(0, -30));
+    expect(await messageOf(harness.spec)).toMatch(
+      /tasks\.jsonl is not usable:\n.*line 20: not JSON .*cut off/,
+    );
+    writeFileSync(tasks, whole + whole.slice(0, whole.indexOf('\n') + 1));
+    expect(await messageOf(harness.spec)).toContain('line 21: task_key');
+    writeFileSync(tasks, Buffer.from([0xff, 0xfe, 0x00, 0x41]));
+    expect(await messageOf(harness.spec)).toContain('is not UTF-8 text');
+    rmSync(tasks);
+    expect(await messageOf(harness.spec)).toMatch(/tasks\.jsonl is not usable:\n.*cannot be read: ENOENT/);
+  });
+
+  it('a tokenizer that is not there or does not load', async () => {
+    const broken = `${harness.folder}/tokenizer.json`;
+    const spec = { ...harness.spec, model: { ...part('model'), tokenizer: broken } };
+    expect(await messageOf(spec)).toContain('model.tokenizer');
+    writeFileSync(broken, '{"model":');
+    expect(await messageOf(spec)).toContain('do not load');
+  });
+});
+
+describe('demonstrations of an environment in files of one’s own', () => {
+  const shown = generateDemonstrations({
+    ...{ apps: ['tracker'], seed: 1, drill_demonstrations: 0, teacher_demonstrations: 4 },
+  });
+  /** The spec with these demonstrations, and environments as given. */
+  function specWith(environments: object[], demonstrations: readonly Demonstration[] = shown): Changes {
+    const { demonstrations: file } = part('data') as { demonstrations: string };
+    writeFileSync(file, demonstrations.map((line) => `${JSON.stringify(line)}\n`).join(''));
+    const [phase] = harness.spec['warm_start'] as Changes[];
+    return { ...harness.spec, environments, warm_start: [{ ...phase, demonstrations: 'teacher' }] };
+  }
+  const toolsOf = async (name: string) => (await harness.node.runs.get(run)).tools[name];
+
+  it('of a built-in app are taught with its tools', async () => {
+    await harness.open(specWith([{ env_key: 'tracker' }]));
+    expect(await toolsOf('tracker')).toEqual(appByName('tracker').tools);
+    expect(await harness.advance(lastSftStep)).toMatchObject({ applied: true });
+  });
+
+  it('of a server are taught with the tools that it told when the run started', async () => {
+    const foreign = await startForeignServer(() => '0');
+    await harness.open(specWith([{ env_key: 'tracker', url: foreign.url }]));
+    await foreign.close();
+    expect((await toolsOf('tracker'))?.map(({ name }) => name)).toEqual(['look']);
+    expect(await harness.advance(lastSftStep)).toMatchObject({ applied: true });
+  });
+
+  it('make another version of the data where the tools are others', async () => {
+    const version = async (environments: object[]) =>
+      (await prepareDataset(harness.store, parseRunSpec(specWith(environments)))).version;
+    const foreign = await startForeignServer(() => '0');
+    const [own, others] = [
+      await version([{ env_key: 'tracker' }]),
+      await version([{ env_key: 'tracker', url: foreign.url }]),
+    ];
+    await foreign.close();
+    expect(own).not.toBe(others);
+    expect(await version([{ env_key: 'tracker' }])).toBe(own);
+  });
+
+  it('whose tools cannot be asked for are refused, each with its mend', async () => {
+    const named = (env_key: string): Demonstration => ({ ...shown[0], env_key }) as Demonstration;
+    const message = await messageOf(
+      specWith(
+        [{ env_key: 'tracker' }, { env_key: 'crm' }, { env_key: 'mail', url: 'http://127.0.0.1:9' }],
+        [...shown, ...['crm', 'mail', 'wiki'].map(named)],
+      ),
+    );
+    expect(message).toContain('3 problems');
+    expect(message).toMatch(
+      /environments\[1\]: demonstrations name "crm", which names no url and is no built-in app/,
+    );
+    expect(message).toMatch(/environments\[2\]: demonstrations name "mail", but no task does/);
+    expect(message).toMatch(/environments: demonstrations name the environment "wiki", which is not listed/);
+    await noRunIsLeft();
+  });
+});
+
+describe('data in the store', () => {
+  it('is one version for one content, wherever it came from', async () => {
+    const spec = parseRunSpec(harness.spec);
+    const first = await prepareDataset(harness.store, spec);
+    expect(await prepareDataset(harness.store, spec)).toEqual(first);
+    appendFileSync(spec.data.tasks ?? '', `${JSON.stringify({ ...testTasks()[0], task_key: 'more' })}\n`);
+    expect((await prepareDataset(harness.store, spec)).version).not.toBe(first.version);
+  });
+
+  it('that was tampered with is never trained on, and never silently replaced', async () => {
+    await harness.open();
+    const { dataset } = await readRun(harness.store, run);
+    const key = datasetFileKey(dataset.name, dataset.version, 'tasks.jsonl');
+    await tamper(harness.store, key, (bytes) =>
+      bytes.toString().replace('"split":"held_out"', '"split":"train"'),
+    );
+    await expect(harness.node.runs.get(run)).rejects.toMatchObject({ name: 'UnreadableRecord', key });
+    await expect(prepareDataset(harness.store, parseRunSpec(harness.spec))).rejects.toMatchObject({
+      name: 'Diverged',
+    });
+  });
+});
+
+describe('failures that no retry mends', () => {
+  it('reach the workflow under their own name, with the whole message, and are not tried again', async () => {
+    const { openRun: activity } = createOrchestratorActivities(harness.orchestrator);
+    const spec = { ...harness.spec, nane: 'x' };
+    await expect(harness.attempt('open', () => activity({ spec, workflow }))).rejects.toMatchObject({
+      type: 'InvalidSpec',
+      nonRetryable: true,
+      message: expect.stringContaining('nane') as string,
+    });
+    await harness.open();
+    await tamper(harness.store, runKey(run), (bytes) =>
+      bytes.toString().replace('longhaul.run/2', 'longhaul.run/9'),
+    );
+    await expect(
+      harness.attempt('open', () => activity({ spec: harness.spec, workflow })),
+    ).rejects.toMatchObject({
+      type: 'NewerSchema',
+      nonRetryable: true,
+      message: expect.stringContaining('longhaul.run/9') as string,
+    });
+  });
+});

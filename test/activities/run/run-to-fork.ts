@@ -1,0 +1,141 @@
+// A run of five steps to be forked and rewound: every step changes the state, and the rate was changed live before the fourth.
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect } from 'vitest';
+import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
+import type { OpenedRun } from '../../../src/activities/contracts.js';
+import { DatasetCache } from '../../../src/data/dataset-cache.js';
+import { forkSpec } from '../../../src/activities/run/fork-spec.js';
+import { openRun } from '../../../src/activities/run/open-run.js';
+import type { OrchestratorDeps } from '../../../src/activities/orchestrator-deps.js';
+import { planStep } from '../../../src/activities/step/plan-step.js';
+import { recordControl } from '../../../src/activities/run/record-control.js';
+import { RunDataCache } from '../../../src/data/run-data.js';
+import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
+import { updatePolicy } from '../../../src/activities/step/update-policy.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { ForkSpec, RunSpec } from '../../../src/spec/run-spec.js';
+import { episodeKey } from '../../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { openStore } from '../../../src/store/open-store.js';
+import { encodeRecord } from '../../../src/store/records/record-codec.js';
+import { requireRecord } from '../../../src/store/records/records.js';
+import { lastCommittedStep, readState } from '../../../src/store/runs/run-records.js';
+import { type Harness, run, startEnvironments, startHarness, tamper, workflow } from '../fixture.js';
+
+export const last = 5;
+export const lrFromStep4 = 3e-3;
+export let harness: Harness;
+export let scratch: string;
+let pristine: string;
+
+/** One run for all tests of a file. The state after its second step is in the store. */
+export function useRunToFork(): void {
+  let environments: EnvironmentServer;
+  beforeAll(async () => {
+    scratch = mkdtempSync(join(tmpdir(), 'longhaul-forks-'));
+    pristine = join(scratch, 'pristine');
+    environments = await startEnvironments();
+    harness = await startHarness(environments);
+    await harness.advance(2);
+    await harness.attempt('save', () => saveState(harness.node, { run, step: 2, owner: 1 }));
+    await harness.attempt('upload', () => uploadCheckpoint(harness.node, { run, step: 2, owner: 1 }));
+    await advance(run, 1, 3);
+    const change = { kind: 'setHyperparameters', lr: lrFromStep4 } as const;
+    await recordControl(harness.orchestrator, { run, owner: 1, updateId: 'u1', change });
+    await advance(run, 1, last, 1);
+    cpSync(join(harness.folder, 'store'), pristine, { recursive: true, preserveTimestamps: true });
+  });
+  afterAll(async () => {
+    await harness.close();
+    await environments.close();
+    rmSync(scratch, { recursive: true, force: true });
+  });
+}
+
+function step(number: number, part: string): string {
+  return `step-${String(number).padStart(6, '0')}/${part}`;
+}
+
+export async function advance(of: string, owner: number, to: number, control = 0): Promise<void> {
+  const { node, orchestrator } = harness;
+  for (let next = (await lastCommittedStep(harness.store, of)) + 1; next <= to; next++) {
+    const reference = { run: of, step: next, owner };
+    const planned = await planStep(orchestrator, { ...reference, control });
+    const input = { ...reference, plan: planned.plan };
+    if (planned.kind === 'grpo')
+      await harness.attempt(step(next, 'collect'), () =>
+        collectRollouts(node, { ...input, slots: [0, planned.slots] }),
+      );
+    if (planned.kind === 'grpo') await pass(of, next);
+    await harness.attempt(step(next, 'update'), () => updatePolicy(node, input));
+  }
+}
+
+/** The policy of a few steps never passes: one episode is graded as if it had, so that each step changes the state. */
+async function pass(of: string, number: number): Promise<void> {
+  const key = episodeKey(of, number, number % 2, 0);
+  const episode = await requireRecord(harness.store, key, 'episode');
+  const bytes = await encodeRecord('episode', { ...episode, outcome: { status: 'graded', value: 1 } });
+  await tamper(harness.store, key, () => bytes);
+}
+
+/** As a worker over `store` opens it; each name has its own workflow. */
+export function open(
+  spec: RunSpec,
+  store: ObjectStore = harness.store,
+  other: Partial<OrchestratorDeps> = {},
+): Promise<OpenedRun> {
+  const datasets = new DatasetCache(store);
+  const deps = {
+    ...harness.orchestrator,
+    store,
+    datasets,
+    runs: new RunDataCache(store, datasets),
+    ...other,
+  };
+  return openRun(deps, { spec, workflow: { ...workflow, workflowId: `train/${spec.name}` } });
+}
+
+export async function fork(name: string, from: ForkSpec, change: (spec: RunSpec) => void = () => undefined) {
+  const spec = await forkSpec(harness.store, name, from);
+  change(spec);
+  return { spec, opened: await open(spec) };
+}
+
+/** A copy of the store, in which nothing was forked yet. */
+export async function copy(): Promise<ObjectStore> {
+  const folder = mkdtempSync(join(scratch, 'copy-'));
+  cpSync(pristine, folder, { recursive: true, preserveTimestamps: true });
+  return openStore(`dir:${folder}`);
+}
+
+export const statesOf = (of: string, steps: number[], store = harness.store) =>
+  Promise.all(steps.map((number) => readState(store, of, number)));
+
+export async function messageOf(promise: Promise<unknown>): Promise<string> {
+  const error = await promise.then(
+    () => null,
+    (thrown: unknown) => thrown,
+  );
+  expect(error).toMatchObject({ name: 'InvalidSpec' });
+  return (error as Error).message;
+}
+
+/** Dies before its (`writes` + 1)-th new object. */
+export function dyingAfter(store: ObjectStore, writes: number): ObjectStore {
+  let left = writes;
+  const create: ObjectStore['create'] = async (key, bytes) => {
+    if (left === 0) throw new Error('killed');
+    const answer = await store.create(key, bytes);
+    if (answer === 'created') left -= 1;
+    return answer;
+  };
+  return new Proxy(store, {
+    get: (target, name) => {
+      const value: unknown = name === 'create' ? create : Reflect.get(target, name);
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+    },
+  });
+}

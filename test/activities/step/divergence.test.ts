@@ -1,0 +1,143 @@
+// What is computed otherwise than the record says is computed again on a fresh engine and from an older checkpoint (R19).
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { createNodeActivities } from '../../../src/activities/node-activities.js';
+import type { NodeDeps } from '../../../src/activities/node-deps.js';
+import { saveState } from '../../../src/activities/step/save-state.js';
+import { updatePolicy } from '../../../src/activities/step/update-policy.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { attemptsFolder, updateKey } from '../../../src/store/objects/layout.js';
+import { readRecord } from '../../../src/store/records/records.js';
+import { readState, readUpdate } from '../../../src/store/runs/run-records.js';
+import { type Harness, run, startEnvironments, startHarness, tamper } from '../fixture.js';
+import { signedAgain } from '../../support/signed-again.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+  await harness.advance(step - 1);
+});
+afterEach(() => harness.close());
+
+/** A supervised step: it learns, and needs no episodes. */
+const step = 2;
+const wrong = 'f'.repeat(64);
+
+async function sealed(): Promise<(deps: NodeDeps) => ReturnType<typeof updatePolicy>> {
+  const reference = harness.reference(await harness.plan(step));
+  return (deps) => harness.attempt('update', () => updatePolicy(deps, reference));
+}
+
+/**
+ * The node's engine, whose first `times` results of this step are wrong, while another node commits the right one. Answers
+ * what it did, in order.
+ */
+function wrongAtFirst(times: number, commit: () => Promise<unknown>): string[] {
+  const { holder } = harness.node;
+  const { engine } = holder;
+  const { update, restart } = engine;
+  const did: string[] = [];
+  let left = times;
+  let committed: Promise<unknown> | null = null;
+  engine.update = async (request) => {
+    const result = await update(request);
+    const batch = (await readUpdate(harness.store, run, 1)).identity.batch;
+    if (request.batchSha256 === batch) return result;
+    await (committed ??= commit());
+    did.push(left > 0 ? 'wrong' : 'right');
+    return left-- > 0 ? { ...result, state: wrong } : result;
+  };
+  engine.restart = async () => {
+    // Whoever reads the engine's state must wait: it is about to be lost.
+    let read = false;
+    const stop = new AbortController();
+    const attempt = { signal: stop.signal, progress: () => undefined };
+    const reading = holder.withState(run, step - 1, () => Promise.resolve((read = true)), attempt);
+    await new Promise((resolve) => setImmediate(resolve));
+    stop.abort(new Error('has seen enough'));
+    await reading.catch(() => undefined);
+    did.push(read ? 'restarted beside a reader' : 'restarted');
+    await restart();
+  };
+  return did;
+}
+
+async function keptResults(): Promise<{ stored: string; computed: string }[]> {
+  const kept: { stored: string; computed: string }[] = [];
+  for await (const { key } of harness.store.list(attemptsFolder(run, step))) {
+    const record = await readRecord(harness.store, key, 'attempt');
+    for (const { verb, message } of record?.failures ?? []) {
+      const { stored, computed } = JSON.parse(message) as Record<'stored' | 'computed', { state: string }>;
+      expect(verb).toBe('update');
+      kept.push({ stored: stored.state, computed: computed.state });
+    }
+  }
+  return kept;
+}
+
+describe('a restore that disagrees with the records', () => {
+  it('leaves both results in the attempt record of the activity that needed the state', async () => {
+    await harness.advance(step);
+    const state = await readState(harness.store, run, step);
+    await tamper(harness.store, updateKey(run, step), (bytes) =>
+      signedAgain(bytes.toString().replaceAll(state, wrong)),
+    );
+    const { saveState: activity } = createNodeActivities(harness.secondNode());
+    const saving = harness.attempt('save', () => activity({ run, step, owner: 1 }));
+    await expect(saving).rejects.toMatchObject({ type: 'Diverged', nonRetryable: true });
+    const kept: unknown[] = [];
+    for await (const { key } of harness.store.list(`${attemptsFolder(run, step)}save/`)) {
+      const record = await readRecord(harness.store, key, 'attempt');
+      for (const { verb, message } of record?.failures ?? [])
+        kept.push({ verb, ...(JSON.parse(message) as object) });
+    }
+    expect(kept).toMatchObject([{ verb: 'save', key: updateKey(run, step), stored: wrong, computed: state }]);
+  });
+});
+
+describe('an update that disagrees with the record of another node', () => {
+  it('is computed again on a fresh engine, alone, and agrees', async () => {
+    const update = await sealed();
+    const other = harness.secondNode();
+    const did = wrongAtFirst(1, () => update(other));
+    const committed = await update(harness.node);
+    const state = await readState(harness.store, run, step);
+    expect(committed.state).toBe(state);
+    expect(did).toEqual(['wrong', 'restarted', 'right']);
+    expect(await keptResults()).toEqual([{ stored: state, computed: wrong }]);
+    expect((await harness.engine.held())?.state).toBe(state);
+  });
+
+  it('is computed at last from an older checkpoint', async () => {
+    await harness.attempt('save', () => saveState(harness.node, { run, step: step - 1, owner: 1 }));
+    const update = await sealed();
+    const other = harness.secondNode();
+    const did = wrongAtFirst(2, () => update(other));
+    expect((await update(harness.node)).state).toBe(await readState(harness.store, run, step));
+    expect(did).toEqual(['wrong', 'restarted', 'wrong', 'restarted', 'right']);
+    const how = harness.said.filter((line) => line.startsWith(`restored ${run} step ${step - 1}`));
+    expect(how.slice(-2)).toEqual([
+      `restored ${run} step ${step - 1}: its saved state`,
+      `restored ${run} step ${step - 1}: checkpoint 0 and 1 logged updates`,
+    ]);
+  });
+
+  it('blocks where it never agrees: all results are kept, and the message says how to go on', async () => {
+    const update = await sealed();
+    const other = harness.secondNode();
+    wrongAtFirst(3, () => update(other));
+    await expect(update(harness.node)).rejects.toMatchObject({
+      name: 'Diverged',
+      message: expect.stringMatching(/longhaul audit unit --replay 2\.\.2.*longhaul resume unit/s) as string,
+    });
+    const state = await readState(harness.store, run, step);
+    expect(await keptResults()).toEqual(Array(3).fill({ stored: state, computed: wrong }));
+    // The stored record stands, and a resumed run goes on from it.
+    expect((await update(harness.node)).state).toBe(state);
+    expect(await harness.store.head(updateKey(run, step))).not.toBeNull();
+  });
+});

@@ -1,0 +1,85 @@
+// 200 drawn bits of run.json, control/ and owners/, one at a time flipped in a run that is started again: each is refused by name, or
+// the run plans what it would have planned.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { DatasetCache } from '../../../src/data/dataset-cache.js';
+import { openRun } from '../../../src/activities/run/open-run.js';
+import { planStep } from '../../../src/activities/step/plan-step.js';
+import { recordControl } from '../../../src/activities/run/record-control.js';
+import { RunDataCache } from '../../../src/data/run-data.js';
+import { updatePolicy } from '../../../src/activities/step/update-policy.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { uniform } from '../../../src/rl/random.js';
+import { controlFolder, ownersFolder, planKey, runKey, sequenceKey } from '../../../src/store/objects/layout.js';
+import { openStore } from '../../../src/store/open-store.js';
+import { readPlan } from '../../../src/store/runs/run-records.js';
+import { type Harness, run, startEnvironments, startHarness, tamper, workflow } from '../fixture.js';
+
+const bits = 200;
+const next = 2;
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+  harness = await startHarness(environments);
+  await harness.open();
+  await asked('a', 3e-4);
+  // One step is planned under the first two records; what follows them is in no plan yet.
+  await harness.advance(0);
+  const planned = await harness.plan(1, 1);
+  await harness.attempt('step-000001/update', () => updatePolicy(harness.node, harness.reference(planned)));
+  await asked('b', 2e-4);
+  await harness.open();
+}, 60_000);
+afterAll(async () => {
+  await harness.close();
+  await environments.close();
+});
+
+async function asked(updateId: string, lr: number): Promise<void> {
+  const change = { kind: 'setHyperparameters' as const, lr };
+  await recordControl(harness.orchestrator, { run, owner: 1, updateId, change });
+}
+
+/** What another process makes of the store: the plan of the next step, without what names the owner that it begins as. */
+async function startedAgain(): Promise<object> {
+  const store = await openStore(harness.store.address);
+  const datasets = new DatasetCache(store);
+  const deps = { ...harness.orchestrator, store, datasets, runs: new RunDataCache(store, datasets) };
+  const { owner } = await openRun(deps, { spec: harness.spec, workflow });
+  try {
+    await planStep(deps, { run, step: next, owner, control: 2 });
+    const { owner: _owner, owner_digest: _digest, ...plan } = (await readPlan(store, run, next)).record;
+    return plan;
+  } finally {
+    await harness.store.delete(planKey(run, next));
+    await harness.store.delete(sequenceKey(ownersFolder(run), owner));
+  }
+}
+
+test(`each of ${bits} flipped bits is refused by name, or has no effect`, { timeout: 600_000 }, async () => {
+  const keys = [
+    runKey(run),
+    ...[1, 2].map((n) => sequenceKey(controlFolder(run), n)),
+    ...[1, 2].map((n) => sequenceKey(ownersFolder(run), n)),
+  ];
+  const undisturbed = await startedAgain();
+  let refused = 0;
+  for (let draw = 0; draw < bits; draw++) {
+    const key = keys[draw % keys.length] as string;
+    const whole = Buffer.from((await harness.store.get(key)) as Uint8Array);
+    const bit = Math.floor(uniform(22, draw) * 8 * whole.length);
+    const flipped = Buffer.from(whole);
+    flipped[bit >> 3] = (flipped[bit >> 3] as number) ^ (1 << (bit & 7));
+    await tamper(harness.store, key, () => flipped);
+    const result = await startedAgain().catch((error: unknown) => error);
+    await tamper(harness.store, key, () => whole);
+    if (result instanceof Error) {
+      refused += 1;
+      expect({ draw, message: result.message }).toMatchObject({
+        message: expect.stringContaining(key) as string,
+      });
+    } else expect({ draw, key, bit, plan: result }).toEqual({ draw, key, bit, plan: undisturbed });
+  }
+  console.log(`${refused} of ${bits} refused by name, ${bits - refused} without any effect`);
+  expect(refused).toBeGreaterThan(bits / 2);
+});

@@ -1,0 +1,68 @@
+// The first GRPO step of a run, taken apart: planned, collected, sealed and updated by hand, with outcomes as a test sets them.
+import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
+import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
+import type { PlannedStep } from '../../../src/activities/contracts.js';
+import { sealBatch } from '../../../src/activities/step/seal-batch.js';
+import { updatePolicy } from '../../../src/activities/step/update-policy.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { EpisodeRecord, GrpoPlan, Outcome } from '../../../src/spec/records/records.js';
+import { episodeKey } from '../../../src/store/objects/layout.js';
+import { encodeRecord } from '../../../src/store/records/record-codec.js';
+import { requireRecord } from '../../../src/store/records/records.js';
+import { readPlan } from '../../../src/store/runs/run-records.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from '../fixture.js';
+
+export let environments: EnvironmentServer;
+/** The test's own: another one for each. */
+export let harness: Harness;
+
+/** Gives each test of a file a run of its own that stands after its warm start. */
+export function useGrpoStep(): void {
+  beforeAll(async () => {
+    environments = await startEnvironments();
+  });
+  afterAll(() => environments.close());
+  beforeEach(async () => {
+    harness = await startHarness(environments);
+    await harness.advance(lastSftStep);
+  });
+  afterEach(() => harness.close());
+}
+
+/** First GRPO step, and its plan: two slots of two samples. */
+export const step = lastSftStep + 1;
+export async function planned(at = step): Promise<{ answer: PlannedStep; plan: GrpoPlan }> {
+  const answer = await harness.plan(at);
+  const { record } = await readPlan(harness.store, run, at, answer.plan);
+  if (record.kind !== 'grpo') throw new Error(`step ${at} is no GRPO step`);
+  return { answer, plan: record };
+}
+
+export const collect = (
+  answer: PlannedStep,
+  slots: [number, number] = [0, answer.slots],
+  deps = harness.node,
+  attempt = 1,
+) =>
+  harness.attempt(
+    `step-${String(answer.step).padStart(6, '0')}/collect`,
+    () => collectRollouts(deps, { ...harness.reference(answer), slots }),
+    attempt,
+  );
+export const seal = async (answer: PlannedStep, deps = harness.node) => {
+  const { record } = await readPlan(harness.store, run, answer.step, answer.plan);
+  return harness.attempt('seal', () => sealBatch(deps, harness.reference(answer), record));
+};
+export const update = (answer: PlannedStep, deps = harness.node, attempt = 1) =>
+  harness.attempt('update', () => updatePolicy(deps, harness.reference(answer)), attempt);
+export const episodeAt = (slot: number, sample: number, at = step): Promise<EpisodeRecord> =>
+  requireRecord(harness.store, episodeKey(run, at, slot, sample), 'episode');
+
+/** The policy of a few steps never passes: outcomes are set as if other episodes had been played. */
+export async function setOutcome(slot: number, sample: number, outcome: Outcome, at = step): Promise<void> {
+  const record = { ...(await episodeAt(slot, sample, at)), outcome };
+  const bytes = await encodeRecord('episode', record);
+  await tamper(harness.store, episodeKey(run, at, slot, sample), () => bytes);
+}
+export const passed: Outcome = { status: 'graded', value: 1 };
+export const unknown: Outcome = { status: 'unknown', reason: 'call', failures: 3 };

@@ -1,0 +1,69 @@
+// Tasks whose prompt does not fit: one of many costs a group its grades, and where none fits the run ends and says why.
+import { readFileSync, writeFileSync } from 'node:fs';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { createNodeActivities } from '../../../src/activities/node-activities.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { Task } from '../../../src/spec/records/task.js';
+import { readUpdate } from '../../../src/store/runs/run-records.js';
+import { type ForeignServer, startForeignServer } from '../../environments/foreign-server.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';
+
+const step = lastSftStep + 1;
+const tooLong = 'Read this first. '.repeat(200);
+
+let environments: EnvironmentServer;
+let foreign: ForeignServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+  // The first sample of each group passes, so that a group that is played has a signal.
+  foreign = await startForeignServer((episodeId) => (episodeId.includes('.000.') ? '1' : '0'));
+});
+afterAll(() => Promise.all([environments.close(), foreign.close()]));
+beforeEach(async () => {
+  harness = await startHarness(environments);
+});
+afterEach(() => harness.close());
+
+/** Opens the run with two tasks to train on and those held out, changed as wanted. */
+async function openWith(change: (task: Task, index: number) => Task): Promise<void> {
+  const { tasks: file } = harness.spec['data'] as { tasks: string };
+  const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
+  const tasks = lines.map((line) => JSON.parse(line) as Task);
+  // Of one template, so that each step draws both.
+  const train = tasks.slice(0, 2).map((task) => ({ ...task, template: 'tracker' }));
+  const kept = [...train, ...tasks.filter(({ split }) => split === 'held_out')];
+  writeFileSync(file, kept.map((task, index) => `${JSON.stringify(change(task, index))}\n`).join(''));
+  await harness.open({ ...harness.spec, environments: [{ env_key: 'tracker', url: foreign.url }] });
+}
+const evaluate = () =>
+  harness.attempt('evaluate', () =>
+    createNodeActivities(harness.node).evaluateState({ run, owner: 1, step: lastSftStep, suite: 'interval' }),
+  );
+
+describe('a task whose prompt is too long', () => {
+  it('among others gives its group no grades; the step learns from the rest', async () => {
+    await openWith((task, index) => (index === 0 ? { ...task, prompt: tooLong } : task));
+    expect(await harness.advance(step)).toMatchObject({ applied: true });
+    const { identity } = await readUpdate(harness.store, run, step);
+    expect([...identity.outcomes].sort()).toEqual(
+      [
+        [null, null],
+        [1, 0],
+      ].sort(),
+    );
+    expect(await evaluate()).toMatchObject({ graded: 2, unknown: 0 });
+  });
+
+  it('as all are ends the run at its first evaluation, naming the limits', async () => {
+    await openWith((task) => ({ ...task, prompt: tooLong }));
+    await harness.advance(lastSftStep);
+    await expect(evaluate()).rejects.toMatchObject({
+      type: 'InvalidSpec',
+      nonRetryable: true,
+      message: expect.stringMatching(
+        /generator\.max_input_length: no task has a prompt that fits into 448 tokens .* 480; raise both/,
+      ) as string,
+    });
+  });
+});

@@ -1,0 +1,61 @@
+// Runs with objectives of their own, step by step: the first sample of each GRPO step has passed, so that there is something to learn.
+import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
+import type { CommittedStep } from '../../../src/activities/contracts.js';
+import { planStep } from '../../../src/activities/step/plan-step.js';
+import { updatePolicy } from '../../../src/activities/step/update-policy.js';
+import type { EpisodeRecord, PlanRecord } from '../../../src/spec/records/records.js';
+import { episodeKey } from '../../../src/store/objects/layout.js';
+import { encodeRecord } from '../../../src/store/records/record-codec.js';
+import { requireRecord } from '../../../src/store/records/records.js';
+import { readPlan } from '../../../src/store/runs/run-records.js';
+import { type Harness, lastSftStep, run, tamper } from '../fixture.js';
+
+/** The first GRPO step. */
+export const step = lastSftStep + 1;
+
+/** Opens the harness's run with other settings of `trainer` and `model`, and takes its supervised steps. */
+export async function begin(harness: Harness, trainer: object, model: object = {}): Promise<void> {
+  await harness.open(specWith(harness, trainer, model));
+  await harness.advance(lastSftStep);
+}
+
+/** As `begin` without supervised steps: GRPO begins with the base model, and step 1. */
+export async function beginCold(harness: Harness, trainer: object, model: object = {}): Promise<void> {
+  await harness.open({ ...specWith(harness, trainer, model), warm_start: [] });
+  await harness.advance(0);
+}
+
+export function specWith({ spec }: Harness, trainer: object, model: object = {}): Record<string, unknown> {
+  return {
+    ...spec,
+    model: { ...(spec['model'] as object), ...model },
+    trainer: { ...(spec['trainer'] as object), ...trainer },
+  };
+}
+
+export async function planOf(harness: Harness, at: number): Promise<PlanRecord> {
+  return (await readPlan(harness.store, run, at)).record;
+}
+
+/** `control`: what of it the workflow knows; `change`: of the episode that passed. */
+export async function take(
+  harness: Harness,
+  at: number,
+  {
+    deps = harness.node,
+    control = 0,
+    of = { run, owner: 1 },
+    change = (record: EpisodeRecord): EpisodeRecord => record,
+  } = {},
+): Promise<CommittedStep> {
+  const reference = { ...of, step: at };
+  const { plan, slots } = await planStep(harness.orchestrator, { ...reference, control });
+  const input = { ...reference, plan };
+  await harness.attempt(`step-${at}/collect`, () => collectRollouts(deps, { ...input, slots: [0, slots] }));
+  const key = episodeKey(of.run, at, 0, 0);
+  const record = await requireRecord(harness.store, key, 'episode');
+  const passed = change({ ...record, outcome: { status: 'graded', value: 1 } });
+  const bytes = await encodeRecord('episode', passed);
+  await tamper(harness.store, key, () => bytes);
+  return harness.attempt(`step-${at}/update`, () => updatePolicy(deps, input));
+}

@@ -1,0 +1,104 @@
+// What activities answer goes into the workflow's history: figures for a decision, never data, however large a run is.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
+import { phaseAt, phasesOf } from '../../../src/activities/run/phases.js';
+import { updatePolicy } from '../../../src/activities/step/update-policy.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { rewardMetrics } from '../../../src/rl/metrics.js';
+import type { EvaluationResult } from '../../../src/spec/records/evaluation-records.js';
+import type { UpdateRecord } from '../../../src/spec/records/records.js';
+import { evaluationResultKey, updateKey } from '../../../src/store/objects/layout.js';
+import { encodeRecord } from '../../../src/store/records/record-codec.js';
+import { requireRecord } from '../../../src/store/records/records.js';
+import { readRun } from '../../../src/store/runs/run-records.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from '../fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+});
+afterEach(() => harness.close());
+
+const names = Array.from({ length: 100 }, (_, index) => `an-environment-with-a-long-name-${index}`);
+const bytesOf = (answer: unknown): number => Buffer.byteLength(JSON.stringify(answer));
+const limit = 10 * 1024;
+
+describe('with 100 environments', () => {
+  it('an opened run and its plans stay small', async () => {
+    const others = names.map((env_key) => ({ env_key, url: 'http://127.0.0.1:8000' }));
+    const environmentsOf = [{ env_key: 'tracker' }, ...others];
+    const opened = await harness.open({ ...harness.spec, environments: environmentsOf });
+    expect(bytesOf(opened)).toBeLessThan(limit);
+    expect((await readRun(harness.store, run)).spec.environments).toHaveLength(101);
+    await harness.advance(lastSftStep);
+    expect(bytesOf(await harness.plan(lastSftStep + 1))).toBeLessThan(limit);
+  });
+
+  it('a committed step answers the few figures that are shown; its record keeps all', async () => {
+    await harness.advance(lastSftStep);
+    const metrics = {
+      ...rewardMetrics(names.map((env) => ({ env, values: [0, 1, null] }))),
+      'policy/final_loss': 0.25,
+      'policy/grad_norm': 1,
+    };
+    expect(bytesOf(metrics)).toBeGreaterThan(limit);
+    const key = updateKey(run, lastSftStep);
+    const record = await requireRecord(harness.store, key, 'update');
+    const large: UpdateRecord = { ...record, observed: { ...record.observed, metrics } };
+    const bytes = await encodeRecord('update', large);
+    await tamper(harness.store, key, () => bytes);
+    const reference = harness.reference(await harness.plan(lastSftStep));
+    const answer = await harness.attempt('update', () => updatePolicy(harness.node, reference));
+    expect(answer.metrics).toEqual({
+      'reward/avg_raw_reward': 0.5,
+      'policy/final_loss': 0.25,
+      'policy/grad_norm': 1,
+    });
+    expect(bytesOf(answer)).toBeLessThan(1024);
+  });
+
+  it('so does an evaluation', async () => {
+    await harness.advance(1);
+    const evaluate = () =>
+      harness.attempt('evaluate', () =>
+        evaluateState(harness.node, { run, step: 1, owner: 1, suite: 'interval' }),
+      );
+    const { state, suite } = await evaluate();
+    const key = evaluationResultKey(state, suite);
+    const record = await requireRecord(harness.store, key, 'evaluation');
+    const of = (found: EvaluationResult): EvaluationResult['environments'] =>
+      Object.fromEntries(names.map((name) => [name, Object.values(found.environments)[0]!]));
+    const bytes = await encodeRecord('evaluation', { ...record, environments: of(record) });
+    await tamper(harness.store, key, () => bytes);
+    expect(bytesOf(await evaluate())).toBeLessThan(1024);
+  });
+});
+
+describe('the phases of a run', () => {
+  it('follow one another without a gap, and every step is in one', async () => {
+    await harness.open();
+    const { spec } = await readRun(harness.store, run);
+    const [drill] = spec.warm_start;
+    // Five updates, two a step: the last step of the phase has one.
+    const warm_start = [
+      { ...drill!, name: 'a', updates: 5, mini_batches_per_step: 2 },
+      { ...drill!, name: 'b', updates: 1 },
+    ];
+    const long = { ...spec, warm_start };
+    expect(phasesOf(long).map(({ name, first, last }) => `${name} ${first}..${last}`)).toEqual([
+      'a 1..3',
+      'b 4..4',
+      'grpo 5..8',
+    ]);
+    const at = (step: number): string => {
+      const phase = phaseAt(long, step);
+      return `${phase.kind === 'sft' ? phase.spec.name : 'grpo'} ${phase.index}`;
+    };
+    expect([1, 3, 4, 5, 8, 9].map(at)).toEqual(['a 0', 'a 2', 'b 0', 'grpo 0', 'grpo 3', 'grpo 4']);
+  });
+});

@@ -1,0 +1,77 @@
+// R25: an environment server that is down is waited for up to `max_wait_s`, then the run is blocked and says why.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { createNodeActivities } from '../../../../src/activities/node-activities.js';
+import { startEnvironmentProcess, type EnvironmentProcess } from '../../../support/servers/environment-process.js';
+import { faultsIn, readStepAttempts } from '../../../../src/store/runs/fault-figures.js';
+import { remedies } from '../../../../src/workflows/policies.js';
+import { type Harness, lastSftStep, run, startHarness } from '../../fixture.js';
+
+const step = lastSftStep + 1;
+const maxWaitSeconds = 4;
+
+let server: EnvironmentProcess;
+let harness: Harness;
+beforeEach(async () => {
+  server = await startEnvironmentProcess();
+  harness = await startHarness(server);
+  const generator = { ...(harness.spec.generator as object), max_wait_s: maxWaitSeconds };
+  await harness.open({ ...harness.spec, generator });
+  await harness.advance(lastSftStep);
+});
+afterEach(async () => {
+  await harness.close();
+  await server.kill('SIGKILL');
+});
+
+/** The activities as a worker registers them, which is where errors become failures that the workflow knows. */
+async function collect(attempt: number, progress: unknown[] = []): Promise<unknown> {
+  const planned = await harness.plan(step);
+  const { collectRollouts } = createNodeActivities(harness.node);
+  return harness.attempt(
+    `step-${String(step).padStart(6, '0')}/collect`,
+    () => collectRollouts({ ...harness.reference(planned), slots: [0, planned.slots] }),
+    attempt,
+    progress,
+  );
+}
+
+describe('an environment server that is gone', () => {
+  it('for longer than max_wait_s ends the step for good with what is wrong; when it is back a resumed run goes on', async () => {
+    await server.kill('SIGKILL');
+    const started = Date.now();
+    await expect(collect(1)).rejects.toMatchObject({
+      type: 'EnvironmentsUnavailable',
+      nonRetryable: true,
+      message: expect.stringMatching(
+        new RegExp(`^The environment of tracker has been down for ${maxWaitSeconds} s \\(.*${server.url}`),
+      ) as string,
+    });
+    expect(Date.now() - started).toBeGreaterThanOrEqual(1000 * maxWaitSeconds);
+    expect(remedies.EnvironmentsUnavailable).toContain('longhaul doctor');
+    expect(await harness.store.listFolder(`runs/${run}/steps/00000${step}/episodes/`)).toEqual([]);
+
+    server = await startEnvironmentProcess(['--port', new URL(server.url).port]);
+    expect(await collect(2)).toMatchObject({ graded: 4, unknown: 0 });
+  });
+
+  it('for a shorter time costs nothing but the wait, which the attempt tells', async () => {
+    await server.kill('SIGKILL');
+    const begun = performance.now();
+    const progress: unknown[] = [];
+    const collecting = collect(1, progress);
+    const waits = {
+      waiting: 'tracker',
+      waiting_reason: expect.stringContaining(server.url) as string,
+      waiting_until: expect.any(Number) as number,
+    };
+    await vi.waitFor(() => expect(progress).toContainEqual(expect.objectContaining(waits)), {
+      timeout: 5000,
+    });
+    server = await startEnvironmentProcess(['--port', new URL(server.url).port]);
+    expect(await collecting).toMatchObject({ graded: 4, unknown: 0, troubled: true });
+    expect(progress.at(-1)).not.toHaveProperty('waiting');
+    const waited = faultsIn(await readStepAttempts(harness.store, run, step))['ft/waiting_seconds']!;
+    expect(waited).toBeGreaterThan(0.1);
+    expect(waited).toBeLessThan((performance.now() - begun) / 1000);
+  });
+});

@@ -1,0 +1,154 @@
+// A worker stands still at each of its looks at the store, while another one plays and commits the step and a collection folds its
+// episodes. It wakes to records that are gone from where it looks for them, and must sample nothing again (R9, R23).
+import { cpSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { auditRun } from '../../../../src/activities/reports/audit-run.js';
+import { collectRollouts } from '../../../../src/activities/step/collect-rollouts.js';
+import type { PlannedStep } from '../../../../src/activities/contracts.js';
+import { createNodeActivities } from '../../../../src/activities/node-activities.js';
+import type { NodeDeps } from '../../../../src/activities/node-deps.js';
+import type { EnvironmentServer } from '../../../../src/environments/server/environment-server.js';
+import { collect as collectGarbage } from '../../../../src/store/collection/collection.js';
+import { episodeKey, episodesFolder, foldedEpisodesKey } from '../../../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../../../src/store/objects/object-store.js';
+import { adoptOrCreate } from '../../../../src/store/records/records.js';
+import { readFoldedEpisodes } from '../../../../src/store/runs/episodes.js';
+import { counting, type Harness, lastSftStep, run, startEnvironments, startHarness } from '../../fixture.js';
+
+const step = lastSftStep + 1;
+const activity = (part: string): string => `step-${String(step).padStart(6, '0')}/${part}`;
+
+let environments: EnvironmentServer;
+let harness: Harness;
+let planned: PlannedStep;
+let sleeper: ReturnType<typeof counting>;
+let other: NodeDeps;
+beforeAll(async () => {
+  environments = await startEnvironments();
+  harness = await startHarness(environments);
+  await harness.advance(lastSftStep);
+  planned = await harness.plan(step);
+  cpSync(join(harness.folder, 'store'), join(harness.folder, 'planned'), { recursive: true });
+  sleeper = counting(harness.node);
+  other = harness.secondNode();
+});
+afterAll(async () => {
+  await harness.close();
+  await environments.close();
+});
+
+/** The store as it was when the step was planned. */
+function begunAnew(): void {
+  const store = join(harness.folder, 'store');
+  rmSync(store, { recursive: true });
+  cpSync(join(harness.folder, 'planned'), store, { recursive: true, preserveTimestamps: true });
+}
+
+const play = (deps: NodeDeps, attempt: number) =>
+  harness.attempt(
+    activity('collect'),
+    () => collectRollouts(deps, { ...harness.reference(planned), slots: [0, planned.slots] }),
+    attempt,
+  );
+
+async function commitElsewhere(): Promise<unknown> {
+  const figures = await play(other, 2);
+  const { updatePolicy } = createNodeActivities(other);
+  await harness.attempt(activity('update'), () => updatePolicy(harness.reference(planned)));
+  await foldStep();
+  return figures;
+}
+
+async function foldStep(): Promise<void> {
+  const done = await collectGarbage(harness.store, run, {
+    retention: null,
+    bestSteps: () => Promise.resolve([]),
+    evaluations: () => Promise.resolve([]),
+    graceMs: 0,
+    by: 'test',
+    wait: () => Promise.resolve(),
+  });
+  expect(done).toMatchObject({ episodes: [step], left: [] });
+}
+
+/** A store that does `meanwhile` before the call that `isIt` names; no call ends before that has. */
+function frozenWhere(isIt: (verb: string, key: string) => boolean, meanwhile: () => Promise<unknown>) {
+  let frozen: Promise<unknown> | null = null;
+  return new Proxy(harness.store, {
+    get(store, name: keyof ObjectStore) {
+      const member: unknown = store[name];
+      if (typeof member !== 'function') return member;
+      return (...args: unknown[]): unknown => {
+        const call = (): unknown => (member as (...args: unknown[]) => unknown).apply(store, args);
+        // A generator: nothing of what is tested lists that way.
+        if (name === 'list') return call();
+        if (!frozen && isIt(name, String(args[0]))) frozen = meanwhile();
+        return frozen ? frozen.then(call) : call();
+      };
+    },
+  });
+}
+
+it(
+  'samples nothing again, wherever it stood still before its first token',
+  { timeout: 240_000 },
+  async () => {
+    const frozenAt: string[] = [];
+    for (let look = 1; ; look++) {
+      begunAnew();
+      sleeper.calls.generate = 0;
+      let [calls, answer] = [0, null as unknown];
+      // Episodes go on side by side from there: only a process that is frozen stops all of them (`test/e2e`).
+      let areApart = false;
+      const store = frozenWhere(
+        (verb, key) => {
+          if (areApart) return false;
+          areApart = verb === 'head' && key.startsWith(episodesFolder(run, step));
+          if (++calls !== look) return false;
+          frozenAt.push(`${verb} ${key}`);
+          return true;
+        },
+        async () => void (answer = await commitElsewhere()),
+      );
+      const { deps } = sleeper;
+      const woken = await play({ ...deps, store }, 1);
+      if (answer === null) break;
+      const at = `frozen before ${frozenAt.at(-1)}`;
+      const { graded, mean_reward } = answer as { graded: number; mean_reward: number };
+      expect(woken, at).toMatchObject({ graded, mean_reward, unknown: 0 });
+      expect(sleeper.calls.generate, at).toBe(0);
+      const { violations } = await auditRun(harness.store, run);
+      expect(violations, at).toEqual([]);
+    }
+    // Its looks at the update, at the folder three times, and at each episode before that begins.
+    expect(frozenAt.filter((at) => at === `listFolder ${episodesFolder(run, step)}`)).toHaveLength(3);
+    expect(frozenAt).toContain(`head ${episodeKey(run, step, 0, 0)}`);
+  },
+);
+
+it('writes nothing beside the file of folded episodes that says otherwise', async () => {
+  begunAnew();
+  const key = episodeKey(run, step, 1, 1);
+  const store = frozenWhere((verb, at) => verb === 'create' && at === key, commitElsewhere);
+  expect(await play({ ...sleeper.deps, store }, 1)).toMatchObject({ graded: 4 });
+  expect(await harness.store.listFolder(episodesFolder(run, step))).toEqual([]);
+  expect(await harness.store.head(foldedEpisodesKey(run, step))).not.toBeNull();
+  expect((await auditRun(harness.store, run)).violations).toEqual([]);
+});
+
+it('is not accused of an episode that it wrote beside the file before it died, and the next collection takes that', async () => {
+  begunAnew();
+  await commitElsewhere();
+  const key = episodeKey(run, step, 0, 1);
+  const folded = await readFoldedEpisodes(harness.store, run, step);
+  const first = folded?.get(key)?.record;
+  if (!first) throw new Error(`${key} was not folded`);
+  await adoptOrCreate(harness.store, key, 'episode', {
+    ...first,
+    observed: { ...first.observed, attempt: 1, incarnation: 'another' },
+  });
+  expect((await auditRun(harness.store, run)).violations).toEqual([]);
+  await foldStep();
+  expect(await harness.store.head(key)).toBeNull();
+});

@@ -1,0 +1,107 @@
+// What an attempt of collect leaves when it fails: finished episodes are progress (R27), and no save outlives it (R28).
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { collectRollouts } from '../../../../src/activities/step/collect-rollouts.js';
+import { createNodeActivities } from '../../../../src/activities/node-activities.js';
+import { maxSameFailures } from '../../../../src/activities/attempt/repeated-failures.js';
+import type { EnvironmentServer } from '../../../../src/environments/server/environment-server.js';
+import { attemptsFolder } from '../../../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../../../src/store/objects/object-store.js';
+import { StoreUnfit } from '../../../../src/store/objects/store-errors.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../../fixture.js';
+
+const step = lastSftStep + 1;
+const activity = `step-${String(step).padStart(6, '0')}/collect`;
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+});
+afterEach(() => harness.close());
+
+/** A promise, and what resolves it. */
+function event(): { happened: Promise<void>; happens: () => void } {
+  let happens = (): void => undefined;
+  const happened = new Promise<void>((resolve) => (happens = resolve));
+  return { happened, happens };
+}
+
+it('an engine that is killed after each of six episodes is no standstill', { timeout: 120_000 }, async () => {
+  const kills = maxSameFailures + 1;
+  const generator = { ...(harness.spec['generator'] as object), n_samples_per_prompt: 4 };
+  await harness.open({ ...harness.spec, generator });
+  await harness.advance(lastSftStep);
+  const planned = await harness.plan(step);
+  const { collectRollouts: collect } = createNodeActivities(harness.node);
+  const { engine } = harness.node.holder;
+  const { generate } = engine;
+  /** One episode samples; the others of its attempt find that the engine was killed. */
+  async function killedAfterOne(attempt: number): Promise<unknown> {
+    const killed = event();
+    let sampling = 0;
+    engine.generate = async (...args) => {
+      sampling += 1;
+      if (sampling > 1) await killed.happened;
+      return generate(...args);
+    };
+    const progress: unknown[] = [];
+    const kill = async (): Promise<void> => {
+      await vi.waitFor(() => expect(progress).toContainEqual({ finished: 1, of: 9 - attempt }), 10_000);
+      process.kill(harness.engine.pid() ?? NaN, 'SIGKILL');
+      await vi.waitFor(() => expect(harness.engine.pid()).toBeNull(), 10_000);
+      killed.happens();
+    };
+    const collecting = harness.attempt(activity, () => collect(input), attempt, progress);
+    const [outcome] = await Promise.allSettled([collecting, kill()]);
+    return outcome.status === 'rejected' ? outcome.reason : outcome.value;
+  }
+  const input = { ...harness.reference(planned), slots: [0, planned.slots] as [number, number] };
+  const failures: unknown[] = [];
+  for (let attempt = 1; attempt <= kills; attempt++) failures.push(await killedAfterOne(attempt));
+  expect(failures).toEqual(Array(kills).fill(expect.objectContaining({ name: 'EngineError' })));
+  engine.generate = generate;
+  expect(await harness.attempt(activity, () => collect(input), kills + 1)).toMatchObject({ graded: 8 });
+});
+
+describe('the save beside the rollouts', () => {
+  it('ends before its attempt does, also where that fails', async () => {
+    await harness.advance(lastSftStep);
+    const planned = await harness.plan(step);
+    const [begun, released] = [event(), event()];
+    const ends: string[] = [];
+    const { engine } = harness.node.holder;
+    const { saveState } = engine;
+    engine.saveState = async (...args) => {
+      begun.happens();
+      await released.happened;
+      const saved = await saveState(...args);
+      ends.push('save');
+      return saved;
+    };
+    const create = async (key: string, bytes: Uint8Array): ReturnType<ObjectStore['create']> => {
+      if (!key.startsWith(attemptsFolder(run, step))) return harness.store.create(key, bytes);
+      await begun.happened;
+      // An attempt that did not wait would have ended by then.
+      setTimeout(released.happens, 100);
+      throw new StoreUnfit('no create-only puts');
+    };
+    const store = new Proxy(harness.store, {
+      get(target, name: keyof ObjectStore) {
+        const member: unknown = name === 'create' ? create : target[name];
+        return typeof member === 'function' ? (member.bind(target) as unknown) : member;
+      },
+    });
+    const input = {
+      ...harness.reference(planned),
+      slots: [0, planned.slots] as [number, number],
+      keep: true,
+    };
+    const collecting = harness.attempt(activity, () => collectRollouts({ ...harness.node, store }, input));
+    await expect(collecting.finally(() => ends.push('attempt'))).rejects.toThrow('no create-only puts');
+    expect(ends).toEqual(['save', 'attempt']);
+  });
+});

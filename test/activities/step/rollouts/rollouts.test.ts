@@ -1,0 +1,279 @@
+// What happens to episodes in flight: a store that does not answer, another worker that is faster, reports of progress.
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { auditRun } from '../../../../src/activities/reports/audit-run.js';
+import { collectRollouts } from '../../../../src/activities/step/collect-rollouts.js';
+import type { PlannedStep } from '../../../../src/activities/contracts.js';
+import type { NodeDeps } from '../../../../src/activities/node-deps.js';
+import { waitOutStore } from '../../../../src/activities/attempt/store-patience.js';
+import { EnvironmentError } from '../../../../src/environments/environment.js';
+import type { EnvironmentServer } from '../../../../src/environments/server/environment-server.js';
+import type { AttemptRecord } from '../../../../src/spec/records/attempt-records.js';
+import { recordDigest } from '../../../../src/store/records/canonical.js';
+import { attemptsFolder, episodeKey, planKey } from '../../../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../../../src/store/objects/object-store.js';
+import { requireRecord } from '../../../../src/store/records/records.js';
+import {
+  StoreFull,
+  StoreUnavailable,
+  StoreUnfit,
+  type UnreadableRecord,
+} from '../../../../src/store/objects/store-errors.js';
+import {
+  counting,
+  type Harness,
+  lastSftStep,
+  run,
+  startEnvironments,
+  startHarness,
+  tamper,
+} from '../../fixture.js';
+
+const step = lastSftStep + 1;
+const keys = [0, 1].flatMap((slot) => [0, 1].map((sample) => episodeKey(run, step, slot, sample)));
+
+let environments: EnvironmentServer;
+let harness: Harness;
+let planned: PlannedStep;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+  await harness.advance(lastSftStep);
+  planned = await harness.plan(step);
+});
+afterEach(() => harness.close());
+
+const collect = (deps: NodeDeps, attempt = 1, progress: unknown[] = []) =>
+  harness.attempt(
+    `step-${String(step).padStart(6, '0')}/collect`,
+    () => collectRollouts(deps, { ...harness.reference(planned), slots: [0, planned.slots] }),
+    attempt,
+    progress,
+  );
+
+/** The store, with `create` and `head` as a test wants them. */
+const storeWith = (changes: Partial<Pick<ObjectStore, 'create' | 'head'>>): ObjectStore =>
+  new Proxy(harness.store, {
+    get(store, name: keyof ObjectStore) {
+      const member: unknown = (changes as Partial<ObjectStore>)[name] ?? store[name];
+      return typeof member === 'function' ? (member.bind(store) as unknown) : member;
+    },
+  });
+
+const written = async (): Promise<string[]> => {
+  const heads = await Promise.all(keys.map((key) => harness.store.head(key)));
+  return keys.filter((_, i) => heads[i] !== null);
+};
+
+describe('a store that does not answer', () => {
+  it.each(['create', 'head'] as const)(
+    'at the %s of one episode is waited for; the others go on, and none is sampled twice',
+    async (verb) => {
+      const [slow, ...others] = keys;
+      const { deps, calls } = counting(harness.node);
+      let failuresLeft = 2;
+      const writtenMeanwhile: string[][] = [];
+      const progress: unknown[] = [];
+      const fail = async (key: string): Promise<void> => {
+        if (key !== slow || failuresLeft === 0) return;
+        failuresLeft -= 1;
+        await vi.waitFor(async () => expect(await written()).toEqual(others), { timeout: 30_000 });
+        // Each report of a finished one would tell of this wait, too.
+        await vi.waitFor(() => expect(progress).toContainEqual(expect.objectContaining({ finished: 3 })));
+        writtenMeanwhile.push(await written());
+        throw new StoreUnavailable('the store did not answer in time');
+      };
+      const store = storeWith({
+        create: async (key, bytes) => {
+          if (verb === 'create') await fail(key);
+          return harness.store.create(key, bytes);
+        },
+        head: async (key) => {
+          if (verb === 'head') await fail(key);
+          return harness.store.head(key);
+        },
+      });
+      expect(await collect({ ...deps, store }, 1, progress)).toMatchObject({ graded: 4, unknown: 0 });
+      expect(writtenMeanwhile).toEqual([others, others]);
+      expect(calls.generate).toBe(4);
+      expect(
+        progress.filter((details) => (details as { waiting?: string }).waiting === 'store'),
+      ).toHaveLength(2);
+    },
+  );
+
+  const lost = (code: string): Error =>
+    Object.assign(new Error(`${code}: the folder is elsewhere`), { code });
+
+  it.each([
+    new StoreUnavailable('the store did not answer'),
+    new StoreFull('no space is left'),
+    lost('ESTALE'),
+    lost('EIO'),
+    lost('ETIMEDOUT'),
+  ])('is waited for where time may mend it: $name, $message', async (error) => {
+    let failuresLeft = 1;
+    const use = () => (failuresLeft-- > 0 ? Promise.reject(error) : Promise.resolve('stored'));
+    const waits: string[] = [];
+    const patience = { signal: new AbortController().signal, onWait: () => void waits.push('store') };
+    expect(await waitOutStore(use, patience)).toBe('stored');
+    expect(waits).toEqual(['store']);
+  });
+
+  it('is given up at the deadline, and other errors at once', async () => {
+    let waits = 0;
+    const patience = { signal: new AbortController().signal, onWait: () => void (waits += 1), limitMs: 600 };
+    const refusing = (error: Error) => waitOutStore(() => Promise.reject(error), patience);
+    await expect(refusing(new StoreUnavailable('no answer'))).rejects.toThrow('no answer');
+    // After 200 and 300 ms the next pause, of 450, would end too late.
+    expect(waits).toBe(2);
+    await expect(refusing(new StoreUnfit('access was refused'))).rejects.toThrow('access was refused');
+    expect(waits).toBe(2);
+  });
+
+  it('is waited for no longer than the attempt', async () => {
+    const stop = new AbortController();
+    const waiting = waitOutStore(() => Promise.reject(new StoreUnavailable('no answer')), {
+      signal: stop.signal,
+      onWait: () => stop.abort(new Error('the run is paused')),
+    });
+    await expect(waiting).rejects.toThrow('the run is paused');
+  });
+});
+
+describe('an episode', () => {
+  it('waits for a call of its environment as long as the run spec says', async () => {
+    const limits = new Set<number>();
+    const deps: NodeDeps = {
+      ...harness.node,
+      backendFor: (spec, callTimeoutMs) => {
+        limits.add(callTimeoutMs);
+        return harness.node.backendFor(spec, callTimeoutMs);
+      },
+    };
+    await collect(deps);
+    expect([...limits]).toEqual([60_000]);
+  });
+
+  it('that another worker finishes after the attempt record is adopted and never sampled (R9)', async () => {
+    const { deps, calls } = counting(harness.node);
+    const other = harness.secondNode();
+    let answer: unknown;
+    const store = storeWith({
+      create: async (key, bytes) => {
+        const created = await harness.store.create(key, bytes);
+        if (key.startsWith(attemptsFolder(run, step)) && !answer) answer = await collect(other, 2);
+        return created;
+      },
+    });
+    const { graded, mean_reward, tokens } = await collect({ ...deps, store });
+    expect(answer).toMatchObject({ graded, mean_reward, tokens });
+    expect(graded).toBe(4);
+    expect(calls.generate).toBe(0);
+  });
+});
+
+describe('an attempt that is frozen between its look and its announcement', () => {
+  it.each([
+    ['begins nothing that another has finished meanwhile', false],
+    ['is not accused where it dies right behind its announcement', true],
+  ])('%s (R9)', async (_, dies) => {
+    const { deps, calls } = counting(harness.node);
+    let answer: unknown;
+    const store = storeWith({
+      create: async (key, bytes) => {
+        if (key.startsWith(attemptsFolder(run, step)) && !answer) {
+          answer = await collect(harness.secondNode(), 2);
+          // Of listings in whole seconds, too, the announcement is later than every record.
+          await delay(1_100);
+        }
+        const created = await harness.store.create(key, bytes);
+        if (dies && answer) throw new StoreUnfit('killed');
+        return created;
+      },
+    });
+    const collecting = collect({ ...deps, store });
+    if (dies) await expect(collecting).rejects.toThrow('killed');
+    else expect(await collecting).toMatchObject({ graded: 4 });
+    expect(calls.generate).toBe(0);
+    const { violations } = await auditRun(harness.store, run);
+    expect(violations.filter(({ rule }) => rule === 'R9')).toEqual([]);
+  });
+});
+
+describe('an episode that two attempts have begun side by side', () => {
+  it('is no fault of the later one, which says that it was sampled twice', async () => {
+    const store = storeWith({
+      create: async (key, bytes) => {
+        if (key === keys[0]) await collect(harness.secondNode(), 2);
+        return harness.store.create(key, bytes);
+      },
+    });
+    await collect({ ...harness.node, store });
+    const records: AttemptRecord[] = [];
+    for await (const { key } of harness.store.list(attemptsFolder(run, step)))
+      records.push(await requireRecord(harness.store, key, 'attempt'));
+    expect(records.flatMap(({ discarded }) => discarded ?? [])).toContain(keys[0]);
+    expect((await auditRun(harness.store, run)).violations.filter(({ rule }) => rule === 'R9')).toEqual([]);
+  });
+});
+
+describe('episodes of a plan that another one took the place of', () => {
+  it('are not adopted by their names: one is named, with the way on (R8)', async () => {
+    await collect(harness.node);
+    await tamper(harness.store, planKey(run, step), (bytes) =>
+      bytes.toString().replace('"max_grad_norm":1', '"max_grad_norm":2'),
+    );
+    const before = planned.plan;
+    planned = {
+      ...planned,
+      plan: recordDigest(await requireRecord(harness.store, planKey(run, step), 'plan')),
+    };
+    const { deps, calls } = counting(harness.node);
+    const collecting = collect(deps, 2);
+    // They are read side by side: whichever is read first is named.
+    const refused = (await collecting.catch((error: unknown) => error)) as UnreadableRecord;
+    expect(refused.name).toBe('UnreadableRecord');
+    expect(keys).toContain(refused.key);
+    expect(refused.message).toContain(`for plan ${before}, not for ${planned.plan}`);
+    expect(refused.message).toContain(`longhaul quarantine ${refused.key}`);
+    expect(calls.generate).toBe(0);
+  });
+});
+
+describe('progress', () => {
+  it('is reported with each finished episode', async () => {
+    const progress: unknown[] = [];
+    await collect(harness.node, 1, progress);
+    expect(progress).toEqual([1, 2, 3, 4].map((finished) => ({ finished, of: 4 })));
+  });
+
+  it('is reported while an environment that is down is waited for', async () => {
+    let down = true;
+    const deps: NodeDeps = {
+      ...harness.node,
+      backendFor: (spec, callTimeoutMs) => {
+        const backend = harness.node.backendFor(spec, callTimeoutMs);
+        return {
+          ...backend,
+          open: (...args) =>
+            down
+              ? Promise.reject(new EnvironmentError('unavailable', 'connect', 'nobody listens'))
+              : backend.open(...args),
+          healthy: () => Promise.resolve(!down),
+        };
+      },
+    };
+    const progress: unknown[] = [];
+    const collecting = collect(deps, 1, progress);
+    const waits = { waiting: 'tracker', waiting_reason: 'nobody listens' };
+    await vi.waitFor(() => expect(progress).toContainEqual(expect.objectContaining(waits)), {
+      timeout: 5000,
+    });
+    down = false;
+    expect(await collecting).toMatchObject({ graded: 4 });
+  });
+});

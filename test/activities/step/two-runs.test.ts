@@ -1,0 +1,80 @@
+// Two runs that one node serves in turn: what is counted for one of them does not depend on what the other does meanwhile.
+import { beforeEach, describe, expect, it } from 'vitest';
+import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
+import { commitBase } from '../../../src/activities/step/commit-base.js';
+import type { CommittedStep } from '../../../src/activities/contracts.js';
+import { keepLastCommit } from '../../../src/activities/step/upload-last-commit.js';
+import { createNodeActivities } from '../../../src/activities/node-activities.js';
+import { openRun } from '../../../src/activities/run/open-run.js';
+import { planStep } from '../../../src/activities/step/plan-step.js';
+import { saveState } from '../../../src/activities/step/save-state.js';
+import { updatePolicy } from '../../../src/activities/step/update-policy.js';
+import { faultsIn, isFault, readAttemptsIn } from '../../../src/store/runs/fault-figures.js';
+import { readUpdate } from '../../../src/store/runs/run-records.js';
+import { lastSftStep, run, workflow } from '../fixture.js';
+import { harness, passed, planned, setOutcome, step, update, useGrpoStep } from './grpo-step.js';
+
+const other = { name: 'other', owner: 1 };
+
+useGrpoStep();
+
+async function takeStepOfOther(): Promise<void> {
+  await openRun(harness.orchestrator, {
+    // With an equal seed its states would be those of the first run.
+    spec: { ...harness.spec, name: other.name, seed: 6 },
+    workflow: { ...workflow, workflowId: `train/${other.name}` },
+  });
+  const at = { run: other.name, owner: other.owner };
+  await harness.attempt('base', () => commitBase(harness.node, at));
+  const { plan } = await planStep(harness.orchestrator, { ...at, step: 1, control: 0 });
+  await harness.attempt('update', () => updatePolicy(harness.node, { ...at, step: 1, plan }));
+}
+
+describe('a step of one run, while another commits and saves on the same node', () => {
+  let committed: CommittedStep;
+  let timings: Record<string, number>;
+  beforeEach(async () => {
+    await takeStepOfOther();
+    const { answer } = await planned();
+    const rollouts = { ...harness.reference(answer), slots: [0, answer.slots] as [number, number] };
+    await harness.attempt('collect', () => collectRollouts(harness.node, { ...rollouts, keep: true }));
+    await setOutcome(0, 0, passed);
+    const ofOther = { run: other.name, step: 1, owner: other.owner };
+    await harness.attempt('save', () => saveState(harness.node, ofOther));
+    committed = await update(answer);
+    timings = (await readUpdate(harness.store, run, step)).observed.timings_ms;
+  });
+
+  it('is timed since the run’s own commit before, and charged to its budget as a whole', () => {
+    expect(timings['step']).toBeGreaterThan(timings['in_flight'] ?? Infinity);
+    expect(timings['in_flight']).toBeGreaterThan(timings['policy_train'] ?? Infinity);
+    expect(committed.spent?.gpu_seconds).toBeCloseTo((timings['in_flight'] ?? NaN) / 1000, 9);
+  });
+
+  it('tells how long it waited for its own save', () => {
+    expect(timings).toHaveProperty('checkpoint_stall');
+  });
+
+  it('is what a node that leaves then brings to the store: its last commit of all', async () => {
+    expect(await keepLastCommit(harness.node, new AbortController().signal)).toEqual({ run, step });
+  });
+});
+
+describe('a state that another run has taken the place of', () => {
+  it('is made again, which is told, and is no fault', async () => {
+    const { collectRollouts: collect } = createNodeActivities(harness.node);
+    const { answer } = await planned();
+    const input = harness.reference(answer);
+    const name = `step-${String(step).padStart(6, '0')}/collect`;
+    await harness.attempt(`${name}-0`, () => collect({ ...input, slots: [0, 1] }));
+    await takeStepOfOther();
+    await harness.attempt(`${name}-1`, () => collect({ ...input, slots: [1, 2] }));
+    const attempts = await readAttemptsIn(harness.store, run, step);
+    const recoveries = attempts.flatMap(({ observed }) => observed.recoveries ?? []);
+    expect(recoveries).toMatchObject([
+      { cause: 'engine_shared', lost: { tokens: 0, episodes: 0 }, replay: { steps: lastSftStep } },
+    ]);
+    expect(recoveries.filter(isFault)).toEqual([]);
+    expect(faultsIn(attempts)).not.toHaveProperty('ft/restarts/engine_shared');
+  });
+});

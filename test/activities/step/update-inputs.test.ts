@@ -1,0 +1,111 @@
+// What an update is given: the temperature that was sampled at, each demonstration in its turn, and the run's own base.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { collectRollouts } from '../../../src/activities/step/collect-rollouts.js';
+import { updatePolicy } from '../../../src/activities/step/update-policy.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { drawDemonstrations } from '../../../src/rl/curriculum.js';
+import { warmupThenDecay } from '../../../src/rl/learning-rate.js';
+import type { SftPlan } from '../../../src/spec/records/records.js';
+import type { RunSpec } from '../../../src/spec/run-spec.js';
+import { episodeKey, planKey, updateKey } from '../../../src/store/objects/layout.js';
+import { encodeRecord } from '../../../src/store/records/record-codec.js';
+import { requireRecord } from '../../../src/store/records/records.js';
+import { readState, readUpdate } from '../../../src/store/runs/run-records.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from '../fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+});
+afterEach(() => harness.close());
+
+describe('a GRPO update', () => {
+  const step = lastSftStep + 1;
+
+  it.each([0.7, 1.4])(
+    'evaluates the log-probs at the temperature %s of the sampling',
+    async (temperature) => {
+      const generator = { ...(harness.spec['generator'] as object), temperature };
+      await harness.open({ ...harness.spec, generator });
+      await harness.advance(lastSftStep);
+      const reference = harness.reference(await harness.plan(step));
+      await harness.attempt('collect', () => collectRollouts(harness.node, { ...reference, slots: [0, 2] }));
+      const key = episodeKey(run, step, 0, 0);
+      const episode = await requireRecord(harness.store, key, 'episode');
+      // The policy of a few steps never passes, and without a difference there would be nothing to learn.
+      const passed = await encodeRecord('episode', { ...episode, outcome: { status: 'graded', value: 1 } });
+      await tamper(harness.store, key, () => passed);
+      await harness.attempt('update', () => updatePolicy(harness.node, reference));
+      const { identity, observed } = await readUpdate(harness.store, run, step);
+      expect(identity.applied).toBe(true);
+      expect(observed.metrics['policy/rollout_train_logprob_diff_max']).toBe(0);
+      expect(observed.metrics['policy/mean_ratio']).toBe(1);
+    },
+  );
+});
+
+describe('a supervised update', () => {
+  it('goes on with demonstrations, learning rates and moments where the step before ended', async () => {
+    const [phase] = harness.spec['warm_start'] as [object];
+    const shape = {
+      updates: 5,
+      mini_batches_per_step: 2,
+      mini_batch_size: 3,
+      decay_share: 0.4,
+      warmup_updates: 1,
+    };
+    await harness.open({ ...harness.spec, warm_start: [{ ...phase, ...shape }] });
+    await harness.advance(2);
+    await harness.plan(3);
+    const { record } = await harness.orchestrator.runs.get(run);
+    const [spec] = record.spec.warm_start as [RunSpec['warm_start'][number]];
+    const plans = await Promise.all(
+      [1, 2, 3].map(
+        async (step) => (await requireRecord(harness.store, planKey(run, step), 'plan')) as SftPlan,
+      ),
+    );
+    const all = drawDemonstrations({
+      size: 12,
+      miniBatchSize: 3,
+      firstUpdate: 0,
+      count: 5,
+      seed: 5,
+      phase: 'drill',
+    });
+    const { demonstrationsByKind } = await harness.orchestrator.runs.get(run);
+    const lines = demonstrationsByKind.get('drill') ?? [];
+    expect(lines).toHaveLength(12);
+    expect(plans.flatMap((plan) => plan.mini_batches)).toEqual(
+      all.map((places) => places.map((at) => lines[at])),
+    );
+    expect(plans.flatMap((plan) => plan.optimizer.learning_rates)).toEqual(
+      [0, 1, 2, 3, 4].map((update) => warmupThenDecay(spec, update)),
+    );
+    expect(plans.map((plan) => plan.mini_batches.length)).toEqual([2, 2, 1]);
+    expect(plans.map((plan) => plan.optimizer.reset_moments)).toEqual([true, false, false]);
+  });
+});
+
+describe('a base that is not the one of step 0', () => {
+  it.each([0, 1])('is refused before step %s is built on it, naming both', async (step) => {
+    await harness.advance(1);
+    const recorded = await readState(harness.store, run, 0);
+    const other = harness.secondNode();
+    const { engine } = other.holder;
+    const { loadRandom } = engine;
+    // As an engine of other numerics would.
+    engine.loadRandom = (model) => loadRandom({ ...model, seed: model.seed + 1 });
+    const restored = other.holder.withState(run, step, () => Promise.resolve());
+    await expect(restored).rejects.toMatchObject({
+      name: 'Diverged',
+      message: expect.stringMatching(`base model of ${run} .* step 0 records ${recorded}`) as string,
+      evidence: { key: updateKey(run, 0), stored: recorded },
+    });
+    expect((await engine.stats())['updates']).toBe(0);
+  });
+});

@@ -1,0 +1,197 @@
+// Sealing and updating look at the records first, and what is there is adopted (R4, R10–R12).
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { PlannedStep } from '../../../src/activities/contracts.js';
+import { updatePolicy } from '../../../src/activities/step/update-policy.js';
+import type { Outcome } from '../../../src/spec/records/records.js';
+import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
+import { sha256Hex } from '../../../src/store/records/canonical.js';
+import { attemptsFolder, batchKey, updateKey } from '../../../src/store/objects/layout.js';
+import { requireRecord } from '../../../src/store/records/records.js';
+import { readState, readUpdate } from '../../../src/store/runs/run-records.js';
+import { counting, run, tamper } from '../fixture.js';
+import {
+  collect,
+  episodeAt,
+  harness,
+  passed,
+  planned,
+  seal,
+  setOutcome,
+  step,
+  unknown,
+  update,
+  useGrpoStep,
+} from './grpo-step.js';
+
+useGrpoStep();
+
+describe('sealBatch', () => {
+  it('makes equal bytes when it is made twice, by any node', async () => {
+    const { answer } = await planned();
+    await collect(answer);
+    await setOutcome(0, 0, passed);
+    const first = await seal(answer);
+    const bytes = await harness.store.get(batchKey(run, step));
+    expect(await seal(answer, harness.secondNode())).toEqual({ ...first, adopted: true });
+    await tamper(harness.store, batchKey(run, step), () => null);
+    expect(await seal(answer, harness.secondNode())).toEqual(first);
+    expect(await harness.store.get(batchKey(run, step))).toEqual(bytes);
+  });
+
+  it('lets unknown outcomes carry no loss, and never counts them as 0', async () => {
+    const { answer } = await planned();
+    await collect(answer);
+    await setOutcome(0, 0, passed);
+    await setOutcome(1, 0, passed);
+    await setOutcome(1, 1, unknown);
+    const { batch } = await seal(answer);
+    const bytes = (await harness.store.get(batchKey(run, step))) as Uint8Array;
+    expect(sha256Hex(bytes)).toBe(batch);
+    const { arrays, identity } = decodeBatchFile(bytes, batchKey(run, step));
+    expect(identity.outcomes).toEqual([
+      [1, 0],
+      [1, null],
+    ]);
+    // The second group has one graded member: no mean to learn against. The first one's two share the targets.
+    const episodes = [await episodeAt(0, 0), await episodeAt(0, 1)];
+    const sampled = episodes.map(({ logprobs }) => logprobs.length);
+    expect(identity.loss_tokens[0]).toBe((sampled[0] ?? 0) + (sampled[1] ?? 0));
+    const advantages = [...arrays.target_advantages];
+    expect(advantages.filter((value) => value > 0)).toHaveLength(sampled[0] ?? -1);
+    expect(advantages.filter((value) => value < 0)).toHaveLength(sampled[1] ?? -1);
+    expect(identity.metrics['reward/avg_raw_reward']).toBeCloseTo(2 / 3, 12);
+  });
+
+  it('needs every record of the plan', async () => {
+    const { answer } = await planned();
+    await collect(answer, [0, 1]);
+    await expect(seal(answer)).rejects.toMatchObject({
+      name: 'UnreadableRecord',
+      // They are read at once: which of the missing ones is missed first is chance.
+      key: expect.stringMatching(/\/episodes\/00001\.00[01]\.json\.gz$/) as string,
+    });
+    expect(await harness.store.get(batchKey(run, step))).toBeNull();
+  });
+
+  it('refuses a batch that its episodes do not make, says where it differs, and how to go on', async () => {
+    const { answer } = await planned();
+    await collect(answer);
+    await seal(answer);
+    await setOutcome(0, 0, passed);
+    await expect(seal(answer)).rejects.toMatchObject({
+      name: 'Diverged',
+      message: expect.stringMatching(
+        /outcomes\.0\.0 .*longhaul quarantine runs\/unit\/steps\/000003\/batch\.safetensors$/,
+      ) as string,
+    });
+  });
+
+  it('names a stored batch that is broken', async () => {
+    const { answer } = await planned();
+    await collect(answer);
+    await seal(answer);
+    await tamper(harness.store, batchKey(run, step), (bytes) => bytes.subarray(0, 20));
+    await expect(seal(answer)).rejects.toMatchObject({ name: 'UnreadableRecord', key: batchKey(run, step) });
+  });
+});
+
+describe('updatePolicy', () => {
+  async function played(outcomes: [number, number, Outcome][]): Promise<PlannedStep> {
+    const { answer } = await planned();
+    await collect(answer);
+    for (const [slot, sample, outcome] of outcomes) await setOutcome(slot, sample, outcome);
+    return answer;
+  }
+
+  it('commits the new state under the digests of everything it was made from', async () => {
+    const answer = await played([[0, 0, passed]]);
+    const committed = await update(answer);
+    const { identity } = await readUpdate(harness.store, run, step);
+    const batch = sha256Hex((await harness.store.get(batchKey(run, step)))!);
+    const previous_state = await readState(harness.store, run, step - 1);
+    expect(identity).toMatchObject({ plan: answer.plan, batch, previous_state, applied: true });
+    expect(identity.step_id).toBe(sha256Hex(`${previous_state}\n${batch}\n${answer.plan}\n`));
+    expect(committed).toMatchObject({ step, applied: true, state: identity.state, reason: null });
+    expect(identity.state).not.toBe(previous_state);
+  });
+
+  it('counts what other nodes took for its episodes: a budget is of all nodes', async () => {
+    const { answer } = await planned();
+    await collect(answer);
+    const input = { ...harness.reference(answer), elsewhere: 7200 };
+    const { spent } = await harness.attempt('update', () => updatePolicy(harness.node, input));
+    expect(spent?.gpu_seconds).toBeGreaterThan(7200);
+    expect(spent?.gpu_seconds).toBeLessThan(7200 + 3600);
+    expect((await readUpdate(harness.store, run, step)).observed.timings_ms['elsewhere']).toBe(7_200_000);
+  });
+
+  it('answers from its record where there is one, without the engine', async () => {
+    const answer = await played([[0, 0, passed]]);
+    const first = await update(answer);
+    const { deps, calls } = counting(harness.secondNode());
+    expect(await update(answer, deps, 2)).toEqual(first);
+    expect(calls.update).toBe(0);
+  });
+
+  it('applied by an engine whose reply was lost is not applied again: the engine knows the step id', async () => {
+    const answer = await played([[0, 0, passed]]);
+    const first = await update(answer);
+    await tamper(harness.store, updateKey(run, step), () => null);
+    const incarnation = (await harness.engine.info()).incarnation;
+    expect(await update(answer, harness.node, 2)).toMatchObject({ state: first.state, applied: true });
+    expect((await harness.engine.info()).incarnation).toBe(incarnation);
+    expect((await harness.engine.held())?.state).toBe(first.state);
+    expect(harness.said.filter((line) => line.startsWith('restored'))).toEqual([]);
+  });
+
+  it('computed by two nodes is one state', async () => {
+    const answer = await played([[0, 0, passed]]);
+    const first = await update(answer);
+    await tamper(harness.store, updateKey(run, step), () => null);
+    expect((await update(answer, harness.secondNode(), 2)).state).toBe(first.state);
+  });
+
+  it('without a learning signal commits the step with the state unchanged', async () => {
+    const answer = await played([]);
+    const { deps, calls } = counting(harness.node);
+    const previous = await readState(harness.store, run, step - 1);
+    expect(await update(answer, deps)).toMatchObject({
+      applied: false,
+      reason: 'no_signal',
+      state: previous,
+    });
+    expect(calls.update).toBe(0);
+    expect(await harness.plan(step + 1)).toMatchObject({ step: step + 1 });
+  });
+
+  it('refuses a batch that was tampered with, naming it: both are kept, and nothing is committed', async () => {
+    const answer = await played([[0, 0, passed]]);
+    const { batch } = await seal(answer);
+    let tampered = '';
+    await tamper(harness.store, batchKey(run, step), (bytes) => {
+      bytes[bytes.length - 1] = (bytes[bytes.length - 1] ?? 0) ^ 1;
+      tampered = sha256Hex(bytes);
+      return bytes;
+    });
+    await expect(update(answer)).rejects.toMatchObject({
+      name: 'Diverged',
+      message: expect.stringContaining(`longhaul quarantine ${batchKey(run, step)}`) as string,
+    });
+    const kept: unknown[] = [];
+    for await (const { key } of harness.store.list(attemptsFolder(run, step))) {
+      const record = await requireRecord(harness.store, key, 'attempt');
+      for (const { verb, message } of record.failures ?? []) kept.push({ verb, ...JSON.parse(message) });
+    }
+    expect(kept).toMatchObject([{ verb: 'seal', stored: tampered, computed: batch }]);
+    expect(await harness.store.get(updateKey(run, step))).toBeNull();
+    expect((await harness.engine.held())?.state).toBe(await readState(harness.store, run, step - 1));
+  });
+});
+
+describe('what steps leave on the disk', () => {
+  it('is no batch: each is fetched for one update only', async () => {
+    expect(await readdir(join(harness.folder, 'node-a', 'batches'))).toEqual([]);
+  });
+});

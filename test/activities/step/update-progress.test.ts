@@ -1,0 +1,95 @@
+// A long update is seen to get on: its shards are the activity's progress, whether it is applied or made anew. It can be stopped.
+import { CancelledFailure } from '@temporalio/common';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { createNodeActivities } from '../../../src/activities/node-activities.js';
+import { updatePolicy } from '../../../src/activities/step/update-policy.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { updateKey } from '../../../src/store/objects/layout.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+});
+afterEach(() => harness.close());
+
+interface Shards {
+  done: number;
+  total: number;
+}
+
+/** How far it was at each report, of how much: it gets on, and ends with all of it. */
+function expectAll(shards: readonly Shards[]): void {
+  const total = shards.at(-1)?.total ?? 0;
+  expect(shards.length).toBeGreaterThan(1);
+  expect(shards.at(-1)).toEqual({ done: total, total });
+  for (const [at, { done }] of shards.entries()) expect(done).toBeGreaterThan(shards[at - 1]?.done ?? 0);
+}
+
+describe('an update whose attempt must stop', () => {
+  it('is ended in the engine, leaves the state as it was, and is made once by the next try', async () => {
+    // So many mini-batches that the update goes on long after the first of them told of itself.
+    const warmStart = harness.spec['warm_start'] as object[];
+    await harness.open({
+      ...harness.spec,
+      warm_start: [{ ...warmStart[0], updates: 400, mini_batches_per_step: 400 }],
+    });
+    await harness.advance(0);
+    const { holder } = harness.node;
+    const { state: base } = (await holder.engine.held())!;
+    const reference = harness.reference(await harness.plan(1));
+    const { update } = holder.engine;
+    const environment = new MockActivityEnvironment({ activityId: 'update' });
+    holder.engine.update = (request, onProgress, signal) =>
+      update(
+        request,
+        (progress) => {
+          environment.cancel('WORKER_SHUTDOWN');
+          onProgress?.(progress);
+        },
+        signal,
+      );
+    const { updatePolicy: activity } = createNodeActivities(harness.node);
+    const cancelled = environment.run(() => activity(reference));
+    await expect(cancelled).rejects.toBeInstanceOf(CancelledFailure);
+    expect(await holder.engine.held()).toMatchObject({ state: base, lastStepId: null });
+    expect(await harness.store.head(updateKey(run, 1))).toBeNull();
+    holder.engine.update = update;
+    const committed = await harness.attempt('update', () => activity(reference), 2);
+    expect(committed.state).not.toBe(base);
+    expect((await holder.engine.stats())['updates']).toBe(1);
+  });
+});
+
+describe('the progress of an update', () => {
+  it('is told shard by shard where it is applied', async () => {
+    await harness.advance(0);
+    const reference = harness.reference(await harness.plan(1));
+    const told: unknown[] = [];
+    await harness.attempt('update', () => updatePolicy(harness.node, reference), 1, told);
+    const updates = (told as { verb?: string; shards?: Shards }[]).filter(({ verb }) => verb === 'update');
+    expectAll(updates.flatMap(({ shards }) => shards ?? []));
+  });
+
+  it('is told shard by shard where a state is made anew', async () => {
+    await harness.advance(lastSftStep);
+    const told: object[] = [];
+    const attempt = {
+      signal: AbortSignal.timeout(20_000),
+      progress: (details: unknown) => told.push(details as object),
+    };
+    await harness.secondNode().holder.withState(run, lastSftStep, () => Promise.resolve(), attempt);
+    const replays = told as { restoring?: number; replayed?: number; of?: number; shards?: Shards }[];
+    for (const replayed of [0, 1]) {
+      const own = replays.filter((one) => one.replayed === replayed && one.shards !== undefined);
+      for (const one of own) expect(one).toMatchObject({ restoring: lastSftStep, of: lastSftStep });
+      expectAll(own.flatMap(({ shards }) => shards ?? []));
+    }
+  });
+});

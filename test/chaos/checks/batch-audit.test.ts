@@ -1,0 +1,113 @@
+// The second implementation of advantages and masks, against batches that the first one has sealed: whole, and broken.
+import { beforeAll, expect, test } from 'vitest';
+import { buildBatch } from '../../../src/activities/step/build-batch.js';
+import type { BatchArrays } from '../../../src/spec/records/batch.js';
+import type { EpisodeRecord, GrpoPlan, Outcome } from '../../../src/spec/records/records.js';
+import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
+import { recordsOfAllKinds } from '../../store/fixtures.js';
+import { wrongTargets } from './batch-audit.js';
+
+const unknown: Outcome = { status: 'unknown', reason: 'call', failures: 1 };
+/** Three groups: with a signal and an unknown outcome, without a signal, and with rewards other than 0 and 1. */
+const values = [
+  [1, 0, null, 0.25],
+  [1, 1, 1, null],
+  [-3, 0.5, 0.5, 2],
+];
+
+const step: { plan: GrpoPlan; episodes: EpisodeRecord[]; arrays: BatchArrays } = {
+  ...{ plan: null!, episodes: [], arrays: null! },
+};
+
+beforeAll(async () => {
+  const { plan, episode } = recordsOfAllKinds();
+  if (plan.kind !== 'grpo') throw new Error('the plan is expected to be a GRPO plan');
+  const [first] = plan.slots;
+  step.plan = { ...plan, slots: values.map((_, slot) => ({ ...first!, slot })), samples_per_slot: 4 };
+  const groups = values.map((group, slot) =>
+    group.map((value, sample): EpisodeRecord => {
+      // All prompts begin alike, so that the packing has something to share.
+      const prompt = [1, 2, 3, 4, 5, 6, 7, 8, 9, 20 + slot];
+      const sampled = [30 + sample, 31, 40, 41, 32 + slot];
+      return {
+        ...episode,
+        ...{ slot, sample, tokens: [...prompt, ...sampled], prompt_length: prompt.length },
+        outcome: value === null ? unknown : { status: 'graded', value },
+        // A tool result of two tokens between two turns.
+        turns: [
+          { policy_step: 0, start: 10, end: 12, tool: 'search' },
+          { policy_step: 0, start: 14, end: 15 },
+        ],
+        logprobs: [-0.5 - sample / 8, -0.25, -1 - slot],
+      };
+    }),
+  );
+  step.episodes = groups.flat();
+  const { bytes } = await buildBatch(step.plan, {
+    episodes: groups,
+    data: () => Promise.reject(new Error('a GRPO batch needs none')),
+  });
+  step.arrays = decodeBatchFile(bytes, 'batch').arrays;
+});
+
+test('a batch as it was sealed has the targets that its episodes give', () => {
+  expect(step.arrays.target_rows).toHaveLength(3 * (3 + 4));
+  expect(wrongTargets(step.plan, step.episodes, step.arrays)).toEqual([]);
+});
+
+test.each<{ what: string; break: (arrays: BatchArrays) => void; problem: string }>([
+  {
+    what: 'one advantage',
+    break: ({ target_advantages }) => (target_advantages[4]! *= 1.01),
+    problem: 'a target has the advantage',
+  },
+  {
+    what: 'advantages by the deviation of a sample',
+    break: ({ target_advantages }) => {
+      for (const [index, value] of target_advantages.entries())
+        target_advantages[index] = value * Math.sqrt(3 / 4);
+    },
+    problem: 'a target has the advantage',
+  },
+  {
+    what: 'one old log-prob',
+    break: ({ target_old_logprobs }) => (target_old_logprobs![2]! -= 0.125),
+    problem: 'a target has the old log-prob',
+  },
+  {
+    what: 'a target that the environment said',
+    break: ({ target_tokens }) => (target_tokens[2] = 40),
+    problem: 'a target reads',
+  },
+  {
+    what: 'a target predicted one row too late',
+    break: ({ target_rows }) => (target_rows[1]! += 1),
+    problem: 'a target reads',
+  },
+  {
+    what: 'a token of a prompt that a sample does not have',
+    break: ({ tokens }) => (tokens[3] = 77),
+    problem: 'a target reads',
+  },
+  {
+    what: 'a node below another parent',
+    break: ({ nodes }) => {
+      const child = Array.from({ length: nodes.length / 3 }, (_, node) => node).findLast(
+        (node) => nodes[3 * node]! > 0,
+      )!;
+      nodes[3 * child] = 0;
+    },
+    problem: 'a target reads',
+  },
+])('$what is found', ({ break: harm, problem }) => {
+  const arrays = structuredClone(step.arrays);
+  harm(arrays);
+  expect(wrongTargets(step.plan, step.episodes, arrays)).toEqual([expect.stringContaining(problem)]);
+});
+
+test('a target of an unknown outcome is found', () => {
+  const episodes = step.episodes.map((episode) =>
+    episode.slot === 0 && episode.sample === 3 ? { ...episode, outcome: unknown } : episode,
+  );
+  expect(wrongTargets(step.plan, episodes, step.arrays)).toEqual(['it has 21 targets, its episodes give 18']);
+});

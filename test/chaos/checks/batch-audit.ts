@@ -1,0 +1,141 @@
+// The batches of a run, against a second implementation of what docs/records.md says that they hold. `longhaul audit` seals each
+// anew by the function that sealed it: a wrong advantage or a shifted mask would be the same both times.
+import type { BatchArrays } from '../../../src/spec/records/batch.js';
+import type { EpisodeRecord, GrpoPlan } from '../../../src/spec/records/records.js';
+import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
+import { sha256Hex } from '../../../src/store/records/canonical.js';
+import { readStepEpisodes } from '../../../src/store/runs/episodes.js';
+import { batchKey } from '../../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { lastCommittedStep, readPlan } from '../../../src/store/runs/run-records.js';
+import { readBatch } from '../../../src/store/runs/stored-batch.js';
+
+/** One token that is learned. */
+interface Target {
+  /** All tokens that its prediction sees, and the token. */
+  reads: string;
+  oldLogprob: number;
+  advantage: number;
+}
+
+/** Float32 of a value that is made in another order. */
+const tolerance = 1e-5;
+
+/** Every step's batch, supervised ones by their constants alone. `run`: one that continues no other. */
+export async function wrongBatches(store: ObjectStore, run: string): Promise<string[]> {
+  const problems: string[] = [];
+  const last = await lastCommittedStep(store, run);
+  for (let step = 1; step <= last; step++) {
+    const key = batchKey(run, step);
+    const bytes = await readBatch(store, run, step);
+    if (!bytes) continue;
+    const { arrays } = decodeBatchFile(bytes, key);
+    const { record: plan } = await readPlan(store, run, step);
+    const found =
+      plan.kind === 'grpo'
+        ? wrongTargets(plan, await readStepEpisodes(store, run, step), arrays)
+        : wrongConstants(arrays);
+    problems.push(...found.map((problem) => `${key}: ${problem}`));
+  }
+  return problems;
+}
+
+/** `episodes`: all of the plan's, in any order. */
+export function wrongTargets(
+  plan: GrpoPlan,
+  episodes: readonly EpisodeRecord[],
+  arrays: BatchArrays,
+): string[] {
+  const inOrder = (targets: Target[]): Target[] =>
+    targets.sort((a, b) =>
+      a.reads === b.reads
+        ? a.oldLogprob - b.oldLogprob || a.advantage - b.advantage
+        : a.reads < b.reads
+          ? -1
+          : 1,
+    );
+  const expected = inOrder(expectedTargets(plan, episodes));
+  const found = inOrder(targetsOf(arrays));
+  if (found.length !== expected.length)
+    return [`it has ${found.length} targets, its episodes give ${expected.length}`];
+  const at = found.findIndex((target, index) => !isSame(target, expected[index]!));
+  if (at < 0) return [];
+  const [has, should] = [found[at]!, expected[at]!];
+  if (has.reads !== should.reads) return [`a target reads ${has.reads}, its episodes give ${should.reads}`];
+  if (Math.abs(has.oldLogprob - should.oldLogprob) > tolerance)
+    return [`a target has the old log-prob ${has.oldLogprob}, its episode says ${should.oldLogprob}`];
+  return [`a target has the advantage ${has.advantage}, its group gives ${should.advantage}`];
+}
+
+const isSame = (a: Target, b: Target): boolean =>
+  a.reads === b.reads &&
+  Math.abs(a.oldLogprob - b.oldLogprob) <= tolerance &&
+  Math.abs(a.advantage - b.advantage) <= tolerance * Math.max(1, Math.abs(b.advantage));
+
+/** Of cross-entropy: what a supervised step learns is told by its demonstrations, not by its episodes. */
+function wrongConstants({ target_advantages, target_old_logprobs }: BatchArrays): string[] {
+  if (target_advantages.every((one) => one === 1) && target_old_logprobs?.every((one) => one === 0))
+    return [];
+  return ['a supervised target has another advantage than 1 or another old log-prob than 0'];
+}
+
+/** What the policy sampled in graded episodes, where the graded values of a group differ. */
+function expectedTargets(plan: GrpoPlan, episodes: readonly EpisodeRecord[]): Target[] {
+  const { advantages } = plan;
+  if (advantages.estimator !== 'grpo' || !advantages.norm_by_std || advantages.deviation !== 'population')
+    throw new Error('only the advantages of the presets are implemented a second time');
+  const { eps } = advantages;
+  return plan.slots.flatMap(({ slot }) => {
+    const graded = episodes.flatMap((episode) =>
+      episode.slot === slot && episode.outcome.status === 'graded'
+        ? [{ episode, value: episode.outcome.value }]
+        : [],
+    );
+    const n = graded.length;
+    const mean = graded.reduce((total, { value }) => total + value / n, 0);
+    const variance = graded.reduce((total, { value }) => total + (value - mean) ** 2 / n, 0);
+    const differ = graded.some(({ value }) => value !== graded[0]?.value);
+    if (!differ) return [];
+    return graded.flatMap(({ episode, value }) =>
+      sampledPositions(episode).map((position, index) => ({
+        reads: reading(episode.tokens.slice(0, position), episode.tokens[position]!),
+        oldLogprob: episode.logprobs[index]!,
+        advantage: (value - mean) / (Math.sqrt(variance) + eps),
+      })),
+    );
+  });
+}
+
+const sampledPositions = ({ turns }: EpisodeRecord): number[] =>
+  turns.flatMap(({ start, end }) => Array.from({ length: end - start }, (_, index) => start + index));
+
+/** A row sees all tokens of its node's ancestors, and its own node's up to itself. */
+function targetsOf(arrays: BatchArrays): Target[] {
+  const nodes = Array.from({ length: arrays.nodes.length / 3 }, (_, index) => ({
+    parent: arrays.nodes[3 * index]!,
+    length: arrays.nodes[3 * index + 1]!,
+  }));
+  const paths: number[][] = [];
+  const nodeOf: number[] = [];
+  const firstRows: number[] = [];
+  for (const [node, { parent, length }] of nodes.entries()) {
+    const first = nodeOf.length;
+    firstRows.push(first);
+    paths.push([...(parent < 0 ? [] : paths[parent]!), ...arrays.tokens.subarray(first, first + length)]);
+    for (let offset = 0; offset < length; offset++) nodeOf.push(node);
+  }
+  const seenBy = (row: number): number[] => {
+    const node = nodeOf[row]!;
+    const after = firstRows[node]! + nodes[node]!.length - row - 1;
+    return paths[node]!.slice(0, paths[node]!.length - after);
+  };
+  return [...arrays.target_rows].map((target, index) => ({
+    reads: reading(seenBy(target), arrays.target_tokens[index]!),
+    oldLogprob: (arrays.target_old_logprobs ?? arrays.target_rollout_logprobs)![index]!,
+    advantage: arrays.target_advantages[index]!,
+  }));
+}
+
+/** Short enough for a message, and another for any other tokens. */
+const reading = (context: readonly number[], token: number): string =>
+  `${context.length} tokens (${sha256Hex(context.join(' ')).slice(0, 12)}, … ${context.slice(-3).join(' ')}) → ${token}`;

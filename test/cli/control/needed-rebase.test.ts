@@ -1,0 +1,47 @@
+// A rebase ends a run's workflow: one that could go on, or could not afterwards, is left alone.
+import { describe, expect, test } from 'vitest';
+import { refuseEqualNumerics, refuseNeedlessRebase } from '../../../src/cli/control/needed-rebase.js';
+import type { Numerics } from '../../../src/spec/records/records.js';
+import type { PoolView } from '../../../src/workflows/messages.js';
+
+const cpu = (version: number): Numerics => ({ backend: 'cpu', version });
+
+function node(
+  id: string,
+  numerics: Numerics | null,
+  state: 'up' | 'draining' | 'lost' = 'up',
+): PoolView['nodes'][number] {
+  const offer = { host: 'h', instance: id, gpu: null, memory_bytes: 0, places: 1, lastSeen: 0 };
+  return { id, state, ...offer, ...(numerics ? { numerics } : {}) };
+}
+
+const refusal = (nodes: PoolView['nodes']) => () =>
+  refuseNeedlessRebase('live', { nodes }, cpu(1), cpu(2), { folder: '/srv/stack' });
+
+describe('a rebase', () => {
+  test('to the numerics that the run has is refused', () => {
+    expect(() => refuseEqualNumerics('live', cpu(1), cpu(1))).toThrow('live has numerics cpu/1 already');
+    expect(() => refuseEqualNumerics('live', cpu(1), cpu(2))).not.toThrow();
+  });
+
+  test('is refused while a living node has the run’s own numerics, which is named', () => {
+    expect(refusal([node('a', cpu(1)), node('b', cpu(2))])).toThrow(
+      /needs no rebase: .*cpu\/1, which a has \(longhaul nodes --folder \/srv\/stack\)/,
+    );
+    expect(refusal([node('a', cpu(1)), node('b', cpu(1))])).toThrow(/which a, b have/);
+  });
+
+  test.each([
+    { what: 'no node', nodes: [] },
+    { what: 'one that has not told its numerics', nodes: [node('a', null)] },
+    { what: 'one of them that is lost', nodes: [node('a', cpu(2), 'lost')] },
+    { what: 'one of them that leaves', nodes: [node('a', cpu(2), 'draining')] },
+    { what: 'one of others', nodes: [node('a', cpu(3))] },
+  ])('is refused while there is $what that could go on with it', ({ nodes }) => {
+    expect(refusal(nodes)).toThrow(/no living node has numerics cpu\/2.*live could not go on/);
+  });
+
+  test('goes on where the run’s own have gone and the wanted ones are there', () => {
+    expect(refusal([node('old', cpu(1), 'lost'), node('a', cpu(2))])).not.toThrow();
+  });
+});

@@ -1,0 +1,577 @@
+// What a person sees of a run that does not move, and of runs that this server does not drive.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { ApplicationFailure, Context } from '@temporalio/activity';
+import type { WorkflowExecutionStatusName } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { RunStatus } from '../../../src/activities/contracts.js';
+import { howItBegins } from '../../../src/cli/train/follow-training.js';
+import { followRun } from '../../../src/cli/train/live-view.js';
+import { whyFollowedEnded } from '../../../src/cli/train/run-end.js';
+import { newestOfChains } from '../../../src/cli/inspect/runs-command.js';
+import { waitingFor } from '../../../src/cli/waiting-text.js';
+import { namesFolder, ownersFolder, runKey, sequenceKey, updateKey } from '../../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { openStore } from '../../../src/store/open-store.js';
+import { encodeRecord } from '../../../src/store/records/record-codec.js';
+import { StoreFull } from '../../../src/store/objects/store-errors.js';
+import { recordsOf, writeAll } from '../../followers/written-run.js';
+import { freePort } from '../../../src/stack/free-port.js';
+import { recordsOfAllKinds } from '../../store/fixtures.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import {
+  gate,
+  outlineOf,
+  scriptRun,
+  startRun,
+  uniqueName,
+  withWorkers,
+  workflowBundle,
+} from '../../workflows/scripted-run.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-status-'));
+const storeAddress = `dir:${join(folder, 'store')}`;
+let temporal: TestTemporal;
+let store: ObjectStore;
+beforeAll(async () => {
+  [temporal, store] = await Promise.all([startTemporal(), openStore(storeAddress), workflowBundle()]);
+}, 60_000);
+afterAll(async () => {
+  await temporal?.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function longhaul(...args: string[]): Promise<{ code: number | null; output: string; errors: string }> {
+  const child = spawn(resolve('bin/longhaul'), [...args, '--temporal-address', temporal.address], {
+    cwd: folder,
+  });
+  let [output, errors] = ['', ''];
+  child.stdout.on('data', (piece: Buffer) => (output += piece.toString()));
+  child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, output, errors };
+}
+
+describe('longhaul status', { timeout: 120_000 }, () => {
+  it('tells what a run waits for while its store is full, and nothing of it once it goes on', async () => {
+    const script = scriptRun(outlineOf(uniqueName('full')));
+    let full = true;
+    let tries = 0;
+    script.before = (call) => {
+      if (call !== 'update 2' || !full) return;
+      tries = Context.current().info.attempt;
+      throw new StoreFull('no space is left for runs/full/steps/000002/batch.safetensors');
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await expect.poll(() => tries, { timeout: 50_000 }).toBeGreaterThan(1);
+      // While a try is under way nothing waits.
+      await expect
+        .poll(() => longhaul('status', script.outline.name), { timeout: 50_000 })
+        .toMatchObject({
+          ...{ code: 0, errors: '' },
+          output: expect.stringMatching(
+            /waits for step-000002\/update, try \d+: .*batch\.safetensors/,
+          ) as string,
+        });
+      await expect
+        .poll(
+          async () => JSON.parse((await longhaul('status', script.outline.name, '--json')).output) as object,
+          { timeout: 50_000 },
+        )
+        .toMatchObject({
+          run: script.outline.name,
+          waiting: [{ activity: 'step-000002/update', reason: expect.stringContaining('batch') as string }],
+        });
+      full = false;
+      await run.result();
+      const after = await longhaul('status', script.outline.name, '--json');
+      expect(JSON.parse(after.output)).toMatchObject({ phase: 'completed', waiting: [] });
+    });
+  });
+
+  it('says what is wrong with a run that has no channel, while it runs and once it has ended', async () => {
+    const script = scriptRun(outlineOf(uniqueName('wrecked')));
+    const run = script.outline.name;
+    const held = gate();
+    script.before = (call) => (call === 'update 2' ? held.wait() : undefined);
+    const metrics = (step: number) => ({
+      'reward/avg_raw_reward': step < 6 ? 0.6 : 0,
+      'reward/signal_ratio': step < 6 ? 0.5 : 0,
+      'policy/grad_norm': step === 6 ? 900 : 0.5,
+    });
+    await writeAll(store, recordsOf({ run, steps: 12, metrics }));
+    const found = [
+      { name: 'no_learning_signal', holds: true, steps: [8] },
+      { name: 'reward_collapsed', holds: true, steps: [9] },
+      { name: 'gradient_norm', holds: false, steps: [6] },
+    ];
+    await withWorkers(temporal, script, async (queue) => {
+      const handle = await startRun(temporal, queue, run);
+      await held.reached;
+      const shown = await longhaul('status', run, '--store', storeAddress);
+      expect(shown).toMatchObject({ code: 0, errors: '' });
+      expect(shown.output).toMatch(
+        /warning: Reward Collapsed since step 9: .* of 0\.12; the best ones had 0\.6/,
+      );
+      expect(shown.output).toMatch(/warning: No Learning Signal since step 8/);
+      expect(shown.output).toMatch(/earlier: Gradient Norm \(step 6\)/);
+      held.release();
+      await handle.result();
+      const after = await longhaul('status', run, '--json', '--store', storeAddress);
+      const { alerts } = JSON.parse(after.output) as { alerts: { name: string }[] };
+      expect(alerts.sort((a, b) => (a.name < b.name ? 1 : -1))).toMatchObject(
+        found.sort((a, b) => (a.name < b.name ? 1 : -1)),
+      );
+    });
+  });
+
+  it('says how many outcomes are unknown, and why most of them are', async () => {
+    const script = scriptRun(outlineOf(uniqueName('unknown')));
+    const { collectRollouts, evaluateState } = script.activities;
+    const unknown = { unknown: 3, unknown_reason: 'gym: grade: it cannot \u001b[31mgrade' };
+    script.activities.collectRollouts = async (input) => ({ ...(await collectRollouts(input)), ...unknown });
+    script.activities.evaluateState = async (input) => ({ ...(await evaluateState(input)), unknown: 2 });
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await run.result();
+      const { output } = await longhaul('status', script.outline.name);
+      expect(output).toContain(
+        'unknown outcomes: 3 of 19 at step 6, most of them gym: grade: it cannot \\u001b[31mgrade',
+      );
+      const status = JSON.parse(
+        (await longhaul('status', script.outline.name, '--json')).output,
+      ) as RunStatus;
+      expect(status.outcomes?.last).toMatchObject(unknown);
+      expect(status.evaluations.at(-1)).toMatchObject({ unknown: 2 });
+    });
+  });
+
+  it('tells nothing of a failure while the try after it runs', async () => {
+    const script = scriptRun(outlineOf(uniqueName('mended')));
+    const held = gate();
+    script.before = async (call) => {
+      if (call !== 'update 2') return;
+      if (Context.current().info.attempt === 1) throw new Error('the worker that ran it has ended');
+      await held.wait();
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      const { pendingActivities } = (await run.describe()).raw;
+      expect(pendingActivities).toMatchObject([{ activityId: 'step-000002/update', attempt: 2 }]);
+      expect(pendingActivities?.[0]?.lastFailure?.message).toContain('has ended');
+      expect(await waitingFor(temporal.client, run)).toEqual([]);
+      held.release();
+      await run.result();
+    });
+  });
+
+  it('tells that nobody takes the work of a node that is gone', async () => {
+    const script = scriptRun(outlineOf(uniqueName('gone')));
+    script.grant = () => uniqueName('nobody');
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await expect
+        .poll(async () => (await longhaul('status', script.outline.name)).output, { timeout: 50_000 })
+        .toMatch(/waits for step-000000\/base, try 1: no worker has taken it/);
+      await run.terminate();
+    });
+  });
+});
+
+describe('a run whose attempt waits', { timeout: 120_000 }, () => {
+  it('says for what and for how long, until it goes on', async () => {
+    const script = scriptRun(outlineOf(uniqueName('outage')));
+    const held = gate();
+    script.before = async (call) => {
+      if (call !== 'update 2') return;
+      Context.current().heartbeat({
+        waiting: 'booking',
+        waiting_since: Date.now() - 71_000,
+        waiting_episodes: 16,
+        waiting_reason: 'the environment server http://127.0.0.1:9 is down',
+        waiting_until: Date.UTC(2030, 0, 1, 12, 30),
+      });
+      await held.wait();
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      const shown = async (): Promise<string> => (await longhaul('status', script.outline.name)).output;
+      await expect
+        .poll(shown, { timeout: 50_000 })
+        .toMatch(
+          /waits for step-000002\/update, try 1, for 1 min \d+ s: 16 episodes wait for environment booking \(.*127\.0\.0\.1:9 is down\); the run is blocked if it does not answer by 12:30 UTC/,
+        );
+      held.release();
+      await run.result();
+    });
+  });
+});
+
+describe('a run whose workflow has ended without its end', { timeout: 180_000 }, () => {
+  it('is shown as it ended, with its last figures, also behind a later start that was refused', async () => {
+    const script = scriptRun(outlineOf(uniqueName('over')));
+    const { name } = script.outline;
+    const held = gate();
+    let refuses = false;
+    script.before = (call) => {
+      if (call === 'open' && refuses)
+        throw ApplicationFailure.nonRetryable('vocab_size must be 1024, not 100', 'InvalidSpec');
+      return call === 'update 2' ? held.wait() : undefined;
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, name);
+      await held.reached;
+      await run.terminate('the disk is replaced');
+      const terminated = await longhaul('status', name);
+      expect(terminated.code).toBe(1);
+      expect(terminated.output).toMatch(new RegExp(`^${name} · step 1/6 drill · .* · terminated\n`));
+      expect(terminated.output).toMatch(
+        /terminated at .* UTC: the disk is replaced\n.*longhaul train --run over-/,
+      );
+      expect(terminated.output).not.toMatch(/node |at most/);
+
+      refuses = true;
+      const again = await startRun(temporal, queue, name);
+      await expect(again.result()).rejects.toThrow();
+      const refused = await longhaul('status', name);
+      expect(refused.code).toBe(1);
+      expect(refused.output).toMatch(new RegExp(`^${name} · step 1/6 drill · `));
+      expect(refused.output).toMatch(/its last start failed at .*vocab_size must be 1024, not 100/);
+      const json = JSON.parse((await longhaul('status', name, '--json')).output) as object;
+      expect(json).toMatchObject({ run: name, step: 1, end: { how: 'failed', claimed: false } });
+
+      const never = uniqueName('never');
+      await expect((await startRun(temporal, queue, never)).result()).rejects.toThrow();
+      const { code, output } = await longhaul('status', never, '--watch');
+      expect(code).toBe(1);
+      expect(output).toMatch(new RegExp(`^${never} · failed before it had begun\n.*vocab_size`));
+      held.release();
+    });
+  });
+
+  it('is told to one that watches, with its cause', async () => {
+    const script = scriptRun(outlineOf(uniqueName('watched')));
+    const { name } = script.outline;
+    const held = gate();
+    script.before = (call) => (call === 'update 2' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, name);
+      await held.reached;
+      const watched = followRun(temporal.client, run, {}).catch((error: unknown) =>
+        whyFollowedEnded(run, name, error, {}),
+      );
+      await run.terminate('the disk is replaced');
+      expect(await watched).toMatchObject({
+        message: expect.stringMatching(
+          new RegExp(`^${name} was terminated at .*: the disk is replaced\\n.*longhaul train --run ${name}`),
+        ) as string,
+      });
+      held.release();
+    });
+  });
+});
+
+describe('a start that is left alone', { timeout: 120_000 }, () => {
+  it('is told once it has claimed its run, and is an error where that is refused', async () => {
+    const script = scriptRun(outlineOf(uniqueName('detached')));
+    const { name } = script.outline;
+    const held = gate();
+    let refuses = false;
+    script.before = (call) => {
+      if (call === 'open' && refuses)
+        throw ApplicationFailure.nonRetryable('vocab_size must be 1024, not 100', 'InvalidSpec');
+      return call === 'base' ? held.wait() : undefined;
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, name);
+      expect(await howItBegins(temporal.client, run, name, {})).toBe('claimed');
+      await run.terminate();
+      refuses = true;
+      const again = await startRun(temporal, queue, name);
+      await expect(howItBegins(temporal.client, again, name, {})).rejects.toThrow(
+        /^the start of .* failed at .*: vocab_size must be 1024, not 100\nthat start has changed nothing of the run/,
+      );
+      held.release();
+    });
+  });
+});
+
+describe('a command for a run that cannot take it', { timeout: 120_000 }, () => {
+  it.each([['status'], ['pause'], ['cancel']])(
+    '%s tells a name that is none from the ones that are',
+    async (verb) => {
+      const name = uniqueName('known');
+      const workflow = await startRun(temporal, uniqueName('nobody'), name);
+      await expect
+        .poll(async () => (await longhaul(verb, 'nope')).errors, { timeout: 50_000 })
+        .toMatch(
+          new RegExp(
+            `^(on .*\\n)?error: there is no run "nope" on this Temporal server: it has .*${name}.*\\n$`,
+          ),
+        );
+      await workflow.terminate();
+      expect((await longhaul('cancel', name)).errors).toContain(
+        `the workflow of ${name} has ended (terminated): the run goes on with \`longhaul train --run ${name}\``,
+      );
+    },
+  );
+
+  it('cancel ends one that is under way, with its report, and only then returns', async () => {
+    const script = scriptRun(outlineOf(uniqueName('cancelled')));
+    const held = gate();
+    script.before = (call) => (call === 'update 2' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      const cancelled = longhaul('cancel', script.outline.name);
+      await expect
+        .poll(async () => (await run.describe()).status.name, { timeout: 50_000 })
+        .toBe('CANCELLED');
+      held.release();
+      expect(await cancelled).toMatchObject({
+        code: 0,
+        output: expect.stringContaining(
+          `go on with: longhaul train --run ${script.outline.name}\n`,
+        ) as string,
+      });
+    });
+    expect(script.calls.at(-1)).toMatch(/report|update/);
+  });
+});
+
+describe('longhaul resume', { timeout: 120_000 }, () => {
+  it('says of a run that nothing holds that it goes on already, and records nothing', async () => {
+    const script = scriptRun(outlineOf(uniqueName('going')));
+    const held = gate();
+    script.before = (call) => (call === 'update 2' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      const { name } = script.outline;
+      const { code, output } = await longhaul('resume', name);
+      expect({ code, output }).toEqual({
+        code: 0,
+        output: `${name} is neither paused nor blocked: it goes on already\n`,
+      });
+      expect(script.control.n).toBe(0);
+      expect((await longhaul('pause', name)).output).toContain('holds at its next step boundary');
+      expect((await longhaul('resume', name)).output).toBe(`${name} goes on\n`);
+      expect((await longhaul('pause', name, '--folder', 'stack')).output).toContain(
+        `go on with: longhaul resume ${name} --folder stack\n`,
+      );
+      await longhaul('resume', name);
+      expect(script.control.n).toBe(4);
+      held.release();
+      await run.result();
+    });
+  });
+});
+
+describe('longhaul runs', { timeout: 120_000 }, () => {
+  it('lists the runs of the store that this server does not drive, and those that it drives once', async () => {
+    const records = recordsOfAllKinds();
+    const driven = uniqueName('driven');
+    for (const run of ['elsewhere', driven]) {
+      await store.create(runKey(run), await encodeRecord('run', { ...records.run, run, name: run }));
+      const base = { ...records.base, identity: { ...records.base.identity, run } };
+      await store.create(updateKey(run, 0), await encodeRecord('base', base));
+    }
+    await store.create(runKey('damaged'), Buffer.from('{"schema":"longhaul.run/1","cut of'));
+    const workflow = await startRun(temporal, uniqueName('nobody'), driven);
+    const { code, output, errors } = await longhaul('runs', '--json', '--store', storeAddress);
+    expect({ code, errors }).toEqual({ code: 0, errors: '' });
+    const lines = JSON.parse(output) as { run: string; status: string; step: number | null }[];
+    expect(lines.filter(({ run }) => run === driven)).toMatchObject([{ status: 'running' }]);
+    expect(lines.find(({ run }) => run === 'elsewhere')).toMatchObject({
+      status: 'not running here',
+      step: 0,
+    });
+    expect(lines.find(({ run }) => run === 'damaged')).toMatchObject({ status: 'unreadable' });
+    expect((await longhaul('runs', '--store', storeAddress)).output).toMatch(/elsewhere +not running here/);
+    await workflow.terminate();
+  });
+
+  it('lists each timeline once, by its id, with the origin of its own: also those that were rewound', async () => {
+    const records = recordsOfAllKinds();
+    const name = uniqueName('rewound');
+    const driveAndEnd = async (): Promise<string> => {
+      const workflow = await startRun(temporal, uniqueName('nobody'), name);
+      await workflow.terminate();
+      return workflow.firstExecutionRunId;
+    };
+    const [first, again] = [await driveAndEnd(), await driveAndEnd()];
+    const workflow = await startRun(temporal, uniqueName('nobody'), name);
+    const timelines = [
+      { run: name, owners: [first], from: null },
+      { run: `${name}~2`, owners: [again], from: { run: name, step: 2 } },
+      { run: `${name}~3`, owners: [workflow.firstExecutionRunId], from: { run: `${name}~2`, step: 3 } },
+    ];
+    for (const [index, { run, owners, from }] of timelines.entries()) {
+      const lineage = from ? { ...from, state: records.base.identity.state } : null;
+      const n = index + 1;
+      await store.create(runKey(run), await encodeRecord('run', { ...records.run, run, name, lineage }));
+      const named = await encodeRecord('name', { schema: 'longhaul.name/1', n, run });
+      await store.create(sequenceKey(namesFolder(name), n), named);
+      for (const [at, firstExecutionRunId] of owners.entries()) {
+        const owner = { ...records.owner, n: at + 1, firstExecutionRunId };
+        await store.create(sequenceKey(ownersFolder(run), at + 1), await encodeRecord('owner', owner));
+      }
+    }
+    const listed = async () => {
+      const { output } = await longhaul('runs', '--json', '--store', storeAddress);
+      const lines = JSON.parse(output) as { run: string; status: string; from: unknown }[];
+      return lines
+        .filter(({ run }) => run.startsWith(name))
+        .map(({ run, status, from }) => ({ run, status, from }));
+    };
+    await expect.poll(listed, { timeout: 50_000 }).toEqual([
+      { run: `${name}~3`, status: 'running', from: { run: `${name}~2`, step: 3 } },
+      { run: `${name}~2`, status: 'rewound', from: { run: name, step: 2 } },
+      { run: name, status: 'rewound', from: null },
+    ]);
+    await workflow.terminate();
+  });
+
+  it('lists a start that failed before the run was its own, and keeps what the run had', async () => {
+    const records = recordsOfAllKinds();
+    const [never, had] = [uniqueName('never'), uniqueName('had')];
+    const refuse = async (name: string): Promise<void> => {
+      const queue = uniqueName('nobody');
+      const { workflowId } = await startRun(temporal, queue, name);
+      await temporal.client.workflow.getHandle(workflowId).terminate();
+    };
+    const driver = await startRun(temporal, uniqueName('nobody'), had);
+    await driver.terminate();
+    for (const name of [never, had]) {
+      const named = await encodeRecord('name', { schema: 'longhaul.name/1', n: 1, run: name });
+      await store.create(sequenceKey(namesFolder(name), 1), named);
+    }
+    await store.create(runKey(had), await encodeRecord('run', { ...records.run, run: had, name: had }));
+    const owner = { ...records.owner, n: 1, firstExecutionRunId: driver.firstExecutionRunId };
+    await store.create(sequenceKey(ownersFolder(had), 1), await encodeRecord('owner', owner));
+    await refuse(never);
+    await refuse(had);
+    const listed = async (): Promise<unknown> => {
+      const { output } = await longhaul('runs', '--json', '--store', storeAddress);
+      const lines = JSON.parse(output) as { run: string; status: string }[];
+      return lines.filter(({ run }) => [never, had].includes(run)).map(({ run, status }) => [run, status]);
+    };
+    await expect.poll(listed, { timeout: 50_000 }).toEqual([
+      [never, 'start terminated'],
+      [had, 'start terminated'],
+    ]);
+  });
+
+  it('shows a finished run as finished, also behind a later start that was refused', async () => {
+    const records = recordsOfAllKinds();
+    const script = scriptRun(outlineOf(uniqueName('done')));
+    const { name } = script.outline;
+    let refuses = false;
+    script.before = (call) => {
+      if (call === 'open' && refuses) throw ApplicationFailure.nonRetryable('another spec', 'InvalidSpec');
+      return undefined;
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, name);
+      await run.result();
+      await store.create(runKey(name), await encodeRecord('run', { ...records.run, run: name, name }));
+      const named = await encodeRecord('name', { schema: 'longhaul.name/1', n: 1, run: name });
+      await store.create(sequenceKey(namesFolder(name), 1), named);
+      const owner = { ...records.owner, n: 1, firstExecutionRunId: run.firstExecutionRunId };
+      await store.create(sequenceKey(ownersFolder(name), 1), await encodeRecord('owner', owner));
+      refuses = true;
+      await expect((await startRun(temporal, queue, name)).result()).rejects.toThrow();
+    });
+    let seen: unknown;
+    await expect
+      .poll(
+        async () => {
+          const { output } = await longhaul('runs', '--json', '--store', storeAddress);
+          seen = (JSON.parse(output) as { run: string; status: string }[]).find(({ run }) => run === name);
+          const executions: string[] = [];
+          for await (const { status } of temporal.client.workflow.list({
+            query: `WorkflowId = "train/${name}"`,
+          }))
+            executions.push(status.name);
+          return executions.sort();
+        },
+        { timeout: 50_000 },
+      )
+      .toEqual(['COMPLETED', 'FAILED']);
+    expect(seen).toMatchObject({ status: 'completed' });
+  });
+
+  it('needs no Temporal server for what the store knows, and says so', async () => {
+    const cwd = join(folder, 'offline');
+    const offline = `dir:${join(cwd, '.longhaul', 'store')}`;
+    const records = recordsOfAllKinds();
+    const kept = await openStore(offline);
+    await kept.create(
+      runKey('kept'),
+      await encodeRecord('run', { ...records.run, run: 'kept', name: 'kept' }),
+    );
+    const base = { ...records.base, identity: { ...records.base.identity, run: 'kept' } };
+    await kept.create(updateKey('kept', 0), await encodeRecord('base', base));
+    const asked = async (...args: string[]) => {
+      const child = spawn(resolve('bin/longhaul'), ['runs', '--json', ...args], {
+        cwd,
+        env: { ...process.env, TEMPORAL_ADDRESS: undefined, XDG_CONFIG_HOME: cwd },
+      });
+      let [output, errors] = ['', ''];
+      child.stdout.on('data', (piece: Buffer) => (output += piece.toString()));
+      child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
+      const [code] = (await once(child, 'close')) as [number | null];
+      return { code, errors, lines: JSON.parse(output) as unknown };
+    };
+    const lines = [expect.objectContaining({ run: 'kept', status: 'in the store', step: 0 })];
+    expect(await asked()).toEqual({
+      ...{ code: 0, lines },
+      errors: 'no stack runs here and no Temporal server is named: only what the store knows\n',
+    });
+    const nobody = `127.0.0.1:${await freePort()}`;
+    expect(await asked('--temporal-address', nobody)).toEqual({
+      ...{ code: 0, lines },
+      errors: expect.stringMatching(
+        /^no Temporal server answers at .* Only what the store knows:\n$/,
+      ) as string,
+    });
+    // A query is the server's to answer.
+    expect(await asked('--temporal-address', nobody, '--query', 'Step > 1')).toMatchObject({ code: 1 });
+  });
+
+  it('tells when a run began, not when its workflow last began anew', () => {
+    const execution = (workflowId: string, minute: number, name: WorkflowExecutionStatusName) => ({
+      ...{ workflowId, startTime: new Date(Date.UTC(2030, 0, 1, 12, minute)) },
+      status: { name, code: 0 as const },
+    });
+    const chains = newestOfChains([
+      execution('train/a', 1, 'CONTINUED_AS_NEW'),
+      execution('train/a', 3, 'CONTINUED_AS_NEW'),
+      execution('train/a', 5, 'TERMINATED'),
+      execution('train/b', 6, 'COMPLETED'),
+      execution('train/a', 7, 'RUNNING'),
+    ]);
+    expect(
+      chains.map(({ workflowId, status, startTime }) => [workflowId, status.name, startTime.getUTCMinutes()]),
+    ).toEqual([
+      ['train/a', 'RUNNING', 7],
+      ['train/b', 'COMPLETED', 6],
+      ['train/a', 'TERMINATED', 1],
+    ]);
+  });
+
+  it('needs no store where none was named', async () => {
+    expect(await longhaul('runs')).toMatchObject({ code: 0, errors: '' });
+    const missing = await longhaul('runs', '--store', 'dir:./nowhere');
+    expect(missing).toMatchObject({
+      code: 1,
+      errors: expect.stringContaining('there is no store') as string,
+    });
+  });
+});

@@ -1,0 +1,129 @@
+// `longhaul export` and `longhaul report` as a person runs them, on the store of a real run.
+import { spawn } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { text } from 'node:stream/consumers';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { namesFolder, runKey, sequenceKey } from '../../../src/store/objects/layout.js';
+import { encodeRecord } from '../../../src/store/records/record-codec.js';
+import { readRun, readState } from '../../../src/store/runs/run-records.js';
+import { type Harness, run, startEnvironments, startHarness } from '../../activities/fixture.js';
+
+let environments: EnvironmentServer;
+let [full, adapted]: Harness[] = [];
+beforeAll(async () => {
+  environments = await startEnvironments();
+  full = await startHarness(environments);
+  await full.advance(1);
+  adapted = await startHarness(environments);
+  const model = { ...(adapted.spec['model'] as object), lora: { rank: 2, alpha: 4 } };
+  await adapted.open({ ...adapted.spec, model });
+  await adapted.advance(2);
+}, 120_000);
+afterAll(async () => {
+  await full?.close();
+  await adapted?.close();
+  await environments.close();
+});
+
+/** Not `spawnSync`: the environment server of this process must go on. */
+async function longhaul(harness: Harness, ...args: string[]) {
+  const child = spawn('bin/longhaul', [...args, '--store', `dir:${join(harness.folder, 'store')}`], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const [output, errors, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+  ]);
+  return { code: code as number | null, output, errors };
+}
+
+const model = ['config.json', 'generation_config.json', 'model.safetensors'];
+const tokenizer = ['chat_template.jinja', 'tokenizer.json', 'tokenizer_config.json'];
+
+describe('longhaul export', () => {
+  test('writes the last state of a run, or that of a step, computing it anew', async () => {
+    const to = join(full!.folder, 'last');
+    const { code, output, errors } = await longhaul(full!, 'export', run, '--to', to, '--json');
+    expect(code, errors).toBe(0);
+    expect(JSON.parse(output)).toMatchObject({
+      run,
+      step: 1,
+      path: to,
+      state: await readState(full!.store, run, 1),
+    });
+    expect(readdirSync(to).sort()).toEqual([...model, ...tokenizer].sort());
+    const base = join(full!.folder, 'base');
+    const first = await longhaul(full!, 'export', `${run}@0`, '--to', base, '--dtype', 'bf16');
+    expect(first.output).toContain(`${run} after step 0, state ${await readState(full!.store, run, 0)}`);
+    const sizeOf = (folder: string): number => readFileSync(join(folder, 'model.safetensors')).length;
+    expect(sizeOf(base) / sizeOf(to)).toBeCloseTo(0.5, 1);
+  });
+
+  test('writes what LoRA has learned merged, or as adapters', async () => {
+    const [merged, peft] = ['merged', 'peft'].map((name) => join(adapted!.folder, name)) as [string, string];
+    expect((await longhaul(adapted!, 'export', run, '--to', merged, '--merged')).code).toBe(0);
+    expect(readdirSync(merged).sort()).toEqual([...model, ...tokenizer].sort());
+    expect((await longhaul(adapted!, 'export', run, '--to', peft, '--peft')).code).toBe(0);
+    expect(readdirSync(peft).sort()).toEqual(
+      ['adapter_config.json', 'adapter_model.safetensors', ...tokenizer].sort(),
+    );
+  });
+
+  test.each<[string, (to: string) => string[], RegExp]>([
+    [
+      'a step that is not committed',
+      (to) => [`${run}@9`, '--to', to],
+      /step 9 of unit is not committed: its last one is 1/,
+    ],
+    ['adapters of a run without', (to) => [run, '--to', to, '--peft'], /trains all of its weights/],
+    ['a run that is not there', (to) => ['other', '--to', to], /there is no run "other"/],
+  ])('refuses %s, and writes nothing', async (name, args, message) => {
+    const to = join(full!.folder, name.replaceAll(' ', '-'));
+    const { code, errors } = await longhaul(full!, 'export', ...args(to));
+    expect(errors).toMatch(message);
+    expect(code).toBe(1);
+    expect(readdirSync(full!.folder).filter((file) => file.startsWith(name.replaceAll(' ', '-')))).toEqual(
+      [],
+    );
+  });
+
+  test('refuses a folder that is there, or cannot be made, before it restores anything', async () => {
+    const to = join(full!.folder, 'taken');
+    mkdirSync(to);
+    const { code, errors } = await longhaul(full!, 'export', run, '--to', to);
+    expect(errors).toMatch(/^error: [^\n]* is there already: [^\n]*\n$/);
+    expect(code).toBe(1);
+    expect(readdirSync(to)).toEqual([]);
+    const below = join(process.cwd(), 'package.json', 'model');
+    expect((await longhaul(full!, 'export', run, '--to', below)).errors).toMatch(
+      /^error: [^\n]*model cannot be made \((ENOTDIR|EEXIST)\): name a folder [^\n]*\n$/,
+    );
+  });
+});
+
+describe('longhaul report', () => {
+  test('says where it cannot be written', async () => {
+    const file = join(process.cwd(), 'package.json', 'report.html');
+    expect((await longhaul(full!, 'report', run, '-o', file)).errors).toMatch(
+      /^error: the report cannot be written to [^\n]*report\.html \((ENOTDIR|EEXIST)\): name another file with --output\n$/,
+    );
+  });
+
+  test('of a run that was rewound names the timeline that goes on', async () => {
+    const file = join(full!.folder, 'report.html');
+    expect(await longhaul(full!, 'report', run, '-o', file)).toMatchObject({ code: 0, errors: '' });
+    const rewound = { ...(await readRun(full!.store, run)), run: `${run}~2` };
+    await full!.store.create(runKey(rewound.run), await encodeRecord('run', rewound));
+    const named = await encodeRecord('name', { schema: 'longhaul.name/1', n: 2, run: rewound.run });
+    await full!.store.create(sequenceKey(namesFolder(run), 2), named);
+    expect(await longhaul(full!, 'report', run, '-o', file)).toMatchObject({
+      code: 0,
+      output: expect.stringContaining('at step 1') as string,
+      errors: `${run} was rewound: ${run}~2 is the newest timeline of ${run}; for it: longhaul report ${run}~2\n`,
+    });
+  });
+});

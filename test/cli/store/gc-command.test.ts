@@ -1,0 +1,107 @@
+// `longhaul gc` as a person runs it: what it says, what it keeps, and that nothing is lost however often it is killed.
+import { describe, expect, test } from 'vitest';
+import { stepsText } from '../../../src/cli/store/gc-command.js';
+import { bestStepsOf } from '../../../src/report/history/best-steps.js';
+import type { EvaluationFigure } from '../../../src/report/history/evaluations.js';
+import { runKey } from '../../../src/store/objects/layout.js';
+import type { RecordTypes } from '../../../src/store/records/record-schemas.js';
+import { run, tamper } from '../../activities/fixture.js';
+import { seededRandom } from '../../chaos/random.js';
+import { recordsOfAllKinds } from '../../store/fixtures.js';
+import { copy, expectCollected, expectNothingLost, keysOf, longhaul, useFinishedRun } from './gc-fixture.js';
+import { signedAgain } from '../../support/signed-again.js';
+
+useFinishedRun();
+
+describe('longhaul gc', () => {
+  test('with --dry-run names what would go and why the rest stays, and changes nothing', async () => {
+    const { store, address } = await copy();
+    const before = await keysOf(store);
+    const { stdout, status } = longhaul(['gc', run, '--dry-run', '--keep-last', '2', '--store', address]);
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/of steps 1–4 are deleted/);
+    expect(stdout).toMatch(/stays: step 6 \(newest\); step 5 \(keep_last\)/);
+    expect(stdout).toMatch(/episodes +of steps 3–6 go into one file each/);
+    expect(await keysOf(store)).toEqual(before);
+    const all = longhaul(['gc', run, '--dry-run', '--store', address]).stdout;
+    // The newest two, that of each tenth evaluation, and the best.
+    expect(all).toMatch(/of steps 1–4 are deleted/);
+    expect(all).toMatch(/stays: step 6 \(newest\); step 5 \(keep_last\)\n/);
+    expect(all).toMatch(/batches +of steps 1–6 are compressed\n/);
+  });
+
+  test('keeps what the spec’s retention says, where no flag says otherwise', async () => {
+    const { store, address } = await copy();
+    const retention = { keep_last: 1, keep_every: 3, keep_best: 0 };
+    await tamper(store, runKey(run), (bytes) => {
+      const record = JSON.parse(bytes.toString()) as RecordTypes['run'];
+      return signedAgain(JSON.stringify({ ...record, spec: { ...record.spec, retention } }));
+    });
+    const kept = (...flags: string[]) =>
+      JSON.parse(
+        longhaul(['gc', run, '--dry-run', '--json', ...flags, '--store', address]).stdout,
+      ) as unknown;
+    expect(kept()).toMatchObject({
+      checkpoints: [1, 2, 4, 5],
+      kept: { 3: ['keep_every'], 6: ['newest', 'keep_every'] },
+    });
+    expect(kept('--keep-every', '0')).toMatchObject({ checkpoints: [1, 2, 3, 4, 5] });
+  });
+
+  test('says what is wrong with a run, a grace or a number', async () => {
+    const { address } = await copy();
+    const stderr = (...args: string[]) => longhaul([...args, '--store', address]).stderr;
+    expect(stderr('gc', 'none')).toMatch(/there is no run "none"/);
+    expect(stderr('gc', run, '--grace', '-1')).toMatch(/whole number from 0 up/);
+    expect(stderr('gc', run, '--keep-last', '0')).toMatch(/whole number from 1 up/);
+  });
+
+  test('killed at random moments, again and again, loses nothing, and the next one finishes', async () => {
+    const { store, address } = await copy();
+    const random = seededRandom(7);
+    const args = ['gc', run, '--grace', '0', '--keep-last', '1', '--store', address];
+    let kills = 0;
+    while (longhaul(args, 1 + random.below(40)).signal === 'SIGKILL') {
+      kills++;
+      await expectNothingLost(store);
+    }
+    // Else the moments were not where the work is.
+    expect(kills).toBeGreaterThanOrEqual(5);
+    expect(longhaul(args).status).toBe(0);
+    await expectCollected(store);
+    await expectNothingLost(store);
+  }, 60_000);
+});
+
+describe('the best steps', () => {
+  const figure = (step: number, suite: string, pass_at_1: number | null): EvaluationFigure => ({
+    step,
+    result: { ...recordsOfAllKinds().evaluation, suite, pass_at_1 },
+  });
+
+  test('are those of the suite that was played most, the newer one first among equals', () => {
+    expect(
+      bestStepsOf([
+        figure(10, 'interval', 0.4),
+        figure(20, 'interval', 0.9),
+        figure(30, 'interval', 0.4),
+        figure(40, 'interval', 0.5),
+        figure(50, 'interval', null),
+        figure(0, 'final', 0.1),
+        figure(40, 'final', 1),
+      ]),
+    ).toEqual([20, 40, 30, 10]);
+    expect(bestStepsOf([])).toEqual([]);
+  });
+});
+
+test.each([
+  [[7], 'step 7'],
+  [[3, 4, 5, 130], 'steps 3–5, 130'],
+  [[1, 5, 6, 7, 8], 'steps 1, 5–8'],
+  [[5, 10, 15, 20, 25, 27], 'steps 5–25 (every 5th), 27'],
+  [[2, 4, 6], 'steps 2, 4, 6'],
+  [[0, 22, 44, 66], 'steps 0–66 (every 22nd)'],
+])('steps %j read "%s"', (steps, text) => {
+  expect(stepsText(steps)).toBe(text);
+});

@@ -1,0 +1,109 @@
+// A finished run for the tests of collections: made once a file, copied for each test, and collected as far as can be.
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect } from 'vitest';
+import { auditRun } from '../../../src/activities/reports/audit-run.js';
+import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { EpisodeRecord } from '../../../src/spec/records/records.js';
+import { canonicalText } from '../../../src/store/records/canonical.js';
+import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
+import { collect, type CollectionOptions } from '../../../src/store/collection/collection.js';
+import { readStepEpisodes } from '../../../src/store/runs/episodes.js';
+import { checkpointFolder, episodesFolder, foldedEpisodesKey } from '../../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { openStore } from '../../../src/store/open-store.js';
+import { readRun, readState } from '../../../src/store/runs/run-records.js';
+import { type Harness, run, startEnvironments, startHarness } from '../../activities/fixture.js';
+
+export const last = 6;
+export const grpoSteps = [3, 4, 5, 6];
+export const [slots, samples] = [2, 2];
+export const home = { project: 'tests', model: 'unit', run };
+
+export let environments: EnvironmentServer;
+export let harness: Harness;
+export let scratch: string;
+export const episodesBefore = new Map<number, EpisodeRecord[]>();
+
+/** One run for all tests of a file; each step of it has a checkpoint. */
+export function useFinishedRun(): void {
+  beforeAll(async () => {
+    scratch = mkdtempSync(join(tmpdir(), 'longhaul-gc-'));
+    environments = await startEnvironments();
+    harness = await startHarness(environments);
+    for (let step = 1; step <= last; step++) {
+      await harness.advance(step);
+      await harness.attempt('save', () => saveState(harness.node, { run, step, owner: 1 }));
+      await harness.attempt('upload', () => uploadCheckpoint(harness.node, { run, step, owner: 1 }));
+    }
+    for (const step of grpoSteps) episodesBefore.set(step, await readStepEpisodes(harness.store, run, step));
+  }, 60_000);
+  afterAll(async () => {
+    await harness.close();
+    await environments.close();
+    rmSync(scratch, { recursive: true, force: true });
+  });
+}
+
+/** A copy of the run's store; times in the store are kept. */
+export async function copy(): Promise<{ store: ObjectStore; address: string }> {
+  const folder = mkdtempSync(join(scratch, 'copy-'));
+  cpSync(join(harness.folder, 'store'), folder, { recursive: true, preserveTimestamps: true });
+  return { store: await openStore(`dir:${folder}`), address: `dir:${folder}` };
+}
+
+export const keepNewest: CollectionOptions = {
+  retention: { keep_last: 1, keep_every: 0, keep_best: 0 },
+  bestSteps: () => Promise.resolve([]),
+  evaluations: () => Promise.resolve([]),
+};
+export const collectAll = (store: ObjectStore, during = (): Promise<void> => Promise.resolve()) =>
+  collect(store, run, { ...keepNewest, graceMs: 0, by: 'test', wait: during });
+
+export async function keysOf(store: ObjectStore, prefix = ''): Promise<string[]> {
+  const keys: string[] = [];
+  for await (const { key } of store.list(prefix)) keys.push(key);
+  return keys;
+}
+
+/** The audit finds nothing, and every episode is there in every detail. */
+export async function expectNothingLost(store: ObjectStore): Promise<void> {
+  const audit = await auditRun(store, run);
+  expect(audit.violations).toEqual([]);
+  expect(audit).toMatchObject({
+    steps: last + 1,
+    episodes: grpoSteps.length * slots * samples,
+    finalState: await readState(harness.store, run, last),
+  });
+  for (const [step, before] of episodesBefore) {
+    const found = await readStepEpisodes(store, run, step);
+    expect(found.map((one) => canonicalText(one))).toEqual(before.map((one) => canonicalText(one)));
+  }
+}
+
+export async function expectCollected(store: ObjectStore): Promise<void> {
+  expect(await listCheckpoints(store, await readRun(store, run))).toEqual([last]);
+  for (let step = 1; step < last; step++)
+    expect(await keysOf(store, checkpointFolder(home, step))).toEqual([]);
+  for (const step of grpoSteps) {
+    expect(await keysOf(store, episodesFolder(run, step))).toEqual([]);
+    expect(await store.head(foldedEpisodesKey(run, step))).not.toBeNull();
+  }
+}
+
+/** The built command line; with `dieAtCall` it is killed in that call of its that changes the file system. */
+export function longhaul(args: readonly string[], dieAtCall?: number) {
+  const preload = new URL('../../support/preloads/die-at-call.mjs', import.meta.url).href;
+  return spawnSync(
+    process.execPath,
+    [...(dieAtCall === undefined ? [] : ['--import', preload]), 'bin/longhaul', ...args],
+    {
+      encoding: 'utf8',
+      timeout: 180_000,
+      env: { ...process.env, ...(dieAtCall === undefined ? {} : { DIE_AT_CALL: String(dieAtCall) }) },
+    },
+  );
+}

@@ -1,0 +1,312 @@
+// Garbage collection of a real run: nothing that anybody needs is lost, also where it is cut off amid its writes to a bucket.
+import { mkdtempSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { auditRun } from '../../../src/activities/reports/audit-run.js';
+import { PolicyHolder } from '../../../src/policy/policy-holder.js';
+import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
+import { createStateLock } from '../../../src/engine/native/state-lock.js';
+import { listCheckpoints, writeCheckpoint } from '../../../src/store/runs/checkpoints.js';
+import { collect, planCollection } from '../../../src/store/collection/collection.js';
+import {
+  checkpointFileKey,
+  checkpointFolder,
+  checkpointManifestKey,
+  episodesFolder,
+  foldedEpisodesKey,
+  refKey,
+  runKey,
+  updateKey,
+} from '../../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { openStore } from '../../../src/store/open-store.js';
+import { encodeRecord } from '../../../src/store/records/record-codec.js';
+import { requireRecord } from '../../../src/store/records/records.js';
+import { readRun, readState, readUpdate } from '../../../src/store/runs/run-records.js';
+import { run, startHarness } from '../../activities/fixture.js';
+import { seededRandom } from '../../chaos/random.js';
+import { recordsOfAllKinds } from '../../store/fixtures.js';
+import { type S3Server, startS3Server } from '../../support/servers/s3-server.js';
+import {
+  collectAll,
+  copy,
+  environments,
+  expectCollected,
+  expectNothingLost,
+  grpoSteps,
+  harness,
+  home,
+  keepNewest,
+  keysOf,
+  last,
+  longhaul,
+  samples,
+  scratch,
+  slots,
+  useFinishedRun,
+} from './gc-fixture.js';
+
+let s3: S3Server;
+
+beforeAll(async () => {
+  s3 = await startS3Server();
+});
+afterAll(() => s3.stop());
+useFinishedRun();
+
+async function copyToBucket(prefix: string): Promise<ObjectStore> {
+  const store = await openStore(s3.address(prefix));
+  const keys: string[] = [];
+  for await (const { key } of harness.store.list('')) keys.push(key);
+  // What an attempt announced must not become younger than its episodes.
+  keys.sort((a, b) => Number(b.includes('/attempts/')) - Number(a.includes('/attempts/')));
+  for (const key of keys) await store.create(key, (await harness.store.get(key)) ?? new Uint8Array());
+  return store;
+}
+
+describe('a collection', () => {
+  test('leaves a run whose audit, episodes, plans, batches and updates are what they were', async () => {
+    const { store } = await copy();
+    const before = await keysOf(store);
+    expect(await collectAll(store)).toMatchObject({
+      n: 1,
+      checkpoints: [1, 2, 3, 4, 5],
+      episodes: grpoSteps,
+      spared: [],
+      left: [],
+    });
+    await expectCollected(store);
+    await expectNothingLost(store);
+    const gone = new Set(before);
+    for (const key of await keysOf(store)) gone.delete(key);
+    expect([...gone].filter((key) => !/\/episodes\/|\/batch\.safetensors$|^checkpoints\//.test(key))).toEqual(
+      [],
+    );
+  });
+
+  test('is told by the audit: what is gone, and that the rest suffices', async () => {
+    const { store, address } = await copy();
+    await collectAll(store);
+    expect((await auditRun(store, run)).collected).toEqual({
+      records: 1,
+      checkpoints: [1, 2, 3, 4, 5],
+      manifests: [],
+      folded: grpoSteps.length,
+    });
+    const { stdout } = longhaul(['audit', run, '--store', address]);
+    expect(stdout).toMatch(
+      /collected +5 checkpoints; the episodes of 4 steps are in one file each \(collections: 1\)/,
+    );
+    expect(stdout).toMatch(/all steps can be replayed/);
+  });
+
+  test('leaves every state within reach: those without a checkpoint are computed from their batches', async () => {
+    const { store } = await copy();
+    await collectAll(store);
+    const folder = mkdtempSync(join(scratch, 'node-'));
+    const holder = new PolicyHolder({
+      store,
+      engine: harness.engine,
+      lock: createStateLock(),
+      folder,
+      log: () => undefined,
+    });
+    await harness.engine.restart();
+    await holder.withState(run, 4, () => Promise.resolve());
+    expect((await harness.engine.held())?.state).toBe(await readState(harness.store, run, 4));
+  });
+
+  test('finds nothing to do a second time, and then writes no record', async () => {
+    const { store } = await copy();
+    await collectAll(store);
+    const before = await keysOf(store);
+    expect(await collectAll(store)).toMatchObject({ n: null, checkpoints: [], episodes: [] });
+    expect(await keysOf(store)).toEqual(before);
+  });
+
+  test('keeps every checkpoint of a run without retention, and folds its episodes', async () => {
+    const { store } = await copy();
+    const done = await collect(store, run, {
+      ...keepNewest,
+      retention: null,
+      graceMs: 0,
+      by: 'test',
+      wait: () => Promise.resolve(),
+    });
+    expect(done).toMatchObject({ checkpoints: [], episodes: grpoSteps });
+    expect(await listCheckpoints(store, await readRun(store, run))).toEqual([1, 2, 3, 4, 5, 6]);
+  });
+
+  test('beside which the run goes on ends in the state in which it would have ended', async () => {
+    const other = await startHarness(environments);
+    try {
+      await other.advance(4);
+      await other.attempt('save', () => saveState(other.node, { run, step: 4, owner: 1 }));
+      await other.attempt('upload', () => uploadCheckpoint(other.node, { run, step: 4, owner: 1 }));
+      const going = collectAll(other.store, async () => void (await other.advance(5)));
+      expect(await going).toMatchObject({ checkpoints: [], episodes: [3, 4] });
+      await other.engine.restart();
+      await other.advance(last);
+      expect(await readState(other.store, run, last)).toBe(await readState(harness.store, run, last));
+      expect((await auditRun(other.store, run)).violations).toEqual([]);
+    } finally {
+      await other.close();
+    }
+  });
+
+  test('that goes on beside an audit gives it nothing to complain of', async () => {
+    for (let round = 0; round < 5; round++) {
+      const { store } = await copy();
+      const [audit] = await Promise.all([auditRun(store, run), collectAll(store)]);
+      expect(audit.violations).toEqual([]);
+      expect(audit.episodes).toBe(grpoSteps.length * slots * samples);
+    }
+  });
+
+  test('during which an uploader stood still before its manifest leaves no checkpoint that is none', async () => {
+    const { store } = await copy();
+    const record = await readRun(store, run);
+    const manifest = checkpointManifestKey(home, 3);
+    const { state, numerics } = (await readUpdate(store, run, 3)).identity;
+    const statePath = join(mkdtempSync(join(scratch, 'late-')), 'state.safetensors');
+    await store.getToFile(checkpointFileKey(home, 3, 'state.safetensors'), statePath);
+    const beforeManifest = async (): Promise<void> => void (await collectAll(store));
+    await writeCheckpoint(store, record, { step: 3, state, numerics, statePath, beforeManifest });
+    expect(await keysOf(store, checkpointFolder(home, 3))).toEqual([manifest]);
+    expect(await listCheckpoints(store, record)).toEqual([last]);
+    const audit = await auditRun(store, run);
+    expect(audit.violations).toEqual([]);
+    expect(audit.collected).toMatchObject({ checkpoints: [1, 2, 3, 4, 5], manifests: [3] });
+    expect(await collectAll(store)).toMatchObject({ checkpoints: [3] });
+    await expectCollected(store);
+    expect((await auditRun(store, run)).collected.manifests).toEqual([]);
+  });
+
+  test('deletes the manifest of a checkpoint first, in whatever order the store lists its files', async () => {
+    const { store } = await copy();
+    const deleted: string[] = [];
+    const reversed: ObjectStore = {
+      ...bound(store),
+      list: async function* (prefix) {
+        const found = [];
+        for await (const info of store.list(prefix)) found.unshift(info);
+        yield* found;
+      },
+      delete: (key) => {
+        deleted.push(key);
+        return store.delete(key);
+      },
+    };
+    await collectAll(reversed);
+    for (let step = 1; step < last; step++) {
+      const files = deleted.filter((key) => key.startsWith(checkpointFolder(home, step)));
+      expect(files[0]).toBe(checkpointManifestKey(home, step));
+      expect(files).toContain(checkpointFileKey(home, step, 'state.safetensors'));
+    }
+  });
+
+  test('touches no step that is not committed', async () => {
+    const { store } = await copy();
+    await store.delete(updateKey(run, last));
+    await collectAll(store);
+    expect(await keysOf(store, episodesFolder(run, last))).toHaveLength(slots * samples);
+    expect(await store.head(foldedEpisodesKey(run, last))).toBeNull();
+  });
+});
+
+describe('what others need', () => {
+  const reference = { ...recordsOfAllKinds().ref, run, user: 'other', step: 3 };
+
+  test('stays, where they said so before the collection', async () => {
+    const { store } = await copy();
+    await store.create(refKey(run, 'other'), await encodeRecord('ref', reference));
+    expect((await collectAll(store)).checkpoints).toEqual([1, 2, 4, 5]);
+    expect(await listCheckpoints(store, await readRun(store, run))).toEqual([3, last]);
+  });
+
+  test('is spared, where they said so within the grace', async () => {
+    const { store } = await copy();
+    const done = await collectAll(store, async () => {
+      await store.create(refKey(run, 'other'), await encodeRecord('ref', reference));
+    });
+    expect(done).toMatchObject({ checkpoints: [1, 2, 4, 5], spared: [3] });
+    await expectNothingLost(store);
+  });
+
+  test('stays for a run that continues this one, whether it left a reference or not', async () => {
+    const { store } = await copy();
+    const lineage = { run, step: 2, state: await readState(store, run, 2) };
+    const fork = { ...(await readRun(store, run)), run: 'fork', name: 'fork', lineage };
+    await store.create(runKey('fork'), await encodeRecord('run', fork));
+    expect((await planCollection(store, run, keepNewest)).kept.get(2)).toEqual(['needed by fork']);
+  });
+
+  test('is a parent’s own matter: a collection of its fork names none of its checkpoints', async () => {
+    const { store } = await copy();
+    const lineage = { run, step: 2, state: await readState(store, run, 2) };
+    const fork = { ...(await readRun(store, run)), run: 'fork', name: 'fork', lineage };
+    await store.create(runKey('fork'), await encodeRecord('run', fork));
+    for (const step of [3, 4]) {
+      const manifest = await requireRecord(store, checkpointManifestKey(home, step), 'checkpoint');
+      const key = checkpointManifestKey({ ...home, run: 'fork' }, step);
+      await store.create(key, await encodeRecord('checkpoint', { ...manifest, run: 'fork' }));
+    }
+    expect(await listCheckpoints(store, fork)).toEqual([1, 2, 3, 4]);
+    const { checkpoints, kept } = await planCollection(store, 'fork', keepNewest);
+    expect({ checkpoints, kept: [...kept] }).toEqual({ checkpoints: [3], kept: [[4, ['newest']]] });
+  });
+
+  test('is not guessed: a reference that cannot be read stops the collection before it deletes anything', async () => {
+    const { store } = await copy();
+    await store.create(refKey(run, 'other'), Buffer.from('{"schema":"longhaul.ref/1"'));
+    const before = await keysOf(store);
+    await expect(collectAll(store)).rejects.toThrow(refKey(run, 'other'));
+    expect(await keysOf(store)).toEqual(before);
+  });
+});
+
+test('a collection in a bucket, cut off before random writes, loses nothing, and the next one finishes', async () => {
+  const store = await copyToBucket('cut-off');
+  const random = seededRandom(3);
+  let cuts = 0;
+  for (;;) {
+    const cut = await collectAll(diesAfter(store, random.below(12))).catch((error: Error) => error);
+    await expectNothingLost(store);
+    if (!(cut instanceof Error)) break;
+    expect(cut.message).toBe('killed');
+    cuts++;
+  }
+  expect(cuts).toBeGreaterThanOrEqual(4);
+  await expectCollected(store);
+}, 120_000);
+
+/** The same store, to spread. */
+function bound(store: ObjectStore): ObjectStore {
+  return {
+    address: store.address,
+    get: (key) => store.get(key),
+    head: (key) => store.head(key),
+    getToFile: (key, path, transfer) => store.getToFile(key, path, transfer),
+    stream: (key) => store.stream(key),
+    list: (prefix) => store.list(prefix),
+    listFolder: (prefix) => store.listFolder(prefix),
+    sweep: (olderThanMs) => store.sweep(olderThanMs),
+    create: (key, bytes) => store.create(key, bytes),
+    createFromFile: (key, path, transfer) => store.createFromFile(key, path, transfer),
+    delete: (key) => store.delete(key),
+  };
+}
+
+/** A store that is lost before write `writes` + 1. */
+function diesAfter(store: ObjectStore, writes: number): ObjectStore {
+  let left = writes;
+  const spend = (): void => {
+    if (left-- <= 0) throw new Error('killed');
+  };
+  return {
+    ...bound(store),
+    create: async (key, bytes) => (spend(), store.create(key, bytes)),
+    createFromFile: async (key, path, transfer) => (spend(), store.createFromFile(key, path, transfer)),
+    delete: async (key) => (spend(), store.delete(key)),
+  };
+}

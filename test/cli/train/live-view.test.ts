@@ -1,0 +1,141 @@
+import { describe, expect, it } from 'vitest';
+import type { RunStatus } from '../../../src/activities/contracts.js';
+import { ChangingLine, progressLine } from '../../../src/cli/train/live-view.js';
+import { noControl } from '../../../src/workflows/run/control-desk.js';
+
+const training: RunStatus = {
+  run: 'quickstart',
+  phase: 'collecting',
+  step: 30,
+  totalSteps: 40,
+  trainingPhase: 'grpo',
+  owner: 1,
+  node: 'local',
+  sharingNodes: [],
+  waitsFor: null,
+  state: null,
+  control: noControl,
+  blocked: null,
+  evaluations: [],
+  recent: [{ step: 30, kind: 'grpo', seconds: 12, metrics: { 'reward/avg_raw_reward': 0.5 } }],
+  lastCheckpoint: null,
+  tokens: 1000,
+  sampleSeconds: 10,
+  report: null,
+};
+
+describe('the progress line', () => {
+  it('gives the time to the last step as a bound, because a run may reach its target earlier', () => {
+    expect(progressLine(training)).toBe('step 30/40 grpo · reward 0.50 · 100 tokens/s · at most 2 min 0 s');
+  });
+
+  it('gives the command that goes on with the folder that was named, as it can be typed', () => {
+    const paused = { ...training, phase: 'paused' as const };
+    expect(progressLine(paused)).toMatch(/ · paused; longhaul resume quickstart$/);
+    expect(progressLine(paused, null, 'st')).toMatch(/longhaul resume quickstart --folder st$/);
+    const blocked = { reason: 'booking is down', remedy: 'Start it. Then: longhaul resume quickstart' };
+    expect(progressLine({ ...training, blocked }, null, 'my stack')).toMatch(
+      /Then: longhaul resume quickstart --folder 'my stack'$/,
+    );
+  });
+
+  it('says what a run waits for that has no node', () => {
+    const waitsFor = 'node local is held by train/other';
+    expect(progressLine({ ...training, phase: 'placing', node: null, waitsFor })).toContain(
+      `· waits for a node: ${waitsFor}`,
+    );
+  });
+
+  it('names no steps before the run knows them', () => {
+    expect(progressLine({ ...training, phase: 'starting', step: -1, totalSteps: 0, recent: [] })).not.toMatch(
+      /step/,
+    );
+  });
+
+  it('says of no phase that it is one before the first step, and nothing of a warm start after it', () => {
+    const before = { ...training, phase: 'starting' as const, step: -1, recent: [] };
+    expect(progressLine(before)).toMatch(/^step 0\/40 · .*starting$/);
+    const warm = [{ step: 30, kind: 'sft', seconds: 1, metrics: {} }];
+    expect(progressLine({ ...training, recent: warm })).toMatch(/ · collecting$/);
+    expect(progressLine({ ...training, trainingPhase: 'drill', recent: warm })).toMatch(/ · warm start$/);
+  });
+
+  it('keeps its step where the workflow begins anew', () => {
+    expect(progressLine({ ...training, phase: 'starting', step: -1, totalSteps: 0 })).toMatch(/^step 30 · /);
+  });
+
+  it('promises no end to a run whose workflow has ended', () => {
+    expect(progressLine(training, 'terminated')).toMatch(/ · terminated$/);
+  });
+});
+
+describe('the view in a terminal', () => {
+  const before = { step: 24, suite: 'final', pass_at_1: 0.3, graded: 256 };
+  const after = { step: 40, suite: 'final', pass_at_1: 0.9, graded: 256 };
+
+  it('keeps each evaluation once above the line that changes', () => {
+    const { view, kept } = terminal(80);
+    view.show({ ...training, evaluations: [before] }, null);
+    view.show({ ...training, evaluations: [before] }, null);
+    view.show({ ...training, evaluations: [before, after] }, null);
+    expect(kept()).toEqual([
+      'step 24 · final evaluation · pass@1 30.0 % of 256 episodes',
+      'step 40 · final evaluation · pass@1 90.0 % of 256 episodes',
+    ]);
+  });
+
+  it('shows no figure of an evaluation in which nothing was graded', () => {
+    const evaluations = [{ step: 24, suite: 'final', pass_at_1: null, graded: 0 }];
+    const { view, kept } = terminal(80);
+    view.show({ ...training, evaluations }, null);
+    expect(kept()).toEqual(['step 24 · final evaluation · pass@1 – (no outcome was graded)']);
+    expect(progressLine({ ...training, evaluations })).toContain(' · pass@1 – · ');
+  });
+
+  it('keeps a trouble in full where the window is narrow, once for all its tries', () => {
+    const { view, kept } = terminal(40);
+    view.show(
+      training,
+      'waits for step-000031/update, try 2: no space is left for runs/quickstart/steps/000031',
+    );
+    view.show(
+      training,
+      'waits for step-000031/update, try 3: no space is left for runs/quickstart/steps/000031',
+    );
+    const blocked = { reason: 'the environments do not answer', remedy: 'start them, then longhaul resume' };
+    view.show({ ...training, blocked }, null);
+    expect(kept()).toEqual([
+      'waits for step-000031/update, try 2: no space is left for runs/quickstart/steps/000031',
+      'blocked: the environments do not answer · start them, then longhaul resume',
+    ]);
+  });
+
+  it('keeps a wait once, however long it lasts', () => {
+    const { view, kept } = terminal(40);
+    const waits = (time: string, episodes: string): string =>
+      `waits for step-000031/collect, try 1, for ${time}: ${episodes} for environment booking`;
+    view.show(training, waits('4 s', '1 episode waits'));
+    view.show(training, waits('1 min 4 s', '16 episodes wait'));
+    expect(kept()).toEqual([waits('4 s', '1 episode waits')]);
+  });
+
+  it('cuts the line that changes to the window', () => {
+    const { view, written } = terminal(20);
+    view.show(training, null);
+    expect(written().at(-1)).toBe('step 30/40 grpo · r');
+  });
+});
+
+function terminal(columns: number): { view: ChangingLine; kept: () => string[]; written: () => string[] } {
+  let text = '';
+  const write = (piece: Uint8Array | string): boolean => {
+    text += String(piece);
+    return true;
+  };
+  const written = (): string[] => text.split('\r\u001b[2K').slice(1);
+  return {
+    view: new ChangingLine({ write, columns }),
+    written,
+    kept: () => written().flatMap((piece) => (piece.endsWith('\n') ? [piece.slice(0, -1)] : [])),
+  };
+}

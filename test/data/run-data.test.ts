@@ -1,0 +1,78 @@
+// One orchestrator plans for many runs in turn: what it holds of each must outlive the turn of all others.
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { DatasetCache } from '../../src/data/dataset-cache.js';
+import { openRun } from '../../src/activities/run/open-run.js';
+import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js';
+import { RecentlyUsed } from '../../src/base/recently-used.js';
+import { ProcessLife } from '../../src/activities/attempt/process-life.js';
+import { RunDataCache } from '../../src/data/run-data.js';
+import { openStore } from '../../src/store/open-store.js';
+import { specFor, testTasks, workflow, writeData } from '../activities/fixture.js';
+
+const runs = Array.from({ length: 12 }, (_, index) => `run-${index}`);
+
+describe('the data of many runs', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-run-data-'));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  it('is read once a run, however often each of them is asked for in turn', async () => {
+    const store = await openStore(`dir:${join(folder, 'store')}`);
+    const deps = { store, datasets: new DatasetCache(store), log: () => undefined };
+    const life = new ProcessLife(
+      { name: 'orchestrator', host: 'test', pid: process.pid },
+      null,
+      'orchestrator_restart',
+    );
+    const open = { ...deps, life, temporalAddress: 'there', clusterId: async () => 'c' };
+    for (const [index, name] of runs.entries()) {
+      const data = join(folder, name);
+      mkdirSync(data);
+      const files = writeData(data);
+      // A task less in each: no two have the same data.
+      const tasks = testTasks().slice(index);
+      writeFileSync(files.tasks, tasks.map((task) => `${JSON.stringify(task)}\n`).join(''));
+      const spec = { ...specFor(files), name };
+      await openRun(open as unknown as OrchestratorDeps, { spec, workflow });
+    }
+    const reads: string[] = [];
+    const get = store.get.bind(store);
+    store.get = (key) => {
+      reads.push(key);
+      return get(key);
+    };
+    const cache = new RunDataCache(store, new DatasetCache(store));
+    for (let turn = 0; turn < 3; turn += 1) {
+      for (const [index, run] of runs.entries())
+        expect((await cache.get(run)).tasks).toHaveLength(testTasks().length - index);
+    }
+    const datasets = reads.filter((key) => key.endsWith('/tasks.jsonl'));
+    expect(datasets).toHaveLength(runs.length);
+    expect(new Set(datasets).size).toBe(runs.length);
+    // A tokenizer is what costs most to load: one serves all.
+    const assets = reads.filter((key) => key.startsWith('assets/'));
+    expect(new Set(assets).size).toBe(2);
+    expect(assets).toHaveLength(1 + runs.length);
+  });
+});
+
+describe('RecentlyUsed', () => {
+  it('lets go what was used longest ago, and keeps no failure', async () => {
+    const cache = new RecentlyUsed<string>(2);
+    const made: string[] = [];
+    const get = (key: string): Promise<string> =>
+      cache.get(key, async () => {
+        made.push(key);
+        if (key === 'bad') throw new Error('no');
+        return key;
+      });
+    for (const key of ['a', 'b', 'a', 'c', 'a']) await get(key);
+    expect(made).toEqual(['a', 'b', 'c']);
+    await get('b');
+    expect(made).toEqual(['a', 'b', 'c', 'b']);
+    for (let i = 0; i < 2; i += 1) await expect(get('bad')).rejects.toThrow('no');
+    expect(made.filter((key) => key === 'bad')).toHaveLength(2);
+  });
+});

@@ -1,0 +1,173 @@
+// Data files that people bring: every problem at once, each with its line.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { BadDataFile, parseDemonstrations, parseTasks } from '../../src/data/task-file.js';
+
+const task = (key: string): Record<string, unknown> => ({
+  task_key: key,
+  prompt: 'Do it.',
+  env_key: 'tracker',
+});
+const jsonl = (items: readonly unknown[]): string =>
+  items.map((item) => `${JSON.stringify(item)}\n`).join('');
+
+function problemsOf(text: string): readonly string[] {
+  try {
+    parseTasks(text, 'tasks.jsonl');
+  } catch (error) {
+    if (error instanceof BadDataFile) return error.problems;
+    throw error;
+  }
+  return [];
+}
+
+describe('a task file', () => {
+  it('fills in what a line leaves out', () => {
+    expect(parseTasks(jsonl([task('a')]), 'tasks.jsonl')).toEqual([
+      { ...task('a'), env_variables: {}, difficulty: 1, template: 'tracker', split: 'train' },
+    ]);
+  });
+
+  it('may have blank lines, Windows line ends, and no line feed at its end', () => {
+    const text = `${JSON.stringify(task('a'))}\r\n\r\n${JSON.stringify(task('b'))}`;
+    expect(parseTasks(text, 'tasks.jsonl').map(({ task_key }) => task_key)).toEqual(['a', 'b']);
+  });
+
+  it('names a duplicate key with both lines', () => {
+    expect(problemsOf(jsonl([task('a'), task('b'), task('a')]))).toEqual([
+      'line 3: task_key "a" is already used in line 1; keys must differ',
+    ]);
+  });
+
+  it('that was cut off says so at its last line', () => {
+    const text = jsonl([task('a'), task('b')]);
+    expect(problemsOf(text.slice(0, -20))).toEqual([
+      'line 2: not JSON (the file seems cut off: its last line has no end)',
+    ]);
+  });
+
+  it('names every bad line at once, mistyped keys included', () => {
+    const text = `${jsonl([task('a'), { ...task('b'), promt: 'x' }, { ...task('c'), split: 'test' }])}{"task_key":\n[]\n`;
+    const found = problemsOf(text);
+    expect(found.map((problem) => problem.slice(0, 6))).toEqual(['line 2', 'line 3', 'line 4', 'line 5']);
+    expect(found[0]).toContain('promt');
+    expect(found[1]).toContain('split');
+    expect(found[2]).toBe('line 4: not JSON');
+  });
+
+  it('says what a field must be and what it is, in words of the file', () => {
+    const bad = [{ ...task('a'), prompt: 5 }, { ...task('b'), promt: 'x' }, { prompt: 'x', env_key: 'y' }, 7];
+    expect(problemsOf(jsonl([...bad, { ...task('c'), split: 'heldout' }]))).toEqual([
+      'line 1: prompt must be text, not 5',
+      'line 2: there is no key "promt"; did you mean prompt?',
+      'line 3: task_key is missing',
+      'line 4: it must be a mapping of keys to values, not 7',
+      'line 5: split must be "train" or "held_out", not "heldout"; did you mean "held_out"?',
+    ]);
+  });
+
+  it('without a task says what belongs there', () => {
+    expect(problemsOf('\n')).toEqual(['the file holds no task; write one JSON object a line']);
+  });
+
+  it('shows the first twenty problems and counts the others', () => {
+    const error = (() => {
+      try {
+        return parseTasks('x\n'.repeat(50), 'tasks.jsonl');
+      } catch (thrown) {
+        return thrown;
+      }
+    })();
+    expect(error).toBeInstanceOf(BadDataFile);
+    const lines = (error as BadDataFile).message.split('\n');
+    expect(lines[0]).toBe('tasks.jsonl is not usable:');
+    expect(lines).toHaveLength(22);
+    expect(lines.at(-1)).toBe('  … and 30 more');
+  });
+
+  it('is refused with its lines or read, whatever it holds', () => {
+    const line = fc.oneof(
+      fc.string({ unit: 'binary' }),
+      fc.json(),
+      fc
+        .record({ task_key: fc.string(), prompt: fc.string(), env_key: fc.string() })
+        .map((value) => JSON.stringify(value)),
+      fc.constantFrom('{"__proto__":{"task_key":"a"}}', '{"task_key":"a","task_key":"b"}', 'null', '-', '[['),
+    );
+    fc.assert(
+      fc.property(fc.array(line), (lines) => {
+        const text = lines.join('\n');
+        for (const parse of [parseTasks, parseDemonstrations]) {
+          try {
+            const items = parse(text, 'data.jsonl');
+            expect(items.length).toBeLessThanOrEqual(text.split('\n').length);
+          } catch (error) {
+            if (!(error instanceof BadDataFile)) throw error;
+            expect(error.problems.length).toBeGreaterThan(0);
+          }
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('comes back as it went', () => {
+    const text = fc.string({ minLength: 1, maxLength: 30 });
+    const wellFormed = fc.record({
+      task_key: text,
+      prompt: text,
+      env_key: text,
+      env_variables: fc.dictionary(
+        text.filter((name) => name !== '__proto__'),
+        fc.string(),
+      ),
+      difficulty: fc.integer({ min: 1, max: 9 }),
+      template: text,
+      split: fc.constantFrom('train', 'held_out'),
+    });
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(wellFormed, { selector: ({ task_key }) => task_key, minLength: 1, maxLength: 8 }),
+        (tasks) => {
+          expect(JSON.stringify(parseTasks(jsonl(tasks), 'tasks.jsonl'))).toBe(JSON.stringify(tasks));
+        },
+      ),
+      { numRuns: 200 },
+    );
+  });
+});
+
+describe('a demonstration file', () => {
+  it('may be empty, and names bad lines', () => {
+    expect(parseDemonstrations('', 'demonstrations.jsonl')).toEqual([]);
+    const messages = [{ role: 'user', content: 'hi' }];
+    expect(() => parseDemonstrations(jsonl([{ kind: 'drill', messages }]), 'demonstrations.jsonl')).toThrow(
+      /demonstrations\.jsonl is not usable:\n {2}line 1: messages/,
+    );
+    expect(() =>
+      parseDemonstrations(
+        jsonl([{ kind: 'drill', messages: [...messages, { role: 'asistant', content: '' }] }]),
+        'd',
+      ),
+    ).toThrow(/line 1: messages\[1\].role must be .*did you mean "assistant"/);
+  });
+
+  it.each([
+    [['assistant', 'user'], /line 1: messages\[0\].role must be user/],
+    [['user', 'tool', 'assistant'], /line 1: messages\[1\].role must be assistant/],
+    [['user', 'assistant', 'assistant'], /line 1: messages\[2\].role must be user or tool/],
+  ])('whose turns are %j names the first that is out of turn', (roles, message) => {
+    const messages = roles.map((role) => ({ role, content: 'x' }));
+    expect(() => parseDemonstrations(jsonl([{ kind: 'drill', messages }]), 'd')).toThrow(message);
+  });
+
+  it('may end with any turn', () => {
+    const messages = ['user', 'assistant', 'tool', 'assistant', 'user'].map((role) => ({
+      role,
+      content: 'x',
+    }));
+    expect(parseDemonstrations(jsonl([{ kind: 'drill', messages }]), 'd')).toEqual([
+      { kind: 'drill', messages },
+    ]);
+  });
+});

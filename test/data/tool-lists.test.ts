@@ -1,0 +1,96 @@
+// The tools of environments that a start asks for: servers may come up a little later than the run.
+import { afterEach, expect, it } from 'vitest';
+import { toolListsFor } from '../../src/data/tool-lists.js';
+import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import type { EnvironmentSpec } from '../../src/spec/run-spec.js';
+import type { Demonstration } from '../../src/spec/records/task.js';
+import { startForeignServer } from '../environments/foreign-server.js';
+import { counter, counterTask, startCounterServer } from '../environments/stand-in.js';
+
+let server: EnvironmentServer | undefined;
+afterEach(() => server?.close());
+
+const shown: Demonstration = {
+  ...{ kind: 'teacher', env_key: 'counter', env_variables: {} },
+  messages: [
+    { role: 'user', content: 'Count to 1.' },
+    { role: 'assistant', content: '<done>' },
+  ],
+};
+const environmentAt = (url: string): EnvironmentSpec => ({
+  ...{ env_key: 'counter', url, fault_rate: 0, tool_error_rate: 0 },
+});
+const ask = (url: string, options: Parameters<typeof toolListsFor>[3]) =>
+  toolListsFor([shown], [counterTask(1)], [environmentAt(url)], options);
+
+/** An address at which nothing listens. */
+async function nobody(): Promise<string> {
+  const gone = await startForeignServer(() => '0');
+  await gone.close();
+  return gone.url;
+}
+
+it('come from a server that is up only after it was asked first', async () => {
+  const url = await nobody();
+  const asking = ask(url, { withinMs: 10_000 });
+  // Connects after the question did, and is refused: so the question was.
+  await expect(fetch(url)).rejects.toThrow();
+  server = await startCounterServer({ port: Number(new URL(url).port) });
+  const { counter: tools } = await asking;
+  expect(tools?.map(({ name }) => name)).toEqual(counter.tools.map(({ name }) => name));
+});
+
+it('are refused with the last reason where the server stays away for the whole time', async () => {
+  const url = await nobody();
+  const started = performance.now();
+  await expect(ask(url, { withinMs: 700 })).rejects.toMatchObject({
+    name: 'InvalidSpec',
+    message: expect.stringMatching(
+      /environments\[0\]: the tools .* cannot be asked for: no connection .*ECONNREFUSED.*; start the server/,
+    ) as string,
+  });
+  expect(performance.now() - started).toBeGreaterThanOrEqual(690);
+});
+
+it('are refused at once where the server answers that it cannot', async () => {
+  server = await startCounterServer();
+  const { url } = server;
+  const task = { ...counterTask(1), task_key: 'counter/sideways' };
+  const started = performance.now();
+  await expect(toolListsFor([shown], [task], [environmentAt(url)])).rejects.toThrow(
+    /cannot be asked for: .*open failed/,
+  );
+  expect(performance.now() - started).toBeLessThan(5_000);
+});
+
+it('are no longer waited for when the start is cancelled', async () => {
+  const stop = new AbortController();
+  const asking = ask(await nobody(), { signal: stop.signal });
+  const cancelled = new Error('the run was cancelled');
+  stop.abort(cancelled);
+  await expect(asking).rejects.toBe(cancelled);
+});
+
+it('that could not be told once are asked for again by the next episode', async () => {
+  let lists = 0;
+  const flaky = await startForeignServer(
+    () => '0',
+    () => ++lists > 1,
+  );
+  const backend = createOpenEnvBackend({ url: flaky.url, maxSessions: 4 });
+  const open = () =>
+    backend.open(counterTask(1), { seed: 1, episodeId: 'e', tryNumber: 0 }, AbortSignal.timeout(5_000));
+  try {
+    await expect(open()).rejects.toMatchObject({
+      kind: 'failed',
+      message: expect.stringContaining('no tools') as string,
+    });
+    const environment = await open();
+    expect(environment.tools.map(({ name }) => name)).toEqual(['look']);
+    await environment.close();
+  } finally {
+    await backend.close();
+    await flaky.close();
+  }
+});

@@ -1,0 +1,197 @@
+// The figures ft/* of a run whose processes are killed for real: each death counted once, times within what the test has seen, and
+// the same figures in the status, in the report, and after a restart of everything.
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Cluster, type RunHandle } from '../../support/cluster.js';
+import { smallRun } from '../../support/small-run.js';
+import { until } from '../../support/until.js';
+import { expectEqual, verdictOf } from '../../support/verdict.js';
+import type { WorkerProcess } from '../../support/worker-process.js';
+import { faultsOf, type Faults } from '../../../src/report/history/faults.js';
+import { readAttempts } from '../../../src/report/history/restarts.js';
+import { readHistory } from '../../../src/report/history/run-history.js';
+import type { RunSpec } from '../../../src/spec/run-spec.js';
+import type { FaultFigures } from '../../../src/store/runs/fault-figures.js';
+import { openStore } from '../../../src/store/open-store.js';
+import { nodeLostAfterMs, type RevokedLease, statusQuery } from '../../../src/workflows/messages.js';
+
+let cluster: Cluster;
+let spec: { named(name: string): RunSpec };
+beforeAll(async () => {
+  cluster = await Cluster.start();
+  spec = await smallRun(join(cluster.folder, 'data'));
+}, 120_000);
+afterAll(() => cluster?.stop());
+
+const node = (): WorkerProcess => cluster.nodes[0]!;
+const orchestrator = (): WorkerProcess => cluster.orchestrators[0]!;
+
+/** As anybody counts them who has the store alone. */
+async function counted(run: string): Promise<Faults> {
+  const store = await openStore(cluster.storeAddress);
+  const history = await readHistory(store, run);
+  return faultsOf(history, await readAttempts(store, history));
+}
+
+async function told(run: RunHandle): Promise<FaultFigures> {
+  const { faults } = await until(() => run.query(statusQuery).catch(() => null), 'the run to answer');
+  return faults ?? {};
+}
+
+/**
+ * Of the server's clock, ms: when the pool took the run's node for lost. On a machine several times slower than others a killed worker
+ * is back too late, and a living one reports too late, which is a loss of its own.
+ */
+async function losses(run: RunHandle): Promise<number[]> {
+  const { events } = await run.fetchHistory();
+  return (events ?? []).flatMap(({ eventTime, workflowExecutionSignaledEventAttributes: signal }) => {
+    if (signal?.signalName !== 'revoked') return [];
+    const said = JSON.parse(Buffer.from(signal.input?.payloads?.[0]?.data ?? []).toString()) as RevokedLease;
+    return said.reason === 'lost' ? [Number(eventTime?.seconds) * 1000 + (eventTime?.nanos ?? 0) / 1e6] : [];
+  });
+}
+
+const restarts = (figures: FaultFigures) =>
+  Object.fromEntries(Object.entries(figures).filter(([name]) => name.startsWith('ft/restarts/')));
+
+async function killEngine(): Promise<void> {
+  const pid = node().enginePid();
+  if (pid === null) throw new Error('there is no engine to kill');
+  process.kill(pid, 'SIGKILL');
+  await until(() => node().enginePid() !== pid, 'the engine to be gone');
+}
+
+/** Waits until `worker` is at the point, does `meanwhile`, and lets whoever comes there go on. */
+async function at(point: string, worker: WorkerProcess, meanwhile: () => Promise<void>): Promise<void> {
+  await until(() => worker.hasReached(point), `${worker.name} to reach ${point}`);
+  await meanwhile();
+  worker.letGo(point);
+}
+
+describe('the figures ft/*', { timeout: 400_000 }, () => {
+  it('are nothing but an ETTR close to 1 where nothing has failed', async () => {
+    const run = await cluster.run(spec.named('undisturbed'));
+    await cluster.ended(run);
+    const { figures, causes } = await counted('undisturbed');
+    expect(causes).toEqual([]);
+    expect(restarts(figures)).toEqual({});
+    expect(figures['ft/lost_tokens']).toBeUndefined();
+    expect(figures['ft/ettr']).toBeGreaterThan(0.9);
+    expect(await told(run)).toEqual(figures);
+  });
+
+  it('count each death once, say what it cost, and outlive all processes', async () => {
+    const points = {
+      collect: 'episode-written.step-000002.collect',
+      batch: 'batch-built.step-000003.update',
+      plan: 'plan-built.step-000004.plan',
+      update: 'update-computed.step-000004.update',
+    };
+    for (const point of [points.collect, points.batch, points.update]) node().hold(point);
+    orchestrator().hold(points.plan);
+    const begun = performance.now();
+    const run = await cluster.run(spec.named('disturbed'));
+    await at(points.collect, node(), killEngine);
+    await at(points.batch, node(), killEngine);
+    await at(points.plan, orchestrator(), async () => {
+      await orchestrator().kill();
+      orchestrator().letGo(points.plan);
+      orchestrator().start();
+    });
+    let killedAt = 0;
+    let lastKill = 0;
+    await at(points.update, node(), async () => {
+      lastKill = Date.now();
+      await node().kill();
+      killedAt = performance.now();
+      node().letGo(points.update);
+      node().start();
+    });
+    await cluster.ended(run);
+    const seconds = (performance.now() - begun) / 1000;
+    const sinceKill = (performance.now() - killedAt) / 1000;
+    await expectEqual(cluster.store, 'disturbed', await verdictOf(cluster.store, 'undisturbed'));
+
+    const { figures, causes } = await counted('disturbed');
+    const lost = await losses(run);
+    const wasLate = lost.some((time) => time >= lastKill);
+    expect(restarts(figures)).toEqual({
+      'ft/restarts/engine_exit': 2,
+      'ft/restarts/orchestrator_restart': 1,
+      ...(wasLate ? {} : { 'ft/restarts/worker_restart': 1 }),
+      ...(lost.length > 0 ? { 'ft/restarts/node_lost': lost.length } : {}),
+    });
+    const of = (cause: string): FaultFigures => causes.find((one) => one.cause === cause)?.figures ?? {};
+    const restarted = of(wasLate ? 'placed' : 'worker_restart');
+    // The state after step 3 is made again of a checkpoint and what was logged after it.
+    expect(restarted['ft/replayed_steps']).toBeGreaterThanOrEqual(1);
+    expect(restarted['ft/restore_bytes']).toBeGreaterThan(0);
+    if (!wasLate) {
+      expect(restarted['ft/detection_seconds']).toBeGreaterThan(0);
+      expect(restarted['ft/detection_seconds']).toBeLessThan(sinceKill);
+      expect((restarted['ft/restore_seconds'] ?? 0) + (restarted['ft/replay_seconds'] ?? 0)).toBeLessThan(
+        restarted['ft/lost_seconds']!,
+      );
+    }
+    expect(figures['ft/lost_seconds']).toBeGreaterThan(restarted['ft/detection_seconds'] ?? 0);
+    expect(figures['ft/lost_seconds']).toBeLessThan(seconds);
+    expect(figures['ft/ettr']).toBeGreaterThan(0);
+    expect(figures['ft/ettr']).toBeLessThan(1);
+
+    expect((await counted('disturbed')).figures).toEqual(figures);
+    expect(await told(run)).toEqual(figures);
+    await Promise.all([node().kill(), orchestrator().kill()]);
+    node().start();
+    orchestrator().start();
+    expect(await told(run)).toEqual(figures);
+    expect((await counted('disturbed')).figures).toEqual(figures);
+  });
+
+  it('count a node once that was killed, taken for lost, and comes back', async () => {
+    const point = 'batch-built.step-000003.update';
+    node().hold(point);
+    const run = await cluster.run(spec.named('returned'));
+    await at(point, node(), async () => {
+      const lost = async (): Promise<boolean> => (await losses(run)).length > 0;
+      await node().kill();
+      await until(lost, 'the node to be taken for lost');
+    });
+    node().start();
+    await cluster.ended(run);
+    const { figures, causes } = await counted('returned');
+    expect(restarts(figures)).toEqual({ 'ft/restarts/node_lost': (await losses(run)).length });
+    expect(causes).toMatchObject([{ cause: 'placed', count: 0 }]);
+    expect(figures['ft/lost_seconds']).toBeGreaterThanOrEqual(nodeLostAfterMs / 1000);
+    expect(await told(run)).toEqual(figures);
+  });
+
+  it('count a node once that leaves in order in the middle of an update, and comes back', async () => {
+    const point = 'batch-built.step-000003.update';
+    node().hold(point);
+    const run = await cluster.run(spec.named('left'));
+    await at(point, node(), async () => {
+      await node().leave();
+    });
+    node().start();
+    await cluster.ended(run);
+    const { figures } = await counted('left');
+    expect(restarts(figures)).toEqual({ 'ft/restarts/node_drained': 1 });
+    expect(await told(run)).toEqual(figures);
+  });
+
+  it('count a node that is lost for good, and name no restart of the one that goes on', async () => {
+    const nodes = [node(), await cluster.startNode('other')];
+    const point = 'batch-built.step-000003.update';
+    for (const one of nodes) one.hold(point);
+    const run = await cluster.run(spec.named('moved'));
+    const { first } = await cluster.firstAt(point, nodes);
+    await first.kill();
+    await cluster.ended(run);
+    const { figures, causes } = await counted('moved');
+    expect(restarts(figures)).toEqual({ 'ft/restarts/node_lost': 1 });
+    expect(causes).toMatchObject([{ cause: 'placed', count: 0, figures: { 'ft/replayed_steps': 2 } }]);
+    expect(figures['ft/lost_seconds']).toBeGreaterThanOrEqual(nodeLostAfterMs / 1000);
+    expect(figures['ft/ettr']).toBeLessThan(1);
+    expect(await told(run)).toEqual(figures);
+  });
+});

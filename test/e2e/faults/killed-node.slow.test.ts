@@ -1,0 +1,101 @@
+// Real processes die in the middle of their episodes' turns: what is sampled again is the turn in flight of each, and nothing else.
+import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { lostWork, readComputed } from '../../../bench/lost-work.js';
+import type { RunSpec } from '../../../src/spec/run-spec.js';
+import { readUpdate } from '../../../src/store/runs/run-records.js';
+import { statusQuery } from '../../../src/workflows/messages.js';
+import { Cluster, type RunHandle } from '../../support/cluster.js';
+import { findEngine } from '../../support/find-tools.js';
+import { smallRun } from '../../support/small-run.js';
+import { until } from '../../support/until.js';
+import { expectEqual, verdictOf } from '../../support/verdict.js';
+import type { WorkerProcess } from '../../support/worker-process.js';
+
+const support = (name: string): string => fileURLToPath(new URL(`../../support/${name}`, import.meta.url));
+
+/** Steps of rollouts; two groups of four, of two or three turns. */
+const [first, second] = [2, 3];
+/** All first turns, and half of the second ones. */
+const turns = 12;
+
+describe('episodes in flight', { timeout: 360_000 }, () => {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-killed-'));
+  const [asked, halt] = [join(folder, 'asked.jsonl'), join(folder, 'halt.json')];
+  const engineBefore = process.env['LONGHAUL_ENGINE'];
+  let cluster: Cluster;
+  let node: WorkerProcess;
+  let run: RunHandle;
+  let named: (name: string) => RunSpec;
+
+  beforeAll(async () => {
+    const wrapper = join(folder, 'longhaul-engine');
+    const parts = [process.execPath, support('engine-tap.mjs'), asked, process.execPath];
+    const halting = [support('engine-halt.mjs'), halt, findEngine()];
+    writeFileSync(
+      wrapper,
+      `#!/bin/sh\nexec ${[...parts, ...halting].map((part) => `'${part}'`).join(' ')} "$@"\n`,
+    );
+    chmodSync(wrapper, 0o755);
+    writeFileSync(asked, '');
+    process.env['LONGHAUL_ENGINE'] = wrapper;
+    cluster = await Cluster.start();
+    [node] = cluster.nodes as [WorkerProcess];
+    ({ named } = await smallRun(join(folder, 'data')));
+    await cluster.ended(await cluster.run(named('undisturbed')));
+  }, 240_000);
+  afterAll(async () => {
+    await cluster?.stop();
+    if (engineBefore === undefined) delete process.env['LONGHAUL_ENGINE'];
+    else process.env['LONGHAUL_ENGINE'] = engineBefore;
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  const haltAt = (step: number): void =>
+    writeFileSync(halt, JSON.stringify({ domain: 'train', step, turns }));
+  const halted = (): Promise<boolean> => until(() => !existsSync(halt), 'all episodes to be in a turn');
+  const journals = (): string[] => {
+    const below = join(cluster.folder, 'node-1', 'worker', 'journal');
+    return existsSync(below) ? readdirSync(below, { recursive: true }).map(String) : [];
+  };
+
+  it('lose their turn in flight at most when the node worker is killed, or the engine', async () => {
+    const deaths: number[] = [];
+    writeFileSync(asked, '');
+    haltAt(first);
+    run = await cluster.run(named('killed'));
+    await halted();
+    expect(journals().filter((name) => name.endsWith('.journal'))).not.toEqual([]);
+    deaths.push(Date.now());
+    await node.kill();
+    haltAt(second);
+    node.start();
+    await halted();
+    deaths.push(Date.now());
+    process.kill(node.enginePid()!, 'SIGKILL');
+    expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
+    expect((await run.query(statusQuery)).blocked).toBeNull();
+
+    const lost = lostWork(
+      readComputed(asked),
+      deaths.map((at) => ({ at })),
+    );
+    for (const [index, what] of ['the node worker', 'the engine'].entries()) {
+      const { observed } = await readUpdate(cluster.store, 'killed', [first, second][index]!);
+      const tokens = observed.metrics['ft/lost_tokens'] ?? 0;
+      console.log(`kill of ${what}: ${JSON.stringify({ ...lost[index], tokens })}`);
+      // What was answered is in the journals, and what was not was never there.
+      expect(tokens).toBe(0);
+    }
+    for (const { turns: again, episodes } of lost) {
+      expect(again).toBe(1);
+      expect(episodes).toBeLessThanOrEqual(8);
+    }
+    expect(node.log.match(/episodes went on from their journals/g), node.log).toHaveLength(2);
+    await expectEqual(cluster.store, 'killed', await verdictOf(cluster.store, 'undisturbed'));
+    expect(journals()).toEqual([]);
+  });
+});

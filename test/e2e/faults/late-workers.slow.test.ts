@@ -1,0 +1,161 @@
+// A worker is stopped at a named point and vanishes for Temporal; another one takes its work over and finishes the step; then
+// the first wakes and goes on as if nothing had happened. Whatever it still writes must change nothing.
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Cluster, type RunHandle } from '../../support/cluster.js';
+import { smallRun } from '../../support/small-run.js';
+import { until } from '../../support/until.js';
+import { expectEqual, type Verdict, verdictOf } from '../../support/verdict.js';
+import type { WorkerProcess } from '../../support/worker-process.js';
+import type { RunSpec } from '../../../src/spec/run-spec.js';
+import {
+  batchKey,
+  checkpointManifestKey,
+  episodesFolder,
+  planKey,
+  updateKey,
+} from '../../../src/store/objects/layout.js';
+import { checkpointHome } from '../../../src/store/runs/checkpoints.js';
+import { requireRecord } from '../../../src/store/records/records.js';
+import { readRun } from '../../../src/store/runs/run-records.js';
+
+describe('a worker that comes too late', { timeout: 240_000 }, () => {
+  let cluster: Cluster;
+  let spec: { named(name: string): RunSpec };
+  let undisturbed: Verdict;
+
+  beforeAll(async () => {
+    cluster = await Cluster.start({ nodes: 2, orchestrators: 2 });
+    spec = await smallRun(join(cluster.folder, 'data'));
+    await cluster.ended(await cluster.run(spec.named('undisturbed')));
+    undisturbed = await verdictOf(cluster.store, 'undisturbed');
+    // Every step changes the weights, or equal digests would prove little.
+    expect(undisturbed).toMatchObject({ violations: [], applied: 4 });
+  }, 240_000);
+  afterAll(() => cluster?.stop());
+
+  const exists = (key: string) => async () => (await cluster.store.head(key)) !== null;
+
+  /** Freezes the first of `workers` that gets to `point`, and hands what it had begun to the other. */
+  async function overtaken(name: string, point: string, workers: readonly WorkerProcess[]) {
+    for (const worker of workers) worker.hold(point);
+    const run = await cluster.run(spec.named(name));
+    const { first, second } = await cluster.firstAt(point, workers);
+    first.freeze();
+    const late = first.openAttempts();
+    expect(late.length).toBeGreaterThan(0);
+    expect(await first.failOpenAttempts(cluster.temporal.client.activity)).not.toEqual([]);
+    return { run, first, second, late };
+  }
+
+  /** Lets the late attempts go on to their ends beside the living run. */
+  async function wakes(first: WorkerProcess, point: string, late: readonly string[]): Promise<void> {
+    first.letGo(point);
+    first.wake();
+    await until(
+      () => !first.openAttempts().some((attempt) => late.includes(attempt)),
+      `the late attempts of ${first.name} to end`,
+    );
+  }
+
+  async function endsLikeUndisturbed(run: RunHandle, name: string): Promise<void> {
+    expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
+    await expectEqual(cluster.store, name, undisturbed);
+  }
+
+  it('stopped after it built its batch, finds the batch that another sealed and committed', async () => {
+    const point = 'batch-built.step-000002.update';
+    const { run, first, late } = await overtaken('batch-built', point, cluster.nodes);
+    await until(exists(updateKey('batch-built', 2)), 'the second worker to commit step 2');
+    await wakes(first, point, late);
+    await endsLikeUndisturbed(run, 'batch-built');
+  });
+
+  it('stopped after it wrote its first episodes, adopts the others that another has played meanwhile', async () => {
+    const point = 'episode-written.step-000002.collect';
+    const { run, first, late } = await overtaken('episode-written', point, cluster.nodes);
+    expect(await cluster.store.listFolder(episodesFolder('episode-written', 2))).not.toEqual([]);
+    await until(exists(updateKey('episode-written', 2)), 'the second worker to commit step 2');
+    await wakes(first, point, late);
+    await endsLikeUndisturbed(run, 'episode-written');
+  });
+
+  it('stopped after it wrote its plan, leaves the plan that everybody has adopted', async () => {
+    const point = 'plan-written.step-000003.plan';
+    const { run, first, late } = await overtaken('plan-written', point, cluster.orchestrators);
+    const plan = await cluster.store.get(planKey('plan-written', 3));
+    await until(exists(updateKey('plan-written', 3)), 'step 3 to be committed');
+    await wakes(first, point, late);
+    await endsLikeUndisturbed(run, 'plan-written');
+    expect(await cluster.store.get(planKey('plan-written', 3))).toEqual(plan);
+  });
+
+  it('stopped before its plan was written, adopts the plan of another', async () => {
+    const point = 'plan-built.step-000002.plan';
+    const { run, first, late } = await overtaken('plan-built', point, cluster.orchestrators);
+    expect(await cluster.store.head(planKey('plan-built', 2))).toBeNull();
+    await until(exists(updateKey('plan-built', 2)), 'step 2 to be committed');
+    await wakes(first, point, late);
+    await endsLikeUndisturbed(run, 'plan-built');
+  });
+
+  it('stopped with an update computed but not recorded, finds the same update recorded by another', async () => {
+    const point = 'update-computed.step-000002.update';
+    const { run, first, late } = await overtaken('update-computed', point, cluster.nodes);
+    expect(await cluster.store.head(updateKey('update-computed', 2))).toBeNull();
+    const record = await until(
+      () => cluster.store.get(updateKey('update-computed', 2)),
+      'the second worker to compute and commit step 2',
+    );
+    await wakes(first, point, late);
+    await endsLikeUndisturbed(run, 'update-computed');
+    expect(await cluster.store.get(updateKey('update-computed', 2))).toEqual(record);
+  });
+
+  it('whose reply was lost after it recorded an update is believed by its record: nothing is applied twice', async () => {
+    const point = 'update-recorded.step-000002.update';
+    const { run, first, late } = await overtaken('update-recorded', point, cluster.nodes);
+    const { observed } = await requireRecord(cluster.store, updateKey('update-recorded', 2), 'update');
+    await until(exists(batchKey('update-recorded', 3)), 'the second worker to seal step 3');
+    await wakes(first, point, late);
+    await endsLikeUndisturbed(run, 'update-recorded');
+    expect((await requireRecord(cluster.store, updateKey('update-recorded', 2), 'update')).observed).toEqual(
+      observed,
+    );
+  });
+
+  it('stopped before the manifest of the last checkpoint, finds the checkpoint completed by another', async () => {
+    const point = 'checkpoint-data-written.step-000004.upload';
+    const { run, first, late } = await overtaken('checkpoint', point, cluster.nodes);
+    const manifest = checkpointManifestKey(checkpointHome(await readRun(cluster.store, 'checkpoint')), 4);
+    expect(await cluster.store.head(manifest)).toBeNull();
+    await until(exists(manifest), 'the second worker to complete the checkpoint');
+    await wakes(first, point, late);
+    await endsLikeUndisturbed(run, 'checkpoint');
+  });
+
+  it('whose engine died after it applied an update loses nothing: the update is recorded, the state restored', async () => {
+    const point = 'update-computed.step-000003.update';
+    for (const node of cluster.nodes) node.hold(point);
+    const run = await cluster.run(spec.named('engine-killed'));
+    const { first } = await cluster.firstAt(point, cluster.nodes);
+    const engine = first.enginePid();
+    expect(engine).not.toBeNull();
+    process.kill(engine ?? 0, 'SIGKILL');
+    await until(() => first.enginePid() !== engine, 'the engine to be gone');
+    first.letGo(point);
+    await endsLikeUndisturbed(run, 'engine-killed');
+  });
+
+  it('killed with its engine after that applied an update: another one computes it again', async () => {
+    const point = 'update-computed.step-000003.update';
+    for (const node of cluster.nodes) node.hold(point);
+    const run = await cluster.run(spec.named('both-killed'));
+    const { first } = await cluster.firstAt(point, cluster.nodes);
+    await first.kill();
+    expect(await cluster.store.head(updateKey('both-killed', 3))).toBeNull();
+    first.letGo(point);
+    first.start();
+    await endsLikeUndisturbed(run, 'both-killed');
+  });
+});

@@ -1,0 +1,91 @@
+// A node that is told to leave (SIGTERM: a spot notice, a deployment) hands over what it has within its grace.
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { Cluster } from '../../support/cluster.js';
+import { untilReported } from '../../support/detection.js';
+import { smallRun } from '../../support/small-run.js';
+import { until } from '../../support/until.js';
+import { expectEqual, verdictOf } from '../../support/verdict.js';
+import type { RunSpec } from '../../../src/spec/run-spec.js';
+import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
+import { readRun } from '../../../src/store/runs/run-records.js';
+import { statusQuery } from '../../../src/workflows/messages.js';
+
+/** What a run would wait for if nobody told it; a fraction of it is what a busy machine takes to tell. */
+const heartbeatSeconds = 10;
+
+describe('a node that is told to leave', { timeout: 300_000 }, () => {
+  let cluster: Cluster;
+  let spec: { named(name: string): RunSpec };
+  beforeAll(async () => {
+    cluster = await Cluster.start({ nodes: 0 });
+    spec = await smallRun(join(cluster.folder, 'data'));
+  }, 240_000);
+  afterEach(() => cluster?.nodesLeave());
+  afterAll(() => cluster?.stop());
+
+  it('ends within its grace also where work cannot be ended, and at once at a second signal', async () => {
+    const node = await cluster.startNode('stuck', ['--grace', '6']);
+    const points = [1, 2].map((step) => `update-recorded.step-00000${step}.update`);
+    for (const point of points) node.hold(point);
+    const run = await cluster.run(spec.named('stuck'));
+    const [first = '', second = ''] = points;
+    await cluster.firstAt(first, [node]);
+    const left = await node.leave();
+    expect(left).toMatchObject({ code: 0 });
+    expect(left.seconds).toBeLessThan(6);
+    expect(node.log).toContain('ended before all of its work had');
+
+    node.start();
+    await cluster.firstAt(second, [node]);
+    const ended = await node.leave(['SIGTERM', 'SIGINT']);
+    expect(ended).toMatchObject({ code: 1 });
+    expect(ended.seconds).toBeLessThan(2);
+
+    node.letGo(second);
+    node.start();
+    expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
+  });
+
+  it('brings its last state to the store, and the run goes on from there on another node at once', async () => {
+    const { orchestrators } = cluster;
+    const [orchestrator] = orchestrators;
+    const first = await cluster.startNode('first');
+    await cluster.ended(await cluster.run(spec.named('undisturbed')));
+    const undisturbed = await verdictOf(cluster.store, 'undisturbed');
+
+    const point = 'plan-written.step-000004.plan';
+    orchestrator?.hold(point);
+    const run = await cluster.run(spec.named('drained'));
+    await cluster.firstAt(point, orchestrators);
+    await until(async () => (await run.query(statusQuery)).lastCheckpoint === 2, 'the checkpoint of step 2');
+    expect((await run.query(statusQuery)).node).toBe('first');
+    const second = await cluster.startNode('second');
+    await untilReported(cluster.temporal.client, 'second');
+    // Its episodes hang in the environment until the node has left.
+    cluster.environments.child.kill('SIGSTOP');
+    try {
+      orchestrator?.letGo(point);
+      await until(() => first.openAttempts().length > 0, 'the collect of step 4');
+      const left = first.leave();
+      const moved = performance.now();
+      await until(() => second.openAttempts().length > 0, 'the run to be on the second node');
+      const seconds = (performance.now() - moved) / 1000;
+      const { code, seconds: took } = await left;
+      console.log(
+        `a run left a draining node in ${seconds.toFixed(2)} s; the node took ${took.toFixed(2)} s`,
+      );
+      expect(code).toBe(0);
+      expect(took).toBeLessThan(25);
+      expect(seconds).toBeLessThan(heartbeatSeconds / 2);
+    } finally {
+      cluster.environments.child.kill('SIGCONT');
+    }
+    expect(await listCheckpoints(cluster.store, await readRun(cluster.store, 'drained'))).toEqual([2, 3]);
+    rmSync(join(cluster.folder, 'node-first', 'worker'), { recursive: true });
+    expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
+    expect(second.log).toContain('restored drained step 3');
+    await expectEqual(cluster.store, 'drained', undisturbed);
+  });
+});

@@ -1,0 +1,121 @@
+// The Temporal server is killed under a run: an attempt outlives it, it comes back with its database, or with nothing at all.
+// Its history is a convenience; the records are the run.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Cluster } from '../../support/cluster.js';
+import { smallRun } from '../../support/small-run.js';
+import { until } from '../../support/until.js';
+import { expectEqual, type Verdict, verdictOf } from '../../support/verdict.js';
+import type { RunSpec } from '../../../src/spec/run-spec.js';
+import { batchKey, ownersFolder, updateKey } from '../../../src/store/objects/layout.js';
+import { readSequence } from '../../../src/store/records/records.js';
+
+/** temporal.api.enums.v1.PendingActivityState */
+const cancelRequested = 3;
+
+describe('a Temporal server that dies', { timeout: 360_000 }, () => {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-temporal-'));
+  const databaseFile = join(folder, 'temporal.db');
+  let cluster: Cluster;
+  let spec: { named(name: string): RunSpec };
+  let undisturbed: Verdict;
+
+  beforeAll(async () => {
+    cluster = await Cluster.start({ temporal: { databaseFile } });
+    spec = await smallRun(join(cluster.folder, 'data'));
+    await cluster.ended(await cluster.run(spec.named('undisturbed')));
+    undisturbed = await verdictOf(cluster.store, 'undisturbed');
+  }, 240_000);
+  afterAll(async () => {
+    await cluster?.stop();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  const node = () => cluster.nodes[0] as (typeof cluster.nodes)[number];
+
+  it('and times an attempt out that still runs: the newer attempt waits for the older, and the batch is sealed once', async () => {
+    const point = 'batch-built.step-000002.update';
+    node().hold(point);
+    let run = await cluster.run(spec.named('timed-out'));
+    await cluster.firstAt(point, cluster.nodes);
+    const [late] = node().openAttempts();
+    await cluster.killTemporal();
+    // Nothing that the worker says may reach the new server before its clock has run out on the attempt.
+    node().cutOff();
+    await cluster.startTemporal({ databaseFile });
+    run = cluster.followed(run);
+    // The pool has not heard of the node either: whether the attempt or the lease is over first, nobody waits for this one.
+    await until(async () => {
+      const { raw } = await run.describe();
+      const isUpdate = /\/update(\.\d+)?$/;
+      const updates =
+        raw.pendingActivities?.filter(({ activityId }) => isUpdate.test(activityId ?? '')) ?? [];
+      return updates.every(({ attempt, state }) => (attempt ?? 0) > 1 || Number(state) === cancelRequested);
+    }, 'the server to time the attempt out, or the run to call it off');
+    expect(node().openAttempts()).toContain(late);
+    node().reconnect();
+    await until(() => node().openAttempts().length > 1, 'the newer attempt to come');
+    expect(await cluster.store.head(batchKey('timed-out', 2))).toBeNull();
+    node().letGo(point);
+    expect(await cluster.ended(run)).toMatchObject({ ended: 'completed', step: 4 });
+    await expectEqual(cluster.store, 'timed-out', undisturbed);
+  });
+
+  it('and comes back with its database: the run goes on by itself', async () => {
+    const point = 'episode-written.step-000003.collect';
+    node().hold(point);
+    const run = await cluster.run(spec.named('restarted'));
+    await cluster.firstAt(point, cluster.nodes);
+    await cluster.killTemporal();
+    node().letGo(point);
+    await cluster.startTemporal({ databaseFile });
+    expect(await cluster.ended(cluster.followed(run))).toMatchObject({ ended: 'completed', step: 4 });
+    await expectEqual(cluster.store, 'restarted', undisturbed);
+  });
+
+  it('and comes back empty: the run is started again and goes on from its records', async () => {
+    const point = 'update-recorded.step-000003.update';
+    node().hold(point);
+    await cluster.run(spec.named('forgotten'));
+    await cluster.firstAt(point, cluster.nodes);
+    await cluster.killTemporal();
+    node().letGo(point);
+    await cluster.startTemporal();
+    const before = await cluster.store.get(updateKey('forgotten', 3));
+    const again = await cluster.run(spec.named('forgotten'));
+    expect(await cluster.ended(again)).toMatchObject({ ended: 'completed', step: 4 });
+    await expectEqual(cluster.store, 'forgotten', undisturbed);
+    expect(await cluster.store.get(updateKey('forgotten', 3))).toEqual(before);
+    // The new server answers and does not know the first owner, so nobody had to be overruled.
+    expect(await readSequence(cluster.store, ownersFolder('forgotten'), 'owner')).toHaveLength(2);
+  });
+
+  it.each([
+    ['node', 'nodes', 'episode-written.step-000003.collect'],
+    ['orchestrator', 'orchestrators', 'plan-written.step-000003.plan'],
+  ] as const)(
+    'and dies with all workers amid work of the %s, its database lost: they serve again, and the run goes on',
+    async (name, workers, point) => {
+      const lostFile = join(folder, `lost-${name}.db`);
+      await cluster.killTemporal();
+      await cluster.startTemporal({ databaseFile: lostFile });
+      const run = spec.named(`lost-with-${name}`);
+      for (const worker of cluster[workers]) worker.hold(point);
+      await cluster.run(run);
+      const { first } = await cluster.firstAt(point, cluster[workers]);
+      await cluster.killTemporal();
+      const all = [...cluster.nodes, ...cluster.orchestrators];
+      await Promise.all(all.map((worker) => worker.kill()));
+      expect(first.openAttempts()).not.toEqual([]);
+      for (const ending of ['', '-shm', '-wal']) rmSync(`${lostFile}${ending}`, { force: true });
+      first.letGo(point);
+      await cluster.startTemporal({ databaseFile: lostFile });
+      // Once each, as a supervisor does that gives up on what does not serve.
+      for (const worker of all) worker.start();
+      expect(await cluster.ended(await cluster.run(run))).toMatchObject({ ended: 'completed', step: 4 });
+      await expectEqual(cluster.store, run.name, undisturbed);
+    },
+  );
+});

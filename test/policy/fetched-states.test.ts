@@ -1,0 +1,82 @@
+// A node that goes through all states of a run, as a sweep does, keeps a few of those that it fetches.
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { statesKept } from '../../src/policy/local-states.js';
+import { PolicyHolder } from '../../src/policy/policy-holder.js';
+import { createStateLock } from '../../src/engine/native/state-lock.js';
+import { readState } from '../../src/store/runs/run-records.js';
+import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
+
+/** Supervised steps, so that each has a state of its own. */
+const last = 6;
+
+let environments: EnvironmentServer;
+let harness: Harness;
+let scratch: string;
+beforeAll(async () => {
+  scratch = mkdtempSync(join(tmpdir(), 'longhaul-fetched-'));
+  environments = await startEnvironments();
+  harness = await startHarness(environments);
+  const [phase] = harness.spec['warm_start'] as object[];
+  await harness.open({ ...harness.spec, warm_start: [{ ...phase, updates: last }] });
+  for (let step = 1; step <= last; step++) {
+    await harness.advance(step);
+    await harness.attempt('save', () => saveState(harness.node, { run, step, owner: 1 }));
+    await harness.attempt('upload', () => uploadCheckpoint(harness.node, { run, step, owner: 1 }));
+  }
+});
+afterAll(async () => {
+  await harness.close();
+  await environments.close();
+  rmSync(scratch, { recursive: true });
+});
+
+let folder: string;
+let said: string[];
+let holder: PolicyHolder;
+beforeEach(async () => {
+  folder = mkdtempSync(join(scratch, 'node-'));
+  said = [];
+  const { store, engine } = harness;
+  holder = new PolicyHolder({
+    ...{ store, engine, folder },
+    lock: createStateLock(),
+    log: (line) => said.push(line),
+  });
+  await engine.restart();
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+const files = (): string[] =>
+  readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.safetensors'));
+
+test('keeps a few of the states that it fetched, whatever order they come in', async () => {
+  const steps = Array.from({ length: last }, (_, index) => last - index);
+  for (const step of [...steps, ...steps.reverse()]) {
+    await holder.withState(run, step, () => Promise.resolve());
+    expect((await harness.engine.held())?.state).toBe(await readState(harness.store, run, step));
+    expect(files().length).toBeLessThanOrEqual(statesKept);
+    expect(files().some((name) => name.includes(`${String(step).padStart(6, '0')}.`))).toBe(true);
+  }
+});
+
+test('finds what it fetched last again, and leaves what it saved itself', async () => {
+  await holder.withState(run, 5, async (state) => {
+    await holder.states.prepare(run);
+    await harness.engine.saveState(state, holder.states.path(run, { step: 5, state }));
+  });
+  for (const step of [1, 2, 3, 4]) await holder.withState(run, step, () => Promise.resolve());
+  expect((await holder.states.list(run)).map(({ step }) => step)).toEqual([5]);
+  await harness.engine.restart();
+  rmSync(join(harness.folder, 'store', 'checkpoints'), { recursive: true });
+  await holder.withState(run, 4, () => Promise.resolve());
+  await holder.withState(run, 5, () => Promise.resolve());
+  expect(said.slice(-2).map((line) => line.replace(/^.*: /, ''))).toEqual([
+    'its saved state',
+    'its saved state',
+  ]);
+});

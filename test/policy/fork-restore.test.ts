@@ -1,0 +1,35 @@
+// A fork's steps up to its lineage are its parent's (R5): its state is restored from the parent's checkpoint and batches.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { runKey } from '../../src/store/objects/layout.js';
+import { adoptOrCreate } from '../../src/store/records/records.js';
+import { readRun, readState } from '../../src/store/runs/run-records.js';
+import { type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+  harness = await startHarness(environments);
+});
+afterAll(async () => {
+  await harness.close();
+  await environments.close();
+});
+
+test('a fork is restored from its parent’s newest checkpoint before it left, and the batches after that', async () => {
+  for (const step of [1, 2, 4]) {
+    await harness.advance(step);
+    await harness.attempt('save', () => saveState(harness.node, { run, step, owner: 1 }));
+    await harness.attempt('upload', () => uploadCheckpoint(harness.node, { run, step, owner: 1 }));
+  }
+  const { store } = harness;
+  const lineage = { run, step: 3, state: await readState(store, run, 3) };
+  const record = { ...(await readRun(store, run)), run: 'fork', name: 'fork', lineage };
+  await adoptOrCreate(store, runKey('fork'), 'run', record);
+  const { holder } = harness.secondNode();
+  await holder.withState('fork', 3, () => Promise.resolve());
+  expect((await holder.engine.held())?.state).toBe(lineage.state);
+  expect(harness.said.at(-1)).toBe('restored fork step 3: checkpoint 2 and 1 logged updates');
+});

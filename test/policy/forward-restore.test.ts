@@ -1,0 +1,175 @@
+// A node whose engine holds an earlier state of the run goes forward from it: it loads nothing, and applies only the batches
+// that were logged since (R14).
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { NodeDeps } from '../../src/activities/node-deps.js';
+import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { runKey } from '../../src/store/objects/layout.js';
+import { adoptOrCreate } from '../../src/store/records/records.js';
+import { readRun, readState } from '../../src/store/runs/run-records.js';
+import { type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+  const [phase] = harness.spec['warm_start'] as object[];
+  await harness.open({ ...harness.spec, warm_start: [{ ...phase, updates: learning }] });
+});
+afterEach(() => harness.close());
+
+/** Steps that change the state. */
+const learning = 4;
+
+/** What the node's engine loads and computes, in order; its first `wrong` updates come out wrong. */
+function watched(deps: NodeDeps, wrong = 0): string[] {
+  const { engine } = deps.holder;
+  const { update, restart, loadRandom, loadState } = engine;
+  const did: string[] = [];
+  engine.loadState = (state) => {
+    did.push(`load ${Number(/(\d{6})\.[0-9a-f]{64}/.exec(state.path)?.[1])}`);
+    return loadState(state);
+  };
+  engine.loadRandom = (model) => {
+    did.push('load base');
+    return loadRandom(model);
+  };
+  engine.restart = () => {
+    did.push('restart');
+    return restart();
+  };
+  engine.update = async (...args) => {
+    const result = await update(...args);
+    did.push('update');
+    return wrong-- > 0 ? { ...result, state: 'f'.repeat(64) } : result;
+  };
+  return did;
+}
+
+async function hold({ holder }: NodeDeps, step: number, name = run): Promise<void> {
+  await holder.withState(name, step, () => Promise.resolve());
+  expect((await holder.engine.held())?.state).toBe(await readState(harness.store, name, step));
+}
+
+async function checkpoint(step: number): Promise<void> {
+  await harness.attempt('save', () => saveState(harness.node, { run, step, owner: 1 }));
+  await harness.attempt('upload', () => uploadCheckpoint(harness.node, { run, step, owner: 1 }));
+}
+
+/** Another node that holds the state after `step`, as one that helped with the rollouts after it. */
+async function nodeAt(step: number): Promise<NodeDeps> {
+  await harness.advance(step);
+  const other = harness.secondNode();
+  await hold(other, step);
+  return other;
+}
+
+describe('a node that holds an earlier state of the run', () => {
+  it('applies the one batch that it has missed, step after step', async () => {
+    const helper = await nodeAt(1);
+    const did = watched(helper);
+    for (const step of [2, 3, 4]) {
+      await harness.advance(step);
+      await hold(helper, step);
+    }
+    expect(did).toEqual(['update', 'update', 'update']);
+    expect(harness.said.at(-1)).toBe(`restored ${run} step 4: the held state of step 3 and 1 logged updates`);
+  });
+
+  it('applies all that it has missed, where no checkpoint is newer', async () => {
+    const helper = await nodeAt(2);
+    await checkpoint(1);
+    await harness.advance(learning);
+    const did = watched(helper);
+    await hold(helper, learning);
+    expect(did).toEqual(['update', 'update']);
+  });
+
+  it('loads the checkpoint that is newer', async () => {
+    const helper = await nodeAt(1);
+    await harness.advance(3);
+    await checkpoint(3);
+    await harness.advance(learning);
+    const did = watched(helper);
+    await hold(helper, learning);
+    expect(did).toEqual(['load 3', 'update']);
+  });
+
+  it('goes on where a restore before was cut off', async () => {
+    const helper = await nodeAt(1);
+    await harness.advance(learning);
+    const did = watched(helper);
+    const stop = new AbortController();
+    const progress = (details?: unknown): void => {
+      if ((details as { replayed?: number }).replayed === 1) stop.abort(new Error('cut off'));
+    };
+    const cut = helper.holder.withState(run, learning, () => Promise.resolve(), {
+      signal: stop.signal,
+      progress,
+    });
+    await expect(cut).rejects.toThrow('cut off');
+    await hold(helper, learning);
+    expect(did).toEqual(['update', 'update', 'update']);
+  });
+
+  it('takes over the update itself without a load', async () => {
+    const helper = await nodeAt(2);
+    await harness.advance(3);
+    const did = watched(helper);
+    await helper.holder.alone(run, 3, 'none', () => Promise.resolve());
+    expect(did).toEqual(['update']);
+  });
+
+  it('goes back by a checkpoint: no batch leads to an older state', async () => {
+    await harness.advance(1);
+    await checkpoint(1);
+    const helper = await nodeAt(3);
+    const did = watched(helper);
+    await hold(helper, 2);
+    expect(did).toEqual(['load 1', 'update']);
+  });
+});
+
+describe('a state that is not of the run’s chain is no beginning', () => {
+  it('as one of another run', async () => {
+    const helper = await nodeAt(2);
+    const { store } = harness;
+    const { architecture, initializer_range } = (await readRun(store, run)).spec.model;
+    await helper.holder.engine.loadRandom({ architecture: architecture!, initializer_range, seed: 99 });
+    const did = watched(helper);
+    await hold(helper, 2);
+    expect(did).toEqual(['load base', 'update', 'update']);
+  });
+
+  it('but a parent’s state before the fork left is', async () => {
+    const helper = await nodeAt(2);
+    await harness.advance(3);
+    const { store } = harness;
+    const lineage = { run, step: 3, state: await readState(store, run, 3) };
+    const record = { ...(await readRun(store, run)), run: 'fork', name: 'fork', lineage };
+    await adoptOrCreate(store, runKey('fork'), 'run', record);
+    const did = watched(helper);
+    await hold(helper, 3, 'fork');
+    expect(did).toEqual(['update']);
+  });
+});
+
+describe('a held state that leads elsewhere than the records is not trusted again (R19)', () => {
+  it('the newest checkpoint is next, on a fresh engine, then an older one', async () => {
+    await harness.advance(1);
+    await checkpoint(1);
+    const helper = await nodeAt(2);
+    await harness.advance(3);
+    const did = watched(helper, 2);
+    await hold(helper, 3);
+    expect(did).toEqual([
+      ...['update', 'restart'],
+      ...['load 1', 'update', 'restart'],
+      ...['load base', 'update', 'update', 'update'],
+    ]);
+  });
+});

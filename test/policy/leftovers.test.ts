@@ -1,0 +1,39 @@
+// What killed writers leave behind is removed, files and whole folders alike; what somebody may still end is left alone.
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { removeLeftovers } from '../../src/policy/leftovers.js';
+
+let folder: string;
+beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'longhaul-leftovers-'))));
+afterEach(() => rmSync(folder, { recursive: true }));
+
+const dead = spawnSync(process.execPath, ['--version']).pid;
+
+function leave(name: string, minutesAgo = 0): void {
+  const path = join(folder, name);
+  mkdirSync(path);
+  writeFileSync(join(path, 'model.safetensors'), 'half a model');
+  const then = Date.now() / 1000 - 60 * minutesAgo;
+  utimesSync(path, then, then);
+}
+
+test('folders of dead and of long silent writers go, those of living ones stay', async () => {
+  leave(`model.tmp-${dead}`);
+  leave(`model.tmp-${process.pid}`, 60);
+  leave(`model.tmp-${process.ppid}`);
+  leave('model');
+  await removeLeftovers(folder);
+  expect(readdirSync(folder).sort()).toEqual(['model', `model.tmp-${process.ppid}`].sort());
+});
+
+test('beside a folder of somebody’s choice only one’s own go', async () => {
+  leave(`model.tmp-${dead}`);
+  leave(`other.tmp-${dead}`);
+  writeFileSync(join(folder, 'film.part'), '');
+  utimesSync(join(folder, 'film.part'), 0, 0);
+  await removeLeftovers(folder, 'model.tmp-');
+  expect(readdirSync(folder).sort()).toEqual(['film.part', `other.tmp-${dead}`]);
+});

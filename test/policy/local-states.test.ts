@@ -1,0 +1,52 @@
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeEach, expect, test } from 'vitest';
+import { LocalStates } from '../../src/policy/local-states.js';
+
+const scratch = mkdtempSync(join(tmpdir(), 'longhaul-states-'));
+afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+
+let folder: string;
+let states: LocalStates;
+beforeEach(() => {
+  folder = mkdtempSync(join(scratch, 'disk-'));
+  states = new LocalStates(folder);
+});
+
+const stateOf = (step: number) => ({ step, state: String(step % 10).repeat(64) });
+
+/** A state as `saveState` leaves it, at that minute. */
+function save(run: string, step: number, minute = step): void {
+  const path = states.path(run, stateOf(step));
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, 'state');
+  utimesSync(dirname(path), minute * 60, minute * 60);
+}
+
+test('of a run the newest states stay, and none of another store’s steps after them', async () => {
+  for (const step of [1, 2, 3, 9]) save('tiny', step);
+  await states.prune('tiny', stateOf(3), 2);
+  expect((await states.list('tiny')).map(({ step }) => step)).toEqual([3, 2]);
+});
+
+test('a state that is being uploaded stays beside the newest ones', async () => {
+  for (const step of [1, 2, 3, 4, 5]) save('uploading', step);
+  await states.prune('uploading', stateOf(5), 2, 1);
+  expect((await states.list('uploading')).map(({ step }) => step)).toEqual([5, 4, 1]);
+});
+
+test('of many runs those that were saved last stay', async () => {
+  for (const [minute, run] of ['a', 'b', 'c', 'd'].entries()) save(run, 1, minute + 1);
+  save('a', 2, 9);
+  await states.pruneRuns(2);
+  expect(readdirSync(folder).sort()).toEqual(['a', 'd']);
+  expect(await states.list('a')).toHaveLength(2);
+});
+
+test('a disk without states, or with few runs, is left as it is', async () => {
+  await new LocalStates(join(folder, 'none')).pruneRuns(2);
+  save('a', 1);
+  await states.pruneRuns(2);
+  expect(await states.list('a')).toHaveLength(1);
+});

@@ -1,0 +1,64 @@
+// A replay reads the next batch while the engine computes, and leaves none behind.
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from 'vitest';
+import { loggedUpdates } from '../../src/policy/logged-updates.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { batchKey } from '../../src/store/objects/layout.js';
+import { readUpdate } from '../../src/store/runs/run-records.js';
+import { UnreadableRecord } from '../../src/store/objects/store-errors.js';
+import { type Harness, run, startEnvironments, startHarness } from '../activities/fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+let folder: string;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'longhaul-logged-'));
+  harness = await startHarness(environments);
+  const [phase] = harness.spec['warm_start'] as object[];
+  await harness.open({ ...harness.spec, warm_start: [{ ...phase, updates: 3 }] });
+  await harness.advance(3);
+});
+afterEach(async () => {
+  await harness.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const batches = (): Promise<string[]> => readdir(join(folder, 'batches'));
+const fileOf = async (step: number): Promise<string> =>
+  `${(await readUpdate(harness.store, run, step)).identity.batch}.safetensors`;
+
+it('reads the next batch while the one before is worked on, and removes each when it is done', async () => {
+  const steps: number[] = [];
+  for await (const { step, input } of loggedUpdates(harness.store, folder, run, { from: 1, to: 3 })) {
+    expect(input?.plan.step).toBe(step);
+    const due = await Promise.all([step, step + 1].filter((one) => one <= 3).map(fileOf));
+    await vi.waitFor(async () => expect((await batches()).sort()).toEqual(due.sort()), { timeout: 30_000 });
+    steps.push(step);
+  }
+  expect(steps).toEqual([1, 2, 3]);
+  expect(await batches()).toEqual([]);
+});
+
+it('leaves nothing on the disk where its reader stops', async () => {
+  for await (const { step } of loggedUpdates(harness.store, folder, run, { from: 1, to: 3 }))
+    if (step === 1) break;
+  expect(await batches()).toEqual([]);
+});
+
+it('tells of a damaged batch when its turn comes', async () => {
+  await writeFile(join(harness.folder, 'store', batchKey(run, 2)), 'not what was recorded');
+  const steps: number[] = [];
+  const reading = async (): Promise<void> => {
+    for await (const { step } of loggedUpdates(harness.store, folder, run, { from: 1, to: 3 }))
+      steps.push(step);
+  };
+  await expect(reading()).rejects.toThrow(UnreadableRecord);
+  expect(steps).toEqual([1]);
+  expect(await batches()).toEqual([]);
+});

@@ -1,0 +1,345 @@
+// A run that begins with a Hugging Face folder: by LoRA and in full. The folder is needed once; afterwards the store has all of it.
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { auditRun } from '../../src/activities/reports/audit-run.js';
+import { takeUpModel } from '../../src/policy/model-assets.js';
+import { exportModel } from '../../src/policy/model-export.js';
+import type { NodeDeps } from '../../src/activities/node-deps.js';
+import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
+import { weightsFileDigest } from '../../src/policy/state-file.js';
+import type { RandomModel } from '../../src/engine/policy-engine.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { readModelFolder } from '../../src/models/model-folder.js';
+import type { WeightsManifest } from '../../src/spec/records/records.js';
+import { parseRunSpec } from '../../src/spec/spec-input.js';
+import { canonicalText, sha256Hex } from '../../src/store/records/canonical.js';
+import { weightsFileKey, weightsManifestKey } from '../../src/store/objects/layout.js';
+import { readBase, readRun, readState } from '../../src/store/runs/run-records.js';
+import { verifyWeights } from '../../src/store/files/weights.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from '../activities/fixture.js';
+
+const lora = { rank: 4, alpha: 8 };
+const adapters = {
+  lora: { ...lora, targets: ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] },
+};
+
+let environments: EnvironmentServer;
+let harness: Harness;
+/** A model folder that each test has a copy of. */
+let original: string;
+let folder: string;
+
+beforeAll(async () => {
+  environments = await startEnvironments();
+  original = join(mkdtempSync(join(tmpdir(), 'longhaul-folders-')), 'original');
+  const maker = await startHarness(environments);
+  const model = maker.spec['model'] as { tokenizer: string; chat_template: string };
+  const { state } = await maker.engine.loadRandom(drawn(maker, 11));
+  await exportModel(maker.engine, {
+    ...{ state, to: original, dtype: 'BF16', adapters: 'merged', maxPositionEmbeddings: 512 },
+    tokenizer: readFileSync(model.tokenizer, 'utf8'),
+    template: readFileSync(model.chat_template, 'utf8'),
+  });
+  await maker.close();
+});
+afterAll(async () => {
+  await environments.close();
+  rmSync(join(original, '..'), { recursive: true, force: true });
+});
+beforeEach(async () => {
+  harness = await startHarness(environments);
+  folder = join(harness.folder, 'model');
+  cpSync(original, folder, { recursive: true });
+});
+afterEach(() => harness.close());
+
+/** Weights of the harness's own architecture. */
+function drawn({ spec }: Harness, seed: number): RandomModel {
+  const { architecture } = spec['model'] as Pick<RandomModel, 'architecture'>;
+  return {
+    architecture: { ...{ rms_norm_eps: 1e-6, tie_word_embeddings: true }, ...architecture },
+    initializer_range: 0.04,
+    seed,
+  };
+}
+
+/** The harness's run with the folder in place of drawn weights. */
+function specOf(model: object = {}, generator: object = {}): Record<string, unknown> {
+  const part = (key: string) => harness.spec[key] as Record<string, unknown>;
+  return {
+    ...harness.spec,
+    model: { name: 'unit', path: folder, ...model },
+    generator: { ...part('generator'), ...generator },
+  };
+}
+
+const hold = (step: number, deps: NodeDeps) =>
+  deps.holder.withState(run, step, (state) => Promise.resolve(state));
+const save = (step: number, deps = harness.node) =>
+  harness.attempt('save', () => saveState(deps, { run, step, owner: 1 }));
+const upload = (step: number, deps = harness.node) =>
+  harness.attempt('upload', () => uploadCheckpoint(deps, { run, step, owner: 1 }));
+
+describe('a run from a folder', () => {
+  test.each<[string, object]>([
+    ['by LoRA', { lora }],
+    ['in full', {}],
+    ['in full, with moments in 8 bits', { moments: 'int8' }],
+  ])('trains %s, and needs the folder once', async (_, model) => {
+    await harness.open(specOf(model));
+    const committed = await harness.advance(lastSftStep + 2);
+    const { store } = harness;
+    const { identity } = await readBase(store, run);
+    expect(committed?.state).not.toBe(identity.state);
+    await verifyWeights(store, identity.weights!);
+    await save(lastSftStep);
+    await upload(lastSftStep);
+    rmSync(folder, { recursive: true });
+
+    const other = harness.secondNode();
+    expect(await hold(lastSftStep + 2, other)).toBe(committed?.state);
+    expect(harness.said.at(-1)).toBe(
+      `restored ${run} step ${lastSftStep + 2}: checkpoint ${lastSftStep} and 2 logged updates`,
+    );
+    const third = harness.secondNode();
+    expect(await hold(0, third)).toBe(identity.state);
+  });
+
+  test('keeps small checkpoints by LoRA: the weights under them are in the store once', async () => {
+    await harness.open(specOf({ lora }));
+    await harness.advance(1);
+    const { path } = await save(1);
+    const { identity } = await readBase(harness.store, run);
+    const weights = await harness.store.head(weightsFileKey(identity.weights!, 'weights.safetensors'));
+    expect(readFileSync(path).length).toBeLessThan(weights!.size);
+  });
+
+  test('takes up the template of tokenizer_config.json, and a later start does not call it changed', async () => {
+    const template = readFileSync(join(folder, 'chat_template.jinja'), 'utf8');
+    rmSync(join(folder, 'chat_template.jinja'));
+    writeFileSync(join(folder, 'tokenizer_config.json'), JSON.stringify({ chat_template: template }));
+    await harness.open(specOf({ lora }));
+    await harness.open(specOf({ lora }));
+    const taken = await harness.store.get(`assets/${(await readRun(harness.store, run)).chat_template}`);
+    expect(Buffer.from(taken!).toString()).toBe(template);
+  });
+});
+
+describe('what was put into the store', () => {
+  const prepared = async (): Promise<{ weights: string; file: string }> => {
+    await harness.open(specOf({ lora }));
+    await harness.advance(2);
+    await save(2);
+    await upload(2);
+    const weights = (await readBase(harness.store, run)).identity.weights!;
+    return { weights, file: join(harness.folder, 'node-2', 'weights', `${weights}.safetensors`) };
+  };
+
+  test('is fetched anew where a node’s own file of it is damaged, and no checkpoint is lost for it', async () => {
+    const { file } = await prepared();
+    const other = harness.secondNode();
+    await hold(2, other);
+    const bytes = readFileSync(file);
+    bytes[bytes.length - 5]! ^= 0xff;
+    writeFileSync(file, bytes);
+    await other.holder.engine.restart();
+    await hold(2, other).catch(() => undefined);
+    expect(await hold(2, other)).toBe(await readState(harness.store, run, 2));
+    expect(harness.said.at(-1)).toBe(`restored ${run} step 2: its saved state`);
+    expect(readdirSync(join(harness.folder, 'node-2', 'weights'))).toHaveLength(1);
+  });
+
+  test('is refused where it was changed, naming its key', async () => {
+    const { weights } = await prepared();
+    const key = weightsFileKey(weights, 'weights.safetensors');
+    expect((await auditRun(harness.store, run)).violations).toEqual([]);
+    await tamper(harness.store, key, (bytes) => {
+      bytes[bytes.length - 5]! ^= 0xff;
+      return bytes;
+    });
+    const { violations } = await auditRun(harness.store, run);
+    expect(violations.filter(({ rule }) => rule === 'R31')).toEqual([
+      { rule: 'R31', key: weightsManifestKey(weights), problem: expect.stringContaining('sha256') as string },
+    ]);
+    await expect(hold(2, harness.secondNode())).rejects.toThrow(new RegExp(`${key}: .*sha256`));
+  });
+
+  describe('is not taken for what another file of weights holds, however sound that is,', () => {
+    /** Weights of the same shape as those that the run began with, in a file that nothing is wrong with. */
+    const others = async (): Promise<{ wanted: string; other: string; path: string }> => {
+      await harness.open(specOf());
+      await harness.advance(0);
+      const { weights: wanted } = (await readBase(harness.store, run)).identity;
+      const path = join(harness.folder, 'others.safetensors');
+      const { weights: other } = await harness.engine.loadRandom(drawn(harness, 12));
+      await harness.engine.saveWeights(other, path);
+      return { wanted: wanted!, other, path };
+    };
+
+    test('where it lies on a node: they are fetched anew', async () => {
+      const { wanted, other, path } = await others();
+      const state = await readState(harness.store, run, 0);
+      const node = harness.secondNode();
+      await hold(0, node);
+      const file = join(harness.folder, 'node-2', 'weights', `${wanted}.safetensors`);
+      cpSync(path, file);
+      await node.holder.engine.restart();
+
+      expect(await hold(0, node)).toBe(state);
+      expect(harness.said).toContain(
+        `${file} is not usable (it holds the weights ${other}): fetching it anew`,
+      );
+      expect(await weightsFileDigest(file)).toBe(wanted);
+    });
+
+    test('where the store lists it under their digest: they are refused, and no file of it stays', async () => {
+      const { wanted, other, path } = await others();
+      const bytes = readFileSync(path);
+      await tamper(harness.store, weightsFileKey(wanted, 'weights.safetensors'), () => bytes);
+      await tamper(harness.store, weightsManifestKey(wanted), (manifest) => {
+        const { files, ...rest } = JSON.parse(manifest.toString()) as WeightsManifest;
+        const listed = files.map((file) => ({ ...file, size: bytes.length, sha256: sha256Hex(bytes) }));
+        return canonicalText({ ...rest, files: listed });
+      });
+
+      await expect(hold(0, harness.secondNode())).rejects.toMatchObject({
+        name: 'CorruptCheckpoint',
+        message: expect.stringContaining(`it holds the weights ${other}`) as string,
+      });
+      expect(readdirSync(join(harness.folder, 'node-2', 'weights'))).toEqual([]);
+    });
+  });
+});
+
+describe('a folder that does not fit is refused when the run is opened', () => {
+  test.each<[string, () => Record<string, unknown>, RegExp]>([
+    [
+      'that is not there',
+      () => specOf({ path: '/nowhere/model' }),
+      /model\.path.*there is no folder \/nowhere\/model/,
+    ],
+    [
+      'whose context is too short',
+      () => specOf({}, { max_sequence_length: 513 }),
+      /generator\.max_sequence_length.*513 is more than 512/,
+    ],
+    [
+      'with a shard missing',
+      () => {
+        renameSync(join(folder, 'model.safetensors'), join(folder, 'other.safetensors'));
+        return specOf();
+      },
+      /model\.path.*has neither model\.safetensors nor/,
+    ],
+    [
+      'of another family',
+      () => {
+        const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as object;
+        writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...config, model_type: 'llama' }));
+        return specOf();
+      },
+      /model_type is "llama"; expected one that is supported/,
+    ],
+  ])('%s', async (_, spec, message) => {
+    await expect(harness.open(spec())).rejects.toMatchObject({
+      name: 'InvalidSpec',
+      message: expect.stringMatching(message) as string,
+    });
+  });
+
+  test('and by the node where only the engine sees what is wrong: it names file and key', async () => {
+    const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as object;
+    writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...config, hidden_act: 'gelu' }));
+    await harness.open(specOf());
+    await expect(harness.advance(0)).rejects.toMatchObject({
+      name: 'BadModelFolder',
+      message: expect.stringMatching(/config\.json: hidden_act is "gelu"; supported is silu/) as string,
+    });
+  });
+
+  test('and by the node where it was changed since', async () => {
+    await harness.open(specOf({ lora }));
+    const file = join(folder, 'model.safetensors');
+    const bytes = readFileSync(file);
+    bytes[bytes.length - 5]! ^= 0xff;
+    writeFileSync(file, bytes);
+    await expect(harness.advance(0)).rejects.toThrow(/is not the one that run "unit" was started with/);
+    rmSync(folder, { recursive: true });
+    await expect(harness.advance(0)).rejects.toThrow(
+      /there is no folder .* only the first node of a run needs it/,
+    );
+  });
+});
+
+describe('an exported model', () => {
+  test('is a folder that a run can begin with, and is written whole or not at all', async () => {
+    await harness.open(specOf(adapters));
+    await harness.advance(1);
+    const to = join(harness.folder, 'exported');
+    const { holder } = harness.node;
+    const assets = await readModelFolder(folder);
+    const request = {
+      ...({ to, dtype: 'F32', adapters: 'merged', maxPositionEmbeddings: 512 } as const),
+      ...{ tokenizer: assets.tokenizer!, template: assets.chatTemplate! },
+    };
+    await holder.withState(run, 1, async (state) => {
+      const wrong = { ...request, state: 'f'.repeat(64) };
+      await expect(exportModel(holder.engine, wrong)).rejects.toMatchObject({ code: 'WrongState' });
+      expect(readdirSync(harness.folder).filter((name) => name.startsWith('exported'))).toEqual([]);
+      const exported = await exportModel(holder.engine, { ...request, state });
+      expect(exported.files.map(({ path }) => path)).toEqual(readdirSync(to).sort());
+      await expect(exportModel(holder.engine, { ...request, state })).rejects.toThrow(/is there already/);
+    });
+    expect(existsSync(join(to, 'model.safetensors'))).toBe(true);
+    const read = await readModelFolder(to);
+    expect(read.outline).toEqual(assets.outline);
+    expect(read.eosTokens).toEqual(assets.eosTokens);
+  });
+
+  test('keeps the padding token and the length of its own tokenizer_config.json, else those of its files', async () => {
+    const own = JSON.parse(readFileSync(join(folder, 'tokenizer_config.json'), 'utf8')) as object;
+    const file = join(folder, 'tokenizer_config.json');
+    const [pad, model_max_length] = ['<|im_start|>', 131_072];
+    writeFileSync(file, JSON.stringify({ ...own, pad_token: { content: pad }, model_max_length }));
+    await harness.open(specOf());
+    await harness.advance(1);
+    const { holder } = harness.node;
+    const assets = await readModelFolder(folder);
+    const exportedTo = async (name: string): Promise<unknown> => {
+      const to = join(harness.folder, name);
+      await holder.withState(run, 1, (state) =>
+        exportModel(holder.engine, {
+          ...{ state, to, dtype: 'F32', adapters: 'merged', base_model: folder, maxPositionEmbeddings: null },
+          ...{ tokenizer: assets.tokenizer!, template: assets.chatTemplate! },
+        }),
+      );
+      return JSON.parse(readFileSync(join(to, 'tokenizer_config.json'), 'utf8'));
+    };
+    expect(await exportedTo('kept')).toMatchObject({ pad_token: pad, model_max_length });
+    rmSync(file);
+    const longest = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as object;
+    expect(await exportedTo('without')).toMatchObject({
+      model_max_length: (longest as { max_position_embeddings: number }).max_position_embeddings,
+    });
+  });
+});
+
+test.each(['lora', 'folder'])('presets/%s.yaml is a run from a folder', async (name) => {
+  const preset = parse(readFileSync(`presets/${name}.yaml`, 'utf8')) as { model: object };
+  const spec = parseRunSpec({ ...preset, model: { ...preset.model, path: folder } });
+  expect(spec.model).toMatchObject({ path: folder, tokenizer: join(folder, 'tokenizer.json') });
+  expect(spec.model.lora !== undefined).toBe(name === 'lora');
+  expect((await takeUpModel(spec)).tokenizer).toBe(readFileSync(join(folder, 'tokenizer.json'), 'utf8'));
+});

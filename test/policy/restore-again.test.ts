@@ -1,0 +1,81 @@
+// A restore that disagrees with a record is made again: on a fresh engine, then from an older checkpoint (R19).
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { NodeDeps } from '../../src/activities/node-deps.js';
+import { saveState, uploadCheckpoint } from '../../src/activities/step/save-state.js';
+import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
+import { readState } from '../../src/store/runs/run-records.js';
+import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../activities/fixture.js';
+
+let environments: EnvironmentServer;
+let harness: Harness;
+beforeAll(async () => {
+  environments = await startEnvironments();
+});
+afterAll(() => environments.close());
+beforeEach(async () => {
+  harness = await startHarness(environments);
+  await harness.advance(checkpoint);
+  const reference = { run, step: checkpoint, owner: 1 };
+  await harness.attempt('save', () => saveState(harness.node, reference));
+  await harness.attempt('upload', () => uploadCheckpoint(harness.node, reference));
+  await harness.advance(lastSftStep);
+});
+afterEach(() => harness.close());
+
+/** The step before the last that learns. */
+const checkpoint = lastSftStep - 1;
+
+/** A node whose first `times` updates come out wrong; what it loaded and computed, in order. */
+function wrongAtFirst(times: number): { deps: NodeDeps; did: string[] } {
+  const deps = harness.secondNode();
+  const { engine } = deps.holder;
+  const { update, restart, loadRandom, loadState } = engine;
+  const did: string[] = [];
+  let left = times;
+  engine.loadState = (state) => {
+    did.push(`load ${Number(/(\d{6})\.[0-9a-f]{64}/.exec(state.path)?.[1])}`);
+    return loadState(state);
+  };
+  engine.loadRandom = (model) => {
+    did.push('load base');
+    return loadRandom(model);
+  };
+  engine.restart = () => {
+    did.push('restart');
+    return restart();
+  };
+  engine.update = async (...args) => {
+    const result = await update(...args);
+    did.push(left > 0 ? 'wrong' : 'right');
+    return left-- > 0 ? { ...result, state: 'f'.repeat(64) } : result;
+  };
+  return { deps, did };
+}
+
+const hold = ({ holder }: NodeDeps): Promise<void> =>
+  holder.withState(run, lastSftStep, () => Promise.resolve());
+
+describe('a restore that disagrees with a record', () => {
+  it('is made again from the same checkpoint on a fresh engine', async () => {
+    const { deps, did } = wrongAtFirst(1);
+    await hold(deps);
+    expect(did).toEqual(['load 1', 'wrong', 'restart', 'load 1', 'right']);
+  });
+
+  it('begins the third time before that checkpoint', async () => {
+    const { deps, did } = wrongAtFirst(2);
+    await hold(deps);
+    const fresh = ['load 1', 'wrong', 'restart', 'load 1', 'wrong', 'restart'];
+    expect(did).toEqual([...fresh, 'load base', 'right', 'right']);
+    expect(harness.said.at(-1)).toBe(
+      `restored ${run} step ${lastSftStep}: checkpoint 0 and 2 logged updates`,
+    );
+    expect((await deps.holder.engine.held())?.state).toBe(await readState(harness.store, run, lastSftStep));
+  });
+
+  it('is given up after the third time', async () => {
+    const { deps, did } = wrongAtFirst(3);
+    await expect(hold(deps)).rejects.toMatchObject({ name: 'Diverged' });
+    expect(did.filter((what) => what === 'wrong')).toHaveLength(3);
+  });
+});

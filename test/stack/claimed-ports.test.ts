@@ -1,0 +1,82 @@
+// Two stacks that start at the same moment: each port is one stack's, from its choice to the stack's end.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { createInterface } from 'node:readline';
+import { afterEach, describe, expect, it } from 'vitest';
+import { ClaimedPorts } from '../../src/stack/claimed-ports.js';
+import { freePort } from '../../src/stack/free-port.js';
+
+const fixture = new URL('../workers/fixtures/claim-port.mjs', import.meta.url).pathname;
+const processes: ChildProcess[] = [];
+const stacks: ClaimedPorts[] = [];
+afterEach(async () => {
+  for (const stack of stacks.splice(0)) stack.release();
+  await Promise.all(
+    processes.splice(0).map(async (child) => {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      child.stdin?.end();
+      await once(child, 'exit');
+    }),
+  );
+});
+
+function stack(said: string[] = []): ClaimedPorts {
+  const ports = new ClaimedPorts((message) => said.push(message));
+  stacks.push(ports);
+  return ports;
+}
+
+/** A stack in a process of its own that chooses a port near `port`. */
+async function startsNear(port: number): Promise<{ port: number; said: string[]; child: ChildProcess }> {
+  const child = spawn(process.execPath, [fixture, String(port)], { stdio: ['pipe', 'pipe', 'inherit'] });
+  processes.push(child);
+  const [line] = (await once(createInterface({ input: child.stdout }), 'line')) as [string];
+  return { ...(JSON.parse(line) as { port: number; said: string[] }), child };
+}
+
+describe('stacks that start at the same moment', () => {
+  it('get ports of their own; who does not get the usual one says which he has', async () => {
+    const usual = await freePort();
+    const started = await Promise.all(Array.from({ length: 4 }, () => startsNear(usual)));
+    expect(new Set(started.map(({ port }) => port)).size).toBe(4);
+    const [first, ...others] = started.sort((a, b) => a.port - b.port);
+    expect(first).toMatchObject({ port: usual, said: [] });
+    for (const { port, said } of others)
+      expect(said).toEqual([`port ${usual} is taken; the Temporal server is at ${port}`]);
+  });
+});
+
+describe('a claimed port', () => {
+  it('is refused to whoever asks for just that one, until it is released', async () => {
+    const [one, two] = [stack(), stack()];
+    const port = await one.any();
+    await expect(two.exactly('Temporal UI', port)).rejects.toThrow(
+      `port ${port} for the Temporal UI is taken by another process`,
+    );
+    one.release();
+    expect(await two.exactly('Temporal UI', port)).toBe(port);
+  });
+
+  it('is free again when its stack was killed', async () => {
+    const usual = await freePort();
+    const { port, child } = await startsNear(usual);
+    expect(port).toBe(usual);
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+    expect(await stack().near('Temporal server', usual)).toBe(usual);
+  });
+
+  it('is never one where somebody listens', async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    const taken = typeof address === 'object' && address ? address.port : 0;
+    const said: string[] = [];
+    const port = await stack(said).near('Temporal UI', taken);
+    expect(port).toBeGreaterThan(taken);
+    expect(said).toEqual([`port ${taken} is taken; the Temporal UI is at ${port}`]);
+    await expect(stack().exactly('Temporal UI', taken)).rejects.toThrow('leave the option out');
+    server.close();
+  });
+});

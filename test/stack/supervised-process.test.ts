@@ -1,0 +1,132 @@
+// A process that cannot start: what others have to give is waited for; what only a person can mend is given up. And a full disk,
+// on which its supervisor can write nothing down.
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { ProcessRegistry } from '../../src/stack/process-registry.js';
+import { SupervisedProcess, waitsForOthers } from '../../src/stack/supervised-process.js';
+import { until } from '../support/until.js';
+
+let folder: string;
+let said: string[];
+let gaveUp: Error | null;
+let supervised: SupervisedProcess;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'longhaul-supervised-'));
+  said = [];
+  gaveUp = null;
+});
+afterEach(async () => {
+  await supervised.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const log = (message: string): void => void said.push(message);
+const serving = (): number | null => {
+  const path = join(folder, 'serving');
+  return existsSync(path) ? Number(readFileSync(path, 'utf8')) : null;
+};
+
+/** Ends with `code` and a line until the file `room` is in the folder, then serves. */
+function supervise(code: number): SupervisedProcess {
+  mkdirSync(join(folder, 'logs'));
+  const program = `
+    const fs = require('node:fs');
+    if (fs.existsSync('${join(folder, 'room')}')) {
+      fs.writeFileSync('${join(folder, 'serving')}', String(process.pid));
+      setInterval(() => {}, 1000);
+    } else { console.error(JSON.stringify({ message: 'no space is left' })); process.exit(${code}); }`;
+  return new SupervisedProcess(
+    {
+      name: 'node',
+      command: process.execPath,
+      args: ['-e', program],
+      env: process.env,
+      logFile: join(folder, 'logs', 'node.log'),
+      healthy: (pid) => Promise.resolve(serving() === pid),
+      startDeadlineMs: 10_000,
+      stopGraceMs: 1_000,
+      restartPauseMs: { first: 1, longest: 5 },
+    },
+    {
+      registry: new ProcessRegistry(join(folder, 'processes.json'), { log, retryMs: 20 }),
+      log,
+      gaveUp: (error) => (gaveUp = error),
+    },
+  );
+}
+
+async function startsWithoutRoom(code: number): Promise<void> {
+  supervised = supervise(code);
+  await expect(supervised.start()).rejects.toThrow(/node ended before it served .*\n {2}no space is left/s);
+}
+
+it('that waits for others is tried until it serves, however long that takes, and says so once', async () => {
+  await startsWithoutRoom(waitsForOthers);
+  await until(() => supervised.restarts > 12, 'more starts than a broken process gets');
+  expect(gaveUp).toBeNull();
+  expect(said).toEqual(['node waits:\n  no space is left']);
+  writeFileSync(join(folder, 'room'), '');
+  await until(() => supervised.pid !== null && serving() === supervised.pid, 'the process to serve');
+});
+
+it('that is broken is given up after a few starts, with the end of its log', async () => {
+  await startsWithoutRoom(1);
+  await until(() => gaveUp !== null, 'the supervisor to give up');
+  expect(gaveUp).toMatchObject({
+    message: expect.stringMatching(/node exited with 1, 9 times in a row\.\n.*no space is left$/s) as string,
+  });
+});
+
+async function startsWell(): Promise<number> {
+  writeFileSync(join(folder, 'room'), '');
+  supervised = supervise(1);
+  await supervised.start();
+  if (supervised.pid === null) throw new Error('the process has ended');
+  return supervised.pid;
+}
+
+const servesAgain = (before: number) =>
+  until(
+    () => supervised.pid !== null && supervised.pid !== before && serving() === supervised.pid,
+    'the process to serve again',
+  );
+
+it.runIf(existsSync('/dev/full'))(
+  'that dies while its supervisor’s disk is full is started again, and is on the supervisor’s list once there is room',
+  async () => {
+    const before = await startsWell();
+    // Whatever is written to it fails with ENOSPC.
+    const draft = join(folder, 'processes.json.draft');
+    symlinkSync('/dev/full', draft);
+    process.kill(before, 'SIGKILL');
+    await servesAgain(before);
+    const listed = (): unknown => JSON.parse(readFileSync(join(folder, 'processes.json'), 'utf8'));
+    expect(listed()).toMatchObject([{ pid: before }]);
+    expect(said.filter((line) => line.includes('processes.json'))).toHaveLength(1);
+    rmSync(draft);
+    await until(() => !JSON.stringify(listed()).includes(String(before)), 'the list to be written');
+    expect(listed()).toMatchObject([{ name: 'node', pid: supervised.pid }]);
+  },
+);
+
+it('whose log cannot be opened for a while is tried again until it can', async () => {
+  const before = await startsWell();
+  const [logs, aside] = [join(folder, 'logs'), join(folder, 'aside')];
+  renameSync(logs, aside);
+  process.kill(before, 'SIGKILL');
+  await until(() => said.some((line) => line.includes('cannot be started yet')), 'a start without a log');
+  renameSync(aside, logs);
+  await servesAgain(before);
+  expect(gaveUp).toBeNull();
+});

@@ -1,0 +1,189 @@
+// Forgeries by somebody who knows the rules: every digest that depends on the change is made again, so that the chain agrees with itself.
+import { sealAgain } from '../signed-chain.js';
+import * as layout from '../../../../src/store/objects/layout.js';
+import { requireRecord } from '../../../../src/store/records/records.js';
+import { readState } from '../../../../src/store/runs/run-records.js';
+import type { EvaluationResult } from '../../../../src/spec/records/evaluation-records.js';
+import {
+  audited,
+  type Doctored,
+  type Doctoring,
+  evalResult,
+  home,
+  learned,
+  otherDigest,
+  plan,
+  run,
+} from '../doctored-run.js';
+import { sha256Hex } from '../../../../src/store/records/canonical.js';
+import type { RunRecord } from '../../../../src/spec/records/records.js';
+
+const owner = (n: number): string => layout.sequenceKey(layout.ownersFolder(run), n);
+
+/** The record of the run with a part of its spec changed; nothing else of the chain knows of it. */
+const respecified = (change: (record: RunRecord) => void) => (store: Doctored) =>
+  store.edit(layout.runKey(run), 'run', change);
+
+export const forgeries: readonly Doctoring[] = [
+  {
+    what: 'another learning rate in a plan, and the chain signed again',
+    rule: 'R7',
+    at: () => plan(learned),
+    names: 'differs in optimizer.learning_rates.0 (stored 0.5,',
+    doctor: (store) =>
+      sealAgain(store, learned, (record) => {
+        record.optimizer.learning_rates = [0.5];
+      }),
+  },
+  {
+    what: 'another temperature in a plan, and the chain signed again',
+    rule: 'R7',
+    at: () => plan(learned),
+    names: 'differs in sampling.temperature (stored 0.25,',
+    doctor: (store) =>
+      sealAgain(store, learned, (record) => {
+        record.sampling.temperature = 0.25;
+      }),
+  },
+  {
+    what: 'another learning rate in run.json',
+    rule: 'R1',
+    at: () => layout.runKey(run),
+    names: 'it was changed',
+    doctor: respecified(({ spec }) => {
+      spec.trainer.lr *= 3;
+    }),
+  },
+  {
+    what: 'another seed in run.json',
+    rule: 'R5',
+    at: () => layout.runKey(run),
+    names: 'its base_model is',
+    doctor: respecified((record) => {
+      record.seed += 1;
+      record.spec.seed += 1;
+    }),
+  },
+  {
+    what: 'another seed in run.json than in its spec',
+    rule: 'R5',
+    at: () => layout.runKey(run),
+    names: 'its seed is',
+    doctor: respecified((record) => {
+      record.seed += 1;
+    }),
+  },
+  {
+    what: 'another architecture in run.json',
+    rule: 'R5',
+    at: () => layout.runKey(run),
+    names: 'its base_model is',
+    doctor: respecified(({ spec }) => {
+      if (spec.model.architecture) spec.model.architecture.rope_theta += 1;
+    }),
+  },
+  {
+    what: 'the owner record of another workflow',
+    rule: 'R1',
+    at: () => layout.ownersFolder(run),
+    names: 'it was changed',
+    doctor: (store) =>
+      store.edit(owner(1), 'owner', (record) => {
+        record.workflowId = 'train/another';
+      }),
+  },
+  {
+    what: 'a checkpoint with the tensors of another state, under a manifest signed again',
+    rule: 'R31',
+    at: () => layout.checkpointFileKey(home, audited.last, 'state.safetensors'),
+    names: 'its tensors are those of state',
+    doctor: async (store) => {
+      const key = layout.checkpointFileKey(home, audited.last, 'state.safetensors');
+      const bytes = store.bytes(key);
+      bytes[bytes.length - 5] = (bytes[bytes.length - 5] as number) ^ 1;
+      store.write(key, bytes);
+      await store.edit(layout.checkpointManifestKey(home, audited.last), 'checkpoint', ({ files }) => {
+        for (const file of files) file.sha256 = sha256Hex(bytes);
+      });
+    },
+  },
+  {
+    what: 'an evaluation of a state that the run never had',
+    rule: 'R5',
+    at: () => layout.evaluationResultKey(otherDigest, audited.evaluation.suite),
+    names: 'the chain has no such state',
+    doctor: async (store) => {
+      const result = await requireRecord(store.store, evalResult(), 'evaluation');
+      const forged: EvaluationResult = { ...result, state: otherDigest };
+      await store.put(layout.evaluationResultKey(otherDigest, result.suite), 'evaluation', forged);
+    },
+  },
+  {
+    what: 'a gap in the records of an attempt',
+    rule: 'R2',
+    at: () => layout.attemptsFolder(run, learned),
+    names: 'it is missing, and the same attempt has a later record',
+    doctor: async (store) => {
+      const folder = layout.attemptsFolder(run, learned);
+      for await (const { key } of store.store.list(folder)) {
+        if (key.endsWith('/1.json')) store.write(key.replace('/1.json', '/3.json'), store.bytes(key));
+      }
+    },
+  },
+];
+
+export interface Unclaimed {
+  what: string;
+  /** Words of `notClaimed`. */
+  says: string;
+  doctor: (store: Doctored) => Promise<void> | void;
+}
+
+/** What a chain cannot prove, and an audit says so. */
+export const unclaimed: readonly Unclaimed[] = [
+  {
+    what: 'a second owner behind the last plan',
+    says: `${owner(2)}: no step was planned under such an owner`,
+    doctor: async (store) => {
+      store.write(owner(2), store.bytes(owner(1)));
+      await store.edit(owner(2), 'owner', (record) => {
+        Object.assign(record, { n: 2, workflowId: 'train/another' });
+      });
+    },
+  },
+  {
+    what: 'a control record that no plan folds',
+    says: `${layout.controlFolder(run)}1.json: no plan folds what was asked there`,
+    doctor: (store) =>
+      store.put(`${layout.controlFolder(run)}1.json`, 'control', {
+        ...{ schema: 'longhaul.control/2', n: 1, update_id: 'forged' },
+        change: { kind: 'setHyperparameters', lr: 0.5 },
+        observed: { at: new Date().toISOString() },
+      }),
+  },
+  {
+    what: 'an evaluation of a run that is not there',
+    says: 'it names the run ghost, which is not in the store',
+    doctor: async (store) => {
+      const result = await requireRecord(store.store, evalResult(), 'evaluation');
+      const forged = { ...result, state: otherDigest, observed: { ...result.observed, run: 'ghost' } };
+      await store.put(layout.evaluationResultKey(otherDigest, result.suite), 'evaluation', forged);
+    },
+  },
+  {
+    what: 'other figures in an update',
+    says: 'what is in observed',
+    doctor: (store) =>
+      store.edit(layout.updateKey(run, learned), 'update', ({ observed }) => {
+        observed.metrics['reward/avg_pass_at_1'] = 0.99;
+      }),
+  },
+  {
+    what: 'changed trajectories',
+    says: 'trajectories/, reports/ and comparisons',
+    doctor: async (store) => {
+      await readState(store.store, run, 1);
+      for await (const { key } of store.store.list('trajectories/')) store.write(key, '{}\n');
+    },
+  },
+];

@@ -1,0 +1,92 @@
+// A collection leaves what a sweep under way has still to evaluate (R23).
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type CollectionOptions, collect, planCollection } from '../../../src/store/collection/collection.js';
+import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
+import { comparisonKey, evaluationResultKey, sweepKey } from '../../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { openSweepNeeds } from '../../../src/store/collection/open-sweeps.js';
+import { adoptOrCreate } from '../../../src/store/records/records.js';
+import { digestOf, recordsOfAllKinds } from '../fixtures.js';
+import { makeRunIn, stateOf } from '../made-runs.js';
+
+const sweep = 'longhaul/nightly';
+const suite = digestOf('d');
+const keepNewest: CollectionOptions = {
+  retention: { keep_last: 1, keep_every: 0, keep_best: 0 },
+  bestSteps: () => Promise.resolve([]),
+  evaluations: () => Promise.resolve([]),
+};
+
+let folder: string;
+let store: ObjectStore;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'longhaul-open-sweeps-'));
+  store = await openDirectoryStore(folder);
+  await makeRunIn(store, 'tiny', { steps: 6, checkpoints: [1, 2, 3, 4, 5, 6] });
+});
+afterEach(() => rm(folder, { recursive: true }));
+
+async function planSweep(steps: readonly number[], at = new Date(), run = 'tiny'): Promise<void> {
+  const checkpoints = steps.map((step) => ({
+    ...{ run, step, state: stateOf('tiny', step), also: [], needed: true },
+  }));
+  const record = { ...recordsOfAllKinds().sweep, sweep, checkpoints, observed: { at: at.toISOString() } };
+  await adoptOrCreate(store, sweepKey(sweep), 'sweep', record);
+}
+
+async function evaluated(step: number): Promise<void> {
+  const state = stateOf('tiny', step);
+  const result = { ...recordsOfAllKinds().evaluation, state, suite };
+  await adoptOrCreate(store, evaluationResultKey(state, suite), 'evaluation', result);
+}
+
+const deleted = async (): Promise<number[]> => (await planCollection(store, 'tiny', keepNewest)).checkpoints;
+
+describe('a checkpoint that a sweep has still to evaluate', () => {
+  test('stays, and why is said, until it has its result', async () => {
+    await planSweep([2, 4]);
+    expect(await deleted()).toEqual([1, 3, 5]);
+    expect((await planCollection(store, 'tiny', keepNewest)).kept.get(2)).toEqual([
+      `needed by sweep ${sweep}`,
+    ]);
+    await evaluated(2);
+    expect(await deleted()).toEqual([1, 2, 3, 5]);
+  });
+
+  test('stays until the sweep has come to its comparison, which also one ends in that could not evaluate it', async () => {
+    await planSweep([2]);
+    await store.create(comparisonKey(sweep, digestOf('c')), Buffer.from('<p>'));
+    expect(await deleted()).toEqual([1, 2, 3, 4, 5]);
+  });
+
+  test('is spared, where the sweep was planned within the grace', async () => {
+    const done = await collect(store, 'tiny', {
+      ...keepNewest,
+      graceMs: 0,
+      by: 'test',
+      wait: () => planSweep([3]),
+    });
+    expect(done).toMatchObject({ checkpoints: [1, 2, 4, 5], spared: [3] });
+  });
+
+  test('of a fork’s first steps stays in the run that holds them', async () => {
+    const lineage = { run: 'tiny', step: 4, state: stateOf('tiny', 4) };
+    await makeRunIn(store, 'fork', { steps: 5, checkpoints: [5], lineage });
+    await planSweep([3], new Date(), 'fork');
+    expect(await openSweepNeeds(store, 'tiny')).toEqual([{ step: 3, by: `sweep ${sweep}` }]);
+    expect(await openSweepNeeds(store, 'fork')).toEqual([]);
+  });
+
+  test('goes a month after the sweep was planned: it was cancelled, and nobody started it again', async () => {
+    await planSweep([2], new Date(Date.now() - 31 * 86_400_000));
+    expect(await deleted()).toEqual([1, 2, 3, 4, 5]);
+  });
+
+  test('stays where a sweep cannot be read: nothing is deleted', async () => {
+    await store.create(sweepKey(sweep), Buffer.from('{'));
+    await expect(deleted()).rejects.toThrow(sweepKey(sweep));
+  });
+});

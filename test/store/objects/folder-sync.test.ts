@@ -1,0 +1,69 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setImmediate as turn } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createFolderSync } from '../../../src/store/objects/folder-sync.js';
+
+let root: string;
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'longhaul-folders-'));
+});
+afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+/** Whether a folder is remembered shows by what happens when it is taken away behind the memory's back. */
+async function remembers(sync: ReturnType<typeof createFolderSync>, folder: string): Promise<boolean> {
+  rmSync(folder, { recursive: true });
+  await sync.ensureFolder(folder);
+  return !existsSync(folder);
+}
+
+test('a folder and all above it are made, however many ask at once', async () => {
+  const sync = createFolderSync(root);
+  const folder = join(root, 'a', 'b', 'c');
+  await Promise.all(Array.from({ length: 20 }, () => sync.ensureFolder(folder)));
+  expect(existsSync(folder)).toBe(true);
+});
+
+test('of a run’s many folders the last ones used are remembered, and no more', async () => {
+  const sync = createFolderSync(root, 4);
+  const folders = Array.from({ length: 6 }, (_, step) => join(root, String(step)));
+  for (const folder of folders) {
+    await sync.ensureFolder(folder);
+    await sync.ensureFolder(folders[0] as string);
+  }
+  expect(await remembers(sync, folders[0] as string)).toBe(true);
+  expect(await remembers(sync, folders[5] as string)).toBe(true);
+  expect(await remembers(sync, folders[1] as string)).toBe(false);
+});
+
+test('a folder that was deleted is made again', async () => {
+  const sync = createFolderSync(root);
+  const folder = join(root, 'a', 'b');
+  await sync.ensureFolder(folder);
+  rmSync(join(root, 'a'), { recursive: true });
+  sync.forget(folder);
+  await sync.ensureFolder(folder);
+  expect(existsSync(folder)).toBe(true);
+});
+
+test('a folder that is remembered remembers nobody who made it', async () => {
+  setFlagsFromString('--expose-gc');
+  const collectGarbage = runInNewContext('gc') as () => void;
+  const sync = createFolderSync(root);
+  const activity = new AsyncLocalStorage<object>();
+  const makers: WeakRef<object>[] = [];
+  for (let step = 0; step < 20; step++) {
+    const maker = { step };
+    makers.push(new WeakRef(maker));
+    await activity.run(maker, () => sync.ensureFolder(join(root, 'made', String(step))));
+  }
+  for (let i = 0; i < 5; i++) {
+    await turn();
+    collectGarbage();
+  }
+  expect(makers.filter((maker) => maker.deref() !== undefined).length).toBeLessThanOrEqual(2);
+});

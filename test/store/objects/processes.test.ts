@@ -1,0 +1,205 @@
+// Whole processes over one directory: killed between any two calls, and racing for the same records.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import typescript from 'typescript';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
+import { readRecord, readSequence } from '../../../src/store/records/records.js';
+import type { Traced } from './children/doomed-writer.js';
+import { bytesOf } from './conformance.js';
+
+const register = fileURLToPath(new URL('../../support/preloads/typescript-register.mjs', import.meta.url));
+const racer = fileURLToPath(new URL('children/racer.ts', import.meta.url));
+
+let scratch: string;
+beforeAll(async () => {
+  scratch = await mkdtemp(join(tmpdir(), 'longhaul-processes-'));
+  await compileDoomedWriter();
+});
+afterAll(() => rm(scratch, { recursive: true, force: true }));
+
+/** Some fifty processes start below: compiling once, without the loader, makes each start in a tenth of the time. */
+async function compileDoomedWriter(): Promise<void> {
+  await compile('test/store/children/doomed-writer', new Set());
+  await writeFile(join(scratch, 'package.json'), '{"type":"module"}');
+}
+
+/** `file` and whatever it imports of this repository, into the scratch folder. */
+async function compile(file: string, done: Set<string>): Promise<void> {
+  if (done.has(file)) return;
+  done.add(file);
+  const source = await readFile(fileURLToPath(new URL(`../../${file}.ts`, import.meta.url)), 'utf8');
+  const { outputText } = typescript.transpileModule(source, {
+    compilerOptions: { module: typescript.ModuleKind.ESNext, target: typescript.ScriptTarget.ES2023 },
+  });
+  await mkdir(dirname(join(scratch, file)), { recursive: true });
+  await writeFile(join(scratch, `${file}.js`), outputText);
+  for (const { fileName } of typescript.preProcessFile(outputText).importedFiles) {
+    if (fileName.startsWith('..')) await compile(join(dirname(file), fileName.replace(/\.js$/, '')), done);
+  }
+}
+
+interface Ended {
+  signal: NodeJS.Signals | null;
+  lines: string[];
+  errors: string;
+}
+
+function start(program: string[], args: string[]): { child: ChildProcess; ended: Promise<Ended> } {
+  const child = spawn(process.execPath, [...program, ...args]);
+  const output = { out: '', error: '' };
+  child.stdout.on('data', (piece: Buffer) => (output.out += piece.toString()));
+  child.stderr.on('data', (piece: Buffer) => (output.error += piece.toString()));
+  const ended = once(child, 'close').then(([, signal]) => ({
+    signal: signal as NodeJS.Signals | null,
+    lines: output.out.split('\n').filter(Boolean),
+    errors: output.error,
+  }));
+  return { child, ended };
+}
+
+const key = 'runs/tiny/steps/000001/plan.json';
+
+interface Written {
+  calls: number;
+  answer: string;
+  trace: Traced[];
+}
+
+/** One process that writes the key, killed before its k-th call; 0 lets it live. */
+function writeKey(root: string, source: string, way: string, k = 0): Promise<Ended> {
+  const program = [join(scratch, 'test/store/objects/children/doomed-writer.js')];
+  return start(program, [root, key, source, way, String(k)]).ended;
+}
+
+function writtenBy({ errors, lines }: Ended): Written {
+  expect(errors).toBe('');
+  return JSON.parse(lines[0] ?? '{}') as Written;
+}
+
+/** What the disk is told, in its order: one after the other, and all of it done when the store answers. */
+function orderOf(trace: readonly Traced[]): string[] {
+  const told = trace.filter(
+    ({ call, path }) => /^(write|datasync|mkdir|link|sync)\b/.test(call) && path !== '.incoming',
+  );
+  const steps: string[] = [];
+  for (let i = 0; i < told.length; i += 2) {
+    const [begun, ended] = [told[i], told[i + 1]];
+    expect(ended).toEqual({ call: `${begun?.call} ended`, path: begun?.path });
+    const step = `${begun?.call} ${begun?.path.replace(/^\.incoming\/.*/, 'the new file')}`;
+    if (steps.at(-1) !== step) steps.push(step);
+  }
+  return steps;
+}
+
+describe('a directory store answers when the disk has it', () => {
+  const aboveKey = ['runs', 'runs/tiny', 'runs/tiny/steps', 'runs/tiny/steps/000001'];
+  const made = aboveKey.flatMap((folder) => [
+    `mkdir ${folder}`,
+    `sync ${dirname(folder).replace(/^\.$/, '')}`,
+  ]);
+  const linked = ['write the new file', 'datasync the new file', ...made, `link ${key}`];
+  const synced = 'sync runs/tiny/steps/000001';
+
+  let source: string;
+  beforeAll(async () => {
+    source = join(scratch, 'source');
+    await writeFile(source, randomBytes(300_000));
+  });
+
+  it.each([
+    ['created', 'bytes'],
+    ['created', 'file'],
+    ['exists', 'beaten'],
+  ])('“%s”: the bytes before their name, their name before the answer (%s)', async (said, way) => {
+    const { answer, trace } = writtenBy(await writeKey(join(scratch, `order-${way}`), source, way));
+    expect(answer).toBe(said);
+    expect(orderOf(trace)).toEqual([...linked, synced]);
+  });
+
+  it('“exists”: a name that its author may have left unsynced', async () => {
+    const root = join(scratch, 'order-exists');
+    await writeKey(root, source, 'bytes');
+    const { answer, trace } = writtenBy(await writeKey(root, source, 'bytes'));
+    expect(answer).toBe('exists');
+    expect(orderOf(trace)).toEqual([synced]);
+  });
+});
+
+describe('a directory store whose writer is killed before any of its file system calls', () => {
+  it.each(['bytes', 'file'])(
+    'holds the key whole or not at all, and a retry succeeds (%s)',
+    { timeout: 180_000 },
+    async (way) => {
+      const source = join(scratch, `source-${way}`);
+      const body = randomBytes(300_000);
+      await writeFile(source, body);
+      const attempt = async (k: number) => {
+        const root = join(scratch, `${way}-${k}`);
+        return { root, ...(await writeKey(root, source, way, k)) };
+      };
+      const { calls, answer } = writtenBy(await attempt(0));
+      expect(answer).toBe('created');
+      expect(calls).toBeGreaterThan(15);
+
+      const seen = { absent: 0, whole: 0 };
+      const check = async (k: number) => {
+        const { root, signal } = await attempt(k);
+        expect(signal).toBe('SIGKILL');
+        const store = await openDirectoryStore(root);
+        const stored = await store.get(key);
+        if (stored !== null) expect(Buffer.compare(stored, body)).toBe(0);
+        seen[stored === null ? 'absent' : 'whole']++;
+        expect(await store.create(key, stored === null ? body : bytesOf('late'))).toBe(
+          stored === null ? 'created' : 'exists',
+        );
+        expect((await readFile(join(root, key))).equals(body)).toBe(true);
+        await store.sweep(-1);
+        expect(await readdir(join(root, '.incoming'))).toEqual([]);
+        const keys: string[] = [];
+        for await (const info of store.list('')) keys.push(info.key);
+        expect(keys).toEqual([key]);
+      };
+      for (let k = 1; k <= calls; k += 4) {
+        await Promise.all([k, k + 1, k + 2, k + 3].filter((each) => each <= calls).map(check));
+      }
+      // Both sides of the link were met, else the kills were not where they should be.
+      expect(seen.absent).toBeGreaterThan(5);
+      expect(seen.whole).toBeGreaterThan(1);
+    },
+  );
+});
+
+describe('two processes that write the same records', () => {
+  it('agree on every choice, diverge on functions exactly once a key, and share a sequence without gaps', async () => {
+    const root = join(scratch, 'race');
+    const rounds = 60;
+    const racers = ['a', 'b'].map((author) =>
+      start(['--import', register, racer], [root, author, String(rounds)]),
+    );
+    await Promise.all(racers.map(({ child }) => once(child.stdout as NodeJS.ReadableStream, 'data')));
+    for (const { child } of racers) child.stdin?.write('go\n');
+    const [a, b] = (await Promise.all(racers.map(({ ended }) => ended))).map(({ lines, errors }) => {
+      expect(errors).toBe('');
+      return JSON.parse(lines.at(-1) ?? '{}') as { chosen: string[]; diverged: boolean[]; numbers: number[] };
+    });
+    const store = await openDirectoryStore(root);
+
+    expect(a?.chosen).toEqual(b?.chosen);
+    for (const [round, author] of (a?.chosen ?? []).entries()) {
+      expect((await readRecord(store, `choice/${round}.json`, 'plan'))?.digests.tool_parser).toBe(author);
+    }
+    for (let round = 0; round < rounds; round++) {
+      expect([a?.diverged[round], b?.diverged[round]].filter(Boolean)).toHaveLength(1);
+    }
+    const numbers = [...(a?.numbers ?? []), ...(b?.numbers ?? [])].sort((x, y) => x - y);
+    expect(numbers).toEqual(Array.from({ length: 2 * rounds }, (_, i) => i + 1));
+    const ids = (await readSequence(store, 'sequence/', 'control')).map(({ update_id }) => update_id);
+    expect(new Set(ids).size).toBe(2 * rounds);
+  });
+});

@@ -1,0 +1,174 @@
+// Checkpoints (R31): whole or none, never other bytes than the manifest says, and a fork's are its parent's up to the fork.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { RunRecord } from '../../../src/spec/records/records.js';
+import { sha256File } from '../../../src/store/records/canonical.js';
+import {
+  checkpointExists,
+  checkpointHome,
+  fetchCheckpoint,
+  listCheckpoints,
+  verifyCheckpoint,
+  writeCheckpoint,
+} from '../../../src/store/runs/checkpoints.js';
+import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
+import { checkpointFileKey, checkpointManifestKey, runKey } from '../../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { adoptOrCreate } from '../../../src/store/records/records.js';
+import { atOnceIn, bytesOf } from '../objects/conformance.js';
+import { digestOf, recordsOfAllKinds } from '../fixtures.js';
+
+const numerics = { backend: 'cpu', version: 1 } as const;
+const stateOf = (step: number) => digestOf((step % 16).toString(16));
+
+let scratch: string;
+let store: ObjectStore;
+let count = 0;
+beforeAll(async () => {
+  scratch = await mkdtemp(join(tmpdir(), 'longhaul-checkpoints-'));
+});
+beforeEach(async () => {
+  store = await openDirectoryStore(join(scratch, `store-${++count}`));
+});
+afterAll(() => rm(scratch, { recursive: true, force: true }));
+
+async function writeRun(run: string, lineage: RunRecord['lineage'] = null): Promise<RunRecord> {
+  const record = { ...recordsOfAllKinds().run, run, lineage };
+  await adoptOrCreate(store, runKey(run), 'run', record);
+  return record;
+}
+
+async function save(
+  record: RunRecord,
+  step: number,
+  text = `state ${step}`,
+  beforeManifest = () => Promise.resolve(),
+): Promise<void> {
+  const statePath = join(scratch, `state-${count}-${step}`);
+  await writeFile(statePath, text);
+  await writeCheckpoint(store, record, { step, state: stateOf(step), numerics, statePath, beforeManifest });
+}
+const fileOf = (record: RunRecord, step: number) =>
+  checkpointFileKey(checkpointHome(record), step, 'state.safetensors');
+
+describe('a checkpoint', () => {
+  test('comes back as it was saved; saving it again changes nothing, other bytes are Diverged', async () => {
+    const record = await writeRun('tiny');
+    await save(record, 4);
+    await save(record, 4);
+    await expect(save(record, 4, 'another state')).rejects.toMatchObject({ name: 'Diverged' });
+    const path = join(scratch, `fetched-${count}`);
+    await fetchCheckpoint(store, record, 4, path);
+    expect((await sha256File(path)).size).toBe('state 4'.length);
+    expect(await listCheckpoints(store, record)).toEqual([4]);
+  });
+
+  test('tells of its bytes while they move: up, compared with what is there, and down', async () => {
+    const record = await writeRun('tiny');
+    const statePath = join(scratch, `state-${count}`);
+    await writeFile(statePath, Buffer.alloc(20 << 20));
+    const told: number[] = [];
+    const transfer = { onProgress: (bytes: number) => told.push(bytes) };
+    const upload = () =>
+      writeCheckpoint(store, record, { step: 1, state: stateOf(1), numerics, statePath, ...transfer });
+    const download = () => fetchCheckpoint(store, record, 1, join(scratch, `told-${count}`), transfer);
+    for (const move of [upload, upload, download]) {
+      await move();
+      expect(told.splice(0)).toEqual([8 << 20, 16 << 20, 20 << 20]);
+    }
+  });
+
+  const dies = () => Promise.reject(new Error('killed here'));
+
+  test('has its manifest last', async () => {
+    const record = await writeRun('tiny');
+    await expect(save(record, 1, 'state 1', dies)).rejects.toThrow('killed here');
+    expect(await listCheckpoints(store, record)).toEqual([]);
+    expect(await checkpointExists(store, record, 1)).toBe(false);
+    expect(await store.head(fileOf(record, 1))).not.toBeNull();
+  });
+
+  test('that was left without a manifest is finished by whoever has the same bytes', async () => {
+    const record = await writeRun('tiny');
+    await expect(save(record, 1, 'state 1', dies)).rejects.toThrow('killed here');
+    await save(record, 1);
+    await verifyCheckpoint(store, record, 1);
+  });
+
+  test.each(['other 1', 'a longer state 1', 'state'])(
+    'that was left without a manifest gets none from whoever has other bytes (%j)',
+    async (text) => {
+      const record = await writeRun('tiny');
+      await expect(save(record, 1, 'state 1', dies)).rejects.toThrow('killed here');
+      await expect(save(record, 1, text)).rejects.toMatchObject({
+        name: 'Diverged',
+        message: expect.stringMatching(/stored file has sha256 [0-9a-f]{64}, the one on disk/) as string,
+        evidence: { key: fileOf(record, 1), stored: { size: 7 }, computed: { size: text.length } },
+      });
+      expect(await listCheckpoints(store, record)).toEqual([]);
+    },
+  );
+
+  test('whose bytes changed is not handed out', async () => {
+    const record = await writeRun('tiny');
+    await save(record, 2);
+    await store.delete(fileOf(record, 2));
+    await store.create(fileOf(record, 2), bytesOf('stale 2'));
+    const path = join(scratch, `never-${count}`);
+    await expect(fetchCheckpoint(store, record, 2, path)).rejects.toMatchObject({
+      name: 'CorruptCheckpoint',
+    });
+    await expect(sha256File(path)).rejects.toThrow(/ENOENT/);
+    await expect(verifyCheckpoint(store, record, 2)).rejects.toThrow(/sha256/);
+  });
+});
+
+test('a long run’s checkpoints are looked up a few at a time', async () => {
+  const record = await writeRun('tiny');
+  for (let step = 1; step <= 100; step++) {
+    await store.create(checkpointManifestKey(checkpointHome(record), step), bytesOf('{}'));
+    await store.create(fileOf(record, step), bytesOf('state'));
+  }
+  const { watched, most } = atOnceIn(store);
+  expect(await listCheckpoints(watched, record)).toHaveLength(100);
+  expect(most()).toBeGreaterThan(1);
+  expect(most()).toBeLessThanOrEqual(32);
+});
+
+describe('a fork', () => {
+  async function family(): Promise<{ parent: RunRecord; fork: RunRecord }> {
+    const parent = await writeRun('tiny');
+    for (const step of [1, 2, 4]) await save(parent, step);
+    const fork = await writeRun('fork', { run: 'tiny', step: 2, state: stateOf(2) });
+    await save(fork, 3, 'the fork’s own');
+    return { parent, fork };
+  }
+
+  test('has its parent’s checkpoints up to the step where it left it, and its own after it (R5)', async () => {
+    const { parent, fork } = await family();
+    expect(await listCheckpoints(store, fork)).toEqual([1, 2, 3]);
+    expect(await listCheckpoints(store, parent)).toEqual([1, 2, 4]);
+    expect([await checkpointExists(store, fork, 2), await checkpointExists(store, fork, 4)]).toEqual([
+      true,
+      false,
+    ]);
+    const path = join(scratch, `forked-${count}`);
+    expect(await fetchCheckpoint(store, fork, 2, path)).toMatchObject({ run: 'tiny', step: 2 });
+    expect(await verifyCheckpoint(store, fork, 3)).toMatchObject({ run: 'fork', step: 3 });
+  });
+
+  test('of a fork that left before its parent did has what all three have in common', async () => {
+    await family();
+    const second = await writeRun('second', { run: 'fork', step: 1, state: stateOf(1) });
+    expect(await listCheckpoints(store, second)).toEqual([1]);
+  });
+
+  test('saves a step that it shares where its parent would, so that there is one', async () => {
+    const { parent, fork } = await family();
+    await store.delete(checkpointManifestKey(checkpointHome(parent), 2));
+    await save(fork, 2);
+    expect(await verifyCheckpoint(store, parent, 2)).toMatchObject({ run: 'tiny', step: 2 });
+  });
+});

@@ -1,0 +1,58 @@
+// The Python package's server with one of our fixture environments, as a process on a free port.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { freePort } from '../../../src/stack/free-port.js';
+
+/** Its imports have taken 70 s on a machine that was busy with other tests. */
+const startsWithinMs = 300_000;
+
+export interface OpenEnvFixture {
+  url: string;
+  child: ChildProcess;
+  stop(): Promise<void>;
+}
+
+/**
+ * `ungraded`: one of the environments of `ungraded_env.py`. `env`: `FIXTURE_EXTRA_TOOL` gives the other one a tool more,
+ * `FIXTURE_NO_REWARD` takes all rewards from it.
+ */
+export async function startOpenEnvFixture(
+  python: string,
+  maxSessions: number,
+  ungraded?: 'gym' | 'rewardless',
+  env: Record<string, string> = {},
+): Promise<OpenEnvFixture> {
+  const port = await freePort();
+  const file = ungraded === undefined ? 'fixture_env.py' : 'ungraded_env.py';
+  const script = fileURLToPath(new URL(`../../environments/openenv/${file}`, import.meta.url));
+  const child = spawn(python, [script, String(port), String(maxSessions), ...(ungraded ? [ungraded] : [])], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { ...process.env, ...env },
+  });
+  let errors = '';
+  child.stderr.on('data', (chunk: Buffer) => (errors += chunk.toString()));
+  const url = `http://127.0.0.1:${port}`;
+  const deadline = Date.now() + startsWithinMs;
+  for (;;) {
+    if (child.exitCode !== null)
+      throw new Error(`the fixture server exited with ${child.exitCode}: ${errors}`);
+    const answer = await fetch(`${url}/health`).catch(() => undefined);
+    if (answer?.ok) break;
+    if (Date.now() > deadline) {
+      child.kill('SIGKILL');
+      throw new Error(`the fixture server did not start within ${startsWithinMs / 1000} s: ${errors}`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  return {
+    url,
+    child,
+    async stop() {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      const exit = once(child, 'exit');
+      child.kill('SIGKILL');
+      await exit;
+    },
+  };
+}

@@ -1,0 +1,72 @@
+// A real S3 server (versitygw) for tests, on a free port of 127.0.0.1, with one bucket in a temporary folder.
+import { spawn } from 'node:child_process';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort } from '../../../src/stack/free-port.js';
+import { findVersitygw } from '../find-tools.js';
+
+export interface S3Server {
+  endpoint: string;
+  bucket: string;
+  /** Address of a prefix in the bucket, through `endpoint` or another way to it. */
+  address(prefix: string, endpoint?: string): string;
+  stop(): Promise<void>;
+}
+
+const CREDENTIALS = { AWS_ACCESS_KEY_ID: 'test-access', AWS_SECRET_ACCESS_KEY: 'test-secret-key' };
+const START_MS = 15_000;
+
+/** `createOnly: false` gives a server that silently ignores `If-None-Match`: unfit for records. */
+export async function startS3Server(options: { createOnly?: boolean } = {}): Promise<S3Server> {
+  const program = findVersitygw();
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-s3-'));
+  const bucket = 'longhaul-test';
+  await mkdir(join(folder, bucket));
+  const port = await freePort();
+  const endpoint = `http://127.0.0.1:${port}`;
+  const backend = options.createOnly === false ? ['posix', '--nometa', folder] : ['posix', folder];
+  const child = spawn(
+    program,
+    ['--port', `127.0.0.1:${port}`, '--quiet', '--health', '/health', ...backend],
+    {
+      env: {
+        PATH: process.env.PATH,
+        ROOT_ACCESS_KEY: CREDENTIALS.AWS_ACCESS_KEY_ID,
+        ROOT_SECRET_KEY: CREDENTIALS.AWS_SECRET_ACCESS_KEY,
+      },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    },
+  );
+  let log = '';
+  child.stderr.on('data', (piece: Buffer) => (log += piece.toString()));
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  const stop = async () => {
+    child.kill('SIGKILL');
+    await exited;
+    await rm(folder, { recursive: true, force: true });
+  };
+  const end = Date.now() + START_MS;
+  while (
+    !(await fetch(`${endpoint}/health`).then(
+      (reply) => reply.ok,
+      () => false,
+    ))
+  ) {
+    if (child.exitCode !== null || Date.now() > end) {
+      await stop();
+      throw new Error(
+        `${program} did not answer on ${endpoint} within ${START_MS} ms: ${log || 'no output'}`,
+      );
+    }
+    await sleep(30);
+  }
+  Object.assign(process.env, CREDENTIALS);
+  return {
+    endpoint,
+    bucket,
+    address: (prefix, through = endpoint) => `s3://${bucket}/${prefix}?endpoint=${through}&region=us-east-1`,
+    stop,
+  };
+}

@@ -1,0 +1,94 @@
+// What a starting worker does with the task tokens of its predecessor, on real Temporal servers (R28).
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Client } from '@temporalio/client';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { freePort } from '../../../src/stack/free-port.js';
+import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
+import { openConnection } from '../../../src/workers/temporal/temporal-connection.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { uniqueName } from '../../workflows/scripted-run.js';
+
+let temporal: TestTemporal;
+let other: TestTemporal;
+beforeAll(async () => {
+  [temporal, other] = await Promise.all([startTemporal(), startTemporal()]);
+}, 60_000);
+afterAll(() => Promise.all([temporal?.stop(), other?.stop()]));
+
+/** The task token of an activity that has begun on `server`, as a worker gets it. */
+function beginActivity({ client }: TestTemporal): Promise<string> {
+  return client.withDeadline(Date.now() + 20_000, () => activityOf(client));
+}
+
+async function activityOf(client: Client): Promise<string> {
+  const { workflowService } = client;
+  const [namespace, name] = ['default', uniqueName('queue')];
+  const taskQueue = { name };
+  await client.workflow.start('any', { taskQueue: name, workflowId: name });
+  const workflowTask = await workflowService.pollWorkflowTaskQueue({ namespace, taskQueue });
+  const scheduleActivityTaskCommandAttributes = {
+    ...{ activityId: 'one', activityType: { name: 'one' }, taskQueue },
+    // The wire's number type is the library's own affair.
+    startToCloseTimeout: { seconds: 600 } as never,
+  };
+  await workflowService.respondWorkflowTaskCompleted({
+    ...{ namespace, taskToken: workflowTask.taskToken },
+    // COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK
+    commands: [{ commandType: 1, scheduleActivityTaskCommandAttributes }],
+  });
+  const { taskToken } = await workflowService.pollActivityTaskQueue({ namespace, taskQueue });
+  return Buffer.from(taskToken).toString('base64');
+}
+
+describe('the open activities of a predecessor', () => {
+  let folder: string;
+  let open: OpenActivities;
+  const said: string[] = [];
+  const log = (message: string) => void said.push(message);
+  beforeEach(() => {
+    said.length = 0;
+    folder = mkdtempSync(join(tmpdir(), 'longhaul-open-'));
+    open = new OpenActivities(folder);
+  });
+  afterEach(() => rmSync(folder, { recursive: true }));
+
+  it('are failed once, and dropped where the server has given them up', async () => {
+    const taskToken = await beginActivity(temporal);
+    open.open({ activity: 'one', taskToken });
+    expect(await open.failPredecessors(temporal.client.activity, log)).toEqual(['one']);
+    open.open({ activity: 'one', taskToken });
+    expect(await open.failPredecessors(temporal.client.activity, log)).toEqual([]);
+    expect({ said, left: readdirSync(folder) }).toEqual({ said: [], left: [] });
+  });
+
+  it('are dropped where another server began them, as after the loss of its database', async () => {
+    open.open({ activity: 'ours', taskToken: await beginActivity(temporal) });
+    open.open({ activity: 'lost', taskToken: await beginActivity(other) });
+    open.open({ activity: 'unreadable', taskToken: Buffer.from('no token').toString('base64') });
+    expect(await open.failPredecessors(temporal.client.activity, log)).toEqual(['ours']);
+    expect({ said, left: readdirSync(folder) }).toEqual({ said: [], left: [] });
+  });
+
+  it('are logged and kept for the next start where the server cannot be asked', async () => {
+    open.open({ activity: 'one', taskToken: await beginActivity(temporal) });
+    const connection = openConnection({ address: `127.0.0.1:${await freePort()}` });
+    try {
+      const nobody = new Client({ connection });
+      expect(await open.failPredecessors(nobody.activity, log)).toEqual([]);
+    } finally {
+      await connection.close();
+    }
+    expect(said).toEqual([expect.stringMatching(/^activity .* left to its heartbeat time-out: ./)]);
+    expect(await open.failPredecessors(temporal.client.activity, log)).toEqual(['one']);
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
+  it('cost a worker no start where their folder cannot be read', async () => {
+    rmSync(folder, { recursive: true });
+    expect(await open.failPredecessors(temporal.client.activity, log)).toEqual([]);
+    expect(said).toEqual([expect.stringContaining('ENOENT')]);
+    open = new OpenActivities(folder);
+  });
+});

@@ -1,0 +1,96 @@
+// What a follower knows of runs from Temporal alone: which there are, by which start each is driven, and how it ended.
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { claimRun } from '../../../src/store/runs/owners.js';
+import { claimName } from '../../../src/store/runs/run-records.js';
+import { type DrivenRun, RunWatch } from '../../../src/workers/follower/run-watch.js';
+import { memoryStore } from '../../followers/memory-store.js';
+import { until } from '../../support/until.js';
+import type { StandInEnd } from './stand-in-run.js';
+import { resetStandIn, startStandIn, temporal, useStandInRuns } from './stand-in-runs.js';
+
+const longAgo = new Date(0);
+
+describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
+  useStandInRuns();
+  let store: ObjectStore;
+  beforeEach(() => {
+    store = memoryStore();
+  });
+
+  /** As the first activity of a start does. */
+  async function claim(name: string, firstExecutionRunId: string): Promise<string> {
+    const run = await claimName(store, name);
+    const where = { address: temporal.address, clusterId: 'test', namespace: 'default' };
+    const claimant = { ...where, workflowId: `train/${name}`, firstExecutionRunId };
+    await claimRun(store, run, claimant, () => Promise.resolve('closed'));
+    return run;
+  }
+
+  /** Visibility comes a little behind. */
+  const seen = (watch: RunWatch, is: (run: DrivenRun) => boolean): Promise<DrivenRun> =>
+    until(async () => (await watch.look(longAgo)).find(is), 'the run to be seen', 30_000);
+
+  it('are those that somebody has claimed, each by its newest start', async () => {
+    const watch = new RunWatch(temporal.client, store);
+    const first = await startStandIn('claimed', 'waits');
+    await until(
+      async () => (await temporal.client.workflow.count('WorkflowType = "trainingRun"')).count > 0,
+      'it to be listed',
+    );
+    expect(await watch.look(longAgo)).toEqual([]);
+    const run = await claim('claimed', first.firstExecutionRunId);
+    const open = await seen(watch, (one) => one.run === run);
+    expect(open).toMatchObject({
+      ...{ workflowId: 'train/claimed', firstRunId: first.firstExecutionRunId },
+      standing: { over: false, ending: null, blocked: null },
+    });
+    await first.terminate('a test');
+    const ended = await seen(watch, (one) => one.standing.over);
+    expect(ended.standing.ending).toMatchObject({
+      ...{ firstRunId: first.firstExecutionRunId, how: 'cancelled', reason: 'a test' },
+    });
+    const second = await startStandIn('claimed', 'waits');
+    await claim('claimed', second.firstExecutionRunId);
+    const again = await seen(watch, (one) => !one.standing.over);
+    expect(again).toMatchObject({ run, firstRunId: second.firstExecutionRunId });
+    // Asked by name, the first start is over though its workflow's id goes on.
+    expect(await watch.standing({ ...ended })).toMatchObject({ over: true, ending: null });
+    await second.terminate('a test');
+  });
+
+  it.each<[StandInEnd, object]>([
+    ['completes', { how: 'completed', reason: null }],
+    ['stops', { how: 'completed', reason: '1 of 1 USD' }],
+    ['fails', { how: 'failed', reason: 'the data is gone' }],
+  ])('tell how a run ended that %s', async (end, ending) => {
+    const handle = await startStandIn(end, end);
+    await handle.result().catch(() => undefined);
+    const run = await claim(end, handle.firstExecutionRunId);
+    const watch = new RunWatch(temporal.client, store);
+    const over = await seen(watch, (one) => one.run === run && one.standing.over);
+    expect(over.standing).toMatchObject({ over: true, phase: 'running', ending });
+    expect(await new RunWatch(temporal.client, store).standing(over)).toEqual(over.standing);
+  });
+
+  it('are driven by one start where a workflow begins anew, and where it is reset', async () => {
+    const handle = await startStandIn('anew', 'goes on');
+    const run = await claim('anew', handle.firstExecutionRunId);
+    const watch = new RunWatch(temporal.client, store);
+    const runIdOf = async (): Promise<string> =>
+      (await temporal.client.workflow.getHandle('train/anew').describe()).runId;
+    await until(async () => (await runIdOf()) !== handle.firstExecutionRunId, 'it to begin anew');
+    const open = await seen(watch, (one) => one.run === run && !one.standing.over);
+    expect(open.firstRunId).toBe(handle.firstExecutionRunId);
+    await resetStandIn('anew');
+    const reset = await seen(watch, (one) => one.run === run && !one.standing.over);
+    expect(reset.firstRunId).toBe(handle.firstExecutionRunId);
+    await temporal.client.workflow.getHandle('train/anew').terminate('a test');
+  });
+
+  it('are over, and no more is known, where Temporal has forgotten them', async () => {
+    const forgotten = { workflowId: 'train/forgotten', firstRunId: 'none' };
+    const standing = await new RunWatch(temporal.client, store).standing(forgotten);
+    expect(standing).toEqual({ over: true, ending: null, phase: null, blocked: null });
+  });
+});

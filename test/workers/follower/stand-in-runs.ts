@@ -1,0 +1,52 @@
+// A Temporal server for a test file, and a worker that serves stand-ins for runs: `stand-in-run.ts` says what they do.
+import { fileURLToPath } from 'node:url';
+import { bundleWorkflowCode, Worker } from '@temporalio/worker';
+import { afterAll, beforeAll } from 'vitest';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { until } from '../../support/until.js';
+import type { StandInEnd, trainingRun } from './stand-in-run.js';
+
+const taskQueue = 'stand-in-runs';
+
+export let temporal: TestTemporal;
+
+/** Started before the tests of the file, and stopped behind them. */
+export function useStandInRuns(): void {
+  let worker: Worker;
+  let running: Promise<void>;
+  beforeAll(async () => {
+    temporal = await startTemporal();
+    const workflowsPath = fileURLToPath(new URL('stand-in-run.ts', import.meta.url));
+    const workflowBundle = await bundleWorkflowCode({ workflowsPath });
+    worker = await Worker.create({ connection: temporal.connection, taskQueue, workflowBundle });
+    running = worker.run();
+  }, 60_000);
+  afterAll(async () => {
+    worker?.shutdown();
+    await running;
+    await temporal?.stop();
+  });
+}
+
+export async function startStandIn(name: string, end: StandInEnd) {
+  return temporal.client.workflow.start<typeof trainingRun>('trainingRun', {
+    ...{ taskQueue, workflowId: `train/${name}`, args: [end] },
+  });
+}
+
+/** Of the current execution, to its first workflow task; resolves when another one is current. */
+export async function resetStandIn(name: string): Promise<void> {
+  const workflowId = `train/${name}`;
+  const { runId } = await temporal.client.workflow.getHandle(workflowId).describe();
+  const workflowTaskFinishEventId = await until(async () => {
+    const { events } = await temporal.client.workflow.getHandle(workflowId, runId).fetchHistory();
+    return events?.find((event) => event.workflowTaskCompletedEventAttributes)?.eventId;
+  }, 'its first workflow task');
+  await temporal.client.workflowService.resetWorkflowExecution({
+    ...{ namespace: 'default', requestId: runId, reason: 'a test', workflowTaskFinishEventId },
+    workflowExecution: { workflowId, runId },
+  });
+  const current = async (): Promise<string> =>
+    (await temporal.client.workflow.getHandle(workflowId).describe()).runId;
+  await until(async () => (await current()) !== runId, 'the reset');
+}

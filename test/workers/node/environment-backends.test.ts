@@ -1,0 +1,79 @@
+// One backend per server and way of asking it, with the limits that a run's spec sets.
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import type { EnvironmentSpec } from '../../../src/spec/run-spec.js';
+import { environmentBackends, type EnvironmentBackends } from '../../../src/workers/node/environment-backends.js';
+import { counterTask, noFaults, startCounterServer, token } from '../../environments/stand-in.js';
+
+const spec: EnvironmentSpec = { env_key: 'counter', fault_rate: 0.5, tool_error_rate: 0 };
+
+let server: EnvironmentServer;
+let backends: EnvironmentBackends;
+beforeEach(async () => {
+  // The call of turn 1 is never answered.
+  const faults = { ...noFaults, infrastructure: ({ turn }: { turn: number }) => hangAt(turn) };
+  server = await startCounterServer({ faults });
+  backends = environmentBackends({ url: server.url, token });
+});
+afterEach(async () => {
+  await backends.close();
+  await server.close();
+});
+
+const hangAt = (turn: number): 'hang' | undefined => (turn === 1 ? 'hang' : undefined);
+
+/** How long a call that is never answered was waited for, in milliseconds. */
+async function waitOut(callTimeoutMs: number): Promise<number> {
+  const backend = backends.backendFor(spec, callTimeoutMs);
+  const options = { seed: 1, episodeId: `${callTimeoutMs}`, tryNumber: 0 };
+  const environment = await backend.open(counterTask(1), options, new AbortController().signal);
+  const started = performance.now();
+  await expect(
+    environment.callTool({ name: 'increment', arguments: {} }, { turn: 1, tryNumber: 0 }),
+  ).rejects.toMatchObject({
+    reason: 'timeout',
+    message: expect.stringContaining(`within ${callTimeoutMs} ms`) as string,
+  });
+  await environment.close();
+  return performance.now() - started;
+}
+
+describe('a server that answers a call too late', () => {
+  it('is waited for as long as the run says', async () => {
+    expect(await waitOut(300)).toBeLessThan(15_000);
+  });
+
+  it('is waited for by each run as long as that run says', async () => {
+    // Each error names the limit that ended it; how late it comes depends on the machine.
+    const [hasty, patient] = await Promise.all([waitOut(200), waitOut(900)]);
+    expect(hasty).toBeGreaterThanOrEqual(199);
+    expect(patient).toBeGreaterThanOrEqual(899);
+  });
+});
+
+it('is one backend for all episodes of a run', () => {
+  expect(backends.backendFor({ ...spec }, 500)).toBe(backends.backendFor(spec, 500));
+});
+
+it('plays an episode alone on its server, also where others ask that server in another way', async () => {
+  const signal = AbortSignal.timeout(5_000);
+  const options = { seed: 1, episodeId: 'e', tryNumber: 0 };
+  const other = backends.backendFor({ ...spec, fault_rate: 0 }, 700);
+  const suspicious = backends.backendFor({ ...spec, url: `${server.url}/` }, 500);
+  // Its next session is one reply away.
+  await (await suspicious.open(counterTask(1), options, signal)).close();
+  const company = await other.open(counterTask(1), options, signal);
+  let closed = false;
+  const alone = suspicious.open(counterTask(1), { ...options, alone: true }, signal).then((environment) => {
+    expect(closed).toBe(true);
+    return environment;
+  });
+  const later = other.open(counterTask(1), options, signal);
+  for (let call = 0; call < 50; call++) {
+    await company.callTool({ name: 'increment', arguments: {} }, { turn: 0, tryNumber: 0 });
+  }
+  closed = true;
+  await company.close();
+  await (await alone).close();
+  await (await later).close();
+});

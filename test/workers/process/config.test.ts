@@ -1,0 +1,88 @@
+// What a worker process is told: flags win over variables, and what is wrong is said in one line.
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { readWorkerConfig } from '../../../src/workers/process/config.js';
+
+const needed = ['--store', 'dir:/x', '--folder', '/x', '--temporal-address', 'h:1'];
+const read = (flags: string[], env: NodeJS.ProcessEnv = {}) => readWorkerConfig([...needed, ...flags], env);
+
+afterEach(() => {
+  vi.unstubAllEnvs();
+});
+
+describe('a node worker', () => {
+  it('serves no Temporal server that nobody named: it might be a neighbour’s', () => {
+    const profile = join(mkdtempSync(join(tmpdir(), 'longhaul-config-')), 'temporal.toml');
+    writeFileSync(profile, '[profile.default]\n');
+    vi.stubEnv('TEMPORAL_CONFIG_FILE', profile);
+    vi.stubEnv('TEMPORAL_ADDRESS', undefined);
+    const unnamed = ['--store', 'dir:/x', '--folder', '/x'];
+    expect(() => readWorkerConfig(unnamed)).toThrow(/^no Temporal server is named: give --temporal-address/);
+    vi.stubEnv('TEMPORAL_ADDRESS', 'h:1');
+    expect(readWorkerConfig(unnamed).temporal.address).toBe('h:1');
+  });
+
+  it('holds one run at a time, and leaves within 25 s, unless told otherwise', () => {
+    expect(read([])).toMatchObject({ places: 1, graceMs: 25_000 });
+  });
+
+  it('is told by flags or variables, and flags win', () => {
+    const env = { LONGHAUL_PLACES: '3', LONGHAUL_GRACE: '110' };
+    expect(read([], env)).toMatchObject({ places: 3, graceMs: 110_000 });
+    expect(read(['--places', '20', '--grace', '8'], env)).toMatchObject({ places: 20, graceMs: 8_000 });
+  });
+
+  it.each([
+    ['--places', '0', /--places or LONGHAUL_PLACES takes a whole number from 1 to 100; "0" is none/],
+    ['--places', 'many', /from 1 to 100; "many" is none/],
+    ['--grace', '0', /--grace or LONGHAUL_GRACE takes a whole number from 1 to 3600; "0" is none/],
+    ['--grace', '25s', /from 1 to 3600; "25s" is none/],
+    ['--grace', '1.5', /from 1 to 3600; "1.5" is none/],
+  ])('refuses %s %s, with the range', (flag, value, message) => {
+    expect(() => read([flag, value])).toThrow(message);
+  });
+});
+
+describe('a worker’s metrics', () => {
+  it('are served to nobody unless told where, and flags win', () => {
+    expect(read([]).metricsAddress).toBeNull();
+    expect(read([], { LONGHAUL_METRICS_ADDRESS: '' }).metricsAddress).toBeNull();
+    const env = { LONGHAUL_METRICS_ADDRESS: '0.0.0.0:9464' };
+    expect(read([], env).metricsAddress).toBe('0.0.0.0:9464');
+    expect(read(['--metrics-address', '[::1]:9000'], env).metricsAddress).toBe('[::1]:9000');
+    expect(read(['--metrics-address', '9000'], env).metricsAddress).toBe('127.0.0.1:9000');
+    expect(read(['--metrics-address', 'localhost:9000'], env).metricsAddress).toBe('127.0.0.1:9000');
+  });
+
+  it.each(['node-1:9464', '1.2.3:80', '127.0.0.1:0', '127.0.0.1:70000', 'http://[::1]:80'])(
+    'have no address such as %s',
+    (address) => {
+      expect(() => read(['--metrics-address', address])).toThrow(
+        /^--metrics-address or LONGHAUL_METRICS_ADDRESS .*127\.0\.0\.1:9464/,
+      );
+    },
+  );
+});
+
+describe('an orchestrator worker', () => {
+  it('belongs to no deployment unless told otherwise', () => {
+    expect(read([]).deployment).toBeNull();
+  });
+
+  it('is told its deployment and its build by flags or variables, and flags win', () => {
+    const env = { LONGHAUL_DEPLOYMENT: 'longhaul', LONGHAUL_BUILD_ID: '1.2.3' };
+    expect(read([], env).deployment).toEqual({ name: 'longhaul', buildId: '1.2.3' });
+    expect(read(['--build-id', '1.2.4'], env).deployment).toEqual({ name: 'longhaul', buildId: '1.2.4' });
+  });
+
+  it.each([
+    [['--deployment', 'longhaul'], /--build-id or LONGHAUL_BUILD_ID is missing/],
+    [['--build-id', '1.2.3'], /--deployment or LONGHAUL_DEPLOYMENT is missing/],
+    [['--deployment', 'long.haul', '--build-id', '1'], /"long.haul" is none/],
+    [['--deployment', 'longhaul', '--build-id', '1 2'], /"1 2" is none/],
+  ])('refuses %j, because half a version would take any workflow', (flags, message) => {
+    expect(() => read(flags)).toThrow(message);
+  });
+});

@@ -1,0 +1,148 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { FolderLocked, holderOf, lockFolder } from '../../../src/workers/process/folder-lock.js';
+import { identityOf, isAlive } from '../../../src/workers/process/process-identity.js';
+import { ProcessRegistry } from '../../../src/stack/process-registry.js';
+import { ended } from '../../support/servers/temporal-server.js';
+
+const scratch = mkdtempSync(join(tmpdir(), 'longhaul-lock-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+const newFolder = (): string => mkdtempSync(join(scratch, 'folder-'));
+const log = (message: string): void => {
+  throw new Error(message);
+};
+const sleeper = (): ChildProcess =>
+  spawn(process.execPath, ['-e', 'setTimeout(() => {}, 60_000)'], { stdio: 'ignore' });
+const children: ChildProcess[] = [];
+const spawned = async (): Promise<{ child: ChildProcess; pid: number }> => {
+  const child = sleeper();
+  children.push(child);
+  await new Promise((resolve) => child.once('spawn', resolve));
+  return { child, pid: child.pid as number };
+};
+afterEach(() => Promise.all(children.splice(0).map((child) => ended(child, 'SIGKILL'))));
+
+describe('the folder lock (R29)', () => {
+  it('lets one supervisor in and names it to the next: pid and address', () => {
+    const folder = newFolder();
+    const lock = lockFolder(folder, 'longhaul up at 127.0.0.1:7233');
+    expect(() => lockFolder(folder, 'another')).toThrow(FolderLocked);
+    expect(() => lockFolder(folder, 'another')).toThrow(
+      new RegExp(`process ${process.pid} .*127\\.0\\.0\\.1:7233`),
+    );
+    expect(holderOf(folder)?.pid).toBe(process.pid);
+    lock.release();
+    expect(holderOf(folder)).toBeNull();
+    lockFolder(folder, 'another').release();
+  });
+
+  it('takes over the lock of a process that is dead', async () => {
+    const folder = newFolder();
+    const { child, pid } = await spawned();
+    writeFileSync(join(folder, 'lock.json'), JSON.stringify({ ...identityOf(pid), address: 'old' }));
+    expect(() => lockFolder(folder, 'new')).toThrow(FolderLocked);
+    await ended(child, 'SIGKILL');
+    const lock = lockFolder(folder, 'new');
+    expect(holderOf(folder)).toMatchObject({ pid: process.pid, address: 'new' });
+    lock.release();
+  });
+
+  it('is not fooled by a process that got the pid of a dead holder', async () => {
+    const folder = newFolder();
+    const { pid } = await spawned();
+    writeFileSync(join(folder, 'lock.json'), JSON.stringify({ pid, startTime: '1', address: 'old' }));
+    lockFolder(folder, 'new').release();
+  });
+
+  it('takes over a lock file that was cut off', () => {
+    const folder = newFolder();
+    writeFileSync(join(folder, 'lock.json'), '{"pid": 1');
+    lockFolder(folder, 'new').release();
+  });
+
+  it(
+    'is never held twice where six processes meet the lock of a dead holder, 600 times',
+    { timeout: 240_000 },
+    async () => {
+      const fixture = new URL('../fixtures/contend-for-folder.mjs', import.meta.url).pathname;
+      const contender = async () => {
+        const child = spawn(process.execPath, [fixture], { stdio: ['pipe', 'pipe', 'inherit'] });
+        children.push(child);
+        const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+        const next = async () => (await lines.next()).value as string;
+        expect(await next()).toBe('ready');
+        const ask = (line: string) => {
+          child.stdin.write(`${line}\n`);
+          return next();
+        };
+        return { child, ask };
+      };
+      const dead = newFolder();
+      const holder = await contender();
+      expect(await holder.ask(`lock ${dead} 0`)).toBe('held');
+      await ended(holder.child, 'SIGKILL');
+      const contenders = await Promise.all(Array.from({ length: 6 }, contender));
+      const held: number[] = [];
+      for (let round = 0; round < 600; round++) {
+        const folder = join(scratch, `round-${round}`);
+        cpSync(dead, folder, { recursive: true });
+        const from = Date.now() + 4;
+        const answers = await Promise.all(contenders.map(({ ask }) => ask(`lock ${folder} ${from}`)));
+        expect(answers.filter((answer) => answer !== 'held' && answer !== 'refused')).toEqual([]);
+        held.push(answers.filter((answer) => answer === 'held').length);
+        await Promise.all(contenders.map(({ ask }) => ask('release')));
+      }
+      expect({ once: held.filter((n) => n === 1).length, otherwise: held.filter((n) => n !== 1) }).toEqual({
+        once: 600,
+        otherwise: [],
+      });
+    },
+  );
+
+  it('goes with its holder alone, not with what forgets it', () => {
+    const folder = newFolder();
+    const lock = lockFolder(folder, 'one');
+    rmSync(join(folder, 'lock.json'));
+    expect(() => lockFolder(folder, 'another')).toThrow(/in use by a process that .* does not show/);
+    lock.release();
+    lockFolder(folder, 'another').release();
+  });
+});
+
+describe('the process registry (R29)', () => {
+  it('ends what a killed supervisor left, and only that', async () => {
+    const path = join(newFolder(), 'processes.json');
+    const [mine, reused] = [await spawned(), await spawned()];
+    const before = new ProcessRegistry(path, { log });
+    before.add('engine', mine.pid);
+    const stranger = { name: 'engine', pid: reused.pid, startTime: '1' };
+    writeFileSync(path, JSON.stringify([{ name: 'engine', ...identityOf(mine.pid) }, stranger]));
+
+    const ended = await new ProcessRegistry(path, { log }).endLeftovers(2_000);
+    expect(ended.map(({ pid }) => pid)).toEqual([mine.pid]);
+    expect(identityOf(mine.pid)).toBeNull();
+    expect(identityOf(reused.pid)).not.toBeNull();
+    expect(await new ProcessRegistry(path, { log }).endLeftovers(0)).toEqual([]);
+  });
+
+  it('kills a leftover that ignores SIGTERM', async () => {
+    const path = join(newFolder(), 'processes.json');
+    const child = spawn(process.execPath, [
+      '-e',
+      "process.on('SIGTERM', () => {}); console.log('ready'); setTimeout(() => {}, 60_000)",
+    ]);
+    children.push(child);
+    await new Promise((resolve) => child.stdout.once('data', resolve));
+    const registry = new ProcessRegistry(path, { log });
+    registry.add('stubborn', child.pid as number);
+    const identity = identityOf(child.pid as number);
+    await registry.endLeftovers(200);
+    await new Promise((resolve) => (child.signalCode === null ? child.once('exit', resolve) : resolve(null)));
+    expect(child.signalCode).toBe('SIGKILL');
+    expect(identity && isAlive(identity)).toBe(false);
+  });
+});

@@ -1,0 +1,148 @@
+// The queries of docs/temporal-ui.md on a real server, with runs of all kinds on it: each finds what the page says, and nothing else.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { ApplicationFailure } from '@temporalio/common';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { pauseUpdate } from '../../../src/workflows/messages.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import {
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  startRun,
+  until,
+  withWorkers,
+  workflowBundle,
+} from '../../workflows/scripted-run.js';
+
+const page = readFileSync(resolve('docs/temporal-ui.md'), 'utf8');
+/** `| which | `query` |`, without the head. */
+const rows = [...page.matchAll(/^\| ([^|]+) \| `([^`]+)` \|$/gm)].map(([, which = '', query = '']) => ({
+  which,
+  query,
+}));
+
+/** By the page's own words; ids in alphabetical order. */
+const finds: Record<string, string[]> = {
+  'runs under way': ['train/blocked', 'train/crm-small', 'train/low', 'train/paused'],
+  'runs that wait for a person': ['train/blocked', 'train/paused'],
+  'blocked runs': ['train/blocked'],
+  'runs of a project': ['train/blocked', 'train/crm-small', 'train/low', 'train/paused'],
+  'runs of a project’s model': ['train/blocked', 'train/crm-small', 'train/paused'],
+  'runs below a pass@1': ['train/low'],
+  'runs under way that are below it after a hundred steps': ['train/low'],
+  'sweeps of a project': ['eval/crm/nightly-1'],
+  'what failed since a time': ['train/refused'],
+  'one run with all its executions': ['train/crm-small'],
+};
+
+const folder = mkdtempSync(join(tmpdir(), 'longhaul-queries-'));
+let temporal: TestTemporal;
+beforeAll(async () => {
+  [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+}, 60_000);
+afterAll(async () => {
+  await temporal?.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function found(query: string): Promise<string[]> {
+  const ids = new Set<string>();
+  for await (const { workflowId } of temporal.client.workflow.list({ query })) ids.add(workflowId);
+  return [...ids].sort();
+}
+
+async function longhaul(...args: string[]): Promise<{ code: number | null; output: string; errors: string }> {
+  const child = spawn(resolve('bin/longhaul'), [...args, '--temporal-address', temporal.address], {
+    cwd: folder,
+  });
+  let [output, errors] = ['', ''];
+  child.stdout.on('data', (piece: Buffer) => (output += piece.toString()));
+  child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, output, errors };
+}
+
+describe('the queries of docs/temporal-ui.md', { timeout: 240_000 }, () => {
+  it('are those that are tried here', () => {
+    expect(rows.map(({ which }) => which)).toEqual(Object.keys(finds));
+  });
+
+  it('find on a real server what the page says, and nothing else', async () => {
+    const long = [{ name: 'grpo', kind: 'grpo' as const, steps: 104 }];
+    const scripts = ['crm-small', 'paused', 'blocked', 'low', 'refused'].map((name) =>
+      scriptRun(
+        outlineOf(name, { project: 'crm', ...(name === 'low' ? { model: 'smaller', phases: long } : {}) }),
+      ),
+    );
+    const [small, paused, blocked, low, refused] = scripts as [
+      ScriptedRun,
+      ScriptedRun,
+      ScriptedRun,
+      ScriptedRun,
+      ScriptedRun,
+    ];
+    const held = { small: gate(), paused: gate(), low: gate() };
+    for (const script of scripts) script.passAt1 = () => (script === low ? 0.1 : 0.5);
+    small.before = (call) => (call === 'collect 6' ? held.small.wait() : undefined);
+    paused.before = (call) => (call === 'collect 3' ? held.paused.wait() : undefined);
+    low.before = (call) => (call === 'collect 103' ? held.low.wait() : undefined);
+    blocked.before = (call) => {
+      if (call === 'collect 3')
+        throw ApplicationFailure.nonRetryable('booking is down', 'EnvironmentsUnavailable');
+    };
+    refused.before = () => {
+      throw ApplicationFailure.nonRetryable('vocab_size must be 1024, not 100', 'InvalidSpec');
+    };
+    const serve = async (rest: readonly ScriptedRun[], then: () => Promise<void>): Promise<void> => {
+      const [script, ...more] = rest;
+      if (!script) return then();
+      await withWorkers(temporal, script, async (queue) => {
+        const run = await startRun(temporal, queue, script.outline.name);
+        await serve(more, then);
+        await run.terminate().catch(() => undefined);
+      });
+    };
+    await temporal.client.workflow.start('evalSweep', {
+      taskQueue: 'nobody',
+      workflowId: 'eval/crm/nightly-1',
+    });
+    await temporal.client.workflow.start('evalSweep', {
+      taskQueue: 'nobody',
+      workflowId: 'eval/hr/nightly-1',
+    });
+    await serve(scripts, async () => {
+      const { client } = temporal;
+      await held.paused.reached;
+      await client.workflow.getHandle('train/paused').executeUpdate(pauseUpdate);
+      held.paused.release();
+      await until(client.workflow.getHandle('train/paused'), ({ phase }) => phase === 'paused');
+      await until(client.workflow.getHandle('train/blocked'), ({ phase }) => phase === 'blocked');
+      await Promise.all([held.small.reached, held.low.reached]);
+      // Visibility follows the histories.
+      for (const { which, query } of rows)
+        await expect
+          .poll(() => found(query), { timeout: 60_000, message: `${which}: ${query}` })
+          .toEqual(finds[which]);
+
+      const { code, output } = await longhaul('runs', '--query', 'Phase = "blocked"', '--json');
+      expect(code).toBe(0);
+      expect(JSON.parse(output)).toMatchObject([{ run: 'blocked', status: 'running', phase: 'blocked' }]);
+      expect((await longhaul('runs', '--query', 'Phase = "nowhere"')).output).toBe(
+        'No run is found by that query\n',
+      );
+      expect(await longhaul('runs', '--query', 'Phase is blocked')).toMatchObject({
+        code: 2,
+        errors: expect.stringMatching(
+          /^error: the query is not understood by the Temporal server: .*\n$/,
+        ) as string,
+      });
+      held.small.release();
+      held.low.release();
+    });
+  });
+});

@@ -1,0 +1,32 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer, type Server } from 'node:net';
+import { afterEach, describe, expect, it } from 'vitest';
+import { openConnection } from '../../../src/workers/temporal/temporal-connection.js';
+
+let server: Server | undefined;
+
+afterEach(() => server?.close());
+
+describe('a connection of a client', () => {
+  it('may be closed between two tries of a call, which then ends as cancelled', async () => {
+    const { address, hungUp } = await serverThatHangsUp();
+    const connection = openConnection({ address });
+    const call = connection.workflowService.getSystemInfo({}).then(
+      () => 'answered',
+      (error: unknown) => String(error),
+    );
+    await hungUp;
+    await connection.close();
+    // Without the mend the try after the close throws from a timer, and the test runner tells of an uncaught error.
+    expect(await call).toMatch(/CANCELLED.*Channel has been shut down/);
+  });
+});
+
+/** Takes connections and ends them, so that each call fails as unavailable and is tried again. */
+async function serverThatHangsUp(): Promise<{ address: string; hungUp: Promise<void> }> {
+  const ending = createServer((socket) => socket.destroy()).listen(0, '127.0.0.1');
+  server = ending;
+  await once(ending, 'listening');
+  const { port } = ending.address() as AddressInfo;
+  return { address: `127.0.0.1:${port}`, hungUp: once(ending, 'connection').then(() => undefined) };
+}

@@ -1,0 +1,27 @@
+// What waits in a node's queue is served by project in turns: every activity there carries its project as the fairness key.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { goldenLives, goldenServer } from '../golden-lives.js';
+import { workflowBundle } from '../scripted-run.js';
+
+describe('an activity on a node’s queue', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(goldenServer), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  it.each([
+    ['a run', 'training-run', ['.gpu', '.io']],
+    ['a sweep', 'sweep', ['.gpu']],
+  ] as const)('of %s carries its project', async (_, life, queues) => {
+    const { events } = (await goldenLives[life]?.(temporal)) ?? {};
+    const scheduled = (events ?? []).flatMap((event) => event.activityTaskScheduledEventAttributes ?? []);
+    const onNodes = scheduled.filter(({ taskQueue }) => taskQueue?.name?.startsWith('longhaul-node.'));
+    for (const queue of queues)
+      expect(onNodes.some(({ taskQueue }) => taskQueue?.name?.endsWith(queue))).toBe(true);
+    for (const { activityId, priority } of onNodes)
+      expect({ activityId, key: priority?.fairnessKey }).toEqual({ activityId, key: 'tests' });
+    for (const one of scheduled) if (!onNodes.includes(one)) expect(one.priority?.fairnessKey ?? '').toBe('');
+  });
+});

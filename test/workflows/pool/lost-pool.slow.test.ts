@@ -1,0 +1,72 @@
+// A pool that somebody has terminated: what it knew is lost, and nothing but time depended on it.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { PoolStage } from './pool-stage.js';
+import {
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  uniqueName,
+  until,
+  workflowBundle,
+} from '../scripted-run.js';
+
+describe('a pool that is terminated', { timeout: 240_000 }, () => {
+  let temporal: TestTemporal;
+  let stage: PoolStage;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+    stage = await PoolStage.open(temporal);
+  }, 120_000);
+  afterAll(async () => {
+    await stage.close();
+    await temporal.stop();
+  });
+
+  const script = (name: string): ScriptedRun =>
+    scriptRun(
+      outlineOf(uniqueName(name), {
+        phases: [{ name: 'grpo', kind: 'grpo', steps: 3 }],
+        ...{ eval_interval: 0, ckpt_interval: 0 },
+      }),
+    );
+
+  it('begins anew with the next report, and no run stands still', async () => {
+    const local = uniqueName('node');
+    await stage.node(local);
+    const [working, waiting] = [script('working'), script('waiting')];
+    const held = gate();
+    working.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
+    const worker = await stage.run(working);
+    await held.reached;
+    const other = uniqueName('node');
+    await stage.node(other);
+    const [sharing, shared, joined] = [script('sharing'), gate(), gate()];
+    sharing.before = (call) => ({ 'collect 2': shared, 'collect 3': joined })[call]?.wait();
+    const { openRun } = sharing.activities;
+    sharing.activities.openRun = async (input) => ({
+      ...(await openRun(input)),
+      placement: { priority: 0, nodes: 2 },
+    });
+    const sharer = await stage.run(sharing);
+    await shared.reached;
+    await stage.until(({ queue }) => queue.length === 1);
+    const waiter = await stage.run(waiting);
+    await until(waiter, ({ phase }) => phase === 'placing');
+    await stage.pool.terminate();
+    held.release();
+    expect(await worker.result()).toMatchObject({ step: 3 });
+    await stage.until(({ nodes }) => nodes.some(({ id }) => id === local));
+    const later = await stage.run(script('later'));
+    expect(await later.result()).toMatchObject({ step: 3 });
+    // It asks again in its own time, a minute after it has asked first.
+    expect(await waiter.result()).toMatchObject({ step: 3 });
+    // So does the run that may use a second node, before its next step.
+    shared.release();
+    await joined.reached;
+    await until(sharer, ({ sharingNodes }) => sharingNodes.length === 1);
+    joined.release();
+    expect(await sharer.result()).toMatchObject({ step: 3 });
+  });
+});

@@ -1,0 +1,93 @@
+// What the pool and its runs say to each other: in order, and for as long as both are there.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { suspectSignal } from '../../../src/workflows/messages.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { PoolStage } from './pool-stage.js';
+import {
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  uniqueName,
+  until,
+  workflowBundle,
+} from '../scripted-run.js';
+
+type Gate = ReturnType<typeof gate>;
+
+/** Held in its rollouts of step 2 until `release`. */
+function heldScript(name: string, nodes: number): ScriptedRun & { held: Gate } {
+  const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 3 }];
+  const run = scriptRun(outlineOf(uniqueName(name), { phases, eval_interval: 0, ckpt_interval: 0 }));
+  const held = gate();
+  run.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
+  const { openRun } = run.activities;
+  run.activities.openRun = async (input) => ({
+    ...(await openRun(input)),
+    placement: { priority: 0, nodes },
+  });
+  return Object.assign(run, { held });
+}
+
+describe('the pool of nodes and a run', { timeout: 180_000 }, () => {
+  let temporal: TestTemporal;
+  let stage: PoolStage;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+  beforeEach(async () => {
+    stage = await PoolStage.open(temporal);
+  });
+  afterEach(async () => {
+    await stage.close();
+    await stage.pool.terminate().catch(() => undefined);
+  });
+
+  it('say one thing after another: no message to a run is sent before the one before it has arrived', async () => {
+    await stage.node(uniqueName('a'));
+    const script = heldScript('told', 2);
+    const run = await stage.run(script);
+    await script.held.reached;
+    const { leases } = await stage.until(({ queue }) => queue.length === 1);
+    const { lease, node } = leases[0]!;
+    // The lease ends, and the run's other request waits for something else now.
+    await stage.pool.signal(suspectSignal, { lease, node });
+    await stage.until(({ leases: held }) => held.some((one) => one.lease !== lease));
+    await run.terminate();
+    const { events } = await stage.pool.fetchHistory();
+    const sent: string[] = [];
+    const underWay = new Set<string>();
+    for (const event of events ?? []) {
+      const initiated = event.signalExternalWorkflowExecutionInitiatedEventAttributes;
+      const arrived = event.externalWorkflowExecutionSignaledEventAttributes;
+      if (initiated) {
+        sent.push(initiated.signalName ?? '');
+        underWay.add(String(event.eventId));
+        expect(underWay.size).toBe(1);
+      }
+      if (arrived) underWay.delete(String(arrived.initiatedEventId));
+    }
+    expect(sent.slice(0, 4)).toEqual(['granted', 'waiting', 'revoked', 'waiting']);
+  });
+
+  it('part when the run is gone before it can be told: the node is free at once, though nobody waits for it', async () => {
+    const script = heldScript('gone', 1);
+    const run = await stage.run(script);
+    await until(run, ({ waitsFor }) => waitsFor === 'no node is alive');
+    await run.terminate();
+    await stage.node(uniqueName('a'));
+    await stage.until(({ leases, queue }) => leases.length === 0 && queue.length === 0);
+  });
+
+  it('part at the run’s end: it waits for nothing any more that it has asked for', async () => {
+    await stage.node(uniqueName('a'));
+    const script = heldScript('ends', 2);
+    const run = await stage.run(script);
+    await script.held.reached;
+    await stage.until(({ queue }) => queue.length === 1);
+    script.held.release();
+    expect(await run.result()).toMatchObject({ step: 3 });
+    await stage.until(({ leases, queue }) => leases.length === 0 && queue.length === 0);
+  });
+});

@@ -1,0 +1,204 @@
+// The real pool and real runs with arithmetic engines: an orchestrator worker, and nodes that come and go by their own reports.
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
+import { Worker } from '@temporalio/worker';
+import type { LeaseRequest } from '../../../src/activities/contracts.js';
+import { closedRuns } from '../../../src/activities/run/request-lease.js';
+import type { Numerics } from '../../../src/spec/records/records.js';
+import { guardActivities } from '../../../src/workers/attempt/activity-guard.js';
+import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
+import { isOver, requestLease } from '../../../src/workers/orchestrator/temporal-cluster.js';
+import {
+  defaultPoolId,
+  engineQueue,
+  nodeDownSignal,
+  nodeDrainingSignal,
+  type NodeReport,
+  nodeReportIntervalMs,
+  nodeUpSignal,
+  orchestratorQueue,
+  poolQuery,
+  type PoolView,
+  transferQueue,
+} from '../../../src/workflows/messages.js';
+import type { nodePool } from '../../../src/workflows/pool/node-pool.js';
+import type { trainingRun } from '../../../src/workflows/run/training-run.js';
+import type { TestTemporal } from '../../support/servers/temporal-server.js';
+import { type AllActivities, type ScriptedRun, startRun, workflowBundle } from '../scripted-run.js';
+
+export interface StageNode {
+  /** As a process that is killed as soon as it has reported: it says no more, and takes no work. */
+  vanish(): Promise<void>;
+  drain(): Promise<void>;
+}
+
+export class PoolStage {
+  /** As runs have asked, in their order. */
+  readonly requests: LeaseRequest[] = [];
+  /** Of the runs' records. */
+  numerics: Numerics | null = null;
+  /** Waited for before the pool hears the request, which `requests` names already. */
+  before: (request: LeaseRequest) => Promise<unknown> | undefined = () => undefined;
+  private orchestrator: Worker | null = null;
+  private isAway = false;
+  private readonly scripts = new Map<string, ScriptedRun>();
+  private readonly workers: { worker: Worker; running: Promise<void> }[] = [];
+  private readonly leave: (() => Promise<void>)[] = [];
+
+  private constructor(readonly temporal: TestTemporal) {}
+
+  static async open(temporal: TestTemporal): Promise<PoolStage> {
+    const stage = new PoolStage(temporal);
+    stage.orchestrator = await stage.serveOrchestrator();
+    return stage;
+  }
+
+  /** As of workers that are away: nobody hears anything, and no node can report. */
+  async outage(milliseconds: number, meanwhile: () => Promise<void> = async () => undefined): Promise<void> {
+    this.isAway = true;
+    const before = this.workers.find(({ worker }) => worker === this.orchestrator);
+    this.orchestrator?.shutdown();
+    await before?.running;
+    await meanwhile();
+    await new Promise((resolve) => setTimeout(resolve, milliseconds));
+    this.orchestrator = await this.serveOrchestrator();
+    this.isAway = false;
+  }
+
+  /** `called(call)` is told what a run does on this node before it does it. */
+  async node(
+    id: string,
+    { numerics, called = () => undefined }: { numerics?: Numerics; called?: (call: string) => unknown } = {},
+  ): Promise<StageNode> {
+    const activities = this.activities(id, called);
+    const workers = [
+      await this.serve(engineQueue(id), activities),
+      await this.serve(transferQueue(id), activities),
+    ];
+    const report = {
+      ...{ id, instance: randomUUID(), host: 'box', gpu: null, memory_bytes: 1, places: 1 },
+      ...(numerics ? { numerics } : {}),
+    };
+    // As node-reports.ts does, but able to fall silent without a word.
+    const say = async (): Promise<unknown> =>
+      this.isAway ||
+      this.temporal.client.workflow
+        .signalWithStart<typeof nodePool, [NodeReport]>('nodePool', {
+          workflowId: defaultPoolId,
+          taskQueue: orchestratorQueue,
+          args: [],
+          signal: nodeUpSignal,
+          signalArgs: [report],
+        })
+        .catch(() => undefined);
+    await say();
+    let said: Promise<unknown> = Promise.resolve();
+    // A busy server lets a report wait longer than until the next one.
+    const timer = setInterval(() => void (said = Promise.all([said, say()])), nodeReportIntervalMs);
+    const { instance } = report;
+    this.leave.push(async () => {
+      clearInterval(timer);
+      // One under way would bring the node back into the next test's pool.
+      await said;
+      await this.pool.signal(nodeDownSignal, { id, instance }).catch(() => undefined);
+    });
+    await this.until(({ nodes }) => nodes.some((node) => node.id === id && node.state === 'up'));
+    return {
+      vanish: async () => {
+        clearInterval(timer);
+        await say();
+        for (const worker of workers) worker.shutdown();
+      },
+      drain: async () => {
+        clearInterval(timer);
+        await this.pool.signal(nodeDrainingSignal, { id, instance });
+      },
+    };
+  }
+
+  run(script: ScriptedRun): Promise<WorkflowHandleWithFirstExecutionRunId<typeof trainingRun>> {
+    this.scripts.set(script.outline.run, script);
+    return startRun(this.temporal, orchestratorQueue, script.outline.name);
+  }
+
+  get pool() {
+    return this.temporal.client.workflow.getHandle(defaultPoolId);
+  }
+
+  view(): Promise<PoolView> {
+    return this.pool.query(poolQuery);
+  }
+
+  async until(holds: (view: PoolView) => boolean, deadlineMs = 20_000): Promise<PoolView> {
+    const deadline = Date.now() + deadlineMs;
+    for (;;) {
+      const view = await this.view().catch(() => null);
+      if (view && holds(view)) return view;
+      if (Date.now() > deadline) throw new Error(`the pool did not get there: ${JSON.stringify(view)}`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+
+  /** All nodes leave, and all workers end. */
+  async close(): Promise<void> {
+    await Promise.all(this.leave.map((leave) => leave()));
+    for (const { worker } of this.workers) if (worker.getState() === 'RUNNING') worker.shutdown();
+    await Promise.all(this.workers.map(({ running }) => running));
+  }
+
+  private serveOrchestrator(): Promise<Worker> {
+    const { client } = this.temporal;
+    return this.serve(orchestratorQueue, {
+      ...this.activities('nobody'),
+      requestLease: async (input) => {
+        const request = { ...input, numerics: this.numerics };
+        this.requests.push(request);
+        await this.before(request);
+        return requestLease(client, request);
+      },
+      closedRuns: (input) => closedRuns({ isOver: (run) => isOver(client, run) }, input),
+    });
+  }
+
+  private async serve(taskQueue: string, activities: AllActivities): Promise<Worker> {
+    const folder = mkdtempSync(join(tmpdir(), 'longhaul-stage-'));
+    const open = new OpenActivities(folder);
+    const worker = await Worker.create({
+      connection: this.temporal.connection,
+      taskQueue,
+      activities: { ...activities },
+      interceptors: { activity: [guardActivities({ open })] },
+      maxHeartbeatThrottleInterval: '2 seconds',
+      ...(taskQueue === orchestratorQueue ? { workflowBundle: await workflowBundle() } : {}),
+    });
+    const running = worker.run().finally(() => rmSync(folder, { recursive: true }));
+    this.workers.push({ worker, running });
+    return worker;
+  }
+
+  /** Those of whichever script the input names. */
+  private activities(node: string, called: (call: string) => unknown = () => undefined): AllActivities {
+    return new Proxy({} as AllActivities, {
+      ownKeys: () => activityNames,
+      getOwnPropertyDescriptor: () => ({ configurable: true, enumerable: true }),
+      get: (_, name: keyof AllActivities) => async (input: never) => {
+        const { run, spec, step } = input as { run?: string; spec?: { name: string }; step?: number };
+        const script = this.scripts.get(run ?? spec?.name ?? '');
+        if (!script) throw new Error(`${node} knows no run ${run}`);
+        await called(`${run} ${name} ${step}`);
+        return script.activities[name](input);
+      },
+    });
+  }
+}
+
+const activityNames = [
+  ...['openRun', 'requestLease', 'closedRuns', 'recordControl', 'planStep', 'writeReport'],
+  ...['commitBase', 'collectRollouts', 'updatePolicy', 'evaluateState', 'saveState', 'uploadCheckpoint'],
+];
+
+/** From a node's death until its leases are revoked. */
+export const detectedWithinMs = 2 * nodeReportIntervalMs;

@@ -1,0 +1,185 @@
+// Checkpoints behind the steps (R16, R17): one upload at a time, which holds up nothing until it lags too far behind.
+import { ApplicationFailure } from '@temporalio/common';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { withFailures } from '../../../src/activities/attempt/failure-mapping.js';
+import { maxSameFailures } from '../../../src/activities/attempt/repeated-failures.js';
+import { StoreFull } from '../../../src/store/objects/store-errors.js';
+import { CheckpointUploads } from '../../../src/workflows/run/checkpoint-uploads.js';
+import { resumeUpdate, statusQuery } from '../../../src/workflows/messages.js';
+import { checkpointPolicy, localSave } from '../../../src/workflows/policies.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import {
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  startRun,
+  uniqueName,
+  until,
+  untilItWaitsFor,
+  withWorkers,
+  workflowBundle,
+} from '../scripted-run.js';
+
+const grpoSteps = (steps: number) => [{ name: 'grpo', kind: 'grpo' as const, steps }];
+
+describe('the checkpoints of a run', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  const callsOf = (script: ScriptedRun, verb: string): string[] =>
+    script.calls.filter((call) => call.startsWith(`${verb} `));
+
+  it('are not taken while one is being uploaded, and the steps wait for it at the third interval', async () => {
+    const phases = grpoSteps(12);
+    const script = scriptRun(outlineOf(uniqueName('lag'), { phases, ckpt_interval: 2, eval_interval: 0 }));
+    const held = gate();
+    script.before = (call) => (call === 'upload 2' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await until(run, ({ step }) => step === 8);
+      await untilItWaitsFor(run, ['step-000002/upload']);
+      expect(script.calls.at(-1)).toBe('plan 9');
+      expect(callsOf(script, 'save')).toEqual(['save 2']);
+      held.release();
+      expect(await run.result()).toMatchObject({ step: 12 });
+    });
+    expect(callsOf(script, 'save')).toEqual(['save 2', 'save 10']);
+    expect(callsOf(script, 'upload')).toEqual(['upload 2', 'upload 10', 'upload 12']);
+  });
+
+  it('fail no supervised step: one that cannot be saved is passed over', async () => {
+    const phases = [{ name: 'drill', kind: 'sft' as const, steps: 4 }];
+    const script = scriptRun(outlineOf(uniqueName('sft'), { phases, ckpt_interval: 1, eval_interval: 0 }));
+    script.before = (call) => {
+      if (call === 'save 1') throw ApplicationFailure.nonRetryable('no space left', 'StoreFull');
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const { step, phase } = await until(run, (found) => ['blocked', 'completed'].includes(found.phase));
+      expect({ step, phase }).toEqual({ step: 4, phase: 'completed' });
+    });
+    expect(script.calls).not.toContain('upload 1');
+    expect(script.calls).toContain('upload 2');
+  });
+
+  /** The last upload, failing in its way for the first `times`; retries come at once. */
+  function failingLastUpload(script: ScriptedRun, times: number, error: Error): { tries: number } {
+    const { uploadCheckpoint } = script.activities;
+    const counted = { tries: 0 };
+    const failing = withFailures<Parameters<typeof uploadCheckpoint>[0], { key: string }>((input) => {
+      if (input.step !== script.outline.phases.at(-1)?.last) return uploadCheckpoint(input);
+      counted.tries += 1;
+      return counted.tries <= times ? Promise.reject(error) : uploadCheckpoint(input);
+    });
+    script.activities.uploadCheckpoint = (input) =>
+      failing(input).catch((failure: Error) => {
+        if (failure instanceof ApplicationFailure) throw failure;
+        throw ApplicationFailure.create({ message: failure.message, type: failure.name, nextRetryDelay: 1 });
+      });
+    return counted;
+  }
+
+  // The server waits a second or so before each try: both at once.
+  it.concurrent('are tried again for as long as the store is full where it is the last one', async () => {
+    const script = scriptRun(outlineOf(uniqueName('full')));
+    const times = checkpointPolicy.retry.maximumAttempts;
+    const counted = failingLastUpload(script, times, new StoreFull('no space left'));
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const { phase } = await until(
+        run,
+        (status) => status.phase === 'blocked' || status.phase === 'completed',
+        40_000,
+      );
+      expect(phase).toBe('completed');
+      await run.result();
+    });
+    expect(counted.tries).toBe(times + 1);
+    expect(script.calls).toContain('upload 6');
+  });
+
+  it.concurrent('wait for a person where the last one fails five times in the same way', async () => {
+    const script = scriptRun(outlineOf(uniqueName('last')));
+    const counted = failingLastUpload(script, maxSameFailures, new RangeError('the file is cut off'));
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const { blocked } = await until(run, ({ phase }) => phase === 'blocked');
+      expect(blocked?.reason).toContain('failed 5 times in the same way: the file is cut off');
+      await run.executeUpdate(resumeUpdate);
+      await run.result();
+      expect((await run.query(statusQuery)).lastCheckpoint).toBe(6);
+    });
+    expect(counted.tries).toBe(maxSameFailures + 1);
+  });
+});
+
+describe('between checkpoints a state is worth saving', () => {
+  /** Uploads of a run that has checkpoints every 100 steps, and the end of an upload. */
+  function uploadsAt(step: number) {
+    const started: number[] = [];
+    const status = { step, lastCheckpoint: null as number | null };
+    const uploading = { end: (): void => undefined };
+    const uploads = new CheckpointUploads(
+      () => ({ interval: 100, asked: null }),
+      {
+        status,
+        checkpoint: (done) => void (status.lastCheckpoint = done),
+        checkpointFailed: () => undefined,
+      },
+      (from) => {
+        started.push(from);
+        return new Promise((resolve) => (uploading.end = resolve));
+      },
+    );
+    return {
+      uploads,
+      started,
+      end: (): Promise<void> => {
+        uploading.end();
+        return uploads.drained();
+      },
+    };
+  }
+
+  it('once a restart would cost ten seconds, and twenty times what of the last save nothing hid', async () => {
+    const { uploads } = uploadsAt(1);
+    uploads.stepTook(localSave.afterSeconds - 1);
+    expect(await uploads.wants(1, 0)).toBeNull();
+    uploads.stepTook(1);
+    expect(await uploads.wants(2, 0)).toEqual({});
+    uploads.saved(2, { seconds: 7 });
+    uploads.stepTook(localSave.timesItsCost * 2 - 1);
+    expect(await uploads.wants(3, 5)).toBeNull();
+    uploads.stepTook(1);
+    expect(await uploads.wants(4, 5)).toEqual({});
+  });
+
+  it('after every long step whose rollouts hide the save, however long it takes', async () => {
+    const { uploads } = uploadsAt(1);
+    for (let step = 1; step < 5; step++) {
+      uploads.stepTook(60);
+      expect(await uploads.wants(step, 40)).toEqual({});
+      uploads.saved(step, { seconds: 39 });
+    }
+  });
+
+  it('also while one is uploaded, whose file the node then keeps; but no second upload is begun', async () => {
+    const { uploads, started, end } = uploadsAt(100);
+    uploads.saved(100, { seconds: 0.1 });
+    for (const step of [101, 102, 200]) {
+      uploads.stepTook(localSave.afterSeconds);
+      expect(await uploads.wants(step, 0)).toEqual({ spare: 100 });
+      uploads.saved(step, { seconds: 0.1 });
+    }
+    expect(started).toEqual([100]);
+    await end();
+    uploads.stepTook(localSave.afterSeconds);
+    expect(await uploads.wants(201, 0)).toEqual({});
+    uploads.saved(201, { seconds: 0.1 });
+    expect(started).toEqual([100, 201]);
+  });
+});

@@ -1,0 +1,246 @@
+// What a run keeps when it starts anew: here it does so after every step.
+import { ApplicationFailure } from '@temporalio/common';
+import { Worker } from '@temporalio/worker';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import type { RunStatus } from '../../../src/activities/contracts.js';
+import {
+  grantedSignal,
+  resumeUpdate,
+  revokedSignal,
+  setHyperparametersUpdate,
+  statusQuery,
+  waitingSignal,
+} from '../../../src/workflows/messages.js';
+import type { trainingRun } from '../../../src/workflows/run/training-run.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import {
+  gate,
+  outlineOf,
+  quiet,
+  type ScriptedRun,
+  scriptRun,
+  startRun,
+  uniqueName,
+  until,
+  untilItWaitsFor,
+  withWorkers,
+  workflowBundle,
+} from '../scripted-run.js';
+
+const restsOrEnds = ({ phase }: RunStatus): boolean => ['blocked', 'completed'].includes(phase);
+
+// The server puts a second between two executions of a workflow: all at once.
+describe.concurrent('a run that starts anew after every step', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
+    [temporal] = await Promise.all([startTemporal({ dynamicConfig }), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  const opens = (script: ScriptedRun): number => script.calls.filter((call) => call === 'open').length;
+
+  const runOf = (steps: number): ScriptedRun => {
+    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps }];
+    return scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 0, eval_interval: 0 }));
+  };
+
+  /** Its steps `from` to `to` change nothing, because of `reason`. */
+  function unappliedRun(reason: string, from: number, to: number): ScriptedRun {
+    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 6 }];
+    const script = scriptRun(outlineOf(uniqueName('unapplied'), { phases, ckpt_interval: 0 }));
+    const { updatePolicy } = script.activities;
+    script.activities.updatePolicy = async (input) => ({
+      ...(await updatePolicy(input)),
+      ...(input.step >= from && input.step <= to ? { applied: false, reason } : {}),
+    });
+    return script;
+  }
+
+  /** The figures that each step's update was handed, by step. */
+  function figuresTold(script: ScriptedRun): Map<number, Record<string, number>> {
+    const told = new Map<number, Record<string, number>>();
+    const { updatePolicy } = script.activities;
+    script.activities.updatePolicy = (input) => {
+      told.set(input.step, input.faults?.figures ?? {});
+      return updatePolicy(input);
+    };
+    return told;
+  }
+
+  it('waits for its upload first, and takes no checkpoint twice', async () => {
+    const phases = [{ name: 'drill', kind: 'sft' as const, steps: 4 }];
+    const script = scriptRun(outlineOf(uniqueName('upload'), { phases, ckpt_interval: 1, eval_interval: 0 }));
+    const held = gate();
+    script.before = (call) => (call === 'upload 1' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      await untilItWaitsFor(run, ['step-000001/upload']);
+      const before = opens(script);
+      expect(script.calls.at(-1)).toBe('update 2');
+      held.release();
+      await run.result();
+      expect(opens(script)).toBeGreaterThan(before);
+    });
+    const uploads = script.calls.filter((call) => call.startsWith('upload '));
+    expect(uploads).toEqual(['upload 1', 'upload 2', 'upload 3', 'upload 4']);
+  });
+
+  it('hears of a node that was taken from it before it was open again', async () => {
+    const script = runOf(4);
+    const [again, asked] = [gate(), new Array<string>()];
+    script.grant = ({ lease }) => {
+      asked.push(lease);
+      return script.node;
+    };
+    script.before = (call) => (call === 'open' && opens(script) === 1 ? again.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await again.reached;
+      const current = temporal.client.workflow.getHandle(run.workflowId);
+      const [lease = ''] = asked;
+      await current.signal(waitingSignal, { lease, cause: 'busy', why: 'it is held' });
+      await current.signal(revokedSignal, { lease, node: script.node, reason: 'lost' });
+      again.release();
+      expect(await current.result()).toMatchObject({ step: 4 });
+    });
+    expect(asked).toHaveLength(2);
+    expect(new Set(asked).size).toBe(2);
+  });
+
+  it('takes the checkpoint that failed before it from the next state: the newest is what counts (R17)', async () => {
+    const phases = [{ name: 'drill', kind: 'sft' as const, steps: 4 }];
+    const script = scriptRun(outlineOf(uniqueName('failed'), { phases, ckpt_interval: 2, eval_interval: 0 }));
+    script.before = (call) => {
+      if (call === 'upload 2') throw ApplicationFailure.nonRetryable('it is not there', 'CheckpointGivenUp');
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      await (await startRun(temporal, queue, script.outline.name)).result();
+    });
+    expect(opens(script)).toBeGreaterThan(2);
+    expect(script.uploaded).toEqual([3, 4]);
+  });
+
+  it('remembers how many steps in a row changed nothing, and for how long the run then waited for a person', async () => {
+    const script = unappliedRun('non_finite', 2, 4);
+    const told = figuresTold(script);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const { step, blocked } = await until(run, restsOrEnds, 40_000);
+      expect(step).toBe(4);
+      expect(blocked?.reason).toContain('3 steps in a row changed nothing');
+      expect(opens(script)).toBeGreaterThan(2);
+      await run.executeUpdate(resumeUpdate);
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+    });
+    // The block lay behind the update of step 4, and a new beginning before that of step 5.
+    expect(told.get(5)?.['ft/blocked_seconds']).toBeGreaterThan(0);
+    for (const step of [4, 6]) expect(told.get(step) ?? {}).not.toHaveProperty('ft/blocked_seconds');
+  });
+
+  it('counts the time before its first beginning once, though every execution hears of it', async () => {
+    const script = runOf(2);
+    const told = figuresTold(script);
+    const { openRun } = script.activities;
+    script.activities.openRun = async (input) => ({ ...(await openRun(input)), unownedSeconds: 7 });
+    await withWorkers(temporal, script, async (queue) => {
+      await (await startRun(temporal, queue, script.outline.name)).result();
+    });
+    expect(opens(script)).toBeGreaterThan(1);
+    const unowned = [...told].flatMap(([step, figures]) =>
+      'ft/unowned_seconds' in figures ? [[step, figures['ft/unowned_seconds']]] : [],
+    );
+    expect(unowned).toEqual([[1, 7]]);
+  });
+
+  it('tells the pool what it gives back before it begins anew: else that node would stay in use', async () => {
+    const script = runOf(1);
+    const held = gate();
+    script.before = (call) => (call === 'update 1' ? held.wait() : undefined);
+    const taskQueue = uniqueName('orchestrator');
+    const orchestrator = async (): Promise<Worker> =>
+      Worker.create({
+        ...{ connection: temporal.connection, taskQueue, activities: script.activities },
+        workflowBundle: await workflowBundle(),
+      });
+    await withWorkers(temporal, script, async () => {
+      const run = await (
+        await orchestrator()
+      ).runUntil(async () => {
+        const started = await startRun(temporal, taskQueue, script.outline.name);
+        await held.reached;
+        return started;
+      });
+      const { runId } = await run.describe();
+      // Nobody drives the run, so both meet it at once: a node that it does not want any more, and the end of its step.
+      await run.signal(grantedSignal, { lease: 'given up', node: script.node });
+      held.release();
+      await quiet(script);
+      await vi.waitFor(async () => expect((await run.describe()).raw.pendingActivities).toEqual([]), 10_000);
+      await (await orchestrator()).runUntil(run.result());
+      const { events } = await temporal.client.workflow.getHandle(run.workflowId, runId).fetchHistory();
+      expect(events?.at(-1)?.workflowExecutionContinuedAsNewEventAttributes).toBeTruthy();
+      // There is no pool here, and it is told that.
+      const answers = events?.flatMap(
+        (event) => event.signalExternalWorkflowExecutionFailedEventAttributes ?? [],
+      );
+      expect(answers).toHaveLength(1);
+    });
+  });
+
+  it('records an update once that is sent again after a new beginning, and answers it as before', async () => {
+    const script = runOf(2);
+    const held = { first: gate(), later: gate() };
+    script.before = (call) => ({ 'collect 1': held.first, 'collect 2': held.later })[call]?.wait();
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const handle = temporal.client.workflow.getHandle<typeof trainingRun>(run.workflowId);
+      const send = () =>
+        handle.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.25 }], updateId: 'sent twice' });
+      await held.first.reached;
+      const answer = await send();
+      held.first.release();
+      await held.later.reached;
+      expect(opens(script)).toBeGreaterThan(1);
+      expect(await send()).toEqual(answer);
+      held.later.release();
+      await run.result();
+    });
+    expect(script.control.n).toBe(1);
+  });
+
+  it('answers every update, whether it comes before, in or after a new beginning, and records each once', async () => {
+    const script = runOf(6);
+    const last = gate();
+    script.before = (call) => (call === 'collect 6' ? last.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const handle = temporal.client.workflow.getHandle<typeof trainingRun>(run.workflowId);
+      let sent = 0;
+      // One that meets a run that has ended is refused: this one does not end before the last is answered.
+      while ((await handle.query(statusQuery)).step < 5) {
+        sent += 1;
+        const answer = await handle.executeUpdate(setHyperparametersUpdate, {
+          args: [{ lr: sent / 1e4 }],
+          updateId: `change-${sent}`,
+        });
+        expect(answer).toMatchObject({ n: sent, lr: sent / 1e4 });
+      }
+      last.release();
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+      expect(opens(script)).toBeGreaterThan(3);
+      expect(sent).toBeGreaterThan(3);
+      expect(script.control.n).toBe(sent);
+    });
+  });
+
+  it('asks nobody where steps in a row had nothing to learn from', async () => {
+    const script = unappliedRun('no_signal', 2, 5);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const { step, phase } = await until(run, restsOrEnds, 40_000);
+      expect({ step, phase }).toEqual({ step: 6, phase: 'completed' });
+    });
+  });
+});

@@ -1,0 +1,234 @@
+// `temporal workflow signal` at a run: it does what the Update of its name does, once, and where it changes nothing the run says why.
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { WorkflowHandle } from '@temporalio/client';
+import { bundleWorkflowCode, DefaultLogger, Worker } from '@temporalio/worker';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { statusQuery } from '../../../src/workflows/messages.js';
+import type { trainingRun } from '../../../src/workflows/run/training-run.js';
+import { repository } from '../../support/repository.js';
+import { type CommandAnswer, temporalCli } from '../../support/servers/temporal-cli.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import {
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  startRun,
+  uniqueName,
+  until,
+  untilItWaitsFor,
+  withWorkers,
+  workflowBundle,
+} from '../scripted-run.js';
+
+const changes = (script: ScriptedRun): string[] =>
+  script.calls.filter((call) => call.startsWith('control ')).map((call) => call.replace('control ', ''));
+
+describe('a signal to a run', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  const cli = (...args: string[]): Promise<CommandAnswer> => temporalCli(temporal.address)(...args);
+
+  async function signal(name: string, verb: string, input?: string): Promise<void> {
+    const more = input === undefined ? [] : ['--input', input];
+    const answer = await cli('workflow', 'signal', '-w', `train/${name}`, '--name', verb, ...more);
+    expect(answer).toMatchObject({ code: 0, errors: '' });
+  }
+
+  /** In the midst of step 3; `then` ends with the run released. */
+  async function atStep3(
+    script: ScriptedRun,
+    then: (name: string, run: WorkflowHandle<typeof trainingRun>, release: () => void) => Promise<void>,
+  ): Promise<void> {
+    const held = gate();
+    script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const { name } = script.outline;
+      const { workflowId } = await startRun(temporal, queue, name);
+      await held.reached;
+      await then(name, temporal.client.workflow.getHandle(workflowId), () => held.release());
+    });
+  }
+
+  it('does what the Update of its name does, each verb, and leaves one record', async () => {
+    const script = scriptRun(outlineOf(uniqueName('verbs'), { ckpt_interval: 100 }));
+    await atStep3(script, async (name, run, release) => {
+      await signal(name, 'setHyperparameters', '{"lr": 0.05}');
+      await until(run, ({ control }) => control.lr === 0.05);
+      await signal(name, 'checkpointNow');
+      await until(run, ({ control }) => control.checkpoint === 3);
+      await signal(name, 'stopAfter', '{"step": 5}');
+      await until(run, ({ control }) => control.stopAfter === 5);
+      await signal(name, 'pause');
+      await until(run, ({ control }) => control.paused);
+      release();
+      expect(await until(run, ({ phase }) => phase === 'paused')).toMatchObject({ step: 3 });
+      await signal(name, 'resume');
+      await until(run, ({ step }) => step > 3);
+      expect(await run.result()).toMatchObject({ ended: 'stopped', step: 5 });
+    });
+    expect(changes(script)).toEqual(['setHyperparameters', 'checkpointNow', 'stopAfter', 'pause', 'resume']);
+    expect(script.committed.get(4)).toMatchObject({ lr: 0.05 });
+    expect(script.uploaded).toContain(3);
+  });
+
+  it('cuts off what is sampled, as `pauseNow` does', async () => {
+    const script = scriptRun(outlineOf(uniqueName('now')));
+    await atStep3(script, async (name, run) => {
+      await signal(name, 'pauseNow');
+      expect(await until(run, ({ phase }) => phase === 'paused')).toMatchObject({ step: 2 });
+      script.before = () => undefined;
+      await signal(name, 'resume');
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+    });
+  });
+
+  it.each([
+    ['setHyperparameters', '{"lr": 7}', 'lr must be a number from 0 to 1, not 7'],
+    ['setHyperparameters', undefined, 'setHyperparameters takes an object'],
+    ['stopAfter', '{"step": -1}', 'stopAfter takes the last step to run'],
+    ['stopAfter', undefined, 'stopAfter takes the last step to run, for example {"step": 120}, not nothing'],
+    ['resume', undefined, 'the run did so already'],
+    ['halt', undefined, 'a run knows the signals pause, pauseNow, resume, setHyperparameters'],
+  ])(
+    'that changes nothing (%s %s) is in the run’s details and its status, with the reason',
+    async (...one) => {
+      const [verb, input, reason] = one;
+      const script = scriptRun(outlineOf(uniqueName('nothing')));
+      await atStep3(script, async (name, run, release) => {
+        await signal(name, verb, input);
+        const { signals } = await until(run, (status) => (status.signals ?? []).length > 0);
+        expect(signals).toEqual([
+          { name: verb, reason: expect.stringContaining(reason) as string, at: expect.any(String) as string },
+        ]);
+        const details = await cli('workflow', 'metadata', '-w', `train/${name}`);
+        expect(details.output).toContain(`the signal ${verb} of `);
+        expect(details.output).toContain(reason);
+        release();
+        expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+      });
+      expect(script.control.n).toBe(0);
+    },
+  );
+
+  it('says why where its record cannot be written, and ends nothing', async () => {
+    const script = scriptRun(outlineOf(uniqueName('by-hand')));
+    const recording = gate();
+    await atStep3(script, async (name, run, release) => {
+      const { before } = script;
+      script.before = (call) => (call === 'control pause' ? recording.wait() : before(call));
+      await signal(name, 'pause');
+      await recording.reached;
+      await temporal.client.activity.complete({ workflowId: run.workflowId, activityId: 'control/1' }, 'x');
+      const { signals } = await until(run, (status) => (status.signals ?? []).length > 0);
+      expect(signals?.[0]?.reason).toContain('control/1 was completed by hand');
+      recording.release();
+      release();
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+    });
+  });
+
+  it('leaves one record where a reset brings it again, and does not undo what came after it', async () => {
+    const script = scriptRun(outlineOf(uniqueName('reset')));
+    await atStep3(script, async (name, run, release) => {
+      await signal(name, 'pause');
+      await until(run, ({ control }) => control.paused);
+      await signal(name, 'resume');
+      await until(run, ({ control }) => control.n === 2 && !control.paused);
+      const flags = ['--type', 'FirstWorkflowTask', '--reason', 'a test'];
+      expect((await cli('workflow', 'reset', '-w', `train/${name}`, ...flags)).code).toBe(0);
+      release();
+      await until(run, ({ step }) => step >= 4);
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+    });
+    expect(script.control).toMatchObject({ n: 2, paused: false });
+  });
+
+  it('that an earlier version passed over stays without effect, and later ones of the same execution have theirs', async () => {
+    const scratch = mkdtempSync(join(tmpdir(), 'longhaul-signals-'));
+    try {
+      const script = scriptRun(outlineOf(uniqueName('earlier')));
+      const deaf = await deafBundle(scratch);
+      const held = gate();
+      script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
+      const queue = uniqueName('queue');
+      const run = temporal.client.workflow.getHandle<typeof trainingRun>(`train/${script.outline.name}`);
+      const earlier = async (): Promise<void> => {
+        await startRun(temporal, queue, script.outline.name);
+        await held.reached;
+        await signal(script.outline.name, 'pause');
+        await untilItWaitsFor(run, ['step-000003/collect']);
+        expect(await run.query(statusQuery)).toMatchObject({ control: { n: 0 } });
+      };
+      await withWorkers(temporal, script, earlier, { queue, bundle: deaf });
+      script.before = () => undefined;
+      const later = async (): Promise<void> => {
+        await signal(script.outline.name, 'stopAfter', '{"step": 4}');
+        expect(await run.result()).toMatchObject({ ended: 'stopped', step: 4 });
+      };
+      await withWorkers(temporal, script, later, { queue });
+      expect(changes(script)).toEqual(['stopAfter']);
+      await Worker.runReplayHistory({ workflowBundle: await workflowBundle() }, await run.fetchHistory());
+    } finally {
+      rmSync(scratch, { recursive: true, force: true });
+    }
+  });
+});
+
+describe('signals to a run that begins anew after every step', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
+    [temporal] = await Promise.all([startTemporal({ dynamicConfig }), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  it('are recorded once each, whatever moment they meet', async () => {
+    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 5 }];
+    const script = scriptRun(outlineOf(uniqueName('anew'), { phases, ckpt_interval: 0, eval_interval: 0 }));
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const handle = temporal.client.workflow.getHandle(run.workflowId);
+      const over = { value: false };
+      const ended = run.result().finally(() => (over.value = true));
+      let sent = 0;
+      while (!over.value) {
+        const accepted = await handle.signal('setHyperparameters', { lr: (sent + 1) / 1e4 }).then(
+          () => true,
+          // It has ended meanwhile.
+          () => false,
+        );
+        if (accepted) sent += 1;
+        // The server ends no execution that a signal has just reached: a flood of them would hold the run up.
+        await delay(400);
+      }
+      expect(await ended).toMatchObject({ ended: 'completed', step: 5 });
+      expect(script.calls.filter((call) => call === 'open').length).toBeGreaterThan(2);
+      expect(changes(script)).toHaveLength(sent);
+      expect(script.control).toMatchObject({ n: sent, lr: sent / 1e4 });
+    });
+  });
+});
+
+/** The workflows as they were before signals did anything. */
+function deafBundle(scratch: string): ReturnType<typeof bundleWorkflowCode> {
+  symlinkSync(join(repository, 'node_modules'), join(scratch, 'node_modules'));
+  for (const part of ['workflows', 'spec'])
+    cpSync(join(repository, 'src', part), join(scratch, part), { recursive: true });
+  const path = join(scratch, 'workflows/run/control-signals.ts');
+  const guard = "if (!patched('control-signals')) return;";
+  const code = readFileSync(path, 'utf8');
+  if (!code.includes(guard)) throw new Error(`control-signals.ts holds no ${guard}`);
+  writeFileSync(path, code.replace(guard, 'return;'));
+  return bundleWorkflowCode({
+    workflowsPath: join(scratch, 'workflows/index.ts'),
+    logger: new DefaultLogger('ERROR'),
+  });
+}

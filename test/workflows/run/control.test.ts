@@ -1,0 +1,226 @@
+import { ApplicationFailure } from '@temporalio/common';
+// What a person asks of a run under way, beside a pause and a stop at a step's end.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { explained } from '../../../src/cli/command-refusals.js';
+import {
+  checkpointNowUpdate,
+  pauseNowUpdate,
+  pauseUpdate,
+  resumeUpdate,
+  setHyperparametersUpdate,
+  statusQuery,
+  stopAfterUpdate,
+} from '../../../src/workflows/messages.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import {
+  gate,
+  outlineOf,
+  quiet,
+  type ScriptedRun,
+  scriptRun,
+  startRun,
+  uniqueName,
+  until,
+  untilItWaitsFor,
+  withWorkers,
+  workflowBundle,
+} from '../scripted-run.js';
+
+describe('control of a run', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  it('evaluates and keeps checkpoints at the intervals that somebody has set, also after a new start', async () => {
+    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 8 }];
+    const script = scriptRun(
+      outlineOf(uniqueName('intervals'), { phases, ckpt_interval: 100, eval_interval: 100 }),
+    );
+    const held = gate();
+    script.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      await run.executeUpdate(setHyperparametersUpdate, { args: [{ ckpt_interval: 3, eval_interval: 2 }] });
+      await run.executeUpdate(stopAfterUpdate, { args: [{ step: 4 }] });
+      held.release();
+      await run.result();
+      expect(script.uploaded).toEqual([3, 4]);
+      const again = await startRun(temporal, queue, script.outline.name);
+      await again.result();
+      expect((await again.query(statusQuery)).control).toMatchObject({ ckpt_interval: 3, eval_interval: 2 });
+    });
+    expect(script.uploaded).toEqual([3, 4, 6, 8]);
+    const evaluations = script.calls.filter((call) => call.startsWith('evaluate interval'));
+    expect(evaluations).toEqual([2, 4, 6].map((step) => `evaluate interval ${step}`));
+  });
+
+  describe('a pause that does not wait for the end of the step', () => {
+    /** In the midst of step 5, which evaluates the state before it beside its rollouts. */
+    async function cutOff(
+      name: string,
+      then: (run: Awaited<ReturnType<typeof startRun>>, script: ScriptedRun, queue: string) => Promise<void>,
+    ): Promise<ScriptedRun> {
+      const script = scriptRun(outlineOf(uniqueName(name), { ckpt_interval: 100 }));
+      const held = { collect: gate(), evaluate: gate() };
+      script.before = (call) =>
+        ({ 'collect 5': held.collect, 'evaluate interval 4': held.evaluate })[call]?.wait();
+      await withWorkers(temporal, script, async (queue) => {
+        const run = await startRun(temporal, queue, script.outline.name);
+        await Promise.all([held.collect.reached, held.evaluate.reached]);
+        expect(await run.executeUpdate(pauseNowUpdate)).toMatchObject({ n: 1, paused: true });
+        const paused = await until(run, ({ phase }) => phase === 'paused');
+        expect(paused.step).toBe(4);
+        await quiet(script);
+        await untilItWaitsFor(run, []);
+        script.before = () => undefined;
+        await then(run, script, queue);
+      });
+      return script;
+    }
+
+    it('cuts off what is sampled, gives the node back, and fills the same plan after resume', async () => {
+      const script = await cutOff('now', async (run) => {
+        await run.executeUpdate(resumeUpdate);
+        expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+      });
+      const ofStep = script.calls.filter((call) => / (4|5)$/.test(call) && !/^(report|save)/.test(call));
+      expect(ofStep.filter((call) => call === 'plan 5')).toHaveLength(1);
+      expect(ofStep.filter((call) => call === 'collect 5')).toHaveLength(1);
+      expect(ofStep.filter((call) => call === 'evaluate interval 4')).toHaveLength(1);
+      expect(script.committed.get(5)).toEqual({ control: 0, lr: 0.1 });
+    });
+
+    it('cuts off what its dying worker hands back meanwhile, too: nothing is blocked', async () => {
+      const script = scriptRun(outlineOf(uniqueName('now-killed'), { ckpt_interval: 100 }));
+      const held = gate();
+      script.before = async (call) => {
+        if (call !== 'collect 5') return;
+        await held.wait().catch(() => {
+          throw ApplicationFailure.retryable('the worker that ran it has ended', 'WorkerRestarted');
+        });
+      };
+      await withWorkers(temporal, script, async (queue) => {
+        const run = await startRun(temporal, queue, script.outline.name);
+        await held.reached;
+        await run.executeUpdate(pauseNowUpdate);
+        await until(run, ({ phase }) => phase === 'paused' || phase === 'blocked');
+        expect(await run.query(statusQuery)).toMatchObject({ phase: 'paused', blocked: null });
+        script.before = () => undefined;
+        await run.executeUpdate(resumeUpdate);
+        expect(await run.result()).toMatchObject({ ended: 'completed', step: 6 });
+      });
+    });
+
+    it('is left by a stop: the run ends with the step before, and a new start takes the one that was cut off', async () => {
+      const script = await cutOff('now-stop', async (run, { outline }, queue) => {
+        await run.executeUpdate(stopAfterUpdate, { args: [{ step: 4 }] });
+        expect(await run.result()).toMatchObject({ ended: 'stopped', step: 4 });
+        const again = await startRun(temporal, queue, outline.name);
+        await until(again, ({ phase }) => phase === 'paused');
+        await again.executeUpdate(resumeUpdate);
+        expect(await again.result()).toMatchObject({ ended: 'completed', step: 6 });
+      });
+      expect(script.calls.filter((call) => call === 'update 5')).toHaveLength(1);
+    });
+
+    it('takes a checkpoint of the state that is held, where somebody asks for one meanwhile', async () => {
+      const script = await cutOff('now-checkpoint', async (run, { uploaded }) => {
+        expect(await run.executeUpdate(checkpointNowUpdate)).toMatchObject({ checkpoint: 4 });
+        await until(run, ({ lastCheckpoint }) => lastCheckpoint === 4);
+        expect(uploaded).toEqual([4]);
+        await run.executeUpdate(resumeUpdate);
+        await run.result();
+      });
+      expect(script.uploaded).toEqual([4, 6]);
+    });
+  });
+
+  it('answers a pause of a paused run with what holds, and records it once', async () => {
+    const script = scriptRun(outlineOf(uniqueName('paused-twice')));
+    const held = gate();
+    script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      const answers = [];
+      for (let time = 0; time < 3; time++) answers.push(await run.executeUpdate(pauseUpdate));
+      expect(answers).toEqual(Array(3).fill({ ...script.control, n: 1, paused: true }));
+      held.release();
+      await until(run, ({ phase }) => phase === 'paused');
+      expect(await run.executeUpdate(pauseUpdate)).toMatchObject({ n: 1, paused: true });
+      expect(script.control.n).toBe(1);
+      await run.executeUpdate(resumeUpdate);
+      await run.result();
+    });
+  });
+
+  it('answers a resume of a run that nothing holds with what holds, and records nothing', async () => {
+    const script = scriptRun(outlineOf(uniqueName('not-held')));
+    const held = gate();
+    script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      const before = await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
+      expect(await run.executeUpdate(resumeUpdate)).toEqual(before);
+      expect(script.control.n).toBe(1);
+      held.release();
+      await run.result();
+    });
+    expect(script.calls).not.toContain('control resume');
+  });
+
+  it('passes over no pause, and no resume, while the other is being written', async () => {
+    const script = scriptRun(outlineOf(uniqueName('in-a-hurry')));
+    const [collecting, pausing, resuming] = [gate(), gate(), gate()];
+    script.before = (call) =>
+      ({ 'collect 3': collecting, 'control pause': pausing, 'control resume': resuming })[call]?.wait();
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await collecting.reached;
+      const paused = run.executeUpdate(pauseUpdate);
+      await pausing.reached;
+      const resumed = run.executeUpdate(resumeUpdate);
+      await resuming.reached;
+      pausing.release();
+      expect(await paused).toMatchObject({ paused: true });
+      const pausedAgain = run.executeUpdate(pauseUpdate);
+      expect(await pausedAgain).toMatchObject({ n: 2, paused: true });
+      resuming.release();
+      expect(await resumed).toMatchObject({ n: 3, paused: false });
+      collecting.release();
+      await run.result();
+    });
+  });
+
+  it('uploads the state of the next step boundary where somebody asks for it', async () => {
+    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 6 }];
+    const script = scriptRun(outlineOf(uniqueName('checkpoint'), { phases, ckpt_interval: 100 }));
+    const held = gate();
+    script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      expect(await run.executeUpdate(checkpointNowUpdate)).toMatchObject({ n: 1, checkpoint: 3 });
+      held.release();
+      await run.result();
+    });
+    expect(script.uploaded).toEqual([3, 6]);
+  });
+
+  it('says that a finished run cannot be resumed, and how it goes on', async () => {
+    const script = scriptRun(outlineOf(uniqueName('finished')));
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await run.result();
+      const { name } = script.outline;
+      await expect(explained(run, run.executeUpdate(resumeUpdate))).rejects.toThrow(
+        `${name} completed at step 6: to train it further, fork it with more steps (longhaul fork ${name}@6`,
+      );
+    });
+    expect(script.control.n).toBe(0);
+  });
+});

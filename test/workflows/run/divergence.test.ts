@@ -1,0 +1,43 @@
+// A step whose records disagree, after a person has looked: what was planned may have been set aside with them.
+import { ApplicationFailure } from '@temporalio/common';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { resumeUpdate } from '../../../src/workflows/messages.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import {
+  outlineOf,
+  scriptRun,
+  startRun,
+  uniqueName,
+  until,
+  withWorkers,
+  workflowBundle,
+} from '../scripted-run.js';
+
+describe('a step that was blocked by a divergence', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  it.each(['collect 4', 'update 4'])('at %s begins again from its plan with one resume', async (diverges) => {
+    const script = scriptRun(outlineOf(uniqueName('diverged')));
+    let planIsOld = true;
+    script.before = (call) => {
+      // Whoever asks with the old plan meets the same records again.
+      if (call === 'plan 4' && mended) planIsOld = false;
+      if (call === diverges && planIsOld)
+        throw ApplicationFailure.nonRetryable('the batch is not that of its episodes', 'Diverged');
+    };
+    let mended = false;
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await until(run, ({ phase }) => phase === 'blocked');
+      mended = true;
+      await run.executeUpdate(resumeUpdate);
+      await until(run, ({ phase }) => phase === 'completed');
+    });
+    expect(script.control.n).toBe(1);
+    expect(script.calls.filter((call) => call === 'plan 4')).toHaveLength(2);
+  });
+});

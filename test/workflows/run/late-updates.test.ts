@@ -1,0 +1,127 @@
+// Updates that meet a run while it begins anew: each is answered and recorded once, or refused with a reason; none is lost.
+import { WorkflowNotFoundError } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { explained } from '../../../src/cli/command-refusals.js';
+import { setHyperparametersUpdate } from '../../../src/workflows/messages.js';
+import type { trainingRun } from '../../../src/workflows/run/training-run.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import {
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  startRun,
+  uniqueName,
+  until,
+  untilItWaitsFor,
+  withWorkers,
+  workflowBundle,
+} from '../scripted-run.js';
+
+const opens = (script: ScriptedRun): number => script.calls.filter((call) => call === 'open').length;
+const recorded = (script: ScriptedRun): number =>
+  script.calls.filter((call) => call === 'control setHyperparameters').length;
+
+describe('a run that begins anew after every step', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 20 };
+    [temporal] = await Promise.all([startTemporal({ dynamicConfig }), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  const runOf = (steps: number, ckpt_interval = 0): ScriptedRun => {
+    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps }];
+    return scriptRun(outlineOf(uniqueName('late'), { phases, ckpt_interval, eval_interval: 0 }));
+  };
+
+  it('answers and records once each of several senders’ updates, whatever moment they meet', async () => {
+    const script = runOf(6);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const handle = temporal.client.workflow.getHandle<typeof trainingRun>(run.workflowId);
+      const over = { value: false };
+      const ended = run.result().finally(() => (over.value = true));
+      const answers: number[] = [];
+      const refusals: string[] = [];
+      const sender = async (name: string): Promise<void> => {
+        for (let i = 1; !over.value; i += 1) {
+          try {
+            const args: [{ lr: number }] = [{ lr: i / 1e4 }];
+            const updateId = `${name}-${i}`;
+            answers.push((await handle.executeUpdate(setHyperparametersUpdate, { args, updateId })).n);
+          } catch (error) {
+            const { status } = await handle.describe();
+            refusals.push(`${status.name}: ${(error as Error).message}`);
+          }
+        }
+      };
+      await Promise.all([sender('a'), sender('b'), sender('c'), ended]);
+      expect(await ended).toMatchObject({ ended: 'completed', step: 6 });
+      expect(opens(script)).toBeGreaterThan(3);
+      // Two that were recorded at once are both answered with what holds then; none has another's record for its own.
+      expect(recorded(script)).toBe(script.control.n);
+      expect(answers.length).toBe(script.control.n);
+      expect(Math.max(...answers)).toBe(script.control.n);
+      expect(answers.length).toBeGreaterThan(opens(script));
+      // Only the last ones are refused: they meet a run that has ended, and are told so.
+      for (const refusal of refusals)
+        expect(refusal).toMatch(/^COMPLETED: .*(complet|not found|closing workflow)/i);
+    });
+  });
+
+  it('records what comes while the last upload of an execution is waited for, before it begins anew', async () => {
+    const script = runOf(4, 1);
+    const held = gate();
+    script.before = (call) => (call === 'upload 1' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      await untilItWaitsFor(run, ['step-000001/upload']);
+      const before = opens(script);
+      expect(await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.25 }] })).toMatchObject({
+        n: 1,
+      });
+      expect(opens(script)).toBe(before);
+      held.release();
+      await run.result();
+    });
+    expect(recorded(script)).toBe(1);
+    expect(script.committed.get(3)).toMatchObject({ control: 1, lr: 0.25 });
+  });
+
+  it('answers one that comes while the report is written, though everything else of the run has ended', async () => {
+    const script = runOf(1);
+    const held = { report: gate(), record: gate() };
+    script.before = (call) =>
+      ({ report: held.report, 'control setHyperparameters': held.record })[call]?.wait();
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.report.reached;
+      const answer = run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.25 }] });
+      await held.record.reached;
+      held.report.release();
+      await until(run, ({ phase }) => phase === 'completed');
+      held.record.release();
+      expect(await answer).toMatchObject({ n: 1, lr: 0.25 });
+      expect(await run.result()).toMatchObject({ ended: 'completed' });
+    });
+    expect(recorded(script)).toBe(1);
+  });
+
+  it('refuses one that is sent to an execution that is over, in words that say what to do, and records nothing', async () => {
+    const script = runOf(2);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await run.result();
+      const { workflowId, firstExecutionRunId } = run;
+      const first = temporal.client.workflow.getHandle<typeof trainingRun>(workflowId, firstExecutionRunId);
+      const late = first.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.25 }] });
+      await expect(late).rejects.toBeInstanceOf(WorkflowNotFoundError);
+      await expect(explained(first, late)).rejects.toThrow(
+        /has begun anew meanwhile: give the command again/,
+      );
+    });
+    expect(recorded(script)).toBe(0);
+  });
+});

@@ -1,0 +1,65 @@
+// Collections beside the steps (R23): no step waits for one, none fails with one, and the run's end has them all behind it.
+import { ApplicationFailure } from '@temporalio/common';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import {
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  startRun,
+  uniqueName,
+  until,
+  untilItWaitsFor,
+  withWorkers,
+  workflowBundle,
+} from '../scripted-run.js';
+
+describe('the collections of a run', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 8 }];
+
+  function script(collect: (step: number) => Promise<void>): { script: ScriptedRun; asked: number[] } {
+    const asked: number[] = [];
+    const scripted = scriptRun(
+      outlineOf(uniqueName('collects'), { phases, ckpt_interval: 2, eval_interval: 0 }),
+    );
+    scripted.activities.collectGarbage = async ({ step }) => {
+      asked.push(step);
+      await collect(step);
+      return { n: null, checkpoints: 0, steps: 0, freed: 0 };
+    };
+    return { script: scripted, asked };
+  }
+
+  it('are one at a time, hold up no step, and end before the run does', async () => {
+    const held = gate();
+    const { script: scripted, asked } = script(() => held.wait());
+    await withWorkers(temporal, scripted, async (queue) => {
+      const run = await startRun(temporal, queue, scripted.outline.name);
+      await until(run, ({ step }) => step === 8);
+      await untilItWaitsFor(run, [`step-${String(asked[0]).padStart(6, '0')}/gc`]);
+      expect(asked).toHaveLength(1);
+      held.release();
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 8 });
+    });
+    expect(asked.at(-1)).toBe(8);
+    expect(asked).toHaveLength(2);
+  });
+
+  it('fail no run', async () => {
+    const { script: scripted, asked } = script(() =>
+      Promise.reject(ApplicationFailure.nonRetryable('the disk answers nothing', 'UnreadableRecord')),
+    );
+    await withWorkers(temporal, scripted, async (queue) => {
+      const run = await startRun(temporal, queue, scripted.outline.name);
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 8 });
+    });
+    expect(asked.length).toBeGreaterThan(1);
+  });
+});

@@ -1,0 +1,182 @@
+// A run that holds several nodes: the first does everything, the others play ranges of a step's slots.
+import { ApplicationFailure, Context } from '@temporalio/activity';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { pauseNowUpdate, resumeUpdate, revokedSignal } from '../../../src/workflows/messages.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import {
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  startRun,
+  uniqueName,
+  until,
+  withWorkers,
+  workflowBundle,
+} from '../scripted-run.js';
+
+interface Played {
+  node: string;
+  activity: string;
+  slots?: [number, number];
+  keep?: boolean;
+}
+
+interface TwoNodes {
+  script: ScriptedRun;
+  /** As they were granted, the first node's first. */
+  leases: string[];
+  /** In the order in which the activities began. */
+  played: Played[];
+  /** Seconds that each update was told of the other node's calls. */
+  elsewhere: number[];
+  /** Throws or waits before a node plays its share. */
+  before: { share: (at: { node: string; step: number; slots: [number, number] }) => Promise<void> | void };
+  first: string;
+  second: string;
+}
+
+type Run = Awaited<ReturnType<typeof startRun>>;
+
+describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  /** Four GRPO steps; the first is played by one node, as the second is granted meanwhile. */
+  async function withTwoNodes(
+    use: (nodes: TwoNodes, run: Run) => Promise<void>,
+    eval_interval = 0,
+  ): Promise<TwoNodes> {
+    const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 4 }];
+    const script = scriptRun(outlineOf(uniqueName('two'), { phases, ckpt_interval: 2, eval_interval }));
+    const [first, second] = [script.node, uniqueName('second')];
+    const before = { share: () => undefined };
+    const nodes: TwoNodes = { script, leases: [], played: [], elsewhere: [], before, first, second };
+    const { openRun } = script.activities;
+    script.activities.openRun = async (input) => ({
+      ...(await openRun(input)),
+      placement: { priority: 0, nodes: 2 },
+    });
+    script.grant = ({ lease }) => [first, second][nodes.leases.push(lease) - 1] ?? null;
+    const on = (node: string) => ({
+      node,
+      activities: {
+        ...script.activities,
+        collectRollouts: async (input: Parameters<typeof script.activities.collectRollouts>[0]) => {
+          const { slots, keep, step } = input;
+          const activity = Context.current().info.activityId;
+          nodes.played.push({ node, activity, slots, ...(keep ? { keep } : {}) });
+          await nodes.before.share({ node, step, slots });
+          return script.activities.collectRollouts(input);
+        },
+        updatePolicy: (input: Parameters<typeof script.activities.updatePolicy>[0]) => {
+          nodes.elsewhere.push(input.elsewhere ?? 0);
+          return script.activities.updatePolicy(input);
+        },
+        uploadCheckpoint: (input: Parameters<typeof script.activities.uploadCheckpoint>[0]) => {
+          nodes.played.push({ node, activity: Context.current().info.activityId });
+          return script.activities.uploadCheckpoint(input);
+        },
+      },
+    });
+    const held = gate();
+    script.before = (call) => (call === 'update 1' ? held.wait() : undefined);
+    await withWorkers(temporal, on(second), () =>
+      withWorkers(temporal, on(first), async (queue) => {
+        const run = await startRun(temporal, queue, script.outline.name);
+        await until(run, ({ sharingNodes }) => sharingNodes.length === 1);
+        held.release();
+        await use(nodes, run);
+      }),
+    );
+    return nodes;
+  }
+
+  it('has each play a range of slots, from the step after it was granted; the first alone saves and uploads', async () => {
+    const { played, elsewhere, first, second } = await withTwoNodes(async (_, run) => {
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 4 });
+    });
+    const at = (step: number): Played[] =>
+      played
+        .filter(({ activity }) => activity.startsWith(`step-00000${step}/collect`))
+        .sort((a, b) => (a.activity < b.activity ? -1 : 1));
+    expect(at(1)).toEqual([{ node: first, activity: 'step-000001/collect', slots: [0, 4] }]);
+    for (const step of [2, 3, 4]) {
+      expect(at(step)).toEqual([
+        {
+          ...{ node: first, activity: `step-00000${step}/collect`, slots: [0, 2] },
+          ...(step === 3 ? { keep: true } : {}),
+        },
+        { node: second, activity: `step-00000${step}/collect-2`, slots: [2, 4] },
+      ]);
+    }
+    // Each call of the script takes half a second.
+    expect(elsewhere).toEqual([0, 0.5, 0.5, 0.5]);
+    const uploads = played.filter(({ activity }) => activity.endsWith('/upload'));
+    expect(uploads.map(({ node }) => node)).toEqual([first, first]);
+  });
+
+  it('begins a step again on both where a record of one share was set aside', async () => {
+    const { script, played } = await withTwoNodes(async ({ before, second }, run) => {
+      let failed = false;
+      before.share = ({ node, step }) => {
+        if (step !== 3 || failed) return;
+        // The other share would go on for as long as it takes.
+        if (node !== second) return Context.current().cancelled.then(() => undefined);
+        failed = true;
+        throw ApplicationFailure.nonRetryable('an episode is unreadable', 'UnreadableRecord');
+      };
+      const { blocked } = await until(run, ({ phase }) => phase === 'blocked');
+      expect(blocked?.reason).toContain('an episode is unreadable');
+      await run.executeUpdate(resumeUpdate);
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 4 });
+    });
+    expect(script.calls.filter((call) => call === 'plan 3')).toHaveLength(2);
+    expect(played.filter(({ activity }) => activity === 'step-000003/collect')).toHaveLength(2);
+    expect(played.filter(({ activity }) => activity === 'step-000003/collect-2')).toHaveLength(2);
+  });
+
+  it('goes on with its evaluation where the search for a node is called off with the share that began it', async () => {
+    const evaluating = gate();
+    const { script } = await withTwoNodes(async ({ script: found, leases, before, first, second }, run) => {
+      const asked = [null, first, second];
+      found.grant = () => asked.shift() ?? null;
+      found.before = (call) => (call === 'evaluate interval 2' ? evaluating.wait() : undefined);
+      const tried = new Set<string>();
+      before.share = ({ node, step }) => {
+        if (step !== 3 || tried.has(node)) return;
+        tried.add(node);
+        if (node === first) return Context.current().cancelled.then(() => undefined);
+        throw ApplicationFailure.nonRetryable('an episode is unreadable', 'UnreadableRecord');
+      };
+      await Promise.all([evaluating.reached, until(run, ({ phase }) => phase === 'blocked')]);
+      const nodes = [first, second];
+      for (const [index, node] of nodes.entries())
+        await run.signal(revokedSignal, { lease: leases[index]!, node, reason: 'lost' });
+      await until(run, ({ waitsFor }) => waitsFor !== null);
+      evaluating.release();
+      await run.executeUpdate(resumeUpdate);
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 4 });
+    }, 2);
+    expect(script.calls).toContain('evaluate interval 2');
+  });
+
+  it('rests on both where somebody pauses it now, and fills the same plan after that', async () => {
+    const { script, played } = await withTwoNodes(async ({ before }, run) => {
+      let begun = 0;
+      const cutOff = gate();
+      before.share = ({ step }) => (step === 3 && ++begun <= 2 ? cutOff.wait() : undefined);
+      await until(run, () => begun === 2);
+      await run.executeUpdate(pauseNowUpdate);
+      await until(run, ({ phase }) => phase === 'paused');
+      await run.executeUpdate(resumeUpdate);
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 4 });
+    });
+    expect(script.calls.filter((call) => call === 'plan 3')).toHaveLength(1);
+    for (const share of ['collect', 'collect-2'])
+      expect(played.filter(({ activity }) => activity === `step-000003/${share}`)).toHaveLength(2);
+  });
+});

@@ -1,0 +1,308 @@
+// The course of a run: its steps in order, what people change of it meanwhile, and each way in which it ends.
+import { ApplicationFailure } from '@temporalio/common';
+import { WorkflowFailedError, WorkflowUpdateFailedError } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  pauseUpdate,
+  resumeUpdate,
+  setHyperparametersUpdate,
+  statusQuery,
+  stopAfterUpdate,
+} from '../../../src/workflows/messages.js';
+import { targetNote } from '../../../src/workflows/status/run-text.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import {
+  gate,
+  outlineOf,
+  quiet,
+  scriptRun,
+  startRun,
+  uniqueName,
+  until,
+  untilItWaitsFor,
+  withWorkers,
+  workflowBundle,
+} from '../scripted-run.js';
+
+describe('trainingRun', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  it('opens, commits the base, evaluates, takes every step and leaves a report', async () => {
+    const script = scriptRun(outlineOf(uniqueName('happy')));
+    const result = await withWorkers(temporal, script, async (queue) =>
+      (await startRun(temporal, queue, script.outline.name)).result(),
+    );
+    expect(result).toMatchObject({
+      ended: 'completed',
+      step: 6,
+      report: `runs/${script.outline.run}/report.html`,
+    });
+    expect(result.tokens).toBe(400);
+    expect(result.evaluations.map(({ step, suite }) => `${suite} ${step}`)).toEqual([
+      'interval 0',
+      'final 2',
+      'interval 4',
+      'final 6',
+    ]);
+    const steps = script.calls.filter((call) => /^(plan|collect|update) /.test(call));
+    expect(steps.slice(0, 4)).toEqual(['plan 1', 'update 1', 'plan 2', 'update 2']);
+    expect(steps.slice(4, 7)).toEqual(['plan 3', 'collect 3', 'update 3']);
+    expect(script.calls).toContain('upload 6');
+    expect(script.calls.at(-1)).toBe('report');
+  });
+
+  it('goes on from the records: a second start takes no step twice', async () => {
+    const script = scriptRun(outlineOf(uniqueName('again')));
+    await withWorkers(temporal, script, async (queue) => {
+      const first = await startRun(temporal, queue, script.outline.name);
+      await until(first, (status) => status.step >= 3);
+      await first.terminate('the server lost it');
+      // Its activities are not told: what was under way when it died may still commit.
+      await quiet(script);
+      const before = Math.max(...script.committed.keys());
+      script.calls.length = 0;
+      const second = await startRun(temporal, queue, script.outline.name);
+      await second.result();
+      const updates = script.calls.filter((call) => call.startsWith('update '));
+      expect(updates[0]).toBe(`update ${before + 1}`);
+    });
+    expect([...script.committed.keys()]).toEqual([0, 1, 2, 3, 4, 5, 6]);
+  });
+
+  it('knows the last checkpoint of its store from the first moment, and takes no second one of that step', async () => {
+    const script = scriptRun(outlineOf(uniqueName('known')));
+    const held = gate();
+    script.before = (call) => (call === 'plan 5' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      for (const step of [0, 1, 2, 3, 4]) script.committed.set(step, { control: 0, lr: 0.1 });
+      script.uploaded.push(2, 4);
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      expect((await run.query(statusQuery)).lastCheckpoint).toBe(4);
+      held.release();
+      await run.result();
+    });
+    expect(script.uploaded).toEqual([2, 4, 6]);
+  });
+
+  it('hands the next update what the record of a step does not count, because somebody else wrote it', async () => {
+    const script = scriptRun(outlineOf(uniqueName('uncounted')));
+    const { openRun, updatePolicy } = script.activities;
+    script.activities.openRun = async (input) => ({ ...(await openRun(input)), unownedSeconds: 7 });
+    const handed: number[] = [];
+    script.activities.updatePolicy = async (input) => {
+      const unowned = input.faults?.figures['ft/unowned_seconds'] ?? 0;
+      handed.push(unowned);
+      const unrecorded: Record<string, number> = { 'ft/unowned_seconds': unowned };
+      return { ...(await updatePolicy(input)), ...(input.step <= 2 ? { unrecorded } : {}) };
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      await (await startRun(temporal, queue, script.outline.name)).result();
+    });
+    expect(handed).toEqual([7, 7, 7, 0, 0, 0]);
+  });
+
+  it('holds at a step boundary while paused, and a change of lr holds from the next plan on', async () => {
+    const script = scriptRun(outlineOf(uniqueName('pause')));
+    const held = gate();
+    script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      expect(await run.executeUpdate(pauseUpdate)).toMatchObject({ n: 1, paused: true });
+      const changed = await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
+      expect(changed).toMatchObject({ n: 2, lr: 0.05 });
+      held.release();
+      const paused = await until(run, (status) => status.phase === 'paused');
+      expect(paused.step).toBe(3);
+      // The workflow waits for nothing but an Update: nothing that it asked for is under way or yet to come.
+      await untilItWaitsFor(run, []);
+      expect(script.calls).not.toContain('plan 4');
+      await run.executeUpdate(resumeUpdate);
+      await run.result();
+    });
+    expect(script.committed.get(3)).toEqual({ control: 0, lr: 0.1 });
+    expect(script.committed.get(4)).toEqual({ control: 3, lr: 0.05 });
+  });
+
+  it('never plans while a control record is being written', async () => {
+    const script = scriptRun(outlineOf(uniqueName('mutex')));
+    const [collecting, writing] = [gate(), gate()];
+    script.before = (call) => {
+      if (call === 'collect 3') return collecting.wait();
+      return call === 'control setHyperparameters' ? writing.wait() : undefined;
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await collecting.reached;
+      const answer = run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.01 }] });
+      await writing.reached;
+      collecting.release();
+      await until(run, (status) => status.step === 3);
+      // With the step behind it, the workflow waits for the record alone.
+      await untilItWaitsFor(run, ['control/1']);
+      expect(script.calls).not.toContain('plan 4');
+      writing.release();
+      expect(await answer).toMatchObject({ n: 1, lr: 0.01 });
+      await run.result();
+    });
+    expect(script.committed.get(4)).toEqual({ control: 1, lr: 0.01 });
+  });
+
+  it('ends after the step that stopAfter names, and a new start goes past it', async () => {
+    const script = scriptRun(outlineOf(uniqueName('stop')));
+    const held = gate();
+    script.before = (call) => (call === 'collect 3' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      await run.executeUpdate(stopAfterUpdate, { args: [{ step: 4 }] });
+      held.release();
+      const result = await run.result();
+      expect(result).toMatchObject({ ended: 'stopped', step: 4 });
+      expect(script.calls).toContain('upload 4');
+      const again = await startRun(temporal, queue, script.outline.name);
+      expect(await again.result()).toMatchObject({ ended: 'completed', step: 6 });
+    });
+  });
+
+  it('obeys a stop that names a step which an earlier stop has named', async () => {
+    const script = scriptRun(outlineOf(uniqueName('stop-again')));
+    for (const step of [0, 1, 2, 3]) script.committed.set(step, { control: 0, lr: 0.1 });
+    script.control = { ...script.control, n: 1, stopAfter: 3 };
+    const [held, stopping] = [gate(), gate()];
+    script.before = (call) => {
+      if (call === 'collect 5') return held.wait();
+      return call === 'control stopAfter' ? stopping.wait() : undefined;
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      expect((await run.query(statusQuery)).control.stopAfter).toBeNull();
+      const stop = run.executeUpdate(stopAfterUpdate, { args: [{ step: 3 }] });
+      await stopping.reached;
+      // Its answer comes after that of a later change, which has folded it in.
+      await run.executeUpdate(setHyperparametersUpdate, { args: [{ lr: 0.05 }] });
+      stopping.release();
+      expect(await stop).toMatchObject({ stopAfter: 3 });
+      expect((await run.query(statusQuery)).control.stopAfter).toBe(3);
+      held.release();
+      expect(await run.result()).toMatchObject({ ended: 'stopped', step: 5 });
+    });
+  });
+
+  it.each([
+    ['no field', {}, /needs one of lr, /],
+    ['an unknown field', { learning_rate: 1 }, /not learning_rate/],
+    ['a text', { lr: '1e-4' }, /lr must be a number/],
+    ['a negative rate', { lr: -1 }, /lr must be a number from 0/],
+    ['a temperature of 0', { temperature: 0 }, /temperature must be a number from 0.01 to 10, not 0$/],
+    ['a clip range of 0', { eps_clip_high: 0 }, /eps_clip_high must be a number from 0.0001 to 10, not 0$/],
+    [
+      'a group of one',
+      { n_samples_per_prompt: 1 },
+      /n_samples_per_prompt must be a whole number from 2 to 1000/,
+    ],
+    ['half a group', { train_batch_size: 1.5 }, /train_batch_size must be a whole number from 1 to 100000/],
+    ['an interval of 0', { ckpt_interval: 0 }, /ckpt_interval must be a whole number from 1 to 1000000/],
+    [
+      'no turns',
+      { eval_interval: 3, max_turns: 0 },
+      /max_turns must be a whole number from 1 to 1000, not 0$/,
+    ],
+    [
+      'more tokens than the model takes',
+      { max_sequence_length: 513 },
+      /max_sequence_length must be a whole number from 1 to 512, not 513$/,
+    ],
+    [
+      'a weight that the loss does not have',
+      { kl_loss_coef: 0.1 },
+      /kl_loss_coef changes nothing.*no KL term/,
+    ],
+  ])('refuses setHyperparameters with %s and records nothing', async (_, values, message) => {
+    const script = scriptRun(outlineOf(uniqueName('refuse')));
+    const held = gate();
+    script.before = (call) => (call === 'base' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const model = { architecture: { max_position_embeddings: 512 } };
+      const { name } = script.outline;
+      const run = await startRun(temporal, queue, name, { name, model });
+      await held.reached;
+      const update = run.executeUpdate(setHyperparametersUpdate, { args: [values as { lr?: number }] });
+      const failure = await update.then(
+        () => null,
+        (error: unknown) => error,
+      );
+      expect(failure).toBeInstanceOf(WorkflowUpdateFailedError);
+      expect((failure as WorkflowUpdateFailedError).cause?.message).toMatch(message);
+      await run.terminate();
+    });
+    expect(script.control.n).toBe(0);
+  });
+
+  it.each(['InvalidSpec', 'RunOwned'])('fails at once with %s and all of its text', async (type) => {
+    const script = scriptRun(outlineOf(uniqueName('invalid')));
+    const text = 'trainer.lr: must be a number; trainer.stepz: unknown, did you mean max_training_steps?';
+    script.before = (call) => {
+      if (call === 'open')
+        throw ApplicationFailure.create({ message: text, type, nonRetryable: true, details: [1, 2] });
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const failure = await run.result().then(
+        () => null,
+        (error: unknown) => error,
+      );
+      expect(failure).toBeInstanceOf(WorkflowFailedError);
+      expect((failure as WorkflowFailedError).cause).toMatchObject({ type, message: text, details: [1, 2] });
+    });
+  });
+
+  it('keeps everything when it is cancelled in the middle of a step, and still writes the report', async () => {
+    const script = scriptRun(outlineOf(uniqueName('cancel')));
+    const held = gate();
+    script.before = (call) => (call === 'collect 4' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      await run.cancel();
+      await expect(run.result()).rejects.toBeInstanceOf(WorkflowFailedError);
+      expect((await run.describe()).status.name).toBe('CANCELLED');
+      expect(await run.query(statusQuery)).toMatchObject({ phase: 'stopped', step: 3 });
+    });
+    expect(script.calls.at(-1)).toBe('report');
+  });
+
+  it('ends early where an interval evaluation reaches the target', async () => {
+    const script = scriptRun(outlineOf(uniqueName('target'), { target_pass_at_1: 0.9 }));
+    script.passAt1 = (step) => (step >= 4 ? 0.95 : 0.2);
+    const result = await withWorkers(temporal, script, async (queue) =>
+      (await startRun(temporal, queue, script.outline.name)).result(),
+    );
+    expect(result).toMatchObject({ ended: 'completed', step: 4, reachedTarget: 0.9 });
+    expect(result.evaluations.at(-1)).toMatchObject({ step: 4, suite: 'final', pass_at_1: 0.95 });
+    expect(targetNote(result)).toMatch(
+      /^ended at step 4: the interval evaluation reached 90 %; final evaluation 95\.0 % \(\d+\)$/,
+    );
+    expect(script.calls).not.toContain('plan 5');
+  });
+
+  it('does not let a checkpoint that fails fail a step, and does not go on to the end without the last one', async () => {
+    const script = scriptRun(outlineOf(uniqueName('upload')));
+    script.before = (call) => {
+      if (call === 'save 2') throw ApplicationFailure.nonRetryable('no space left', 'StoreFull');
+    };
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await run.result();
+      expect((await run.query(statusQuery)).lastCheckpoint).toBe(6);
+    });
+    expect(script.calls).not.toContain('upload 2');
+    expect(script.calls).toContain('upload 3');
+  });
+});

@@ -1,0 +1,112 @@
+// Whatever blocks a run names the way out: what to do, with commands that exist, and the one that lets it go on.
+import { readFileSync } from 'node:fs';
+import { ApplicationFailure } from '@temporalio/common';
+import { WorkflowFailedError } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { fatalFailures } from '../../../src/activities/contracts.js';
+import { runCommandLine } from '../../../src/cli/program.js';
+import { resumeUpdate } from '../../../src/workflows/messages.js';
+import { endingFailures, remedies } from '../../../src/workflows/policies.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import {
+  outlineOf,
+  scriptRun,
+  startRun,
+  uniqueName,
+  until,
+  withWorkers,
+  workflowBundle,
+} from '../scripted-run.js';
+
+const blocking = fatalFailures.filter((type) => !endingFailures.includes(type));
+const guide = readFileSync('docs/operations.md', 'utf8');
+const section = guide.slice(guide.indexOf('## What blocks a run'), guide.indexOf('## A new version'));
+
+/** Of every `longhaul VERB` that a text names. */
+function verbsIn(text: string): string[] {
+  return [...text.matchAll(/\blonghaul ([a-z]+)/g)].map(([, verb]) => verb as string);
+}
+
+/** As the command line's help lists them. */
+async function verbs(): Promise<string[]> {
+  let help = '';
+  const out = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
+    help += String(text);
+    return true;
+  });
+  await runCommandLine(['--help']).finally(() => out.mockRestore());
+  return [...help.matchAll(/^ {2}([a-z]+) /gm)].map(([, verb]) => verb as string);
+}
+
+describe('the way out of a block', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  it('is named by every failure that no retry mends, known or not, and leads to the end of the run', async () => {
+    const script = scriptRun(outlineOf(uniqueName('ways-out')));
+    const failures = [...blocking, 'SomethingNew'];
+    const left = [...failures];
+    script.before = (call) => {
+      const type = call === 'plan 1' ? left[0] : undefined;
+      if (type) throw ApplicationFailure.nonRetryable(`it is ${type}`, type);
+    };
+    const known = await verbs();
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      for (const type of failures) {
+        const { blocked } = await until(run, (status) => status.blocked?.reason === `it is ${type}`);
+        const remedy = remedies[type as keyof typeof remedies] ?? 'Mend the cause';
+        expect(blocked?.remedy).toBe(`${remedy}. Then: longhaul resume ${script.outline.run}`);
+        for (const verb of verbsIn(blocked?.remedy ?? '')) expect(known).toContain(verb);
+        left.shift();
+        await run.executeUpdate(resumeUpdate);
+      }
+      expect((await run.result()).step).toBe(6);
+    });
+  });
+
+  it('is named after steps that changed nothing, too', async () => {
+    const script = scriptRun(outlineOf(uniqueName('unapplied-way')));
+    const { updatePolicy } = script.activities;
+    script.activities.updatePolicy = async (input) => ({
+      ...(await updatePolicy(input)),
+      ...(input.step <= 3 ? { applied: false, reason: 'non_finite' } : {}),
+    });
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const { blocked } = await until(run, ({ phase }) => phase === 'blocked');
+      expect(blocked?.remedy).toContain(`longhaul set ${script.outline.run} lr=`);
+      expect(blocked?.remedy).toMatch(new RegExp(`Then: longhaul resume ${script.outline.run}$`));
+      await run.executeUpdate(resumeUpdate);
+      expect((await run.result()).step).toBe(6);
+    });
+  });
+
+  it.each(endingFailures)(
+    'is no resume where waiting would not help: %s ends the workflow, saying why',
+    async (type) => {
+      const script = scriptRun(outlineOf(uniqueName('ending')));
+      script.before = (call) => {
+        if (call === 'plan 1') throw ApplicationFailure.nonRetryable('this and that is wrong', type);
+      };
+      await withWorkers(temporal, script, async (queue) => {
+        const run = await startRun(temporal, queue, script.outline.name);
+        const error: unknown = await run.result().catch((thrown: unknown) => thrown);
+        expect(error).toBeInstanceOf(WorkflowFailedError);
+        expect((error as WorkflowFailedError).cause).toMatchObject({
+          type,
+          message: 'this and that is wrong',
+        });
+      });
+    },
+  );
+});
+
+it.each(fatalFailures)('the guide says what to do about %s', async (type) => {
+  expect(section).toContain(`\`${type}\``);
+  const known = await verbs();
+  for (const verb of verbsIn(section)) expect(known).toContain(verb);
+});

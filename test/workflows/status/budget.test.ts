@@ -1,0 +1,99 @@
+// A run with a budget: it warns, ends at the step boundary where one is spent, and goes on where it is raised.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { OpenedRun } from '../../../src/activities/contracts.js';
+import { limitsOf } from '../../../src/spec/budget.js';
+import type { BudgetSpec } from '../../../src/spec/run-spec.js';
+import { budgetNotes } from '../../../src/workflows/status/budget.js';
+import { statusQuery } from '../../../src/workflows/messages.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import {
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  startRun,
+  uniqueName,
+  withWorkers,
+  workflowBundle,
+} from '../scripted-run.js';
+
+describe('a run with a budget', { timeout: 120_000 }, () => {
+  let temporal: TestTemporal;
+  beforeAll(async () => {
+    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+
+  /** Counted as openRun does: by the steps that are recorded. */
+  function limited(script: ScriptedRun, budget: BudgetSpec, startedAt = Date.now()): void {
+    script.budget = (): Pick<OpenedRun, 'budget'> => {
+      const steps = Math.max(0, script.committed.size - 1);
+      const spent = { tokens: 100 * steps, gpu_seconds: 3600 * steps };
+      return {
+        budget: { limits: limitsOf(budget), spent, startedAt: new Date(startedAt).toISOString() },
+      };
+    };
+  }
+
+  it.each<[string, BudgetSpec, number, string]>([
+    ['tokens', { max_tokens: 300 }, 3, 'budget.max_tokens is spent (300 of 300)'],
+    ['GPU hours', { max_gpu_hours: 2.5 }, 3, 'budget.max_gpu_hours is spent (3 of 2.5)'],
+    ['money', { max_usd: 7, usd_per_gpu_hour: 3.5, max_tokens: 1e6 }, 2, 'budget.max_usd is spent (7 of 7)'],
+  ])('ends at the step boundary after %s are spent, with its state kept and evaluated', async (...given) => {
+    const [, budget, last, reason] = given;
+    const script = scriptRun(outlineOf(uniqueName('budget'), { ckpt_interval: 100 }));
+    limited(script, budget);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      const end = `${reason}: raise it and start the run again`;
+      expect(await run.result()).toMatchObject({ ended: 'stopped', step: last, budget: end });
+      const { budget: lines = [] } = await run.query(statusQuery);
+      expect(budgetNotes(lines)).toEqual([end]);
+    });
+    expect(script.uploaded).toEqual([last]);
+    expect(script.calls).toContain(`evaluate final ${last}`);
+    expect(script.calls).not.toContain(`plan ${last + 1}`);
+  });
+
+  it('ends where its time is over, and takes no step', async () => {
+    const script = scriptRun(outlineOf(uniqueName('wall')));
+    limited(script, { max_wall_s: 60 }, Date.now() - 61_000);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      expect(await run.result()).toMatchObject({ ended: 'stopped', step: 0 });
+    });
+    expect(script.calls).not.toContain('plan 1');
+  });
+
+  it('ends again at once while nothing is raised, and goes on where it is', async () => {
+    const script = scriptRun(outlineOf(uniqueName('raised')));
+    await withWorkers(temporal, script, async (queue) => {
+      const steps: number[] = [];
+      for (const max_tokens of [200, 200, 450, 10_000]) {
+        limited(script, { max_tokens });
+        const run = await startRun(temporal, queue, script.outline.name);
+        steps.push((await run.result()).step);
+      }
+      expect(steps).toEqual([2, 2, 5, 6]);
+    });
+    expect(script.calls.filter((call) => call.startsWith('update '))).toHaveLength(6);
+  });
+
+  it('completes where its last step spends it', async () => {
+    const script = scriptRun(outlineOf(uniqueName('enough')));
+    limited(script, { max_tokens: 600 });
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      expect(await run.result()).toMatchObject({ ended: 'completed', step: 6, budget: null });
+    });
+  });
+});
+
+describe('the notes on a budget', () => {
+  it('begin at 80 % of a limit', () => {
+    const line = (spent: number) => budgetNotes([{ name: 'max_tokens', limit: 10_000, spent }]);
+    expect(line(7_999)).toEqual([]);
+    expect(line(8_000)).toEqual(['budget.max_tokens: 80 % is spent (8,000 of 10,000)']);
+    expect(line(9_999)).toEqual(['budget.max_tokens: 99 % is spent (9,999 of 10,000)']);
+    expect(line(10_000)).toHaveLength(1);
+  });
+});

@@ -1,0 +1,154 @@
+// The live text of a run in the Temporal UI: what a person must find there, and what may not break it.
+import { describe, expect, it } from 'vitest';
+import type { RunOutline, RunStatus } from '../../../src/activities/contracts.js';
+import { noControl } from '../../../src/workflows/run/control-desk.js';
+import { detailsOf } from '../../../src/workflows/status/run-details.js';
+import { outlineOf } from '../scripted-run.js';
+
+const now = Date.UTC(2030, 0, 2, 3, 0);
+const outline: RunOutline = outlineOf('crm', { project: 'sales', model: 'qwen3-0.6b' });
+
+const training: RunStatus = {
+  run: 'crm',
+  phase: 'collecting',
+  step: 30,
+  totalSteps: 40,
+  trainingPhase: 'grpo',
+  owner: 2,
+  node: 'gpu-1',
+  sharingNodes: ['gpu-2'],
+  waitsFor: null,
+  state: null,
+  control: noControl,
+  budget: [{ name: 'max_tokens', limit: 2000, spent: 1500 }],
+  blocked: null,
+  evaluations: [
+    { step: 10, suite: 'interval', pass_at_1: 0.4, graded: 40 },
+    { step: 20, suite: 'interval', pass_at_1: 0.61, graded: 40 },
+  ],
+  recent: [{ step: 30, kind: 'grpo', seconds: 60, metrics: { 'reward/avg_raw_reward': 0.5 } }],
+  rewards: [0.1, 0.5],
+  outcomes: { graded: 990, unknown: 10, last: { step: 30, graded: 255, unknown: 1 } },
+  lastCheckpoint: 28,
+  tokens: 84_210,
+  sampleSeconds: 10,
+  report: null,
+};
+
+const of = (changes: Partial<RunStatus> = {}): string =>
+  detailsOf({ ...training, ...changes }, { outline, checkpointTrouble: null, now }).replaceAll('\u00a0', ' ');
+
+/** The cells of the row that begins with `name`. */
+function row(text: string, name: string): string[] {
+  const line = text.split('\n').find((one) => one.startsWith(`| ${name}`)) ?? '';
+  return line
+    .split('|')
+    .slice(1, -1)
+    .map((cell) => cell.trim());
+}
+
+describe('the live text of a run', () => {
+  it('says where else the run is followed, and nothing where it is not', () => {
+    const followed_in = ['W&B team/sales/crm', 'Slack #runs|x'];
+    const text = detailsOf(training, { outline: { ...outline, followed_in }, checkpointTrouble: null, now });
+    expect(text).toContain('- followed in W&B team/sales/crm, Slack #runs\\|x\n');
+    expect(of()).not.toContain('followed');
+  });
+
+  it('is a table of where it is, how it goes, and what it uses', () => {
+    const text = of();
+    expect(row(text, '**crm**')).toEqual(['**crm**', 'qwen3-0.6b', 'sales']);
+    expect(row(text, 'phase')).toEqual(['phase', '**collecting**', 'grpo']);
+    expect(row(text, 'step')).toEqual(['step', '**30** of 40', 'ends by 01-02 03:10 UTC']);
+    expect(row(text, 'pass@1')).toEqual(['pass@1', '**61.0 %** at step 20', '▁█ +21.0 points since step 10']);
+    expect(row(text, 'reward')).toEqual(['reward', '**0.50** at step 30', '▁█']);
+    expect(row(text, 'last step')).toEqual(['last step', '60.0 s', '8,421 tokens/s']);
+    expect(row(text, 'unknown')).toEqual([
+      'unknown outcomes',
+      '1 of 256 at step 30',
+      '10 of 1,000 since it was started',
+    ]);
+    expect(row(text, 'node')).toEqual(['node', 'gpu-1, gpu-2', 'owner 2']);
+    expect(row(text, 'last checkpoint')).toEqual(['last checkpoint', 'step 28', '']);
+    expect(row(text, 'budget')).toEqual(['budget.max_tokens', '1,500 of 2,000', '75 %']);
+  });
+
+  it('has rows of one length, also where a name would end a cell', () => {
+    const text = detailsOf(training, {
+      outline: { ...outline, model: 'a|b\nc' },
+      checkpointTrouble: 'x | y',
+      now,
+    });
+    const rows = text.split('\n').filter((line) => line.startsWith('|'));
+    for (const line of rows) expect(line.match(/(?<!\\)\|/g), line).toHaveLength(4);
+  });
+
+  it('gives the exact commands of both command lines', () => {
+    const text = of();
+    expect(text).toContain('`longhaul pause crm`');
+    expect(text).toContain('`temporal workflow update execute -w train/crm --name pause`');
+    expect(text).toContain(`--name setHyperparameters --input '{"lr": 1e-4}'`);
+    expect(text).toContain(`--name stopAfter --input '{"step": 31}'`);
+    expect(text).toContain('`longhaul train --run crm`');
+    expect(text).toMatch(
+      /`temporal workflow start --type trainingRun .* -w train\/crm .*--input-file run\.json`/,
+    );
+    expect(text).not.toContain('--name resume');
+  });
+
+  it('names the workflow of a later timeline by its name, and the run by its id', () => {
+    const text = of({ run: 'crm~2', phase: 'paused' });
+    expect(text).toContain('`longhaul resume crm~2`');
+    expect(text).toContain('-w train/crm --name resume');
+    expect(text).not.toContain('train/crm~2');
+  });
+
+  it('begins with what holds the run up, and with the way on', () => {
+    const blocked = {
+      reason: 'booking is down:\n<img src=x> [here](http://x)',
+      remedy: 'Start it. Then: longhaul resume crm',
+    };
+    expect(of({ phase: 'blocked', blocked })).toMatch(
+      /^\*\*Blocked\*\*: booking is down: · \\<img src=x> \\\[here\]\(http:\/\/x\)\n\n\*\*Way on\*\*: Start it\. Then: longhaul resume crm\n/,
+    );
+    expect(of({ phase: 'paused' })).toMatch(/^\*\*Paused\.\*\* .*`longhaul resume crm`/);
+    expect(of({ phase: 'placing', waitsFor: 'no node is alive' })).toMatch(
+      /^\*\*Waits for a node\*\*: no node is alive\n/,
+    );
+  });
+
+  it('tells of no end while the run stands still, and of no steering once it has ended', () => {
+    expect(of({ phase: 'paused' })).not.toContain('ends by');
+    const stopped = of({ phase: 'stopped' });
+    expect(stopped).not.toContain('--name pause');
+    expect(stopped).toContain('`longhaul train --run crm`');
+    const completed = of({ phase: 'completed', step: 40 });
+    expect(completed).toContain('`longhaul fork crm@40 --name NEW --set max_training_steps=N`');
+    expect(completed).not.toContain('longhaul train --run');
+  });
+
+  it('shows no figure of an evaluation in which nothing was graded', () => {
+    const ungraded = { step: 30, suite: 'interval', pass_at_1: null, graded: 0 };
+    const text = of({ evaluations: [...training.evaluations, ungraded] });
+    expect(row(text, 'pass@1')).toEqual(['pass@1', '**–** at step 30', '▁█']);
+    expect(text).toContain('- step 30 · interval · pass@1 **– (no outcome was graded)**');
+    expect(of({ evaluations: [ungraded] })).not.toContain('0.0 %');
+  });
+
+  it('is there before the run is opened, and does not grow with it', () => {
+    const empty = { evaluations: [], recent: [], totalSteps: 0, step: -1 };
+    const first = detailsOf({ ...training, ...empty }, { outline: null, checkpointTrouble: null, now });
+    expect(first).toContain('**crm**');
+    const many = {
+      evaluations: Array.from({ length: 60 }, (_, step) => ({
+        step,
+        suite: 'interval',
+        pass_at_1: 0.5,
+        graded: 40,
+      })),
+      recent: Array.from({ length: 20 }, (_, step) => ({ step, kind: 'grpo', seconds: 1, metrics: {} })),
+      rewards: Array.from({ length: 40 }, () => 0.5),
+    };
+    expect(Buffer.byteLength(of(many))).toBeLessThan(3500);
+  });
+});

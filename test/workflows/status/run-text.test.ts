@@ -1,0 +1,56 @@
+import { describe, expect, it } from 'vitest';
+import type { RunStatus } from '../../../src/activities/contracts.js';
+import { noControl } from '../../../src/workflows/run/control-desk.js';
+import { headline, stopNote, targetNote } from '../../../src/workflows/status/run-text.js';
+
+describe('what a run says of a stop', () => {
+  const at = (step: number, stopAfter: number | null, phase: RunStatus['phase'] = 'collecting') =>
+    stopNote({ step, phase, control: { ...noControl, stopAfter } });
+
+  it('names the step that is to be the last', () => {
+    expect(at(5, 9)).toBe('stops after step 9');
+  });
+
+  it('names no step that is past', () => {
+    expect(at(5, 5)).toBe('stops at the next step boundary');
+    expect(at(5, 3)).toBe('stops at the next step boundary');
+  });
+
+  it('says nothing where nobody asked, and nothing once the run has ended', () => {
+    expect(at(5, null)).toBeNull();
+    expect(at(5, 5, 'stopped')).toBeNull();
+    expect(at(5, 9, 'completed')).toBeNull();
+  });
+});
+
+describe('the one figure of a step', () => {
+  it.each([
+    ['reward 0.41', 'grpo', { 'reward/avg_raw_reward': 0.412, 'policy/final_loss': 3 }],
+    ['no outcome was graded', 'grpo', { 'policy/final_loss': 0 }],
+    ['loss 0.250', 'sft', { 'policy/final_loss': 0.25 }],
+    ['not applied', 'grpo', { 'reward/avg_raw_reward': 0.4, unapplied: 1 }],
+    [null, 'sft', { 'policy/grad_norm': 1 }],
+  ])('is %s', (figure, kind, metrics) => {
+    expect(headline({ kind, metrics })).toBe(figure);
+  });
+});
+
+describe('the end of a run whose interval evaluation reached the target', () => {
+  const interval = { step: 464, suite: 'interval', pass_at_1: 0.906, graded: 128 };
+  const final = { step: 464, suite: 'final', pass_at_1: 0.887, graded: 256 };
+  const before = { step: 24, suite: 'final', pass_at_1: 0.3, graded: 256 };
+  const note = (
+    ...evaluations: (typeof interval | { pass_at_1: null; graded: 0; step: number; suite: string })[]
+  ) => targetNote({ step: 464, evaluations, reachedTarget: 0.9 });
+
+  it('names that evaluation, and the final one with its episodes', () => {
+    expect(note(before, interval, final)).toBe(
+      'ended at step 464: the interval evaluation reached 90 %; final evaluation 88.7 % (256)',
+    );
+    expect(note(before, interval)).toBe('ended at step 464: the interval evaluation reached 90 %');
+    expect(note({ ...final, pass_at_1: null, graded: 0 })).toMatch(
+      /; final evaluation – \(no outcome was graded\)$/,
+    );
+    expect(targetNote({ step: 464, evaluations: [interval, final] })).toBeNull();
+  });
+});

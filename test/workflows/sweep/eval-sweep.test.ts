@@ -1,0 +1,323 @@
+// A sweep evaluates each state on each suite once ever, whatever ends it in between, and says the same of it every time.
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ApplicationFailure } from '@temporalio/activity';
+import { createNodeActivities } from '../../../src/activities/node-activities.js';
+import { EngineExited } from '../../../src/engine/policy-engine.js';
+import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { comparisonOf } from '../../../src/activities/evaluation/compare-sweep.js';
+import { sweepStatusQuery } from '../../../src/workflows/sweep/sweep-messages.js';
+import { readSweep } from '../../../src/store/evaluations/sweeps.js';
+import { evaluationEpisodesFolder, tallyKey } from '../../../src/store/objects/layout.js';
+import { parseSweepSpec } from '../../../src/sweeps/sweep-input.js';
+import { whyItEnded } from '../../../src/cli/train/start-training.js';
+import { resultText, runNow } from '../../../src/cli/sweeps/sweeps-command.js';
+import { auditRun } from '../../../src/activities/reports/audit-run.js';
+import {
+  counting,
+  type Harness,
+  run,
+  startEnvironments,
+  startHarness,
+  tamper,
+} from '../../activities/fixture.js';
+import { seededRandom } from '../../chaos/random.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { until } from '../../support/until.js';
+import { SweepStage, trained } from './sweep-stage.js';
+
+const last = 2;
+const damaged = (bytes: Buffer): Buffer => {
+  bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1;
+  return bytes;
+};
+const spec = (name: string, more: object = {}) => ({
+  name,
+  project: 'tests',
+  checkpoints: [{ run }],
+  suites: [{ name: 'final' }, { name: 'twice', max_tasks: 3, samples: 2, temperature: 0.9 }],
+  parallel: 2,
+  ...more,
+});
+
+describe('a sweep', { timeout: 360_000 }, () => {
+  let environments: EnvironmentServer;
+  let temporal: TestTemporal;
+  let harness: Harness;
+  let stage: SweepStage;
+  beforeAll(async () => {
+    [environments, temporal] = await Promise.all([startEnvironments(), startTemporal()]);
+  });
+  afterAll(async () => {
+    await temporal?.stop();
+    await environments?.close();
+  });
+  beforeEach(async () => {
+    harness = await startHarness(environments);
+    await trained(harness, last, [1, 2]);
+    stage = await SweepStage.open(temporal, harness);
+  }, 180_000);
+  afterEach(async () => {
+    await stage?.close();
+    await harness?.close();
+  });
+
+  const tableOf = async (name: string) => {
+    const record = await readSweep(harness.store, `tests/${name}`);
+    const { suites, rows } = await comparisonOf(harness.store, record);
+    return { suites, rows };
+  };
+
+  it('evaluates every state on every suite once, also what a run has played; a second one plays nothing and needs no node', async () => {
+    await harness.attempt('step-000002/evaluate-final', () =>
+      evaluateState(harness.node, { run, owner: 1, step: 2, suite: 'final' }),
+    );
+    const { deps, calls } = counting(harness.node);
+    const second = harness.secondNode();
+    await stage.node(deps);
+    const first = await (await stage.start('first', spec('first'))).result();
+    // Two states, three tasks once and three twice, less what the run had played.
+    expect(first).toMatchObject({ ended: 'completed', pairs: 4, episodes: 2 * (3 + 6) - 3, failed: [] });
+    expect(calls.generate).toBeGreaterThan(0);
+    await stage.leaves(deps);
+    const again = await (await stage.start('again', spec('again'))).result();
+    expect(again).toMatchObject({ ended: 'completed', pairs: 4, episodes: 0 });
+    expect(await tableOf('again')).toEqual(await tableOf('first'));
+    const page = await harness.store.get(first.report);
+    expect(Buffer.from(page ?? []).toString()).toContain('twice');
+    expect(second.node).not.toBe(deps.node);
+    expect((await auditRun(harness.store, run)).violations).toEqual([]);
+  });
+
+  it('goes on where every turn on a node ends with the window', async () => {
+    await stage.close();
+    stage = await SweepStage.open(temporal, harness, new URL('../hurried', import.meta.url));
+    await stage.node(harness.node);
+    const handle = await stage.start('hurried', spec('hurried', { parallel: 1 }));
+    const result = await Promise.race([handle.result(), delay(90_000, null, { ref: false })]);
+    expect(result).toMatchObject({ ended: 'completed', pairs: 4, failed: [] });
+  });
+
+  it('compares with the base model, of which no run has a checkpoint', async () => {
+    await stage.node(harness.node);
+    const baseline = { run, step: 0 };
+    const suites = [{ name: 'final' }];
+    const result = await (await stage.start('base', spec('base', { baseline, suites }))).result();
+    expect(result).toMatchObject({ ended: 'completed', pairs: 3, episodes: 9, failed: [] });
+    const { suites: compared } = await tableOf('base');
+    expect(compared[0]?.reference).toMatchObject({ run, step: 0, named: true });
+  });
+
+  it('ends incomplete where a suite has no episode of the baseline, and says so', async () => {
+    await stage.node(harness.node);
+    const named = { suites: [{ name: 'final' }], baseline: { run, step: 2 } };
+    await (await stage.start('whole', spec('whole', named))).result();
+    const { checkpoints, suites, baseline } = await readSweep(harness.store, 'tests/whole');
+    expect(checkpoints.map(({ step }) => step)).toEqual([1, 2]);
+    const suite = suites[0]?.digest ?? '';
+    await harness.store.delete(tallyKey(baseline ?? '', suite));
+    for await (const { key } of harness.store.list(evaluationEpisodesFolder(baseline ?? '', suite)))
+      await harness.store.delete(key);
+    const result = await (await stage.start('lacking', spec('lacking', named))).result();
+    expect(result).toMatchObject({ ended: 'incomplete', failed: [], alarms: [] });
+    expect(result.gaps).toEqual([expect.stringMatching(/^final: nothing of the baseline was played on it/)]);
+    expect(resultText(result)).toContain('not compared: final: nothing of the baseline');
+  });
+
+  it('that is killed ten times plays every episode once, and comes to the same table', async () => {
+    let turns = 0;
+    // One turn after the other: else all episodes are played between two kills.
+    let line: Promise<unknown> = Promise.resolve();
+    for (const deps of [harness.node, harness.secondNode()]) {
+      const { engine } = deps.holder;
+      const { generate } = engine;
+      engine.generate = async (request, signal) => {
+        await (line = line.then(() => delay(100)));
+        turns += 1;
+        return generate.call(engine, request, signal);
+      };
+      await stage.node(deps);
+    }
+    const random = seededRandom(7);
+    const killed = spec('killed');
+    const episodes = async (): Promise<number> => {
+      let found = 0;
+      for await (const { key } of harness.store.list('evals/')) found += Number(key.includes('/episodes/'));
+      return found;
+    };
+    let met = 0;
+    const played: number[] = [];
+    for (let kill = 0; kill < 10; kill++) {
+      const handle = await stage.start('killed', killed);
+      let over = false;
+      void handle.result().then(
+        () => (over = true),
+        () => (over = true),
+      );
+      // Some turns on: by the clock a busy machine would be killed before it has begun.
+      const reached = turns + 1 + random.below(2);
+      await until(() => over || turns >= reached, 'some turns to be sampled');
+      await delay(random.below(100));
+      await handle.terminate('a test').then(
+        () => (met += 1),
+        () => undefined,
+      );
+      played.push(await episodes());
+    }
+    expect(met).toBeGreaterThan(3);
+    // Some of the kills came in the middle.
+    expect(new Set(played).size).toBeGreaterThan(1);
+    const result = await (await stage.start('killed', killed)).result();
+    expect(result).toMatchObject({ ended: 'completed', pairs: 4, failed: [] });
+    const { violations } = await auditRun(harness.store, run);
+    expect(violations).toEqual([]);
+    const table = await tableOf('killed');
+    await stage.close();
+    const other = await startHarness(environments);
+    try {
+      await trained(other, last, [1, 2]);
+      stage = await SweepStage.open(temporal, other);
+      await stage.node(other.node);
+      await (await stage.start('calm', spec('calm'))).result();
+      const { suites, rows } = await comparisonOf(other.store, await readSweep(other.store, 'tests/calm'));
+      expect(table).toEqual({ suites, rows });
+    } finally {
+      await stage.close();
+      await other.close();
+    }
+  });
+
+  it('computes a state whose checkpoint is damaged from an older one and the logged updates', async () => {
+    await stage.node(harness.secondNode());
+    for await (const { key } of harness.store.list('checkpoints/'))
+      if (key.includes('global_step_2/') && !key.endsWith('manifest.json'))
+        await tamper(harness.store, key, damaged);
+    const record = spec('damaged', { checkpoints: [{ run, steps: [2] }] });
+    expect(await (await stage.start('damaged', record)).result()).toMatchObject({
+      ...{ ended: 'completed', failed: [] },
+    });
+  });
+
+  it('goes on with the other states where one cannot be evaluated on any suite, tells which and why, and mends it at its next start', async () => {
+    await stage.node(harness.secondNode());
+    const was = new Map<string, Uint8Array>();
+    for (const root of ['checkpoints/', 'runs/']) {
+      for await (const { key } of harness.store.list(root)) {
+        if (!key.endsWith('.safetensors') || !/global_step_1\/|steps\/000001\//.test(key)) continue;
+        was.set(key, (await harness.store.get(key)) ?? Buffer.of());
+        await tamper(harness.store, key, damaged);
+      }
+    }
+    expect(was.size).toBeGreaterThan(1);
+    const suites = [
+      { name: 'final' },
+      { name: 'one', max_tasks: 1, samples: 2 },
+      { name: 'two', max_tasks: 2 },
+    ];
+    const bad = spec('bad-state', { suites, parallel: 1 });
+    const result = await (await stage.start('bad-state', bad)).result();
+    expect(result).toMatchObject({ ended: 'incomplete', pairs: 6, episodes: 3 + 2 + 2 });
+    expect(result.failed.map((failed) => [failed.step, failed.suite])).toEqual([
+      [1, 'final'],
+      [1, 'one'],
+      [1, 'two'],
+    ]);
+    expect(result.failed[0]?.reason).toContain('000001/batch.safetensors');
+    const { suites: compared } = await tableOf('bad-state');
+    expect(compared.map(({ states }) => states.map(({ step }) => step))).toEqual([[2], [2], [2]]);
+    for (const [key, bytes] of was) await tamper(harness.store, key, () => bytes);
+    expect(await (await stage.start('bad-state', bad)).result()).toMatchObject({
+      ...{ ended: 'completed', pairs: 6, episodes: 3 + 2 + 2, failed: [] },
+    });
+  });
+
+  it('outlasts an engine that dies again and again for a while', async () => {
+    const { engine } = harness.node.holder;
+    const { generate } = engine;
+    const diesUntil = Date.now() + 12_000;
+    let deaths = 0;
+    engine.generate = (...args) => {
+      if (Date.now() > diesUntil) return generate(...args);
+      deaths += 1;
+      return Promise.reject(new EngineExited('it was killed', 1, 0));
+    };
+    await stage.node(harness.node);
+    const result = await (await stage.start('dying', spec('dying', { parallel: 1 }))).result();
+    expect(result).toMatchObject({ ended: 'completed', pairs: 4, failed: [] });
+    expect(deaths).toBeGreaterThan(5);
+  });
+
+  it('takes no late answer of a node that was lost for that of the node which has the pair now', async () => {
+    const [silent, other] = [harness.secondNode(), harness.secondNode()];
+    let [begun, answered] = [false, false];
+    let answer = (): void => undefined;
+    const asked = new Promise<void>((resolve) => (answer = resolve));
+    await stage.node(silent, {
+      evaluatePair: async () => {
+        begun = true;
+        await asked;
+        answered = true;
+        throw ApplicationFailure.nonRetryable('an answer that comes late');
+      },
+    });
+    const late = spec('late', {
+      checkpoints: [{ run, steps: [2] }],
+      suites: [{ name: 'final' }],
+      parallel: 1,
+    });
+    const handle = await stage.start('late', late);
+    await until(() => begun, 'the first node to begin');
+    await stage.fallsSilent(silent);
+    const evaluate = createNodeActivities(other).evaluatePair;
+    await stage.node(other, {
+      evaluatePair: async (input) => {
+        answer();
+        await until(() => answered, 'the late answer');
+        // The workflow hears of it within the next seconds, this one's comes behind it.
+        await until(async () => {
+          const { pendingActivities } = (await handle.describe()).raw;
+          return pendingActivities?.length === 1;
+        }, 'the server to know the late answer');
+        await delay(1_000);
+        return evaluate(input);
+      },
+    });
+    expect(await handle.result()).toMatchObject({ ended: 'completed', episodes: 3, failed: [] });
+  });
+
+  it('waits for a node, says so, and lets go of everything when it is cancelled', async () => {
+    const handle = await stage.start('waiting', spec('waiting'));
+    const status = await until(async () => {
+      const found = await handle.query(sweepStatusQuery).catch(() => null);
+      return found?.waitsFor ? found : null;
+    }, 'the sweep to wait for a node');
+    expect(status).toMatchObject({ phase: 'evaluating', pairs: 4, done: 0 });
+    const other = spec('waiting', { checkpoints: [{ run, steps: [2] }] });
+    await expect(
+      runNow(temporal.client, parseSweepSpec(other), { id: 'waiting', detach: true }),
+    ).rejects.toThrow(/tests\/waiting was chosen by another spec:\n +checkpoints\.0\.steps/);
+    await handle.cancel();
+    await expect(handle.result()).rejects.toThrow();
+    const refused: unknown = await (
+      await stage.start('waiting', other)
+    )
+      .result()
+      .catch((error: unknown) => error);
+    expect(whyItEnded(refused)).toContain('checkpoints.0.steps');
+    await stage.node(harness.node);
+    const result = await (await stage.start('waiting', spec('waiting', { parallel: 1 }))).result();
+    expect(result).toMatchObject({ ended: 'completed', pairs: 4 });
+  });
+
+  it('with an empty suite, or of a checkpoint that is gone, fails at once and names what there is', async () => {
+    const bad = spec('bad', {
+      checkpoints: [{ run, steps: [3] }],
+      suites: [{ name: 'none', environments: ['crm'] }],
+    });
+    const failure: unknown = await (await stage.start('bad', bad)).result().catch((error: unknown) => error);
+    const { cause } = failure as { cause?: { cause?: { message: string }; message: string } };
+    const text = `${cause?.message} ${cause?.cause?.message}`;
+    expect(text).toMatch(/tracker/);
+  });
+});

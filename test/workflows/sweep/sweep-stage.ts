@@ -1,0 +1,153 @@
+// Sweeps over real parts: a Temporal server, the pool, the native engine, the environment server, a run with checkpoints in a directory store.
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
+import { bundleWorkflowCode, Worker } from '@temporalio/worker';
+import type { SweepNodeActivities } from '../../../src/activities/sweep-contracts.js';
+import type { NodeDeps } from '../../../src/activities/node-deps.js';
+import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
+import { evalSweep } from '../../../src/workflows/sweep/eval-sweep.js';
+import { createNodeActivities } from '../../../src/activities/node-activities.js';
+import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
+import { guardActivities } from '../../../src/workers/attempt/activity-guard.js';
+import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
+import { isOver, requestLease } from '../../../src/workers/orchestrator/temporal-cluster.js';
+import {
+  defaultPoolId,
+  engineQueue,
+  nodeDownSignal,
+  type NodeReport,
+  nodeReportIntervalMs,
+  nodeUpSignal,
+  orchestratorQueue,
+} from '../../../src/workflows/messages.js';
+import type { nodePool } from '../../../src/workflows/pool/node-pool.js';
+import { type Harness, run } from '../../activities/fixture.js';
+import { workflowBundle } from '../scripted-run.js';
+import type { TestTemporal } from '../../support/servers/temporal-server.js';
+
+export type SweepHandle = WorkflowHandleWithFirstExecutionRunId<typeof evalSweep>;
+
+/** All steps up to `last`, and checkpoints of `steps`. */
+export async function trained(harness: Harness, last: number, steps: readonly number[]): Promise<void> {
+  for (let step = 1; step <= last; step++) {
+    await harness.advance(step);
+    if (!steps.includes(step)) continue;
+    const at = { run, owner: 1, step };
+    await harness.attempt(`step-00000${step}/save`, () => saveState(harness.node, at));
+    await harness.attempt(`step-00000${step}/upload`, () => uploadCheckpoint(harness.node, at));
+  }
+}
+
+export class SweepStage {
+  private readonly workers: { worker: Worker; running: Promise<void> }[] = [];
+  private readonly leaving = new Map<string, () => Promise<void>>();
+  private readonly silencing = new Map<string, () => Promise<void>>();
+
+  private constructor(
+    readonly temporal: TestTemporal,
+    readonly harness: Harness,
+  ) {}
+
+  /** `workflows`: a folder whose workflows are served in place of the real ones. */
+  static async open(temporal: TestTemporal, harness: Harness, workflows?: URL): Promise<SweepStage> {
+    const stage = new SweepStage(temporal, harness);
+    const { client } = temporal;
+    const bundle = await (workflows === undefined
+      ? workflowBundle()
+      : bundleWorkflowCode({ workflowsPath: workflows.pathname }));
+    await stage.serve(orchestratorQueue, {
+      workflowBundle: bundle,
+      activities: {
+        ...createOrchestratorActivities({
+          ...harness.orchestrator,
+          requestLease: (request) => requestLease(client, request),
+          isOver: (other) => isOver(client, other),
+        }),
+      },
+    });
+    return stage;
+  }
+
+  /** Serves until `leaves`. `changed`: what it does in place of its own activities. */
+  async node(deps: NodeDeps, changed: Partial<SweepNodeActivities> = {}): Promise<void> {
+    const { client } = this.temporal;
+    const id = deps.node;
+    const serving = await this.serve(engineQueue(id), {
+      activities: { ...createNodeActivities(deps), ...changed },
+    });
+    const report: NodeReport = {
+      ...{ id, instance: randomUUID(), host: 'box', gpu: null, memory_bytes: 1, places: 1 },
+    };
+    const say = (): Promise<unknown> =>
+      client.workflow.signalWithStart<typeof nodePool, [NodeReport]>('nodePool', {
+        workflowId: defaultPoolId,
+        taskQueue: orchestratorQueue,
+        args: [],
+        signal: nodeUpSignal,
+        signalArgs: [report],
+      });
+    await say();
+    let said: Promise<unknown> = Promise.resolve();
+    const timer = setInterval(() => void (said = Promise.allSettled([said, say()])), nodeReportIntervalMs);
+    const silence = async (): Promise<void> => {
+      clearInterval(timer);
+      await said;
+    };
+    this.silencing.set(id, silence);
+    this.leaving.set(id, async () => {
+      await silence();
+      const { instance } = report;
+      await client.workflow.getHandle(defaultPoolId).signal(nodeDownSignal, { id, instance });
+      serving.worker.shutdown();
+      await serving.running;
+    });
+  }
+
+  /** The pool hears nothing of it any more, and takes it for lost; it works on. */
+  async fallsSilent(deps: NodeDeps): Promise<void> {
+    await this.silencing.get(deps.node)?.();
+  }
+
+  async leaves(deps: NodeDeps): Promise<void> {
+    await this.leaving.get(deps.node)?.();
+    this.leaving.delete(deps.node);
+  }
+
+  start(name: string, spec: unknown): Promise<SweepHandle> {
+    return this.temporal.client.workflow.start(evalSweep, {
+      taskQueue: orchestratorQueue,
+      workflowId: `eval/tests/${name}`,
+      args: [spec],
+    });
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.leaving.values()].map((leave) => leave()));
+    this.leaving.clear();
+    const workers = this.workers.splice(0);
+    for (const { worker } of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
+    await Promise.all(workers.map(({ running }) => running));
+  }
+
+  private async serve(
+    taskQueue: string,
+    options: Pick<Parameters<typeof Worker.create>[0], 'activities' | 'workflowBundle'>,
+  ): Promise<{ worker: Worker; running: Promise<void> }> {
+    const folder = mkdtempSync(join(tmpdir(), 'longhaul-stage-'));
+    const open = new OpenActivities(folder);
+    const worker = await Worker.create({
+      connection: this.temporal.connection,
+      taskQueue,
+      interceptors: { activity: [guardActivities({ open })] },
+      maxHeartbeatThrottleInterval: '2 seconds',
+      ...options,
+    });
+    const running = worker.run().finally(() => rmSync(folder, { recursive: true }));
+    const served = { worker, running };
+    this.workers.push(served);
+    return served;
+  }
+}

@@ -1,0 +1,32 @@
+import { describe, expect, it } from 'vitest';
+import type { SweepStatus } from '../../../src/workflows/sweep/sweep-messages.js';
+import { sweepDetails } from '../../../src/workflows/sweep/sweep-text.js';
+
+const sweeping: SweepStatus = {
+  ...{ sweep: 'crm/nightly-1', phase: 'evaluating', pairs: 40, done: 7, episodes: 2800 },
+  running: [{ n: 7, run: 'crm', step: 120, suite: 'held-out', node: 'gpu-1' }],
+  ...{ waitsFor: null, failed: [], report: null, alarms: [], gaps: [] },
+};
+const failed = Array.from({ length: 20 }, (_, n) => ({
+  ...{ n, run: 'crm', step: n, suite: 'held-out', reason: 'its checkpoint is gone\n| <b>' },
+}));
+
+describe('the live text of a sweep', () => {
+  it('tells how far it is, where it works, and how it is ended', () => {
+    const text = sweepDetails(sweeping, 'eval/crm/nightly-1');
+    expect(text).toMatch(/\| evaluations\s* \| \*\*7\*\* of 40 \|/);
+    expect(text).toContain('- gpu-1: crm step 120 on held-out');
+    expect(text).toContain('`temporal workflow cancel -w eval/crm/nightly-1`');
+  });
+
+  it('tells what was not evaluated and why, in lines that nothing breaks, and how it goes on', () => {
+    const text = sweepDetails(
+      { ...sweeping, phase: 'incomplete', running: [], failed },
+      'eval/crm/nightly-1',
+    );
+    expect(text).toContain('crm step 0 on held-out: its checkpoint is gone · \\| \\<b>');
+    expect(text).toContain('- and 12 more');
+    expect(text).toContain('start the sweep again under the same id');
+    expect(text).not.toContain('temporal workflow cancel');
+  });
+});
