@@ -4,7 +4,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CommittedStep, NodeActivities, TransferActivities } from '../src/activities/contracts.js';
 import type { PlanRecord, UpdateRecord } from '../src/spec/records/records.js';
-import { sha256Hex, stepIdOf } from '../src/store/records/canonical.js';
+import { stepIdOf } from '../src/store/records/canonical.js';
+import { sha256Hex } from '../src/base/sha256.js';
 import { updateKey } from '../src/store/objects/layout.js';
 import type { ObjectStore } from '../src/store/objects/object-store.js';
 import { openStore } from '../src/store/open-store.js';

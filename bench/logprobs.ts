@@ -13,7 +13,7 @@ import type {
 import { packForest } from '../src/rl/packing.js';
 import type { Digest } from '../src/spec/records/records.js';
 import { encodeBatchFile } from '../src/store/files/batch-file.js';
-import { sha256Hex } from '../src/store/records/canonical.js';
+import { sha256Hex } from '../src/base/sha256.js';
 import { findEngineBinary } from '../src/workers/process/engine-binary.js';
 import { promptOf } from './quickstart-model.js';
 

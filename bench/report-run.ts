@@ -14,7 +14,8 @@ import type { SuiteRecord } from '../src/spec/records/evaluation-records.js';
 import type { EpisodeRecord, GrpoPlan, SamplingPlan } from '../src/spec/records/records.js';
 import { readSpecFile } from '../src/spec/spec-input.js';
 import type { Demonstration, DemonstrationMessage } from '../src/spec/records/task.js';
-import { recordDigest, sha256Hex } from '../src/store/records/canonical.js';
+import { recordDigest } from '../src/store/records/canonical.js';
+import { sha256Hex } from '../src/base/sha256.js';
 import { encodeFolded } from '../src/store/runs/episodes.js';
 import {
   evaluationEpisodeKey,

@@ -3,7 +3,8 @@
 import type { BudgetLimit, Spent } from '../spec/budget.js';
 import type { ControlChange, ControlState } from '../spec/records/control-records.js';
 import type { PassRate } from '../spec/pass-rate.js';
-import type { Digest, Numerics } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/records.js';
+import type { Numerics } from '../spec/records/numerics.js';
 import type { PlacementSpec } from '../spec/run-spec.js';
 
 export type { ControlState } from '../spec/records/control-records.js';

@@ -4,7 +4,7 @@ import { RecentlyUsed } from '../base/recently-used.js';
 import { loadChatTemplate, type ChatTemplate } from '../episode/chat-template.js';
 import { loadTokenizer, type Tokenizer } from '../episode/tokenizer.js';
 import type { Digest, RunRecord } from '../spec/records/records.js';
-import { sha256Hex } from '../store/records/canonical.js';
+import { sha256Hex } from '../base/sha256.js';
 import { assetKey } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { readRun } from '../store/runs/run-records.js';

@@ -1,5 +1,6 @@
 // The policy as the rest of Longhaul sees it. `native/` implements it over a child process; others may follow.
-import type { Digest, LossPlan, Numerics } from '../spec/records/records.js';
+import type { Digest, LossPlan } from '../spec/records/records.js';
+import type { Numerics } from '../spec/records/numerics.js';
 import type { LoraSpec, ModelArchitecture, Moments } from '../spec/run-spec.js';
 
 /** What an implementation promises; what it cannot is declared, not faked. */

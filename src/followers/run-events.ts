@@ -14,7 +14,7 @@ import { endingText, nothingGraded, type PassRate, passRateText } from '../spec/
 import type { OwnerRecord } from '../spec/records/records.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { plannedSteps, reachesTarget, runSuites } from '../spec/schedule.js';
-import { sha256Hex } from '../store/records/canonical.js';
+import { sha256Hex } from '../base/sha256.js';
 import { checkpointHome } from '../store/runs/checkpoints.js';
 import { foldControl } from '../store/runs/control-records.js';
 import {

@@ -7,7 +7,7 @@ import { createTrackers } from '../integrations/tracking/trackers.js';
 import type { PointSink } from '../integrations/tracking/metric-point.js';
 import type { Digest, OwnerRecord, RunRecord } from '../spec/records/records.js';
 import type { SlackSpec, TrackingSpec } from '../spec/run-spec.js';
-import { sha256Hex } from '../store/records/canonical.js';
+import { sha256Hex } from '../base/sha256.js';
 import { runKey } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import type { Trouble } from '../store/runs/notices.js';

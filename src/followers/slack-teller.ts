@@ -8,7 +8,7 @@ import type { PassRate } from '../spec/pass-rate.js';
 import type { OwnerRecord, RunRecord } from '../spec/records/records.js';
 import type { SlackNews, SlackSpec } from '../spec/run-spec.js';
 import { plannedSteps } from '../spec/schedule.js';
-import { sha256Hex } from '../store/records/canonical.js';
+import { sha256Hex } from '../base/sha256.js';
 import type { Trouble } from '../store/runs/notices.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { pause, within } from './deadlines.js';

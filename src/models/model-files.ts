@@ -2,7 +2,8 @@
 import { readFile, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Digest } from '../spec/records/records.js';
-import { canonicalText, sha256File, sha256Hex } from '../store/records/canonical.js';
+import { canonicalText } from '../store/records/canonical.js';
+import { sha256File, sha256Hex } from '../base/sha256.js';
 import { BadModelFolder, isObject } from './hf-config.js';
 
 const indexFile = 'model.safetensors.index.json';

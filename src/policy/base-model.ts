@@ -8,7 +8,8 @@ import { BadModelFolder } from '../models/hf-config.js';
 import { isFolder, modelFilesDigest } from '../models/model-files.js';
 import type { Digest, RunRecord } from '../spec/records/records.js';
 import type { RunSpec } from '../spec/run-spec.js';
-import { canonicalText, sha256Hex } from '../store/records/canonical.js';
+import { canonicalText } from '../store/records/canonical.js';
+import { sha256Hex } from '../base/sha256.js';
 import { updateKey } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { readRecord } from '../store/records/records.js';
@@ -17,7 +18,7 @@ import { CorruptCheckpoint } from '../store/objects/store-errors.js';
 import { fetchWeights, weightsExist, writeWeights } from '../store/files/weights.js';
 import { removeLeftovers } from './leftovers.js';
 import { fileExists } from './local-states.js';
-import type { Attended } from '../activities/attempt/scope.js';
+import type { Attended } from './attended.js';
 import { weightsFileDigest } from './state-file.js';
 
 export interface BaseModelOptions {

@@ -3,7 +3,7 @@
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Digest, PlanRecord, UpdateRecord } from '../spec/records/records.js';
-import { sha256File } from '../store/records/canonical.js';
+import { sha256File } from '../base/sha256.js';
 import { batchKey } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openRunView } from '../store/runs/quarantine.js';

@@ -1,7 +1,7 @@
 // What a node says whose engine computes other bits than a run's records (R18).
 import { EngineError } from '../engine/policy-engine.js';
 import { nameOfNumerics } from '../spec/records/numerics.js';
-import type { Numerics } from '../spec/records/records.js';
+import type { Numerics } from '../spec/records/numerics.js';
 import { nameOfRun } from '../store/objects/layout.js';
 
 /** `who` has `found`, but the records of `run` were computed with `recorded`. */

@@ -3,11 +3,11 @@
 import { rm, stat, utimes } from 'node:fs/promises';
 import type { PolicyEngine, UpdateProgress, UpdateResult } from '../engine/policy-engine.js';
 import { EngineError } from '../engine/policy-engine.js';
-import { type Restored, rounded } from '../activities/attempt/attempt-account.js';
+import { type Restored, rounded } from './attended.js';
 import { BaseModel } from './base-model.js';
 import { fileExists, type LocalStates, statesKept } from './local-states.js';
 import { fetchBatch, loggedUpdates } from './logged-updates.js';
-import type { Attended } from '../activities/attempt/scope.js';
+import type { Attended } from './attended.js';
 import type { Digest, PlanRecord, RunRecord } from '../spec/records/records.js';
 import { lastWarmStep } from '../spec/warm-start.js';
 import { fetchCheckpoint, listCheckpoints } from '../store/runs/checkpoints.js';

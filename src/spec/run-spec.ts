@@ -1,6 +1,6 @@
 // The run spec as every other part sees it: checked, with all defaults filled in. Types only; `spec-input.ts` makes one of what is given.
 // Names follow SkyRL where it has one.
-import type { Numerics } from './records/records.js';
+import type { Numerics } from './records/numerics.js';
 
 /** Where the policy comes from. */
 export interface ModelSpec {

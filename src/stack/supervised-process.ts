@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
+import { waitsForOthers } from '../workers/process/worker-exit.js';
 import type { ProcessRegistry } from './process-registry.js';
 
 export interface ProcessPlan {
@@ -26,9 +27,6 @@ export interface ProcessEvents {
   /** The process dies at each start: nothing more is tried. */
   gaveUp(error: Error): void;
 }
-
-/** How a process ends that could not start for want of what somebody else has to give: room, a store, a server (EX_TEMPFAIL). */
-export const waitsForOthers = 75;
 
 const defaultPauseMs = { first: 100, longest: 5_000 };
 /** A process that lived this long was well: the next restart is quick again. */

@@ -1,7 +1,8 @@
 // Any object of the store as a person wants to read it (`longhaul show KEY`).
 import type { CheckpointManifest, EpisodeRecord } from '../spec/records/records.js';
 import { decodeBatchFile } from './files/batch-file.js';
-import { recordDigest, sha256Hex } from './records/canonical.js';
+import { recordDigest } from './records/canonical.js';
+import { sha256Hex } from '../base/sha256.js';
 import { readFoldedEpisodes } from './runs/episodes.js';
 import { foldedEpisodesKey, parseEpisodeKey } from './objects/layout.js';
 import type { ObjectStore } from './objects/object-store.js';

@@ -12,7 +12,7 @@ import { RunDataCache } from '../data/run-data.js';
 import { createNativeEngine } from '../engine/native/native-engine.js';
 import { createStateLock } from '../engine/native/state-lock.js';
 import { JournalFolder } from '../episode/journal-folder.js';
-import type { Numerics } from '../spec/records/records.js';
+import type { Numerics } from '../spec/records/numerics.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openStore, probeStore } from '../store/open-store.js';

@@ -2,7 +2,7 @@
 import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { ControlState, LeaseRequest, RunStatus } from '../activities/contracts.js';
 import type { Hyperparameters } from '../spec/records/control-records.js';
-import type { Numerics } from '../spec/records/records.js';
+import type { Numerics } from '../spec/records/numerics.js';
 
 /** Answers are given when the change is stored, not when it takes effect (R21). */
 export const pauseUpdate = defineUpdate<ControlState>('pause');

@@ -59,8 +59,8 @@ describe('a failing activity', () => {
 describe('a worker', () => {
   it('logs what it says, and what ends it, without the secret', () => {
     const script = `
-      import { exitWith } from './src/workers/worker-exit.ts';
-      import { installRuntime } from './src/workers/worker-log.ts';
+      import { exitWith } from './src/workers/process/worker-exit.ts';
+      import { installRuntime } from './src/workers/process/worker-log.ts';
       installRuntime('node', null)(${JSON.stringify(said)});
       await exitWith('node', () => Promise.reject(new Error(${JSON.stringify(said)})));`;
     const { stderr, status } = spawnSync(

@@ -13,7 +13,7 @@ import type { BatchArrays } from '../../src/spec/records/batch.js';
 import type { Digest } from '../../src/spec/records/records.js';
 import { packForest, type SampleToPack } from '../../src/rl/packing.js';
 import { encodeBatchFile } from '../../src/store/files/batch-file.js';
-import { sha256Hex } from '../../src/store/records/canonical.js';
+import { sha256Hex } from '../../src/base/sha256.js';
 import { findEngine } from '../support/find-tools.js';
 
 export const tinyModel: RandomModel = {

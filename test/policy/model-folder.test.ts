@@ -24,7 +24,8 @@ import type { EnvironmentServer } from '../../src/environments/server/environmen
 import { readModelFolder } from '../../src/models/model-folder.js';
 import type { WeightsManifest } from '../../src/spec/records/records.js';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
-import { canonicalText, sha256Hex } from '../../src/store/records/canonical.js';
+import { canonicalText } from '../../src/store/records/canonical.js';
+import { sha256Hex } from '../../src/base/sha256.js';
 import { weightsFileKey, weightsManifestKey } from '../../src/store/objects/layout.js';
 import { readBase, readRun, readState } from '../../src/store/runs/run-records.js';
 import { verifyWeights } from '../../src/store/files/weights.js';

@@ -5,7 +5,7 @@ import { createNodeActivities } from '../../src/activities/node-activities.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { createOrchestratorActivities } from '../../src/activities/orchestrator-activities.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
-import type { Numerics } from '../../src/spec/records/records.js';
+import type { Numerics } from '../../src/spec/records/numerics.js';
 import { updateKey } from '../../src/store/objects/layout.js';
 import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../activities/fixture.js';
 

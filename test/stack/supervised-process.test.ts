@@ -14,7 +14,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { ProcessRegistry } from '../../src/stack/process-registry.js';
-import { SupervisedProcess, waitsForOthers } from '../../src/stack/supervised-process.js';
+import { SupervisedProcess } from '../../src/stack/supervised-process.js';
+import { waitsForOthers } from '../../src/workers/process/worker-exit.js';
 import { until } from '../support/until.js';
 
 let folder: string;

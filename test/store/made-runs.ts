@@ -2,8 +2,9 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Digest, Numerics, RunRecord } from '../../src/spec/records/records.js';
-import { sha256Hex } from '../../src/store/records/canonical.js';
+import type { Digest, RunRecord } from '../../src/spec/records/records.js';
+import type { Numerics } from '../../src/spec/records/numerics.js';
+import { sha256Hex } from '../../src/base/sha256.js';
 import { writeCheckpoint } from '../../src/store/runs/checkpoints.js';
 import { runKey, updateKey } from '../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';

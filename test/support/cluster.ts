@@ -14,7 +14,8 @@ import type { RunSpec } from '../../src/spec/run-spec.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { statusQuery } from '../../src/workflows/messages.js';
-import type { trainingRun, TrainingOptions, TrainingResult } from '../../src/workflows/run/training-run.js';
+import type { trainingRun, TrainingResult } from '../../src/workflows/run/training-run.js';
+import type { TrainingOptions } from '../../src/workflows/run/training-options.js';
 
 export type RunHandle = WorkflowHandleWithFirstExecutionRunId<typeof trainingRun>;
 

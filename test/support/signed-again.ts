@@ -1,5 +1,6 @@
 // A changed record under a sum that agrees with it: what somebody writes who knows the rules.
-import { canonicalText, sha256Hex } from '../../src/store/records/canonical.js';
+import { canonicalText } from '../../src/store/records/canonical.js';
+import { sha256Hex } from '../../src/base/sha256.js';
 
 export function signedAgain(text: string): string {
   const { sum: _, ...record } = JSON.parse(text) as { sum?: string };

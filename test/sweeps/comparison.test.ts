@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { sha256Hex } from '../../src/store/records/canonical.js';
+import { sha256Hex } from '../../src/base/sha256.js';
 import {
   compareStates,
   levelOf,

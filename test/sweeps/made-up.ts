@@ -1,7 +1,8 @@
 // Made-up states on a made-up suite: every task has its own chance to pass, which each state shifts.
 import { uniform } from '../../src/rl/random.js';
 import type { SuiteRecord } from '../../src/spec/records/evaluation-records.js';
-import { recordDigest, sha256Hex } from '../../src/store/records/canonical.js';
+import { recordDigest } from '../../src/store/records/canonical.js';
+import { sha256Hex } from '../../src/base/sha256.js';
 import type { SweepSuiteEntry } from '../../src/spec/records/sweep-record.js';
 import type { PlayedState } from '../../src/sweeps/comparison.js';
 import { addEpisode, emptyTally, type EpisodeFigures } from '../../src/sweeps/tallies.js';

@@ -19,11 +19,11 @@ describe('import arrows', () => {
     ['src/rl/advantages.ts', `import { openStore } from '../store/open-store.js';\nvoid openStore;\n`],
     [
       'src/store/objects/layout.ts',
-      `import { runSpecSchema } from '../engine/policy-engine.js';\nvoid runSpecSchema;\n`,
+      `import { runSpecSchema } from '../../engine/policy-engine.js';\nvoid runSpecSchema;\n`,
     ],
     [
       'src/spec/records/records.ts',
-      `import type { ObjectStore } from '../store/object-store.js';\nexport type A = ObjectStore;\n`,
+      `import type { ObjectStore } from '../../store/objects/object-store.js';\nexport type A = ObjectStore;\n`,
     ],
     [
       'src/workflows/policies.ts',
@@ -38,7 +38,7 @@ describe('import arrows', () => {
       'src/episode/observation.ts',
       `import { createNativeEngine } from '../engine/native/native-engine.js';\nvoid createNativeEngine;\n`,
     ],
-    ['src/report/charts/chart.ts', `export const cli = () => import('../cli/program.js');\n`],
+    ['src/report/charts/chart.ts', `export const cli = () => import('../../cli/program.js');\n`],
   ])('%s may not: %s', async (file, text) => {
     expect(await complaints(file, text)).toContain('longhaul/import-arrows');
   });
@@ -50,9 +50,9 @@ describe('import arrows', () => {
     ],
     [
       'src/workflows/policies.ts',
-      `import { sameNumerics } from '../spec/numerics.js';\nvoid sameNumerics;\n`,
+      `import { sameNumerics } from '../spec/records/numerics.js';\nvoid sameNumerics;\n`,
     ],
-    ['src/activities/attempt/scope.ts', `import { openStore } from '../store/open-store.js';\nvoid openStore;\n`],
+    ['src/activities/attempt/scope.ts', `import { openStore } from '../../store/open-store.js';\nvoid openStore;\n`],
     [
       'src/episode/observation.ts',
       `import type { PolicyEngine } from '../engine/policy-engine.js';\nexport type A = PolicyEngine;\n`,

@@ -30,7 +30,8 @@ import {
   transferQueue,
   waitingSignal,
 } from '../../src/workflows/messages.js';
-import type { trainingRun, TrainingOptions } from '../../src/workflows/run/training-run.js';
+import type { trainingRun } from '../../src/workflows/run/training-run.js';
+import type { TrainingOptions } from '../../src/workflows/run/training-options.js';
 import type { TestTemporal } from '../support/servers/temporal-server.js';
 
 export type AllActivities = OrchestratorActivities & NodeActivities & TransferActivities;

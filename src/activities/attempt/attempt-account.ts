@@ -1,6 +1,7 @@
 // What an attempt has under way, what its death would cost, and what had broken before it worked: kept in memory, told to the
 // server with each heartbeat, and written to the attempt's records where there is anything to tell (ft/*).
 import { Context } from '@temporalio/activity';
+import { type Restored, rounded } from '../../policy/attended.js';
 import type { LostWork, Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
 
 /** A part of an attempt's work that can be lost by itself: an episode, an update. */
@@ -12,8 +13,6 @@ export interface WorkUnit {
   waits(): void;
   end(): void;
 }
-
-export type Restored = Required<Pick<Recovery, 'restore' | 'replay'>>;
 
 /** A failure that nobody has worked after yet. `failedAt`: of `performance.now()`, negative where another process failed. */
 export type Failure = Omit<Recovery, 'down_seconds' | 'restore' | 'replay'> & { failedAt: number };
@@ -221,9 +220,4 @@ function together(one: Restored, other: Restored): Restored {
       seconds: rounded(one.replay.seconds + other.replay.seconds),
     },
   };
-}
-
-/** Milliseconds are enough, and never negative: clocks of one process only go on. */
-export function rounded(seconds: number): number {
-  return Math.max(0, Math.round(seconds * 1000) / 1000);
 }

@@ -2,7 +2,8 @@
 import { currentAccount } from './attempt-account.js';
 import type { NodeDeps } from '../node-deps.js';
 import type { ProcessLife } from './process-life.js';
-import { type AttemptScope, currentScope } from './scope.js';
+import { currentScope } from './scope.js';
+import { type AttemptScope } from '../../policy/attended.js';
 import type { AttemptRecord } from '../../spec/records/attempt-records.js';
 import type { Digest } from '../../spec/records/records.js';
 import { canonicalText, recordDigest } from '../../store/records/canonical.js';

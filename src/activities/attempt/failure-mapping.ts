@@ -4,7 +4,8 @@ import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
 import { type FailureDetail, fatalFailures, type FatalFailure, type Standstill } from '../contracts.js';
 import { censored } from '../../base/known-secrets.js';
 import { maxSameFailures } from './repeated-failures.js';
-import { type AttemptScope, currentScope, repeatedFailures } from './scope.js';
+import { currentScope, repeatedFailures } from './scope.js';
+import { type AttemptScope } from '../../policy/attended.js';
 import { EngineError } from '../../engine/policy-engine.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 

@@ -3,20 +3,13 @@
 import { Context } from '@temporalio/activity';
 import { isGrpcServiceError, ServiceError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
-import {
-  type AttemptAccount,
-  type AttemptSnapshot,
-  currentAccount,
-  type EndedAttempt,
-  type Failure,
-  nothingLost,
-  type Restored,
-  rounded,
-} from './attempt-account.js';
+import { type AttemptAccount, type AttemptSnapshot, currentAccount, type EndedAttempt, type Failure, nothingLost } from './attempt-account.js';
+import { type Restored, rounded } from '../../policy/attended.js';
 import { attemptEvidence } from './attempt-evidence.js';
 import type { Observation } from '../contracts.js';
 import { nodeOf, type Predecessor, type ProcessLife } from './process-life.js';
-import { type AttemptScope, currentScope } from './scope.js';
+import { currentScope } from './scope.js';
+import { type AttemptScope } from '../../policy/attended.js';
 import { EngineExited } from '../../engine/policy-engine.js';
 import { EnvironmentError } from '../../environments/environment.js';
 import type { Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';

@@ -4,7 +4,7 @@
 import { isGrpcServiceError, ServiceError } from '@temporalio/client';
 import { EngineError } from '../../engine/policy-engine.js';
 import { EnvironmentError } from '../../environments/environment.js';
-import { sha256Hex } from '../../store/records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 
 /** Failures of one execution of an activity in the same way, after which a retry has no reason to succeed. */
 export const maxSameFailures = 5;

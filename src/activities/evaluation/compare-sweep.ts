@@ -1,6 +1,6 @@
 // compareSweep: tables, page and rows of what a sweep has evaluated. All of them are functions of the records, so that a sweep that was
 // killed and started again writes the same bytes.
-import { sha256Hex } from '../../store/records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 import { comparisonKey, sweepResultsKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunViews } from '../../store/runs/quarantine.js';
@@ -19,7 +19,7 @@ import { resultRow, resultsFile, type ResultRow } from '../../sweeps/results-row
 import type { ComparedSweep, FailedPair } from '../sweep-contracts.js';
 import { pairOf, readSweep, type SweepPair, withNewestResult } from '../../store/evaluations/sweeps.js';
 import { inSlices } from '../../sweeps/slices.js';
-import type { Attended } from '../attempt/scope.js';
+import type { Attended } from '../../policy/attended.js';
 import type { Place, SweepRecord, SweepSuiteEntry } from '../../spec/records/sweep-record.js';
 
 /** What fits into a workflow's answer. */

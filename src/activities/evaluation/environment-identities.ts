@@ -13,7 +13,8 @@ import type { EnvironmentIdentities } from '../../spec/records/evaluation-record
 import type { Digest } from '../../spec/records/records.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import type { Task } from '../../spec/records/task.js';
-import { canonicalBytes, sha256Hex } from '../../store/records/canonical.js';
+import { canonicalBytes } from '../../store/records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 
 export interface Asking {
   /** Where they are now. */

@@ -7,7 +7,7 @@ import { renderReport } from '../../report/html-report.js';
 import { readReportEpisodes, type EpisodeReading } from '../../report/history/report-episodes.js';
 import { readAttempts, restartsOf } from '../../report/history/restarts.js';
 import { readHistory } from '../../report/history/run-history.js';
-import { sha256Hex } from '../../store/records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 import type { FaultFigures } from '../../store/runs/fault-figures.js';
 import { readTroubles } from '../../store/runs/notices.js';
 import { reportKey, reportTranscriptsKey } from '../../store/objects/layout.js';

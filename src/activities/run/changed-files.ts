@@ -6,7 +6,7 @@ import { BadDataFile, parseDemonstrations, parseTasks } from '../../data/task-fi
 import type { Digest, RunRecord } from '../../spec/records/records.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
-import { sha256Hex } from '../../store/records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 import { datasetManifestKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { requireRecord } from '../../store/records/records.js';

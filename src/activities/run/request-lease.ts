@@ -1,7 +1,7 @@
 // requestLease: asks the pool for a node with the run's numerics (R18). closedRuns: who holds a node no longer (R30).
 import type { LeaseRequest, RunWorkflow } from '../contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
-import type { Numerics } from '../../spec/records/records.js';
+import type { Numerics } from '../../spec/records/numerics.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { updateKey } from '../../store/objects/layout.js';
 import { readRecord } from '../../store/records/records.js';

@@ -8,7 +8,8 @@ import type { BatchArrays } from '../../spec/records/batch.js';
 import type { BatchIdentity, Digest, EpisodeRecord, GrpoPlan, PlanRecord, SftPlan } from '../../spec/records/records.js';
 import type { Demonstration } from '../../spec/records/task.js';
 import { encodeBatchFile, inputsDigest } from '../../store/files/batch-file.js';
-import { canonicalText, recordDigest, sha256Hex } from '../../store/records/canonical.js';
+import { canonicalText, recordDigest } from '../../store/records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 
 export interface BatchSources {
   /** By slot and sample of a GRPO plan; empty for a supervised one. */

@@ -19,7 +19,7 @@ import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import type { NodeDeps } from '../node-deps.js';
 import { OpenWaits, type Wait } from './open-waits.js';
 import type { RunData } from '../../data/run-data.js';
-import type { AttemptScope } from '../attempt/scope.js';
+import type { AttemptScope } from '../../policy/attended.js';
 import { span } from '../../base/spans.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import { type Patience, waitOutStore } from '../attempt/store-patience.js';

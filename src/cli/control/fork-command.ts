@@ -4,7 +4,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { forkSpec } from '../../activities/run/fork-spec.js';
 import { planFork, timelinesNamed } from '../../activities/run/fork-run.js';
 import { nameOfNumerics, sameNumerics } from '../../spec/records/numerics.js';
-import type { Numerics } from '../../spec/records/records.js';
+import type { Numerics } from '../../spec/records/numerics.js';
 import type { ForkSpec, RebaseSpec, RunSpec } from '../../spec/run-spec.js';
 import { listCheckpoints } from '../../store/runs/checkpoints.js';
 import { nameOfRun } from '../../store/objects/layout.js';

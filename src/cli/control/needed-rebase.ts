@@ -1,6 +1,6 @@
 // Whether a rebase is the way out: it ends the run's workflow, so a run that could go on, or could not after it, keeps its own.
 import { nameOfNumerics, sameNumerics } from '../../spec/records/numerics.js';
-import type { Numerics } from '../../spec/records/records.js';
+import type { Numerics } from '../../spec/records/numerics.js';
 import type { PoolView } from '../../workflows/messages.js';
 import { inFolder } from '../output.js';
 import type { TemporalFlags } from '../temporal-access.js';

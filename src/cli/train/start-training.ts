@@ -6,7 +6,8 @@ import { refuseDifference } from '../../activities/run/open-run.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { parseRunSpec } from '../../spec/spec-input.js';
 import { orchestratorQueue } from '../../workflows/messages.js';
-import type { trainingRun, TrainingOptions } from '../../workflows/run/training-run.js';
+import type { trainingRun } from '../../workflows/run/training-run.js';
+import type { TrainingOptions } from '../../workflows/run/training-options.js';
 import { type RunHandle, runHandle, workflowIdOf } from '../temporal-access.js';
 import { inputOfWorkflow } from './workflow-input.js';
 

@@ -1,6 +1,6 @@
 // Transcripts beside the page, in files of some hundred kilobytes that it loads when somebody opens one. A page that is opened from a
 // folder may not fetch its neighbours, but it may run them: so each is a script that hands over one string. Nothing in it is code.
-import { sha256Hex } from '../../store/records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 import { readableResult, segmentsOf, type Message, type Segment, type Transcript } from './transcripts.js';
 
 /** A part of a conversation as the page builds it. Numbers are places in the chunk's `texts`, because prompts are alike. */

@@ -1,6 +1,7 @@
 // The records of evaluations, which runs and sweeps share: what is measured, and what came of it.
 import type { PassRate } from '../pass-rate.js';
-import type { Digest, Numerics, SamplingPlan } from './records.js';
+import type { Digest, SamplingPlan } from './records.js';
+import type { Numerics } from './numerics.js';
 
 /** By `env_key`: the digest of what tells an environment from another one that plays the same tasks. */
 export type EnvironmentIdentities = Record<string, Digest>;

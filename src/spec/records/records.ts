@@ -10,15 +10,10 @@ import type {
   SlackSpec,
   TrackingSpec,
 } from '../run-spec.js';
+import type { Numerics } from './numerics.js';
 
 /** Lower-case hex sha256, 64 characters. */
 export type Digest = string;
-
-/** What must be equal for two engines to compute the same bits (R18). */
-export interface Numerics {
-  backend: 'cpu';
-  version: number;
-}
 
 export interface RunRecord {
   schema: 'longhaul.run/1' | 'longhaul.run/2';

@@ -15,7 +15,8 @@ import type {
 import { lastWarmStep } from '../../spec/warm-start.js';
 import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
 import { batchDifference, decodeBatchFile, inputsDigest } from '../files/batch-file.js';
-import { canonicalText, differences, recordDigest, sha256Hex, stepIdOf } from '../records/canonical.js';
+import { canonicalText, differences, recordDigest, stepIdOf } from '../records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 import { auditCheckpoints, type StateDigest } from './checkpoint-audit.js';
 import { demonstrationDigests } from './demonstration-digests.js';
 import { checkEpisodes } from './episode-audit.js';

@@ -1,7 +1,8 @@
 // Digests of a run's demonstrations: what a supervised batch was sealed from.
 import type { Digest, RunRecord } from '../../spec/records/records.js';
 import type { AuditReport } from './audit-report.js';
-import { canonicalText, recordDigest, sha256Hex } from '../records/canonical.js';
+import { canonicalText, recordDigest } from '../records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 import { datasetFileKey, datasetManifestKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 

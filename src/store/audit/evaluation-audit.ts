@@ -4,7 +4,8 @@ import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluatio
 import { type PassRate, passRateOf } from '../../spec/pass-rate.js';
 import type { Digest, EpisodeRecord } from '../../spec/records/records.js';
 import type { AuditReport } from './audit-report.js';
-import { recordDigest, sha256Hex } from '../records/canonical.js';
+import { recordDigest } from '../records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 import { roundBefore } from '../evaluations/evaluation-rounds.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {

@@ -2,7 +2,8 @@
 // It is a function of the plan and the episodes, so its sha256 is the batch's digest.
 import type { BatchArrays } from '../../spec/records/batch.js';
 import type { BatchIdentity, Digest } from '../../spec/records/records.js';
-import { canonicalText, differences, sha256Hex } from '../records/canonical.js';
+import { canonicalText, differences } from '../records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 import { checkRecord } from '../records/record-codec.js';
 import { decodeSafetensors, encodeSafetensors, type Tensor } from './safetensors.js';
 import { UnreadableRecord } from '../objects/store-errors.js';

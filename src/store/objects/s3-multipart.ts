@@ -7,7 +7,7 @@ import {
   ListMultipartUploadsCommand,
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
-import { sha256File } from '../records/canonical.js';
+import { sha256File } from '../../base/sha256.js';
 import type { S3Connection } from './s3-connection.js';
 import type { S3Settler } from './s3-settler.js';
 import { StoreUnavailable } from './store-errors.js';

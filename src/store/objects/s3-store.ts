@@ -11,7 +11,7 @@ import {
   PutObjectCommand,
   type ListObjectsV2CommandOutput,
 } from '@aws-sdk/client-s3';
-import { sha256Pieces } from '../records/canonical.js';
+import { sha256Pieces } from '../../base/sha256.js';
 import { checkKey, checkPrefix } from './layout.js';
 import type { ObjectInfo, ObjectStore } from './object-store.js';
 import type { S3Address } from './s3-address.js';

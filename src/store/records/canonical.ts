@@ -1,7 +1,6 @@
 // Canonical JSON: the only bytes that are stored and hashed. It is RFC 8785 for the values that records hold:
 // object members sorted by UTF-16 code units, no white space, numbers and strings as ECMAScript prints them.
-import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
+import { sha256Hex } from '../../base/sha256.js';
 import type { Digest } from '../../spec/records/records.js';
 
 /** Canonical JSON text. Throws a TypeError that names the path of a value that JSON cannot hold. */
@@ -12,31 +11,6 @@ export function canonicalText(value: unknown): string {
 /** Canonical JSON as UTF-8. */
 export function canonicalBytes(value: unknown): Uint8Array {
   return new TextEncoder().encode(canonicalText(value));
-}
-
-export function sha256Hex(data: Uint8Array | string): Digest {
-  return createHash('sha256').update(data).digest('hex');
-}
-
-/** sha256 of a file, read in pieces. */
-export async function sha256File(
-  path: string,
-  signal?: AbortSignal,
-): Promise<{ sha256: Digest; size: number }> {
-  return sha256Pieces(createReadStream(path, { highWaterMark: 1 << 20, ...(signal ? { signal } : {}) }));
-}
-
-/** sha256 of what does not belong in memory at once. */
-export async function sha256Pieces(
-  pieces: AsyncIterable<Uint8Array>,
-): Promise<{ sha256: Digest; size: number }> {
-  const hash = createHash('sha256');
-  let size = 0;
-  for await (const piece of pieces) {
-    hash.update(piece);
-    size += piece.length;
-  }
-  return { sha256: hash.digest('hex'), size };
 }
 
 /** Identity of a record: sha256 of its canonical JSON without the top member `observed`. */

@@ -1,7 +1,8 @@
 // Records as bytes. Reading refuses what it does not fully understand: a newer schema, an unknown member, broken JSON.
 import { promisify } from 'node:util';
 import { gunzip, gunzipSync, gzip, gzipSync } from 'node:zlib';
-import { canonicalBytes, canonicalText, sha256Hex } from './canonical.js';
+import { canonicalBytes, canonicalText } from './canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 import {
   oldestVersions,
   recordSchemas,

@@ -1,7 +1,8 @@
 // Reading and writing records by the rule of their kind (R2): choices are adopted, functions compared, sequences
 // continued. None is ever overwritten, so it does not matter who writes, how often, or whether he is late.
 import type { Digest } from '../../spec/records/records.js';
-import { canonicalBytes, canonicalText, differences, sha256Hex } from './canonical.js';
+import { canonicalBytes, canonicalText, differences } from './canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { sequenceKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';

@@ -2,7 +2,7 @@
 // whose record was changed since its last plan would train with other settings in silence; every step that reads a plan compares.
 import type { PlanRecord } from '../../spec/records/records.js';
 import { inputsDigest } from '../files/batch-file.js';
-import { sha256Hex } from '../records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 import { readControl } from './control-records.js';
 import { controlFolder, ownersFolder, planKey, runKey, sequenceKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';

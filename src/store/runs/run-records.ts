@@ -1,6 +1,7 @@
 // Reading a run from its records. Steps up to `lineage.step` lie under the parent run (R5), so every reader of a step
 // goes through here.
-import type { BaseRecord, Digest, Numerics, PlanRecord, RunRecord, UpdateRecord } from '../../spec/records/records.js';
+import type { BaseRecord, Digest, PlanRecord, RunRecord, UpdateRecord } from '../../spec/records/records.js';
+import type { Numerics } from '../../spec/records/numerics.js';
 import { lastWarmStep } from '../../spec/warm-start.js';
 import { recordDigest } from '../records/canonical.js';
 import { namesFolder, parseStepFolder, planKey, runIdOf, runKey, stepsFolder, updateKey } from '../objects/layout.js';

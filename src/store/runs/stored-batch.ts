@@ -2,7 +2,7 @@
 // file is there before the other goes, so a reader that misses the one finds the other.
 import { writeFile } from 'node:fs/promises';
 import type { Digest } from '../../spec/records/records.js';
-import { sha256Hex } from '../records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
 import { batchKey, foldedBatchKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { compressSmall, decompress } from '../records/record-codec.js';

@@ -4,7 +4,7 @@ import { hostname, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { Worker, type WorkerOptions } from '@temporalio/worker';
 import type { NodeActivities, TransferActivities } from '../../activities/contracts.js';
-import type { Numerics } from '../../spec/records/records.js';
+import type { Numerics } from '../../spec/records/numerics.js';
 import { engineQueue, transferQueue } from '../../workflows/messages.js';
 import { guardActivities, heartbeatIntervalMs } from '../attempt/activity-guard.js';
 import type { WorkerConfig } from '../process/config.js';

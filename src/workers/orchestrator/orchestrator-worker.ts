@@ -18,7 +18,7 @@ const workflowsFolder = fileURLToPath(new URL('../../workflows', import.meta.url
 
 /**
  * A workflow stays with the build that began its execution, so that no change of the code meets a history that it cannot follow;
- * where it begins anew it goes to the current one (workflows/new-beginning.ts).
+ * where it begins anew it goes to the current one (`workflows/continue-as-new.ts`).
  */
 export function versioned(deployment: Deployment | null): Pick<WorkerOptions, 'workerDeploymentOptions'> {
   if (!deployment) return {};

@@ -2,7 +2,9 @@
 // able to say what it says before all else is there.
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { isNoSpace } from '../../store/objects/store-errors.js';
-import { waitsForOthers } from '../../stack/supervised-process.js';
+
+/** How a process ends that could not start for want of what somebody else has to give: room, a store, a server (EX_TEMPFAIL). */
+export const waitsForOthers = 75;
 
 /**
  * Runs a worker's `serve`; exits with one line when it cannot start or go on: with `waitsForOthers` for what ends by itself or

@@ -1,7 +1,7 @@
 // Who may work on which node: the nodes that report, the leases on them, and the requests that wait. Pure: what it has to tell
 // goes into an outbox, and time is told to it. Every input may come twice and in any order, and a false loss does no harm,
 // because no record depends on where a run works.
-import type { Numerics } from '../../spec/records/records.js';
+import type { Numerics } from '../../spec/records/numerics.js';
 import type { LeaseRequest, RunWorkflow } from '../../activities/contracts.js';
 import {
   type GrantedLease,

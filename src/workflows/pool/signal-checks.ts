@@ -2,7 +2,7 @@
 // workflow's task again and again, and what was half read would stay in the workflow's state.
 import { log, setHandler, type SignalDefinition } from '@temporalio/workflow';
 import type { LeaseRequest } from '../../activities/contracts.js';
-import type { Numerics } from '../../spec/records/records.js';
+import type { Numerics } from '../../spec/records/numerics.js';
 import type { GrantedLease, NodeInstance, NodeReport, RevokedLease, WaitingLease } from '../messages.js';
 
 type Check = (value: unknown) => boolean;

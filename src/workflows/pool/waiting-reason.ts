@@ -1,7 +1,7 @@
 // Why a request for a node waits, in words for whoever asked.
 import type { LeaseRequest } from '../../activities/contracts.js';
 import { nameOfNumerics, sameNumerics } from '../../spec/records/numerics.js';
-import type { Numerics } from '../../spec/records/records.js';
+import type { Numerics } from '../../spec/records/numerics.js';
 import type { WaitingLease } from '../messages.js';
 
 /** A node as whoever waits sees it. */

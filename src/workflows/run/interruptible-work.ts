@@ -6,7 +6,7 @@ import type { NodePlacement } from './node-placement.js';
 import type { Place } from '../run-activities.js';
 
 /** The run ends in the middle of a step, where it was paused: what was sampled of it stays for whoever goes on. */
-export class StepLeft extends Error {}
+export class StepInterrupted extends Error {}
 
 export class InterruptibleWork {
   private readonly cuts = new Set<() => void>();
@@ -23,13 +23,13 @@ export class InterruptibleWork {
     });
   }
 
-  /** As `NodePlacement.ready`, once no pause holds the step. Throws `StepLeft`. */
+  /** As `NodePlacement.ready`, once no pause holds the step. Throws `StepInterrupted`. */
   async ready(): Promise<void> {
     if (this.desk.control.pausedNow) await this.restTogether();
     await this.nodes.ready();
   }
 
-  /** As `NodePlacement.onNode`, again and again until no pause has cut `work` off. Throws `StepLeft`. */
+  /** As `NodePlacement.onNode`, again and again until no pause has cut `work` off. Throws `StepInterrupted`. */
   async onNode<T>(
     work: (place: Place) => Promise<T>,
     resumed?: (failure: string) => void,
@@ -73,6 +73,6 @@ export class InterruptibleWork {
       this.resting = null;
     });
     await this.resting;
-    if (this.desk.control.pausedNow) throw new StepLeft();
+    if (this.desk.control.pausedNow) throw new StepInterrupted();
   }
 }

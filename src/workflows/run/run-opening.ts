@@ -6,7 +6,7 @@ import type { ControlDesk } from './control-desk.js';
 import { openRunPolicy, orchestratorPolicy } from '../policies.js';
 import { orchestrator } from '../run-activities.js';
 import type { RunProgress } from './run-progress.js';
-import type { TrainingOptions } from './training-run.js';
+import type { TrainingOptions } from './training-options.js';
 
 /** Opens the records, claims the run, and lets the updates that came early be written. */
 export async function openRun(

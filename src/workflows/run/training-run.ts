@@ -29,7 +29,7 @@ import {
 import { Budget } from '../status/budget.js';
 import type { Saving } from './checkpoint-uploads.js';
 import { ControlDesk } from './control-desk.js';
-import { InterruptibleWork, StepLeft } from './interruptible-work.js';
+import { InterruptibleWork, StepInterrupted } from './interruptible-work.js';
 import { statusQuery } from '../messages.js';
 import { beginAnew, newBuildWaits } from '../continue-as-new.js';
 import { NodePlacement } from './node-placement.js';
@@ -45,29 +45,11 @@ import {
 import { onEngine, orchestrator, stepId } from '../run-activities.js';
 import { RunCheckpoints } from './run-checkpoints.js';
 import { RunCollections } from './run-collections.js';
-import type { CarriedLeases } from '../pool/run-leases.js';
 import { openRun } from './run-opening.js';
-import { type CarriedFigures, RunProgress } from './run-progress.js';
+import type { CarriedRun, TrainingOptions } from './training-options.js';
+import { RunProgress } from './run-progress.js';
 import { collectOnAll, type JoinedRollouts, playedElsewhere } from './shared-rollouts.js';
 import { outlineUnder, phaseOf, suiteDue, totalSteps } from './step-schedule.js';
-
-export interface TrainingOptions {
-  /** Take the run over from an owner that cannot be asked (R20). */
-  takeOver?: boolean;
-  /** Set by continue-as-new only. */
-  carried?: CarriedRun;
-}
-
-interface CarriedRun {
-  figures: CarriedFigures;
-  /** A stop that was reached before this workflow began: starting the run again goes past it. */
-  passedStop: number | null;
-  /** Steps in a row that were not applied. */
-  unapplied: number;
-  /** GRPO steps in a row with too few grades. */
-  ungraded?: number;
-  leases: CarriedLeases;
-}
 
 export interface TrainingResult {
   run: string;
@@ -235,7 +217,7 @@ class TrainingLoop {
 
   private async unlessLeft(work: Promise<void>): Promise<void> {
     await work.catch((error: unknown) => {
-      if (!(error instanceof StepLeft)) throw error;
+      if (!(error instanceof StepInterrupted)) throw error;
     });
   }
 
@@ -312,7 +294,7 @@ class TrainingLoop {
     await this.watchGrades(committed);
   }
 
-  /** Throws `StepLeft` where there is control that this workflow did not know: it may have to rest before the step. */
+  /** Throws `StepInterrupted` where there is control that this workflow did not know: it may have to rest before the step. */
   private async plan(step: number): Promise<PlannedStep> {
     const planned = await untilMended(this.desk, this.progress, async () => {
       await this.desk.quiet();
@@ -327,7 +309,7 @@ class TrainingLoop {
           return null;
         });
     });
-    if (!planned) throw new StepLeft();
+    if (!planned) throw new StepInterrupted();
     return planned;
   }
 

@@ -6,7 +6,7 @@ import type { PlannedStep } from '../../../src/activities/contracts.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { Outcome } from '../../../src/spec/records/records.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
-import { sha256Hex } from '../../../src/store/records/canonical.js';
+import { sha256Hex } from '../../../src/base/sha256.js';
 import { attemptsFolder, batchKey, updateKey } from '../../../src/store/objects/layout.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readState, readUpdate } from '../../../src/store/runs/run-records.js';

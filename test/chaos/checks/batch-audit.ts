@@ -3,7 +3,7 @@
 import type { BatchArrays } from '../../../src/spec/records/batch.js';
 import type { EpisodeRecord, GrpoPlan } from '../../../src/spec/records/records.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
-import { sha256Hex } from '../../../src/store/records/canonical.js';
+import { sha256Hex } from '../../../src/base/sha256.js';
 import { readStepEpisodes } from '../../../src/store/runs/episodes.js';
 import { batchKey } from '../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';

@@ -1,7 +1,7 @@
 // A rebase ends a run's workflow: one that could go on, or could not afterwards, is left alone.
 import { describe, expect, test } from 'vitest';
 import { refuseEqualNumerics, refuseNeedlessRebase } from '../../../src/cli/control/needed-rebase.js';
-import type { Numerics } from '../../../src/spec/records/records.js';
+import type { Numerics } from '../../../src/spec/records/numerics.js';
 import type { PoolView } from '../../../src/workflows/messages.js';
 
 const cpu = (version: number): Numerics => ({ backend: 'cpu', version });

@@ -1,7 +1,8 @@
 // A step whose plan says something else, with all that depends on it made again: episodes, batch and update.
 import { auditMakers } from '../../../src/activities/reports/audit-run.js';
 import type { EpisodeRecord, PlanRecord } from '../../../src/spec/records/records.js';
-import { recordDigest, sha256Hex, stepIdOf } from '../../../src/store/records/canonical.js';
+import { recordDigest, stepIdOf } from '../../../src/store/records/canonical.js';
+import { sha256Hex } from '../../../src/base/sha256.js';
 import * as layout from '../../../src/store/objects/layout.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { type Doctored, plan, run, update } from './doctored-run.js';

@@ -1,12 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  canonicalBytes,
-  canonicalText,
-  differences,
-  recordDigest,
-  sha256Hex,
-} from '../../../src/store/records/canonical.js';
+import { canonicalBytes, canonicalText, differences, recordDigest } from '../../../src/store/records/canonical.js';
+import { sha256Hex } from '../../../src/base/sha256.js';
 
 function shuffled(value: unknown, random: () => number): unknown {
   if (Array.isArray(value)) return value.map((item) => shuffled(item, random));

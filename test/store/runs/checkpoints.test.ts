@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { RunRecord } from '../../../src/spec/records/records.js';
-import { sha256File } from '../../../src/store/records/canonical.js';
+import { sha256File } from '../../../src/base/sha256.js';
 import {
   checkpointExists,
   checkpointHome,

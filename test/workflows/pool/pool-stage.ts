@@ -7,7 +7,7 @@ import type { WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
 import { Worker } from '@temporalio/worker';
 import type { LeaseRequest } from '../../../src/activities/contracts.js';
 import { closedRuns } from '../../../src/activities/run/request-lease.js';
-import type { Numerics } from '../../../src/spec/records/records.js';
+import type { Numerics } from '../../../src/spec/records/numerics.js';
 import { guardActivities } from '../../../src/workers/attempt/activity-guard.js';
 import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
 import { isOver, requestLease } from '../../../src/workers/orchestrator/temporal-cluster.js';

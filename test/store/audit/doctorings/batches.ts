@@ -1,7 +1,8 @@
 // What a batch says, against the plan, the episodes and the update that it belongs to.
 import { expect } from 'vitest';
 import { decodeBatchFile, encodeBatchFile } from '../../../../src/store/files/batch-file.js';
-import { sha256Hex, stepIdOf } from '../../../../src/store/records/canonical.js';
+import { stepIdOf } from '../../../../src/store/records/canonical.js';
+import { sha256Hex } from '../../../../src/base/sha256.js';
 import * as layout from '../../../../src/store/objects/layout.js';
 import { readUpdate } from '../../../../src/store/runs/run-records.js';
 import {

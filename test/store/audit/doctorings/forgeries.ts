@@ -15,7 +15,7 @@ import {
   plan,
   run,
 } from '../doctored-run.js';
-import { sha256Hex } from '../../../../src/store/records/canonical.js';
+import { sha256Hex } from '../../../../src/base/sha256.js';
 import type { RunRecord } from '../../../../src/spec/records/records.js';
 
 const owner = (n: number): string => layout.sequenceKey(layout.ownersFolder(run), n);

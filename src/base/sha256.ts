@@ -1,0 +1,28 @@
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+
+/** sha256 as 64 lower-case hex digits. */
+export function sha256Hex(data: Uint8Array | string): string {
+  return createHash('sha256').update(data).digest('hex');
+}
+
+/** sha256 and size in bytes of a file, which is read in pieces. */
+export async function sha256File(
+  path: string,
+  signal?: AbortSignal,
+): Promise<{ sha256: string; size: number }> {
+  return sha256Pieces(createReadStream(path, { highWaterMark: 1 << 20, ...(signal ? { signal } : {}) }));
+}
+
+/** sha256 and size in bytes of data that need not fit in memory at once. */
+export async function sha256Pieces(
+  pieces: AsyncIterable<Uint8Array>,
+): Promise<{ sha256: string; size: number }> {
+  const hash = createHash('sha256');
+  let size = 0;
+  for await (const piece of pieces) {
+    hash.update(piece);
+    size += piece.length;
+  }
+  return { sha256: hash.digest('hex'), size };
+}

@@ -1,0 +1,78 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { expect, test } from 'vitest';
+import { arrows } from '../../tools/lint/import-arrows.js';
+
+const folders = (root: string): string[] => [
+  root,
+  ...readdirSync(root, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .flatMap((entry) => folders(join(root, entry.name))),
+];
+const filesIn = (folder: string): string[] =>
+  readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(folder, entry.name));
+
+function importsOf(file: string): string[] {
+  const text = readFileSync(file, 'utf8');
+  return [...text.matchAll(/\b(?:from|import)\s*\(?\s*'(\.{1,2}\/[^']+)'/g)].map((found) =>
+    resolve(dirname(file), found[1] as string).replace(/\.js$/, '.ts'),
+  );
+}
+
+/** A circle of imports, types among them, as the files on it; null where there is none. */
+function circleIn(imports: Map<string, string[]>): string[] | null {
+  const done = new Set<string>();
+  const path: string[] = [];
+  const visit = (file: string): string[] | null => {
+    if (path.includes(file)) return [...path.slice(path.indexOf(file)), file];
+    if (done.has(file)) return null;
+    path.push(file);
+    for (const imported of imports.get(file) ?? []) {
+      const circle = visit(imported);
+      if (circle) return circle;
+    }
+    path.pop();
+    done.add(file);
+    return null;
+  };
+  for (const file of imports.keys()) {
+    const circle = visit(file);
+    if (circle) return circle;
+  }
+  return null;
+}
+
+test.each(['src', 'test'])('no folder of %s holds more than 20 files', (root) => {
+  const crowded = folders(root).filter((folder) => filesIn(folder).length > 20);
+  expect(crowded).toEqual([]);
+});
+
+test('no file of src imports itself by way of others', () => {
+  const files = folders('src')
+    .flatMap(filesIn)
+    .filter((file) => file.endsWith('.ts'));
+  const imports = new Map(files.map((file) => [resolve(file), importsOf(file)]));
+  expect([...imports.values()].flat().length).toBeGreaterThan(files.length);
+  expect(circleIn(imports)).toBeNull();
+});
+
+test('a circle is found', () => {
+  const imports = new Map([
+    ['a', ['b']],
+    ['b', ['c', 'd']],
+    ['c', []],
+    ['d', ['b']],
+  ]);
+  expect(circleIn(imports)).toEqual(['b', 'd', 'b']);
+});
+
+test('docs/architecture.md has a line for each folder of src, in the order of the arrows', () => {
+  const page = readFileSync('docs/architecture.md', 'utf8');
+  const told = [...page.matchAll(/^src\/(\w+)\//gm)].map((found) => found[1]);
+  expect(told).toEqual(Object.keys(arrows));
+  for (const folder of folders('src').slice(1).filter((folder) => folder !== 'src/types')) {
+    expect(page, folder).toContain(`${folder.split('/').at(-1) ?? ''}/`);
+  }
+});
