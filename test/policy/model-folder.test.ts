@@ -29,7 +29,14 @@ import { sha256Hex } from '../../src/base/sha256.js';
 import { weightsFileKey, weightsManifestKey } from '../../src/store/objects/layout.js';
 import { readBase, readRun, readState } from '../../src/store/runs/run-records.js';
 import { verifyWeights } from '../../src/store/files/weights.js';
-import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from '../activities/fixture.js';
+import {
+  type Harness,
+  lastSftStep,
+  run,
+  startEnvironments,
+  startHarness,
+  tamper,
+} from '../activities/fixture.js';
 
 const lora = { rank: 4, alpha: 8 };
 const adapters = {

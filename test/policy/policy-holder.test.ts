@@ -19,7 +19,12 @@ import { stateFileDigest } from '../../src/policy/state-file.js';
 import { EngineError } from '../../src/engine/policy-engine.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { checkpointHome } from '../../src/store/runs/checkpoints.js';
-import { batchKey, checkpointFileKey, checkpointManifestKey, updateKey } from '../../src/store/objects/layout.js';
+import {
+  batchKey,
+  checkpointFileKey,
+  checkpointManifestKey,
+  updateKey,
+} from '../../src/store/objects/layout.js';
 import { readRun, readState } from '../../src/store/runs/run-records.js';
 import { StoreFull, StoreUnavailable } from '../../src/store/objects/store-errors.js';
 import { type Harness, run, startEnvironments, startHarness, tamper } from '../activities/fixture.js';

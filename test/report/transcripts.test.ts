@@ -7,7 +7,12 @@ import {
   type FinishedChunk,
   type TranscriptChunk,
 } from '../../src/report/transcripts/transcript-chunks.js';
-import { pickTranscripts, readableResult, segmentsOf, toTranscript } from '../../src/report/transcripts/transcripts.js';
+import {
+  pickTranscripts,
+  readableResult,
+  segmentsOf,
+  toTranscript,
+} from '../../src/report/transcripts/transcripts.js';
 import { decodeWith, episodeOf } from './recorded-run.js';
 
 const passed = episodeOf('t1', { status: 'graded', value: 1 });

@@ -5,7 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { WorkflowHandleWithFirstExecutionRunId } from '@temporalio/client';
-import { startEnvironmentProcess, testToken, type EnvironmentProcess } from './servers/environment-process.js';
+import {
+  startEnvironmentProcess,
+  testToken,
+  type EnvironmentProcess,
+} from './servers/environment-process.js';
 import { findEngine } from './find-tools.js';
 import { startTemporal, type TestTemporal, type TestTemporalOptions } from './servers/temporal-server.js';
 import { Stuck, until } from './until.js';

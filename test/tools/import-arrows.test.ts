@@ -52,7 +52,10 @@ describe('import arrows', () => {
       'src/workflows/policies.ts',
       `import { sameNumerics } from '../spec/records/numerics.js';\nvoid sameNumerics;\n`,
     ],
-    ['src/activities/attempt/scope.ts', `import { openStore } from '../../store/open-store.js';\nvoid openStore;\n`],
+    [
+      'src/activities/attempt/scope.ts',
+      `import { openStore } from '../../store/open-store.js';\nvoid openStore;\n`,
+    ],
     [
       'src/episode/observation.ts',
       `import type { PolicyEngine } from '../engine/policy-engine.js';\nexport type A = PolicyEngine;\n`,

@@ -1,7 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
-import { arrows } from '../../tools/lint/import-arrows.js';
 
 const folders = (root: string): string[] => [
   root,
@@ -68,11 +67,15 @@ test('a circle is found', () => {
   expect(circleIn(imports)).toEqual(['b', 'd', 'b']);
 });
 
-test('docs/architecture.md has a line for each folder of src, in the order of the arrows', () => {
+test('docs/architecture.md has a line for each folder of src, in the order of the arrows', async () => {
+  const { arrows } = (await import(resolve('tools/lint/import-arrows.js'))) as { arrows: object };
   const page = readFileSync('docs/architecture.md', 'utf8');
-  const told = [...page.matchAll(/^src\/(\w+)\//gm)].map((found) => found[1]);
-  expect(told).toEqual(Object.keys(arrows));
-  for (const folder of folders('src').slice(1).filter((folder) => folder !== 'src/types')) {
-    expect(page, folder).toContain(`${folder.split('/').at(-1) ?? ''}/`);
-  }
+  const described = [...page.matchAll(/^src\/(\w+)\//gm)].map((found) => found[1]);
+  expect(described).toEqual(Object.keys(arrows));
+  const undescribed = folders('src')
+    .map((folder) => folder.split('/').slice(1, 3))
+    .filter(([first, second]) => first !== 'types' && second !== undefined)
+    .map(([, second]) => `${second ?? ''}/`)
+    .filter((name) => !page.includes(`    ${name}`));
+  expect(undescribed).toEqual([]);
 });

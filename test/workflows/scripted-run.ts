@@ -21,7 +21,10 @@ import type {
 } from '../../src/activities/contracts.js';
 import { guardActivities } from '../../src/workers/attempt/activity-guard.js';
 import { OpenActivities } from '../../src/workers/attempt/open-activities.js';
-import { type BundledInterceptor, cachedWorkflowBundle } from '../../src/workers/orchestrator/workflow-bundle.js';
+import {
+  type BundledInterceptor,
+  cachedWorkflowBundle,
+} from '../../src/workers/orchestrator/workflow-bundle.js';
 import {
   engineQueue,
   grantedSignal,

@@ -34,7 +34,7 @@ export const arrows = {
   engine: { values: ['base', 'spec'], types: [] },
   environments: { values: ['base', 'spec'], types: [] },
   episode: { values: ['base', 'spec'], types: ['engine', 'environments'] },
-  models: { values: ['base', 'spec', 'episode'], types: [] },
+  models: { values: ['base', 'spec', 'store', 'episode'], types: [] },
   data: { values: ['base', 'spec', 'store', 'environments', 'episode'], types: [] },
   policy: { values: ['base', 'spec', 'store', 'engine', 'episode', 'models'], types: [] },
   report: { values: ['base', 'spec', 'rl', 'store'], types: [] },

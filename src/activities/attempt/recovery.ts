@@ -3,7 +3,14 @@
 import { Context } from '@temporalio/activity';
 import { isGrpcServiceError, ServiceError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
-import { type AttemptAccount, type AttemptSnapshot, currentAccount, type EndedAttempt, type Failure, nothingLost } from './attempt-account.js';
+import {
+  type AttemptAccount,
+  type AttemptSnapshot,
+  currentAccount,
+  type EndedAttempt,
+  type Failure,
+  nothingLost,
+} from './attempt-account.js';
 import { type Restored, rounded } from '../../policy/attended.js';
 import { attemptEvidence } from './attempt-evidence.js';
 import type { Observation } from '../contracts.js';

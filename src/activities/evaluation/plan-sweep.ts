@@ -3,7 +3,12 @@ import type { DatasetCache } from '../../data/dataset-cache.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import { nearestName } from '../../base/nearest-name.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { checkSweepId, evaluationEpisodesFolder, evaluationResultKey, sweepKey } from '../../store/objects/layout.js';
+import {
+  checkSweepId,
+  evaluationEpisodesFolder,
+  evaluationResultKey,
+  sweepKey,
+} from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunViews } from '../../store/runs/quarantine.js';
 import { adoptOrCreate, requireRecord } from '../../store/records/records.js';
@@ -21,7 +26,13 @@ import { newestResult, newestRound } from '../../store/evaluations/evaluation-ro
 import type { MissingPair, PairsToDo, PlannedSweep } from '../sweep-contracts.js';
 import { parseSweepSpec } from '../../sweeps/sweep-input.js';
 import { BadKey } from '../../store/objects/store-errors.js';
-import { pairCount, pairOf, readSweep, readSweepIfAny, type SweepPair } from '../../store/evaluations/sweeps.js';
+import {
+  pairCount,
+  pairOf,
+  readSweep,
+  readSweepIfAny,
+  type SweepPair,
+} from '../../store/evaluations/sweeps.js';
 import type { SweepRecord, SweepSuiteEntry } from '../../spec/records/sweep-record.js';
 import { suitesAreNamedBy, suitesAreOf, type SweepSpec } from '../../spec/sweep-spec.js';
 

@@ -13,7 +13,12 @@ import {
   evaluationSuiteKey,
 } from '../../store/objects/layout.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
-import { newestRound, roundBefore, roundOf, type SuiteRound } from '../../store/evaluations/evaluation-rounds.js';
+import {
+  newestRound,
+  roundBefore,
+  roundOf,
+  type SuiteRound,
+} from '../../store/evaluations/evaluation-rounds.js';
 import { inParallel } from '../../base/in-parallel.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { adoptOrCreate, readRecord } from '../../store/records/records.js';

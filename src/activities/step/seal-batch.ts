@@ -6,7 +6,13 @@ import { rebasedBatch } from './rebased-step.js';
 import { requireEpisodes } from './rollouts.js';
 import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
-import type { BatchIdentity, Digest, EpisodeRecord, GrpoPlan, PlanRecord } from '../../spec/records/records.js';
+import type {
+  BatchIdentity,
+  Digest,
+  EpisodeRecord,
+  GrpoPlan,
+  PlanRecord,
+} from '../../spec/records/records.js';
 import { batchDifference } from '../../store/files/batch-file.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';

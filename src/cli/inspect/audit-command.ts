@@ -18,7 +18,14 @@ import { NewerSchema, OlderSchema, UnreadableRecord } from '../../store/objects/
 import { findEngineBinary } from '../../workers/process/engine-binary.js';
 import { withElapsedLine } from '../elapsed-line.js';
 import { stepsText } from '../store/gc-command.js';
-import { folderOption, openStoreOf, requireRun, type StoreFlags, storeOption, withOutput } from '../output.js';
+import {
+  folderOption,
+  openStoreOf,
+  requireRun,
+  type StoreFlags,
+  storeOption,
+  withOutput,
+} from '../output.js';
 
 interface AuditOptions extends StoreFlags {
   replay?: string;

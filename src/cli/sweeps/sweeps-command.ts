@@ -30,7 +30,11 @@ import { type TemporalFlags, withClient, withTemporalFlags } from '../temporal-a
 import { checkName } from '../../store/objects/layout.js';
 import type { evalSweep } from '../../workflows/sweep/eval-sweep.js';
 import { backfillOf } from '../../sweeps/schedule-options.js';
-import { type SweepResult, type SweepStatus, sweepStatusQuery } from '../../workflows/sweep/sweep-messages.js';
+import {
+  type SweepResult,
+  type SweepStatus,
+  sweepStatusQuery,
+} from '../../workflows/sweep/sweep-messages.js';
 import { refuseOtherSweep } from '../../sweeps/same-sweep.js';
 import { inputOfWorkflow } from '../train/workflow-input.js';
 import { parseSweepSpec, readSweepFile } from '../../sweeps/sweep-input.js';

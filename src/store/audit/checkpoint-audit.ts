@@ -2,7 +2,12 @@
 // the last state of a run that ended is among them (R17).
 import type { Digest, RunRecord } from '../../spec/records/records.js';
 import type { AuditReport } from './audit-report.js';
-import { homeOfStep, listCollectedManifests, listCheckpoints, verifyCheckpoint } from '../runs/checkpoints.js';
+import {
+  homeOfStep,
+  listCollectedManifests,
+  listCheckpoints,
+  verifyCheckpoint,
+} from '../runs/checkpoints.js';
 import { checkpointFileKey, checkpointManifestKey, updateKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { namedByCollections, type Sequences } from './sequence-audit.js';

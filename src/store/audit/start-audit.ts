@@ -3,7 +3,13 @@
 import { AuditReport, readable } from './audit-report.js';
 import { readFoldedEpisodes } from '../runs/episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { attemptsFolder, episodesFolder, foldedEpisodesKey, parseStepFolder, stepsFolder } from '../objects/layout.js';
+import {
+  attemptsFolder,
+  episodesFolder,
+  foldedEpisodesKey,
+  parseStepFolder,
+  stepsFolder,
+} from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { listRuns } from '../runs/run-records.js';
 

@@ -3,7 +3,12 @@
 import type { EpisodeRecord } from '../../spec/records/records.js';
 import { readEvaluationEpisodes } from './evaluation-episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { attemptsFolder, evaluationResultKey, evaluationSuiteKey, parseEvaluationKey } from '../objects/layout.js';
+import {
+  attemptsFolder,
+  evaluationResultKey,
+  evaluationSuiteKey,
+  parseEvaluationKey,
+} from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, requireRecord } from '../records/records.js';
 import { lastCommittedStep } from '../runs/run-records.js';

@@ -1,6 +1,10 @@
 // One strict schema for every kind of record. A member that is not known is refused: a record means what it says, whole.
 import { z } from 'zod';
-import type { EvaluatedRecord, EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
+import type {
+  EvaluatedRecord,
+  EvaluationResult,
+  SuiteRecord,
+} from '../../spec/records/evaluation-records.js';
 import type { PassRate } from '../../spec/pass-rate.js';
 import type { AttemptRecord } from '../../spec/records/attempt-records.js';
 import type { ControlRecord, Hyperparameters } from '../../spec/records/control-records.js';

@@ -1,5 +1,10 @@
 // What people have asked of a run, in order (R21). Every activity of a run needs all of it, and a long run has much of it.
-import type { ControlChange, ControlRecord, ControlState, Hyperparameters } from '../../spec/records/control-records.js';
+import type {
+  ControlChange,
+  ControlRecord,
+  ControlState,
+  Hyperparameters,
+} from '../../spec/records/control-records.js';
 import { controlFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readSequence } from '../records/records.js';

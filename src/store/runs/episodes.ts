@@ -12,7 +12,13 @@ import {
   foldedEvaluationKey,
 } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
-import { checkRecord, compressSmall, decompress, MAX_UNCOMPRESSED_BYTES, parse } from '../records/record-codec.js';
+import {
+  checkRecord,
+  compressSmall,
+  decompress,
+  MAX_UNCOMPRESSED_BYTES,
+  parse,
+} from '../records/record-codec.js';
 import { readRecord } from '../records/records.js';
 import { UnreadableRecord } from '../objects/store-errors.js';
 

@@ -4,7 +4,15 @@ import type { BaseRecord, Digest, PlanRecord, RunRecord, UpdateRecord } from '..
 import type { Numerics } from '../../spec/records/numerics.js';
 import { lastWarmStep } from '../../spec/warm-start.js';
 import { recordDigest } from '../records/canonical.js';
-import { namesFolder, parseStepFolder, planKey, runIdOf, runKey, stepsFolder, updateKey } from '../objects/layout.js';
+import {
+  namesFolder,
+  parseStepFolder,
+  planKey,
+  runIdOf,
+  runKey,
+  stepsFolder,
+  updateKey,
+} from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { appendSequence, readRecord, requireRecord } from '../records/records.js';
 import { OlderSchema, UnreadableRecord } from '../objects/store-errors.js';

@@ -7,7 +7,12 @@ import { Client, isGrpcServiceError, ServiceError } from '@temporalio/client';
 import { withoutKnownSecrets } from '../../base/known-secrets.js';
 import { pause } from '../../followers/deadlines.js';
 import { readIfWhole, replaceFile } from '../../followers/json-file.js';
-import { catchUp, followRun, type SessionOptions, type SessionSettings } from '../../followers/run-session.js';
+import {
+  catchUp,
+  followRun,
+  type SessionOptions,
+  type SessionSettings,
+} from '../../followers/run-session.js';
 import type { RunStanding } from '../../followers/run-standing.js';
 import { RunFigures } from '../../integrations/tracking/prometheus.js';
 import { serveMetrics } from '../../integrations/tracking/prometheus-server.js';

@@ -2,7 +2,13 @@
 import { CancellationScope, condition, log } from '@temporalio/workflow';
 import { nodeIsGone } from '../blocking.js';
 import { sweeping } from '../policies.js';
-import { type AskedLease, type HeldLease, isToBeAsked, type LeaseHolder, RunLeases } from '../pool/run-leases.js';
+import {
+  type AskedLease,
+  type HeldLease,
+  isToBeAsked,
+  type LeaseHolder,
+  RunLeases,
+} from '../pool/run-leases.js';
 
 /** What a sweep's workers do. */
 export interface SweepWork<T> {

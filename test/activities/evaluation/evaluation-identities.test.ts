@@ -23,7 +23,11 @@ import { requireRecord } from '../../../src/store/records/records.js';
 import { readUpdate } from '../../../src/store/runs/run-records.js';
 import { readUnfinishedEvaluation } from '../../../src/store/evaluations/unfinished-evaluations.js';
 import { unfinishedText } from '../../../src/report/unfinished-evaluation.js';
-import { type ForeignFacts, type ForeignServer, startForeignServer } from '../../environments/foreign-server.js';
+import {
+  type ForeignFacts,
+  type ForeignServer,
+  startForeignServer,
+} from '../../environments/foreign-server.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { counting, type Harness, lastSftStep, startEnvironments, startHarness, tamper } from '../fixture.js';
 

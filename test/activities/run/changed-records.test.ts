@@ -8,7 +8,14 @@ import { recordControl } from '../../../src/activities/run/record-control.js';
 import { RunDataCache } from '../../../src/data/run-data.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { batchKey, controlFolder, ownersFolder, planKey, runKey, updateKey } from '../../../src/store/objects/layout.js';
+import {
+  batchKey,
+  controlFolder,
+  ownersFolder,
+  planKey,
+  runKey,
+  updateKey,
+} from '../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { readPlan, readUpdate } from '../../../src/store/runs/run-records.js';

@@ -6,10 +6,21 @@ import { evaluatedSteps } from '../../../src/report/history/best-steps.js';
 import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
 import { collect, type Collected } from '../../../src/store/collection/collection.js';
 import { unfoldedStore } from '../../../src/store/collection/folded-evaluations.js';
-import { collectionsFolder, episodesFolder, evaluationEpisodesFolder } from '../../../src/store/objects/layout.js';
+import {
+  collectionsFolder,
+  episodesFolder,
+  evaluationEpisodesFolder,
+} from '../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { readRun } from '../../../src/store/runs/run-records.js';
-import { copy, expectNothingLost, harness, keysOf, last, useFinishedRun } from '../../cli/store/gc-fixture.js';
+import {
+  copy,
+  expectNothingLost,
+  harness,
+  keysOf,
+  last,
+  useFinishedRun,
+} from '../../cli/store/gc-fixture.js';
 import { run } from '../fixture.js';
 
 useFinishedRun();

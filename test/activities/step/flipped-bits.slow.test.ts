@@ -9,7 +9,13 @@ import { RunDataCache } from '../../../src/data/run-data.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { uniform } from '../../../src/rl/random.js';
-import { controlFolder, ownersFolder, planKey, runKey, sequenceKey } from '../../../src/store/objects/layout.js';
+import {
+  controlFolder,
+  ownersFolder,
+  planKey,
+  runKey,
+  sequenceKey,
+} from '../../../src/store/objects/layout.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { readPlan } from '../../../src/store/runs/run-records.js';
 import { type Harness, run, startEnvironments, startHarness, tamper, workflow } from '../fixture.js';

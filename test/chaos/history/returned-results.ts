@@ -6,7 +6,11 @@ import type {
   OpenedRun,
   PlannedStep,
 } from '../../../src/activities/contracts.js';
-import type { ControlChange, ControlRecord, ControlState } from '../../../src/spec/records/control-records.js';
+import type {
+  ControlChange,
+  ControlRecord,
+  ControlState,
+} from '../../../src/spec/records/control-records.js';
 import { recordDigest } from '../../../src/store/records/canonical.js';
 import { readStepEpisodes } from '../../../src/store/runs/episodes.js';
 import {

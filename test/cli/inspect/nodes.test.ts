@@ -7,7 +7,14 @@ import { describePool } from '../../../src/cli/inspect/nodes-command.js';
 import type { PoolView } from '../../../src/workflows/messages.js';
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import { PoolStage } from '../../workflows/pool/pool-stage.js';
-import { gate, outlineOf, scriptRun, uniqueName, until, workflowBundle } from '../../workflows/scripted-run.js';
+import {
+  gate,
+  outlineOf,
+  scriptRun,
+  uniqueName,
+  until,
+  workflowBundle,
+} from '../../workflows/scripted-run.js';
 
 const now = Date.UTC(2026, 0, 1);
 const ago = (seconds: number): number => now - 1000 * seconds;

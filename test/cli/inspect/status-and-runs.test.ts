@@ -13,7 +13,13 @@ import { followRun } from '../../../src/cli/train/live-view.js';
 import { whyFollowedEnded } from '../../../src/cli/train/run-end.js';
 import { newestOfChains } from '../../../src/cli/inspect/runs-command.js';
 import { waitingFor } from '../../../src/cli/waiting-text.js';
-import { namesFolder, ownersFolder, runKey, sequenceKey, updateKey } from '../../../src/store/objects/layout.js';
+import {
+  namesFolder,
+  ownersFolder,
+  runKey,
+  sequenceKey,
+  updateKey,
+} from '../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';

@@ -10,7 +10,12 @@ import { openStore, probeStore } from '../../../src/store/open-store.js';
 import { parseS3Address } from '../../../src/store/objects/s3-address.js';
 import { openS3Store, type S3Options } from '../../../src/store/objects/s3-store.js';
 import { freePort } from '../../../src/stack/free-port.js';
-import { breakFirst, startFaultProxy, type Fault, type FaultProxy } from '../../support/servers/fault-proxy.js';
+import {
+  breakFirst,
+  startFaultProxy,
+  type Fault,
+  type FaultProxy,
+} from '../../support/servers/fault-proxy.js';
 import { startS3Server, type S3Server } from '../../support/servers/s3-server.js';
 import { repository } from '../../support/repository.js';
 import { bytesOf, conformance } from './conformance.js';

@@ -1,6 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { canonicalBytes, canonicalText, differences, recordDigest } from '../../../src/store/records/canonical.js';
+import {
+  canonicalBytes,
+  canonicalText,
+  differences,
+  recordDigest,
+} from '../../../src/store/records/canonical.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
 
 function shuffled(value: unknown, random: () => number): unknown {

@@ -23,7 +23,12 @@ import {
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { checkOwner, claimRun, type OwnerState } from '../../../src/store/runs/owners.js';
 import { openRunView } from '../../../src/store/runs/quarantine.js';
-import { adoptOrCreate, appendSequence, readSequence, recordFunction } from '../../../src/store/records/records.js';
+import {
+  adoptOrCreate,
+  appendSequence,
+  readSequence,
+  recordFunction,
+} from '../../../src/store/records/records.js';
 import { foldControl, foldedControl } from '../../../src/store/runs/control-records.js';
 import {
   claimName,

@@ -2,7 +2,10 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { EnvironmentSpec } from '../../../src/spec/run-spec.js';
-import { environmentBackends, type EnvironmentBackends } from '../../../src/workers/node/environment-backends.js';
+import {
+  environmentBackends,
+  type EnvironmentBackends,
+} from '../../../src/workers/node/environment-backends.js';
 import { counterTask, noFaults, startCounterServer, token } from '../../environments/stand-in.js';
 
 const spec: EnvironmentSpec = { env_key: 'counter', fault_rate: 0.5, tool_error_rate: 0 };

@@ -1,7 +1,11 @@
 // Whom the orchestrator asks about an owner.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freePort } from '../../../src/stack/free-port.js';
-import { clusterId, ownerState, recordedAddress } from '../../../src/workers/orchestrator/temporal-cluster.js';
+import {
+  clusterId,
+  ownerState,
+  recordedAddress,
+} from '../../../src/workers/orchestrator/temporal-cluster.js';
 import type { OwnerRecord } from '../../../src/spec/records/records.js';
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import { uniqueName } from '../../workflows/scripted-run.js';

@@ -8,7 +8,11 @@ import { join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { temporalConfig } from '../../../src/cli/temporal-access.js';
 import { writings } from '../../../src/base/secrets.js';
-import { plainTemporalConfig, readTemporalConfig, readWorkerConfig } from '../../../src/workers/process/config.js';
+import {
+  plainTemporalConfig,
+  readTemporalConfig,
+  readWorkerConfig,
+} from '../../../src/workers/process/config.js';
 import { lockFolder } from '../../../src/workers/process/folder-lock.js';
 import { freePort } from '../../../src/stack/free-port.js';
 import { ownerState } from '../../../src/workers/orchestrator/temporal-cluster.js';

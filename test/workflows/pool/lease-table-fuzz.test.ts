@@ -1,7 +1,11 @@
 // The pool's decisions over messages that come late, twice and in any order.
 import { describe, expect, it } from 'vitest';
 import type { LeaseRequest } from '../../../src/activities/contracts.js';
-import { LeaseTable, type LeaseTableState, type PoolMessage } from '../../../src/workflows/pool/lease-table.js';
+import {
+  LeaseTable,
+  type LeaseTableState,
+  type PoolMessage,
+} from '../../../src/workflows/pool/lease-table.js';
 import type { NodeReport } from '../../../src/workflows/messages.js';
 import { seededRandom } from '../../chaos/random.js';
 import { node, request } from './pool-inputs.js';

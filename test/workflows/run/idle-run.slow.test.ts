@@ -5,7 +5,14 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { pauseUpdate, resumeUpdate } from '../../../src/workflows/messages.js';
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import { PoolStage } from '../pool/pool-stage.js';
-import { outlineOf, type ScriptedRun, scriptRun, uniqueName, until, workflowBundle } from '../scripted-run.js';
+import {
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  uniqueName,
+  until,
+  workflowBundle,
+} from '../scripted-run.js';
 
 describe('the node of a run that waits for a person', { timeout: 360_000 }, () => {
   let temporal: TestTemporal;

@@ -1,7 +1,10 @@
 // R25: an environment server that is down is waited for up to `max_wait_s`, then the run is blocked and says why.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { createNodeActivities } from '../../../../src/activities/node-activities.js';
-import { startEnvironmentProcess, type EnvironmentProcess } from '../../../support/servers/environment-process.js';
+import {
+  startEnvironmentProcess,
+  type EnvironmentProcess,
+} from '../../../support/servers/environment-process.js';
 import { faultsIn, readStepAttempts } from '../../../../src/store/runs/fault-figures.js';
 import { remedies } from '../../../../src/workflows/policies.js';
 import { type Harness, lastSftStep, run, startHarness } from '../../fixture.js';
