@@ -142,7 +142,7 @@ export interface CommittedStep extends Observation {
   spent?: Omit<Spent, 'wall_seconds'>;
   /** The run's figures `ft/…` up to this step. */
   faults?: Record<string, number>;
-  /** Of the `StepFaults` that were handed in, what the record does not count: somebody else wrote it. Not there where it counts all. */
+  /** Faults passed in that the stored record omits, because another attempt wrote it; absent when it has them all. */
   unrecorded?: Record<string, number>;
   /** The few that `status` shows; the record has all of them, and of many environments. */
   metrics: Record<string, number>;
@@ -178,7 +178,7 @@ export interface LeaseRequest extends RunWorkflow {
   project: string;
   /** The greater goes first. */
   priority: number;
-  /** Of the run's records; null before it has any: the first node decides (R18). */
+  /** Numerics of the run's records; null before there are any: the first node decides (R18). */
   numerics: Numerics | null;
   /** Nodes that will not do. */
   besides: string[];
@@ -308,7 +308,7 @@ export interface RunStatus {
   totalSteps: number;
   trainingPhase: string;
   owner: number;
-  /** Of updates and evaluations; null while the run has none. */
+  /** The node of updates and evaluations; null while the run has none. */
   node: string | null;
   /** Others that share its rollouts. */
   sharingNodes: string[];

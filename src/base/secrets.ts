@@ -35,7 +35,7 @@ const inJson = (text: string): string => JSON.stringify(text).slice(1, -1);
 
 /** What is wrong with a URL that a person gave, where it may hold a secret; the URL itself is not repeated. */
 export function secretInUrl(text: string): 'user and password' | 'query' | null {
-  // Of the text and not of a parsed URL: what cannot be parsed must not be repeated either.
+  // Reads the text and not a parsed URL: what cannot be parsed must not be repeated either.
   const [, authority = '', rest = ''] = /^(?:[a-z][a-z0-9+.-]*:)?\/\/([^/?#]*)(.*)$/is.exec(text) ?? [];
   if (authority.includes('@')) return 'user and password';
   return /[?#]/.test(rest) ? 'query' : null;

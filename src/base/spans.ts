@@ -16,7 +16,7 @@ export interface Tracer {
 
 let installed: Tracer | null = null;
 
-/** Of this process, once, before anything is traced. */
+/** Called once in a process, before anything is traced. */
 export function installTracer(tracer: Tracer): void {
   installed = tracer;
 }

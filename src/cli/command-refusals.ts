@@ -24,7 +24,7 @@ export async function explained<T>(
   }
 }
 
-/** Of a run whose workflow is not open: which there are, or how this one has ended. */
+/** Why a run's workflow is not open: how it ended, or which runs there are instead. */
 export async function whyNotOpen(handle: RunHandle, flags: TemporalFlags): Promise<string> {
   const name = nameOfHandle(handle);
   return handle.client.withDeadline(Date.now() + answerWithinMs, async () => {
@@ -55,7 +55,7 @@ async function howItEnded(handle: RunHandle, flags: TemporalFlags): Promise<stri
   );
 }
 
-/** Of any run that has records: a fork or a rewind has no spec file. */
+/** The command that continues any run with records: a fork or a rewind has no spec file. */
 export function goOn(run: string, flags: TemporalFlags): string {
   return `longhaul train --run ${run}${inFolder(flags)}`;
 }

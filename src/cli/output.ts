@@ -72,7 +72,7 @@ export function openStoreOf(command: Command, { store, folder }: StoreFlags): Pr
   return openExistingStore(storeOfFolder(here ? nearestStackFolder() : folder));
 }
 
-/** Of the last stack of the folder. */
+/** Store of the folder's last stack. */
 export function storeOfFolder(folder: string): string {
   try {
     const { store } = JSON.parse(readFileSync(join(folder, 'stack.json'), 'utf8')) as { store?: unknown };

@@ -23,9 +23,9 @@ export interface EngineInfo {
 /** A state that the engine holds. */
 export interface HeldState {
   state: Digest;
-  /** Of the model's weights alone, adapters left out; null behind an update of all of them: it would have to be computed. */
+  /** Digest of the model's weights without adapters; null after an update of all weights, because it would have to be computed. */
   weights: Digest | null;
-  /** Of the weights that the KL term compares with; null where there are none. */
+  /** Digest of the weights that the KL term compares with; null if there are none. */
   reference: Digest | null;
   /** `step_id` of the last update this process applied; null after a load. */
   lastStepId: Digest | null;

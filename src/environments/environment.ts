@@ -3,7 +3,7 @@ import type { Outcome } from '../spec/records/records.js';
 import type { Task, ToolCall, ToolSpec } from '../spec/records/task.js';
 
 export interface OpenOptions {
-  /** Of the episode's world and of its injected faults; shared by a group, so that its samples meet one world. */
+  /** Seed of the episode's world and of its injected faults; shared by a group, so that its samples meet one world. */
   seed: number;
   episodeId: string;
   /** Try number within this playing (R26). */

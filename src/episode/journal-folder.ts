@@ -130,7 +130,7 @@ export class EpisodeJournals {
     return (this.#made ??= mkdir(this.folder, { recursive: true }));
   }
 
-  /** Of a disk that is full all episodes would say the same. */
+  /** Logs the first complaint only: on a full disk every episode would repeat it. */
   #complain({ message }: Error): void {
     if (!this.#complained) this.log(`episodes go on without their journals: ${message}`);
     this.#complained = true;

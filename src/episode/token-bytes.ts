@@ -1,7 +1,7 @@
 // The bytes that each token of a tokenizer stands for, so that the engine can tell where a text ends within tokens. A token may be a
 // part of a character; joined bytes are always those of the decoded text.
 
-/** Of `tokenizer.json`; only what is read here. */
+/** The members of `tokenizer.json` that are read here. */
 interface TokenizerFile {
   model: { type?: string; vocab?: Record<string, number> | [string, number][] };
   added_tokens?: { id: number; content: string }[];

@@ -17,7 +17,7 @@ export interface JournalHeader {
   plan: Digest;
   state: Digest;
   sampling: Digest;
-  /** Of the environment's world and faults. */
+  /** Seed of the environment's world and faults. */
   seed: number;
   random: SamplingKey;
 }
@@ -73,7 +73,7 @@ export interface TurnJournal {
 
 export const nothingPast = (): JournaledPast => ({ sampled: new Map(), failures: [], world: null });
 
-/** Of an episode that no attempt after this one shall take up. */
+/** Journal of an episode that no later attempt may continue. */
 export const unkeptJournal = (): TurnJournal => ({
   past: nothingPast(),
   note: () => undefined,
@@ -160,7 +160,7 @@ function hex(check: number): string {
 
 const entryTypes: readonly unknown[] = ['session', 'tokens', 'intent', 'result', 'failure'];
 
-/** Of a line whose checksum holds: what remains to be caught is a writer's mistake. */
+/** Parses a line with a correct checksum: what remains to be caught is a writer's mistake. */
 function parseEntry(json: string): JournalEntry | null {
   let entry: JournalEntry;
   try {

@@ -41,7 +41,7 @@ export interface FollowerOptions {
   store: ObjectStore;
   run: string;
   sink: PointSink;
-  /** Of this machine, for the notes of all runs' followers. */
+  /** Folder on this machine, for the notes of all runs' followers. */
   folder: string;
   /** True once the run writes no more records. Asked before each look at them. */
   isOver: () => boolean | Promise<boolean>;

@@ -138,7 +138,7 @@ export class MetricPoints {
   }
 }
 
-/** Of the evaluations that are not delivered yet. */
+/** Points of the evaluations that are not delivered yet. */
 async function evaluationPoints(
   view: RunView,
   held: HeldState,

@@ -57,7 +57,7 @@ const maxRemembered = 200;
 const newestMissing = 4;
 const mostMissing = 256;
 
-/** Of an evaluation that was told. Shares. */
+/** An evaluation that was posted. Rates are shares. */
 export interface ToldEvaluation {
   id: string;
   step: number;
@@ -102,7 +102,7 @@ export const newEventCursor: EventCursor = {
 export interface RunEnding {
   /** First execution's run id of the start that ended: another may drive the run by the time that this is told. */
   firstRunId: string;
-  /** Of the execution that ended. */
+  /** Id of the execution that ended. */
   runId: string;
   how: RunEnded['kind'];
   /** ISO 8601. */

@@ -19,7 +19,7 @@ import { readIfWhole, replaceFile } from './json-file.js';
 import { NoticeBook } from './notice-book.js';
 import { discreet, type RunStanding } from './run-standing.js';
 
-/** Of the follower, for all of its runs. */
+/** Settings of the follower, shared by all of its runs. */
 export interface SessionSettings {
   store: ObjectStore;
   /** The follower's own. */
@@ -109,7 +109,7 @@ export async function catchUp(options: SessionOptions): Promise<void> {
 interface OpenedRun {
   record: RunRecord;
   owner: OwnerRecord;
-  /** Of `run.json`: no other run has it. */
+  /** Digest of `run.json`: unique to the run. */
   digest: Digest;
   tracking: TrackingSpec;
   slack: SlackSpec | undefined;
@@ -129,7 +129,7 @@ async function open(store: ObjectStore, run: string): Promise<OpenedRun> {
 const notesFolder = (folder: string): string => join(folder, 'notes');
 const trackingFolder = (folder: string): string => join(folder, 'tracking');
 
-/** Of a run of the same name in another store, or in one that was emptied: its files are no part of this one's. */
+/** Moves the files of a run of the same name aside, if it is in another store or in one that was emptied. */
 async function setOthersAside(folder: string, run: string, digest: Digest): Promise<void> {
   const file = join(notesFolder(folder), run, 'identity.json');
   const before = (await readIfWhole(file)) as { digest?: unknown } | null;
@@ -183,7 +183,7 @@ function followWith(sink: PointSink, options: SessionOptions, book: NoticeBook):
   });
 }
 
-/** Of a run that nobody is told of: who asks again would find nothing new. */
+/** Waits until a run without followers is over: opening it again would find nothing new. */
 async function untilOver({ standing, signal, times }: SessionOptions): Promise<void> {
   const [pollMs] = times?.pollMs ?? usualTimes.pollMs;
   while (!standing().over && !signal.aborted) await pause(pollMs, signal);

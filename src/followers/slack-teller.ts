@@ -32,11 +32,11 @@ export interface SlackTellerOptions {
   /** Undefined where the environment has none. */
   token: () => string | undefined;
   tokenName: string;
-  /** Of another workspace's address; absent: Slack's own. */
+  /** Address of another workspace; absent: Slack's own. */
   apiUrl?: string;
   /** Unique to the run among all that may write to the channel. */
   key: string;
-  /** Of this run alone: the cursor and the thread's record. */
+  /** Folder of this run alone: the cursor and the thread's record. */
   folder: string;
   links: Link[];
   standing: () => RunStanding;

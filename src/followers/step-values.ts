@@ -5,7 +5,7 @@ import type { UpdateRecord } from '../spec/records/records.js';
 import { metricsOf } from '../rl/metrics.js';
 import { spentBy } from '../rl/spending.js';
 
-/** Of a run's own steps up to `step`, in their order: sums of floats depend on it. */
+/** Totals of a run's own steps up to `step`, added in their order: sums of floats depend on it. */
 export interface RunningTotals {
   step: number;
   tokens: number;

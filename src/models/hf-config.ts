@@ -14,7 +14,7 @@ export interface ModelOutline {
   max_position_embeddings: number;
 }
 
-/** Of Qwen3Config and Qwen2Config, for a file that leaves it out. */
+/** Default of Qwen3Config and Qwen2Config when the file omits it. */
 const defaultPositions = 32_768;
 
 /** `file` names the source in errors. Throws `BadModelFolder`. */

@@ -47,7 +47,7 @@ export function baseModelDigest(
   return sha256Hex(canonicalText({ files, ...trained, ...(lora ? { seed: lora.seed ?? seed } : {}) }));
 }
 
-/** Of a run whose spec names a folder. Throws `BadModelFolder`. */
+/** Digest of the model folder that a spec names. Throws `BadModelFolder`. */
 export async function folderDigest(path: string, signal?: AbortSignal): Promise<Digest> {
   if (await isFolder(path)) return modelFilesDigest(path, signal);
   throw new BadModelFolder(`there is no folder ${path} on this machine`);

@@ -46,7 +46,7 @@ export async function templateText(model: ModelSpec): Promise<string> {
   return readTemplate(model, model.path === undefined ? null : await readModelFolder(model.path));
 }
 
-/** Of a folder whose `chat_template.jinja` is not there, the one in `tokenizer_config.json`. */
+/** The chat template: a file of the spec or of the folder, else the one in `tokenizer_config.json`. */
 async function readTemplate(model: ModelSpec, folder: ModelFolder | null): Promise<string> {
   const path = model.chat_template;
   if (!folder) return readAsset(path, 'model.chat_template');

@@ -18,7 +18,7 @@ export interface ModelToExport extends Omit<ExportRequest, 'path' | 'eos_tokens'
   /** Texts of `tokenizer.json` and of the chat template. */
   tokenizer: string;
   template: string;
-  /** Of the run's own settings; null where only the model's config says it. */
+  /** The run's own setting; null if only the model's config has it. */
   maxPositionEmbeddings: number | null;
 }
 

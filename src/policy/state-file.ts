@@ -31,7 +31,7 @@ export async function stateFileDigest(path: string, signal?: AbortSignal): Promi
   return stateDigest(await bytesOfFile(path), signal);
 }
 
-/** Of a file that `saveWeights` wrote: the digest that LoRA states call their base. Throws `BadTensorFile`. */
+/** Digest of a file that `saveWeights` wrote; LoRA states call it their base. Throws `BadTensorFile`. */
 export async function weightsFileDigest(path: string, signal?: AbortSignal): Promise<Digest> {
   return treeDigest(
     await bytesOfFile(path),

@@ -11,7 +11,7 @@ const writer: AlertWriter = { name: asIs, reason: asIs, percent, whole, timeSpan
 const pastShown = 3;
 const stepsNamed = 3;
 
-/** Of the run's own steps: what its parent went through is in the parent's report. */
+/** Alerts of the run's own steps. Those of its parent are in the parent's report. */
 export function alertsOfRun(
   { run, observed }: Pick<RunRecord, 'run' | 'observed'>,
   updates: readonly UpdateRecord[],

@@ -121,7 +121,7 @@ export function statusOf(before: CountedRate | null, after: CountedRate | null):
   return after.share < allButNothing ? 'failing' : 'flat';
 }
 
-/** Of the two as samples of one rate: that is what chance alone would do, and it is not 0 where all or none passed once. */
+/** Standard error of the difference, from the pooled rate: chance alone would give that, and it is not 0 where all or none passed. */
 function errorOfDifference(before: CountedRate, after: CountedRate): number {
   const graded = before.graded + after.graded;
   const pooled = (before.share * before.graded + after.share * after.graded) / graded;

@@ -14,7 +14,7 @@ type GroupRelative = Exclude<AdvantagePlan, { estimator: 'reinforce++' }>;
 /** Added to the variance of whitened returns. */
 const whiteningEps = 1e-8;
 
-/** Of each group's samples, in order; null for what gives no target: unknown samples, and what has no signal. */
+/** Advantages of each group's samples, in order; null for a sample without a target: unknown, or without signal. */
 export function stepAdvantages(
   groups: readonly (readonly GradedSample[])[],
   settings: AdvantagePlan,

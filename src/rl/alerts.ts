@@ -58,7 +58,7 @@ export interface RaisedAlert {
   alert: Alert;
 }
 
-/** Of the run's own steps. */
+/** Spending of the run's own steps. */
 export interface SpentInSteps extends Pick<Spent, 'tokens' | 'gpu_seconds'> {
   /** Each step at the price that its start was given; 0 where that was none. */
   usd: number;
@@ -106,7 +106,7 @@ export const nothingWatched: AlertWatch = {
 export interface AlertSettings {
   /** ISO 8601. */
   startedAt: string;
-  /** Of the start that planned the step. */
+  /** Budget of the start that planned the step. */
   budget: BudgetSpec | undefined;
 }
 
@@ -335,7 +335,7 @@ function unknownShare({ identity }: UpdateRecord): number | null {
   return outcomes.filter((outcome) => outcome === null).length / outcomes.length;
 }
 
-/** Of `{node}@{host} pid {pid}`. */
+/** Node in `{node}@{host} pid {pid}`. */
 function nodeOf(worker: string | null): string {
   return worker?.split('@')[0] ?? 'a node';
 }

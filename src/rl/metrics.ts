@@ -98,7 +98,7 @@ export function stepMetrics(
   return { ...Object.fromEntries(others), ...rewardMetrics(groups) };
 }
 
-/** Of a step in which nothing was graded earlier versions recorded figures that are over nothing, all of them 0. */
+/** Metrics of a step as people see them. Earlier versions stored zeros for a step in which nothing was graded; these are left out. */
 export function metricsOf({
   identity,
   observed,

@@ -2,7 +2,7 @@
 import type { SamplingPlan } from '../spec/records/records.js';
 import type { GeneratorSpec } from '../spec/run-spec.js';
 
-/** Of the episodes that are trained on. */
+/** Sampling of the episodes that are trained on. */
 export function samplingOf(generator: GeneratorSpec): SamplingPlan {
   const { top_p, top_k } = generator;
   return {
@@ -12,7 +12,7 @@ export function samplingOf(generator: GeneratorSpec): SamplingPlan {
   };
 }
 
-/** Of evaluations: the whole distribution at temperature 1, whatever is drawn from in training. */
+/** Sampling of evaluations: the whole distribution at temperature 1, whatever training draws from. */
 export function evaluationSampling(generator: GeneratorSpec): SamplingPlan {
   return { ...common(generator), temperature: 1 };
 }

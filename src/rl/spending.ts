@@ -15,7 +15,7 @@ export function spentBy({ identity, observed }: UpdateRecord): Omit<Spent, 'wall
   };
 }
 
-/** Of all steps of the run's own, not of those that a fork has from its parent. */
+/** Spending of the run's own steps, without those that a fork has from its parent. */
 export function spentInAll(run: string, updates: readonly UpdateRecord[]): Omit<Spent, 'wall_seconds'> {
   const own = updates.filter(({ identity }) => identity.run === run).map(spentBy);
   return {

@@ -59,10 +59,10 @@ export function missingIn(loss: LossPlan): (keyof LossPlan)[] {
   return needed.filter((key) => loss[key] === undefined);
 }
 
-/** Of supervised phases. */
+/** The loss of supervised phases. */
 export const crossEntropy: LossPlan = { kind: 'cross_entropy', reduction: 'token_mean' };
 
-/** Of a GRPO step. */
+/** The loss of a GRPO step. */
 export function lossOf(
   trainer: TrainerSpec,
   { max_input_length, max_generate_length }: Pick<GeneratorSpec, 'max_input_length' | 'max_generate_length'>,

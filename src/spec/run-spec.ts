@@ -8,7 +8,7 @@ export interface ModelSpec {
   name: string;
   /** `random`: weights drawn by Philox from the run's seed and `architecture` (Hugging Face `config.json` keys), where no `path` is given. */
   init: 'random';
-  /** Of random weights; absent where `path` has one. */
+  /** Shape of a model with random weights; absent if `path` has one. */
   architecture?: ModelArchitecture;
   /** Standard deviation of random weights; o_proj and down_proj are divided by √(2·layers). */
   initializer_range: number;
@@ -33,7 +33,7 @@ export interface LoraSpec {
   alpha: number;
   /** Linear layers that have adapters, in every block. */
   targets: LoraTarget[];
-  /** Of the first A matrices; absent: the run's seed. */
+  /** Seed of the first A matrices; absent: the run's seed. */
   seed?: number;
 }
 
@@ -156,11 +156,11 @@ export interface TrainerSpec {
   max_grad_norm: number;
   policy_loss_type: PolicyLossType;
   loss_reduction: LossReduction;
-  /** Of `seq_mean_token_sum_norm`; absent: `max_input_length` + `max_generate_length`. */
+  /** Divisor of `seq_mean_token_sum_norm`, in tokens; absent: `max_input_length` + `max_generate_length`. */
   max_seq_len?: number;
   eps_clip_low: number;
   eps_clip_high: number;
-  /** Of `dual_clip`. */
+  /** Lower bound that `dual_clip` adds. */
   clip_ratio_c: number;
   cispo: { cispo_eps_clip_low: number; cispo_eps_clip_high: number };
   sapo: { tau_pos: number; tau_neg: number };

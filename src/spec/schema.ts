@@ -285,7 +285,7 @@ const placement = z.strictObject({
     ),
 });
 
-/** Of W&B: what its web pages take as a part of their addresses. */
+/** A name that W&B's web pages accept as a part of their addresses. */
 const wandbName = z
   .string()
   // Not a `regex`, whose problem would repeat what may be a key.

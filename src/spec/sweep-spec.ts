@@ -13,7 +13,7 @@ export interface CheckpointsSpec {
   best?: number;
   /** The newest one, and every so-manieth before it. */
   every?: number;
-  /** Of these, those on which a suite of the sweep has no result yet. */
+  /** Keeps only those on which a suite of the sweep has no result yet. */
   not_yet_evaluated: boolean;
 }
 

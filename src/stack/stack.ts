@@ -45,7 +45,7 @@ export interface StackOptions {
   log(message: string): void;
   /** Called when a process cannot be kept alive. */
   gaveUp(error: Error): void;
-  /** Of compiled code; tests run workers of their own. */
+  /** Compiled main files; tests pass workers of their own. */
   scripts?: Partial<StackScripts>;
 }
 

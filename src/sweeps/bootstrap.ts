@@ -9,7 +9,7 @@
 import { hash32 } from '../rl/random.js';
 import { atOnce, type Sliced } from './slices.js';
 
-/** Of 100 comparisons so many intervals hold the true difference. */
+/** Share of comparisons in which the interval holds the true difference. */
 export const confidence = 0.95;
 const resamples = 2_000;
 /** About a millisecond. */

@@ -205,7 +205,7 @@ class Selector {
     return entry.not_yet_evaluated ? candidates.filter(({ evaluated }) => !evaluated) : candidates;
   }
 
-  /** Of the stored steps those that an entry means. An entry of one run that can mean none is a mistake, unless it waits for new ones. */
+  /** The stored steps that an entry selects. An entry of one run that can select none is an error, unless it waits for new ones. */
   async #chosen(entry: CheckpointsSpec, { record, steps }: SweptRun, path: string): Promise<number[]> {
     const { range, latest, best, every } = entry;
     const chosen = await (async (): Promise<number[]> => {

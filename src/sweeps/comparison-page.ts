@@ -36,7 +36,7 @@ import type { TaskChange } from './task-changes.js';
 /** The page runs nothing and asks for nothing; a browser holds it to that, whatever a text in it may be. */
 const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 const claimsShown = 40;
-/** Of those that chance explains as well. */
+/** How many changes are shown that chance explains as well. */
 const othersShown = 8;
 
 export function renderComparison(sweep: SweepComparison): string {

@@ -30,7 +30,7 @@ export interface Figures {
   pass_at_1: number | null;
   /** Over the tasks with at least k graded samples; null where there is none. */
   pass_at_k: { k: number; value: number | null; tasks: number }[];
-  /** Of played episodes. */
+  /** Mean over played episodes. */
   mean_turns: number;
   mean_tool_calls: number;
   tool_errors: number;
@@ -50,11 +50,11 @@ export interface Difference extends Interval {
 export type AlarmLevel = 'regressed' | 'suspected' | 'unclear' | 'clear';
 
 export interface Versus {
-  /** Of pass@1, like all others but `largest_k`. Null: no task is graded on both sides. */
+  /** Difference of pass@1, as in all members but `largest_k`. Null: no task is graded on both sides. */
   all: Difference | null;
   environments: Record<string, Difference | null>;
   templates: Record<string, Difference | null>;
-  /** Of pass@k with all samples, over the tasks that have all of them graded; null where a task has one. */
+  /** Difference of pass@k with all samples, over the tasks that have all of them graded; null if a task has one. */
   largest_k: Difference | null;
   tasks: TaskChange[];
   /** By environment, and first for all of them; empty where the sweep names no baseline. */
@@ -81,7 +81,7 @@ export interface SuiteComparison {
   reference: (Place & { state: Digest; named: boolean }) | null;
   /** The sweep names a baseline of which nothing was played here: no alarm can be raised. */
   lacks_baseline: boolean;
-  /** Of pass@1; null where no baseline is named, or it is lacking. */
+  /** Loss of pass@1; null if no baseline is named, or it is missing. */
   regression: number | null;
   states: StateComparison[];
 }

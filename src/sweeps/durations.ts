@@ -12,7 +12,7 @@ export function secondsIn(text: string): number | null {
   return total;
 }
 
-/** Of a text that the schema has let through. */
+/** Milliseconds of a text that the schema has accepted. */
 export function millisecondsOf(text: string): number {
   const total = secondsIn(text);
   if (total === null) throw new TypeError(`"${text}" is no time such as 90s, 10m or 1d 12h`);

@@ -5,11 +5,11 @@ import { cronValues, rangeOf } from './cron-fields.js';
 import { millisecondsOf } from './durations.js';
 
 interface FiringTimes {
-  /** Of each: seconds, then the fields of a cron, with all values that they allow. */
+  /** For each calendar: seconds, then the fields of a cron, with all values that they allow. */
   calendars: number[][][];
   /** Milliseconds: length and offset. */
   intervals: [every: number, offset: number][];
-  /** Of calendars; empty where there is none. */
+  /** Time zone of the calendars; empty if there is none. */
   time_zone: string;
   jitterMs: number;
   /** Whether there is what no sweep file asks for: years, times left out, a first or a last time. */

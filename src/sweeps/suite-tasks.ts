@@ -18,9 +18,9 @@ import type { SuiteSpec, SweepSpec } from '../spec/sweep-spec.js';
 export interface SuiteSource {
   record: RunRecord;
   tasks: readonly Task[];
-  /** Of the engines that play them: `readNumerics`. */
+  /** Numerics of the engines that play them: `readNumerics`. */
   numerics: Numerics;
-  /** Of the environments of the tasks; empty until they are asked. */
+  /** Identities of the tasks' environments; empty until they are asked. */
   identities: EnvironmentIdentities;
 }
 

@@ -10,7 +10,7 @@ interface Range {
 const steps: Range = { low: 1, high: 1_000_000, whole: true };
 /** The spec's `model.architecture.max_position_embeddings`, where it is left out. */
 const defaultPositions = 32_768;
-/** Of a model folder the workflow knows no limit; the engine does. */
+/** Limit if the model is a folder: the workflow does not know the real one; the engine does. */
 const mostPositions = 1_048_576;
 /** As `clipsRatio` of spec/loss.ts, which a workflow does not carry. */
 const clippingLosses = ['regular', 'dual_clip', 'gspo'];

@@ -18,7 +18,7 @@ export function stepId(step: number, name: string): string {
 /** A node as work is given to it. */
 export interface Place {
   node: string;
-  /** Of the run: projects take turns where work waits in the node's queue. */
+  /** Project of the run: projects take turns when work waits in the node's queue. */
   project: string;
   /** The run had lost it, which counts (ft/*), and nothing has been done there since: that it died then is no second fault. */
   returned?: true;

@@ -4,7 +4,7 @@ import { proxySinks, type Sinks, type WorkflowInterceptorsFactory } from '@tempo
 
 export interface EndedStep {
   step: number;
-  /** Of the workflow's clock: milliseconds since 1970. The end is when it is told: behind a lost workflow task that clock stands still. */
+  /** Workflow time, milliseconds since 1970. The sink takes the end from its own clock, because workflow time stands still after a lost workflow task. */
   startedAt: number;
   failed: boolean;
 }

@@ -19,7 +19,7 @@ export type Failure = Omit<Recovery, 'down_seconds' | 'restore' | 'replay'> & { 
 
 /** What the next attempt is told. */
 export interface AttemptSnapshot {
-  /** Of this machine's clock, milliseconds since 1970. */
+  /** This machine's clock, milliseconds since 1970. */
   at: number;
   lost: LostWork;
   /** Recoveries that are in no record yet. */
@@ -196,7 +196,7 @@ export class AttemptAccount {
 
 const accounts = new WeakMap<Context, AttemptAccount>();
 
-/** Of the attempt that runs here. */
+/** Account of the attempt that runs here. */
 export function currentAccount(): AttemptAccount {
   return accountOf(Context.current());
 }
@@ -207,7 +207,7 @@ export function accountOf(context: Context): AttemptAccount {
   return account;
 }
 
-/** Of several restores in one attempt: where the last one began, and what all of them took. */
+/** Sum of two restores in one attempt; where it came from is the last one's. */
 function together(one: Restored, other: Restored): Restored {
   return {
     restore: {

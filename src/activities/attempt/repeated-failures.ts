@@ -12,7 +12,7 @@ export const maxSameFailures = 5;
 /** Executions whose counts are kept: more than ever run at once, and few enough to forget those that moved away. */
 const maxExecutions = 1_000;
 
-/** Of sockets, of names, and of folders on another machine. */
+/** Error codes of sockets, of name lookups, and of folders on another machine. */
 const lostConnection = [
   'ECONNABORTED',
   'ECONNREFUSED',

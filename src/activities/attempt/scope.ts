@@ -4,7 +4,7 @@ import type { AttemptScope } from '../../policy/attended.js';
 import { currentAccount } from './attempt-account.js';
 import { RepeatedFailures } from './repeated-failures.js';
 
-/** Of all activities in this process. */
+/** Shared by all activities in this process. */
 export const repeatedFailures = new RepeatedFailures();
 
 export function currentScope(): AttemptScope {

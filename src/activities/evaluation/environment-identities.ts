@@ -33,7 +33,7 @@ const maxPauseMs = 2000;
 /** Tasks that a server may be asked about. */
 const tasksAsked = 3;
 
-/** Of the environments `names`. Throws `EnvironmentsUnavailable` where one does not answer in time. */
+/** Asks the environments `names` who they are. Throws `EnvironmentsUnavailable` if one does not answer in time. */
 export async function askIdentities(
   names: readonly string[],
   asking: Asking,

@@ -12,7 +12,7 @@ export class NothingGraded extends Error {
   }
 }
 
-/** Of runs that an earlier version has stored. */
+/** Limit for runs that an earlier version stored. */
 const defaultShare = 0.5;
 
 /** Largest share of unknown outcomes that a run accepts. */

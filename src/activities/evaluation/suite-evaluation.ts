@@ -35,7 +35,7 @@ export interface SuiteOfState {
   run: string;
   step: number;
   state: Digest;
-  /** Of the first round. */
+  /** The suite of the first round. */
   suite: SuiteRecord;
   /** Run whose tasks they are. */
   suiteOf: string;

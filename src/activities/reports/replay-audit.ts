@@ -32,7 +32,7 @@ export interface ReplayAudit extends ReplayRange {
   equal: boolean;
   /** To come to the state before `from`: the newest checkpoint or the base model, and the updates after it. */
   restoreSeconds: number;
-  /** Of the updates themselves. */
+  /** Time of the updates alone. */
   seconds: number;
 }
 

@@ -52,7 +52,7 @@ export async function sweepsOfRun(
   return { lines, unreadable, toRoot };
 }
 
-/** Of the run's states in the sweep; null where it has none. */
+/** The run's newest state in the sweep; null if it has none. */
 function newestOf({ checkpoints }: SweepRecord, run: string): SelectedCheckpoint | null {
   const steps = checkpoints.flatMap((checkpoint) =>
     [checkpoint, ...checkpoint.also].flatMap((place) =>

@@ -217,7 +217,7 @@ function outlineOf(record: RunRecord): RunOutline {
   };
 }
 
-/** Of this start, as a follower has it; an address is for the follower to know: a W&B may be a team's own. */
+/** Who follows this start. A follower knows addresses by itself: a W&B server may be a team's own. */
 function followedIn(run: string, { project, tracking, slack }: RunSpec): string[] {
   const wandb = tracking?.wandb;
   const place = wandb && [wandb.entity, wandb.project ?? project, run].filter(Boolean).join('/');

@@ -261,7 +261,7 @@ function stepTimings(deps: NodeDeps, run: string, step: number): Record<string, 
   };
 }
 
-/** Of the step, with nothing under way but the save of the state before. */
+/** Seconds that the step waited for the save of the state before, and for nothing else. */
 function stallOf({ checkpointStalls }: NodeDeps, run: string, step: number): Record<string, number> {
   const stall = checkpointStalls.get(run);
   return stall?.step === step ? { checkpoint_stall: round(stall.ms) } : {};

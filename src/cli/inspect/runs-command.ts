@@ -108,7 +108,7 @@ async function matching(
   return executions.filter(({ runId }) => runIds.has(runId));
 }
 
-/** Of one workflow id at most one execution is open: one that continued as new goes on in the next of its id. */
+/** The newest execution of each workflow id. At most one is open; one that continued as new goes on in the next. */
 export function newestOfChains<E extends Pick<WorkflowExecutionInfo, 'workflowId' | 'startTime' | 'status'>>(
   executions: readonly E[],
 ): E[] {
@@ -159,7 +159,7 @@ async function timelineLines(
 
 const startOf = 'start ';
 
-/** Of a workflow that ended before any timeline was its own: it was for the newest. */
+/** The line of a workflow that ended before it had a timeline of its own: it was for the newest one. */
 function failedStart(execution: WorkflowExecutionInfo, { newest, origins }: Timelines): RunLine {
   const line = lineOf(execution);
   return {

@@ -96,7 +96,7 @@ export function register(program: Command): void {
     );
 }
 
-/** Of a run whose workflow has ended otherwise than by completing it. */
+/** How the workflow of a run ended, if it did not complete. */
 function farewell(
   run: string,
   { end, status }: EndedRun,
@@ -186,7 +186,7 @@ function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Wait
   return lines;
 }
 
-/** Of the last rollouts, or else of the last evaluation: how many outcomes are unknown, and why most of them are. */
+/** How many outcomes of the last rollouts, or else of the last evaluation, are unknown, and the most frequent reason. */
 function unknownNote({ outcomes, evaluations }: RunStatus): string | null {
   const evaluation = evaluations.at(-1);
   const {

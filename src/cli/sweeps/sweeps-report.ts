@@ -35,7 +35,7 @@ export function addReport(command: Command): void {
     );
 }
 
-/** Of a start by that name, else of the newest firing of that schedule. Throws with what there is instead. */
+/** Comparison of the start by that name, else of the schedule's newest firing. Throws an error that lists what exists. */
 async function newestComparison(
   store: ObjectStore,
   project: string,

@@ -23,7 +23,7 @@ export interface FollowOptions {
   /** Absent: nothing is shown. */
   output?: NodeJS.WriteStream;
   signal?: AbortSignal;
-  /** Of the embedded stack where a person has named it: for the commands in what is shown. */
+  /** Folder of the embedded stack if a person named it: it goes into the commands that are shown. */
   folder?: string | undefined;
 }
 

@@ -101,7 +101,7 @@ async function causeOf(handle: RunHandle, runId: string, how: RunEnd['how']): Pr
   }
 }
 
-/** Of the newest workflow before this one that had claimed the run. */
+/** Status of the newest workflow before this one that had claimed the run. */
 async function earlierStatus(handle: RunHandle, newest: string): Promise<RunStatus | null> {
   const earlier: { runId: string; startTime: Date }[] = [];
   const query = `WorkflowId = ${JSON.stringify(handle.workflowId)}`;

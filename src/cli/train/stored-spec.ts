@@ -16,7 +16,7 @@ export interface StoredSpec {
   spec: RunSpec;
 }
 
-/** Of the name's newest timeline, with what may have changed since its first start as its newest one has it: servers, budget, who is told. */
+/** Spec of the name's newest timeline. What may change between starts (servers, budget, channels) is as in the newest start. */
 export async function storedSpec(store: ObjectStore, run: string): Promise<StoredSpec> {
   const name = nameOfRun(run);
   const newest = (await timelinesNamed(store, name)).at(-1) ?? name;

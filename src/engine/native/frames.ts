@@ -11,7 +11,7 @@ export interface Frame {
   arrays: Map<string, FrameArray>;
 }
 
-/** Of all that follows the length. */
+/** Limit of the bytes that follow the length. */
 const maxFrameBytes = 256 * 1024 * 1024;
 
 const prefixBytes = 12;

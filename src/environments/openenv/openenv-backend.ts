@@ -24,7 +24,7 @@ import { isObject, readToolAnswer, readTools, textOf } from './tool-results.js';
 export interface OpenEnvOptions {
   /** `http://host:port` */
   url: string;
-  /** Of the built-in server. Without it the reward of the last observation is the grade. */
+  /** Token of the built-in server. Without it the reward of the last observation is the grade. */
   gradingToken?: string;
   /** Sessions at once; no more than the server allows. A semaphore where several backends share the server. */
   maxSessions: number | Semaphore;

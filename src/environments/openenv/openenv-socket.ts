@@ -47,7 +47,7 @@ export class OpenEnvSocket {
   censor = (text: string): string => text;
   private readonly waiting: Request[] = [];
   private inFlight: Request | undefined;
-  /** Of this stream: a session may meet several, and no two requests may have the same key. */
+  /** Prefix of this stream's keys: a session may meet several streams, and no two requests may have the same key. */
   private readonly keys = randomBytes(6).toString('hex');
   private requests = 0;
   /** Since the last frame that came. */
@@ -63,7 +63,7 @@ export class OpenEnvSocket {
   private constructor(
     private socket: WebSocket,
     private readonly url: string,
-    /** Of a session that outlives a lost socket. */
+    /** Id of a session that outlives a lost socket. */
     readonly sessionId: string | undefined,
   ) {
     this.listenTo(socket);

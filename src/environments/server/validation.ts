@@ -95,7 +95,7 @@ const words: Record<string, string> = {
   int: 'integer',
   float: 'number',
 };
-/** Of an idempotency key, in UTF-16 units. */
+/** Limit of an idempotency key, in UTF-16 units. */
 export const maxKeyLength = 255;
 
 const isString = (value: unknown): value is string => typeof value === 'string';

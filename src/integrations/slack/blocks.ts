@@ -6,7 +6,7 @@ export const MOST_FIELDS = 10;
 export const HEADER_CHARACTERS = 150;
 export const SECTION_CHARACTERS = 3000;
 export const FIELD_CHARACTERS = 2000;
-/** Of the notification and of what screen readers read; Slack takes ten times as much, and advises this. */
+/** Limit of the notification, which screen readers read. Slack accepts ten times as much, and advises this. */
 export const TEXT_CHARACTERS = 4000;
 export const ALT_TEXT_CHARACTERS = 2000;
 const BETWEEN = '  |  ';

@@ -12,7 +12,7 @@ export class ChartUploads {
   readonly #api: SlackApi;
   readonly #onMissingScope: (reason: string) => void;
   #allowed = true;
-  /** Of the event that is being told. */
+  /** The chart of the event that is being posted. */
   #kept: { event: string; file: string } | null = null;
   #failures = 0;
 

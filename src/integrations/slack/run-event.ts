@@ -65,7 +65,7 @@ export interface EvaluationDone extends Happening {
   step: number;
   suite: string;
   passAt1: PassRate;
-  /** Of the evaluation before it of the same suite; null for the first. */
+  /** The evaluation before it of the same suite; null for the first. */
   before: { step: number; passAt1: PassRate } | null;
   graded: number;
   unknown: number;
@@ -97,7 +97,7 @@ export interface RunResumed extends Happening {
   who: string | null;
 }
 
-/** Of no record: its workflow tells. */
+/** Comes from the workflow; no record says it. */
 export interface RunStandsStill extends Happening {
   /** `blocked`: until a person resumes it; `failing`: it tries again by itself. */
   kind: 'blocked' | 'failing';
@@ -110,7 +110,7 @@ export interface RunEnded extends Happening {
   kind: 'completed' | 'failed' | 'cancelled';
   step: number | null;
   steps: number | null;
-  /** Of the last evaluation, in words; null where nothing was evaluated. */
+  /** The last evaluation's rate, as text; null if nothing was evaluated. */
   passAt1: string | null;
   /** From first to last record, and what it cost in words, `12.40 USD`. */
   seconds: number | null;

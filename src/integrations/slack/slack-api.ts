@@ -44,7 +44,7 @@ export interface Identity {
   /** User name of the bot. */
   bot: string;
   team: string;
-  /** Of the token, where Slack tells. */
+  /** Scopes of the token, if Slack lists them. */
   scopes: string[] | null;
 }
 

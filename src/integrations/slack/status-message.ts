@@ -35,7 +35,7 @@ const icons: Record<RunStatusLine['mood'], string> = {
 /** What could not be told in the thread. */
 export interface Untold {
   count: number;
-  /** Of the last one. */
+  /** Reason of the last one. */
   reason: string;
 }
 

@@ -51,7 +51,7 @@ const allPrompts = ['reward/avg_pass_at_n', 'reward/signal_ratio'] as const;
 /** `eval.12.interval.0a1b2c3d`. */
 const evaluationId = /^eval\.[0-9]+\.(.+)\.[0-9a-f]{8}$/;
 
-/** Of one process, for all of its runs. */
+/** Figures of all runs of one process. */
 export class RunFigures {
   readonly registry = new Registry();
   private readonly gauges = new Map<PrometheusMetric, Gauge>();

@@ -8,7 +8,7 @@ import { createTensorBoard } from './tensorboard/tensorboard-sink.js';
 import { createWandb, type WandbOptions } from './wandb/wandb-sink.js';
 
 export interface TrackerSettings {
-  /** Of this machine, for the trackers of all runs. */
+  /** Folder on this machine for the trackers of all runs. */
   folder: string;
   metricsJsonl: boolean;
   tensorboard: boolean;

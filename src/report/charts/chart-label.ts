@@ -32,7 +32,7 @@ const farness = 0.3;
 /** Lines are looked at every so many units. */
 const stride = 2;
 
-/** Of the places around `dot` within `plot`, in order of preference, the one that covers least of `lines`. */
+/** The position around `dot` within `plot` that covers least of `lines`; the first in order of preference wins a tie. */
 export function clearest(dot: Place, text: string, plot: Box, lines: readonly DrawnLine[]): Label {
   const width = text.length * characterWidth;
   const candidates: Label[] = [];

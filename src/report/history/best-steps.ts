@@ -36,7 +36,7 @@ export function evaluatedSteps(
   };
 }
 
-/** Of whatever run: states are shared. */
+/** Evaluations of a run, whichever run played them: states are shared. */
 async function figuresOf(store: ObjectStore, run: string): Promise<EvaluationFigure[]> {
   const record = await readRun(store, run);
   const last = await lastCommittedStep(store, run);

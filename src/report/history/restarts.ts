@@ -22,7 +22,7 @@ export interface StepAttempt {
   record: AttemptRecord;
 }
 
-/** Of all steps, in the order in which they were written. */
+/** Attempt records of all steps, in the order in which they were written. */
 export async function readAttempts(
   store: ObjectStore,
   { record, updates }: RunHistory,

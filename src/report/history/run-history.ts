@@ -65,7 +65,7 @@ function firstGrpoStep(updates: readonly UpdateRecord[]): number | null {
   return updates.find((update) => update.identity.kind === 'grpo')?.identity.step ?? null;
 }
 
-/** Of the newest state; of its suites the one with the most episodes. */
+/** The evaluation of the newest state; among its suites the one with the most episodes. */
 export function newestEvaluation(evaluations: readonly EvaluationFigure[]): EvaluationFigure | null {
   const step = Math.max(...evaluations.map((figure) => figure.step));
   const newest = evaluations.filter((figure) => figure.step === step);

@@ -3,7 +3,7 @@
 /** Distinct patterns that one counter keeps; what comes after them is counted together. */
 const patternsKept = 500;
 const longest = 140;
-/** Of a message; what is behind them tells no pattern apart. */
+/** Characters of a message that are read; patterns do not differ further on. */
 const readChars = 2_000;
 
 export interface ErrorPattern {
@@ -61,7 +61,7 @@ export function normalisedError(text: string): string {
   return general.length <= longest ? general : `${general.slice(0, longest - 1).trimEnd()}…`;
 }
 
-/** Of HTTP, in front of what it means: with it gone a message begins with two holes. */
+/** An HTTP status: if it were replaced as a number, a message would begin with two gaps. */
 function isStatus(word: string): boolean {
   return /^[45]\d\d$/.test(word);
 }
@@ -73,7 +73,7 @@ function withoutValue(word: string): string {
   return /\p{N}/u.test(word) ? '#' : word;
 }
 
-/** Of an error that is JSON, its own words. */
+/** The message inside an error that is JSON. */
 function messageIn(text: string): string {
   if (!text.trimStart().startsWith('{')) return text;
   try {

@@ -13,7 +13,7 @@ export interface TrajectoryCounts {
   calls: number;
   /** Turns that were answered by an error: refused calls, and tags that hold none. */
   errors: number;
-  /** Of these, tags that hold no valid call. */
+  /** The part of them that holds no valid call. */
   malformed: number;
   /** Calls that repeat another, and episodes with such a call. */
   repeatedCalls: number;

@@ -12,12 +12,12 @@ export interface TrajectoryTurn {
 }
 
 export interface Trajectory {
-  /** Of its transcript. */
+  /** Id of the transcript. */
   id: string;
   env_key: string;
   verdict: Verdict;
   stop_reason: StopReason;
-  /** Of an unknown outcome, with the words of what failed. */
+  /** Why the outcome is unknown, with the text of the failure; null if it is known. */
   reason: string | null;
   turns: TrajectoryTurn[];
 }

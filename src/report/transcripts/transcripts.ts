@@ -59,7 +59,7 @@ export function toTranscript(episode: EpisodeRecord, decode: (tokens: number[]) 
   };
 }
 
-/** Of an unknown outcome, with the words of what failed where the record has them. */
+/** Why an outcome is unknown, with the text of the failure if the record has it. */
 export function reasonOf(reason: string, { observed: { failure } }: EpisodeRecord): string {
   return failure === undefined ? reason : `${reason}: ${failure}`;
 }

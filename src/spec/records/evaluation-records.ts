@@ -10,7 +10,7 @@ export type EnvironmentIdentities = Record<string, Digest>;
 export interface SuiteRecord {
   schema: 'longhaul.suite/1' | 'longhaul.suite/2';
   name: string;
-  /** Of the environments of its tasks; absent in version 1. */
+  /** Identities of the environments of its tasks; absent in version 1. */
   environments?: EnvironmentIdentities;
   /** From 2 on: outcomes that were unknown in the round before are played again in this one. Absent: the first. */
   round?: number;

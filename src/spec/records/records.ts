@@ -303,7 +303,7 @@ export interface BaseRecord {
   observed: {
     engine: { build: string; incarnation: string };
     committed_at: string;
-    /** Of the model without adapters, and of what is trained. */
+    /** Number of parameters of the model without adapters, and of what is trained. */
     parameters?: { model: number; trained: number };
   };
 }

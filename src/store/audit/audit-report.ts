@@ -35,7 +35,7 @@ export interface ChainAudit {
   /** Committed steps, base included. */
   steps: number;
   updatesApplied: number;
-  /** Of training steps. */
+  /** Number of episodes in training steps. */
   episodes: number;
   /** Graded outcomes that are 0, and unknown ones, for the count of false zeros elsewhere. */
   zeros: number;

@@ -75,7 +75,7 @@ interface Chain {
   state: Digest | null;
   /** Those that GRPO begins with, as far as the chain has come; null where no record names any. */
   weights: Digest | null;
-  /** Of the newest step. */
+  /** Kind of the newest step. */
   kind: PlanRecord['kind'] | null;
   /** Step that applied it, by step id and by batch. */
   applied: Map<Digest, number>;
@@ -325,7 +325,7 @@ function checkPlan(
   [chain.control, chain.owner] = [plan.control, plan.owner];
 }
 
-/** Of all stores: docs/records.md, "What an audit claims". */
+/** What no audit claims, for any store: docs/records.md, "What an audit claims". */
 const neverClaimed = [
   'trajectories/, reports/ and comparisons: they are projections, which can be made again from the records',
   'tallies/, notices/, and what is in observed: figures and times are taken from there, and no digest covers them',

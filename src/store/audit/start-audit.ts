@@ -19,7 +19,7 @@ interface Chain {
 }
 
 interface Announcement {
-  /** Of the attempt's record. */
+  /** Key of the attempt's record. */
   key: string;
   modified: Date;
   /** By the clock of its worker. */

@@ -46,7 +46,7 @@ export interface EvaluationOfStep {
 }
 
 export interface CollectionPlan {
-  /** Of checkpoints that go. */
+  /** Steps of the checkpoints that go. */
   checkpoints: number[];
   /** Committed steps whose episodes go into one file. */
   episodes: number[];

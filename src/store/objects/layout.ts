@@ -52,7 +52,7 @@ export function runIdOf(name: string, n: number): string {
   return n === 1 ? name : `${name}~${whole(n, 'timeline')}`;
 }
 
-/** Of any timeline, and of any string that ends in a run id. */
+/** Name of a run without its timeline; also of any string that ends in a run id. */
 export function nameOfRun(run: string): string {
   return run.replace(/~[0-9]+$/, '');
 }

@@ -71,7 +71,7 @@ function isSummed(kind: RecordKind, value: unknown): value is object {
   return (schemaOf(value)?.version ?? 0) >= (summedSince[kind] ?? Infinity);
 }
 
-/** Of a record without its member `sum`. `observed` is part of it: a flipped bit there steers a run as well as any other. */
+/** Sum of a record without its member `sum`. It covers `observed`: a flipped bit there misleads a run as well. */
 function sumOf(record: object): string | null {
   try {
     return sha256Hex(canonicalText(record));

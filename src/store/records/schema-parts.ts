@@ -10,7 +10,7 @@ export const time = z.iso.datetime();
 export const figures = z.record(z.string(), z.number());
 export const counts = z.record(z.string(), count);
 
-/** Of a type's names; the compiler asks for each of them, so that no list here goes without one. */
+/** An enumeration of a type's names. The compiler asks for each of them, so no list here omits one. */
 export function oneOf<T extends string>(names: Record<T, true>) {
   return z.enum(Object.keys(names) as T[]);
 }

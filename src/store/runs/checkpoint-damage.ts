@@ -6,7 +6,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord } from '../records/records.js';
 import { readRunIfAny, timelineOf } from './run-records.js';
 
-/** Of the checkpoint that a run has of a step, in words; null where nothing is. `state`: by the run's records. */
+/** What is wrong with the run's checkpoint of a step, as text; null if nothing is. `state`: the digest in the run's records. */
 export async function checkpointDamage(
   store: ObjectStore,
   { run, step, state }: { run: string; step: number; state: Digest },

@@ -17,7 +17,7 @@ export function isFault({ cause }: Pick<Recovery, 'cause'>): boolean {
   return !noFault.includes(cause);
 }
 
-/** Of the records that count towards one step (`readStepAttempts`). What befell a sweep at a state of the run has cost the run nothing. */
+/** Figures of the records that count towards one step (`readStepAttempts`). Faults of a sweep at a state of the run cost the run nothing. */
 export function faultsIn(all: readonly AttemptRecord[]): FaultFigures {
   const attempts = all.filter(({ activity }) => !isOfSweep(activity));
   const events = new Map<string, { activity: string; recovery: Recovery }[]>();
@@ -69,7 +69,7 @@ export function plusFigures(one: FaultFigures, other: FaultFigures): FaultFigure
   return sum;
 }
 
-/** Of `figures`, what the totals did not grow by from `before` to `after`. */
+/** The part of `figures` that the totals did not grow by from `before` to `after`. */
 export function uncounted(figures: FaultFigures, before: FaultFigures, after: FaultFigures): FaultFigures {
   const missing: FaultFigures = {};
   for (const [name, value] of Object.entries(figures)) {

@@ -4,7 +4,7 @@
 interface Entered {
   abort: AbortController;
   left: Promise<void>;
-  /** Of whichever attempt works; those that wait for it share it. */
+  /** Shared by the attempt that works and those that wait for it. */
   work: { movedAt: number };
 }
 

@@ -9,14 +9,14 @@ export interface FollowerConfig {
   temporal: TemporalConfig;
   /** `dir:/path` or `s3://bucket/prefix`. */
   store: string;
-  /** Of this process alone: lock, trackers' files, cursors. */
+  /** Folder of this process alone: lock, trackers' files, cursors. */
   folder: string;
   /** Null: figures are served to nobody. */
   metrics: MetricsAddress | null;
-  /** Of Temporal's pages, for links; null: none are shown. */
+  /** Address of Temporal's pages, for links; null: no links. */
   temporalUi: string | null;
   wandbPython: string;
-  /** Of another Slack than slack.com, such as GovSlack's; null: Slack's own. */
+  /** Address of another Slack than slack.com, such as GovSlack's; null: Slack's own. */
   slackUrl: string | null;
 }
 
@@ -30,7 +30,7 @@ const options = {
   'temporal-ui': { type: 'string' },
   'wandb-python': { type: 'string' },
   'temporal-address': { type: 'string' },
-  // Of an embedded stack's follower: whoever starts one may have a profile for another server.
+  // For an embedded stack's follower: the person who starts one may have a profile for another server.
   'no-temporal-profile': { type: 'boolean' },
   namespace: { type: 'string' },
 } as const;
@@ -60,7 +60,7 @@ export function readFollowerConfig(
   };
 }
 
-/** Of links that everybody in a channel sees. */
+/** The address for links that everybody in a channel sees. */
 function shownUrl(text: string | null): string | null {
   if (text === null) return null;
   if (/^https?:\/\//.test(text) && secretInUrl(text) === null) return text.replace(/\/+$/, '');

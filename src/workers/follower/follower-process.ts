@@ -30,7 +30,7 @@ const lookEveryMs = 5_000;
 const overlapMs = 600_000;
 /** Runs that had ended before there was a follower. */
 const firstLookBackMs = 86_400_000;
-/** Of runs that are over: each is read whole once more. */
+/** How many ended runs are kept: each is read whole once more. */
 const mostEnded = 8;
 const retryMs: [first: number, longest: number] = [1_000, 60_000];
 /** A tracker that was given up is tried again, in pauses that double, so many times; and once by each follower that starts. */

@@ -70,7 +70,7 @@ export class RunWatch {
     }));
   }
 
-  /** Of one that a look does not show: it was closed before, or Temporal has forgotten it. */
+  /** Standing of a run that a look does not show: it was closed before, or Temporal has forgotten it. */
   async standing({
     workflowId,
     firstRunId,

@@ -28,7 +28,7 @@ export interface NodeParts {
   close(): Promise<void>;
 }
 
-/** Of each run: collect, evaluation and save are beside one another; the engine decides what really shares it. */
+/** Limit for each run: rollouts, evaluation and save run side by side; the engine decides what really shares it. */
 const engineActivities = 4;
 const transferActivities = 2;
 

@@ -42,7 +42,7 @@ function defaultCacheFolder(): string {
   return join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'longhaul', 'bundles');
 }
 
-/** Of the workflow files and the SDK: a bundle must be loaded by the SDK version that made it. */
+/** Hash of the workflow files and of the SDK's version: a bundle must be loaded by the version that made it. */
 async function contentHash(folder: string, names: string[]): Promise<string> {
   const sdk = createRequire(import.meta.url)('@temporalio/worker/package.json') as { version: string };
   const hash = createHash('sha256').update(sdk.version);

@@ -23,7 +23,7 @@ export interface WorkerConfig {
   store: string;
   /** Stable id of this node; part of its queues' names. */
   node: string;
-  /** Of this process alone: lock, open activities, states and batches. */
+  /** Folder of this process alone: lock, open activities, states and batches. */
   folder: string;
   engine: string | null;
   /** Server of environments that name no `url` in the spec. */
@@ -35,7 +35,7 @@ export interface WorkerConfig {
   graceMs: number;
   /** `host:port` where the SDK's metrics are served to Prometheus; null where nobody asks for them. */
   metricsAddress: string | null;
-  /** Of an orchestrator: the worker deployment that it belongs to; null where its workflows are not versioned. */
+  /** The worker deployment that an orchestrator belongs to; null if its workflows are not versioned. */
   deployment: Deployment | null;
 }
 
@@ -63,7 +63,7 @@ const options = {
   deployment: { type: 'string' },
   'build-id': { type: 'string' },
   'temporal-address': { type: 'string' },
-  // Of an embedded stack's workers: whoever starts one may have a profile for another server.
+  // For an embedded stack's workers: the person who starts one may have a profile for another server.
   'no-temporal-profile': { type: 'boolean' },
   namespace: { type: 'string' },
 } as const;

@@ -7,7 +7,7 @@ interface LifeFile {
   identity: string;
   /** It ended because it was told to. */
   left: boolean;
-  /** Of a process that has not served yet: whom it found, who is the next one's predecessor too. */
+  /** Predecessor of a process that has not served yet: it is the next one's predecessor too. */
   before?: Predecessor | null;
 }
 

@@ -23,7 +23,7 @@ export function readProfile(env: NodeJS.ProcessEnv): ClientConnectConfig {
   }
 }
 
-/** Of a missing file, or of text that is no TOML. */
+/** Error of a missing file, or of text that is no TOML. */
 type ProfileError = NodeJS.ErrnoException & { line?: number; codeblock?: string };
 
 function readable(error: ProfileError, env: NodeJS.ProcessEnv): Error {

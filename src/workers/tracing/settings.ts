@@ -2,7 +2,7 @@
 import { keepSecret } from '../../base/known-secrets.js';
 
 export interface TraceSettings {
-  /** Of all traces, from 0 to 1. All spans of a trace share its fate, whichever worker they come from. */
+  /** Share of traces that are kept, from 0 to 1. All spans of a trace share its fate, whichever worker they come from. */
   ratio: number;
 }
 

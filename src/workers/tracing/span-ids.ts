@@ -38,7 +38,7 @@ export function attemptPlace(name: AttemptName, step: number | null): SpanPlace 
   return { traceId: root.traceId, spanId, parent: root.spanId };
 }
 
-/** Of what one process alone knows. */
+/** Id of a span that one process alone knows. */
 export function freshSpanId(): string {
   return randomBytes(8).toString('hex');
 }

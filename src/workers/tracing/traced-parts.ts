@@ -3,7 +3,7 @@ import { span } from '../../base/spans.js';
 import type { PolicyEngine } from '../../engine/policy-engine.js';
 import type { Environment, EnvironmentBackend } from '../../environments/environment.js';
 
-/** Of a call among many of its kind. */
+/** Counts calls that are too many to be spans of their own. */
 export interface CallTallies {
   tallied<T>(
     name: string,

@@ -66,7 +66,7 @@ const emptyState: LeaseTableState = {
 
 /** Nodes that have been silent for this long are forgotten. */
 const forgetAfterMs = 24 * 3_600_000;
-/** Of what has ended; a message that is later than so many others is not to be expected. */
+/** How many ended leases are remembered; no message arrives later than that. */
 const remembered = 100;
 
 export class LeaseTable {

@@ -286,7 +286,7 @@ export function isToBeAsked({ askAgainAt }: AskedLease): boolean {
   return askAgainAt === 0;
 }
 
-/** Of the activity that speaks of the lease to the pool. */
+/** Id of the activity that sends the lease's messages to the pool. */
 function placeId(lease: string): string {
   return `place/${lease.split('/').at(-1) ?? ''}`;
 }

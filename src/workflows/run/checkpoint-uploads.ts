@@ -71,7 +71,7 @@ export class CheckpointUploads {
     if (!this.quiet) this.startWhereDue(step);
   }
 
-  /** Of a state that is on the node's disk. */
+  /** Starts the upload of a state that is on the node's disk, if one is due. */
   startWhereDue(step: number): void {
     if (!this.inFlight && this.due(step)) this.start(step);
   }

@@ -142,7 +142,7 @@ export class ControlDesk {
     return this.write(id, 'pause', () => ({ kind: 'pause', ...(now ? { now } : {}) }));
   }
 
-  /** Of a run that nothing holds it is answered, and leaves no record. */
+  /** Resumes the run. A run that nothing holds answers at once, without a record. */
   private async resume(id: string): Promise<ControlState> {
     if (this.settled && !this.folded.paused && !this.isBlocked()) return this.control;
     return this.write(id, 'resume', () => ({ kind: 'resume' }));

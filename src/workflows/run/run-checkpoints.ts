@@ -13,7 +13,7 @@ import type { JoinedRollouts } from './shared-rollouts.js';
 
 export class RunCheckpoints {
   private readonly uploads: CheckpointUploads;
-  /** Of the last step that had any: the next ones hide a save that takes no longer. */
+  /** Rollout time of the last step that had rollouts: the next ones hide a save that takes no longer. */
   private rolloutSeconds = 0;
 
   constructor(
@@ -71,7 +71,7 @@ export class RunCheckpoints {
     }
   }
 
-  /** Of a run that rests after `step`: returns when the store has the checkpoint that somebody waits for. */
+  /** Called while the run rests after `step`: returns when the store has the checkpoint that somebody waits for. */
   async uploadAsked(step: number): Promise<void> {
     if (!this.uploads.asked(step)) return;
     await this.uploads.drained();

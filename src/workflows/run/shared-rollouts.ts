@@ -118,7 +118,7 @@ export function joined(parts: readonly Part[]): JoinedRollouts {
   };
 }
 
-/** Of the step's rollouts, in seconds: what the node that makes the update cannot measure, and a budget counts. */
+/** Rollout seconds of the other nodes: the updating node cannot measure them, and a budget counts them. */
 export function playedElsewhere(sampled: JoinedRollouts | null, updating: string): number {
   const others = (sampled?.calls ?? []).filter(({ node }) => node !== updating);
   return others.reduce((sum, { seconds }) => sum + seconds, 0);

@@ -199,7 +199,7 @@ function ways({ run, phase, step, control }: RunStatus): string {
   return [...(phase === 'stopped' ? [] : steering), ...again].join('\n');
 }
 
-/** Of `demo~2`, a later timeline: `demo`. */
+/** Name without the timeline: `demo` for `demo~2`. */
 function nameOf(run: string): string {
   return run.replace(/~\d+$/, '');
 }

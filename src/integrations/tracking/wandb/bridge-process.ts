@@ -11,7 +11,7 @@ const program = fileURLToPath(new URL('wandb_bridge.py', import.meta.url));
 /** In the environment of the bridge and of all that it starts: a later bridge ends what is left of them. */
 const folderMark = 'LONGHAUL_WANDB_FOLDER';
 const STDERR_CHARS = 2_000;
-/** Of those, what is told. */
+/** Characters of a failure's detail that are reported. */
 const DETAIL_CHARS = 500;
 /** That a bridge has at its end for what W&B's client has not uploaded yet. */
 const FAREWELL_MS = 10_000;
@@ -27,7 +27,7 @@ export interface BridgeOptions {
   python: string;
   /** The key, from wherever it is kept; undefined: the client looks in its own places. Never in a message. */
   apiKey: () => string | undefined;
-  /** Of this run alone. What W&B's client keeps lies here, and offline it is the only copy. */
+  /** Folder of this run alone. W&B's client keeps its files here; offline they are the only copy. */
   folder: string;
   farewellMs?: number;
 }
@@ -138,7 +138,7 @@ export class BridgeProcess {
     else waiting.reject(new Error(`W&B: ${this.discreet(answer.error)}`));
   }
 
-  /** Of all that was said: a key may come in pieces. */
+  /** Applied to the whole text, because a key may arrive in pieces. */
   private discreet(text: string): string {
     return withoutSecrets(text, this.keys);
   }
