@@ -6,7 +6,7 @@ import type { Schedule, Strike } from './schedule.js';
 import type { FaultyParts } from './surroundings.js';
 import type { OpenTrial } from './trial.js';
 
-/** Of what lasts at all. */
+/** The shortest outage that is one. */
 const shortestOutageMs = 300;
 
 export interface Disturbance {

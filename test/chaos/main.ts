@@ -62,7 +62,7 @@ const values = program.opts<{
   outcome?: string;
 }>();
 
-/** Of a campaign's run: how many faults, and how long the longest of them lasts. */
+/** Faults of a campaign's run: how many, and how long the longest of them lasts. */
 const strikes = 4;
 const outageMs = values.full ? 60_000 : 5_000;
 /** A run that waits out an outage, or a restart, leaves the processors to others: so many keep two cores busy. */
@@ -158,7 +158,7 @@ async function campaign(runs: number): Promise<void> {
         ...{ onlyWaits, log, signal: interruption.signal },
         flags: [...same, ...(keep ? ['--keep'] : [])],
       }),
-    // Of one that was interrupted nothing is known.
+    // Nothing is known about an interrupted one.
     ended: (run) => (interruption.signal.aborted ? undefined : record?.add(run)),
   });
   if (values.json) console.log(JSON.stringify({ finalState, runs: done, leftOut }));

@@ -18,7 +18,7 @@ export interface Strike {
 
 export interface Schedule {
   store: StoreKind;
-  /** Of the stack. */
+  /** Nodes of the stack. */
   nodes: number;
   strikes: Strike[];
 }
@@ -26,7 +26,7 @@ export interface Schedule {
 export interface ScheduleOptions {
   seed: number;
   faults: readonly Fault[];
-  /** Of the run. */
+  /** Steps of the run. */
   steps: number;
   strikes: number;
   /** The store of a run whose faults ask for none is drawn from these. */

@@ -16,7 +16,7 @@ export interface SeedProcess {
   log(message: string): void;
 }
 
-/** Of the process for one seed. */
+/** Called by the process for one seed. */
 export function sayThatItOnlyWaits(): void {
   process.send?.(onlyWaitsMessage);
 }

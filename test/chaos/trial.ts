@@ -26,7 +26,7 @@ import { gradingTokenOf, leakedSessions, placesWithSecrets } from './checks/left
 export interface OpenTrial {
   readonly spec: RunSpec;
   readonly stack: Stack;
-  /** Of the stack. */
+  /** Folder of the stack. */
   readonly folder: string;
   readonly client: Client;
   /** Reached past everything that stands in the workers' way to it. */

@@ -91,7 +91,7 @@ describe('a stack whose run is told of', { timeout: 480_000 }, () => {
     };
     const run = await start({ ...spec, trainer: { ...spec.trainer, max_training_steps: 6 } });
     for (let kill = 0; kill < kills; kill++) {
-      // Of a process that has begun: an event more than at the last kill, or the thread's beginning.
+      // A process that has begun has written one event more than at the last kill, or the thread's beginning.
       const before = thread('told').length;
       await until(
         () => follower().pid !== null && thread('told').length > before,

@@ -249,7 +249,7 @@ async function ended(run: RunHandle): Promise<boolean> {
   return (await run.describe()).status.name !== 'RUNNING';
 }
 
-/** Of every workflow that the server knows: all strings, and what payloads hold. */
+/** All strings of every workflow on the server, payloads decoded. */
 async function texts(cluster: Cluster): Promise<string[]> {
   const found: string[] = [];
   for await (const { workflowId, runId } of cluster.temporal.client.workflow.list()) {

@@ -204,7 +204,7 @@ const deaths: [string, Death][] = [
   ['before the grade', { in: 'grade', when: 'before' }],
   ['after the grade', { in: 'grade', when: 'after' }],
 ];
-/** Of the turns, those that had been sampled when it died. */
+/** How many of the turns had been sampled when it died. */
 const finished = (death: Death): number => {
   if (death.in === 'call') return death.index + 1;
   return death.in === 'turn' ? death.index : death.in === 'open' ? 0 : turns.length;

@@ -255,7 +255,7 @@ describe('a run as points', () => {
   it('has an evaluation at the step that it had it at first, though it would have asked for it at another since', async () => {
     const options = { steps: 5, evalInterval: 4, unapplied: new Map([[4, 'no_signal']]) };
     const store = await storeOf(options);
-    // Of the state after steps 3 and 4, by another run, and a sweep's beside it.
+    // The state after steps 3 and 4, evaluated by another run and by a sweep.
     const twin = { run: 'twin', steps: 3, evalInterval: 3 };
     for (const suite of ['interval', 'nightly'])
       await writeAll(

@@ -37,7 +37,7 @@ const failed: RunStanding = {
   blocked: { reason: `401 for ${secret}`, remedy: `correct ${secret}` },
 };
 
-/** Of a run that is over, and tells what `observed` says. */
+/** A session of a run that is over, and what `observed` says of it. */
 async function session(
   observed: Partial<RecordTypes['owner']['observed']>,
   token: () => string | undefined = () => slack.token,

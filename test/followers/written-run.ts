@@ -24,7 +24,7 @@ export interface Written {
   key: string;
   /** Later ones of a group need earlier ones: `steps` above all. */
   group: 'steps' | 'evaluation' | 'beside';
-  /** Of an evaluation, the step whose state it is of. */
+  /** For an evaluation, the step of its state. */
   step: number;
   write: (store: ObjectStore) => Promise<void>;
 }
@@ -53,12 +53,12 @@ export interface WrittenRun {
   /** Changes what its evaluations measure. */
   suite: (suite: RecordTypes['suite']) => RecordTypes['suite'];
   budget: NonNullable<RecordTypes['owner']['observed']['budget']>;
-  /** Of a second start, where it was given another. */
+  /** Budget of a second start, if it was given another. */
   secondBudget: NonNullable<RecordTypes['owner']['observed']['budget']> | null;
   kind: UpdateRecord['identity']['kind'];
   /** Seconds between two commits. */
   stepSeconds: number;
-  /** Of each step. */
+  /** Outcomes of each step. */
   outcomes: (number | null)[][];
 }
 

@@ -29,7 +29,7 @@ export function metricsOf(expression: string): string[] {
   return [...new Set(names.filter((name) => !words.has(name)))].sort();
 }
 
-/** Of a Temporal server, without the suffixes of a histogram's series; a slow test asks a real one for them. */
+/** Metrics of a Temporal server, without the suffixes of a histogram's series; a slow test asks a real one for them. */
 export const serverMetrics: ReadonlySet<string> = new Set([
   'service_requests',
   'service_error_with_type',

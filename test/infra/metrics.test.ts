@@ -33,7 +33,7 @@ const { groups } = parse(read('infra/prometheus/alerts.yml')) as {
 const rules = groups.flatMap((group) => group.rules);
 const panels = dashboard.panels.filter(({ type }) => type !== 'row');
 
-/** Of the SDK's core, whose source comes with its package; histograms have three series each. */
+/** Metrics of the SDK's core, whose source comes with its package; histograms have three series each. */
 const sdkMetrics = new Set(
   filesIn('node_modules/@temporalio/core-bridge/sdk-core/crates')
     .filter((file) => file.endsWith('metrics.rs'))

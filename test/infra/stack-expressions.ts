@@ -2,7 +2,7 @@
 import { parse } from 'yaml';
 import { read } from './stack-files.js';
 
-/** Of the dashboard's panels and of the alerts. */
+/** Expressions of the dashboard's panels and of the alerts. */
 export function expressionsIn(): string[] {
   const { panels } = JSON.parse(read('infra/grafana/dashboards/longhaul.json')) as {
     panels: { targets?: { expr: string }[] }[];

@@ -30,7 +30,7 @@ export interface ComposeFile {
 
 export const read = (path: string): string => readFileSync(join(repository, path), 'utf8');
 
-/** Of a folder and those below it, relative to the checkout. */
+/** Files of a folder and those below it, relative to the checkout. */
 export function filesIn(folder: string): string[] {
   return readdirSync(join(repository, folder), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())

@@ -181,7 +181,7 @@ describe.skipIf(skipped !== null)(`the stack${skipped ? ` (skipped: ${skipped})`
     // Each has an address of its own there, and ports of one machine here.
     ...(scraped.includes(name) ? { LONGHAUL_METRICS_ADDRESS: `127.0.0.1:${port(name)}` } : {}),
     LONGHAUL_FOLDER: join(folder, name),
-    // Of the image.
+    // The image's engine.
     LONGHAUL_ENGINE: findEngine(),
   });
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { BadModelFolder, outlineOf } from '../../src/models/hf-config.js';
 
-/** Of Qwen3-0.6B, as its folder has it. */
+/** Config of Qwen3-0.6B, as its folder has it. */
 const qwen3 = {
   architectures: ['Qwen3ForCausalLM'],
   hidden_size: 1024,

@@ -13,7 +13,7 @@ import { recordsOfAllKinds } from '../store/fixtures.js';
 
 export interface SaidTurn {
   says: string;
-  /** Of the call in it. */
+  /** Tool that the turn calls. */
   tool?: string;
   /** What the model reads next; of the last turn no record holds it. */
   answer?: string;

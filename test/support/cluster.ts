@@ -29,7 +29,7 @@ export interface ClusterOptions {
   /** Address; by default a directory in the cluster's folder. */
   store?: string;
   temporal?: TestTemporalOptions;
-  /** Of every worker. */
+  /** Environment of every worker. */
   env?: Readonly<Record<string, string>>;
   /** From the server's address to the one that workers are given. */
   gateway?: (temporal: string) => Promise<string>;

@@ -26,7 +26,7 @@ export interface WorkerPlan {
   /** Compiled entry. */
   script: string;
   args: readonly string[];
-  /** Of this process alone; kept over a restart. */
+  /** Folder of this process alone; kept over a restart. */
   folder: string;
   /** `host:port`; the worker reaches it through a proxy of its own. */
   temporal: string;

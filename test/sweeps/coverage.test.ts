@@ -23,7 +23,7 @@ test(
     );
     expect(share('all')).toBeGreaterThanOrEqual(0.93);
     expect(share('all')).toBeLessThanOrEqual(0.97);
-    // Of a hundred comparisons and more; 40,000 give 94.7 to 96.1 % for each of them.
+    // At least a hundred comparisons in each; 40,000 give 94.7 to 96.1 %.
     for (const group of tally.keys()) {
       expect(share(group), group).toBeGreaterThan(0.9);
       expect(share(group), group).toBeLessThan(0.995);

@@ -17,7 +17,7 @@ import {
 import type { TestTemporal, TestTemporalOptions } from '../support/servers/temporal-server.js';
 import { gate, outlineOf, scriptRun, startRun, until, withWorkers } from './scripted-run.js';
 
-/** Of the server that they are recorded on: the longest of them begins anew. */
+/** Settings of the server that they are recorded on: the longest of them continues as new. */
 export const goldenServer: TestTemporalOptions = {
   dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 240 },
 };
@@ -158,7 +158,7 @@ export const goldenLives: Record<string, (temporal: TestTemporal) => Promise<His
     });
   },
 
-  /** Of four pairs one loses its node and is evaluated on another one, and one cannot be evaluated. */
+  /** One of four pairs loses its node and is evaluated on another one, and one cannot be evaluated. */
   sweep: async (temporal) => {
     const first = scriptRun(outlineOf('golden-sweep', {}), 'golden-first');
     const leases: string[] = [];

@@ -145,7 +145,7 @@ async function buildTool(tool, package_, binary) {
   renameSync(temporary, binary);
 }
 
-/** Of the lines that Go prints, notices and errors have spaces. */
+/** Whether a line that Go prints is a package: notices and errors have spaces. */
 function isPackage(line) {
   return !line.includes(' ');
 }

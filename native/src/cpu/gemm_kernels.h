@@ -53,7 +53,7 @@ enum class Order { by_row, by_depth };
 struct Ahead {
   const float* from;
   size_t step;
-  /// Of more than two lines, where the others are.
+  /// If there are more than two lines: where the others are.
   const float* second = nullptr;
 };
 

@@ -17,9 +17,9 @@ namespace longhaul {
 struct HeldState {
   std::shared_ptr<const Policy> policy;
   std::string digest;
-  // Of the weights without adapters. Empty behind an update that changed them, until somebody asks.
+  // Digest of the weights without adapters. Empty after an update that changed them, until somebody asks.
   std::string weights_digest;
-  // Of the update that led here in this process, applied or not; none after a load.
+  // Id of the update that led here in this process, applied or not; none after a load.
   std::optional<std::string> last_step_id;
   // What that update was answered.
   Json last_update;

@@ -19,7 +19,7 @@ struct LoadedModel {
   std::unique_ptr<Policy> policy;
   std::string digest;
   std::string weights_digest;
-  // Of the reply.
+  // Members of the reply.
   Json fields;
 };
 

@@ -15,7 +15,7 @@
 
 namespace longhaul {
 
-// Of this process, without pages that belong to files.
+// Resident memory of this process, without pages that belong to files.
 std::size_t resident_bytes();
 
 struct MemoryOptions {

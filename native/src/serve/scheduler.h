@@ -114,7 +114,7 @@ class Scheduler {
   std::deque<Generation> running_;  // in order of admission
   bool starved_ = false;  // blocks ran out; nobody is admitted until somebody ends
 
-  // Of the pass at hand.
+  // State of the current pass.
   std::size_t prefill_left_ = 0;
   std::vector<Feed> feeds_;
   std::vector<Generation*> fed_;

@@ -72,7 +72,7 @@ HfExport read_export(const Request& request, const Architecture& architecture) {
   return settings;
 }
 
-// Of the weights under a policy's adapters; files of one without any have none.
+// Digest of the weights under a policy's adapters; empty for a policy without adapters.
 std::string base_of(const HeldState& held) {
   return held.policy->adapters() != nullptr ? held.weights_digest : std::string();
 }

@@ -229,7 +229,7 @@ Words parent(const Words& left, const Words& right, std::uint32_t flags = 0) {
   return compress(kInitial, block, kBlockBytes, 0, kParent | flags);
 }
 
-// Of this many chunks the chaining values lie side by side: 32 KiB of stack.
+// How many chunks' chaining values lie side by side: 32 KiB of stack.
 constexpr std::size_t kChunksAtOnce = 1024;
 
 // The roots of the two halves of a subtree of whole chunks; their number is a power of two, at least 2.

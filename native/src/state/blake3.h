@@ -51,7 +51,7 @@ class Blake3 {
   std::size_t depth_ = 0;
 };
 
-// Of a whole message.
+// Digest of a whole message.
 Blake3Digest blake3(std::span<const std::byte> message, Blake3Code code = Blake3Code::best);
 
 }  // namespace longhaul

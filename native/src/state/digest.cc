@@ -25,7 +25,7 @@ std::string root_of(std::string_view schema, const Json& identity, std::span<con
   return to_hex(root.finish());
 }
 
-// Of a whole leaf. The moments of a model that was just loaded are nothing but zeros, on pages that do not exist yet: to look at them
+// Looks at a whole leaf. The moments of a model that was just loaded are nothing but zeros, on pages that do not exist yet: to look at them
 // takes a tenth of the time that it takes to hash them.
 bool is_zero(std::span<const std::byte> leaf) {
   return leaf.front() == std::byte{0} && std::memcmp(leaf.data(), leaf.data() + 1, leaf.size() - 1) == 0;

@@ -22,7 +22,7 @@ namespace longhaul {
 class StateLeaves {
  public:
   explicit StateLeaves(std::vector<std::size_t> tensor_bytes);
-  // Of these tensors.
+  // Leaves of these tensors.
   explicit StateLeaves(std::span<const TensorBytes<const std::byte>> tensors);
   std::size_t count() const;
   std::size_t total_bytes() const { return total_; }
@@ -51,7 +51,7 @@ class StateLeaves {
   std::size_t total_ = 0;
 };
 
-// Of all leaves, on all threads of the pool. `fill`, where given, puts a leaf's bytes in place before they are hashed, on the
+// Digests of all leaves, on all threads of the pool. `fill`, if given, puts a leaf's bytes in place before they are hashed, on the
 // thread that hashes them; leaves are begun in their order.
 std::vector<Blake3Digest> hash_leaves(std::span<const TensorBytes<const std::byte>> tensors, const StateLeaves& leaves,
                                       ThreadPool& pool, const std::function<void(std::size_t leaf)>& fill = nullptr);
@@ -62,7 +62,7 @@ std::string state_digest(const Policy& policy, ThreadPool& pool, std::string_vie
 // The same from leaves that are hashed already. With adapters `base` must be given.
 std::string state_digest(const Policy& policy, std::span<const Blake3Digest> leaves, std::string_view base);
 
-// Of the model's weights alone.
+// Digest of the model's weights alone.
 std::string weights_digest(const Weights& weights, ThreadPool& pool);
 
 // The same from leaves that are hashed already.

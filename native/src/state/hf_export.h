@@ -22,7 +22,7 @@ struct HfExport {
   HfDtype dtype = HfDtype::f32;
   HfAdapters adapters = HfAdapters::merged;
   std::vector<std::int32_t> eos_tokens;
-  // Of the model that the adapters lie on, for `base_model_name_or_path`; may be empty.
+  // Name of the model under the adapters, for `base_model_name_or_path`; may be empty.
   std::string base_model;
   // model.safetensors is cut into shards with an index above this.
   std::uint64_t shard_bytes = std::uint64_t{4} << 30;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{100} << 20;
 constexpr std::size_t kLengthBytes = 8;
-// Of one write: between two of them the progress is told.
+// Bytes of one write; progress is reported between writes.
 constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
 
 // A whole number in [0, 2^53]; doubles hold those exactly.
@@ -81,7 +81,7 @@ void check_contiguous(const SafetensorsHeader& header, std::uint64_t data_size) 
   if (at != data_size) throw SafetensorsError(std::to_string(data_size - at) + " bytes belong to no tensor");
 }
 
-// Of the first eight bytes.
+// Length of the header, from the first eight bytes.
 std::uint64_t header_length(const std::uint8_t* beginning, std::uint64_t file_size) {
   std::uint64_t bytes = 0;
   std::memcpy(&bytes, beginning, sizeof bytes);

@@ -23,7 +23,7 @@ struct SafetensorsError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Of one element of F32, F16, BF16, I32, I8 or U8; 0 for any other name.
+// Bytes of one element of F32, F16, BF16, I32, I8 or U8; 0 for any other name.
 std::size_t dtype_bytes(std::string_view dtype);
 
 // Where a tensor lies: bytes [begin, end) of the data that follow the header.

@@ -42,15 +42,15 @@ struct RowWidths {
         ffn(size_t(architecture.intermediate_size)),
         adapters(lora ? lora->targets.size() * size_t(lora->rank) : 0) {}
 
-  /// Of a layer, for its backward pass, beside its input.
+  /// What a layer keeps for its backward pass, beside its input.
   size_t layer() const { return qkv + saved + inverse + query + heads + hidden + 2 * ffn + adapters; }
-  /// Of a layer that no backward pass follows.
+  /// What a layer keeps that no backward pass follows.
   size_t forward_layer() const { return qkv + query; }
-  /// Of the rows behind the last layer: before and behind the final norm, 1 / rms.
+  /// Rows behind the last layer: before and behind the final norm, 1 / rms.
   size_t final() const { return 2 * hidden + 1; }
-  /// Of a backward pass: gradients of the hidden state (twice: behind the last layer it is scattered), attention, and qkv.
+  /// Backward pass: gradients of the hidden state (twice: behind the last layer it is scattered), attention, and qkv.
   size_t backward() const { return 2 * hidden + query + qkv; }
-  /// Of one of the two pieces that are worked on at once: gradients, and what they are multiplied with.
+  /// One of the two pieces that are worked on at once: gradients, and what they are multiplied with.
   size_t piece() const { return 3 * hidden + 3 * ffn + query + 2 * adapters; }
 };
 
@@ -60,7 +60,7 @@ struct AdapterBuffers {
       down{BufferMemory::mapped};
 };
 
-/// Of one layer: what its backward pass reads. Behind the last layer's attention rows are outputs.
+/// What the backward pass of one layer reads. Behind the last layer's attention rows are outputs.
 struct LayerActivations {
   AlignedBuffer qkv{BufferMemory::mapped};            // [rows, qkv_width], behind norms and rotation
   AlignedBuffer heads_saved{BufferMemory::mapped};    // [rows, query_width + key_value_width], before them; none without head norms

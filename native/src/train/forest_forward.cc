@@ -139,7 +139,7 @@ ops::ChainAttention ForestPass::State::chain_attention(const PassRange& pass, in
   ops::ChainAttention args{};
   args.qkv = act.qkv.data();
   args.ld_qkv = size_t(arch.qkv_width());
-  // Of one pass, all rows' keys and values stand beside their queries.
+  // In a single pass, all rows' keys and values stand beside their queries.
   args.keys_values = several_passes() ? kept_keys_values[layer].data() : act.qkv.data() + arch.query_width();
   args.ld_keys_values = several_passes() ? size_t(2) * arch.key_value_width() : args.ld_qkv;
   args.chain_rows = chain.data();

@@ -16,7 +16,7 @@ struct Segment {
   int parent = -1;
   int first_row = 0;
   int rows = 0;
-  /// Of its first row.
+  /// Position of its first row.
   int position = 0;
   /// Number of its root.
   int tree = 0;

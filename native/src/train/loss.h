@@ -32,7 +32,7 @@ bool clips_ratio(LossKind kind);
 struct LossSettings {
   LossKind kind = LossKind::cross_entropy;
   LossReduction reduction = LossReduction::token_mean;
-  /// Of seq_mean_token_sum_norm.
+  /// Divisor of seq_mean_token_sum_norm, in tokens.
   int max_seq_len = 0;
   /// regular, dual_clip, gspo
   double eps_clip_low = 0, eps_clip_high = 0;
@@ -51,7 +51,7 @@ struct LossSettings {
   bool wants_reference() const { return kl_weight != 0; }
 };
 
-/// Of what bears on the kind. Throws std::invalid_argument that names the setting, its value and what is allowed.
+/// Checks the settings that the kind uses. Throws std::invalid_argument that names the setting, its value and what is allowed.
 void validate(const LossSettings& settings);
 
 /// Inputs of one mini-batch, [M] each.

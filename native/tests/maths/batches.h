@@ -120,7 +120,7 @@ inline Objective unshared(const Objective& shared) {
     objective.forest.add(-1, path);
     for (int before = -1; target < shared.targets(); ++target) {
       const int place = int(std::find(chain.begin(), chain.end(), shared.rows[target]) - chain.begin());
-      // Of the next leaf: its first target stands on an earlier row of the path that both have in common.
+      // The next leaf's first target stands on an earlier row of the path that both have in common.
       if (place == int(chain.size()) || place <= before) break;
       objective.add_target(first + place, shared.tokens[target], shared.weights[target]);
       before = place;

@@ -186,7 +186,7 @@ void the_rotary_table_is_planned_for_every_position() {
   const MemoryPlan brief = plan_memory(request);
   request.architecture.max_position_embeddings = 262'144;
   const MemoryPlan longer = plan_memory(request);
-  // Of each position a cosine and a sine for every pair of a head's 32 values.
+  // Each position has a cosine and a sine for every pair of a head's 32 values.
   check_equal(brief.rope, size_t{2048} * 2 * 16 * 4, "table of 2048 positions");
   check_equal(longer.rope, size_t{262'144} * 2 * 16 * 4, "table of 262144 positions");
   check_equal(longer.total - brief.total, longer.rope - brief.rope, "nothing else grows with the positions a model may have");

@@ -122,7 +122,7 @@ void truncated_draws_follow_what_is_left() {
       const Drawn drawn = draw_truncated(logits.data(), n, 0.9f, (float(i) + 0.5f) / draws, top_p, top_k);
       const std::string what = "top_p " + std::to_string(top_p) + ", top_k " + std::to_string(top_k);
       check(drawn.token >= 0 && kept[size_t(drawn.token)], what + ": a token that is not allowed");
-      // Of the whole distribution, as training sees it.
+      // The log-prob in the whole distribution, as training sees it.
       const float scored = logprob_of(logits.data(), n, 0.9f, drawn.token);
       check_same_bits(&drawn.logprob, &scored, 1, "log-prob, " + what);
       ++counts[size_t(drawn.token)];

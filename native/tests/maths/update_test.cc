@@ -301,7 +301,7 @@ void progress_counts_passes_and_the_work_advances_within_them() {
     };
     apply_update(policy, batch.view(), settings, pool);
     check(done == std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, "everything is told once, in order");
-    // Of each mini-batch: 2 passes of 5 layers and the head forward, one of them again, 2 of the head and 5 layers backward.
+    // Each mini-batch: 2 passes of 5 layers and the head forward, one of them again, 2 of the head and 5 layers backward.
     check_equal(advances, 2 * (2 * 6 + 5 + 2 * 6), "advances");
   }
 }

@@ -54,7 +54,7 @@ inline std::string read_text(const std::string& path) {
 
 inline void write_text(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
-// Of fp32 values in a dtype of a file; F16 for values that it holds exactly.
+// Bytes of fp32 values in a dtype of a file; F16 for values that it holds exactly.
 inline std::vector<std::byte> bytes_of(std::span<const float> values, const std::string& dtype) {
   std::vector<std::byte> bytes(values.size() * dtype_bytes(dtype));
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -27,7 +27,7 @@ const checkpoints = [
   place('tiny', 30, 'c'),
   place('other', 5, 'd'),
 ];
-/** Of 4 samples of each task. */
+/** How many of 4 samples of each task passed. */
 const passes: Record<string, number> = { a: 3, b: 1, c: 1, d: 3 };
 let store: ObjectStore;
 

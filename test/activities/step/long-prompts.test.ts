@@ -30,7 +30,7 @@ async function openWith(change: (task: Task, index: number) => Task): Promise<vo
   const { tasks: file } = harness.spec['data'] as { tasks: string };
   const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
   const tasks = lines.map((line) => JSON.parse(line) as Task);
-  // Of one template, so that each step draws both.
+  // Both have one template, so that each step draws both.
   const train = tasks.slice(0, 2).map((task) => ({ ...task, template: 'tracker' }));
   const kept = [...train, ...tasks.filter(({ split }) => split === 'held_out')];
   writeFileSync(file, kept.map((task, index) => `${JSON.stringify(change(task, index))}\n`).join(''));

@@ -72,7 +72,7 @@ const isSame = (a: Target, b: Target): boolean =>
   Math.abs(a.oldLogprob - b.oldLogprob) <= tolerance &&
   Math.abs(a.advantage - b.advantage) <= tolerance * Math.max(1, Math.abs(b.advantage));
 
-/** Of cross-entropy: what a supervised step learns is told by its demonstrations, not by its episodes. */
+/** Checks a cross-entropy batch: what a supervised step learns comes from its demonstrations, not from its episodes. */
 function wrongConstants({ target_advantages, target_old_logprobs }: BatchArrays): string[] {
   if (target_advantages.every((one) => one === 1) && target_old_logprobs?.every((one) => one === 0))
     return [];

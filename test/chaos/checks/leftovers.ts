@@ -6,7 +6,7 @@ import { gunzipSync } from 'node:zlib';
 import { writings } from '../../../src/base/secrets.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 
-/** Of a stack: `givenIn` is the file below its folder in which its processes were given it. */
+/** Grading token of a stack: `givenIn` is the file below its folder through which its processes got it. */
 export function gradingTokenOf(folder: string): { texts: readonly string[]; givenIn: readonly string[] } {
   const name = 'grading-token';
   return { texts: [readFileSync(join(folder, name), 'utf8').trim()], givenIn: [name] };

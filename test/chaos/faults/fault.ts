@@ -16,7 +16,7 @@ export interface World {
   /** Between the workers and the bucket; null where the store is a directory. */
   s3: FaultProxy | null;
   shim: LibcShim | null;
-  /** Of the Temporal server: while `away`, it is not started again. */
+  /** The Temporal server: while `away`, it is not started again. */
   temporal: { away: boolean; databaseFile: string };
   /** The next engine that starts ends in the middle of a reply, after so many whole ones. */
   cutEngine(wholeReplies: number): void;

@@ -15,10 +15,10 @@ const writes = ({ method }: Request): boolean => method === 'PUT' || method === 
 interface Disturbance {
   name: string;
   does: string;
-  /** Of the requests that `matches` holds for, this share is broken. */
+  /** Share of the requests matching `matches` that is broken. */
   share: number;
   matches?: (request: Request) => boolean;
-  /** Of all of them; each costs a client its whole time-out. */
+  /** Limit over all of them; each costs a client its whole time-out. */
   atMost?: number;
   recoversWithinS?: number;
   breaks: (random: Random) => Broken;

@@ -16,7 +16,7 @@ interface EndOfActivity {
   scheduledEventId: string;
 }
 
-/** Of the many members that events have, those that are read. */
+/** The members of events that are read. */
 export interface HistoryEvent {
   eventId: string;
   eventType: string;

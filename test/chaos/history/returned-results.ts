@@ -98,7 +98,7 @@ export class StoredRun {
   }
 }
 
-/** Of an activity that was completed: every way in which its answer is not what is stored. */
+/** Every way in which the answer of a completed activity differs from what is stored. */
 export async function differingResult(
   stored: StoredRun,
   { type, input, result }: { type: string; input: unknown; result: unknown },

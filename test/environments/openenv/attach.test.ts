@@ -82,7 +82,7 @@ describe('a world whose client died', () => {
     const first = (await attach(answered, 1))!;
     expect(await call(first, 0)).toEqual(count(1));
     expect(carriedOut.filter((turn) => turn === 0)).toHaveLength(1);
-    // Of a call that was written down and never sent, the server has heard nothing.
+    // The server has not heard of a call that was written down and never sent.
     expect(await call(first, 1)).toEqual(count(2));
     await first.close();
   });

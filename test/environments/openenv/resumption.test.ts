@@ -56,7 +56,7 @@ const call = (env: Environment, turn: number) =>
 const grade = (env: Environment) => env.grade({ finalAnswer: 'two', tryNumber: 0 });
 const passed = { outcome: { status: 'graded', value: 1 }, explanation: 'counted to 2; answered "two"' };
 const count = (number: number) => ({ text: String(number), isError: false });
-/** Of an episode's own requests: the first of a backend resets again, because it asked for the tools in between. */
+/** The requests of one episode: the first of a backend resets again, because it asked for the tools in between. */
 const oneEpisode = [-1, -1, 0, 1, -2];
 
 async function loseReplyTo<T>(request: () => Promise<T>): Promise<T> {

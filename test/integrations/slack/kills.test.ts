@@ -50,7 +50,7 @@ describe('each event is told exactly once, in order', () => {
     server.fault = () => (random() < 0.2 ? pick(faults) : null);
 
     const kept = new KeptState();
-    // Of a process that is killed, the record holds what was saved before: sometimes what it was about to save, and once nothing.
+    // After a kill the record holds what was saved before: sometimes what the process was about to save, and once nothing.
     const state = {
       load: kept.load,
       save: async (record: Parameters<KeptState['save']>[0]) => {

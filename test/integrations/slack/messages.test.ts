@@ -161,7 +161,7 @@ function expectTaken({ text, blocks }: { text: string; blocks: unknown[] }): voi
   expect(blockComplaints(JSON.parse(JSON.stringify(blocks)), files)).toEqual([]);
   expect(text.length).toBeGreaterThan(0);
   expect(text.length).toBeLessThanOrEqual(4000);
-  // Of markup there is only what Longhaul writes: links to web pages, and dates.
+  // The only markup is what Longhaul writes: links to web pages, and dates.
   const all = JSON.stringify([text, blocks]);
   expect(all.replace(/<(https?:[^<>|]*|!date\^\d+\^[^<>|]*)\|[^<>]*>/g, '')).not.toMatch(/[<>]/);
   expect(all.replace(/&(amp|lt|gt);/g, '')).not.toContain('&');

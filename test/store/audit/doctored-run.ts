@@ -38,7 +38,7 @@ const built = (path: string): string => new URL(`../../../dist/${path}`, import.
 export const audited = {
   /** The last step: its group 0 has both outcomes. */
   last: 0,
-  /** Of its state. */
+  /** Evaluation of its state. */
   evaluation: { state: '', suite: '' },
 };
 

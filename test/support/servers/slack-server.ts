@@ -13,7 +13,7 @@ export interface StoredMessage {
   text: string;
   blocks: { type: string; [key: string]: unknown }[];
   metadata: { event_type: string; event_payload: Record<string, unknown> } | null;
-  /** Of the app that posted it. */
+  /** Id of the app that posted it. */
   bot: string;
   edits: number;
 }

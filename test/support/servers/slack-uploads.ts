@@ -9,7 +9,7 @@ interface UploadedFile {
   readyAt: number;
 }
 
-/** Of a method; `ok` as in Slack’s. */
+/** Answer of a method; `ok` as in Slack’s. */
 export interface Answer {
   ok: boolean;
   [key: string]: unknown;

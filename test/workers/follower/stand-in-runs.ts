@@ -34,7 +34,7 @@ export async function startStandIn(name: string, end: StandInEnd) {
   });
 }
 
-/** Of the current execution, to its first workflow task; resolves when another one is current. */
+/** Resets the current execution to its first workflow task; resolves when another one is current. */
 export async function resetStandIn(name: string): Promise<void> {
   const workflowId = `train/${name}`;
   const { runId } = await temporal.client.workflow.getHandle(workflowId).describe();

@@ -19,7 +19,7 @@ class World {
   private readonly late: (() => void)[] = [];
   private readonly instances = new Map<string, number>();
   private readonly silent = new Set<string>();
-  /** Of each run, as often as it has begun anew. */
+  /** How often each run has continued as new. */
   private readonly executions = new Map<string, number>();
   private names = 0;
 

@@ -282,7 +282,7 @@ describe('a pool that begins anew again and again, like its runs', { timeout: 18
     expect(await run.result()).toMatchObject({ step: 3 });
   });
 
-  /** Of eight steps and two nodes. */
+  /** A run of eight steps on two nodes. */
   function sharing(name: string): ScriptedRun {
     const steps = [{ name: 'grpo', kind: 'grpo' as const, steps: 8 }];
     const run = scriptRun(outlineOf(uniqueName(name), { phases: steps, eval_interval: 0, ckpt_interval: 0 }));

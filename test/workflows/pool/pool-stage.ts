@@ -38,7 +38,7 @@ export interface StageNode {
 export class PoolStage {
   /** As runs have asked, in their order. */
   readonly requests: LeaseRequest[] = [];
-  /** Of the runs' records. */
+  /** Numerics of the runs' records. */
   numerics: Numerics | null = null;
   /** Waited for before the pool hears the request, which `requests` names already. */
   before: (request: LeaseRequest) => Promise<unknown> | undefined = () => undefined;

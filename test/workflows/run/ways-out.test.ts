@@ -22,7 +22,7 @@ const blocking = fatalFailures.filter((type) => !endingFailures.includes(type));
 const guide = readFileSync('docs/operations.md', 'utf8');
 const section = guide.slice(guide.indexOf('## What blocks a run'), guide.indexOf('## A new version'));
 
-/** Of every `longhaul VERB` that a text names. */
+/** The verb of every `longhaul VERB` in a text. */
 function verbsIn(text: string): string[] {
   return [...text.matchAll(/\blonghaul ([a-z]+)/g)].map(([, verb]) => verb as string);
 }

@@ -187,7 +187,7 @@ describe('an attempt that is frozen between its look and its announcement', () =
       create: async (key, bytes) => {
         if (key.startsWith(attemptsFolder(run, step)) && !answer) {
           answer = await collect(harness.secondNode(), 2);
-          // Of listings in whole seconds, too, the announcement is later than every record.
+          // The announcement is later than every record even in listings with whole seconds.
           await delay(1_100);
         }
         const created = await harness.store.create(key, bytes);
