@@ -150,7 +150,7 @@ function failureOf(
         ? `${life.identity}, engine ${error.pid}`
         : cause === 'node_drained'
           ? life.identity
-          : `${execution}.${attempt.split('..').at(-1)}`,
+          : `${execution}.${attempt.split('.').at(-1)}`,
     lost: account.lost,
     detection_seconds: rounded(noticed),
     failedAt: performance.now() - noticed * 1000,

@@ -29,7 +29,7 @@ export type StoppingPoint =
 export async function stoppingPoint(name: StoppingPoint, part?: string): Promise<void> {
   const folder = process.env['LONGHAUL_STOPPING_POINTS'];
   if (folder === undefined) return;
-  const ofActivity = `${name}.${currentScope().activity.replaceAll('/', '..')}`;
+  const ofActivity = `${name}.${currentScope().activity.replaceAll('/', '.')}`;
   const ofPart = part === undefined ? [] : [`${ofActivity}.${part}`];
   for (const held of [name, ofActivity, ...ofPart]) await whileHeld(folder, held);
 }

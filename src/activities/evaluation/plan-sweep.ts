@@ -136,7 +136,7 @@ function checkId({ name, project }: SweepSpec, sweep: string): void {
   const [of, own, ...more] = sweep.split('/');
   if (of === project && own !== undefined && more.length === 0 && isSweepId(sweep)) return;
   const problem = `has the workflow id eval/${sweep}, which is no sweep's of project ${project}`;
-  const mend = `start it as eval/${project}/${name}, or with another name of letters, digits, "..", "_" and "-" behind eval/${project}/`;
+  const mend = `start it as eval/${project}/${name}, or with another name of letters, digits, ".", "_" and "-" behind eval/${project}/`;
   throw new InvalidSpec([{ path: '', problem, mend }], `sweep ${name}`);
 }
 

@@ -361,7 +361,7 @@ async function playUnlessFinished(
     logprobs: play.logprobs,
     metrics: play.metrics,
     observed: {
-      attempt: Number(scope.attempt.split('..').at(-1)),
+      attempt: Number(scope.attempt.split('.').at(-1)),
       incarnation: engine.incarnation,
       failures: play.failures,
       ...wordsOf(play),

@@ -11,14 +11,14 @@ export function changedSpec(spec: RunSpec, changes: readonly string[]): RunSpec 
     if (at < 1)
       throw new Error(`${JSON.stringify(change)} is not understood: give NAME=VALUE, for example lr=0.0001`);
     const name = change.slice(0, at);
-    set(changed, pathOf(spec, name).split('..'), parseYaml(change.slice(at + 1)), change);
+    set(changed, pathOf(spec, name).split('.'), parseYaml(change.slice(at + 1)), change);
   }
   return parseRunSpec(changed);
 }
 
 /** Settings of the trainer and the generator need no path before them. A name that nothing has is most likely one of them. */
 function pathOf(spec: RunSpec, name: string): string {
-  if (name in spec || name.includes('..')) return name;
+  if (name in spec || name.includes('.')) return name;
   return name in spec.generator ? `generator.${name}` : `trainer.${name}`;
 }
 

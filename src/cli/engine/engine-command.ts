@@ -94,7 +94,7 @@ const generateHelp = `
 A request has text, tokens or messages, and may have max_new_tokens (128), temperature (1), seed (1), n samples (1), stop (texts),
 ignore_eos (false), top_p and top_k; a sample ends at the model's max_position_embeddings in any case. For each a line is printed, in
 their order; the same request always samples the same:
-  {"prompt_tokens": [..], "samples": [{"tokens": [..], "text": "../..", "logprobs": [..], "finish": "stop"}]}
+  {"prompt_tokens": [..], "samples": [{"tokens": [..], "text": "..", "logprobs": [..], "finish": "stop"}]}
   echo '{"messages": [{"role": "user", "content": "Hi"}]}' | longhaul engine generate --model DIR`;
 
 async function describe(model: OpenModel): Promise<object> {

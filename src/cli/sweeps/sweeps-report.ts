@@ -42,8 +42,8 @@ async function newestComparison(
   name: string,
 ): Promise<{ sweep: string; key: string }> {
   // As the start's workflow is called: keys have no colons.
-  checkSweepId(`${project}/${name.replaceAll(':', '..')}`);
-  const { found, known } = await sweepsNamed(store, project, name.replaceAll(':', '..'));
+  checkSweepId(`${project}/${name.replaceAll(':', '.')}`);
+  const { found, known } = await sweepsNamed(store, project, name.replaceAll(':', '.'));
   for (const sweep of found) {
     const key = await comparisonPage(store, sweep);
     if (key !== null) return { sweep, key };

@@ -29,7 +29,7 @@ function placeText([name, step]) {
 }
 function idOf(row) {
   const [name, step] = index.places[row[0]];
-  return [name, step, row[1], row[2]].join('..');
+  return [name, step, row[1], row[2]].join('.');
 }
 const count = (value) => value.toLocaleString('en');
 

@@ -232,7 +232,7 @@ class DirectoryStore implements ObjectStore {
       readdir(join(this.#root, folder), { withFileTypes: true }),
     );
     const names = (entries ?? [])
-      .filter((entry) => !entry.name.startsWith('..') && (entry.isDirectory() || entry.isFile()))
+      .filter((entry) => !entry.name.startsWith('.') && (entry.isDirectory() || entry.isFile()))
       .map((entry) => (entry.isDirectory() ? `${entry.name}/` : entry.name));
     return names.sort();
   }

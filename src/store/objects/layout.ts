@@ -16,7 +16,7 @@ export function checkKey(key: string): string {
   }
   for (const part of key.split('/')) {
     if (part === '') throw new BadKey(`key "${key}" has an empty part; no leading, trailing or double "/"`);
-    if (part.startsWith('..'))
+    if (part.startsWith('.'))
       throw new BadKey(`key "${key}" has the part "${part}"; no part starts with a dot`);
   }
   return key;
@@ -32,7 +32,7 @@ export function checkPrefix(prefix: string): string {
 export function checkName(name: string, what: string): string {
   if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/.test(name)) {
     throw new BadKey(
-      `${what} "${name.slice(0, 80)}" cannot be used: 1 to 64 letters, digits, "..", "_" or "-", not starting with a dot`,
+      `${what} "${name.slice(0, 80)}" cannot be used: 1 to 64 letters, digits, ".", "_" or "-", not starting with a dot`,
     );
   }
   return name;
@@ -61,7 +61,7 @@ export function nameOfRun(run: string): string {
 export function checkSweepId(sweep: string): string {
   if (/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}\/[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$/.test(sweep)) return sweep;
   throw new BadKey(
-    `sweep "${sweep.slice(0, 200)}" cannot be used: it is a project and a name of letters, digits, "..", "_" or "-", with a "/" between`,
+    `sweep "${sweep.slice(0, 200)}" cannot be used: it is a project and a name of letters, digits, ".", "_" or "-", with a "/" between`,
   );
 }
 

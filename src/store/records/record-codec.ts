@@ -141,7 +141,7 @@ export function parse(key: string, bytes: Uint8Array): unknown {
 function describe(issues: readonly { path: readonly PropertyKey[]; message: string }[]): string {
   const shown = issues
     .slice(0, 5)
-    .map(({ path, message }) => `${path.map(String).join('..') || 'it'}: ${message}`);
+    .map(({ path, message }) => `${path.map(String).join('.') || 'it'}: ${message}`);
   const rest = issues.length - shown.length;
   return shown.join('; ') + (rest > 0 ? `; and ${rest} more` : '');
 }

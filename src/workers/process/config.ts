@@ -143,7 +143,7 @@ function deploymentOf(name: string | null, buildId: string | null): Deployment |
         '--deployment longhaul --build-id 2026-05-01',
     );
   for (const value of [name, buildId]) {
-    if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$/.test(value) || (value === name && name.includes('..')))
+    if (!/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$/.test(value) || (value === name && name.includes('.')))
       throw new Error(
         'a deployment and a build id have 1 to 100 of the characters A-Z a-z 0-9 _ -, and a build id dots as well; ' +
           `${JSON.stringify(value.slice(0, 120))} is none`,

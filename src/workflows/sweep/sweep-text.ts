@@ -6,7 +6,7 @@ const shownPairs = 8;
 
 /** `eval/crm/nightly-2026-11-22T02:00:00Z` is sweep `crm/nightly-2026-11-22T02.00.00Z`: keys have no colon. */
 export function sweepOfWorkflow(workflowId: string): string {
-  return workflowId.replace(/^eval\//, '').replaceAll(':', '..');
+  return workflowId.replace(/^eval\//, '').replaceAll(':', '.');
 }
 
 export function sweepDetails(status: SweepStatus, workflowId: string): string {

@@ -88,7 +88,7 @@ describe('longhaul audit', () => {
     ['3..12', { from: 3, to: 12 }],
   ])('reads the range %s', (text, range) => expect(parseReplayRange(text)).toEqual(range));
 
-  test.each(['0..2', '2..', '../..', 'a', '1-2', '4..3'])('refuses the range %s', (text) =>
+  test.each(['0..2', '2..', '..', 'a', '1-2', '4..3'])('refuses the range %s', (text) =>
     expect(() => parseReplayRange(text)).toThrow(/no range of steps/),
   );
 });

@@ -17,7 +17,7 @@ const folder = join(outer, 'store');
 const secret = 'what nobody may read';
 
 const names: Record<string, string> = {
-  'the folder above': '../..',
+  'the folder above': '..',
   'a file above': '../outside.json',
   'a way up in the middle': 'runs/../../outside.json',
   'an absolute path': join(outer, 'outside.json'),

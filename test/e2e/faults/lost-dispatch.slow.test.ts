@@ -100,7 +100,7 @@ describe('a run one of whose processes is killed', { timeout: 240_000 }, () => {
     { point: 'batch-built.step-000002.update', of: node },
     { point: 'update-computed.step-000002.update', of: node },
   ]) {
-    const name = point.split('..')[0] as string;
+    const name = point.split('.')[0] as string;
     it(`moves again soon after a kill at ${name}`, async () => {
       const run = await heldAt(of(), point, name);
       await movesAgain(name, of(), () => of().letGo(point));

@@ -16,8 +16,8 @@ const digest = 'a'.repeat(64);
 const nasty = [
   ...[
     '',
+    '.',
     '..',
-    '../..',
     '...',
     '../x',
     'a/../../b',
@@ -289,7 +289,7 @@ describe('a directory store', () => {
     ];
     const leading = fc.oneof(
       fc.constantFrom(
-        '../..',
+        '..',
         '../x',
         'a/../../x',
         '/etc/passwd',

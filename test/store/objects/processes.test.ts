@@ -40,7 +40,7 @@ async function compile(file: string, done: Set<string>): Promise<void> {
   await mkdir(dirname(join(scratch, file)), { recursive: true });
   await writeFile(join(scratch, `${file}.js`), outputText);
   for (const { fileName } of typescript.preProcessFile(outputText).importedFiles) {
-    if (fileName.startsWith('..')) await compile(join(dirname(file), fileName.replace(/\.js$/, '')), done);
+    if (fileName.startsWith('.')) await compile(join(dirname(file), fileName.replace(/\.js$/, '')), done);
   }
 }
 

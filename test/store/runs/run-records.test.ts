@@ -274,7 +274,7 @@ describe('names from outside', () => {
   it.each(['a', 'A-b_c.9', 'x'.repeat(64)])('%s is fit', (name) =>
     expect(checkName(name, 'name')).toBe(name),
   );
-  it.each(['', '.a', '../..', 'a/b', 'a~2', 'a b', 'ü', 'x'.repeat(65), 'a\n'])('%j is refused', (name) => {
+  it.each(['', '.a', '..', 'a/b', 'a~2', 'a b', 'ü', 'x'.repeat(65), 'a\n'])('%j is refused', (name) => {
     expect(() => checkName(name, 'run name')).toThrow(/run name ".*" cannot be used/s);
   });
 

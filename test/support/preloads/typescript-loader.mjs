@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 const cache = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'longhaul', 'transpiled');
 
 export function resolve(specifier, context, next) {
-  const relative = specifier.startsWith('..') && specifier.endsWith('.js');
+  const relative = specifier.startsWith('.') && specifier.endsWith('.js');
   if (!relative || !context.parentURL?.endsWith('.ts')) return next(specifier, context);
   return next(specifier.replace(/\.js$/, '.ts'), context).catch(() => next(specifier, context));
 }

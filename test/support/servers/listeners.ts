@@ -78,7 +78,7 @@ function internet(table: string, state: string): [inode: string, found: Found][]
 }
 
 function text(bytes: Buffer): string {
-  return bytes.length === 4 ? [...bytes].join('..') : `[${bytes.toString('hex').match(/.{4}/g)?.join(':')}]`;
+  return bytes.length === 4 ? [...bytes].join('.') : `[${bytes.toString('hex').match(/.{4}/g)?.join(':')}]`;
 }
 
 function isLoopback(bytes: Buffer): boolean {

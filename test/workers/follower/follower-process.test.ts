@@ -33,7 +33,7 @@ describe('the follower while Temporal is away', { timeout: 120_000 }, () => {
     return existsSync(file) ? readFileSync(file, 'utf8').trimEnd().split('\n') : [];
   };
   const write = (path: string, value: unknown): void => {
-    mkdirSync(join(folder(), path, '../..'), { recursive: true });
+    mkdirSync(join(folder(), path, '..'), { recursive: true });
     writeFileSync(join(folder(), path), JSON.stringify(value));
   };
   const start = async (): Promise<{ said: () => string; stop: () => Promise<number> }> => {
