@@ -32,7 +32,7 @@ LOCK_WAIT_S = 30
 KILLED_WAIT_S = 10
 INIT_WAIT_S = 60
 MARK = "LONGHAUL_WANDB_FOLDER"
-# Of a record in W&B's transaction log.
+# Record type in W&B's transaction log.
 BLOCK_BYTES = 32768
 FULL, FIRST, LAST = 1, 2, 4
 ID_KEY = "longhaul/point"
