@@ -25,7 +25,7 @@ afterAll(() => rm(scratch, { recursive: true, force: true }));
 
 /** Some fifty processes start below: compiling once, without the loader, makes each start in a tenth of the time. */
 async function compileDoomedWriter(): Promise<void> {
-  await compile('test/store/children/doomed-writer', new Set());
+  await compile('test/store/objects/children/doomed-writer', new Set());
   await writeFile(join(scratch, 'package.json'), '{"type":"module"}');
 }
 
