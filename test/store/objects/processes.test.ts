@@ -33,7 +33,7 @@ async function compileDoomedWriter(): Promise<void> {
 async function compile(file: string, done: Set<string>): Promise<void> {
   if (done.has(file)) return;
   done.add(file);
-  const source = await readFile(fileURLToPath(new URL(`../../${file}.ts`, import.meta.url)), 'utf8');
+  const source = await readFile(fileURLToPath(new URL(`../../../${file}.ts`, import.meta.url)), 'utf8');
   const { outputText } = typescript.transpileModule(source, {
     compilerOptions: { module: typescript.ModuleKind.ESNext, target: typescript.ScriptTarget.ES2023 },
   });
