@@ -12,7 +12,8 @@ import { statusQuery } from '../../src/workflows/messages.js';
 import type { trainingRun } from '../../src/workflows/run/training-run.js';
 import { openConnection } from '../../src/workers/temporal/temporal-connection.js';
 
-const fixture = (name: string): string => new URL(`../workers/fixtures/${name}.mjs`, import.meta.url).pathname;
+const fixture = (name: string): string =>
+  new URL(`../workers/fixtures/${name}.mjs`, import.meta.url).pathname;
 const scripts = {
   orchestrator: fixture('orchestrator'),
   node: fixture('node'),

@@ -15,7 +15,8 @@ import { until } from '../../support/until.js';
 import { expectEqual, verdictOf } from '../../support/verdict.js';
 import type { WorkerProcess } from '../../support/worker-process.js';
 
-const support = (name: string): string => fileURLToPath(new URL(`../../support/preloads/${name}`, import.meta.url));
+const support = (name: string): string =>
+  fileURLToPath(new URL(`../../support/preloads/${name}`, import.meta.url));
 
 /** Steps of rollouts; two groups of four, of two or three turns. */
 const [first, second] = [2, 3];
