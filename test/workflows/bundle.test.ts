@@ -1,8 +1,9 @@
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
-import { importedValues } from '../../src/workers/orchestrator/workflow-bundle.js';
+import { appendFileSync, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { cachedWorkflowBundle, importedValues } from '../../src/workers/orchestrator/workflow-bundle.js';
 import { workflowBundle } from './scripted-run.js';
 
 const root = new URL('../..', import.meta.url).pathname;
@@ -23,16 +24,34 @@ describe('the workflow bundle', () => {
     expect(code.length).toBeLessThan(3_000_000);
   }, 90_000);
 
+  it('is made again when a file of a folder below has changed', async () => {
+    const scratch = mkdtempSync(join(tmpdir(), 'longhaul-bundle-'));
+    onTestFinished(() => rmSync(scratch, { recursive: true, force: true }));
+    symlinkSync(join(root, 'node_modules'), join(scratch, 'node_modules'));
+    for (const part of ['workflows', 'spec'])
+      cpSync(join(root, 'src', part), join(scratch, part), { recursive: true });
+    const bundle = () => cachedWorkflowBundle(join(scratch, 'workflows'), join(scratch, 'cache'));
+    const first = await bundle();
+    expect(await bundle()).toBe(first);
+    appendFileSync(join(scratch, 'workflows/run/training-run.ts'), '// another build\n');
+    expect(await bundle()).not.toBe(first);
+  }, 90_000);
+
   it('sees of the other parts types only, and the two files that are named', () => {
     const folder = join(root, 'src/workflows');
-    for (const name of readdirSync(folder)) {
-      const imports = readFileSync(join(folder, name), 'utf8').match(/^import [^;]*;/gms) ?? [];
-      const isAllowed = (one: string): boolean =>
-        importedValues.some((module) => one.includes(`from '${module}.js'`));
-      for (const line of imports.filter((one) => one.includes("from '../") && !isAllowed(one))) {
-        expect(line, `${name}: ${line}`).toMatch(/^import type /);
+    const allowed = importedValues.map((module) => join(folder, `${module}.js`));
+    const outside: string[] = [];
+    for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
+      if (!name.endsWith('.ts')) continue;
+      const file = join(folder, name);
+      const imports = readFileSync(file, 'utf8').matchAll(/^import (type )?[^;]*from '(\.[^']*)';/gms);
+      for (const [, type, specifier = ''] of imports) {
+        const target = join(dirname(file), specifier);
+        if (target.startsWith(`${folder}/`) || type !== undefined) continue;
+        outside.push(target);
       }
     }
+    expect([...new Set(outside)].sort()).toEqual(allowed.sort());
   });
 
   it('is loaded by an SDK that has one copy of protobufjs 8', () => {

@@ -7,7 +7,7 @@ import { dirname, extname, join } from 'node:path';
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
 
 /** Modules beside the workflows' folder whose values they import, from that folder. */
-export const importedValues = ['../../spec/records/numerics', '../../spec/pass-rate'] as const;
+export const importedValues = ['../spec/records/numerics', '../spec/pass-rate'] as const;
 
 /** Modules of the folder that not every worker has in its bundle. */
 export type BundledInterceptor = 'step-tracing';
@@ -18,7 +18,7 @@ export async function cachedWorkflowBundle(
   cacheFolder = defaultCacheFolder(),
   interceptors: readonly BundledInterceptor[] = [],
 ): Promise<string> {
-  const names = (await readdir(workflowsFolder)).filter(
+  const names = (await readdir(workflowsFolder, { recursive: true })).filter(
     (name) => /\.(js|ts)$/.test(name) && !name.endsWith('.d.ts'),
   );
   const index = names.includes('index.js') ? 'index.js' : 'index.ts';
