@@ -65,7 +65,7 @@ describe('a worker', () => {
       await exitWith('node', () => Promise.reject(new Error(${JSON.stringify(said)})));`;
     const { stderr, status } = spawnSync(
       process.execPath,
-      ['--import', './test/support/typescript-register.mjs', '--input-type=module', '-e', script],
+      ['--import', './test/support/preloads/typescript-register.mjs', '--input-type=module', '-e', script],
       { encoding: 'utf8', env: { ...process.env, SOME_SERVER_TOKEN: secret } },
     );
     expect(status).toBe(1);

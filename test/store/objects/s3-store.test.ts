@@ -418,7 +418,7 @@ it('opening a bucket prints nothing of SDK versions to come', () => {
   const script = `const { openStore } = await import('./src/store/open-store.ts'); await openStore('${server.address('p')}')`;
   const { stdout, stderr, status } = spawnSync(
     process.execPath,
-    ['--import', './test/support/typescript-register.mjs', '--input-type=module', '--eval', script],
+    ['--import', './test/support/preloads/typescript-register.mjs', '--input-type=module', '--eval', script],
     { cwd: repository, encoding: 'utf8' },
   );
   expect({ status, output: stdout + stderr }).toEqual({ status: 0, output: '' });
