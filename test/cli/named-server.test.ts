@@ -141,13 +141,19 @@ describe('in an empty folder beside a foreign server at the default address', { 
   });
 
   it('only the files that check it open a connection', () => {
-    const opening = readdirSync('src/cli').filter((name) =>
-      /connectClient\(|openConnection\(|Connection\.(connect|lazy)\(/.test(
-        readFileSync(join('src/cli', name), 'utf8'),
-      ),
+    const opening = readdirSync('src/cli', { recursive: true, encoding: 'utf8' }).filter(
+      (name) =>
+        name.endsWith('.ts') &&
+        /connectClient\(|openConnection\(|Connection\.(connect|lazy)\(/.test(
+          readFileSync(join('src/cli', name), 'utf8'),
+        ),
     );
     // `doctor` reads, and `quickstart` has started the server itself.
-    expect(opening.sort()).toEqual(['doctor-checks.ts', 'quickstart-command.ts', 'temporal-access.ts']);
+    expect(opening.sort()).toEqual([
+      'stack/doctor-checks.ts',
+      'temporal-access.ts',
+      'train/quickstart-command.ts',
+    ]);
   });
 });
 
