@@ -217,7 +217,7 @@ async function startProcesses(
     launch(
       {
         name: 'orchestrator',
-        ...node(options.scripts?.orchestrator ?? script('orchestrator-main.js'), [
+        ...node(options.scripts?.orchestrator ?? script('../workers/orchestrator-main.js'), [
           ...shared,
           '--folder',
           orchestratorFolder,
@@ -232,7 +232,7 @@ async function startProcesses(
       launch(
         {
           name: `node${suffix}`,
-          ...node(options.scripts?.node ?? script('node-main.js'), [
+          ...node(options.scripts?.node ?? script('../workers/node-main.js'), [
             ...[...shared, '--folder', join(folder, `node${suffix}`), '--node', `local${suffix}`],
             ...[
               '--engine',
@@ -256,7 +256,7 @@ async function startProcesses(
   const follower = new SupervisedProcess(
     {
       name: 'follower',
-      ...node(options.scripts?.follower ?? script('follower-main.js'), [
+      ...node(options.scripts?.follower ?? script('../workers/follower-main.js'), [
         ...[...shared, '--folder', followerFolder, '--temporal-ui', addresses.ui],
         ...(options.metricsAddress ? ['--metrics-address', options.metricsAddress] : []),
       ]),
