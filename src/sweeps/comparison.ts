@@ -81,7 +81,7 @@ export interface SuiteComparison {
   reference: (Place & { state: Digest; named: boolean }) | null;
   /** The sweep names a baseline of which nothing was played here: no alarm can be raised. */
   lacks_baseline: boolean;
-  /** Loss of pass@1; null if no baseline is named, or it is missing. */
+  /** Loss of pass@1 above which a state has regressed, as a share; null if no baseline is named, or it is missing. */
   regression: number | null;
   states: StateComparison[];
 }

@@ -9,7 +9,8 @@ import { RunDataCache } from '../../data/run-data.js';
 import { stateDigest } from '../../policy/state-file.js';
 import { isPass } from '../../rl/pass.js';
 import type { RunRecord } from '../../spec/records/records.js';
-import { auditChain, type ChainAudit, type StepMakers } from '../../store/audit/chain-audit.js';
+import type { StepMakers } from '../../store/audit/chain.js';
+import { auditChain, type ChainAudit } from '../../store/audit/chain-audit.js';
 import { readControl } from '../../store/runs/control-records.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 

@@ -261,7 +261,7 @@ function stepTimings(deps: NodeDeps, run: string, step: number): Record<string, 
   };
 }
 
-/** Seconds that the step waited for the save of the state before, and for nothing else. */
+/** Milliseconds of the step in which only the save of the state before was under way. */
 function stallOf({ checkpointStalls }: NodeDeps, run: string, step: number): Record<string, number> {
   const stall = checkpointStalls.get(run);
   return stall?.step === step ? { checkpoint_stall: round(stall.ms) } : {};

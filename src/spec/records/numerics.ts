@@ -1,5 +1,6 @@
 // Whose bits a run's are: equal numerics give equal states, so a run goes on with those that it began with (R18). Workflows
 // import this file as it is.
+
 /** What must be equal for two engines to compute the same bits (R18). */
 export interface Numerics {
   backend: 'cpu';

@@ -3,29 +3,19 @@
 // `longhaul audit` and chaos runs use it.
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import { wantsReference } from '../../spec/loss.js';
-import type {
-  AdvantagePlan,
-  BaseRecord,
-  Digest,
-  EpisodeRecord,
-  PlanRecord,
-  RunRecord,
-  UpdateRecord,
-} from '../../spec/records/records.js';
+import type { BaseRecord, PlanRecord, RunRecord, UpdateRecord } from '../../spec/records/records.js';
 import { lastWarmStep } from '../../spec/warm-start.js';
 import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
-import { batchDifference, decodeBatchFile, inputsDigest } from '../files/batch-file.js';
 import { canonicalText, differences, recordDigest, stepIdOf } from '../records/canonical.js';
-import { sha256Hex } from '../../base/sha256.js';
+import { checkBatch } from './batch-audit.js';
+import type { Chain, StepMakers } from './chain.js';
 import { auditCheckpoints, type StateDigest } from './checkpoint-audit.js';
-import { demonstrationDigests } from './demonstration-digests.js';
 import { checkEpisodes } from './episode-audit.js';
 import { auditEvaluated } from './run-evaluations-audit.js';
 import { auditEvaluations, type IsPass } from './evaluation-audit.js';
 import { checkForeignEvaluations } from './foreign-evaluations.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {
-  batchKey,
   foldedEpisodesKey,
   parseStepFolder,
   planKey,
@@ -39,20 +29,11 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { changedRoot, rootsOf } from '../runs/plan-roots.js';
 import { openRunView } from '../runs/quarantine.js';
 import { readNumerics, readRun, timelineOf } from '../runs/run-records.js';
-import { auditSequences, type Sequences, unproven } from './sequence-audit.js';
+import { auditSequences, unproven } from './sequence-audit.js';
 import { checkStarts } from './start-audit.js';
-import { readBatch } from '../runs/stored-batch.js';
 import { verifyWeights } from '../files/weights.js';
 
 export type { ChainAudit, Violation } from './audit-report.js';
-
-/** The functions that made a step, for a view of the store. */
-export interface StepMakers {
-  /** The plan at a stored one's place, from the records before it. */
-  plan: (stored: PlanRecord) => Promise<PlanRecord>;
-  /** The bytes of a step's batch, from its plan and its episodes (by slot and sample; none for a supervised plan). */
-  batch: (plan: PlanRecord, episodes: EpisodeRecord[][]) => Promise<Uint8Array>;
-}
 
 /** What the records were made by, and the store does not know. */
 export interface Makers {
@@ -64,30 +45,6 @@ export interface Makers {
   isPass: IsPass;
   /** Hears where the audit is, in words. */
   onProgress?: (place: string) => void;
-}
-
-/** Where the audit is: what the steps so far have left behind. */
-interface Chain {
-  store: ObjectStore;
-  record: RunRecord;
-  report: AuditReport;
-  sequences: Sequences;
-  state: Digest | null;
-  /** Those that GRPO begins with, as far as the chain has come; null where no record names any. */
-  weights: Digest | null;
-  /** Kind of the newest step. */
-  kind: PlanRecord['kind'] | null;
-  /** Step that applied it, by step id and by batch. */
-  applied: Map<Digest, number>;
-  control: number;
-  owner: number;
-  /** States of the chain by step. */
-  states: (Digest | null)[];
-  make: StepMakers;
-  /** One digest for each line of `demonstrations.jsonl`; null where the run's data cannot be read. */
-  demonstrations: readonly Digest[] | null;
-  /** Records that are not those that plans were made under: each is named once. */
-  changedRoots: Set<string>;
 }
 
 /** Throws `UnreadableRecord` when there is no such run; whatever else is wrong is a violation of the answer. */
@@ -380,92 +337,4 @@ async function checkRebased(
     return fault(`${sourceKey}, which it was rebased from, is missing or not committed`);
   if (recordDigest(source) !== rebased.plan) fault(`${sourceKey} has another digest than it names`);
   if (update.identity.plan !== rebased.plan) fault(`its source was committed from another plan`);
-}
-
-async function checkBatch(
-  chain: Chain,
-  timeline: string,
-  update: UpdateRecord,
-  plan: PlanRecord | null,
-  episodes: EpisodeRecord[][] | null,
-): Promise<void> {
-  const { store, report } = chain;
-  const { identity } = update;
-  const key = batchKey(timeline, identity.step);
-  const bytes = await readable(report, key, () => readBatch(store, timeline, identity.step));
-  if (bytes === null) return report.add('R10', key, 'the batch is missing');
-  const fault = (problem: string): void => report.add('R10', key, problem);
-  if (sha256Hex(bytes) !== identity.batch) return fault('its sha256 is not the one in update.json');
-  const decoded = await readable(report, key, () => decodeBatchFile(bytes, key));
-  if (!decoded) return;
-  const batch = decoded.identity;
-  if (batch.run !== timeline || batch.step !== identity.step)
-    fault(`it says step ${batch.step} of ${batch.run}`);
-  if (batch.plan !== identity.plan) fault('it was sealed from another plan');
-  if (batch.previous_state !== identity.previous_state) fault('it was sealed for another state');
-  if (canonicalText(batch.outcomes) !== canonicalText(identity.outcomes)) {
-    fault('its outcomes are not those in update.json');
-  }
-  const learns = batch.loss_tokens.every((tokens) => tokens > 0);
-  if (learns === (identity.applied !== true && identity.applied.reason === 'no_signal')) {
-    fault(
-      learns ? 'it has targets, yet its update says that there was none' : 'it was applied without targets',
-    );
-  }
-  if (!plan) return;
-  if (batch.mini_batches !== plan.optimizer.learning_rates.length) fault('its plan has other mini-batches');
-  if (plan.rebased) return checkRebuilt(chain, key, bytes, plan, []);
-  const inputs =
-    plan.kind === 'sft' ? await demonstrationsOf(chain, plan.mini_batches) : episodes && digestsOf(episodes);
-  const sameInputs = inputs !== null && batch.inputs === inputsDigest(inputs);
-  if (inputs && !sameInputs) fault('it was sealed from other inputs than those in the store');
-  if (episodes && plan.kind === 'grpo' && batch.loss_tokens[0] !== targetsOf(episodes, plan.advantages)) {
-    report.add('R25', key, 'its targets are not the tokens of graded samples that have a signal');
-  }
-  if (!sameInputs || recordDigest(plan) !== batch.plan) return;
-  await checkRebuilt(chain, key, bytes, plan, episodes ?? []);
-}
-
-async function checkRebuilt(
-  { report, make }: Chain,
-  key: string,
-  bytes: Uint8Array,
-  plan: PlanRecord,
-  episodes: EpisodeRecord[][],
-): Promise<void> {
-  const difference = await readable(report, key, async () =>
-    batchDifference(bytes, await make.batch(plan, episodes), key),
-  );
-  if (!difference) return;
-  report.add(
-    'R10',
-    key,
-    `step ${plan.step}, sealed again from its records, gives another batch: ${difference}`,
-  );
-}
-
-async function demonstrationsOf(chain: Chain, miniBatches: number[][]): Promise<Digest[] | null> {
-  chain.demonstrations ??= await demonstrationDigests(chain.store, chain.record, chain.report);
-  const digests = miniBatches.flat().map((line) => chain.demonstrations?.[line]);
-  return digests.every((digest) => digest !== undefined) ? digests : null;
-}
-
-const digestsOf = (episodes: EpisodeRecord[][]): Digest[] =>
-  episodes.flat().map((episode) => recordDigest(episode));
-
-/**
- * Sampled tokens that carry a loss: of graded samples, where the graded ones of their group differ; of reinforce++, which knows no
- * groups, where those of the step do.
- */
-function targetsOf(groups: EpisodeRecord[][], { estimator }: AdvantagePlan): number {
-  let targets = 0;
-  for (const group of estimator === 'reinforce++' ? [groups.flat()] : groups) {
-    const graded = group.filter(
-      ({ outcome, logprobs }) =>
-        outcome.status === 'graded' && (estimator !== 'reinforce++' || logprobs.length > 0),
-    );
-    const values = new Set(graded.map(({ outcome }) => (outcome.status === 'graded' ? outcome.value : null)));
-    if (values.size > 1) for (const { logprobs } of graded) targets += logprobs.length;
-  }
-  return targets;
 }

@@ -126,10 +126,10 @@ class SweepLoop implements SweepWork<MissingPair> {
     }
   }
 
-  /** What is left is for the next start. */
   /** Nothing has succeeded since a first failure that may pass; null where none is waited out. */
   private failingSince: number | null = null;
 
+  /** What is left is for the next start. */
   private get givenUp(): boolean {
     return this.failures.areEverywhere(this.window);
   }

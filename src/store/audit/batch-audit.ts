@@ -1,0 +1,105 @@
+// Checks a step's batch: against its update, its plan and its inputs, and against what sealing gives again.
+import { sha256Hex } from '../../base/sha256.js';
+import type {
+  AdvantagePlan,
+  Digest,
+  EpisodeRecord,
+  PlanRecord,
+  UpdateRecord,
+} from '../../spec/records/records.js';
+import { batchDifference, decodeBatchFile, inputsDigest } from '../files/batch-file.js';
+import { batchKey } from '../objects/layout.js';
+import { canonicalText, recordDigest } from '../records/canonical.js';
+import { readBatch } from '../runs/stored-batch.js';
+import { readable } from './audit-report.js';
+import type { Chain } from './chain.js';
+import { demonstrationDigests } from './demonstration-digests.js';
+
+/** Reports what is wrong with the batch of a committed step (R10, R25). `episodes`: by slot and sample; null where they cannot be read. */
+export async function checkBatch(
+  chain: Chain,
+  timeline: string,
+  update: UpdateRecord,
+  plan: PlanRecord | null,
+  episodes: EpisodeRecord[][] | null,
+): Promise<void> {
+  const { store, report } = chain;
+  const { identity } = update;
+  const key = batchKey(timeline, identity.step);
+  const bytes = await readable(report, key, () => readBatch(store, timeline, identity.step));
+  if (bytes === null) return report.add('R10', key, 'the batch is missing');
+  const fault = (problem: string): void => report.add('R10', key, problem);
+  if (sha256Hex(bytes) !== identity.batch) return fault('its sha256 is not the one in update.json');
+  const decoded = await readable(report, key, () => decodeBatchFile(bytes, key));
+  if (!decoded) return;
+  const batch = decoded.identity;
+  if (batch.run !== timeline || batch.step !== identity.step)
+    fault(`it says step ${batch.step} of ${batch.run}`);
+  if (batch.plan !== identity.plan) fault('it was sealed from another plan');
+  if (batch.previous_state !== identity.previous_state) fault('it was sealed for another state');
+  if (canonicalText(batch.outcomes) !== canonicalText(identity.outcomes)) {
+    fault('its outcomes are not those in update.json');
+  }
+  const learns = batch.loss_tokens.every((tokens) => tokens > 0);
+  if (learns === (identity.applied !== true && identity.applied.reason === 'no_signal')) {
+    fault(
+      learns ? 'it has targets, yet its update says that there was none' : 'it was applied without targets',
+    );
+  }
+  if (!plan) return;
+  if (batch.mini_batches !== plan.optimizer.learning_rates.length) fault('its plan has other mini-batches');
+  if (plan.rebased) return checkRebuilt(chain, key, bytes, plan, []);
+  const inputs =
+    plan.kind === 'sft' ? await demonstrationsOf(chain, plan.mini_batches) : episodes && digestsOf(episodes);
+  const sameInputs = inputs !== null && batch.inputs === inputsDigest(inputs);
+  if (inputs && !sameInputs) fault('it was sealed from other inputs than those in the store');
+  if (episodes && plan.kind === 'grpo' && batch.loss_tokens[0] !== targetsOf(episodes, plan.advantages)) {
+    report.add('R25', key, 'its targets are not the tokens of graded samples that have a signal');
+  }
+  if (!sameInputs || recordDigest(plan) !== batch.plan) return;
+  await checkRebuilt(chain, key, bytes, plan, episodes ?? []);
+}
+
+async function checkRebuilt(
+  { report, make }: Chain,
+  key: string,
+  bytes: Uint8Array,
+  plan: PlanRecord,
+  episodes: EpisodeRecord[][],
+): Promise<void> {
+  const difference = await readable(report, key, async () =>
+    batchDifference(bytes, await make.batch(plan, episodes), key),
+  );
+  if (!difference) return;
+  report.add(
+    'R10',
+    key,
+    `step ${plan.step}, sealed again from its records, gives another batch: ${difference}`,
+  );
+}
+
+async function demonstrationsOf(chain: Chain, miniBatches: number[][]): Promise<Digest[] | null> {
+  chain.demonstrations ??= await demonstrationDigests(chain.store, chain.record, chain.report);
+  const digests = miniBatches.flat().map((line) => chain.demonstrations?.[line]);
+  return digests.every((digest) => digest !== undefined) ? digests : null;
+}
+
+const digestsOf = (episodes: EpisodeRecord[][]): Digest[] =>
+  episodes.flat().map((episode) => recordDigest(episode));
+
+/**
+ * Sampled tokens that carry a loss: of graded samples, where the graded ones of their group differ; of reinforce++, which knows no
+ * groups, where those of the step do.
+ */
+function targetsOf(groups: EpisodeRecord[][], { estimator }: AdvantagePlan): number {
+  let targets = 0;
+  for (const group of estimator === 'reinforce++' ? [groups.flat()] : groups) {
+    const graded = group.filter(
+      ({ outcome, logprobs }) =>
+        outcome.status === 'graded' && (estimator !== 'reinforce++' || logprobs.length > 0),
+    );
+    const values = new Set(graded.map(({ outcome }) => (outcome.status === 'graded' ? outcome.value : null)));
+    if (values.size > 1) for (const { logprobs } of graded) targets += logprobs.length;
+  }
+  return targets;
+}

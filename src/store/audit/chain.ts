@@ -1,0 +1,37 @@
+// What an audit of a chain carries from step to step.
+import type { Digest, EpisodeRecord, PlanRecord, RunRecord } from '../../spec/records/records.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import type { AuditReport } from './audit-report.js';
+import type { Sequences } from './sequence-audit.js';
+
+/** The functions that made a step, for a view of the store. */
+export interface StepMakers {
+  /** The plan at a stored one's place, from the records before it. */
+  plan: (stored: PlanRecord) => Promise<PlanRecord>;
+  /** The bytes of a step's batch, from its plan and its episodes (by slot and sample; none for a supervised plan). */
+  batch: (plan: PlanRecord, episodes: EpisodeRecord[][]) => Promise<Uint8Array>;
+}
+
+/** Where the audit is: what the steps so far have left behind. */
+export interface Chain {
+  store: ObjectStore;
+  record: RunRecord;
+  report: AuditReport;
+  sequences: Sequences;
+  state: Digest | null;
+  /** Those that GRPO begins with, as far as the chain has come; null where no record names any. */
+  weights: Digest | null;
+  /** Kind of the newest step. */
+  kind: PlanRecord['kind'] | null;
+  /** Step that applied it, by step id and by batch. */
+  applied: Map<Digest, number>;
+  control: number;
+  owner: number;
+  /** States of the chain by step. */
+  states: (Digest | null)[];
+  make: StepMakers;
+  /** One digest for each line of `demonstrations.jsonl`; null where the run's data cannot be read. */
+  demonstrations: readonly Digest[] | null;
+  /** Records that are not those that plans were made under: each is named once. */
+  changedRoots: Set<string>;
+}
