@@ -7,7 +7,7 @@ const testDeadlineMs = 20 * 60_000;
 
 /** Logits and gradients against PyTorch and transformers, from the committed fixtures; greatest differences. */
 export async function measureParity(): Promise<Measured> {
-  return { values: await foundBy('maths_parity_test', ['logits', 'gradients']) };
+  return { values: await foundBy('model_parity_test', ['logits', 'gradients']) };
 }
 
 /**
@@ -15,12 +15,12 @@ export async function measureParity(): Promise<Measured> {
  * trained on.
  */
 export async function measureExactness(): Promise<Measured> {
-  return { values: await foundBy('maths_exactness_test', ['compared', 'differing']) };
+  return { values: await foundBy('model_exactness_test', ['compared', 'differing']) };
 }
 
 /** Peak memory of whole updates against the plan that `load` prints; greatest deviation of four ways to train. */
 export async function measureMemory(): Promise<Measured> {
-  return { values: await foundBy('maths_memory_plan_test', ['deviation']) };
+  return { values: await foundBy('train_memory_plan_test', ['deviation']) };
 }
 
 async function foundBy(test: string, names: readonly string[]): Promise<PartValues> {

@@ -7,7 +7,7 @@
 
 #include "fuzz.h"
 #include "model/parameters.h"
-#include "state/hf_config.h"
+#include "state/hf/hf_config.h"
 #include "state/identity.h"
 #include "wire/json.h"
 

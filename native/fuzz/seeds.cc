@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/architecture.h"
-#include "state/hf_config.h"
+#include "state/hf/hf_config.h"
 #include "state/identity.h"
 #include "wire/frame.h"
 

@@ -19,9 +19,9 @@ namespace {
 
 /// All cores are the engine's while nobody else wants them. Whoever notices a death, or answers a server, is to have one at once: a worker
 /// that starts beside a computing engine of its own priority takes twice as long.
-constexpr int kNiceness = 10;
+constexpr int niceness = 10;
 
-constexpr const char* kUsage =
+constexpr const char* usage_text =
     "usage: longhaul-engine --fd N [--test-faults] | --version | --selftest\n"
     "  --fd N         serve frames on this socket, which the parent process opened\n"
     "  --version      print version, protocol and numerics\n"
@@ -43,7 +43,7 @@ int serve(const longhaul::ServerOptions& options) {
   signal(SIGINT, SIG_IGN);
   fcntl(options.fd, F_SETFD, FD_CLOEXEC);
   // Threads inherit it. Where it may not be changed, nothing but time is lost.
-  setpriority(PRIO_PROCESS, 0, kNiceness);
+  setpriority(PRIO_PROCESS, 0, niceness);
   longhaul::Server server(options);
   const int code = server.run();
   _exit(code);  // the reader's thread still waits in read()
@@ -57,8 +57,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument == "--version") {
-      std::printf("longhaul-engine %s (protocol %d, numerics cpu/%d, g++ %s)\n", longhaul::kVersion, longhaul::kProtocol,
-                  longhaul::kNumericsVersion, __VERSION__);
+      std::printf("longhaul-engine %s (protocol %d, numerics cpu/%d, g++ %s)\n", longhaul::engine_version, longhaul::protocol_version,
+                  longhaul::numerics_version, __VERSION__);
       return 0;
     }
     if (argument == "--selftest") return longhaul::run_selftest();
@@ -68,12 +68,12 @@ int main(int argc, char** argv) {
       has_fd = true;
       ++i;
     } else {
-      std::fprintf(stderr, "longhaul-engine: cannot use argument %s\n%s", argv[i], kUsage);
+      std::fprintf(stderr, "longhaul-engine: cannot use argument %s\n%s", argv[i], usage_text);
       return 2;
     }
   }
   if (!has_fd) {
-    std::fputs(kUsage, stderr);
+    std::fputs(usage_text, stderr);
     return 2;
   }
   try {

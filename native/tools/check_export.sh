@@ -12,4 +12,4 @@ here=$(cd "$(dirname "$0")" && pwd)
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/python" -c 'import torch, transformers, peft' 2>/dev/null ||
   "$venv/bin/pip" install --quiet torch==2.15.0 transformers==5.23.0 peft==0.21.0
-exec "$venv/bin/python" "$here/../tests/process/transformers_check.py" "$engine"
+exec "$venv/bin/python" "$here/transformers_check.py" "$engine"

@@ -1,6 +1,6 @@
 """Every loss of the engine in PyTorch, written as SkyRL's users know them: on padded samples with a mask, differentiated by autograd.
 
-Run, it writes native/tests/maths/fixtures/losses.safetensors, to which tests/maths/loss_parity_test.cc holds native/src/train/loss.cc;
+Run, it writes native/tests/fixtures/losses.safetensors, to which tests/train/loss_parity_test.cc holds native/src/train/loss.cc;
 make_fixtures.py trains with it. How to run it: make_fixtures.py says.
 """
 
@@ -10,7 +10,7 @@ import pathlib
 import torch
 from safetensors.torch import save
 
-FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests" / "maths" / "fixtures"
+FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests" / "fixtures"
 DEFAULTS = {
     "reduction": "token_mean", "max_seq_len": 64, "eps_clip_low": 0.2, "eps_clip_high": 0.28, "clip_ratio_c": 3.0,
     "cispo_eps_clip_low": 1.0, "cispo_eps_clip_high": 5.0, "sapo_tau_pos": 1.0, "sapo_tau_neg": 1.05,

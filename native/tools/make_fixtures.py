@@ -1,12 +1,12 @@
-"""Writes native/tests/maths/fixtures/qwen*.safetensors: what PyTorch, transformers and PEFT compute for tiny random models; and
-native/tests/process/fixtures/qwen3_sharded: a folder of shards as transformers writes it.
+"""Writes native/tests/fixtures/qwen*.safetensors: what PyTorch, transformers and PEFT compute for tiny random models; and
+native/tests/fixtures/qwen3_sharded: a folder of shards as transformers writes it.
 
     python3 -m venv /tmp/fixtures && /tmp/fixtures/bin/pip install -r native/tools/requirements.txt
     /tmp/fixtures/bin/python native/tools/make_fixtures.py && /tmp/fixtures/bin/python native/tools/fixture_losses.py
 
 The files are committed, so building and testing need none of it. A file holds the model's weights, sequences of token ids with their
 logits and log-probs, the gradients of a cross-entropy, and mostly losses, gradient norms and weights of three AdamW steps. Its metadata
-holds the model's config.json and the settings. tests/maths/parity_test.cc reads them, tests/process/hf_folder_test.cc the folder.
+holds the model's config.json and the settings. tests/model/parity_test.cc reads them, tests/state/hf_folder_test.cc the folder.
 """
 
 import contextlib
@@ -159,7 +159,7 @@ def fixture(config, loss_settings, lora) -> tuple[dict, dict]:
 def write_folder() -> None:
     """A model in bfloat16 in several shards, and beside it the logits, in fp32, of what was written."""
     torch.manual_seed(2)
-    folder = pathlib.Path(__file__).parent.parent / "tests/process/fixtures/qwen3_sharded"
+    folder = pathlib.Path(__file__).parent.parent / "tests/fixtures/qwen3_sharded"
     shutil.rmtree(folder, ignore_errors=True)
     model = tiny_model(qwen3(num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False), None)
     model.generation_config.eos_token_id = [5, 2]

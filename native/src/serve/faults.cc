@@ -5,7 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "serve/request.h"
+#include "serve/protocol/request.h"
 
 namespace longhaul {
 

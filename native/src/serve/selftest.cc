@@ -8,10 +8,10 @@
 
 #include "base/philox.h"
 #include "ops/ops.h"
-#include "serve/scheduler.h"
-#include "state/blake3.h"
-#include "state/digest.h"
-#include "state/sha256.h"
+#include "serve/generation/scheduler.h"
+#include "state/digest/blake3.h"
+#include "state/digest/digest.h"
+#include "state/digest/sha256.h"
 #include "train/score.h"
 #include "train/update.h"
 

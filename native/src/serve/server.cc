@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "serve/log.h"
-#include "serve/memory_guard.h"
+#include "serve/policy/memory_guard.h"
 
 namespace longhaul {
 

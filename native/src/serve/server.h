@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <optional>
 
-#include "serve/held_state.h"
-#include "serve/mailbox.h"
-#include "serve/open_requests.h"
-#include "serve/replies.h"
-#include "serve/request.h"
+#include "serve/policy/held_state.h"
+#include "serve/protocol/mailbox.h"
+#include "serve/protocol/open_requests.h"
+#include "serve/protocol/replies.h"
+#include "serve/protocol/request.h"
 #include "serve/verbs.h"
-#include "serve/work_clock.h"
+#include "serve/generation/work_clock.h"
 #include "wire/channel.h"
 
 namespace longhaul {

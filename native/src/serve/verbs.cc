@@ -11,12 +11,12 @@
 #include "ops/ops.h"
 #include "serve/faults.h"
 #include "serve/log.h"
-#include "serve/progress_frames.h"
-#include "serve/request_settings.h"
+#include "serve/protocol/progress_frames.h"
+#include "serve/protocol/request_settings.h"
 #include "serve/version.h"
-#include "serve/vocabulary.h"
-#include "state/digest.h"
-#include "state/hf_export.h"
+#include "serve/generation/vocabulary.h"
+#include "state/digest/digest.h"
+#include "state/hf/hf_export.h"
 #include "state/identity.h"
 #include "state/state_file.h"
 #include "state/weights_file.h"
@@ -138,8 +138,8 @@ void Verbs::handle(const Request& request) {
 }
 
 void Verbs::hello(const Request& request) {
-  if (request.whole("protocol", 0, 1 << 30) != kProtocol) {
-    throw RequestError("VersionMismatch", "this engine speaks protocol " + std::to_string(kProtocol) + ", not " +
+  if (request.whole("protocol", 0, 1 << 30) != protocol_version) {
+    throw RequestError("VersionMismatch", "this engine speaks protocol " + std::to_string(protocol_version) + ", not " +
                                               std::to_string(request.whole("protocol", 0, 1 << 30)));
   }
   MemoryOptions options = memory_.options();
@@ -165,10 +165,10 @@ void Verbs::hello(const Request& request) {
 
   Json numerics;
   numerics.set("backend", "cpu");
-  numerics.set("version", kNumericsVersion);
+  numerics.set("version", numerics_version);
   Json fields;
-  fields.set("protocol", kProtocol);
-  fields.set("version", kVersion);
+  fields.set("protocol", protocol_version);
+  fields.set("version", engine_version);
   fields.set("build", build_text());
   fields.set("numerics", std::move(numerics));
   fields.set("instruction_set", ops::name(ops::instruction_set()));

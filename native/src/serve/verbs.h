@@ -10,15 +10,15 @@
 #include <memory>
 
 #include "base/thread_pool.h"
-#include "serve/generations.h"
-#include "serve/held_state.h"
-#include "serve/loader.h"
-#include "serve/memory_guard.h"
-#include "serve/replies.h"
-#include "serve/request.h"
-#include "serve/saver.h"
-#include "serve/updates.h"
-#include "serve/work_clock.h"
+#include "serve/generation/generations.h"
+#include "serve/policy/held_state.h"
+#include "serve/policy/loader.h"
+#include "serve/policy/memory_guard.h"
+#include "serve/protocol/replies.h"
+#include "serve/protocol/request.h"
+#include "serve/policy/saver.h"
+#include "serve/policy/updates.h"
+#include "serve/generation/work_clock.h"
 
 namespace longhaul {
 

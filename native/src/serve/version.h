@@ -1,16 +1,16 @@
 // What this build is.
-// defines: kVersion, kProtocol, kNumericsVersion, build_text
+// defines: engine_version, protocol_version, numerics_version, build_text
 #pragma once
 
 #include <string>
 
 namespace longhaul {
 
-inline constexpr const char* kVersion = "0.1.0";
-inline constexpr int kProtocol = 2;
+inline constexpr const char* engine_version = "0.1.0";
+inline constexpr int protocol_version = 2;
 // Raised by hand when the committed golden digest changes; a test holds it.
-inline constexpr int kNumericsVersion = 2;
+inline constexpr int numerics_version = 2;
 
-inline std::string build_text() { return std::string(kVersion) + ", g++ " + __VERSION__; }
+inline std::string build_text() { return std::string(engine_version) + ", g++ " + __VERSION__; }
 
 }  // namespace longhaul

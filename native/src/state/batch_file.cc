@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "state/safetensors.h"
-#include "state/sha256.h"
+#include "state/digest/sha256.h"
 #include "wire/json.h"
 
 namespace longhaul {

@@ -100,12 +100,12 @@ YarnScaling yarn_from_json(const Json& value) {
   return yarn;
 }
 
-constexpr LoraTarget kTargets[] = {LoraTarget::q_proj,    LoraTarget::k_proj,  LoraTarget::v_proj,   LoraTarget::o_proj,
+constexpr LoraTarget lora_targets[] = {LoraTarget::q_proj,    LoraTarget::k_proj,  LoraTarget::v_proj,   LoraTarget::o_proj,
                                    LoraTarget::gate_proj, LoraTarget::up_proj, LoraTarget::down_proj};
 
 std::string target_names() {
   std::string list;
-  for (const LoraTarget target : kTargets) list += (list.empty() ? "" : ", ") + std::string(name(target));
+  for (const LoraTarget target : lora_targets) list += (list.empty() ? "" : ", ") + std::string(name(target));
   return list;
 }
 
@@ -176,10 +176,10 @@ LoraSettings lora_from_json(const Json& value) {
   const Json::Array* targets = members.find("targets", allowed.c_str()).array();
   if (targets == nullptr || targets->empty()) members.refuse("targets", allowed);
   for (const Json& item : *targets) {
-    const auto found = std::find_if(std::begin(kTargets), std::end(kTargets), [&](LoraTarget target) {
+    const auto found = std::find_if(std::begin(lora_targets), std::end(lora_targets), [&](LoraTarget target) {
       return item.string() != nullptr && *item.string() == name(target);
     });
-    if (found == std::end(kTargets)) members.refuse("targets", allowed);
+    if (found == std::end(lora_targets)) members.refuse("targets", allowed);
     settings.targets.push_back(*found);
   }
   std::sort(settings.targets.begin(), settings.targets.end());

@@ -12,10 +12,10 @@
 namespace longhaul {
 namespace {
 
-constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{100} << 20;
-constexpr std::size_t kLengthBytes = 8;
+constexpr std::uint64_t max_header_bytes = std::uint64_t{100} << 20;
+constexpr std::size_t length_bytes = 8;
 // Bytes of one write; progress is reported between writes.
-constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
+constexpr std::size_t piece_bytes = std::size_t{8} << 20;
 
 // A whole number in [0, 2^53]; doubles hold those exactly.
 std::uint64_t whole_number(const Json& value, const std::string& where) {
@@ -85,7 +85,7 @@ void check_contiguous(const SafetensorsHeader& header, std::uint64_t data_size) 
 std::uint64_t header_length(const std::uint8_t* beginning, std::uint64_t file_size) {
   std::uint64_t bytes = 0;
   std::memcpy(&bytes, beginning, sizeof bytes);
-  if (bytes > kMaxHeaderBytes || bytes > file_size - kLengthBytes) {
+  if (bytes > max_header_bytes || bytes > file_size - length_bytes) {
     throw SafetensorsError("header of " + std::to_string(bytes) + " bytes does not fit the file of " +
                            std::to_string(file_size) + " bytes");
   }
@@ -94,7 +94,7 @@ std::uint64_t header_length(const std::uint8_t* beginning, std::uint64_t file_si
 
 SafetensorsHeader parse_header(std::string_view text, std::uint64_t file_size) {
   SafetensorsHeader header;
-  header.data_begin = kLengthBytes + text.size();
+  header.data_begin = length_bytes + text.size();
   const std::uint64_t data_size = file_size - header.data_begin;
   std::string error;
   const auto json = parse_json(text, error);
@@ -116,7 +116,7 @@ SafetensorsHeader parse_header(std::string_view text, std::uint64_t file_size) {
 }
 
 void check_holds_length(std::uint64_t file_size) {
-  if (file_size < kLengthBytes) {
+  if (file_size < length_bytes) {
     throw SafetensorsError("shorter than a header length: " + std::to_string(file_size) + " bytes");
   }
 }
@@ -142,21 +142,21 @@ std::string describe_tensor(std::string_view dtype, std::span<const std::int64_t
 
 SafetensorsHeader read_safetensors_header(const InputFile& file) {
   check_holds_length(file.size());
-  std::uint8_t length[kLengthBytes];
+  std::uint8_t length[length_bytes];
   file.read(length, sizeof length, 0);
   std::string text(header_length(length, file.size()), '\0');
-  file.read(text.data(), text.size(), kLengthBytes);
+  file.read(text.data(), text.size(), length_bytes);
   return parse_header(text, file.size());
 }
 
 SafetensorsHeader parse_safetensors_header(std::span<const std::uint8_t> beginning, std::uint64_t file_size) {
   check_holds_length(std::min<std::uint64_t>(file_size, beginning.size()));
   const std::uint64_t length = header_length(beginning.data(), file_size);
-  if (length > beginning.size() - kLengthBytes) {
+  if (length > beginning.size() - length_bytes) {
     throw SafetensorsError("header of " + std::to_string(length) + " bytes; only " +
-                           std::to_string(beginning.size() - kLengthBytes) + " of them are given");
+                           std::to_string(beginning.size() - length_bytes) + " of them are given");
   }
-  return parse_header({reinterpret_cast<const char*>(beginning.data()) + kLengthBytes, length}, file_size);
+  return parse_header({reinterpret_cast<const char*>(beginning.data()) + length_bytes, length}, file_size);
 }
 
 SafetensorsFile parse_safetensors(std::vector<std::uint8_t> bytes) {
@@ -209,8 +209,8 @@ void put_safetensors(OutputFile& file, const std::map<std::string, std::string>&
       throw std::logic_error("tensor " + tensor.name + " has " + std::to_string(bytes.size()) + " bytes; its shape takes " +
                              std::to_string(tensor.byte_count()));
     }
-    for (std::size_t at = 0; at < bytes.size(); at += kPieceBytes) {
-      const std::size_t size = std::min(kPieceBytes, bytes.size() - at);
+    for (std::size_t at = 0; at < bytes.size(); at += piece_bytes) {
+      const std::size_t size = std::min(piece_bytes, bytes.size() - at);
       file.put(bytes.data() + at, size);
       done += size;
       if (progress) progress(done, total);

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "state/digest.h"
+#include "state/digest/digest.h"
 #include "state/tensor_reader.h"
 #include "wire/json.h"
 
@@ -13,7 +13,7 @@ namespace longhaul {
 namespace {
 
 // Doubles, and so JSON and TypeScript, hold whole numbers exactly up to here.
-constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
+constexpr std::int64_t most_steps = std::int64_t{1} << 53;
 
 const std::string& metadata_entry(const SafetensorsHeader& file, const char* key) {
   const auto entry = file.metadata.find(key);
@@ -32,7 +32,7 @@ std::int64_t read_optimizer_steps(const SafetensorsHeader& file) {
   const std::string& text = metadata_entry(file, "optimizer_steps");
   std::int64_t steps = -1;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), steps);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || steps < 0 || steps > kMostSteps) {
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || steps < 0 || steps > most_steps) {
     throw SafetensorsError("__metadata__.optimizer_steps is \"" + text + "\"; it must be a count from 0 to 2^53");
   }
   return steps;

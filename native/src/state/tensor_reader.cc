@@ -7,13 +7,13 @@
 #include <string>
 #include <utility>
 
-#include "state/digest.h"
+#include "state/digest/digest.h"
 
 namespace longhaul {
 namespace {
 
 // So far before a leaf's turn the kernel is told to fetch it.
-constexpr std::uint64_t kReadAheadBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t read_ahead_bytes = std::uint64_t{16} << 20;
 
 float value_at(std::span<const std::byte> bytes, std::size_t index) {
   float value = 0;
@@ -93,9 +93,9 @@ std::vector<Blake3Digest> read_and_hash(const InputFile& file, const Safetensors
   const StateLeaves leaves(hashed);
   std::mutex telling;
   std::uint64_t done = 0;
-  file.will_need(header.data_begin, kReadAheadBytes);
+  file.will_need(header.data_begin, read_ahead_bytes);
   const auto digests = hash_leaves(hashed, leaves, pool, [&](std::size_t leaf) {
-    file.will_need(header.data_begin + leaf * StateLeaves::kBytes + kReadAheadBytes, StateLeaves::kBytes);
+    file.will_need(header.data_begin + leaf * StateLeaves::leaf_bytes + read_ahead_bytes, StateLeaves::leaf_bytes);
     std::uint64_t bytes = 0;
     leaves.visit(leaf, [&](std::size_t tensor, std::size_t from, std::size_t size) {
       file.read(tensors[tensor].bytes.data() + from, size, offsets[tensor] + from);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "state/blake3.h"
+#include "state/digest/blake3.h"
 #include "state/progress.h"
 #include "state/safetensors.h"
 #include "state/state_tensors.h"

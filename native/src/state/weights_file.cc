@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "state/digest.h"
+#include "state/digest/digest.h"
 #include "state/tensor_reader.h"
 #include "wire/json.h"
 

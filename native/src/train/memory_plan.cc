@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "train/forest_activations.h"
-#include "train/forest_pass.h"
-#include "train/forest_pass_plan.h"
+#include "train/forest/forest_activations.h"
+#include "train/forest/forest_pass.h"
+#include "train/forest/forest_pass_plan.h"
 
 namespace longhaul {
 

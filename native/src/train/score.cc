@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "train/forest_pass.h"
+#include "train/forest/forest_pass.h"
 
 namespace longhaul {
 

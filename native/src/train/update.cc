@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "train/forest_pass_plan.h"
+#include "train/forest/forest_pass_plan.h"
 #include "train/gradient_work.h"
 
 namespace longhaul {

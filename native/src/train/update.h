@@ -12,7 +12,7 @@
 #include "base/thread_pool.h"
 #include "model/policy.h"
 #include "train/batch.h"
-#include "train/forest_pass.h"
+#include "train/forest/forest_pass.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
 

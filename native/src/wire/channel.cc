@@ -84,8 +84,8 @@ void Channel::read_loop() {
     while (end - begin >= 4) {
       std::uint32_t length = 0;
       std::memcpy(&length, buffer.data() + begin, sizeof length);
-      if (length > kMaxFrameBytes) {
-        on_end_("a frame of " + std::to_string(length) + " bytes; the limit is " + std::to_string(kMaxFrameBytes));
+      if (length > max_frame_bytes) {
+        on_end_("a frame of " + std::to_string(length) + " bytes; the limit is " + std::to_string(max_frame_bytes));
         return;
       }
       const std::size_t whole = 4 + std::size_t{length};

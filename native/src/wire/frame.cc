@@ -59,13 +59,13 @@ bool take_array(const Json& entry, std::span<const std::uint8_t>& rest, ArrayVie
   std::size_t bytes = element_bytes(*known);
   for (const Json& extent : *shape->array()) {
     const double* number = extent.number();
-    if (number == nullptr || *number < 0 || *number > kMaxFrameBytes || *number != std::floor(*number)) {
+    if (number == nullptr || *number < 0 || *number > max_frame_bytes || *number != std::floor(*number)) {
       error = "array " + view.name + ": broken shape";
       return false;
     }
     view.shape.push_back(static_cast<std::int64_t>(*number));
     bytes *= static_cast<std::size_t>(*number);  // ≤ 2^56: one factor at a time is checked below
-    if (bytes > kMaxFrameBytes) bytes = kMaxFrameBytes + 1;
+    if (bytes > max_frame_bytes) bytes = max_frame_bytes + 1;
   }
   if (bytes > rest.size()) {
     error = "array " + view.name + " does not fit the frame";
@@ -147,7 +147,7 @@ std::vector<std::uint8_t> encode_frame(std::uint32_t id, Json header, std::span<
   }
   const std::string text = write_json(header);
   const std::size_t length = 8 + text.size() + payload;
-  if (length > kMaxFrameBytes) throw std::length_error("a reply of " + std::to_string(length) + " bytes is too large");
+  if (length > max_frame_bytes) throw std::length_error("a reply of " + std::to_string(length) + " bytes is too large");
   std::vector<std::uint8_t> out;
   out.reserve(4 + length);
   append_u32(out, static_cast<std::uint32_t>(length));

@@ -13,7 +13,7 @@
 
 namespace longhaul {
 
-inline constexpr std::size_t kMaxFrameBytes = std::size_t{256} << 20;
+inline constexpr std::size_t max_frame_bytes = std::size_t{256} << 20;
 
 enum class DType { i32, f32, u8 };
 
@@ -48,7 +48,7 @@ struct OutgoingArray {
 // `body` is all that follows the length. On failure: nothing, and `error` says what is wrong.
 std::optional<Frame> decode_frame(std::vector<std::uint8_t> body, std::string& error);
 
-// The whole frame with its length. Throws std::length_error where it would pass kMaxFrameBytes.
+// The whole frame with its length. Throws std::length_error where it would pass max_frame_bytes.
 std::vector<std::uint8_t> encode_frame(std::uint32_t id, Json header, std::span<const OutgoingArray> arrays = {});
 
 }  // namespace longhaul

@@ -7,7 +7,7 @@
 namespace longhaul {
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr int max_depth = 64;
 
 void append_utf8(std::string& out, std::uint32_t code) {
   if (code < 0x80) {
@@ -64,7 +64,7 @@ class Parser {
   }
 
   bool parse_value(Json& out, int depth) {
-    if (depth > kMaxDepth) return fail("nested deeper than 64");
+    if (depth > max_depth) return fail("nested deeper than 64");
     if (at_ >= text_.size()) return fail("unexpected end");
     switch (text_[at_]) {
       case '{': return parse_object(out, depth);

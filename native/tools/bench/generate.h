@@ -4,7 +4,7 @@
 #include "options.h"
 #include "report.h"
 #include "sizes.h"
-#include "serve/scheduler.h"
+#include "serve/generation/scheduler.h"
 
 namespace longhaul::bench {
 

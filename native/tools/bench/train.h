@@ -6,7 +6,7 @@
 #include "options.h"
 #include "report.h"
 #include "sizes.h"
-#include "state/digest.h"
+#include "state/digest/digest.h"
 #include "train/update.h"
 
 namespace longhaul::bench {

@@ -1,0 +1,111 @@
+// One call of `extend` at work: some rows through all layers, shared among threads by rows, by rows in turns (extension_turns.cc) or
+// by columns of the weights. Which of them never changes a bit.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "model/inference/decode.h"
+#include "model/linear.h"
+
+namespace longhaul {
+
+/// The rows of a call, feeds with a common prefix side by side so that attention can batch them over it.
+struct ExtensionRows {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> positions;
+  std::vector<const int32_t*> block_tables;
+  /// Rows whose logits are wanted, in the order of their logits.
+  std::vector<int> wanted;
+  int longest = 0;
+
+  int size() const { return int(tokens.size()); }
+};
+
+/// Rows of one unit of work: as many units for each thread, of equal size, and each as large as its activations allow, since
+/// every unit reads all weights of a layer.
+inline int unit_rows(int rows, int threads) {
+  constexpr int most = 192;
+  const int rounds = (rows + threads * most - 1) / (threads * most);
+  return (rows + threads * rounds - 1) / (threads * rounds);
+}
+
+class Extension {
+ public:
+  Extension(const Policy& policy, KvCache& cache, ExtensionRows rows, ThreadPool& pool);
+
+  /// Every thread takes some rows through a layer: one meeting of threads a layer, but each reads all weights.
+  void run_by_rows(float* logits);
+  /// Every thread takes some columns of each matrix for all rows: weights are read once, at nine meetings a layer.
+  void run_by_columns(float* logits);
+  /// Every thread takes two halves of its rows through all layers in turns: between the panels of one half's products the other's
+  /// rows attend, to keys and values that the products fetched meanwhile. Only where `alone()`.
+  void run_in_turns(float* logits);
+  /// Whether no row reads what another one writes, so that rows need not wait for each other.
+  bool alone() const;
+  /// Whether that is likely to be faster than by rows: long enough halves, of rows that share few keys and values.
+  bool better_in_turns() const;
+  /// Whether by columns is likely to be faster: the weights of a layer do not fit the caches beside few rows.
+  bool better_by_columns() const;
+
+ private:
+  float* hidden(int row) { return hidden_ + size_t(row) * architecture_.hidden_size; }
+  float* qkv(int row) { return qkv_ + size_t(row) * architecture_.qkv_width(); }
+
+  /// work(first, count) for units of consecutive rows of [0, count), on all threads.
+  template <class Work>
+  void each_unit(int count, int unit, Work&& work);
+  template <class Work>
+  void each_unit(int count, Work&& work);
+  /// y (+)= x·W for all rows, on all threads.
+  void multiply(const ops::Panels& weights, const float* x, float* y, int rows, bool accumulate);
+
+  // Stages of rows [first, first + count).
+  void embed(int first, int count);
+  void normalize(const ParameterRange& norm, int first, int count, float* normed);
+  void rotate_and_store(int layer, int first, int count);
+  void attend(int layer, int first, int count, float* out);
+  void project(int layer, int first, int count);
+  void attend_and_transform(int layer, int first, int count);
+  void head(int first, int count, float* logits);
+
+  /// Rows of one thread, half of them.
+  struct Half {
+    int first, count;
+    int end() const { return first + count; }
+  };
+  class Attendance;
+  /// `attend` and all that follows for a half, up to queries, keys and values of the next layer, while others attend.
+  void transform_beside(int layer, Half half, const float* attention, Attendance& others);
+  void multiply_beside(const Linear& linear, const float* x, float* y, int rows, bool accumulate, float* adapter,
+                       Attendance& others);
+  void project_beside(int layer, Half half, Attendance& others);
+
+  /// Leaves only the rows whose logits are wanted, moved to the front in their order.
+  void keep_wanted();
+
+  const Weights& weights_;
+  const Architecture& architecture_;
+  const ops::Table& op_;
+  KvCache& cache_;
+  ExtensionRows rows_;
+  ThreadPool& pool_;
+  std::vector<LayerLinears> linears_;
+  float* hidden_;
+  float* qkv_;
+};
+
+template <class Work>
+void Extension::each_unit(int count, int unit, Work&& work) {
+  pool_.parallel_for(size_t(count + unit - 1) / unit,
+                     [&](size_t i) { work(int(i) * unit, std::min(unit, count - int(i) * unit)); });
+}
+
+template <class Work>
+void Extension::each_unit(int count, Work&& work) {
+  each_unit(count, unit_rows(count, pool_.threads()), work);
+}
+
+}  // namespace longhaul

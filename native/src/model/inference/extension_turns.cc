@@ -1,0 +1,163 @@
+// Decoding in turns: products want the arithmetic units and attention wants memory, so each thread works on two halves of its rows,
+// one in its products while the other attends. A row's keys and values, the new ones too, are fetched just before it attends.
+#include <algorithm>
+#include <vector>
+
+#include "model/inference/extension.h"
+#include "model/inference/workspace.h"
+
+namespace longhaul {
+
+/// A half that attends, bit by bit, while another one multiplies: its rows done keep step with the products done.
+class Extension::Attendance {
+ public:
+  /// `work`: of the products beside it, in steps of panels. `out` receives the attention of the half.
+  Attendance(Extension& extension, int layer, Half half, size_t work, float* out)
+      : extension_(extension),
+        layer_(layer),
+        half_(half),
+        work_(std::max<size_t>(work, 1)),
+        out_(out),
+        chunk_size_(size_t(extension.architecture_.num_key_value_heads) * extension.cache_.head_stride()) {}
+
+  /// Keys and values of the rows that attend after so much more work.
+  ops::FetchList wanted(size_t more) {
+    chunks_.clear();
+    for (int i = done_; i < due(worked_ + more); ++i) {
+      const int row = half_.first + i;
+      for (int b = 0; b <= extension_.rows_.positions[size_t(row)] / KvCache::block_positions; ++b)
+        chunks_.push_back(extension_.cache_.keys(extension_.rows_.block_tables[size_t(row)][b], layer_, 0));
+    }
+    return {chunks_.data(), int(chunks_.size()), chunk_size_};
+  }
+  void after(size_t more) {
+    worked_ += more;
+    attend_until(due(worked_));
+  }
+  void finish() { attend_until(half_.count); }
+
+ private:
+  int due(size_t worked) const { return int(std::min<size_t>(size_t(half_.count), (size_t(half_.count) * worked + work_ - 1) / work_)); }
+
+  void attend_until(int end) {
+    if (end <= done_) return;
+    const int first = half_.first + done_, count = end - done_;
+    extension_.rotate_and_store(layer_, first, count);
+    extension_.attend(layer_, first, count, out_ + size_t(done_) * size_t(extension_.architecture_.query_width()));
+    done_ = end;
+  }
+
+  Extension& extension_;
+  const int layer_;
+  const Half half_;
+  const size_t work_;
+  float* const out_;
+  const size_t chunk_size_;
+  size_t worked_ = 0;
+  int done_ = 0;
+  std::vector<const float*> chunks_;
+};
+
+namespace {
+
+/// Rows of the largest kernel, of which one half is whole multiples.
+constexpr int tile_rows = 12;
+
+size_t steps(const Linear& linear) { return size_t(linear.inputs()) * size_t(ops::panel_count(linear.outputs())); }
+
+size_t steps(const LayerLinears& linear) { return steps(linear.output) + steps(linear.gate_up) + steps(linear.down); }
+
+}  // namespace
+
+bool Extension::alone() const {
+  if (rows_.wanted.size() != rows_.tokens.size()) return false;
+  std::vector<uint8_t> written(size_t(cache_.block_capacity()), 0);
+  const auto last = [&](int row) { return rows_.positions[size_t(row)] / KvCache::block_positions; };
+  for (int row = 0; row < rows_.size(); ++row) {
+    uint8_t& mark = written[size_t(rows_.block_tables[size_t(row)][last(row)])];
+    if (mark != 0) return false;
+    mark = 1;
+  }
+  for (int row = 0; row < rows_.size(); ++row)
+    for (int b = 0; b < last(row); ++b)
+      if (written[size_t(rows_.block_tables[size_t(row)][b])] != 0) return false;
+  return true;
+}
+
+bool Extension::better_in_turns() const {
+  constexpr int least_rows = 2 * tile_rows;  // of a half
+  if (rows_.size() < 2 * least_rows * pool_.threads()) return false;
+  // Rows with a common beginning attend together, which reads it once for all of them.
+  int beginnings = 1;
+  for (int row = 1; row < rows_.size(); ++row)
+    beginnings += rows_.block_tables[size_t(row)][0] != rows_.block_tables[size_t(row) - 1][0];
+  return 2 * beginnings >= rows_.size();
+}
+
+void Extension::run_in_turns(float* logits) {
+  const int layers = architecture_.num_hidden_layers;
+  each_unit(rows_.size(), [&](int first, int count) {
+    const int middle = count / 2 < tile_rows ? count / 2 : count / 2 / tile_rows * tile_rows;
+    const Half front{first, middle}, back{first + middle, count - middle};
+    const size_t query_width = size_t(architecture_.query_width());
+    float* attention = workspace().attention.scratch(size_t(count) * query_width);
+    float* back_attention = attention + size_t(front.count) * query_width;
+    embed(first, count);
+    Attendance nobody(*this, 0, {first, 0}, 1, nullptr);
+    project_beside(0, front, nobody);
+    Attendance first_of_all(*this, 0, front, steps(linears_[0].qkv), attention);
+    project_beside(0, back, first_of_all);
+    first_of_all.finish();
+    for (int layer = 0; layer < layers; ++layer) {
+      const bool more = layer + 1 < layers;
+      const size_t work = steps(linears_[size_t(layer)]) + (more ? steps(linears_[size_t(layer) + 1].qkv) : 0);
+      Attendance behind(*this, layer, back, work, back_attention);
+      transform_beside(layer, front, attention, behind);
+      behind.finish();
+      Attendance next(*this, layer + 1, more ? front : Half{first, 0}, work, attention);
+      transform_beside(layer, back, back_attention, next);
+      next.finish();
+    }
+  });
+  each_unit(int(rows_.wanted.size()), [&](int first, int count) { head(first, count, logits); });
+}
+
+void Extension::transform_beside(int layer, Half half, const float* attention, Attendance& others) {
+  const LayerLinears& linear = linears_[size_t(layer)];
+  const size_t rows = size_t(half.count), width = size_t(architecture_.hidden_size), ffn = size_t(architecture_.intermediate_size);
+  Workspace& space = workspace();
+  multiply_beside(linear.output, attention, hidden(half.first), half.count, true,
+                  adapter_space(space.output_adapter, linear.output, half.count), others);
+  float* normed = space.normed.scratch(rows * width);
+  float* gate_up = space.gate_up.scratch(rows * 2 * ffn);
+  float* activated = space.activated.scratch(rows * ffn);
+  normalize(weights_.layout().layers[size_t(layer)].post_norm, half.first, half.count, normed);
+  multiply_beside(linear.gate_up, normed, gate_up, half.count, false,
+                  adapter_space(space.gate_up_adapter, linear.gate_up, half.count), others);
+  op_.swiglu(gate_up, activated, half.count, int(ffn));
+  multiply_beside(linear.down, activated, hidden(half.first), half.count, true,
+                  adapter_space(space.down_adapter, linear.down, half.count), others);
+  if (layer + 1 < architecture_.num_hidden_layers) project_beside(layer + 1, half, others);
+}
+
+void Extension::project_beside(int layer, Half half, Attendance& others) {
+  const Linear& linear = linears_[size_t(layer)].qkv;
+  float* normed = workspace().normed.scratch(size_t(half.count) * size_t(architecture_.hidden_size));
+  normalize(weights_.layout().layers[size_t(layer)].input_norm, half.first, half.count, normed);
+  multiply_beside(linear, normed, qkv(half.first), half.count, false,
+                  adapter_space(workspace().qkv_adapter, linear, half.count), others);
+}
+
+/// `apply` panel by panel.
+void Extension::multiply_beside(const Linear& linear, const float* x, float* y, int rows, bool accumulate, float* adapter,
+                                Attendance& others) {
+  const size_t inputs = size_t(linear.inputs()), outputs = size_t(linear.outputs());
+  for (int panel = 0; panel < ops::panel_count(linear.outputs()); ++panel) {
+    op_.matmul_fetching(x, inputs, *linear.panels, panel, panel + 1, y, outputs, rows, accumulate, others.wanted(inputs));
+    others.after(inputs);
+  }
+  adapt_down(op_, linear, x, inputs, rows, adapter);
+  finish(op_, linear, adapter, y, outputs, rows);
+}
+
+}  // namespace longhaul

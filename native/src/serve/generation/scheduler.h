@@ -1,0 +1,125 @@
+// Continuous batching: every pass adds one token to each running generation and prefills new ones beside them. Which
+// generations share a pass, and what the cache holds, never changes a bit of any result: rows are computed one by one and
+// random numbers are keyed by the token's place. A pass costs what it computes: those that wait, however many, cost nothing.
+// defines: Generation, Finished, GenerationCounters, Scheduler
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "base/philox.h"
+#include "base/thread_pool.h"
+#include "model/inference/decode.h"
+#include "model/policy.h"
+#include "serve/generation/block_trie.h"
+#include "serve/generation/stop_strings.h"
+#include "serve/generation/vocabulary.h"
+
+namespace longhaul {
+
+struct Generation {
+  std::uint32_t id = 0;
+  std::vector<std::int32_t> tokens;  // the transcript, with what was sampled
+  std::size_t prompt_length = 0;
+  SamplingKey key;
+  float temperature = 1;
+  double top_p = 1;  // 1: all of the distribution
+  int top_k = 0;    // 0: all of the vocabulary
+  std::size_t max_length = 0;  // of `tokens`
+  std::vector<std::int32_t> stop_tokens;
+  StopStrings stop_strings;
+  std::shared_ptr<const Vocabulary> vocabulary;  // where there are stop strings
+  std::vector<float> logprobs;
+  std::shared_ptr<std::atomic<bool>> cancelled;
+
+  // Positions [0, cached) are in `blocks`.
+  std::size_t cached = 0;
+  std::vector<std::int32_t> blocks;
+};
+
+struct Finished {
+  enum class How { stop, stop_string, length, cancelled, not_finite } how = How::stop;
+  Generation generation;
+};
+
+// Read by the thread that answers `stats`.
+struct GenerationCounters {
+  std::atomic<std::uint64_t> generated_tokens{0};
+  std::atomic<std::uint64_t> prefilled_tokens{0};
+  std::atomic<std::uint64_t> reused_tokens{0};
+  std::atomic<std::uint64_t> passes{0};
+  std::atomic<std::uint64_t> preemptions{0};
+  std::atomic<std::uint64_t> evicted_blocks{0};
+  std::atomic<std::uint64_t> running{0};
+  std::atomic<std::uint64_t> waiting{0};
+};
+
+class Scheduler {
+ public:
+  // More rows make no pass more efficient, and a longer pass makes a cancellation wait.
+  static constexpr std::size_t most_running = 1024;
+  // Prefill beside decoding in pieces of this size, so that a cancellation waits for no long prompt.
+  static constexpr std::size_t prefill_per_pass = 1024;
+  // Rows of logits exist at once up to this size; a pass of more is computed in several calls.
+  static constexpr std::size_t logits_bytes = std::size_t{64} << 20;
+
+  // `cache_bytes` bounds the KV cache; it always holds at least one transcript of full length.
+  Scheduler(const Architecture& architecture, std::size_t cache_bytes, GenerationCounters& counters);
+  // What the cache of such a scheduler may grow to.
+  static std::size_t most_cache_bytes(const Architecture& architecture, std::size_t cache_bytes);
+
+  void submit(Generation generation);
+  bool idle() const { return waiting_.empty() && running_.empty(); }
+  bool has_running() const { return !running_.empty(); }
+
+  // One pass. `admit` false leaves waiting generations waiting.
+  void step(const Policy& policy, ThreadPool& pool, bool admit, std::vector<Finished>& finished);
+
+  // Takes out the generations whose flag is raised.
+  void drop_cancelled(std::vector<Finished>& finished);
+
+  // Takes all generations back, after a failure.
+  std::vector<Generation> take_all();
+
+  // The weights changed: nothing in the cache is valid.
+  void forget_cache() noexcept;
+
+ private:
+  enum class Built { yes, later, no_blocks };
+
+  void feed_running();
+  void admit_waiting();
+  void reuse_prefix(Generation& generation, bool& wait);
+  Built build_feed(Generation& generation);
+  void compute(const Policy& policy, ThreadPool& pool);
+  void sample(std::size_t first, std::size_t end, int vocab, ThreadPool& pool);
+  bool take_token(Generation& generation, std::int32_t token, float logprob, Finished::How& how) const;
+  void sweep_ended(std::vector<Finished>& finished);
+  void send_back_last();
+  void release_blocks(Generation& generation);
+  void count();
+
+  struct Ended {
+    const Generation* generation;
+    Finished::How how;
+  };
+
+  BlockTrie trie_;
+  KvCache cache_;
+  GenerationCounters& counters_;
+  std::deque<Generation> waiting_;
+  std::deque<Generation> running_;  // in order of admission
+  bool starved_ = false;  // blocks ran out; nobody is admitted until somebody ends
+
+  // State of the current pass.
+  std::size_t prefill_left_ = 0;
+  std::vector<Feed> feeds_;
+  std::vector<Generation*> fed_;
+  std::vector<float> logits_;
+  std::vector<Ended> ended_;  // in the order of `running_`
+};
+
+}  // namespace longhaul

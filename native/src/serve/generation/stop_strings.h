@@ -1,0 +1,40 @@
+// Stop strings, looked for as a generation goes on: in the bytes of its sampled tokens, across their borders, each byte once
+// (Knuth, Morris & Pratt 1977). Decided on tokens: the token in whose bytes one of them ends is the last one, and stays.
+// defines: StopStrings
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace longhaul {
+
+class StopStrings {
+ public:
+  static constexpr std::size_t most_strings = 64;
+  static constexpr std::size_t most_bytes = 1024;  // of one string
+
+  StopStrings() = default;
+  // Throws std::invalid_argument that names the entry where there are more than most_strings, or one is empty or too long.
+  explicit StopStrings(std::span<const std::string> strings);
+
+  bool empty() const { return strings_.empty(); }
+
+  // Takes the bytes of one more token; true where one of the strings ended among them. Not called again after that.
+  bool advance(std::span<const std::uint8_t> bytes);
+
+ private:
+  struct Search {
+    std::string text;
+    // borders[i]: length of the longest proper prefix of text[0, i] that is also its suffix.
+    std::vector<std::uint16_t> borders;
+    std::size_t matched = 0;
+  };
+  static bool advance(Search& search, std::uint8_t byte);
+
+  std::vector<Search> strings_;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,82 @@
+#include "serve/policy/updates.h"
+
+#include <string>
+
+#include "serve/protocol/request_settings.h"
+#include "state/batch_file.h"
+#include "state/digest/digest.h"
+
+namespace longhaul {
+namespace {
+
+// Null where the loss needs none.
+std::shared_ptr<const Weights> require_reference(const Request& request, const LossSettings& loss, const Reference& reference) {
+  if (!loss.wants_reference()) return nullptr;
+  const std::string wanted = request.digest("reference");
+  if (!reference.weights) throw RequestError("WrongReference", "no reference is held; the update needs " + wanted);
+  if (wanted != reference.digest) {
+    throw RequestError("WrongReference", "holds reference " + reference.digest + "; the update needs " + wanted);
+  }
+  return reference.weights;
+}
+
+Json reply_of(const UpdateReport& report) {
+  Json metrics{Json::Object{}};
+  for (const auto& [name, value] : report.metrics) metrics.set(name, value);
+  Json reason;
+  reason.set("reason", report.reason);
+  Json fields;
+  fields.set("applied", report.applied ? Json(true) : std::move(reason));
+  fields.set("metrics", std::move(metrics));
+  return fields;
+}
+
+}  // namespace
+
+void Updates::forget() {
+  trainer_ = nullptr;
+  bin_->take();
+}
+
+std::shared_ptr<const HeldState> Updates::compute(const Request& request, const HeldState& held, const Reference& reference,
+                                                  ThreadPool& pool) {
+  UpdateSettings settings = read_update_settings(request);
+  settings.reference = require_reference(request, settings.loss, reference);
+  const auto mini_batches = static_cast<int>(settings.learning_rates.size());
+  const BatchFile file = read_batch(request.text("batch_path"), request.digest("batch_sha256"), held.digest, mini_batches);
+  const Batch batch = file.view();
+  validate(batch, held.policy->architecture(), mini_batches);
+  const bool own_reference = settings.reference && settings.reference != held.policy->shared_weights();
+  settings.passes = memory_.plan_update(*held.policy, batch, own_reference);
+  settings.cancelled = request.cancelled.get();
+  settings.advanced = advanced_;
+  settings.progress = [this, id = request.id()](int done, int total) {
+    replies_.progress(id, static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+  };
+  UpdateReport report = train(*held.policy, batch, settings, pool);
+  if (!report.applied && report.reason == "cancelled") throw RequestError("Cancelled", "cancelled");
+
+  auto next = std::make_shared<HeldState>(held);
+  next->last_step_id = request.digest("step_id");
+  next->last_update = reply_of(report);
+  if (!report.applied) return next;
+  const bool adapters = report.next->adapters() != nullptr;
+  next->digest = state_digest(*report.next, pool, adapters ? held.weights_digest : std::string());
+  if (!adapters) next->weights_digest.clear();
+  next->policy = lend(std::move(report.next));
+  return next;
+}
+
+UpdateReport Updates::train(const Policy& policy, const Batch& batch, const UpdateSettings& settings, ThreadPool& pool) {
+  if (!trainer_) trainer_ = std::make_unique<Trainer>(pool);
+  if (auto spent = bin_->take()) trainer_->recycle(std::move(spent));
+  try {
+    return trainer_->update(policy, batch, settings);
+  } catch (...) {
+    // Whatever ended it: its memory may be half made.
+    trainer_ = nullptr;
+    throw;
+  }
+}
+
+}  // namespace longhaul

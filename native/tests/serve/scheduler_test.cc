@@ -1,0 +1,107 @@
+// Whose the cache's blocks are: a generation that is called off gives all of its own back, and what is evicted is never found again.
+#include "serve/generation/scheduler.h"
+
+#include "support/checks.h"
+#include "support/policies.h"
+
+using namespace longhaul;
+using namespace longhaul::test;
+
+namespace {
+
+// The smallest cache: one transcript of full length, and a block more.
+Policy policy_of(int positions) {
+  Architecture architecture = tiny_architecture();
+  architecture.max_position_embeddings = positions;
+  return random_policy(architecture, 0.2, 7);
+}
+
+std::vector<std::int32_t> tokens_of(int count, std::uint32_t stream) { return random_tokens(count, tiny_architecture().vocab_size, stream); }
+
+Generation generation_of(std::vector<std::int32_t> tokens, std::size_t most) {
+  Generation generation;
+  generation.id = 1;
+  generation.prompt_length = tokens.size();
+  generation.max_length = tokens.size() + most;
+  generation.tokens = std::move(tokens);
+  return generation;
+}
+
+// Alone in the scheduler; nothing where that takes more passes than it has tokens.
+std::vector<Finished> run_alone(Scheduler& scheduler, const Policy& policy, ThreadPool& pool, Generation generation) {
+  const std::size_t passes = generation.max_length;
+  scheduler.submit(std::move(generation));
+  std::vector<Finished> finished;
+  for (std::size_t i = 0; i < passes && !scheduler.idle(); ++i) scheduler.step(policy, pool, true, finished);
+  return finished;
+}
+
+void those_that_are_cancelled_give_their_blocks_back() {
+  ThreadPool pool(1);
+  const Policy policy = policy_of(256);
+  GenerationCounters counters;
+  Scheduler scheduler(policy.architecture(), 0, counters);
+  for (std::uint32_t round = 0; round < 4; ++round) {
+    std::vector<std::shared_ptr<std::atomic<bool>>> flags;
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      Generation generation = generation_of(tokens_of(40, 4 * round + i), 100);
+      generation.cancelled = flags.emplace_back(std::make_shared<std::atomic<bool>>(false));
+      scheduler.submit(std::move(generation));
+    }
+    std::vector<Finished> finished;
+    // In the first passes they begin; after many there is no room for all, and some are sent back.
+    for (std::uint32_t i = 0; i < 3 + 20 * round; ++i) scheduler.step(policy, pool, true, finished);
+    CHECK(counters.running >= 2 && finished.empty());
+    for (const auto& flag : flags) *flag = true;
+    scheduler.drop_cancelled(finished);
+    CHECK(finished.size() == 4 && scheduler.idle());
+    for (const Finished& one : finished) CHECK(one.how == Finished::How::cancelled && one.generation.blocks.empty());
+
+    // All that is in the cache but one block is needed by this one.
+    const auto longest = run_alone(scheduler, policy, pool, generation_of(tokens_of(255, 100 + round), 1));
+    CHECK(longest.size() == 1 && longest[0].how == Finished::How::length && longest[0].generation.logprobs.size() == 1);
+    if (!scheduler.idle()) return;
+  }
+}
+
+// A block that is evicted before those below it leaves them behind, under whatever comes in its place.
+void what_lay_below_an_evicted_block_is_found_no_more() {
+  ThreadPool pool(1);
+  const Policy policy = policy_of(96);
+  GenerationCounters counters;
+  Scheduler scheduler(policy.architecture(), 0, counters);  // four blocks
+  const std::vector<std::int32_t> a = tokens_of(32, 1), b = tokens_of(32, 2), tail = tokens_of(33, 3);
+  const auto behind = [&](std::vector<std::int32_t> tokens) {
+    tokens.insert(tokens.end(), tail.begin(), tail.end());
+    return tokens;
+  };
+  CHECK(run_alone(scheduler, policy, pool, generation_of(behind(a), 1)).size() == 1);       // three blocks
+  CHECK(run_alone(scheduler, policy, pool, generation_of(tokens_of(20, 4), 1)).size() == 1);  // the fourth
+  CHECK(counters.evicted_blocks == 0);
+  CHECK(run_alone(scheduler, policy, pool, generation_of(b, 1)).size() == 1);
+  CHECK(counters.evicted_blocks == 1);
+  const auto after = run_alone(scheduler, policy, pool, generation_of(behind(b), 20));
+  CHECK(counters.reused_tokens >= 32 && counters.evicted_blocks > 1);
+
+  GenerationCounters of_another;
+  Scheduler another(policy.architecture(), 0, of_another);
+  const auto alone = run_alone(another, policy, pool, generation_of(behind(b), 20));
+  CHECK(after.size() == 1 && alone.size() == 1);
+  if (after.size() != 1 || alone.size() != 1) return;
+  CHECK(after[0].generation.tokens == alone[0].generation.tokens && after[0].generation.logprobs == alone[0].generation.logprobs);
+
+  // The other prompt again, whose blocks have gone meanwhile.
+  GenerationCounters of_third;
+  Scheduler third(policy.architecture(), 0, of_third);
+  const auto again = run_alone(scheduler, policy, pool, generation_of(behind(a), 20));
+  const auto expected = run_alone(third, policy, pool, generation_of(behind(a), 20));
+  CHECK(again.size() == 1 && expected.size() == 1 && again[0].generation.logprobs == expected[0].generation.logprobs);
+}
+
+}  // namespace
+
+int main() {
+  those_that_are_cancelled_give_their_blocks_back();
+  what_lay_below_an_evicted_block_is_found_no_more();
+  return test::finish();
+}
