@@ -43,7 +43,7 @@ export class RunWatch {
   #drivers = new Map<string, Driver>();
   #unclaimed = new Map<string, { notBefore: number; pauseMs: number }>();
   #endings = new Map<string, RunEnding>();
-  #blocked = new Map<string, { phase: string; blocked: RunStanding['blocked'] }>();
+  #blocked = new Map<string, { phase: string; historyLength: number; blocked: RunStanding['blocked'] }>();
 
   constructor(
     private readonly client: Client,
@@ -155,22 +155,25 @@ export class RunWatch {
     }
   }
 
-  /** Asked once for each time that a run is blocked, or begins to fail again and again. */
+  /**
+   * A query needs a worker, so a reason is asked for again only once the run's history has grown: a run that is resumed and blocked again
+   * between two looks has the same phase, and no run comes to another reason without an event.
+   */
   async #blockedOf({ workflowId, runId }: Execution, phase: string | null): Promise<RunStanding['blocked']> {
     if (phase !== 'blocked' && phase !== 'failing') {
       this.#blocked.delete(runId);
       return null;
     }
+    const handle = this.client.workflow.getHandle(workflowId, runId);
+    // Before the query: what happens in between is asked for at the next look.
+    const { historyLength } = await this.#ask(() => handle.describe());
     const known = this.#blocked.get(runId);
-    if (known?.phase === phase) return known.blocked;
-    // Where no worker answers, the phase alone is told.
-    const status = await this.#ask(() =>
-      this.client.workflow.getHandle(workflowId, runId).query('status'),
-    ).catch(() => null);
+    if (known?.phase === phase && known.historyLength === historyLength) return known.blocked;
+    // If no worker answers, only the phase is known.
+    const status = await this.#ask(() => handle.query('status')).catch(() => null);
     const { blocked = null, failing = null } = (status ?? {}) as Partial<RunStatus>;
     const waitsFor = phase === 'blocked' ? blocked : failing;
-    // One that was not told yet is asked for at the next look.
-    if (waitsFor) this.#blocked.set(runId, { phase, blocked: waitsFor });
+    if (waitsFor) this.#blocked.set(runId, { phase, historyLength, blocked: waitsFor });
     return waitsFor;
   }
 

@@ -6,7 +6,7 @@ import { claimName } from '../../../src/store/runs/run-records.js';
 import { type DrivenRun, RunWatch } from '../../../src/workers/follower/run-watch.js';
 import { memoryStore } from '../../followers/memory-store.js';
 import { until } from '../../support/until.js';
-import type { StandInEnd } from './stand-in-run.js';
+import { asked, blockAgain, type StandInEnd } from './stand-in-run.js';
 import { resetStandIn, startStandIn, temporal, useStandInRuns } from './stand-in-runs.js';
 
 const longAgo = new Date(0);
@@ -86,6 +86,22 @@ describe('the runs that Temporal knows', { timeout: 60_000 }, () => {
     const reset = await seen(watch, (one) => one.run === run && !one.standing.over);
     expect(reset.firstRunId).toBe(handle.firstExecutionRunId);
     await temporal.client.workflow.getHandle('train/anew').terminate('a test');
+  });
+
+  it('tell why one is blocked, and why it is blocked again by the next look, and ask only when it has moved', async () => {
+    const handle = await startStandIn('blocked', 'is blocked');
+    const run = await claim('blocked', handle.firstExecutionRunId);
+    const watch = new RunWatch(temporal.client, store);
+    const first = await seen(watch, (one) => one.run === run && one.standing.blocked !== null);
+    expect(first.standing).toMatchObject({ phase: 'blocked', blocked: { reason: 'the first reason' } });
+    const queries = await handle.query(asked);
+    await watch.look(longAgo);
+    await watch.look(longAgo);
+    expect(await handle.query(asked)).toBe(queries);
+    await handle.signal(blockAgain, 'another reason');
+    const again = await seen(watch, (one) => one.standing.blocked?.reason === 'another reason');
+    expect(again).toMatchObject({ run, standing: { phase: 'blocked' } });
+    await handle.terminate('a test');
   });
 
   it('are over, and no more is known, where Temporal has forgotten them', async () => {

@@ -1,15 +1,41 @@
 // A workflow of the type of runs that does what its input says, for whoever only looks at runs from outside.
-import { ApplicationFailure, condition, continueAsNew, upsertSearchAttributes } from '@temporalio/workflow';
-import { defineSearchAttributeKey, type SearchAttributePair } from '@temporalio/common';
+import {
+  ApplicationFailure,
+  condition,
+  continueAsNew,
+  defineQuery,
+  defineSignal,
+  setHandler,
+  upsertSearchAttributes,
+} from '@temporalio/workflow';
+import { defineSearchAttributeKey } from '@temporalio/common';
 
-export type StandInEnd = 'waits' | 'goes on' | 'fails' | 'completes' | 'stops';
+export type StandInEnd = 'waits' | 'goes on' | 'fails' | 'completes' | 'stops' | 'is blocked';
+
+/** Resumes one that is blocked, which is blocked again at once for the reason given. */
+export const blockAgain = defineSignal<[reason: string]>('blockAgain');
+export const asked = defineQuery<number>('asked');
 
 export async function trainingRun(end: StandInEnd): Promise<{ ended: string; budget?: string }> {
-  const phase = {
-    key: defineSearchAttributeKey('Phase', 'KEYWORD'),
-    value: 'running',
-  } as SearchAttributePair;
-  upsertSearchAttributes([phase]);
+  const showPhase = (value: string): void => {
+    const key = defineSearchAttributeKey('Phase', 'KEYWORD');
+    upsertSearchAttributes([{ key, value }]);
+  };
+  showPhase(end === 'is blocked' ? 'blocked' : 'running');
+  if (end === 'is blocked') {
+    let [reason, queries] = ['the first reason', 0];
+    setHandler(defineQuery<object>('status'), () => {
+      queries += 1;
+      return { blocked: { reason, remedy: 'resume it' } };
+    });
+    setHandler(asked, () => queries);
+    setHandler(blockAgain, (next) => {
+      showPhase('running');
+      showPhase('blocked');
+      reason = next;
+    });
+    await condition(() => false);
+  }
   if (end === 'goes on') await continueAsNew<typeof trainingRun>('waits');
   if (end === 'waits') await condition(() => false);
   if (end === 'fails') throw ApplicationFailure.nonRetryable('the data is gone');
