@@ -1,7 +1,8 @@
 // The alerts of a run for `status` and for a run's end, whether a channel is told of them or not.
-import { setTimeout as delay } from 'node:timers/promises';
 import type { RunStatus } from '../../activities/contracts.js';
+import { within } from '../../followers/deadlines.js';
 import { alertsOf, type AlertStanding, restAside, stalledSince } from '../../rl/alerts.js';
+import type { UpdateRecord } from '../../spec/records/records.js';
 import { readControl } from '../../store/runs/control-records.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { ownersFolder } from '../../store/objects/layout.js';
@@ -11,47 +12,55 @@ import { readSequence } from '../../store/records/records.js';
 import { lastCommittedStep, readRun, readUpdate } from '../../store/runs/run-records.js';
 import { printable } from '../printable.js';
 
-/** A run of weeks has more steps than a person waits for: alerts are of the newest, and the report has all. */
-const newestSteps = 1_000;
 const storeWithinMs = 10_000;
+/** Updates that are read before the time begins again: a long run takes longer, a store that hangs does not. */
+const pageSteps = 256;
 
-/** Nothing, and a line on standard error, where the store cannot be read in time: a status is known without it. `status`: of a run that goes on, else null. */
+/**
+ * Nothing, and a line on standard error, if the store stops answering for `withinMs`: a status is known without it. `status`: null for a run
+ * that has ended.
+ */
 export async function alertsWithin(
   open: () => Promise<ObjectStore | null>,
   run: string,
   status: Pick<RunStatus, 'phase' | 'blocked'> | null,
+  withinMs = storeWithinMs,
 ): Promise<AlertStanding[]> {
-  const read = async (): Promise<AlertStanding[]> => {
-    const store = await open();
-    return store ? readAlerts(store, run, status) : [];
-  };
-  const unread = (why: string): AlertStanding[] => {
-    console.error(printable(`the alerts of ${run} are not known: ${why}`));
+  const forever = new AbortController().signal;
+  const answered: Answered = (answer) => within(withinMs, 'the store', () => answer, forever);
+  try {
+    const store = await answered(open());
+    return store ? await readAlerts(store, run, status, answered) : [];
+  } catch (error) {
+    console.error(printable(`the alerts of ${run} are not known: ${(error as Error).message}`));
     return [];
-  };
-  return Promise.race([
-    read().catch((error: Error) => unread(error.message)),
-    delay(storeWithinMs, null, { ref: false }),
-  ]).then((alerts) => alerts ?? unread(`the store did not answer within ${storeWithinMs / 1000} s`));
+  }
 }
 
+/** Throws if the answer comes too late. */
+type Answered = <T>(answer: Promise<T>) => Promise<T>;
+
+/** An alert is judged by all steps before it, as the report and Slack judge it, so the whole run is read. */
 async function readAlerts(
   stored: ObjectStore,
   run: string,
   status: Pick<RunStatus, 'phase' | 'blocked'> | null,
+  answered: Answered,
 ): Promise<AlertStanding[]> {
-  const store = await openRunView(stored, run);
-  const { lineage, observed } = await readRun(store, run);
-  const last = await lastCommittedStep(store, run);
-  const first = Math.max((lineage?.step ?? 0) + 1, last - newestSteps + 1);
-  const steps = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
-  const updates = await inParallel(steps, (step) => readUpdate(store, run, step));
+  const store = await answered(openRunView(stored, run));
+  const { lineage, observed } = await answered(readRun(store, run));
+  const last = await answered(lastCommittedStep(store, run));
+  const updates: UpdateRecord[] = [];
+  for (let first = (lineage?.step ?? 0) + 1; first <= last; first += pageSteps) {
+    const length = Math.min(pageSteps, last - first + 1);
+    const steps = Array.from({ length }, (_, index) => first + index);
+    updates.push(...(await answered(inParallel(steps, (step) => readUpdate(store, run, step)))));
+  }
   const { alerts, watch } = alertsOf(updates, { startedAt: observed.started_at });
   if (!status || status.phase === 'paused' || status.blocked) return alerts;
-  const [control, owners] = await Promise.all([
-    readControl(store, run),
-    readSequence(store, ownersFolder(run), 'owner'),
-  ]);
+  const [control, owners] = await answered(
+    Promise.all([readControl(store, run), readSequence(store, ownersFolder(run), 'owner')]),
+  );
   const stalled = stalledSince(restAside(watch, control, owners), last, new Date().toISOString());
   return stalled ? [{ ...stalled, steps: [last], holds: true }, ...alerts] : alerts;
 }

@@ -1,0 +1,48 @@
+// The alerts that `status` and a run's end show: of the whole run, however long it is, and none if the store hangs.
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { alertsWithin } from '../../../src/cli/train/run-alerts.js';
+import { type MemoryStore, memoryStore } from '../../followers/memory-store.js';
+import { recordsOf, writeAll } from '../../followers/written-run.js';
+
+const [run, steps] = ['long', 3_000];
+
+describe('the alerts of a run of 3,000 steps', { timeout: 60_000 }, () => {
+  let store: MemoryStore;
+  beforeAll(async () => {
+    store = memoryStore();
+    const metrics = (step: number) => ({
+      'reward/avg_raw_reward': step < 200 ? 0.6 : 0,
+      'policy/grad_norm': 1,
+    });
+    await writeAll(store, recordsOf({ run, steps, evalInterval: steps, metrics }));
+  }, 60_000);
+  afterEach(() => {
+    store.beforeRead = () => Promise.resolve();
+    vi.restoreAllMocks();
+  });
+  const alerts = (withinMs?: number) => alertsWithin(() => Promise.resolve(store), run, null, withinMs);
+
+  it('name what began at step 203 and still holds', async () => {
+    expect((await alerts()).map(({ name, steps: at, holds }) => [name, at, holds])).toEqual([
+      ['reward_collapsed', [203], true],
+    ]);
+  });
+
+  it('are there also if all the reading takes longer than the store may be silent', async () => {
+    store.beforeRead = () => delay(5);
+    const begun = performance.now();
+    expect(await alerts(300)).toHaveLength(1);
+    expect(performance.now() - begun).toBeGreaterThan(300);
+  });
+
+  it('are not known, which is said, if the store falls silent in the middle', async () => {
+    const said = vi.spyOn(console, 'error').mockImplementation(() => undefined);
+    let reads = 0;
+    store.beforeRead = () => (++reads > 1_000 ? new Promise(() => undefined) : Promise.resolve());
+    expect(await alerts(300)).toEqual([]);
+    expect(said).toHaveBeenCalledWith(
+      'the alerts of long are not known: waited 0.3 s for the store, in vain',
+    );
+  });
+});
