@@ -351,6 +351,8 @@ export interface RunStatus {
     last: { step: number; graded: number; unknown: number; unknown_reason?: string };
   };
   report: string | null;
+  /** Why the last collection of garbage, begun after `step`, failed; absent if it did not. */
+  collectionFailure?: { step: number; reason: string };
   /** The last signals that changed nothing, newest last, at most 3; absent before there is one. `at`: ISO 8601. */
   signals?: { name: string; reason: string; at: string }[];
 }

@@ -45,6 +45,8 @@ export async function makeRunIn(store: ObjectStore, run: string, made: MadeRun):
     spec: {
       ...kinds.run.spec,
       project: made.project ?? 'longhaul',
+      warm_start: [],
+      trainer: { ...kinds.run.spec.trainer, max_training_steps: made.steps, eval_interval: 0 },
       model: { ...kinds.run.spec.model, name: made.model ?? 'm' },
     },
   };

@@ -1,15 +1,14 @@
-// collectGarbage: what the run needs no more leaves the store while the run goes on (R23).
+// collectGarbage: deletes what the run no longer needs while the run goes on (R23).
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CollectedGarbage, StepReference } from '../contracts.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { currentScope } from '../attempt/scope.js';
-import { evaluatedSteps } from '../../report/history/best-steps.js';
 import { retentionInForce } from '../../spec/retention.js';
 import { collect } from '../../store/collection/collection.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { readRun } from '../../store/runs/run-records.js';
 
-/** Between the record of what goes and the first deletion. A fork that comes later still finds every state: it computes it. */
+/** From the record of what is deleted to the first deletion. A fork that begins later still finds every state: it computes it. */
 const graceMs = 10_000;
 
 export async function collectGarbage(
@@ -22,14 +21,15 @@ export async function collectGarbage(
   const { spec } = await readRun(store, run);
   const collected = await collect(store, run, {
     retention: retentionInForce(spec),
-    ...evaluatedSteps(store, run),
     onlyNewSteps: true,
     graceMs,
     by: `the run's orchestrator, pid ${deps.life.process.pid}`,
     wait: (ms) => delay(ms, undefined, { signal }),
   });
   for (const { step, problem } of collected.left)
-    deps.log(`the episodes of step ${step} of ${run} were left as they are: ${problem}`);
+    deps.log(
+      `the collection of garbage of ${run} left something of step ${step} as it is: ${problem}. \`longhaul audit ${run}\` says more`,
+    );
   const { n, checkpoints, episodes, freed } = collected;
   return { n, checkpoints: checkpoints.length, steps: episodes.length, freed };
 }

@@ -10,7 +10,7 @@ import { budgetNotes } from '../../workflows/status/budget.js';
 import { faultNote } from '../../workflows/status/fault-note.js';
 import { settingNotes } from '../../workflows/hyperparameters.js';
 import { statusQuery } from '../../workflows/messages.js';
-import { signalNotes, stopNote, targetNote } from '../../workflows/status/run-text.js';
+import { collectionNote, signalNotes, stopNote, targetNote } from '../../workflows/status/run-text.js';
 import { followRun, progressLine } from '../train/live-view.js';
 import { countedPassRate } from '../../spec/pass-rate.js';
 import { inFolder, storeOption, withOutput } from '../output.js';
@@ -171,6 +171,8 @@ function figures(status: RunStatus, flags: TemporalFlags, waiting: readonly Wait
   lines.push(...budgetNotes(status.budget ?? []).map((note) => `  ${note}`));
   lines.push(...settingNotes(status.control).map((note) => `  ${note}`));
   if (waiting) lines.push(...signalNotes(status).map((note) => `  ${printable(note)}`));
+  const collection = collectionNote(status);
+  if (collection) lines.push(`  warning: ${printable(collection)}`);
   const target = targetNote(status);
   if (target) lines.push(`  ${target}`);
   const stop = waiting ? stopNote(status) : null;

@@ -3,7 +3,6 @@ import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { whole } from '../../report/format.js';
-import { evaluatedSteps } from '../../report/history/best-steps.js';
 import { retentionInForce } from '../../spec/retention.js';
 import type { RetentionSpec, RunSpec } from '../../spec/run-spec.js';
 import {
@@ -59,11 +58,11 @@ export function register(program: Command): void {
         const store = await openStoreOf(command, options);
         await requireRun(store, run);
         const retention = retentionOf((await readRun(store, run)).spec, options);
-        const wanted: CollectionOptions = { retention, ...evaluatedSteps(store, run) };
+        const wanted: CollectionOptions = { retention };
         const say = options.json ? () => undefined : (text: string) => console.log(text);
         if (options.dryRun) {
           const plan = await planCollection(store, run, wanted);
-          say(planText(run, plan));
+          say([planText(run, plan), ...leftLines(run, plan, options)].join('\n'));
           if (options.json)
             console.log(JSON.stringify({ run, ...plan, kept: Object.fromEntries(plan.kept) }));
           return;
@@ -115,19 +114,24 @@ function planText(
 }
 
 function collectedText(run: string, collected: Collected, flags: { folder: string }): string {
-  const { n, checkpoints, spared, episodes, batches, evaluations, left, freed } = collected;
-  if (n === null) return `${run}: there is nothing to collect`;
+  const { n, checkpoints, spared, episodes, batches, evaluations, freed } = collected;
+  if (n === null)
+    return [`${run}: there is nothing to collect`, ...leftLines(run, collected, flags)].join('\n');
   return [
     `${run}: collection ${n} deleted ${checkpoints.length} checkpoints and folded the episodes of ${episodes.length} steps and of ${evaluations.length} evaluations, and compressed ${batches.length} batches; ` +
       `${whole(freed)} bytes are free`,
     ...(spared.length === 0
       ? []
       : [`  spared, because they are needed by now: checkpoints of ${stepsText(spared)}`]),
-    ...left.map(
-      ({ step, problem }) =>
-        `  step ${step} was left as it is: ${problem}; see longhaul audit ${run}${inFolder(flags)}`,
-    ),
+    ...leftLines(run, collected, flags),
   ].join('\n');
+}
+
+function leftLines(run: string, { left }: Pick<CollectionPlan, 'left'>, flags: { folder: string }): string[] {
+  return left.map(
+    ({ step, problem }) =>
+      `  something of step ${step} is left as it is: ${problem}; see longhaul audit ${run}${inFolder(flags)}`,
+  );
 }
 
 /** `steps 3–120, 130`, `steps 5–475 (every 5th)`, `step 7`; of steps in ascending order. */

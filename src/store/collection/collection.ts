@@ -1,10 +1,18 @@
 // Garbage collection (R23): what is about to be deleted is recorded, then others have time to object, then their references are
 // read again, and only then is anything deleted. A collection that is killed at any moment has lost nothing, and the next
 // one finishes: it looks at what there is, not at what the other one meant to do.
-import type { Digest } from '../../spec/records/records.js';
 import type { RetentionSpec } from '../../spec/run-spec.js';
+import { unreadable } from '../runs/checkpoint-damage.js';
 import { checkpointHome, listCheckpoints } from '../runs/checkpoints.js';
 import { type Folded, foldEvaluation, foldStep } from './episode-folding.js';
+import {
+  type EvaluationOfStep,
+  findEvaluations,
+  type FoundEvaluation,
+  nameOf,
+  rankSteps,
+  sortEvaluations,
+} from './evaluated-steps.js';
 import { unfoldedStore } from './folded-evaluations.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {
@@ -25,24 +33,13 @@ import { appendSequence, readSequence } from '../records/records.js';
 import { needsOf } from './references.js';
 import { keptCheckpoints } from './retention.js';
 import { lastCommittedStep, readRun, readUpdate } from '../runs/run-records.js';
-import { NewerSchema, OlderSchema, UnreadableRecord } from '../objects/store-errors.js';
 import { foldBatch } from '../runs/stored-batch.js';
 
 export interface CollectionOptions {
   /** Null keeps every checkpoint. */
   retention: RetentionSpec | null;
-  /** Evaluated steps, best first; asked before the record is written, and again after the grace. */
-  bestSteps: () => Promise<readonly number[]>;
-  /** The run's evaluations that have a result, and no unknown outcome that may be played again. */
-  evaluations: () => Promise<readonly EvaluationOfStep[]>;
   /** Look no more at steps that a collection before the last one has named: a run that collects as it goes looks at its newest steps alone. */
   onlyNewSteps?: boolean;
-}
-
-export interface EvaluationOfStep {
-  step: number;
-  state: Digest;
-  suite: Digest;
 }
 
 export interface CollectionPlan {
@@ -54,6 +51,8 @@ export interface CollectionPlan {
   batches: number[];
   /** Whole evaluations whose episodes go into one file, and a step whose state they are of. */
   evaluations: EvaluationOfStep[];
+  /** Steps of which something is left as it is, and why. */
+  left: { step: number; problem: string }[];
   /** Why each other checkpoint stays, by step. */
   kept: Map<number, string[]>;
 }
@@ -63,8 +62,6 @@ export interface Collected extends Omit<CollectionPlan, 'kept'> {
   n: number | null;
   /** Checkpoints of the record that somebody needed by the time the grace was over. */
   spared: number[];
-  /** Steps whose episodes were left as they were, and why. */
-  left: { step: number; problem: string }[];
   /** Bytes of what was deleted, less those of what was written. */
   freed: number;
 }
@@ -75,14 +72,16 @@ export async function planCollection(
   run: string,
   options: CollectionOptions,
 ): Promise<CollectionPlan> {
-  const { first, stored, kept } = await checkpointsOf(store, run, options);
+  const found = await findEvaluations(store, run);
+  const { first, stored, kept } = await checkpointsOf(store, run, options.retention, found);
   const last = await lastCommittedStep(store, run);
   const halfDeleted = await halfDeletedCheckpoints(store, run, stored);
   const view = await openRunView(store, run);
   const done = options.onlyNewSteps ? await foldedBefore(store, run) : null;
-  const evaluations = (await options.evaluations()).filter((one) => !done?.evaluations.has(nameOf(one)));
+  const { whole, unread } = sortEvaluations(found);
+  const evaluations = whole.filter((one) => !done?.evaluations.has(nameOf(one)));
   const raw = unfoldedStore(store);
-  const whole = await inParallel(
+  const single = await inParallel(
     evaluations,
     async ({ state, suite }) => (await raw.listFolder(evaluationEpisodesFolder(state, suite))).length > 0,
   );
@@ -99,7 +98,8 @@ export async function planCollection(
     checkpoints: [...stored.filter((step) => !kept.has(step)), ...halfDeleted].sort((a, b) => a - b),
     episodes: steps.filter((_, index) => unfolded[index]?.episodes),
     batches: steps.filter((_, index) => unfolded[index]?.batch),
-    evaluations: evaluations.filter((_, index) => whole[index]),
+    evaluations: evaluations.filter((_, index) => single[index]),
+    left: unread,
     kept,
   };
 }
@@ -125,7 +125,7 @@ export async function collect(
       batches: [],
       evaluations: [],
       spared: [],
-      left: [],
+      left: [...plan.left],
       freed: 0,
     },
   };
@@ -144,7 +144,7 @@ export async function collect(
   options.onRecorded?.(n, plan);
   // Folding takes nothing from anybody: readers find the file that is written first.
   if (checkpoints.length > 0) await options.wait(options.graceMs);
-  const { kept } = await checkpointsOf(store, run, options);
+  const { kept } = await checkpointsOf(store, run, options.retention, await findEvaluations(store, run));
   for (const step of plan.checkpoints) {
     if (kept.has(step)) collected.spared.push(step);
     else {
@@ -181,9 +181,7 @@ async function problemOf(collected: Collected, fold: () => Promise<Folded>): Pro
     collected.freed += freed;
     return problem;
   } catch (error) {
-    const unread = [UnreadableRecord, OlderSchema, NewerSchema];
-    if (unread.some((kind) => error instanceof kind)) return (error as Error).message;
-    throw error;
+    return unreadable(error);
   }
 }
 
@@ -209,21 +207,19 @@ async function foldedBefore(
   return done;
 }
 
-function nameOf({ state, suite }: Pick<EvaluationOfStep, 'state' | 'suite'>): string {
-  return `${state}/${suite}`;
-}
-
 /** Those under the run itself, and why some of them stay; an ancestor's are for a collection of that one. */
 async function checkpointsOf(
   store: ObjectStore,
   run: string,
-  { retention, bestSteps }: CollectionOptions,
+  retention: RetentionSpec | null,
+  evaluations: readonly FoundEvaluation[],
 ): Promise<{ first: number; stored: number[]; kept: CollectionPlan['kept'] }> {
   const record = await readRun(store, run);
   const first = (record.lineage?.step ?? -1) + 1;
   const stored = (await listCheckpoints(store, record)).filter((step) => step >= first);
-  const [needed, best] = [await needsOf(store, run), await bestSteps()];
-  return { first, stored, kept: keptCheckpoints(stored, { retention, needed, best }) };
+  const needed = await needsOf(store, run);
+  const evaluated = rankSteps(evaluations);
+  return { first, stored, kept: keptCheckpoints(stored, { retention, needed, evaluated }) };
 }
 
 /** A collection that was killed may have left files of checkpoints whose manifests it had deleted. */

@@ -1,19 +1,22 @@
 // Which checkpoints stay, and why: a function of steps alone, so that a dry run and the run after it say the same.
 import type { RetentionSpec } from '../../spec/run-spec.js';
+import type { RankedSteps } from './evaluated-steps.js';
 
 export interface Wanted {
   /** Null keeps every checkpoint. */
   retention: RetentionSpec | null;
   /** Steps whose state another run, a sweep or an audit needs, and who that is. */
   needed: readonly { step: number; by: string }[];
-  /** Evaluated steps, best first. */
-  best: readonly number[];
+  /** Evaluated steps, best first, and those whose evaluation has no rank. */
+  evaluated: RankedSteps;
 }
+
+const unrankedReason = 'its evaluation has no result that can be read';
 
 /** Why each checkpoint stays, by step; those of `checkpoints` (ascending) that are not among them may go. */
 export function keptCheckpoints(
   checkpoints: readonly number[],
-  { retention, needed, best }: Wanted,
+  { retention, needed, evaluated }: Wanted,
 ): Map<number, string[]> {
   const kept = new Map<number, string[]>();
   const keep = (step: number | undefined, why: string): void => {
@@ -32,7 +35,9 @@ export function keptCheckpoints(
   const { keep_last, keep_every, keep_best } = retention;
   for (const step of checkpoints.slice(-keep_last, -1)) keep(step, 'keep_last');
   for (const step of firstOfEach(checkpoints, keep_every)) keep(step, 'keep_every');
-  for (const step of best.slice(0, keep_best)) keep(covering(step), 'keep_best');
+  for (const step of evaluated.best.slice(0, keep_best)) keep(covering(step), 'keep_best');
+  // Beside the best and not among them: no step loses its place to one whose rank nobody knows.
+  if (keep_best > 0) for (const step of evaluated.unranked) keep(covering(step), unrankedReason);
   return kept;
 }
 

@@ -13,7 +13,7 @@ import { readNumerics } from '../runs/run-records.js';
 export async function isSuiteOf(
   store: ObjectStore,
   record: RunRecord,
-  result: EvaluationResult,
+  result: Pick<EvaluationResult, 'state' | 'suite' | 'suite_name'>,
 ): Promise<boolean> {
   const suite = await readRecord(store, evaluationSuiteKey(result.state, result.suite), 'suite');
   if (!suite || suite.seed !== record.seed) return false;

@@ -57,12 +57,12 @@ export class RunCollections {
         this.progress.summary(step, 'collection'),
         policy,
       ).collectGarbage({ ...this.owned, step });
+      this.progress.collected();
     } catch (error) {
       if (isCancellation(error)) return;
-      log.warn('A collection failed; the next one looks at the same again', {
-        step,
-        message: rootCause(error) ?? String(error),
-      });
+      const message = rootCause(error) ?? String(error);
+      this.progress.collectionFailed(step, message);
+      log.warn('A collection failed: what it would have deleted stays until the next one', { step, message });
     }
   }
 }

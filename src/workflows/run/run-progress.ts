@@ -55,6 +55,7 @@ export interface CarriedFigures {
   sampleSeconds: number;
   rewards?: RunStatus['rewards'];
   outcomes?: RunStatus['outcomes'];
+  collectionFailure?: RunStatus['collectionFailure'];
   /** What no update has taken over yet. */
   faults?: StepFaults;
 }
@@ -103,6 +104,7 @@ export class RunProgress {
       report: null,
       rewards: carried?.rewards ?? [],
       ...(carried?.outcomes ? { outcomes: carried.outcomes } : {}),
+      ...(carried?.collectionFailure ? { collectionFailure: carried.collectionFailure } : {}),
     };
   }
 
@@ -245,6 +247,17 @@ export class RunProgress {
     this.show();
   }
 
+  /** Nothing waits for a collection, so a failure is shown until the next one has succeeded. */
+  collected(): void {
+    delete this.status.collectionFailure;
+    this.show();
+  }
+
+  collectionFailed(step: number, message: string): void {
+    this.status.collectionFailure = { step, reason: message.slice(0, maxReason) };
+    this.show();
+  }
+
   /** Nobody waits for the answer of a signal: why it changed nothing is shown. */
   signalled(note: NonNullable<RunStatus['signals']>[number]): void {
     this.status.signals = [...(this.status.signals ?? []), note].slice(-maxSignals);
@@ -253,11 +266,13 @@ export class RunProgress {
 
   carried(): CarriedFigures {
     const { evaluations, recent, lastCheckpoint, tokens, sampleSeconds, rewards, outcomes } = this.status;
+    const { collectionFailure } = this.status;
     const faults = this.idle.open;
     return {
       ...{ evaluations, recent: recent.slice(-3), lastCheckpoint, tokens, sampleSeconds },
       ...(rewards ? { rewards } : {}),
       ...(outcomes ? { outcomes } : {}),
+      ...(collectionFailure ? { collectionFailure } : {}),
       ...(faults ? { faults } : {}),
     };
   }

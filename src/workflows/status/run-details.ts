@@ -5,7 +5,7 @@ import { usedShare } from './budget.js';
 import { faultNote } from './fault-note.js';
 import { settingNotes } from '../hyperparameters.js';
 import { markdownTable, plain, unbroken } from './markdown.js';
-import { headline, remainingSeconds, signalNotes, stopNote, targetNote } from './run-text.js';
+import { collectionNote, headline, remainingSeconds, signalNotes, stopNote, targetNote } from './run-text.js';
 import { sparkline } from './sparkline.js';
 
 const shownEvaluations = 5;
@@ -129,8 +129,10 @@ function notes(status: RunStatus, followedIn: readonly string[]): string {
   const stop = stopNote(status);
   const faults = faultNote(status.faults ?? {});
   const target = targetNote(status);
+  const collection = collectionNote(status);
   const lines = [
     ...signalNotes(status).map(plain),
+    ...(collection ? [plain(collection)] : []),
     ...(target ? [target] : []),
     ...(stop ? [stop] : []),
     ...settingNotes(status.control),

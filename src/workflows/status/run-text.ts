@@ -45,6 +45,18 @@ export function signalNotes({ signals = [] }: Pick<RunStatus, 'signals'>): strin
   });
 }
 
+/** Why the store keeps what the run no longer needs; null if the last collection did not fail. */
+export function collectionNote({
+  run,
+  collectionFailure: failure,
+}: Pick<RunStatus, 'run' | 'collectionFailure'>): string | null {
+  if (!failure) return null;
+  return (
+    `the collection of garbage after step ${failure.step} failed, and the store keeps what it would have deleted: ${failure.reason}. ` +
+    `The next checkpoint tries again; \`longhaul gc ${run}\` does so at once`
+  );
+}
+
 /** How an evaluation ended the run; null where none has reached the target. */
 export function targetNote({
   step,

@@ -7,7 +7,6 @@ import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import { evaluatedSteps } from '../../../src/report/history/best-steps.js';
 import { collect } from '../../../src/store/collection/collection.js';
 import { unfoldedStore, withFoldedEvaluations } from '../../../src/store/collection/folded-evaluations.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
@@ -50,7 +49,7 @@ const play = (deps: NodeDeps, attempt: number) =>
 async function playedElsewhere(store: ObjectStore): Promise<unknown> {
   const answer = await play({ ...other, store }, 2);
   const options = { retention: null, graceMs: 0, by: 'test', wait: () => Promise.resolve() };
-  const { evaluations } = await collect(store, run, { ...options, ...evaluatedSteps(store, run) });
+  const { evaluations } = await collect(store, run, options);
   expect(evaluations).toHaveLength(1);
   return answer;
 }

@@ -1,10 +1,9 @@
 // A run's own collections (R23): by the activity itself, on a real store.
-import { describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { collectGarbage } from '../../../src/activities/run/collect-garbage.js';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
-import { evaluatedSteps } from '../../../src/report/history/best-steps.js';
 import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
-import { collect, type Collected } from '../../../src/store/collection/collection.js';
+import { collect, type Collected, planCollection } from '../../../src/store/collection/collection.js';
 import { unfoldedStore } from '../../../src/store/collection/folded-evaluations.js';
 import {
   collectionsFolder,
@@ -12,6 +11,8 @@ import {
   evaluationEpisodesFolder,
 } from '../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { adoptOrCreate, requireRecord } from '../../../src/store/records/records.js';
+import { openRunView } from '../../../src/store/runs/quarantine.js';
 import { readRun } from '../../../src/store/runs/run-records.js';
 import {
   copy,
@@ -21,7 +22,9 @@ import {
   last,
   useFinishedRun,
 } from '../../cli/store/gc-fixture.js';
-import { run } from '../fixture.js';
+import { memoryStore } from '../../followers/memory-store.js';
+import { recordsOf, writeAll, writeCheckpoint, writeControl } from '../../followers/written-run.js';
+import { run, tamper } from '../fixture.js';
 
 useFinishedRun();
 
@@ -47,6 +50,56 @@ describe('collectGarbage', () => {
   });
 });
 
+describe('an evaluation without a result that can be read', () => {
+  // Evaluations at steps 4 and 8, of which 8 is the better one, and a checkpoint after each second step.
+  let store: ObjectStore;
+  let key: string;
+  const made = { run: 'tiny', steps: 12, evalInterval: 4 };
+  beforeEach(async () => {
+    store = memoryStore();
+    const records = recordsOf(made);
+    await writeAll(store, records);
+    for (const step of [2, 4, 6, 8, 10, 12]) await writeCheckpoint(store, made.run, step);
+    key = records.find((one) => one.step === 4 && one.key.endsWith('/result.json'))?.key ?? '';
+  });
+
+  async function collected(): Promise<{ checkpoints: number[]; lines: string[] }> {
+    const lines: string[] = [];
+    const deps = { ...harness.orchestrator, store, log: (line: string) => lines.push(line) };
+    await harness.attempt('gc', () => collectGarbage(deps, { run: made.run, owner: 1, step: made.steps }));
+    return { checkpoints: await listCheckpoints(store, await readRun(store, made.run)), lines };
+  }
+
+  it('is needed for that: else only the newest and the best checkpoints stay', async () => {
+    expect(await collected()).toEqual({ checkpoints: [8, 10, 12], lines: [] });
+  });
+
+  it.each<[string, (bytes: Buffer) => string]>([
+    ['is damaged', (bytes) => bytes.toString().slice(0, 40)],
+    ['was written by a newer version', (bytes) => bytes.toString().replace(/evaluation\/2/, 'evaluation/99')],
+  ])('stops no collection where it %s, costs the step no checkpoint, and is named', async (_, change) => {
+    await tamper(store, key, change);
+    const { checkpoints, lines } = await collected();
+    expect(checkpoints).toEqual([4, 8, 10, 12]);
+    expect(lines).toEqual([
+      expect.stringMatching(new RegExp(`left something of step 4 as it is: record ${key} .*longhaul audit`)),
+    ]);
+  });
+
+  it('is the one that stands for it where it was set aside', async () => {
+    const result = await requireRecord(store, key, 'evaluation');
+    await tamper(store, key, (bytes) => bytes.toString().slice(0, 40));
+    await writeControl(store, made.run, 1, { kind: 'quarantine', key }, 30);
+    const retention = { keep_last: 1, keep_every: 0, keep_best: 1 };
+    const kept = async () => Object.fromEntries((await planCollection(store, made.run, { retention })).kept);
+    expect(await kept()).toEqual({
+      ...{ 4: ['its evaluation has no result that can be read'], 8: ['keep_best'], 12: ['newest'] },
+    });
+    await adoptOrCreate(await openRunView(store, made.run), key, 'evaluation', { ...result, pass_at_1: 1 });
+    expect(await kept()).toEqual({ 4: ['keep_best'], 12: ['newest'] });
+  });
+});
+
 describe('collections that look at new steps alone', () => {
   const collectNew = (
     store: ObjectStore,
@@ -54,7 +107,6 @@ describe('collections that look at new steps alone', () => {
   ): Promise<Collected> =>
     collect(store, run, {
       retention: { keep_last: 1, keep_every: 0, keep_best: 0 },
-      ...evaluatedSteps(store, run),
       ...{ onlyNewSteps: true, graceMs: 0, by: 'test', wait },
     });
 

@@ -102,8 +102,6 @@ describe('a fork', () => {
     const plan = () =>
       planCollection(store, run, {
         retention: only,
-        bestSteps: () => Promise.resolve([]),
-        evaluations: () => Promise.resolve([]),
       });
     expect((await plan()).checkpoints).toEqual([2]);
     const spec = await forkSpec(store, 'safe', { run, step: 3 });

@@ -124,8 +124,6 @@ describe('a rebase', () => {
     expect(spentInAll('counted', updates).gpu_seconds).toBeGreaterThan(0);
     const plan = await planCollection(harness.store, 'counted', {
       retention: null,
-      bestSteps: () => Promise.resolve([]),
-      evaluations: () => Promise.resolve([]),
     });
     expect(plan.episodes).toEqual([]);
   });

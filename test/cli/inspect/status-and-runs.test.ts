@@ -135,6 +135,21 @@ describe('longhaul status', { timeout: 120_000 }, () => {
     });
   });
 
+  it('warns of a collection of garbage that failed, also once the run has ended', async () => {
+    const script = scriptRun(outlineOf(uniqueName('hoards'), { ckpt_interval: 2 }));
+    script.activities.collectGarbage = () =>
+      Promise.reject(ApplicationFailure.nonRetryable('record refs/x.json is unreadable', 'UnreadableRecord'));
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await run.result();
+      const { code, output } = await longhaul('status', script.outline.name);
+      expect(code).toBe(0);
+      expect(output).toMatch(
+        /warning: the collection of garbage after step 6 failed, .*: record refs\/x\.json is unreadable\. .*`longhaul gc hoards-/,
+      );
+    });
+  });
+
   it('says how many outcomes are unknown, and why most of them are', async () => {
     const script = scriptRun(outlineOf(uniqueName('unknown')));
     const { collectRollouts, evaluateState } = script.activities;

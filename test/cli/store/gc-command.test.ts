@@ -1,13 +1,10 @@
 // `longhaul gc` as a person runs it: what it says, what it keeps, and that nothing is lost however often it is killed.
 import { describe, expect, test } from 'vitest';
 import { stepsText } from '../../../src/cli/store/gc-command.js';
-import { bestStepsOf } from '../../../src/report/history/best-steps.js';
-import type { EvaluationFigure } from '../../../src/report/history/evaluations.js';
 import { runKey } from '../../../src/store/objects/layout.js';
 import type { RecordTypes } from '../../../src/store/records/record-schemas.js';
 import { run, tamper } from '../../activities/fixture.js';
 import { seededRandom } from '../../chaos/random.js';
-import { recordsOfAllKinds } from '../../store/fixtures.js';
 import { copy, expectCollected, expectNothingLost, keysOf, longhaul, useFinishedRun } from './gc-fixture.js';
 import { signedAgain } from '../../support/signed-again.js';
 
@@ -71,28 +68,6 @@ describe('longhaul gc', () => {
     await expectCollected(store);
     await expectNothingLost(store);
   }, 60_000);
-});
-
-describe('the best steps', () => {
-  const figure = (step: number, suite: string, pass_at_1: number | null): EvaluationFigure => ({
-    step,
-    result: { ...recordsOfAllKinds().evaluation, suite, pass_at_1 },
-  });
-
-  test('are those of the suite that was played most, the newer one first among equals', () => {
-    expect(
-      bestStepsOf([
-        figure(10, 'interval', 0.4),
-        figure(20, 'interval', 0.9),
-        figure(30, 'interval', 0.4),
-        figure(40, 'interval', 0.5),
-        figure(50, 'interval', null),
-        figure(0, 'final', 0.1),
-        figure(40, 'final', 1),
-      ]),
-    ).toEqual([20, 40, 30, 10]);
-    expect(bestStepsOf([])).toEqual([]);
-  });
 });
 
 test.each([

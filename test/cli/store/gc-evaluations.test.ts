@@ -2,7 +2,6 @@
 import { expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
-import { evaluatedSteps } from '../../../src/report/history/best-steps.js';
 import { collect } from '../../../src/store/collection/collection.js';
 import { unfoldedStore } from '../../../src/store/collection/folded-evaluations.js';
 import {
@@ -41,7 +40,6 @@ test('an evaluation is folded, and read, audited and adopted as before; so is ea
 
   const done = await collect(store, run, {
     retention: null,
-    ...evaluatedSteps(store, run),
     ...{ graceMs: 0, by: 'test', wait: () => Promise.resolve() },
   });
   const { state, suite } = evaluated;

@@ -57,8 +57,6 @@ export async function copy(): Promise<{ store: ObjectStore; address: string }> {
 
 export const keepNewest: CollectionOptions = {
   retention: { keep_last: 1, keep_every: 0, keep_best: 0 },
-  bestSteps: () => Promise.resolve([]),
-  evaluations: () => Promise.resolve([]),
 };
 export const collectAll = (store: ObjectStore, during = (): Promise<void> => Promise.resolve()) =>
   collect(store, run, { ...keepNewest, graceMs: 0, by: 'test', wait: during });

@@ -56,8 +56,6 @@ describe('a node that stood still while its step was committed and folded', { ti
   const fold = async (run: string): Promise<void> => {
     const done = await collect(cluster.store, run, {
       retention: null,
-      bestSteps: () => Promise.resolve([]),
-      evaluations: () => Promise.resolve([]),
       graceMs: 0,
       by: 'test',
       wait: () => Promise.resolve(),

@@ -16,8 +16,6 @@ const sweep = 'longhaul/nightly';
 const suite = digestOf('d');
 const keepNewest: CollectionOptions = {
   retention: { keep_last: 1, keep_every: 0, keep_best: 0 },
-  bestSteps: () => Promise.resolve([]),
-  evaluations: () => Promise.resolve([]),
 };
 
 let folder: string;

@@ -6,7 +6,12 @@ const tens = [10, 20, 30, 40, 50, 60];
 const settings = { keep_last: 1, keep_every: 0, keep_best: 0 };
 
 function kept(checkpoints: readonly number[], wanted: Partial<Wanted>): number[] {
-  const all = keptCheckpoints(checkpoints, { retention: settings, needed: [], best: [], ...wanted });
+  const all = keptCheckpoints(checkpoints, {
+    retention: settings,
+    needed: [],
+    evaluated: { best: [], unranked: [] },
+    ...wanted,
+  });
   return [...all.keys()].sort((a, b) => a - b);
 }
 
@@ -31,8 +36,21 @@ test.each<{ what: string; checkpoints?: number[]; wanted: Partial<Wanted>; stays
   },
   {
     what: 'those of the best evaluations, from where the state is computed if it was not saved',
-    wanted: { retention: { ...settings, keep_best: 2 }, best: [35, 20, 10] },
+    wanted: { retention: { ...settings, keep_best: 2 }, evaluated: { best: [35, 20, 10], unranked: [] } },
     stays: [20, 30, 60],
+  },
+  {
+    what: 'beside the best ones, a step of unknown rank: it may be better than all of them',
+    wanted: {
+      retention: { ...settings, keep_best: 1 },
+      evaluated: { best: [35, 10], unranked: [20, 45] },
+    },
+    stays: [20, 30, 40, 60],
+  },
+  {
+    what: 'no step of unknown rank, where the best ones do not stay either',
+    wanted: { evaluated: { best: [35], unranked: [20] } },
+    stays: [60],
   },
   {
     what: 'the one that a fork begins at',
@@ -53,9 +71,10 @@ test('every reason for which a checkpoint stays is said', () => {
   const reasons = keptCheckpoints(tens, {
     retention: { keep_last: 2, keep_every: 50, keep_best: 1 },
     needed: [{ step: 55, by: 'tiny~2' }],
-    best: [50],
+    evaluated: { best: [50], unranked: [25] },
   });
   expect(reasons.get(50)).toEqual(['needed by tiny~2', 'keep_last', 'keep_every', 'keep_best']);
+  expect(reasons.get(20)).toEqual(['its evaluation has no result that can be read']);
   expect(reasons.get(60)).toEqual(['newest']);
 });
 

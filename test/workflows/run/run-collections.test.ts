@@ -1,6 +1,7 @@
 // Collections beside the steps (R23): no step waits for one, none fails with one, and the run's end has them all behind it.
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { statusQuery } from '../../../src/workflows/messages.js';
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
@@ -59,6 +60,22 @@ describe('the collections of a run', { timeout: 120_000 }, () => {
     await withWorkers(temporal, scripted, async (queue) => {
       const run = await startRun(temporal, queue, scripted.outline.name);
       expect(await run.result()).toMatchObject({ ended: 'completed', step: 8 });
+      const { collectionFailure } = await run.query(statusQuery);
+      expect(collectionFailure).toEqual({ step: 8, reason: 'the disk answers nothing' });
+    });
+    expect(asked.length).toBeGreaterThan(1);
+  });
+
+  it('show no failure once one has succeeded', async () => {
+    const { script: scripted, asked } = script(() =>
+      asked.length > 1
+        ? Promise.resolve()
+        : Promise.reject(ApplicationFailure.nonRetryable('the disk answers nothing', 'UnreadableRecord')),
+    );
+    await withWorkers(temporal, scripted, async (queue) => {
+      const run = await startRun(temporal, queue, scripted.outline.name);
+      await run.result();
+      expect((await run.query(statusQuery)).collectionFailure).toBeUndefined();
     });
     expect(asked.length).toBeGreaterThan(1);
   });

@@ -63,8 +63,6 @@ async function commitElsewhere(): Promise<unknown> {
 async function foldStep(): Promise<void> {
   const done = await collectGarbage(harness.store, run, {
     retention: null,
-    bestSteps: () => Promise.resolve([]),
-    evaluations: () => Promise.resolve([]),
     graceMs: 0,
     by: 'test',
     wait: () => Promise.resolve(),

@@ -1,0 +1,130 @@
+// The evaluations of a run, for a collection of it: the best steps keep their checkpoints, and whole evaluations are folded.
+import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
+import type { Digest, RunRecord } from '../../spec/records/records.js';
+import { specsInForce, stopsAsked, suiteDue } from '../../spec/schedule.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { isSuiteOf } from '../evaluations/suite-comparability.js';
+import { evaluationResultKey, evaluationsOfState, evaluationSuiteKey } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { readRecord } from '../records/records.js';
+import { unreadable } from '../runs/checkpoint-damage.js';
+import { readControl } from '../runs/control-records.js';
+import { openRunView } from '../runs/quarantine.js';
+import { lastCommittedStep, readRun, readState } from '../runs/run-records.js';
+
+export interface EvaluationOfStep {
+  step: number;
+  state: Digest;
+  suite: Digest;
+}
+
+export interface FoundEvaluation extends EvaluationOfStep {
+  /** Null if it is under way, was set aside, or cannot be read. */
+  result: EvaluationResult | null;
+  /** Why its result or its suite cannot be read, or null. */
+  problem: string | null;
+  /** The run asks for it at its intervals, as far as can be told: only those say how good a step is. */
+  ranks: boolean;
+}
+
+export interface RankedSteps {
+  /** Best first. */
+  best: number[];
+  /** Steps with an evaluation that cannot be ranked: nobody knows how good they are. */
+  unranked: number[];
+}
+
+/**
+ * Evaluations of the run's states, whichever run played them, at the steps that were to be evaluated and at the last one. States are
+ * shared, so one result that is damaged, or that a newer version wrote, concerns many runs: it is passed over, and named in `problem`.
+ */
+export async function findEvaluations(store: ObjectStore, run: string): Promise<FoundEvaluation[]> {
+  const view = await openRunView(store, run);
+  const record = await readRun(view, run);
+  const last = await lastCommittedStep(view, run);
+  const control = await readControl(view, run);
+  const specs = specsInForce(record.spec, control);
+  const ends = [last, ...stopsAsked(control)];
+  const due = Array.from({ length: last + 1 }, (_, step) => step).filter(
+    (step) => ends.includes(step) || specs.some((spec) => suiteDue(spec, step) !== null),
+  );
+  const found = await inParallel(due, async (step): Promise<EvaluationOfStep[]> => {
+    const state = await readState(view, run, step);
+    const names = await view.listFolder(evaluationsOfState(state));
+    return names.map((name) => ({ step, state, suite: name.replace(/\/$/, '') }));
+  });
+  return inParallel(found.flat(), (one) => readEvaluation(view, record, one));
+}
+
+async function readEvaluation(
+  view: ObjectStore,
+  record: RunRecord,
+  one: EvaluationOfStep,
+): Promise<FoundEvaluation> {
+  const read = readRecord(view, evaluationResultKey(one.state, one.suite), 'evaluation');
+  const [result, ranks] = [
+    await read.catch(unreadable),
+    // Even if its result cannot be read, its suite may say that the run does not ask for it.
+    await isOfIntervals(view, record, one).catch(unreadable),
+  ];
+  const problem = [result, ranks].find((answer) => typeof answer === 'string') ?? null;
+  return {
+    ...one,
+    result: typeof result === 'string' || problem !== null ? null : result,
+    problem,
+    ranks: ranks !== false,
+  };
+}
+
+async function isOfIntervals(
+  view: ObjectStore,
+  record: RunRecord,
+  { state, suite }: EvaluationOfStep,
+): Promise<boolean> {
+  const name = (await readRecord(view, evaluationSuiteKey(state, suite), 'suite'))?.name;
+  return name === 'interval' && isSuiteOf(view, record, { state, suite, suite_name: name });
+}
+
+/**
+ * Shares of different tasks cannot be compared, so only the suite counts that most states were evaluated on. Of equals the newer step is
+ * first: it has learned longer. An evaluation without a result counts for its suite and has no rank: it may be the best of all, and what
+ * is deleted because a record cannot be read today is missing when the record has been put back.
+ */
+export function rankSteps(evaluations: readonly FoundEvaluation[]): RankedSteps {
+  const bySuite = new Map<string, FoundEvaluation[]>();
+  const ranked = evaluations.filter(({ ranks, result }) => ranks && (!result || result.pass_at_1 !== null));
+  for (const one of ranked) bySuite.set(one.suite, [...(bySuite.get(one.suite) ?? []), one]);
+  const [most = []] = [...bySuite.values()].sort((a, b) => b.length - a.length);
+  const best = most
+    .flatMap(({ step, result }) => (result ? [{ step, rate: result.pass_at_1 ?? 0 }] : []))
+    .sort((a, b) => b.rate - a.rate || b.step - a.step);
+  const unranked = ranked.filter(({ result }) => !result);
+  return {
+    best: best.map(({ step }) => step),
+    // Steps that share a state need one checkpoint: the newest is the nearest to what follows.
+    unranked: [...new Map(unranked.map(({ state, step }) => [state, step])).values()],
+  };
+}
+
+/**
+ * Each evaluation once: steps that change nothing share a state, and so its evaluations. `whole`: has a result without unknown outcomes,
+ * which may be played again. `unread`: its episodes stay in single files, because nothing says that it is whole.
+ */
+export function sortEvaluations(evaluations: readonly FoundEvaluation[]): {
+  whole: EvaluationOfStep[];
+  unread: { step: number; problem: string }[];
+} {
+  const byName = new Map<string, FoundEvaluation>();
+  for (const one of evaluations) if (!byName.has(nameOf(one))) byName.set(nameOf(one), one);
+  const once = [...byName.values()];
+  return {
+    whole: once
+      .filter(({ result }) => result?.unknown === 0)
+      .map(({ step, state, suite }) => ({ step, state, suite })),
+    unread: once.flatMap(({ step, problem }) => (problem === null ? [] : [{ step, problem }])),
+  };
+}
+
+export function nameOf({ state, suite }: Pick<EvaluationOfStep, 'state' | 'suite'>): string {
+  return `${state}/${suite}`;
+}
