@@ -48,33 +48,38 @@ export function withFoldedEvaluations(raw: ObjectStore): ObjectStore {
 
   const view: ObjectStore = {
     address: raw.address,
-    // The single record first: it goes after the file is there.
+    // What was folded is the truth. The file is looked for last: a collection writes it before it deletes a single record.
     get: async (key) => {
       const bytes = await raw.get(key);
-      const episode = bytes ? null : await foldedAt(key);
+      const episode = await foldedAt(key);
       return episode ? bytesOf(episode) : bytes;
     },
     head: async (key) => {
       const info = await raw.head(key);
-      const episode = info ? null : await foldedAt(key);
+      const episode = await foldedAt(key);
       return episode ? infoOf(key, episode) : info;
     },
-    create: async (key, bytes) => ((await foldedAt(key)) ? 'exists' : raw.create(key, bytes)),
+    create: async (key, bytes) => {
+      if (await foldedAt(key)) return 'exists';
+      const answer = await raw.create(key, bytes);
+      // A collection may have folded another record since, and deleted that one: then this one was put beside the truth.
+      if (answer === 'exists' || !(await foldedAt(key))) return answer;
+      await raw.delete(key);
+      return 'exists';
+    },
     createFromFile: (key, path, transfer) => raw.createFromFile(key, path, transfer),
     getToFile: (key, path, transfer) => raw.getToFile(key, path, transfer),
     stream: (key) => raw.stream(key),
     async *list(prefix) {
-      const infos: ObjectInfo[] = [];
-      const isEvaluation = parseEvaluationKey(prefix) !== null;
-      for await (const info of raw.list(prefix)) {
-        if (isEvaluation) infos.push(info);
-        else yield info;
+      if (!parseEvaluationKey(prefix)) {
+        yield* raw.list(prefix);
+        return;
       }
-      if (!isEvaluation) return;
-      const there = new Set(infos.map(({ key }) => key));
+      const infos = new Map<string, ObjectInfo>();
+      for await (const info of raw.list(prefix)) infos.set(info.key, info);
       for (const [key, episode] of (await fileAt(prefix)) ?? [])
-        if (key.startsWith(prefix) && !there.has(key)) infos.push(await infoOf(key, episode));
-      yield* infos.sort((a, b) => (a.key < b.key ? -1 : 1));
+        if (key.startsWith(prefix)) infos.set(key, await infoOf(key, episode));
+      yield* [...infos.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
     },
     listFolder: async (prefix) => {
       const names = await raw.listFolder(prefix);

@@ -10,7 +10,9 @@ import type { EnvironmentServer } from '../../../src/environments/server/environ
 import { collect } from '../../../src/store/collection/collection.js';
 import { unfoldedStore, withFoldedEvaluations } from '../../../src/store/collection/folded-evaluations.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { evaluationEpisodesFolder } from '../../../src/store/objects/layout.js';
 import { openStore } from '../../../src/store/open-store.js';
+import { adoptOrCreate, requireRecord } from '../../../src/store/records/records.js';
 import { counting, type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';
 
 const step = lastSftStep;
@@ -48,24 +50,33 @@ const play = (deps: NodeDeps, attempt: number) =>
 
 async function playedElsewhere(store: ObjectStore): Promise<unknown> {
   const answer = await play({ ...other, store }, 2);
-  const options = { retention: null, graceMs: 0, by: 'test', wait: () => Promise.resolve() };
-  const { evaluations } = await collect(store, run, options);
-  expect(evaluations).toHaveLength(1);
+  await foldEvaluation(store);
   return answer;
 }
 
-/**
- * Its calls wait for `meanwhile` from the one on that is the `look`th, up to the first look of an episode right before it samples: from
- * there on episodes are apart, and one whose look was answered may sample while another one's is frozen.
- */
-function frozenAt(
+async function foldEvaluation(store: ObjectStore): Promise<void> {
+  const options = { retention: null, graceMs: 0, by: 'test', wait: () => Promise.resolve() };
+  expect(done).toMatchObject({ evaluations: [{ step }], left: [] });
+}
+
+/** Folder of the episodes of the store's one evaluation. */
+async function episodesFolderIn(store: ObjectStore): Promise<string> {
+  if (!result) throw new Error('nothing was evaluated');
+  return evaluationEpisodesFolder(result.state, result.suite);
+}
+
+/** Names of the episodes that lie beside the file. */
+async function singlesOf(store: ObjectStore): Promise<string[]> {
+  return unfoldedStore(store).listFolder(await episodesFolderIn(store));
+}
+
+/** A store that does `meanwhile` before the call that `isIt` names, such as `head KEY`; no call ends before that has. */
+function frozenWhere(
   store: ObjectStore,
-  look: number,
+  isIt: (call: string) => boolean,
   meanwhile: (call: string) => Promise<unknown>,
 ): ObjectStore {
-  let calls = 0;
   let frozen: Promise<unknown> | null = null;
-  let areApart = false;
   return withFoldedEvaluations(
     new Proxy(unfoldedStore(store), {
       get(target, name: keyof ObjectStore) {
@@ -74,14 +85,28 @@ function frozenAt(
         return (...args: unknown[]): unknown => {
           const call = (): unknown => (member as (...args: unknown[]) => unknown).apply(target, args);
           if (name === 'list') return call();
-          calls += 1;
-          if (calls === look && !areApart) frozen = meanwhile(`${name} ${String(args[0])}`);
-          areApart ||= name === 'head' && /^evals\/.*\/episodes\//.test(String(args[0]));
+          const text = `${name} ${String(args[0])}`;
+          if (!frozen && isIt(text)) frozen = meanwhile(text);
           return frozen ? frozen.then(call) : call();
         };
       },
     }),
   );
+}
+
+/**
+ * The `look`th call, up to the first look of an episode right before it samples: from there on episodes are apart, and one whose look was
+ * answered may sample while another one's is frozen.
+ */
+function callNumber(look: number): (call: string) => boolean {
+  let calls = 0;
+  let areApart = false;
+  return (call) => {
+    calls += 1;
+    const isIt = calls === look && !areApart;
+    areApart ||= /^head evals\/.*\/episodes\//.test(call);
+    return isIt;
+  };
 }
 
 it('a worker that stood still at any of its looks samples no episode of an evaluation again', async () => {
@@ -92,7 +117,7 @@ it('a worker that stood still at any of its looks samples no episode of an evalu
     let answer: unknown = null;
     let at = '';
     sleeper.calls.generate = 0;
-    const frozen = frozenAt(store, look, async (call) => {
+    const frozen = frozenWhere(store, callNumber(look), async (call) => {
       at = call;
       answer = await playedElsewhere(store);
     });
@@ -105,4 +130,39 @@ it('a worker that stood still at any of its looks samples no episode of an evalu
   }
   expect(again).toEqual([]);
   expect(looks).toBeGreaterThan(10);
+});
+
+it('a worker that stood still before it wrote an episode leaves none beside the file', async () => {
+  const store = await begunAnew();
+  let answer: unknown = null;
+  const frozen = frozenWhere(
+    store,
+    (call) => /^create evals\/.*\/episodes\//.test(call),
+    async () => void (answer = await playedElsewhere(store)),
+  );
+  expect(await play({ ...sleeper.deps, store: frozen }, 1)).toEqual(answer);
+  expect(await singlesOf(store)).toEqual([]);
+  expect((await auditRun(store, run)).violations).toEqual([]);
+});
+
+it('an episode beside the file, whose worker died before its second look, is not read, and the next collection takes it', async () => {
+  const store = await begunAnew();
+  await playedElsewhere(store);
+  const folder = await episodesFolderIn(store);
+  const times = new Map<string, number>();
+  for await (const { key, modified } of store.list(folder)) times.set(key, modified.getTime());
+  const [name] = await store.listFolder(folder);
+  const key = `${folder}${name}`;
+  const first = await requireRecord(store, key, 'episode');
+  const late = { ...first, observed: { ...first.observed, attempt: 7, incarnation: 'another' } };
+  await adoptOrCreate(unfoldedStore(store), key, 'episode', late);
+  expect(await singlesOf(store)).toEqual([name]);
+
+  const reader = await openStore(store.address);
+  expect(await requireRecord(reader, key, 'episode')).toEqual(first);
+  expect((await reader.head(key))?.modified.getTime()).toBe(times.get(key));
+  for await (const info of reader.list(folder)) expect(info.modified.getTime()).toBe(times.get(info.key));
+  expect((await auditRun(reader, run)).violations).toEqual([]);
+  await foldEvaluation(reader);
+  expect(await singlesOf(reader)).toEqual([]);
 });
