@@ -1,6 +1,6 @@
 // What was computed again after a death, from what the engines were asked for (test/support/preloads/engine-tap.mjs) and when it died.
 import { readFileSync } from 'node:fs';
-import { readFoldedEpisodes } from '../src/store/runs/episodes.js';
+import { readFolded } from '../src/store/runs/folded-episodes.js';
 import { episodeKey, episodesFolder } from '../src/store/objects/layout.js';
 import type { ObjectStore } from '../src/store/objects/object-store.js';
 
@@ -82,7 +82,7 @@ export async function recordedAt(
   const times = new Map<string, number>();
   for await (const { key, modified } of store.list(episodesFolder(run, step)))
     times.set(key, modified.getTime());
-  for (const [key, episode] of (await readFoldedEpisodes(store, run, step)) ?? [])
+  for (const [key, episode] of (await readFolded(store, { run, step })) ?? [])
     times.set(key, episode.recordedAt.getTime());
   if (times.size === 0) throw new Error(`step ${step} of ${run} has no episodes`);
   return times;

@@ -16,7 +16,7 @@ import { readSpecFile } from '../src/spec/spec-input.js';
 import type { Demonstration, DemonstrationMessage } from '../src/spec/records/task.js';
 import { recordDigest } from '../src/store/records/canonical.js';
 import { sha256Hex } from '../src/base/sha256.js';
-import { encodeFolded } from '../src/store/runs/episodes.js';
+import { encodeFolded } from '../src/store/runs/folded-episodes.js';
 import {
   evaluationEpisodeKey,
   evaluationResultKey,

@@ -3,7 +3,7 @@ import type { CheckpointManifest, EpisodeRecord } from '../spec/records/records.
 import { decodeBatchFile } from './files/batch-file.js';
 import { recordDigest } from './records/canonical.js';
 import { sha256Hex } from '../base/sha256.js';
-import { readFoldedEpisodes } from './runs/episodes.js';
+import { readFolded } from './runs/folded-episodes.js';
 import { foldedEpisodesKey, parseEpisodeKey } from './objects/layout.js';
 import type { ObjectStore } from './objects/object-store.js';
 import { checkRecord, decompress, schemaOf } from './records/record-codec.js';
@@ -49,7 +49,7 @@ async function showFolder(store: ObjectStore, folder: string): Promise<string> {
 /** An episode of a folded step, or the list of all of them at the key of their folder; null where none was folded there. */
 async function showFolded(store: ObjectStore, key: string): Promise<string | null> {
   const place = parseEpisodeKey(key);
-  const folded = place && (await readFoldedEpisodes(store, place.run, place.step));
+  const folded = place && (await readFolded(store, place));
   if (!folded) return null;
   const file = foldedEpisodesKey(place.run, place.step);
   const one = folded.get(key);

@@ -125,7 +125,6 @@ async function playRound(
       folder: evaluationEpisodesFolder(state, digest),
       seats,
       environments,
-      folded: null,
     },
     scope,
     attemptEvidence(store, run, Math.max(step, 0), scope, deps.life),

@@ -8,7 +8,6 @@ import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import { mostFrequentReason, reasonText } from '../../rl/unknown-outcomes.js';
 import type { Digest, GrpoPlan } from '../../spec/records/records.js';
-import { foldedFileOfStep } from '../../store/runs/episodes.js';
 import { episodeKey, episodesFolder } from '../../store/objects/layout.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { checkRoots } from '../../store/runs/plan-roots.js';
@@ -45,7 +44,6 @@ export async function collectRollouts(
       random: { seed: data.record.seed, domain: 'train', step },
       folder: episodesFolder(run, step),
       seats: seatsOf(plan, data, input.slots),
-      folded: foldedFileOfStep(run, step),
     },
     scope,
     attemptEvidence(store, run, step, scope, deps.life),

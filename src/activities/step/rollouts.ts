@@ -8,10 +8,10 @@ import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import type { Task } from '../../spec/records/task.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { inParallel } from '../../base/in-parallel.js';
-import type { FoldedFile } from '../../store/runs/episodes.js';
+import { withFoldedSteps } from '../../store/runs/episodes.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readOwner } from '../../store/runs/owners.js';
-import { adoptOrCreate, readRecord, requireRecord } from '../../store/records/records.js';
+import { adoptOrCreate, requireRecord } from '../../store/records/records.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 import { currentAccount, type WorkUnit } from '../attempt/attempt-account.js';
 import type { EvidenceWriter } from '../attempt/attempt-evidence.js';
@@ -45,8 +45,6 @@ export interface RolloutOrder {
   /** Folder of the seats' keys. */
   folder: string;
   seats: Seat[];
-  /** Where a collection puts them all (R23); null where none does. */
-  folded: FoldedFile | null;
   /** Where they are played; absent: where the run has its environments now. */
   environments?: readonly EnvironmentSpec[];
 }
@@ -58,63 +56,53 @@ export async function fillSeats(
   scope: AttemptScope,
   evidence: EvidenceWriter,
 ): Promise<EpisodeRecord[]> {
-  const { missing } = await look(deps, order);
-  if (missing.length === 0) return readAll(deps, order, order.seats);
+  const store = withFoldedSteps(deps.store);
+  const { missing } = await look(store, order);
+  if (missing.length === 0) return readAll(store, order, order.seats);
   await stoppingPoint('episodes-missed');
   const { data, policyStep } = order;
   const fill = async (): Promise<EpisodeRecord[]> => {
     // The engine may have been waited for; meanwhile another worker may have finished what was missing (R9).
-    const begun = await announced(deps, order, evidence);
+    const begun = await announced(store, order, evidence);
     const others = order.seats.filter((seat) => !begun.includes(seat));
-    if (begun.length === 0) return readAll(deps, order, others);
+    if (begun.length === 0) return readAll(store, order, others);
     const environments = order.environments ?? (await environmentsNow(deps.store, data.record));
     // Another run on this engine may have told it another tokenizer's.
     if (order.sampling.stop) await deps.holder.engine.setVocabulary(data.tokenizer.bytes());
     const journals = await deps.journals.below(order.folder);
     const play = (): Promise<EpisodeRecord[]> =>
-      playSeats(deps, { ...order, seats: begun, environments, journals, evidence }, scope);
+      playSeats(deps, { ...order, store, seats: begun, environments, journals, evidence }, scope);
     const played = await span('episodes', play);
-    return [...(await readAll(deps, order, others)), ...played];
+    return [...(await readAll(store, order, others)), ...played];
   };
   return deps.holder.withState(data.record.run, policyStep, fill, scope);
 }
 
 /** Seats to play, by now in an attempt record. A worker that is held up amid that announces what another finishes meanwhile: no harm (R9). */
-async function announced(deps: NodeDeps, order: RolloutOrder, evidence: EvidenceWriter): Promise<Seat[]> {
-  const { missing } = await look(deps, order);
+async function announced(store: ObjectStore, order: RolloutOrder, evidence: EvidenceWriter): Promise<Seat[]> {
+  const { missing } = await look(store, order);
   await evidence.starts(missing.map(({ key }) => key));
-  const { present } = await look(deps, order);
+  const { present } = await look(store, order);
   return missing.filter((seat) => !present.includes(seat));
 }
 
-/**
- * An episode that a listing lacks may have been folded before it: the file is there before a single record goes, so a look at the file
- * *after* the listing tells both apart (R9, R23).
- */
 async function look(
-  deps: NodeDeps,
-  { folder, seats, folded }: RolloutOrder,
+  store: ObjectStore,
+  { folder, seats }: RolloutOrder,
 ): Promise<{ present: Seat[]; missing: Seat[] }> {
   await stoppingPoint('episodes-looked-for');
-  const names = new Set(await deps.store.listFolder(folder));
+  const names = new Set(await store.listFolder(folder));
   const isThere = (seat: Seat): boolean => names.has(seat.key.slice(folder.length));
-  const missing = seats.filter((seat) => !isThere(seat));
-  if (missing.length > 0 && folded && (await deps.store.head(folded.key)))
-    return { present: seats, missing: [] };
-  return { present: seats.filter(isThere), missing };
+  return { present: seats.filter(isThere), missing: seats.filter((seat) => !isThere(seat)) };
 }
 
 /** In the order of `seats`. */
 async function readAll(
-  deps: NodeDeps,
+  store: ObjectStore,
   order: RolloutOrder,
   seats: readonly Seat[],
 ): Promise<EpisodeRecord[]> {
-  return requireEpisodes(
-    deps.store,
-    seats.map(({ key }) => key),
-    order,
-  );
+  return inParallel(seats, ({ key }) => requireEpisode(store, key, order));
 }
 
 /** Throws `UnreadableRecord` where it is missing, or was played for another plan or at another state (R8). */
@@ -123,30 +111,7 @@ export async function requireEpisode(
   key: string,
   source: Pick<EpisodeRecord, 'plan' | 'state'>,
 ): Promise<EpisodeRecord> {
-  return requireSource(key, await requireRecord(store, key, 'episode'), source);
-}
-
-/** As `requireEpisode` for each of `keys`, in their order, also where a collection has folded them. */
-export async function requireEpisodes(
-  store: ObjectStore,
-  keys: readonly string[],
-  source: Pick<EpisodeRecord, 'plan' | 'state'> & { folded: FoldedFile | null },
-): Promise<EpisodeRecord[]> {
-  const singles = await inParallel(keys, (key) => readRecord(store, key, 'episode'));
-  const folded = singles.includes(null) ? await source.folded?.read(store) : null;
-  return keys.map((key, index) => {
-    const record = folded ? folded.get(key)?.record : singles[index];
-    if (!record)
-      throw new UnreadableRecord(key, 'it is not in the store, but other records say that it must be');
-    return requireSource(key, record, source);
-  });
-}
-
-function requireSource(
-  key: string,
-  episode: EpisodeRecord,
-  source: Pick<EpisodeRecord, 'plan' | 'state'>,
-): EpisodeRecord {
+  const episode = await requireRecord(store, key, 'episode');
   for (const member of ['plan', 'state'] as const) {
     if (episode[member] === source[member]) continue;
     throw new UnreadableRecord(
@@ -160,6 +125,8 @@ function requireSource(
 }
 
 interface PlayOrder extends RolloutOrder {
+  /** Has folded episodes at their keys. */
+  store: ObjectStore;
   environments: readonly EnvironmentSpec[];
   journals: EpisodeJournals;
   evidence: EvidenceWriter;
@@ -262,7 +229,7 @@ async function playSeat(
       throw error;
     },
   );
-  const stored = await waitOutStore(() => recordOnce(deps, order, seat, record), patience);
+  const stored = await waitOutStore(() => recordOnce(order, seat, record), patience);
   work.end();
   await stoppingPoint('episode-written');
   return stored;
@@ -270,20 +237,14 @@ async function playSeat(
 
 /** The seat's record: this one, or that of whichever worker was first. `record`: null where another has finished the episode. */
 async function recordOnce(
-  { store }: NodeDeps,
   order: PlayOrder,
   { key }: Seat,
   record: EpisodeRecord | null,
 ): Promise<EpisodeRecord> {
-  const written = record && (await adoptOrCreate(store, key, 'episode', record));
-  const isOwn = written?.adopted === false;
-  const isFolded = isOwn && order.folded !== null && (await store.head(order.folded.key)) !== null;
-  if (isOwn && !isFolded) return written.record;
+  const written = record && (await adoptOrCreate(order.store, key, 'episode', record));
+  if (written?.adopted === false) return written.record;
   if (record) await order.evidence.discarded(key);
-  // A collection has folded the first record and deleted it; the file is the truth, and what lies beside it would contradict it.
-  if (isFolded) await store.delete(key);
-  const [stored] = await requireEpisodes(store, [key], order);
-  return stored as EpisodeRecord;
+  return requireEpisode(order.store, key, order);
 }
 
 interface Playing {
@@ -308,7 +269,7 @@ async function playUnlessFinished(
   if (!environment)
     throw new Error(`No environment is configured for "${seat.task.env_key}" (task ${seat.task.task_key})`);
   const started = Date.now();
-  const unfinished = new Unfinished(deps.store, seat.key, order.folded, patience);
+  const unfinished = new Unfinished(order.store, seat.key, patience);
   const engine = await deps.holder.engine.info();
   const play: EpisodePlay = await playEpisode(
     {
@@ -394,7 +355,6 @@ class Unfinished {
   constructor(
     private readonly store: ObjectStore,
     private readonly key: string,
-    private readonly folded: FoldedFile | null,
     private readonly patience: Patience,
   ) {}
 
@@ -403,19 +363,13 @@ class Unfinished {
     for (let isFresh = this.#isWithin(ms); !isFresh; isFresh = this.#isWithin(freshMs)) {
       this.patience.signal.throwIfAborted();
       const askedAt = Date.now();
-      if (await waitOutStore(() => this.#isFinished(), this.patience)) throw new FinishedElsewhere();
+      if (await waitOutStore(() => this.store.head(this.key), this.patience)) throw new FinishedElsewhere();
       this.#at = askedAt;
     }
   }
 
   #isWithin(ms: number): boolean {
     return this.#at !== null && Math.abs(Date.now() - this.#at) <= ms && ms > 0;
-  }
-
-  /** The file after the single record: a collection writes the one before it deletes the other. */
-  async #isFinished(): Promise<boolean> {
-    if (await this.store.head(this.key)) return true;
-    return this.folded !== null && (await this.store.head(this.folded.key)) !== null;
   }
 }
 

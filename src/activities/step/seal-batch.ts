@@ -3,7 +3,7 @@ import { buildBatch } from './build-batch.js';
 import type { StepReference } from '../contracts.js';
 import type { NodeDeps } from '../node-deps.js';
 import { rebasedBatch } from './rebased-step.js';
-import { requireEpisodes } from './rollouts.js';
+import { requireEpisode } from './rollouts.js';
 import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import type {
@@ -15,8 +15,9 @@ import type {
 } from '../../spec/records/records.js';
 import { batchDifference } from '../../store/files/batch-file.js';
 import { recordDigest } from '../../store/records/canonical.js';
+import { inParallel } from '../../base/in-parallel.js';
 import { sha256Hex } from '../../base/sha256.js';
-import { foldedFileOfStep } from '../../store/runs/episodes.js';
+import { withFoldedSteps } from '../../store/runs/episodes.js';
 import { batchKey, episodeKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { createFile } from '../../store/records/records.js';
@@ -69,10 +70,11 @@ function otherBatch(stored: Uint8Array, computed: Uint8Array, key: string): Dive
 /** By slot and sample. Throws `UnreadableRecord` where one is missing or another plan's: the batch waits for every outcome. */
 async function readEpisodes(store: ObjectStore, plan: GrpoPlan): Promise<EpisodeRecord[][]> {
   const { run, step, slots, samples_per_slot, previous_state: state } = plan;
-  const source = { plan: recordDigest(plan), state, folded: foldedFileOfStep(run, step) };
+  const view = withFoldedSteps(store);
+  const source = { plan: recordDigest(plan), state };
   const seats = slots.flatMap(({ slot }) =>
     Array.from({ length: samples_per_slot }, (_, sample) => episodeKey(run, step, slot, sample)),
   );
-  const episodes = await requireEpisodes(store, seats, source);
+  const episodes = await inParallel(seats, (key) => requireEpisode(view, key, source));
   return slots.map((_, index) => episodes.slice(index * samples_per_slot, (index + 1) * samples_per_slot));
 }

@@ -3,7 +3,7 @@
 import type { EpisodeRecord, GrpoPlan, RunRecord, UpdateRecord } from '../../spec/records/records.js';
 import { type AuditReport, readable, type Rule } from './audit-report.js';
 import { recordDigest } from '../records/canonical.js';
-import { type FoldedEpisodes, readFoldedEpisodes } from '../runs/episodes.js';
+import { type FoldedEpisodes, readFolded } from '../runs/folded-episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { episodeKey, episodesFolder, foldedEpisodesKey, planKey, updateKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
@@ -78,12 +78,12 @@ async function auditedEpisodes(
     sequences.collections === null ||
     sequences.collections.episodes.has(step) ||
     (await namedByCollections(store, timeline)).episodes.has(step);
-  const readFolded = (): Promise<FoldedEpisodes | null> =>
-    readable(report, key, () => readFoldedEpisodes(store, timeline, step));
-  let folded = await readFolded();
+  const readFile = (): Promise<FoldedEpisodes | null> =>
+    readable(report, key, () => readFolded(store, { run: timeline, step }));
+  let folded = await readFile();
   const singles = folded ? [] : await inParallel(keys, (single) => report.read(store, single, 'episode'));
   // A collection that goes on may have folded them between the two looks.
-  if (!folded && singles.includes(null)) folded = await readFolded();
+  if (!folded && singles.includes(null)) folded = await readFile();
   if (!folded) return { folded, episodes: singles };
   report.collected.folded += 1;
   if (timeline === record.run && !(await namesFold()))

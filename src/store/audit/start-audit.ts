@@ -1,7 +1,7 @@
 // Checks the starts that attempts announced (R9): every episode with a record was announced before it was there, and none was sampled
 // again. An announcement that came later proves nothing: its worker may have looked once more and sampled nothing, or died there.
 import { AuditReport, readable } from './audit-report.js';
-import { readFoldedEpisodes } from '../runs/episodes.js';
+import { readFolded } from '../runs/folded-episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {
   attemptsFolder,
@@ -33,9 +33,7 @@ export async function checkStarts({ store, report }: Chain, run: string, step: n
   const own = episodesFolder(run, step);
   // Before the attempts: what has a record by now was announced before.
   const recordedAt = await timesIn(store, own);
-  const folded = await readable(report, foldedEpisodesKey(run, step), () =>
-    readFoldedEpisodes(store, run, step),
-  );
+  const folded = await readable(report, foldedEpisodesKey(run, step), () => readFolded(store, { run, step }));
   for (const [key, episode] of folded ?? []) recordedAt.set(key, episode.recordedAt);
   const announcements = await announcementsOf(store, run, step, report);
   checkGaps(announcements, report);

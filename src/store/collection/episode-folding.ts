@@ -9,7 +9,7 @@ import {
   singleKeyOf,
   singlesFolderOf,
   type StoredEpisode,
-} from '../runs/episodes.js';
+} from '../runs/folded-episodes.js';
 import { unfoldedStore } from './folded-evaluations.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { evaluationResultKey, evaluationSuiteKey, planKey } from '../objects/layout.js';

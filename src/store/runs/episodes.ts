@@ -1,165 +1,156 @@
-// The episodes of a step: a record each while it is under way, one file for all of them once a collection has folded them
-// (R23). Where there is the file, it is the truth: what lies beside it is left over. Who reads a step's episodes does it here.
-import type { Digest, EpisodeRecord } from '../../spec/records/records.js';
-import { canonicalBytes, canonicalText } from '../records/canonical.js';
+// Episodes as their readers see them: each is at its key, as a single record or folded into the one file (R23). What was folded is the
+// truth: a single record beside the file is left over, or was put there by a process that stood still meanwhile.
+import type { EpisodeRecord } from '../../spec/records/records.js';
+import { canonicalBytes } from '../records/canonical.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {
-  episodeKey,
-  episodesFolder,
-  evaluationEpisodeKey,
-  evaluationEpisodesFolder,
-  foldedEpisodesKey,
-  foldedEvaluationKey,
-} from '../objects/layout.js';
-import type { ObjectStore } from '../objects/object-store.js';
-import {
-  checkRecord,
-  compressSmall,
-  decompress,
-  MAX_UNCOMPRESSED_BYTES,
-  parse,
-} from '../records/record-codec.js';
+  type EpisodesPlace,
+  foldedKeyOf,
+  type FoldedEpisodes,
+  readFolded,
+  singlesFolderOf,
+  type StoredEpisode,
+} from './folded-episodes.js';
+import { episodesFolder, parseEpisodeKey } from '../objects/layout.js';
+import type { ObjectInfo, ObjectStore } from '../objects/object-store.js';
+import { compress } from '../records/record-codec.js';
 import { readRecord } from '../records/records.js';
-import { UnreadableRecord } from '../objects/store-errors.js';
 
-export interface StoredEpisode {
-  record: EpisodeRecord;
-  /** When the store took the record: what tells a start that came after it (R9). */
-  recordedAt: Date;
-}
+/** Files that are kept decoded: readers go through one folder after another, episode by episode. */
+const filesKept = 4;
 
-/** By the key that the single record has, or had. */
-export type FoldedEpisodes = ReadonlyMap<string, StoredEpisode>;
-
-/** A step of the run that has it on its timeline, or an evaluation. */
-export type EpisodesPlace = { run: string; step: number } | { state: Digest; suite: Digest };
-
-export function foldedKeyOf(place: EpisodesPlace): string {
-  return 'run' in place
-    ? foldedEpisodesKey(place.run, place.step)
-    : foldedEvaluationKey(place.state, place.suite);
-}
-
-export function singlesFolderOf(place: EpisodesPlace): string {
-  return 'run' in place
-    ? episodesFolder(place.run, place.step)
-    : evaluationEpisodesFolder(place.state, place.suite);
-}
-
-export function singleKeyOf(
-  place: EpisodesPlace,
-  { slot, sample }: { slot: number; sample: number },
-): string {
-  return 'run' in place
-    ? episodeKey(place.run, place.step, slot, sample)
-    : evaluationEpisodeKey(place.state, place.suite, slot, sample);
-}
-
-/** The file that a collection makes of a folder of episodes. */
-export interface FoldedFile {
-  key: string;
-  /** Null where nothing was folded. */
-  read: (store: ObjectStore) => Promise<FoldedEpisodes | null>;
-}
-
-export function foldedFileOfStep(run: string, step: number): FoldedFile {
-  return { key: foldedEpisodesKey(run, step), read: (store) => readFoldedEpisodes(store, run, step) };
-}
-
-/** Half of what a reader takes, so that no file is written that cannot be read. */
-const FOLD_LIMIT_BYTES = MAX_UNCOMPRESSED_BYTES / 2;
-const NEWLINE = 0x0a;
-
-/** In (slot, sample) order; null where nothing was folded. `run` is the one whose timeline holds the step. */
-export async function readFoldedEpisodes(
+/**
+ * A view in which the episodes of each place that `placeOf` knows are at their keys. `placeOf`: place of an episode's key and of a prefix
+ * of such keys; null for any other.
+ */
+export function withFoldedEpisodes(
   store: ObjectStore,
-  run: string,
-  step: number,
-): Promise<FoldedEpisodes | null> {
-  return readFolded(store, { run, step });
+  placeOf: (key: string) => EpisodesPlace | null,
+): ObjectStore {
+  const files = new FoldedFiles(store);
+  const fileAt = async (key: string): Promise<FoldedEpisodes | null> => {
+    const place = placeOf(key);
+    return place && files.at(place);
+  };
+  const foldedAt = async (key: string): Promise<StoredEpisode | null> =>
+    (await fileAt(key))?.get(key) ?? null;
+  return {
+    address: store.address,
+    // The file is looked for last: a collection writes it before it deletes a single record.
+    get: async (key) => {
+      const bytes = await store.get(key);
+      const episode = await foldedAt(key);
+      return episode ? bytesOf(episode) : bytes;
+    },
+    head: async (key) => {
+      const info = await store.head(key);
+      const episode = await foldedAt(key);
+      return episode ? infoOf(key, episode) : info;
+    },
+    create: async (key, bytes) => {
+      if (await foldedAt(key)) return 'exists';
+      const answer = await store.create(key, bytes);
+      // A collection may have folded another record since, and deleted that one: then this one was put beside the truth.
+      if (answer === 'exists' || !(await foldedAt(key))) return answer;
+      await store.delete(key);
+      return 'exists';
+    },
+    createFromFile: (key, path, transfer) => store.createFromFile(key, path, transfer),
+    getToFile: (key, path, transfer) => store.getToFile(key, path, transfer),
+    stream: (key) => store.stream(key),
+    async *list(prefix) {
+      if (!placeOf(prefix)) {
+        yield* store.list(prefix);
+        return;
+      }
+      const infos = new Map<string, ObjectInfo>();
+      for await (const info of store.list(prefix)) infos.set(info.key, info);
+      for (const [key, episode] of (await fileAt(prefix)) ?? [])
+        if (key.startsWith(prefix)) infos.set(key, await infoOf(key, episode));
+      yield* [...infos.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
+    },
+    listFolder: async (prefix) => {
+      const names = await store.listFolder(prefix);
+      const place = placeOf(prefix);
+      if (!place || prefix !== singlesFolderOf(place)) return names;
+      const folded = [...((await files.at(place))?.keys() ?? [])].map((key) => key.slice(prefix.length));
+      return [...new Set([...names, ...folded])].sort();
+    },
+    delete: (key) => store.delete(key),
+    sweep: (olderThanMs) => store.sweep(olderThanMs),
+  };
 }
 
-export async function readFolded(store: ObjectStore, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
-  const key = foldedKeyOf(place);
-  const bytes = await store.get(key);
-  return bytes && decodeFolded(key, place, await decompress(key, bytes));
+/** The view for the episodes of steps. `store`: as the run sees it, for what it has set aside is not what was folded. */
+export function withFoldedSteps(store: ObjectStore): ObjectStore {
+  return withFoldedEpisodes(store, parseEpisodeKey);
 }
 
-/** In (slot, sample) order, folded or not; empty where there are none. `run` is the one whose timeline holds the step. */
+/** In (slot, sample) order; empty where there are none. `run` is the one whose timeline holds the step. */
 export async function readStepEpisodes(
   store: ObjectStore,
   run: string,
   step: number,
 ): Promise<EpisodeRecord[]> {
-  const folded = await readFoldedEpisodes(store, run, step);
-  if (folded) return recordsOf(folded);
-  const folder = episodesFolder(run, step);
-  const names = await store.listFolder(folder);
-  const singles = await inParallel(names, (name) => readRecord(store, `${folder}${name}`, 'episode'));
-  const found = singles.filter((episode) => episode !== null);
-  if (found.length > 0 && found.length === singles.length) return found;
-  // A collection may have folded them between the two looks.
-  const since = await readFoldedEpisodes(store, run, step);
-  return since ? recordsOf(since) : found;
+  // The view would encode each folded episode, only to have it decoded again.
+  const folded = await readFolded(store, { run, step });
+  if (folded) return [...folded.values()].map(({ record }) => record);
+  return readEpisodesIn(withFoldedSteps(store), episodesFolder(run, step));
 }
 
-/** Bytes of the file of folded episodes, the same for the same episodes; null where they are too many for one file. */
-export async function encodeFolded(
-  place: EpisodesPlace,
-  episodes: readonly StoredEpisode[],
-): Promise<Uint8Array | null> {
-  const schema = 'run' in place ? 'longhaul.episodes/1' : 'longhaul.episodes/2';
-  const header = { schema, ...place, count: episodes.length };
-  const ordered = [...episodes].sort(
-    (a, b) => a.record.slot - b.record.slot || a.record.sample - b.record.sample,
-  );
-  const lines = [
-    header,
-    ...ordered.map(({ record, recordedAt }) => ({ episode: record, recorded_at: recordedAt.toISOString() })),
-  ].map((line) => canonicalBytes(line));
-  const size = lines.reduce((sum, line) => sum + line.length + 1, 0);
-  if (size > FOLD_LIMIT_BYTES) return null;
-  return compressSmall(Buffer.concat(lines.flatMap((line) => [line, Uint8Array.of(NEWLINE)])));
+/** In (slot, sample) order. `view`: one that has folded episodes at their keys. */
+export async function readEpisodesIn(view: ObjectStore, folder: string): Promise<EpisodeRecord[]> {
+  const names = await view.listFolder(folder);
+  const records = await inParallel(names, (name) => readRecord(view, `${folder}${name}`, 'episode'));
+  return records.filter((episode) => episode !== null);
 }
 
-function recordsOf(folded: FoldedEpisodes): EpisodeRecord[] {
-  return [...folded.values()].map(({ record }) => record);
+function bytesOf({ record }: StoredEpisode): Promise<Uint8Array> {
+  return compress(canonicalBytes(record));
 }
 
-function decodeFolded(key: string, place: EpisodesPlace, bytes: Uint8Array): FoldedEpisodes {
-  const [first, ...rest] = linesOf(bytes);
-  const header = checkRecord(key, 'episodes', parse(key, first ?? new Uint8Array()));
-  const { schema: _schema, count: _count, ...said } = header;
-  if (canonicalText(said) !== canonicalText(place))
-    throw new UnreadableRecord(key, `it says that it is of ${canonicalText(said)}`);
-  const folded = new Map<string, StoredEpisode>();
-  for (const [index, line] of rest.entries()) {
-    const { record, recordedAt } = decodeLine(`${key} line ${index + 2}`, line);
-    folded.set(singleKeyOf(place, record), { record, recordedAt });
+async function infoOf(key: string, episode: StoredEpisode): Promise<ObjectInfo> {
+  return { key, size: (await bytesOf(episode)).length, modified: episode.recordedAt };
+}
+
+/** The newest of the files that were read. A file never changes; one that is not there is looked for again. */
+class FoldedFiles {
+  readonly #kept = new Map<string, FoldedEpisodes>();
+  /** Looks under way, and those that wait for them; by key. */
+  readonly #running = new Map<string, Promise<unknown>>();
+  readonly #next = new Map<string, Promise<FoldedEpisodes | null>>();
+
+  constructor(private readonly store: ObjectStore) {}
+
+  /** The file that was there at some moment after the call; null where none was. */
+  async at(place: EpisodesPlace): Promise<FoldedEpisodes | null> {
+    const key = foldedKeyOf(place);
+    const file = this.#kept.get(key) ?? (await this.#look(key, place));
+    if (!file) return null;
+    this.#kept.delete(key);
+    this.#kept.set(key, file);
+    for (const oldest of this.#kept.keys()) {
+      if (this.#kept.size <= filesKept) break;
+      this.#kept.delete(oldest);
+    }
+    return file;
   }
-  if (folded.size !== header.count || rest.length !== header.count) {
-    throw new UnreadableRecord(key, `it holds ${folded.size} episodes, its first line says ${header.count}`);
-  }
-  return folded;
-}
 
-function decodeLine(where: string, line: Uint8Array): StoredEpisode {
-  const { episode, recorded_at, ...unknown } = (parse(where, line) ?? {}) as Record<string, unknown>;
-  const recordedAt = new Date(typeof recorded_at === 'string' ? recorded_at : NaN);
-  if (Number.isNaN(recordedAt.getTime()) || Object.keys(unknown).length > 0) {
-    throw new UnreadableRecord(where, 'it must have the members episode and recorded_at, a time');
+  /** Many ask at once, one for each episode. A look under way may have begun too early for them; they share the next one. */
+  #look(key: string, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
+    const running = this.#running.get(key);
+    if (!running) return this.#begin(key, place);
+    const next = this.#next.get(key) ?? running.then(() => this.#begin(key, place));
+    this.#next.set(key, next);
+    return next;
   }
-  return { record: checkRecord(where, 'episode', episode), recordedAt };
-}
 
-/** A file may be larger than the longest string. */
-function linesOf(bytes: Uint8Array): Uint8Array[] {
-  const lines: Uint8Array[] = [];
-  for (let start = 0; start < bytes.length;) {
-    const found = bytes.indexOf(NEWLINE, start);
-    const end = found === -1 ? bytes.length : found;
-    lines.push(bytes.subarray(start, end));
-    start = end + 1;
+  #begin(key: string, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
+    this.#next.delete(key);
+    // The look before may have found it.
+    const look = Promise.resolve(this.#kept.get(key) ?? readFolded(this.store, place));
+    const ended = (): void => void this.#running.delete(key);
+    this.#running.set(key, look.then(ended, ended));
+    return look;
   }
-  return lines;
 }

@@ -13,7 +13,7 @@ import { collect as collectGarbage } from '../../../../src/store/collection/coll
 import { episodeKey, episodesFolder, foldedEpisodesKey } from '../../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../../src/store/objects/object-store.js';
 import { adoptOrCreate } from '../../../../src/store/records/records.js';
-import { readFoldedEpisodes } from '../../../../src/store/runs/episodes.js';
+import { readFolded } from '../../../../src/store/runs/folded-episodes.js';
 import { counting, type Harness, lastSftStep, run, startEnvironments, startHarness } from '../../fixture.js';
 
 const step = lastSftStep + 1;
@@ -139,7 +139,7 @@ it('is not accused of an episode that it wrote beside the file before it died, a
   begunAnew();
   await commitElsewhere();
   const key = episodeKey(run, step, 0, 1);
-  const folded = await readFoldedEpisodes(harness.store, run, step);
+  const folded = await readFolded(harness.store, { run, step });
   const first = folded?.get(key)?.record;
   if (!first) throw new Error(`${key} was not folded`);
   await adoptOrCreate(harness.store, key, 'episode', {

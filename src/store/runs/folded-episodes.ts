@@ -1,0 +1,122 @@
+// The file that a collection makes of the episodes of a committed step, or of a whole evaluation (R23): what the records say, whole, and
+// when the store took each.
+import type { Digest, EpisodeRecord } from '../../spec/records/records.js';
+import { canonicalBytes, canonicalText } from '../records/canonical.js';
+import {
+  episodeKey,
+  episodesFolder,
+  evaluationEpisodeKey,
+  evaluationEpisodesFolder,
+  foldedEpisodesKey,
+  foldedEvaluationKey,
+} from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import {
+  checkRecord,
+  compressSmall,
+  decompress,
+  MAX_UNCOMPRESSED_BYTES,
+  parse,
+} from '../records/record-codec.js';
+import { UnreadableRecord } from '../objects/store-errors.js';
+
+export interface StoredEpisode {
+  record: EpisodeRecord;
+  /** When the store took the record: what tells a start that came after it (R9). */
+  recordedAt: Date;
+}
+
+/** By the key that the single record has, or had. */
+export type FoldedEpisodes = ReadonlyMap<string, StoredEpisode>;
+
+/** A step, by the run whose timeline holds it, or an evaluation. */
+export type EpisodesPlace = { run: string; step: number } | { state: Digest; suite: Digest };
+
+export function foldedKeyOf(place: EpisodesPlace): string {
+  return 'run' in place
+    ? foldedEpisodesKey(place.run, place.step)
+    : foldedEvaluationKey(place.state, place.suite);
+}
+
+export function singlesFolderOf(place: EpisodesPlace): string {
+  return 'run' in place
+    ? episodesFolder(place.run, place.step)
+    : evaluationEpisodesFolder(place.state, place.suite);
+}
+
+export function singleKeyOf(
+  place: EpisodesPlace,
+  { slot, sample }: { slot: number; sample: number },
+): string {
+  return 'run' in place
+    ? episodeKey(place.run, place.step, slot, sample)
+    : evaluationEpisodeKey(place.state, place.suite, slot, sample);
+}
+
+/** Half of what a reader takes, so that no file is written that cannot be read. */
+const FOLD_LIMIT_BYTES = MAX_UNCOMPRESSED_BYTES / 2;
+const NEWLINE = 0x0a;
+
+/** In (slot, sample) order; null where nothing was folded. */
+export async function readFolded(store: ObjectStore, place: EpisodesPlace): Promise<FoldedEpisodes | null> {
+  const key = foldedKeyOf(place);
+  const bytes = await store.get(key);
+  return bytes && decodeFolded(key, place, await decompress(key, bytes));
+}
+
+/** Bytes of the file of folded episodes, the same for the same episodes; null where they are too many for one file. */
+export async function encodeFolded(
+  place: EpisodesPlace,
+  episodes: readonly StoredEpisode[],
+): Promise<Uint8Array | null> {
+  const schema = 'run' in place ? 'longhaul.episodes/1' : 'longhaul.episodes/2';
+  const header = { schema, ...place, count: episodes.length };
+  const ordered = [...episodes].sort(
+    (a, b) => a.record.slot - b.record.slot || a.record.sample - b.record.sample,
+  );
+  const lines = [
+    header,
+    ...ordered.map(({ record, recordedAt }) => ({ episode: record, recorded_at: recordedAt.toISOString() })),
+  ].map((line) => canonicalBytes(line));
+  const size = lines.reduce((sum, line) => sum + line.length + 1, 0);
+  if (size > FOLD_LIMIT_BYTES) return null;
+  return compressSmall(Buffer.concat(lines.flatMap((line) => [line, Uint8Array.of(NEWLINE)])));
+}
+
+function decodeFolded(key: string, place: EpisodesPlace, bytes: Uint8Array): FoldedEpisodes {
+  const [first, ...rest] = linesOf(bytes);
+  const header = checkRecord(key, 'episodes', parse(key, first ?? new Uint8Array()));
+  const { schema: _schema, count: _count, ...said } = header;
+  if (canonicalText(said) !== canonicalText(place))
+    throw new UnreadableRecord(key, `it says that it is of ${canonicalText(said)}`);
+  const folded = new Map<string, StoredEpisode>();
+  for (const [index, line] of rest.entries()) {
+    const { record, recordedAt } = decodeLine(`${key} line ${index + 2}`, line);
+    folded.set(singleKeyOf(place, record), { record, recordedAt });
+  }
+  if (folded.size !== header.count || rest.length !== header.count) {
+    throw new UnreadableRecord(key, `it holds ${folded.size} episodes, its first line says ${header.count}`);
+  }
+  return folded;
+}
+
+function decodeLine(where: string, line: Uint8Array): StoredEpisode {
+  const { episode, recorded_at, ...unknown } = (parse(where, line) ?? {}) as Record<string, unknown>;
+  const recordedAt = new Date(typeof recorded_at === 'string' ? recorded_at : NaN);
+  if (Number.isNaN(recordedAt.getTime()) || Object.keys(unknown).length > 0) {
+    throw new UnreadableRecord(where, 'it must have the members episode and recorded_at, a time');
+  }
+  return { record: checkRecord(where, 'episode', episode), recordedAt };
+}
+
+/** A file may be larger than the longest string. */
+function linesOf(bytes: Uint8Array): Uint8Array[] {
+  const lines: Uint8Array[] = [];
+  for (let start = 0; start < bytes.length;) {
+    const found = bytes.indexOf(NEWLINE, start);
+    const end = found === -1 ? bytes.length : found;
+    lines.push(bytes.subarray(start, end));
+    start = end + 1;
+  }
+  return lines;
+}

@@ -1,0 +1,152 @@
+// Episodes are at their keys, folded or not, and what was folded is the truth: for steps and evaluations alike (R23).
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import type { EpisodeRecord } from '../../../src/spec/records/records.js';
+import { withFoldedEvaluations } from '../../../src/store/collection/folded-evaluations.js';
+import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
+import { planKey } from '../../../src/store/objects/layout.js';
+import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import { encodeRecord } from '../../../src/store/records/record-codec.js';
+import { readRecord } from '../../../src/store/records/records.js';
+import { readEpisodesIn, readStepEpisodes, withFoldedSteps } from '../../../src/store/runs/episodes.js';
+import {
+  encodeFolded,
+  type EpisodesPlace,
+  foldedKeyOf,
+  singleKeyOf,
+  singlesFolderOf,
+} from '../../../src/store/runs/folded-episodes.js';
+import { digestOf, recordsOfAllKinds } from '../fixtures.js';
+
+const scratch = mkdtempSync(join(tmpdir(), 'longhaul-episodes-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+
+const recordedAt = new Date('2026-01-02T03:04:05.000Z');
+const seats = [0, 1, 2].map((sample) => ({ slot: 0, sample }));
+const step: EpisodesPlace = { run: 'tiny', step: 1 };
+const evaluation: EpisodesPlace = { state: digestOf('a'), suite: digestOf('5') };
+
+describe.each([
+  ['a step', step, withFoldedSteps],
+  ['an evaluation', evaluation, withFoldedEvaluations],
+])('the view of the episodes of %s', (_, place, withFolded) => {
+  let count = 0;
+  let raw: ObjectStore;
+  beforeEach(
+    async () => void (raw = await openDirectoryStore(join(scratch, `${'run' in place}-${++count}`))),
+  );
+
+  const folder = singlesFolderOf(place);
+  const key = (sample: number): string => singleKeyOf(place, { slot: 0, sample });
+  const episode = (sample: number, attempt: number): EpisodeRecord => {
+    const { episode: one } = recordsOfAllKinds();
+    return { ...one, slot: 0, sample, observed: { ...one.observed, attempt } };
+  };
+  const writeSingle = async (sample: number, attempt: number): Promise<void> =>
+    void (await raw.create(key(sample), await encodeRecord('episode', episode(sample, attempt))));
+  async function fold(): Promise<void> {
+    const records = seats.map(({ sample }) => ({ record: episode(sample, 1), recordedAt }));
+    await raw.create(foldedKeyOf(place), (await encodeFolded(place, records)) as Uint8Array);
+    for (const { sample } of seats) await raw.delete(key(sample));
+  }
+  /** The store with some of its verbs replaced. */
+  const overlaid = (verbs: Partial<ObjectStore>): ObjectStore =>
+    new Proxy(raw, {
+      get(target, name: keyof ObjectStore) {
+        const member: unknown = verbs[name] ?? target[name];
+        return typeof member === 'function' ? (member.bind(target) as unknown) : member;
+      },
+    });
+  const attemptsIn = (records: (EpisodeRecord | null)[]): (number | undefined)[] =>
+    records.map((record) => record?.observed.attempt);
+
+  it('reads single records as they are', async () => {
+    await writeSingle(0, 2);
+    const view = withFolded(raw);
+    expect(await view.listFolder(folder)).toEqual([key(0).slice(folder.length)]);
+    expect(attemptsIn(await readEpisodesIn(view, folder))).toEqual([2]);
+    expect(await view.get(key(1))).toBeNull();
+    expect(await view.head(key(1))).toBeNull();
+    expect(await view.create(key(0), Buffer.from('another'))).toBe('exists');
+  });
+
+  it('reads what was folded, also where a single record lies beside it', async () => {
+    await fold();
+    await writeSingle(1, 2);
+    const view = withFolded(raw);
+    expect(await view.listFolder(folder)).toEqual(
+      seats.map(({ sample }) => key(sample).slice(folder.length)),
+    );
+    expect(attemptsIn(await readEpisodesIn(view, folder))).toEqual([1, 1, 1]);
+    expect((await view.head(key(1)))?.modified).toEqual(recordedAt);
+    const listed: [string, Date][] = [];
+    for await (const info of view.list(folder)) listed.push([info.key, info.modified]);
+    expect(listed).toEqual(seats.map(({ sample }) => [key(sample), recordedAt]));
+    if ('run' in place)
+      expect(attemptsIn(await readStepEpisodes(raw, place.run, place.step))).toEqual([1, 1, 1]);
+  });
+
+  it('takes away what it put beside a file that came after its first look', async () => {
+    await writeSingle(0, 1);
+    const stopped = overlaid({
+      create: async (...args) => {
+        await fold();
+        return raw.create(...args);
+      },
+    });
+    const view = withFolded(stopped);
+    expect(await view.create(key(2), await encodeRecord('episode', episode(2, 2)))).toBe('exists');
+    expect(await raw.listFolder(folder)).toEqual([]);
+    expect(attemptsIn([await readRecord(view, key(2), 'episode')])).toEqual([1]);
+  });
+
+  it('leaves other keys, and those that the file does not hold, as they are', async () => {
+    await fold();
+    const view = withFolded(raw);
+    for (const other of [planKey('tiny', 1), `${key(0)}.r1`]) {
+      expect(await view.create(other, Buffer.from('x'))).toBe('created');
+      expect(Buffer.from((await view.get(other)) ?? []).toString()).toBe('x');
+    }
+  });
+
+  it('reads the file once for all that ask at the same time', async () => {
+    await fold();
+    let looks = 0;
+    const counting = overlaid({
+      get: (asked) => {
+        looks += Number(asked === foldedKeyOf(place));
+        return raw.get(asked);
+      },
+    });
+    const view = withFolded(counting);
+    const read = await Promise.all(seats.map(({ sample }) => readRecord(view, key(sample), 'episode')));
+    expect(attemptsIn(read)).toEqual([1, 1, 1]);
+    expect(looks).toBe(1);
+  });
+
+  it('does not share a look for the file that began before a reader missed its record', async () => {
+    for (const { sample } of seats) await writeSingle(sample, 1);
+    let release = (): void => undefined;
+    const held = new Promise<void>((resolve) => (release = resolve));
+    let looks = 0;
+    const slow = overlaid({
+      get: async (asked) => {
+        const bytes = await raw.get(asked);
+        if (asked === foldedKeyOf(place) && ++looks === 1) await held;
+        return bytes;
+      },
+    });
+    const view = withFolded(slow);
+    const early = view.head(key(0));
+    while (looks === 0) await new Promise((resolve) => setImmediate(resolve));
+    await fold();
+    const late = Promise.all(seats.map(({ sample }) => readRecord(view, key(sample), 'episode')));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    release();
+    expect(await early).not.toBeNull();
+    expect(attemptsIn(await late)).toEqual([1, 1, 1]);
+    expect(looks).toBe(2);
+  });
+});
