@@ -2,8 +2,7 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readSpecFile } from '../src/spec/spec-input.js';
-import { unfoldedStore } from '../src/store/collection/folded-evaluations.js';
-import type { ObjectStore } from '../src/store/objects/object-store.js';
+import type { OpenedStore } from '../src/store/collection/folded-evaluations.js';
 import { openStore } from '../src/store/open-store.js';
 import { chaosKills } from './durability-figures.js';
 import { eachVictimOnce, measureDisturbedRun, stepsOf } from './disturbed-run.js';
@@ -209,9 +208,9 @@ async function measureRun(session: BenchSession): Promise<Measured> {
   };
 }
 
-async function sizeOf(store: ObjectStore): Promise<{ store_mb: number; store_files: number }> {
+async function sizeOf(store: OpenedStore): Promise<{ store_mb: number; store_files: number }> {
   let [bytes, files] = [0, 0];
-  for await (const { size } of unfoldedStore(store).list('')) {
+  for await (const { size } of store.unfolded.list('')) {
     bytes += size;
     files += 1;
   }

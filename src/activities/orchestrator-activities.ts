@@ -5,7 +5,7 @@ import type { OrchestratorActivities } from './contracts.js';
 import { withFailures } from './attempt/failure-mapping.js';
 import { withRunView } from './attempt/run-view.js';
 import { openRun } from './run/open-run.js';
-import type { OrchestratorDeps } from './orchestrator-deps.js';
+import type { OpenedDeps } from './orchestrator-deps.js';
 import { planStep } from './step/plan-step.js';
 import { pairsToDo, planSweep } from './evaluation/plan-sweep.js';
 import { recovering } from './attempt/recovery.js';
@@ -15,9 +15,7 @@ import { closedRuns, requestLease } from './run/request-lease.js';
 import { currentScope } from './attempt/scope.js';
 import type { SweepActivities } from './sweep-contracts.js';
 
-export function createOrchestratorActivities(
-  deps: OrchestratorDeps,
-): OrchestratorActivities & SweepActivities {
+export function createOrchestratorActivities(deps: OpenedDeps): OrchestratorActivities & SweepActivities {
   return {
     openRun: withFailures((input) => openRun(deps, input, currentScope().signal)),
     requestLease: withFailures(withRunView(deps, requestLease)),

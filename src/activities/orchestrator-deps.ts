@@ -2,6 +2,7 @@
 import type { LeaseRequest, RunWorkflow } from './contracts.js';
 import type { DatasetCache } from '../data/dataset-cache.js';
 import type { OwnerRecord } from '../spec/records/records.js';
+import type { OpenedStore } from '../store/collection/folded-evaluations.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import type { OwnerState } from '../store/runs/owners.js';
 import type { ProcessLife } from './attempt/process-life.js';
@@ -23,3 +24,6 @@ export interface OrchestratorDeps {
   isOver(run: RunWorkflow): Promise<boolean>;
   log(message: string): void;
 }
+
+/** As the process has them: in a run's view of them the store is not the opened one. */
+export type OpenedDeps = OrchestratorDeps & { store: OpenedStore };

@@ -4,6 +4,7 @@ import { access, constants } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { censored } from '../base/known-secrets.js';
+import type { OpenedStore } from '../store/collection/folded-evaluations.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openStore } from '../store/open-store.js';
 import { listRuns, readRunIfAny } from '../store/runs/run-records.js';
@@ -36,7 +37,7 @@ export function storeOption(): Option {
 }
 
 /** Opens a store to read it: unlike a run, a reader must not leave an empty one where a person was in the wrong folder. */
-export async function openExistingStore(address: string): Promise<ObjectStore> {
+export async function openExistingStore(address: string): Promise<OpenedStore> {
   const problem = await storeFolderProblem(address);
   if (problem === 'ENOENT')
     throw new Error(
@@ -65,7 +66,7 @@ export function unreadableStore(address: string, code: string): string {
 }
 
 /** The named store, else that of the last stack of the folder: where none is named, of the nearest one above that there is. */
-export function openStoreOf(command: Command, { store, folder }: StoreFlags): Promise<ObjectStore> {
+export function openStoreOf(command: Command, { store, folder }: StoreFlags): Promise<OpenedStore> {
   const named = command.getOptionValueSource('store') !== 'default';
   if (named) return openExistingStore(store);
   const here = command.getOptionValueSource('folder') === 'default';

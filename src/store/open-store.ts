@@ -1,7 +1,7 @@
 // From an address to a store, and the proof that the store is fit for records (R31).
 import { randomBytes } from 'node:crypto';
 import { openDirectoryStore } from './objects/directory-store.js';
-import { withFoldedEvaluations } from './collection/folded-evaluations.js';
+import { type OpenedStore, withFoldedEvaluations } from './collection/folded-evaluations.js';
 import type { ObjectStore } from './objects/object-store.js';
 import { parseS3Address } from './objects/s3-address.js';
 import { StoreUnfit } from './objects/store-errors.js';
@@ -14,7 +14,7 @@ const ABANDONED_MS = { directory: 60 * 60 * 1000, s3: 24 * 60 * 60 * 1000 };
  * `dir:/path`, a plain path, or `s3://bucket/prefix?endpoint=http://host:port&region=us-east-1`. Credentials come from
  * the environment or the SDK's own files, never from the address. Sweeps what killed writers left long ago.
  */
-export async function openStore(address: string): Promise<ObjectStore> {
+export async function openStore(address: string): Promise<OpenedStore> {
   if (address.startsWith('s3://')) {
     const { openS3Store } = await import('./objects/s3-store.js');
     const store = withFoldedEvaluations(openS3Store(parseS3Address(address)));

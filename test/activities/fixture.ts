@@ -13,7 +13,7 @@ import { DatasetCache } from '../../src/data/dataset-cache.js';
 import { NewestEntries } from '../../src/base/newest-entries.js';
 import type { NodeDeps } from '../../src/activities/node-deps.js';
 import { openRun } from '../../src/activities/run/open-run.js';
-import type { OrchestratorDeps } from '../../src/activities/orchestrator-deps.js';
+import type { OpenedDeps } from '../../src/activities/orchestrator-deps.js';
 import { planStep } from '../../src/activities/step/plan-step.js';
 import { PolicyHolder } from '../../src/policy/policy-holder.js';
 import { ProcessLife } from '../../src/activities/attempt/process-life.js';
@@ -31,6 +31,7 @@ import {
 } from '../../src/environments/server/environment-server.js';
 import type { EnvironmentSpec } from '../../src/spec/run-spec.js';
 import type { Task } from '../../src/spec/records/task.js';
+import type { OpenedStore } from '../../src/store/collection/folded-evaluations.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { lastCommittedStep } from '../../src/store/runs/run-records.js';
@@ -138,9 +139,9 @@ export const workflow = {
 
 export interface Harness {
   folder: string;
-  store: ObjectStore;
+  store: OpenedStore;
   spec: Record<string, unknown>;
-  orchestrator: OrchestratorDeps;
+  orchestrator: OpenedDeps;
   node: NodeDeps;
   engine: NativeEngine;
   said: string[];
@@ -201,7 +202,7 @@ export async function startHarness(environments: { url: string }, disk?: string)
   }
 
   const { deps: node, engine } = nodeDeps('node-a');
-  const orchestrator: OrchestratorDeps = {
+  const orchestrator: OpenedDeps = {
     store,
     datasets,
     runs: new RunDataCache(store, datasets),

@@ -15,7 +15,7 @@ import { startTemporal, type TestTemporal, type TestTemporalOptions } from './se
 import { Stuck, until } from './until.js';
 import { WorkerProcess } from './worker-process.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
-import type { ObjectStore } from '../../src/store/objects/object-store.js';
+import type { OpenedStore } from '../../src/store/collection/folded-evaluations.js';
 import { openStore } from '../../src/store/open-store.js';
 import { statusQuery } from '../../src/workflows/messages.js';
 import type { trainingRun, TrainingResult } from '../../src/workflows/run/training-run.js';
@@ -48,7 +48,7 @@ export class Cluster {
   private constructor(
     readonly folder: string,
     readonly storeAddress: string,
-    readonly store: ObjectStore,
+    readonly store: OpenedStore,
     /** Replaced by `startTemporal`. */
     public temporal: TestTemporal,
     readonly environments: EnvironmentProcess,

@@ -4,17 +4,20 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunView, remedyFor } from '../../store/runs/quarantine.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 
+/** The store is a view now, and no more than that. */
+type InView<Deps> = Omit<Deps, 'store'> & { store: ObjectStore };
+
 /** The view is made anew for each attempt, so that a record set aside meanwhile is passed over by the next one. */
 export function withRunView<Deps extends { store: ObjectStore }, I extends { run: string }, O>(
   deps: Deps,
-  activity: (deps: Deps, input: I) => Promise<O>,
+  activity: (deps: InView<Deps>, input: I) => Promise<O>,
 ): (input: I) => Promise<O> {
   return (input) => sayingRemedies(deps.store, input.run, () => inView(deps, activity, input));
 }
 
 async function inView<Deps extends { store: ObjectStore }, I extends { run: string }, O>(
   deps: Deps,
-  activity: (deps: Deps, input: I) => Promise<O>,
+  activity: (deps: InView<Deps>, input: I) => Promise<O>,
   input: I,
 ): Promise<O> {
   const store = await openRunView(deps.store, input.run);

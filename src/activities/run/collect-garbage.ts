@@ -1,7 +1,7 @@
 // collectGarbage: deletes what the run no longer needs while the run goes on (R23).
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CollectedGarbage, StepReference } from '../contracts.js';
-import type { OrchestratorDeps } from '../orchestrator-deps.js';
+import type { OpenedDeps } from '../orchestrator-deps.js';
 import { currentScope } from '../attempt/scope.js';
 import { retentionInForce } from '../../spec/retention.js';
 import { collect } from '../../store/collection/collection.js';
@@ -12,7 +12,7 @@ import { readRun } from '../../store/runs/run-records.js';
 const graceMs = 10_000;
 
 export async function collectGarbage(
-  deps: OrchestratorDeps,
+  deps: OpenedDeps,
   { run, owner }: StepReference,
 ): Promise<CollectedGarbage> {
   const { store } = deps;

@@ -13,7 +13,7 @@ import {
   rankSteps,
   sortEvaluations,
 } from './evaluated-steps.js';
-import { unfoldedStore } from './folded-evaluations.js';
+import type { OpenedStore } from './folded-evaluations.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {
   batchKey,
@@ -68,7 +68,7 @@ export interface Collected extends Omit<CollectionPlan, 'kept'> {
 
 /** Names what a collection would delete, and deletes nothing. Throws `UnreadableRecord` where it cannot tell what is needed. */
 export async function planCollection(
-  store: ObjectStore,
+  store: OpenedStore,
   run: string,
   options: CollectionOptions,
 ): Promise<CollectionPlan> {
@@ -80,10 +80,10 @@ export async function planCollection(
   const done = options.onlyNewSteps ? await foldedBefore(store, run) : null;
   const { whole, unread } = sortEvaluations(found);
   const evaluations = whole.filter((one) => !done?.evaluations.has(nameOf(one)));
-  const raw = unfoldedStore(store);
   const single = await inParallel(
     evaluations,
-    async ({ state, suite }) => (await raw.listFolder(evaluationEpisodesFolder(state, suite))).length > 0,
+    async ({ state, suite }) =>
+      (await store.unfolded.listFolder(evaluationEpisodesFolder(state, suite))).length > 0,
   );
   const steps = (await store.listFolder(stepsFolder(run)))
     .flatMap((name) => parseStepFolder(name) ?? [])
@@ -106,7 +106,7 @@ export async function planCollection(
 
 /** Records what `planCollection` names, waits `graceMs`, looks again at what others need, and deletes the rest. */
 export async function collect(
-  store: ObjectStore,
+  store: OpenedStore,
   run: string,
   options: CollectionOptions & {
     graceMs: number;

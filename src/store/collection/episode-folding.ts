@@ -10,7 +10,7 @@ import {
   singlesFolderOf,
   type StoredEpisode,
 } from '../runs/folded-episodes.js';
-import { unfoldedStore } from './folded-evaluations.js';
+import type { OpenedStore } from './folded-evaluations.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { evaluationResultKey, evaluationSuiteKey, planKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
@@ -29,10 +29,9 @@ export function foldStep(view: ObjectStore, run: string, step: number): Promise<
 }
 
 export function foldEvaluation(
-  store: ObjectStore,
+  { unfolded: raw }: OpenedStore,
   { state, suite }: { state: string; suite: string },
 ): Promise<Folded> {
-  const raw = unfoldedStore(store);
   return fold(raw, { state, suite }, (singles) => problemOfEvaluation(raw, state, suite, singles));
 }
 

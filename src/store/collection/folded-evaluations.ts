@@ -4,18 +4,16 @@ import { parseEvaluationKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { withFoldedEpisodes } from '../runs/episodes.js';
 
-const rawStores = new WeakMap<ObjectStore, ObjectStore>();
-
-/** What is really there: for those that fold. */
-export function unfoldedStore(store: ObjectStore): ObjectStore {
-  return rawStores.get(store) ?? store;
+/** Those that fold take only this one: beneath a view that somebody has laid over it, episodes would seem to be there that are folded. */
+export interface OpenedStore extends ObjectStore {
+  /** What is really there. */
+  readonly unfolded: ObjectStore;
 }
 
-export function withFoldedEvaluations(raw: ObjectStore): ObjectStore {
-  const view = withFoldedEpisodes(raw, (key) => {
+export function withFoldedEvaluations(unfolded: ObjectStore): OpenedStore {
+  const view = withFoldedEpisodes(unfolded, (key) => {
     const { state, suite } = parseEvaluationKey(key) ?? {};
     return state === undefined || suite === undefined ? null : { state, suite };
   });
-  rawStores.set(view, raw);
-  return view;
+  return { ...view, unfolded };
 }

@@ -8,7 +8,7 @@ import { withFailures } from '../../../src/activities/attempt/failure-mapping.js
 import { createNodeActivities, createTransferActivities } from '../../../src/activities/node-activities.js';
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
-import type { OrchestratorDeps } from '../../../src/activities/orchestrator-deps.js';
+import type { OpenedDeps } from '../../../src/activities/orchestrator-deps.js';
 import { maxSameFailures } from '../../../src/activities/attempt/repeated-failures.js';
 import { currentScope } from '../../../src/activities/attempt/scope.js';
 import { EngineError } from '../../../src/engine/policy-engine.js';
@@ -70,7 +70,7 @@ describe('an activity that fails five times in the same way', () => {
     Object.entries({
       ...createNodeActivities(brokenParts<NodeDeps>()),
       ...createTransferActivities(brokenParts<NodeDeps>()),
-      ...createOrchestratorActivities(brokenParts<OrchestratorDeps>()),
+      ...createOrchestratorActivities(brokenParts<OpenedDeps>()),
     }) as [string, (input: unknown) => Promise<unknown>][],
   )('is %s as well', async (_, activity) => {
     const spec = brokenParts<object>();

@@ -8,7 +8,8 @@ import { evaluateState } from '../../../src/activities/evaluation/evaluate-state
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { collect } from '../../../src/store/collection/collection.js';
-import { unfoldedStore, withFoldedEvaluations } from '../../../src/store/collection/folded-evaluations.js';
+import { findEvaluations } from '../../../src/store/collection/evaluated-steps.js';
+import { type OpenedStore, withFoldedEvaluations } from '../../../src/store/collection/folded-evaluations.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { evaluationEpisodesFolder } from '../../../src/store/objects/layout.js';
 import { openStore } from '../../../src/store/open-store.js';
@@ -34,7 +35,7 @@ afterAll(async () => {
 });
 
 /** The store as it was before the evaluation, as a process sees it that has read nothing of it. */
-async function begunAnew(): Promise<ObjectStore> {
+async function begunAnew(): Promise<OpenedStore> {
   const store = join(harness.folder, 'store');
   rmSync(store, { recursive: true });
   cpSync(join(harness.folder, 'planned'), store, { recursive: true, preserveTimestamps: true });
@@ -48,37 +49,39 @@ const play = (deps: NodeDeps, attempt: number) =>
     attempt,
   );
 
-async function playedElsewhere(store: ObjectStore): Promise<unknown> {
+async function playedElsewhere(store: OpenedStore): Promise<unknown> {
   const answer = await play({ ...other, store }, 2);
   await foldEvaluation(store);
   return answer;
 }
 
-async function foldEvaluation(store: ObjectStore): Promise<void> {
+async function foldEvaluation(store: OpenedStore): Promise<void> {
   const options = { retention: null, graceMs: 0, by: 'test', wait: () => Promise.resolve() };
+  const done = await collect(store, run, options);
   expect(done).toMatchObject({ evaluations: [{ step }], left: [] });
 }
 
 /** Folder of the episodes of the store's one evaluation. */
-async function episodesFolderIn(store: ObjectStore): Promise<string> {
+async function episodesFolderIn(store: OpenedStore): Promise<string> {
+  const [result] = await findEvaluations(store, run);
   if (!result) throw new Error('nothing was evaluated');
   return evaluationEpisodesFolder(result.state, result.suite);
 }
 
 /** Names of the episodes that lie beside the file. */
-async function singlesOf(store: ObjectStore): Promise<string[]> {
-  return unfoldedStore(store).listFolder(await episodesFolderIn(store));
+async function singlesOf(store: OpenedStore): Promise<string[]> {
+  return store.unfolded.listFolder(await episodesFolderIn(store));
 }
 
 /** A store that does `meanwhile` before the call that `isIt` names, such as `head KEY`; no call ends before that has. */
 function frozenWhere(
-  store: ObjectStore,
+  store: OpenedStore,
   isIt: (call: string) => boolean,
   meanwhile: (call: string) => Promise<unknown>,
-): ObjectStore {
+): OpenedStore {
   let frozen: Promise<unknown> | null = null;
   return withFoldedEvaluations(
-    new Proxy(unfoldedStore(store), {
+    new Proxy(store.unfolded, {
       get(target, name: keyof ObjectStore) {
         const member: unknown = target[name];
         if (typeof member !== 'function') return member;
@@ -155,7 +158,7 @@ it('an episode beside the file, whose worker died before its second look, is not
   const key = `${folder}${name}`;
   const first = await requireRecord(store, key, 'episode');
   const late = { ...first, observed: { ...first.observed, attempt: 7, incarnation: 'another' } };
-  await adoptOrCreate(unfoldedStore(store), key, 'episode', late);
+  await adoptOrCreate(store.unfolded, key, 'episode', late);
   expect(await singlesOf(store)).toEqual([name]);
 
   const reader = await openStore(store.address);

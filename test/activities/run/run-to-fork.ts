@@ -17,6 +17,7 @@ import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { ForkSpec, RunSpec } from '../../../src/spec/run-spec.js';
 import { episodeKey } from '../../../src/store/objects/layout.js';
+import type { OpenedStore } from '../../../src/store/collection/folded-evaluations.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
@@ -105,7 +106,7 @@ export async function fork(name: string, from: ForkSpec, change: (spec: RunSpec)
 }
 
 /** A copy of the store, in which nothing was forked yet. */
-export async function copy(): Promise<ObjectStore> {
+export async function copy(): Promise<OpenedStore> {
   const folder = mkdtempSync(join(scratch, 'copy-'));
   cpSync(pristine, folder, { recursive: true, preserveTimestamps: true });
   return openStore(`dir:${folder}`);

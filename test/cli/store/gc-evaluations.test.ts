@@ -3,7 +3,6 @@ import { expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { evaluateState } from '../../../src/activities/evaluation/evaluate-state.js';
 import { collect } from '../../../src/store/collection/collection.js';
-import { unfoldedStore } from '../../../src/store/collection/folded-evaluations.js';
 import {
   batchKey,
   evaluationEpisodesFolder,
@@ -45,7 +44,7 @@ test('an evaluation is folded, and read, audited and adopted as before; so is ea
   const { state, suite } = evaluated;
   expect(done).toMatchObject({ evaluations: [{ state, suite }], batches: [1, 2, 3, 4, 5, 6], left: [] });
 
-  const raw = unfoldedStore(store);
+  const raw = store.unfolded;
   expect(await raw.listFolder(folder)).toEqual([]);
   expect(await raw.head(foldedEvaluationKey(state, suite))).not.toBeNull();
   expect(await contents(store, folder)).toEqual(before);

@@ -13,6 +13,7 @@ import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
 import { collect, type CollectionOptions } from '../../../src/store/collection/collection.js';
 import { readStepEpisodes } from '../../../src/store/runs/episodes.js';
 import { checkpointFolder, episodesFolder, foldedEpisodesKey } from '../../../src/store/objects/layout.js';
+import type { OpenedStore } from '../../../src/store/collection/folded-evaluations.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { readRun, readState } from '../../../src/store/runs/run-records.js';
@@ -49,7 +50,7 @@ export function useFinishedRun(): void {
 }
 
 /** A copy of the run's store; times in the store are kept. */
-export async function copy(): Promise<{ store: ObjectStore; address: string }> {
+export async function copy(): Promise<{ store: OpenedStore; address: string }> {
   const folder = mkdtempSync(join(scratch, 'copy-'));
   cpSync(join(harness.folder, 'store'), folder, { recursive: true, preserveTimestamps: true });
   return { store: await openStore(`dir:${folder}`), address: `dir:${folder}` };
@@ -58,7 +59,7 @@ export async function copy(): Promise<{ store: ObjectStore; address: string }> {
 export const keepNewest: CollectionOptions = {
   retention: { keep_last: 1, keep_every: 0, keep_best: 0 },
 };
-export const collectAll = (store: ObjectStore, during = (): Promise<void> => Promise.resolve()) =>
+export const collectAll = (store: OpenedStore, during = (): Promise<void> => Promise.resolve()) =>
   collect(store, run, { ...keepNewest, graceMs: 0, by: 'test', wait: during });
 
 export async function keysOf(store: ObjectStore, prefix = ''): Promise<string[]> {
@@ -82,7 +83,7 @@ export async function expectNothingLost(store: ObjectStore): Promise<void> {
   }
 }
 
-export async function expectCollected(store: ObjectStore): Promise<void> {
+export async function expectCollected(store: OpenedStore): Promise<void> {
   expect(await listCheckpoints(store, await readRun(store, run))).toEqual([last]);
   for (let step = 1; step < last; step++)
     expect(await keysOf(store, checkpointFolder(home, step))).toEqual([]);

@@ -10,6 +10,7 @@ import {
   sequenceKey,
   updateKey,
 } from '../../../src/store/objects/layout.js';
+import type { OpenedStore } from '../../../src/store/collection/folded-evaluations.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { readRecord, requireRecord } from '../../../src/store/records/records.js';
@@ -92,7 +93,7 @@ describe('the audit of a folded step', () => {
   const file = foldedEpisodesKey(run, 3);
   const single = episodeKey(run, 3, 0, 0);
 
-  async function folded(): Promise<ObjectStore> {
+  async function folded(): Promise<OpenedStore> {
     const { store } = await copy();
     await collectAll(store);
     return store;

@@ -18,7 +18,7 @@ import {
   runKey,
   updateKey,
 } from '../../../src/store/objects/layout.js';
-import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import type { OpenedStore } from '../../../src/store/collection/folded-evaluations.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
@@ -54,7 +54,7 @@ beforeAll(async () => {
 afterAll(() => s3.stop());
 useFinishedRun();
 
-async function copyToBucket(prefix: string): Promise<ObjectStore> {
+async function copyToBucket(prefix: string): Promise<OpenedStore> {
   const store = await openStore(s3.address(prefix));
   const keys: string[] = [];
   for await (const { key } of harness.store.list('')) keys.push(key);
@@ -185,7 +185,7 @@ describe('a collection', () => {
   test('deletes the manifest of a checkpoint first, in whatever order the store lists its files', async () => {
     const { store } = await copy();
     const deleted: string[] = [];
-    const reversed: ObjectStore = {
+    const reversed: OpenedStore = {
       ...bound(store),
       list: async function* (prefix) {
         const found = [];
@@ -281,9 +281,10 @@ test('a collection in a bucket, cut off before random writes, loses nothing, and
 }, 120_000);
 
 /** The same store, to spread. */
-function bound(store: ObjectStore): ObjectStore {
+function bound(store: OpenedStore): OpenedStore {
   return {
     address: store.address,
+    unfolded: store.unfolded,
     get: (key) => store.get(key),
     head: (key) => store.head(key),
     getToFile: (key, path, transfer) => store.getToFile(key, path, transfer),
@@ -298,7 +299,7 @@ function bound(store: ObjectStore): ObjectStore {
 }
 
 /** A store that is lost before write `writes` + 1. */
-function diesAfter(store: ObjectStore, writes: number): ObjectStore {
+function diesAfter(store: OpenedStore, writes: number): OpenedStore {
   let left = writes;
   const spend = (): void => {
     if (left-- <= 0) throw new Error('killed');

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type CollectionOptions, collect, planCollection } from '../../../src/store/collection/collection.js';
-import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
+import { openStore } from '../../../src/store/open-store.js';
 import { comparisonKey, evaluationResultKey, sweepKey } from '../../../src/store/objects/layout.js';
-import type { ObjectStore } from '../../../src/store/objects/object-store.js';
+import type { OpenedStore } from '../../../src/store/collection/folded-evaluations.js';
 import { openSweepNeeds } from '../../../src/store/collection/open-sweeps.js';
 import { adoptOrCreate } from '../../../src/store/records/records.js';
 import { digestOf, recordsOfAllKinds } from '../fixtures.js';
@@ -19,10 +19,10 @@ const keepNewest: CollectionOptions = {
 };
 
 let folder: string;
-let store: ObjectStore;
+let store: OpenedStore;
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'longhaul-open-sweeps-'));
-  store = await openDirectoryStore(folder);
+  store = await openStore(folder);
   await makeRunIn(store, 'tiny', { steps: 6, checkpoints: [1, 2, 3, 4, 5, 6] });
 });
 afterEach(() => rm(folder, { recursive: true }));
