@@ -2,7 +2,7 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readSpecFile } from '../src/spec/spec-input.js';
-import type { OpenedStore } from '../src/store/collection/folded-evaluations.js';
+import type { OpenedStore } from '../src/store/evaluations/folded-evaluations.js';
 import { openStore } from '../src/store/open-store.js';
 import { chaosKills } from './durability-figures.js';
 import { eachVictimOnce, measureDisturbedRun, stepsOf } from './disturbed-run.js';

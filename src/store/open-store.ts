@@ -1,7 +1,7 @@
 // From an address to a store, and the proof that the store is fit for records (R31).
 import { randomBytes } from 'node:crypto';
 import { openDirectoryStore } from './objects/directory-store.js';
-import { type OpenedStore, withFoldedEvaluations } from './collection/folded-evaluations.js';
+import { type OpenedStore, withFoldedEvaluations } from './evaluations/folded-evaluations.js';
 import type { ObjectStore } from './objects/object-store.js';
 import { parseS3Address } from './objects/s3-address.js';
 import { StoreUnfit } from './objects/store-errors.js';

@@ -31,7 +31,7 @@ import {
 } from '../../src/environments/server/environment-server.js';
 import type { EnvironmentSpec } from '../../src/spec/run-spec.js';
 import type { Task } from '../../src/spec/records/task.js';
-import type { OpenedStore } from '../../src/store/collection/folded-evaluations.js';
+import type { OpenedStore } from '../../src/store/evaluations/folded-evaluations.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
 import { lastCommittedStep } from '../../src/store/runs/run-records.js';

@@ -13,7 +13,7 @@ import {
   rankSteps,
   sortEvaluations,
 } from './evaluated-steps.js';
-import type { OpenedStore } from './folded-evaluations.js';
+import type { OpenedStore } from '../evaluations/folded-evaluations.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {
   batchKey,

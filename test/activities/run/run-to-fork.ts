@@ -17,7 +17,7 @@ import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { ForkSpec, RunSpec } from '../../../src/spec/run-spec.js';
 import { episodeKey } from '../../../src/store/objects/layout.js';
-import type { OpenedStore } from '../../../src/store/collection/folded-evaluations.js';
+import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';

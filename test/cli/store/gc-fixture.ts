@@ -13,7 +13,7 @@ import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
 import { collect, type CollectionOptions } from '../../../src/store/collection/collection.js';
 import { readStepEpisodes } from '../../../src/store/runs/episodes.js';
 import { checkpointFolder, episodesFolder, foldedEpisodesKey } from '../../../src/store/objects/layout.js';
-import type { OpenedStore } from '../../../src/store/collection/folded-evaluations.js';
+import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { readRun, readState } from '../../../src/store/runs/run-records.js';

@@ -18,7 +18,7 @@ import {
   runKey,
   updateKey,
 } from '../../../src/store/objects/layout.js';
-import type { OpenedStore } from '../../../src/store/collection/folded-evaluations.js';
+import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';

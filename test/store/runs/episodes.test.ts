@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import type { EpisodeRecord } from '../../../src/spec/records/records.js';
-import { withFoldedEvaluations } from '../../../src/store/collection/folded-evaluations.js';
+import { withFoldedEvaluations } from '../../../src/store/evaluations/folded-evaluations.js';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
 import { planKey } from '../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';

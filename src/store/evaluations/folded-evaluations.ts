@@ -4,7 +4,7 @@ import { parseEvaluationKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { withFoldedEpisodes } from '../runs/episodes.js';
 
-/** Those that fold take only this one: beneath a view that somebody has laid over it, episodes would seem to be there that are folded. */
+/** What folds takes only this one: in a view that is laid over it, folded episodes still seem to lie there. */
 export interface OpenedStore extends ObjectStore {
   /** What is really there. */
   readonly unfolded: ObjectStore;
