@@ -15,7 +15,8 @@ import { UnreadableRecord } from '../objects/store-errors.js';
 export type PlanRoots = Required<Pick<PlanRecord, 'run_digest' | 'control_digest' | 'owner_digest'>>;
 type Place = Pick<PlanRecord, 'run' | 'control' | 'owner'>;
 
-/** Records never change (R1), and every step asks for the same ones. */
+// Records never change (R1), and every step asks for the same ones. What is kept goes with what others own: a digest with its record, the
+// owners with the store that they were read from. A store's share is one small record for each claim of a run that its process works for.
 const digests = new WeakMap<object, string>();
 const ownersRead = new WeakMap<ObjectStore, Map<string, RecordTypes['owner']>>();
 
