@@ -1,6 +1,7 @@
 // Which nodes a run works on. Placement is never truth: where a node is gone, any other one takes over from the records.
 import { CancellationScope, condition, isCancellation, log } from '@temporalio/workflow';
-import { blockedUntilResumed, hasDiverged, nodeIsGone, standsStill, untilMended } from '../blocking.js';
+import { hasDiverged, nodeIsGone, standsStill } from '../activity-failures.js';
+import { blockedUntilResumed, untilMended } from './blocking.js';
 import type { ControlDesk } from './control-desk.js';
 import { placing, remedies } from '../policies.js';
 import type { Place } from '../run-activities.js';

@@ -1,7 +1,7 @@
 // The beginning of a run's workflow: the spec becomes records, the run is claimed, and control is folded (R20, R21).
 import { workflowInfo } from '@temporalio/workflow';
 import type { OpenedRun } from '../../activities/contracts.js';
-import { untilMended } from '../blocking.js';
+import { untilMended } from './blocking.js';
 import type { ControlDesk } from './control-desk.js';
 import { openRunPolicy, orchestratorPolicy } from '../policies.js';
 import { orchestrator } from '../run-activities.js';

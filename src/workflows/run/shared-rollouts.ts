@@ -2,7 +2,7 @@
 // What a node has finished is in the records (R9): a range whose node is lost is filled by another one.
 import { CancellationScope } from '@temporalio/workflow';
 import type { CollectedRollouts, PlannedStep } from '../../activities/contracts.js';
-import { throwWhereRecordsChanged } from '../blocking.js';
+import { throwWhereRecordsChanged } from './blocking.js';
 import type { Saving } from './checkpoint-uploads.js';
 import type { InterruptibleWork } from './interruptible-work.js';
 import type { NodePlacement } from './node-placement.js';

@@ -19,13 +19,8 @@ import type {
   RunStatus,
   StepFaults,
 } from '../../activities/contracts.js';
-import {
-  blockedUntilResumed,
-  forgottenControl,
-  RecordsChanged,
-  throwWhereRecordsChanged,
-  untilMended,
-} from '../blocking.js';
+import { forgottenControl } from '../activity-failures.js';
+import { blockedUntilResumed, RecordsChanged, throwWhereRecordsChanged, untilMended } from './blocking.js';
 import { Budget } from '../status/budget.js';
 import type { Saving } from './checkpoint-uploads.js';
 import { ControlDesk } from './control-desk.js';

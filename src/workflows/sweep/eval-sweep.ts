@@ -14,7 +14,7 @@ import {
   workflowInfo,
   type ActivityOptions,
 } from '@temporalio/workflow';
-import { standsStill } from '../blocking.js';
+import { standsStill } from '../activity-failures.js';
 import { engineQueue } from '../messages.js';
 import { beginAnew, newBuildWaits } from '../continue-as-new.js';
 import {

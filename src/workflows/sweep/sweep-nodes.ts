@@ -1,6 +1,6 @@
 // The nodes of one sweep: each of its workers holds one lease at a time, for a while, so that runs that wait get their turn.
 import { CancellationScope, condition, log } from '@temporalio/workflow';
-import { nodeIsGone } from '../blocking.js';
+import { nodeIsGone } from '../activity-failures.js';
 import { sweeping } from '../policies.js';
 import {
   type AskedLease,

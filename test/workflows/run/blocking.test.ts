@@ -1,11 +1,11 @@
 // A run that cannot go on looks for another node, and then asks a person: it waits, says why, and goes on (R19, R25, R27).
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { withFailures } from '../../src/activities/attempt/failure-mapping.js';
-import { maxSameFailures } from '../../src/activities/attempt/repeated-failures.js';
-import { EngineError } from '../../src/engine/policy-engine.js';
-import { grantedSignal, resumeUpdate, revokedSignal, statusQuery } from '../../src/workflows/messages.js';
-import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
+import { withFailures } from '../../../src/activities/attempt/failure-mapping.js';
+import { maxSameFailures } from '../../../src/activities/attempt/repeated-failures.js';
+import { EngineError } from '../../../src/engine/policy-engine.js';
+import { grantedSignal, resumeUpdate, revokedSignal, statusQuery } from '../../../src/workflows/messages.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
   outlineOf,
@@ -17,7 +17,7 @@ import {
   untilItWaitsFor,
   withWorkers,
   workflowBundle,
-} from './scripted-run.js';
+} from '../scripted-run.js';
 
 describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
   let temporal: TestTemporal;

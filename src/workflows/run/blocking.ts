@@ -1,4 +1,4 @@
-// What happens when an activity fails for good: a few failures end the workflow, the others wait for a person.
+// What a run does when an activity fails for good: a few failures end it, the others wait for a person.
 import {
   ActivityFailure,
   ApplicationFailure,
@@ -6,19 +6,12 @@ import {
   isCancellation,
   log,
   rootCause,
-  TimeoutFailure,
 } from '@temporalio/workflow';
-import type {
-  ControlIsBehind,
-  ControlState,
-  FailureDetail,
-  FatalFailure,
-  RunStatus,
-  Standstill,
-} from '../activities/contracts.js';
-import type { ControlDesk } from './run/control-desk.js';
-import { endingFailures, remedies, standstillPause } from './policies.js';
-import type { RunProgress } from './run/run-progress.js';
+import type { FailureDetail, FatalFailure, RunStatus } from '../../activities/contracts.js';
+import { standstillIn } from '../activity-failures.js';
+import type { ControlDesk } from './control-desk.js';
+import { endingFailures, remedies, standstillPause } from '../policies.js';
+import type { RunProgress } from './run-progress.js';
 
 /** A record that a part of a step was made from may be another one now: the step begins again from its plan. */
 export class RecordsChanged extends Error {}
@@ -71,6 +64,10 @@ function remedyOf(type: string, cause: unknown): string {
   const [detail] = cause instanceof ApplicationFailure ? (cause.details ?? []) : [];
   const { remedy } = (detail ?? {}) as Partial<FailureDetail>;
   return typeof remedy === 'string' ? remedy : (remedies[type as keyof typeof remedies] ?? 'Mend the cause');
+}
+
+function activityOf(error: unknown): string {
+  return (error instanceof ActivityFailure ? error.activityId : undefined) ?? 'An activity';
 }
 
 /**
@@ -134,23 +131,6 @@ class Patience {
   }
 }
 
-function standstillIn(error: unknown): (Standstill & { reason: string }) | null {
-  if (!(error instanceof ActivityFailure) || !(error.cause instanceof ApplicationFailure)) return null;
-  const { type, details, message } = error.cause;
-  if (type !== ('NoProgress' satisfies FatalFailure)) return null;
-  const [standstill] = (details ?? []) as Partial<Standstill>[];
-  return { recorded: standstill?.recorded === true, reason: message };
-}
-
-/** True where work has failed on its node again and again: it may be the node. */
-export function standsStill(error: unknown): boolean {
-  return standstillIn(error) !== null;
-}
-
-function activityOf(error: unknown): string {
-  return (error instanceof ActivityFailure ? error.activityId : undefined) ?? 'An activity';
-}
-
 /**
  * Waits for `resume`, or until it is `over` by itself. Several parts of a step may be blocked at once; one `resume` lets all of
  * them try again.
@@ -166,24 +146,4 @@ export async function blockedUntilResumed(
   const blocked = { reason, remedy: `${remedy}. Then: longhaul resume ${progress.status.run}` };
   log.warn('The run is blocked', blocked);
   await progress.whileBlocked(blocked, () => condition(() => desk.resumes > before || over()));
-}
-
-/** True when the node computed otherwise than a record says: it may be the node that is wrong (R19). */
-export function hasDiverged(error: unknown): boolean {
-  if (!(error instanceof ActivityFailure) || !(error.cause instanceof ApplicationFailure)) return false;
-  return error.cause.type === ('Diverged' satisfies FatalFailure);
-}
-
-/** True when nobody took a task from the node's queue: the node is gone. */
-export function nodeIsGone(error: unknown): boolean {
-  if (!(error instanceof ActivityFailure) || !(error.cause instanceof TimeoutFailure)) return false;
-  return error.cause.timeoutType === 'SCHEDULE_TO_START';
-}
-
-/** What `planStep` tells a workflow that was reset to before it was asked for something; null for any other failure. */
-export function forgottenControl(error: unknown): ControlState | null {
-  if (!(error instanceof ActivityFailure) || !(error.cause instanceof ApplicationFailure)) return null;
-  const { type, details } = error.cause;
-  if (type !== ('ControlIsBehind' satisfies ControlIsBehind)) return null;
-  return (details?.[0] ?? null) as ControlState | null;
 }
