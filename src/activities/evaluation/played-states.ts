@@ -1,7 +1,7 @@
 // The episodes of a state on a suite as a few numbers each. Reading thousands of transcripts takes longer than all else of a
 // comparison, so the numbers are kept once the evaluation is whole. They are a function of the episodes: where they are missing or
 // cannot be read they are made again.
-import { requireEpisode } from '../step/rollouts.js';
+import { requireEpisode } from '../step/episode-record.js';
 import type { TalliedSample, TallyRecord } from '../../spec/records/sweep-record.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { evaluationEpisodesFolder, tallyKey } from '../../store/objects/layout.js';

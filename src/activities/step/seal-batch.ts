@@ -3,7 +3,7 @@ import { buildBatch } from './build-batch.js';
 import type { StepReference } from '../contracts.js';
 import type { NodeDeps } from '../node-deps.js';
 import { rebasedBatch } from './rebased-step.js';
-import { requireEpisode } from './rollouts.js';
+import { requireEpisode } from './episode-record.js';
 import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
 import type {

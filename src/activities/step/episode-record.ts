@@ -1,0 +1,57 @@
+// The record of one episode: read back as what it must be, or watched for while the episode is played.
+import type { EpisodeRecord } from '../../spec/records/records.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { requireRecord } from '../../store/records/records.js';
+import { UnreadableRecord } from '../../store/objects/store-errors.js';
+import { type Patience, waitOutStore } from '../attempt/store-patience.js';
+
+/** Throws `UnreadableRecord` where it is missing, or was played for another plan or at another state (R8). */
+export async function requireEpisode(
+  store: ObjectStore,
+  key: string,
+  source: Pick<EpisodeRecord, 'plan' | 'state'>,
+): Promise<EpisodeRecord> {
+  const episode = await requireRecord(store, key, 'episode');
+  for (const member of ['plan', 'state'] as const) {
+    if (episode[member] === source[member]) continue;
+    throw new UnreadableRecord(
+      key,
+      `it was played for ${member} ${episode[member]}, not for ${source[member]}` +
+        // That of an evaluation is set aside for a run, which is not known here.
+        (key.startsWith('runs/') ? `; set it aside with: longhaul quarantine ${key}` : ''),
+    );
+  }
+  return episode;
+}
+
+/** Another worker has finished the episode. */
+export class FinishedElsewhere extends Error {}
+
+/** A process that stood still for longer looks again before it samples. */
+export const freshMs = 2000;
+
+/** Knows until when an episode had no record, so that one that another worker finishes meanwhile is sampled no further (R9). */
+export class Unfinished {
+  /** By the wall clock: it goes on while the machine itself stands still. */
+  #at: number | null = null;
+
+  constructor(
+    private readonly store: ObjectStore,
+    private readonly key: string,
+    private readonly patience: Patience,
+  ) {}
+
+  /** Returns where that was so no longer than `ms` ago; looks again until it is. Throws `FinishedElsewhere`. */
+  async within(ms: number): Promise<void> {
+    for (let isFresh = this.#isWithin(ms); !isFresh; isFresh = this.#isWithin(freshMs)) {
+      this.patience.signal.throwIfAborted();
+      const askedAt = Date.now();
+      if (await waitOutStore(() => this.store.head(this.key), this.patience)) throw new FinishedElsewhere();
+      this.#at = askedAt;
+    }
+  }
+
+  #isWithin(ms: number): boolean {
+    return this.#at !== null && Math.abs(Date.now() - this.#at) <= ms && ms > 0;
+  }
+}

@@ -1,0 +1,265 @@
+// Plays seats side by side, each once, and writes their records (R8, R9).
+import { playEpisode, type EpisodePlay } from '../../episode/episode-loop.js';
+import { recordedText } from '../../episode/recorded-text.js';
+import type { EpisodeJournals, OpenJournal } from '../../episode/journal-folder.js';
+import type { TurnJournal } from '../../episode/turn-journal.js';
+import type { Digest, EpisodeRecord, SamplingPlan } from '../../spec/records/records.js';
+import type { EnvironmentSpec } from '../../spec/run-spec.js';
+import type { Task } from '../../spec/records/task.js';
+import { recordDigest } from '../../store/records/canonical.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { adoptOrCreate } from '../../store/records/records.js';
+import { currentAccount, type WorkUnit } from '../attempt/attempt-account.js';
+import type { EvidenceWriter } from '../attempt/attempt-evidence.js';
+import { withoutKnownSecrets } from '../../base/known-secrets.js';
+import type { NodeDeps } from '../node-deps.js';
+import { FinishedElsewhere, freshMs, requireEpisode, Unfinished } from './episode-record.js';
+import { OpenWaits, type Wait } from './open-waits.js';
+import type { RunData } from '../../data/run-data.js';
+import type { AttemptScope } from '../../policy/attended.js';
+import { stoppingPoint } from '../attempt/stopping-point.js';
+import { type Patience, waitOutStore } from '../attempt/store-patience.js';
+
+/** One episode to play. */
+export interface Seat {
+  key: string;
+  slot: number;
+  sample: number;
+  task: Task;
+  seed: number;
+}
+
+/** What all episodes of a plan or a suite have in common. */
+export interface EpisodeTerms {
+  data: RunData;
+  /** Plan's or suite's digest. */
+  plan: Digest;
+  state: Digest;
+  /** Step whose policy samples. */
+  policyStep: number;
+  sampling: SamplingPlan;
+  random: { seed: number; domain: 'train' | 'eval'; step: number };
+}
+
+export interface PlayOrder extends EpisodeTerms {
+  seats: readonly Seat[];
+  /** Has folded episodes at their keys. */
+  store: ObjectStore;
+  environments: readonly EnvironmentSpec[];
+  journals: EpisodeJournals;
+  evidence: EvidenceWriter;
+}
+
+interface OpenSeat extends Seat {
+  journal: OpenJournal;
+}
+
+/** A cut-off episode leaves no record. */
+export async function playSeats(
+  deps: NodeDeps,
+  order: PlayOrder,
+  scope: AttemptScope,
+): Promise<EpisodeRecord[]> {
+  const stop = new AbortController();
+  const signal = AbortSignal.any([scope.signal, stop.signal]);
+  let finished = 0;
+  const waits = new OpenWaits();
+  const tell = (): void => scope.progress({ finished, of: order.seats.length, ...waits.told });
+  const sampling = recordDigest(order.sampling);
+  const plays = order.seats.map(async (seat) => {
+    const journal = await order.journals.open({
+      schema: 'longhaul.journal/1',
+      episode: seat.key,
+      plan: order.plan,
+      state: order.state,
+      sampling,
+      seed: seat.seed,
+      random: { ...order.random, slot: seat.slot, sample: seat.sample },
+    });
+    try {
+      const waiting = {
+        goesOn: (wait: Wait): void => {
+          waits.goesOn(seat.key, wait);
+          tell();
+        },
+        ends: (): void => {
+          if (waits.ends(seat.key)) tell();
+        },
+      };
+      const record = await playSeat(deps, order, { ...seat, journal }, scope, waiting, signal);
+      await journal.remove();
+      finished += 1;
+      waits.ends(seat.key);
+      scope.recorded();
+      tell();
+      return record;
+    } finally {
+      await journal.close();
+    }
+  });
+  try {
+    return await Promise.all(plays);
+  } catch (error) {
+    stop.abort(error);
+    await Promise.allSettled(plays);
+    scope.signal.throwIfAborted();
+    throw error;
+  } finally {
+    await order.journals.close();
+  }
+}
+
+/** Tells what a seat waits for. */
+interface SeatWaiting {
+  goesOn: (wait: Wait) => void;
+  ends: () => void;
+}
+
+async function playSeat(
+  deps: NodeDeps,
+  order: PlayOrder,
+  seat: OpenSeat,
+  scope: AttemptScope,
+  waiting: SeatWaiting,
+  signal: AbortSignal,
+): Promise<EpisodeRecord> {
+  const work = currentAccount().begin('episode');
+  const waits = (wait: Wait): void => {
+    work.waits();
+    waiting.goesOn(wait);
+  };
+  const goesOn = waiting.ends;
+  // One slow answer of the store must not end the episodes that are in flight beside this one.
+  const patience = { signal, onWait: () => waits({ for: 'store' }) };
+  const record = await playUnlessFinished(deps, order, seat, scope, { work, waits, goesOn, patience }).catch(
+    (error: unknown) => {
+      if (error instanceof FinishedElsewhere) return null;
+      throw error;
+    },
+  );
+  const stored = await waitOutStore(() => recordOnce(order, seat, record), patience);
+  work.end();
+  await stoppingPoint('episode-written');
+  return stored;
+}
+
+/** The seat's record: this one, or that of whichever worker was first. `record`: null where another has finished the episode. */
+async function recordOnce(
+  order: PlayOrder,
+  { key }: Seat,
+  record: EpisodeRecord | null,
+): Promise<EpisodeRecord> {
+  const written = record && (await adoptOrCreate(order.store, key, 'episode', record));
+  if (written?.adopted === false) return written.record;
+  if (record) await order.evidence.discarded(key);
+  return requireEpisode(order.store, key, order);
+}
+
+interface Playing {
+  work: WorkUnit;
+  waits: (wait: Wait) => void;
+  /** What it waited for is there. */
+  goesOn: () => void;
+  patience: Patience;
+}
+
+/** Throws `FinishedElsewhere` where a record has come up since the seats were looked at. */
+async function playUnlessFinished(
+  deps: NodeDeps,
+  order: PlayOrder,
+  seat: OpenSeat,
+  scope: AttemptScope,
+  { work, waits, goesOn, patience }: Playing,
+): Promise<EpisodeRecord> {
+  const { data, random } = order;
+  const spec = data.record.spec;
+  const environment = order.environments.find((candidate) => candidate.env_key === seat.task.env_key);
+  if (!environment)
+    throw new Error(`No environment is configured for "${seat.task.env_key}" (task ${seat.task.task_key})`);
+  const started = Date.now();
+  const unfinished = new Unfinished(order.store, seat.key, patience);
+  const engine = await deps.holder.engine.info();
+  const play: EpisodePlay = await playEpisode(
+    {
+      engine: {
+        generate: async (...args) => {
+          await unfinished.within(freshMs);
+          const sampled = await deps.holder.engine.generate(...args);
+          work.sampled(sampled.tokens.length);
+          goesOn();
+          return sampled;
+        },
+      },
+      backend: deps.backendFor(environment, spec.generator.call_timeout_s * 1000),
+      tokenizer: data.tokenizer,
+      template: data.template,
+    },
+    {
+      task: seat.task,
+      sampling: order.sampling,
+      key: { ...random, slot: seat.slot, sample: seat.sample },
+      state: order.state,
+      policyStep: order.policyStep,
+      episodeSeed: seat.seed,
+      episodeId: seat.key,
+      journal: keeping(seat.journal, work),
+      maxWaitMs: spec.generator.max_wait_s * 1000,
+      onWait: (outage) => waits({ for: seat.task.env_key, ...outage }),
+      onAnswer: goesOn,
+      // A place on the server may have been waited for; meanwhile another worker may have finished the episode (R9).
+      beforeSampling: async () => {
+        await unfinished.within(0);
+        await stoppingPoint('episode-begun', `${seat.slot}.${seat.sample}`);
+      },
+    },
+    patience.signal,
+  );
+  return {
+    schema: 'longhaul.episode/2',
+    plan: order.plan,
+    state: order.state,
+    slot: seat.slot,
+    sample: seat.sample,
+    task_key: seat.task.task_key,
+    env_key: seat.task.env_key,
+    outcome: play.outcome,
+    stop_reason: play.stop_reason,
+    tokens: play.tokens,
+    prompt_length: play.prompt_length,
+    turns: play.turns,
+    logprobs: play.logprobs,
+    metrics: play.metrics,
+    observed: {
+      attempt: Number(scope.attempt.split('.').at(-1)),
+      incarnation: engine.incarnation,
+      failures: play.failures,
+      ...wordsOf(play),
+      started_at: new Date(started).toISOString(),
+      seconds: (Date.now() - started) / 1000,
+    },
+  };
+}
+
+/** What people are shown of it: of a server's words, which may hold anything. */
+function wordsOf({
+  failure,
+  explanation,
+}: EpisodePlay): Pick<EpisodeRecord['observed'], 'failure' | 'explanation'> {
+  const recorded = (text: string): string => recordedText(withoutKnownSecrets(text));
+  return {
+    ...(failure === undefined ? {} : { failure: recorded(failure) }),
+    ...(explanation === undefined ? {} : { explanation: recorded(explanation) }),
+  };
+}
+
+/** What is in the file does not go with the attempt. */
+function keeping(journal: OpenJournal, work: WorkUnit): TurnJournal {
+  return {
+    past: journal.past,
+    note: (entry) => journal.note(entry),
+    write: async () => {
+      await journal.write();
+      if (journal.isKept) work.kept();
+    },
+  };
+}
