@@ -148,7 +148,10 @@ export interface Harness {
   open(spec?: unknown): Promise<OpenedRun>;
   /** Another execution claims the run; the harness goes on as the owner before it. */
   takeOver(): Promise<OpenedRun>;
-  /** Runs an activity as the given attempt of `step-…/name`; its reports of progress are added to `progress`. */
+  /**
+   * Runs an activity as the given attempt of `step-…/name`; its reports of progress are added to `progress`. A first attempt begins
+   * a new execution, a later one goes on with the last.
+   */
   attempt<T>(name: string, use: () => Promise<T>, number?: number, progress?: unknown[]): Promise<T>;
   /** Opens the run where it is not open, commits the base and takes the missing steps up to `last`. */
   advance(last: number): Promise<CommittedStep | null>;
@@ -220,6 +223,8 @@ export async function startHarness(environments: { url: string }, disk?: string)
   };
   let owner = 0;
   let nodes = 1;
+  /** By activity id: how often a new execution has begun. */
+  const executions = new Map<string, number>();
   const harness: Harness = {
     folder,
     store,
@@ -241,8 +246,9 @@ export async function startHarness(environments: { url: string }, disk?: string)
       });
     },
     attempt: (activityId, use, attempt = 1, progress = []) => {
+      if (attempt === 1) executions.set(activityId, (executions.get(activityId) ?? 0) + 1);
       const environment = new MockActivityEnvironment(
-        { activityId, attempt },
+        { activityId, attempt, scheduledTimestampMs: executions.get(activityId) ?? 0 },
         { logger: new DefaultLogger('ERROR') },
       );
       environment.on('heartbeat', (details: unknown) => progress.push(details));

@@ -84,7 +84,10 @@ function isAdopted(
   return unknown === 0 || !isOwn || isOurs || suite.schema === 'longhaul.suite/1';
 }
 
-/** True where all was played, and ended in `NothingGraded`: whoever asks again asks for another round. */
+/**
+ * True where all was played, and ended in `NothingGraded`: a new execution asks for another round. A retry of the execution that played
+ * in it does not: the server has only missed its answer, which is given again.
+ */
 async function isSpent(
   store: ObjectStore,
   what: SuiteOfState,
@@ -98,6 +101,8 @@ async function isSpent(
   if (!keys.every((key) => names.has(key.slice(key.lastIndexOf('/') + 1)))) return false;
   const source = { plan: digest, state: what.state };
   const episodes = await inParallel(keys, (key) => requireEpisode(store, key, source));
+  const { execution } = currentScope();
+  if (episodes.some(({ observed }) => observed.execution === execution)) return false;
   return lackOfGrades(episodes, maxUnknownShare(data.record)) !== null;
 }
 

@@ -231,6 +231,7 @@ async function playUnlessFinished(
     metrics: play.metrics,
     observed: {
       attempt: Number(scope.attempt.split('.').at(-1)),
+      execution: scope.execution,
       incarnation: engine.incarnation,
       failures: play.failures,
       ...wordsOf(play),

@@ -215,6 +215,8 @@ export interface EpisodeRecord {
   metrics: { turns: number; tool_calls: number; tool_errors: number };
   observed: {
     attempt: number;
+    /** The execution of the activity that played it, which all its attempts share. Absent in records of earlier versions. */
+    execution?: string;
     incarnation: string;
     /** Infrastructure failures by reason; only charged ones count against `max_episode_failures`. */
     failures: Record<string, number>;

@@ -162,6 +162,7 @@ export const episode = z
       ...played,
       observed: z.strictObject({
         ...playing,
+        execution: text.exactOptional(),
         failure: text.exactOptional(),
         explanation: text.exactOptional(),
       }),

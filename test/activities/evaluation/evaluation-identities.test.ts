@@ -67,10 +67,20 @@ async function begin(name: string, url: string, more: object = {}): Promise<void
   await harness.attempt('base', () => commitBase(harness.node, { run: name, owner: 1 }));
 }
 
-const evaluate = (run: string): Promise<EvaluatedState> =>
-  harness.attempt('step-000000/evaluate-final', () =>
-    evaluateState(harness.node, { run, owner: 1, step: 0, suite: 'final' }),
+const evaluate = (run: string, attempt = 1, deps = harness.node): Promise<EvaluatedState> =>
+  harness.attempt(
+    'step-000000/evaluate-final',
+    () => evaluateState(deps, { run, owner: 1, step: 0, suite: 'final' }),
+    attempt,
   );
+
+/** Numbers of all rounds in the store, ascending. */
+async function rounds(): Promise<number[]> {
+  const found: number[] = [];
+  for await (const { key } of harness.store.list('evals/'))
+    if (key.endsWith('/suite.json')) found.push((await requireRecord(harness.store, key, 'suite')).round ?? 1);
+  return found.sort();
+}
 
 describe('an evaluation', () => {
   it("is adopted on the same environment, and is then the adopting run's in each respect", async () => {
@@ -297,6 +307,30 @@ describe('an evaluation of a server that cannot grade', () => {
     expect(mended).toMatchObject({ graded: 3, unknown: 0, pass_at_1: 1 });
     expect(await results()).toEqual([evaluationResultKey(mended.state, mended.suite)]);
     expect(await readUnfinishedEvaluation(harness.store, 'first')).toBeNull();
+    expect((await auditRun(harness.store, 'first')).violations).toEqual([]);
+  });
+
+  it('says so again, and plays nothing, where the server only missed the answer: a retry is no new round', async () => {
+    let grades = false;
+    const { url } = await server({}, (episode) => (grades || isQuestion(episode) ? '1' : 'null'));
+    await begin('first', url);
+    const failures = [
+      await evaluate('first').catch((error: Error) => error),
+      await evaluate('first', 2).catch((error: Error) => error),
+      await evaluate('first', 3, harness.secondNode()).catch((error: Error) => error),
+    ];
+    expect(failures[0]).toMatchObject({ name: 'NothingGraded' });
+    expect(failures.slice(1)).toEqual([failures[0], failures[0]]);
+    expect(generated.generate).toBe(3);
+    expect(await rounds()).toEqual([1]);
+    // A person's resume is another execution.
+    await expect(evaluate('first')).rejects.toThrow('no outcome was graded');
+    await expect(evaluate('first', 2)).rejects.toThrow('no outcome was graded');
+    expect(await rounds()).toEqual([1, 2]);
+    grades = true;
+    await expect(evaluate('first', 3)).rejects.toThrow('no outcome was graded');
+    expect(await evaluate('first')).toMatchObject({ graded: 3, unknown: 0 });
+    expect(await rounds()).toEqual([1, 2, 3]);
     expect((await auditRun(harness.store, 'first')).violations).toEqual([]);
   });
 
