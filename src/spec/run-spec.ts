@@ -183,7 +183,7 @@ export interface TrainerSpec {
   eval_interval: number;
   /** End the run at the first interval evaluation whose pass@1 reaches this; 0 disables. */
   target_pass_at_1: number;
-  /** Seconds for which the same failure must have lasted before the run is `blocked`; absent: 600. */
+  /** Seconds for which the same failure must have lasted before the run is `blocked`; 0: at once, but for another node; absent: `usualBlockAfterSeconds`. */
   block_after_s?: number;
 }
 

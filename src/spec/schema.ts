@@ -7,6 +7,9 @@ import { model } from './model-schema.js';
 import type { SlackNews } from './run-spec.js';
 import { secretInUrl } from '../base/secrets.js';
 
+/** Default of `trainer.block_after_s`: a driver restarts, or a neighbour gives its memory back, within minutes. */
+export const usualBlockAfterSeconds = 600;
+
 const share = z.number().min(0).max(1);
 const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]);
 
@@ -229,7 +232,8 @@ const trainer = z.strictObject({
     .min(0)
     .exactOptional()
     .describe(
-      'seconds for which the same failure is tried again, ever more seldom, before the run blocks; absent: 600',
+      'seconds for which the same failure is tried again, ever more seldom, before the run blocks; 0 tries it once more on ' +
+        `another node where there is one, and blocks at once where that fails too; absent: ${usualBlockAfterSeconds}`,
     ),
 });
 

@@ -106,7 +106,7 @@ export function scriptRun(outline: RunOutline, node = `node-${randomUUID().slice
   const script: ScriptedRun = {
     outline,
     node,
-    grant: () => script.node,
+    grant: ({ besides }) => (besides.includes(script.node) ? null : script.node),
     calls: [],
     underWay: 0,
     control: { n: 0, paused: false, stopAfter: null, lr: null, temperature: null },

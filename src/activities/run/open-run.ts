@@ -12,6 +12,7 @@ import { InvalidSpec } from '../../spec/invalid-spec.js';
 import { limitsOf } from '../../spec/budget.js';
 import type { Digest, OwnerRecord, RunRecord, UpdateRecord } from '../../spec/records/records.js';
 import type { BudgetSpec, RunSpec } from '../../spec/run-spec.js';
+import { usualBlockAfterSeconds } from '../../spec/schema.js';
 import { parseRunSpec, withLaterSettings } from '../../spec/spec-input.js';
 import { differences } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
@@ -197,9 +198,6 @@ async function storeAsset(deps: OrchestratorDeps, text: string): Promise<Digest>
   const bytes = Buffer.from(text);
   return (await createFile(deps.store, assetKey(sha256Hex(bytes)), bytes)).sha256;
 }
-
-/** As the spec's schema says it; a driver restarts, or a neighbour gives its memory back, within minutes. */
-const usualBlockAfterSeconds = 600;
 
 function outlineOf(record: RunRecord): RunOutline {
   const { spec } = record;

@@ -1,5 +1,5 @@
 // Which nodes a run works on. Placement is never truth: where a node is gone, any other one takes over from the records.
-import { CancellationScope, condition, isCancellation, log } from '@temporalio/workflow';
+import { CancellationScope, condition, isCancellation, log, patched } from '@temporalio/workflow';
 import { hasDiverged, nodeIsGone, standsStill } from '../activity-failures.js';
 import { blockedUntilResumed, untilMended } from './blocking.js';
 import type { ControlDesk } from './control-desk.js';
@@ -88,7 +88,10 @@ export class NodePlacement {
   /** Where another node may do better: words about the one that was used. */
   private reasonToMove(error: unknown): string | null {
     if (hasDiverged(error)) return 'which disagrees with a record';
-    return standsStill(error) && this.progress.blockAfterMs > 0 ? 'on which work keeps failing' : null;
+    if (!standsStill(error)) return null;
+    // An execution of an earlier version has blocked without a look at another node.
+    const moves = this.progress.blockAfterMs > 0 || patched('moves-before-blocking');
+    return moves ? 'on which work keeps failing' : null;
   }
 
   /** As `onNode`, but failures other than a lost node are the caller's. */

@@ -78,7 +78,8 @@ const evaluate = (run: string, attempt = 1, deps = harness.node): Promise<Evalua
 async function rounds(): Promise<number[]> {
   const found: number[] = [];
   for await (const { key } of harness.store.list('evals/'))
-    if (key.endsWith('/suite.json')) found.push((await requireRecord(harness.store, key, 'suite')).round ?? 1);
+    if (key.endsWith('/suite.json'))
+      found.push((await requireRecord(harness.store, key, 'suite')).round ?? 1);
   return found.sort();
 }
 

@@ -140,27 +140,62 @@ describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
     });
   });
 
-  it('does work that keeps failing on another node where there is one', async () => {
-    const script = scriptRun(outlineOf(uniqueName('moves'), { block_after_s: 600 }));
+  it.each([
+    ['0', { block_after_s: 0 }],
+    ['600', { block_after_s: 600 }],
+  ])(
+    'with block_after_s %s, does work that keeps failing on another node where there is one',
+    async (_, more) => {
+      const script = scriptRun(outlineOf(uniqueName('moves'), more));
+      const other: ScriptedRun = {
+        ...script,
+        node: uniqueName('node'),
+        activities: { ...script.activities },
+      };
+      const { collectRollouts } = script.activities;
+      script.activities.collectRollouts = withFailures((input) => {
+        if (input.step === 4) throw new EngineError('EngineExited', 'killed');
+        return collectRollouts(input);
+      });
+      const done: number[] = [];
+      other.activities.collectRollouts = (input) => {
+        done.push(input.step);
+        return collectRollouts(input);
+      };
+      script.grant = ({ besides }) => (besides.includes(script.node) ? other.node : script.node);
+      await withWorkers(temporal, script, (queue) =>
+        withWorkers(temporal, other, async () => {
+          const run = await startRun(temporal, queue, script.outline.name);
+          expect((await run.result()).step).toBe(6);
+        }),
+      );
+      expect(done).toEqual([4, 5, 6]);
+    },
+  );
+
+  it('with block_after_s 0, is blocked at once where the other node fails, too', async () => {
+    const script = scriptRun(outlineOf(uniqueName('fails-on-both'), { block_after_s: 0 }));
     const other: ScriptedRun = { ...script, node: uniqueName('node'), activities: { ...script.activities } };
     const { collectRollouts } = script.activities;
-    script.activities.collectRollouts = withFailures((input) => {
-      if (input.step === 4) throw new EngineError('EngineExited', 'killed');
-      return collectRollouts(input);
-    });
-    const done: number[] = [];
-    other.activities.collectRollouts = (input) => {
-      done.push(input.step);
-      return collectRollouts(input);
-    };
+    const tries: string[] = [];
+    for (const { activities, node } of [script, other])
+      activities.collectRollouts = withFailures((input) => {
+        if (input.step !== 4) return collectRollouts(input);
+        tries.push(node);
+        throw new EngineError('EngineExited', 'killed');
+      });
     script.grant = ({ besides }) => (besides.includes(script.node) ? other.node : script.node);
     await withWorkers(temporal, script, (queue) =>
       withWorkers(temporal, other, async () => {
         const run = await startRun(temporal, queue, script.outline.name);
-        expect((await run.result()).step).toBe(6);
+        const { blocked } = await until(run, ({ phase }) => phase === 'blocked');
+        expect(blocked?.reason).toContain('failed 5 times in the same way');
+        await run.terminate();
       }),
     );
-    expect(done).toEqual([4, 5, 6]);
+    expect(tries).toEqual(
+      [script.node, other.node].flatMap((node) => Array.from({ length: maxSameFailures }, () => node)),
+    );
   });
 
   it('asks a person after three steps in a row that changed nothing', async () => {
