@@ -1,8 +1,8 @@
-// What a run's spec asks for, step by step. `src/workflows/run/step-schedule.ts` decides it for the run; a workflow shares no
-// code with those who read records, so a test holds both to the same answers.
+// What a run's spec asks for, step by step, for those who read its records.
 import type { ControlRecord } from './records/control-records.js';
 import type { PassRate } from './pass-rate.js';
 import type { RunSpec } from './run-spec.js';
+import { suiteAfter } from './suite-due.js';
 import { lastWarmStep } from './warm-start.js';
 
 /** Names of the suites that runs play themselves, in this order where a step has both. */
@@ -19,15 +19,9 @@ export function plannedSteps({ warm_start, trainer }: RunSpec): { warmStart: num
   return { warmStart, total: warmStart + trainer.max_training_steps };
 }
 
-/** The suite that the run plays on the state after `step` on its way; the evaluation at its end is not asked here. */
+/** As `suiteAfter`. */
 export function suiteDue(spec: RunSpec, step: number): RunSuite | null {
-  const { warmStart, total } = plannedSteps(spec);
-  if (step >= total) return null;
-  if (step === warmStart && total > warmStart) return 'final';
-  if (step === 0) return 'interval';
-  const { eval_interval } = spec.trainer;
-  if (step < warmStart || eval_interval <= 0) return null;
-  return (step - warmStart) % eval_interval === 0 ? 'interval' : null;
+  return suiteAfter(step, { ...plannedSteps(spec), evalInterval: spec.trainer.eval_interval });
 }
 
 /** With each `eval_interval` that was ever asked for: the records of steps do not tell when an evaluation was decided on. */

@@ -3,7 +3,36 @@ import type { RunOutline } from '../../src/activities/contracts.js';
 import { phasesOf } from '../../src/activities/run/phases.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { plannedSteps, suiteDue } from '../../src/spec/schedule.js';
+import { suiteAfter, type SuiteSteps } from '../../src/spec/suite-due.js';
 import { suiteDue as suiteDueOfWorkflow, totalSteps } from '../../src/workflows/run/step-schedule.js';
+
+describe('a run plays', () => {
+  const all = (steps: SuiteSteps): Record<number, string> =>
+    Object.fromEntries(
+      Array.from({ length: steps.total + 1 }, (_, step) => [step, suiteAfter(step, steps)]).filter(
+        ([, suite]) => suite !== null,
+      ) as [number, string][],
+    );
+  test.each<[string, SuiteSteps, Record<number, string>]>([
+    [
+      'interval before the warm start, final before GRPO, and interval after every fourth step of it but the last',
+      { warmStart: 3, total: 15, evalInterval: 4 },
+      { 0: 'interval', 3: 'final', 7: 'interval', 11: 'interval' },
+    ],
+    [
+      'final first without a warm start',
+      { warmStart: 0, total: 5, evalInterval: 3 },
+      { 0: 'final', 3: 'interval' },
+    ],
+    ['interval first where no GRPO follows', { warmStart: 4, total: 4, evalInterval: 2 }, { 0: 'interval' }],
+    [
+      'no interval evaluation on the way of GRPO where the interval is 0',
+      { warmStart: 2, total: 9, evalInterval: 0 },
+      { 0: 'interval', 2: 'final' },
+    ],
+    ['nothing in a run without a step', { warmStart: 0, total: 0, evalInterval: 1 }, {}],
+  ])('%s', (_, steps, suites) => expect(all(steps)).toEqual(suites));
+});
 
 describe('whoever reads a run’s records expects of it what its workflow does', () => {
   const phase = (updates: number) => ({ name: 'p', updates, mini_batches_per_step: 3 });

@@ -37,7 +37,7 @@ describe('the workflow bundle', () => {
     expect(await bundle()).not.toBe(first);
   }, 90_000);
 
-  it('sees of the other parts types only, and the two files that are named', () => {
+  it('sees of the other parts types only, and the files that are named', () => {
     const folder = join(root, 'src/workflows');
     const allowed = importedValues.map((module) => join(folder, `${module}.js`));
     const outside: string[] = [];

@@ -7,7 +7,7 @@ import { dirname, extname, join } from 'node:path';
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
 
 /** Modules beside the workflows' folder whose values they import, from that folder. */
-export const importedValues = ['../spec/records/numerics', '../spec/pass-rate'] as const;
+export const importedValues = ['../spec/records/numerics', '../spec/pass-rate', '../spec/suite-due'] as const;
 
 /** Modules of the folder that not every worker has in its bundle. */
 export type BundledInterceptor = 'step-tracing';

@@ -1,5 +1,6 @@
 // When a run does what, as functions of its outline and control alone: a retry, a new owner and continue-as-new agree on all of it.
 import type { ControlState, PhaseSpan, RunOutline } from '../../activities/contracts.js';
+import { suiteAfter } from '../../spec/suite-due.js';
 
 /** The outline with the intervals that people have set while the run was under way. */
 export function outlineUnder(outline: RunOutline, control: ControlState): RunOutline {
@@ -16,19 +17,12 @@ export function phaseOf({ phases }: RunOutline, step: number): PhaseSpan | undef
   return phases.find((span) => step >= span.first && step <= span.last) ?? phases.at(-1);
 }
 
-/**
- * The suite to evaluate on the state after `step`, or null. `final` where GRPO begins, because the report compares it with the
- * end; `interval` before the first supervised step and every `eval_interval` GRPO steps. The run's end is not asked here.
- */
+/** As `suiteAfter`. */
 export function suiteDue(outline: RunOutline, step: number): 'interval' | 'final' | null {
-  if (step >= totalSteps(outline)) return null;
-  const spans = outline.phases.filter((span) => span.last >= span.first);
-  const grpo = spans.find((span) => span.kind === 'grpo');
-  if (grpo && step === grpo.first - 1) return 'final';
-  const sft = spans.find((span) => span.kind === 'sft');
-  if (sft && step === sft.first - 1) return 'interval';
-  if (!grpo || step < grpo.first) return null;
-  return (step - grpo.first + 1) % outline.eval_interval === 0 ? 'interval' : null;
+  const total = totalSteps(outline);
+  const grpo = outline.phases.find(({ kind, first, last }) => kind === 'grpo' && last >= first);
+  const warmStart = grpo ? grpo.first - 1 : total;
+  return suiteAfter(step, { warmStart, total, evalInterval: outline.eval_interval });
 }
 
 /** True when a multiple of `interval` (1 or more) lies in `(last, step]`. */
