@@ -1,6 +1,6 @@
 // `longhaul show KEY`: any object of the store, readable.
 import type { Command } from 'commander';
-import { showRecord } from '../../store/show.js';
+import { showRecord } from './record-text.js';
 import { folderOption, openStoreOf, type StoreFlags, storeOption, withOutput } from '../output.js';
 import { printable } from '../printable.js';
 

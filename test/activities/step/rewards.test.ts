@@ -10,7 +10,7 @@ import type { EpisodeRecord, Outcome } from '../../../src/spec/records/records.j
 import { episodeKey } from '../../../src/store/objects/layout.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
-import { showRecord } from '../../../src/store/show.js';
+import { showRecord } from '../../../src/cli/inspect/record-text.js';
 import { readPlan, readUpdate } from '../../../src/store/runs/run-records.js';
 import { type ForeignServer, startForeignServer } from '../../environments/foreign-server.js';
 import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';

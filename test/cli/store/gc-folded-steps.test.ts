@@ -14,7 +14,7 @@ import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluati
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { readRecord, requireRecord } from '../../../src/store/records/records.js';
-import { showRecord } from '../../../src/store/show.js';
+import { showRecord } from '../../../src/cli/inspect/record-text.js';
 import { run, tamper } from '../../activities/fixture.js';
 import { recordsOfAllKinds } from '../../store/fixtures.js';
 import {

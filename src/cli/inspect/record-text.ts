@@ -1,15 +1,15 @@
 // Any object of the store as a person wants to read it (`longhaul show KEY`).
-import type { CheckpointManifest, EpisodeRecord } from '../spec/records/records.js';
-import { decodeBatchFile } from './files/batch-file.js';
-import { recordDigest } from './records/canonical.js';
-import { sha256Hex } from '../base/sha256.js';
-import { readFolded } from './runs/folded-episodes.js';
-import { foldedEpisodesKey, parseEpisodeKey } from './objects/layout.js';
-import type { ObjectStore } from './objects/object-store.js';
-import { checkRecord, decompress, schemaOf } from './records/record-codec.js';
-import { recordSchemas, type RecordKind } from './records/record-schemas.js';
-import { decodeSafetensorsHeader, safetensorsHeaderLength } from './files/safetensors.js';
-import { UnreadableRecord } from './objects/store-errors.js';
+import type { CheckpointManifest, EpisodeRecord } from '../../spec/records/records.js';
+import { decodeBatchFile } from '../../store/files/batch-file.js';
+import { recordDigest } from '../../store/records/canonical.js';
+import { sha256Hex } from '../../base/sha256.js';
+import { readFolded } from '../../store/runs/folded-episodes.js';
+import { foldedEpisodesKey, parseEpisodeKey } from '../../store/objects/layout.js';
+import type { ObjectStore } from '../../store/objects/object-store.js';
+import { checkRecord, decompress, schemaOf } from '../../store/records/record-codec.js';
+import { recordSchemas, type RecordKind } from '../../store/records/record-schemas.js';
+import { decodeSafetensorsHeader, safetensorsHeaderLength } from '../../store/files/safetensors.js';
+import { UnreadableRecord } from '../../store/objects/store-errors.js';
 
 const TEXT_LIMIT = 200_000;
 const LONG_LIST = 12;
