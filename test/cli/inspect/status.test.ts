@@ -1,33 +1,13 @@
-// What a person sees of a run that does not move, and of runs that this server does not drive.
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+// What a person sees of a run that does not move.
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import type { WorkflowExecutionStatusName } from '@temporalio/client';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { RunStatus } from '../../../src/activities/contracts.js';
 import { howItBegins } from '../../../src/cli/train/follow-training.js';
 import { followRun } from '../../../src/cli/train/live-view.js';
 import { whyFollowedEnded } from '../../../src/cli/train/run-end.js';
-import { newestOfChains } from '../../../src/cli/inspect/runs-command.js';
 import { waitingFor } from '../../../src/cli/waiting-text.js';
-import {
-  namesFolder,
-  ownersFolder,
-  runKey,
-  sequenceKey,
-  updateKey,
-} from '../../../src/store/objects/layout.js';
-import type { ObjectStore } from '../../../src/store/objects/object-store.js';
-import { openStore } from '../../../src/store/open-store.js';
-import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { StoreFull } from '../../../src/store/objects/store-errors.js';
 import { recordsOf, writeAll } from '../../followers/written-run.js';
-import { freePort } from '../../../src/stack/free-port.js';
-import { recordsOfAllKinds } from '../../store/fixtures.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
   outlineOf,
@@ -35,31 +15,10 @@ import {
   startRun,
   uniqueName,
   withWorkers,
-  workflowBundle,
 } from '../../workflows/scripted-run.js';
+import { longhaul, store, storeAddress, temporal, useCommandStage } from './command-stage.js';
 
-const folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-status-'));
-const storeAddress = `dir:${join(folder, 'store')}`;
-let temporal: TestTemporal;
-let store: ObjectStore;
-beforeAll(async () => {
-  [temporal, store] = await Promise.all([startTemporal(), openStore(storeAddress), workflowBundle()]);
-}, 60_000);
-afterAll(async () => {
-  await temporal?.stop();
-  rmSync(folder, { recursive: true, force: true });
-});
-
-async function longhaul(...args: string[]): Promise<{ code: number | null; output: string; errors: string }> {
-  const child = spawn(resolve('bin/longhaul'), [...args, '--temporal-address', temporal.address], {
-    cwd: folder,
-  });
-  let [output, errors] = ['', ''];
-  child.stdout.on('data', (piece: Buffer) => (output += piece.toString()));
-  child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
-  const [code] = (await once(child, 'close')) as [number | null];
-  return { code, output, errors };
-}
+useCommandStage();
 
 describe('longhaul status', { timeout: 120_000 }, () => {
   it('tells what a run waits for while its store is full, and nothing of it once it goes on', async () => {
@@ -390,209 +349,6 @@ describe('longhaul resume', { timeout: 120_000 }, () => {
       expect(script.control.n).toBe(4);
       held.release();
       await run.result();
-    });
-  });
-});
-
-describe('longhaul runs', { timeout: 120_000 }, () => {
-  it('lists the runs of the store that this server does not drive, and those that it drives once', async () => {
-    const records = recordsOfAllKinds();
-    const driven = uniqueName('driven');
-    for (const run of ['elsewhere', driven]) {
-      await store.create(runKey(run), await encodeRecord('run', { ...records.run, run, name: run }));
-      const base = { ...records.base, identity: { ...records.base.identity, run } };
-      await store.create(updateKey(run, 0), await encodeRecord('base', base));
-    }
-    await store.create(runKey('damaged'), Buffer.from('{"schema":"longhaul.run/1","cut of'));
-    const workflow = await startRun(temporal, uniqueName('nobody'), driven);
-    const { code, output, errors } = await longhaul('runs', '--json', '--store', storeAddress);
-    expect({ code, errors }).toEqual({ code: 0, errors: '' });
-    const lines = JSON.parse(output) as { run: string; status: string; step: number | null }[];
-    expect(lines.filter(({ run }) => run === driven)).toMatchObject([{ status: 'running' }]);
-    expect(lines.find(({ run }) => run === 'elsewhere')).toMatchObject({
-      status: 'not running here',
-      step: 0,
-    });
-    expect(lines.find(({ run }) => run === 'damaged')).toMatchObject({ status: 'unreadable' });
-    expect((await longhaul('runs', '--store', storeAddress)).output).toMatch(/elsewhere +not running here/);
-    await workflow.terminate();
-  });
-
-  it('lists each timeline once, by its id, with the origin of its own: also those that were rewound', async () => {
-    const records = recordsOfAllKinds();
-    const name = uniqueName('rewound');
-    const driveAndEnd = async (): Promise<string> => {
-      const workflow = await startRun(temporal, uniqueName('nobody'), name);
-      await workflow.terminate();
-      return workflow.firstExecutionRunId;
-    };
-    const [first, again] = [await driveAndEnd(), await driveAndEnd()];
-    const workflow = await startRun(temporal, uniqueName('nobody'), name);
-    const timelines = [
-      { run: name, owners: [first], from: null },
-      { run: `${name}~2`, owners: [again], from: { run: name, step: 2 } },
-      { run: `${name}~3`, owners: [workflow.firstExecutionRunId], from: { run: `${name}~2`, step: 3 } },
-    ];
-    for (const [index, { run, owners, from }] of timelines.entries()) {
-      const lineage = from ? { ...from, state: records.base.identity.state } : null;
-      const n = index + 1;
-      await store.create(runKey(run), await encodeRecord('run', { ...records.run, run, name, lineage }));
-      const named = await encodeRecord('name', { schema: 'longhaul.name/1', n, run });
-      await store.create(sequenceKey(namesFolder(name), n), named);
-      for (const [at, firstExecutionRunId] of owners.entries()) {
-        const owner = { ...records.owner, n: at + 1, firstExecutionRunId };
-        await store.create(sequenceKey(ownersFolder(run), at + 1), await encodeRecord('owner', owner));
-      }
-    }
-    const listed = async () => {
-      const { output } = await longhaul('runs', '--json', '--store', storeAddress);
-      const lines = JSON.parse(output) as { run: string; status: string; from: unknown }[];
-      return lines
-        .filter(({ run }) => run.startsWith(name))
-        .map(({ run, status, from }) => ({ run, status, from }));
-    };
-    await expect.poll(listed, { timeout: 50_000 }).toEqual([
-      { run: `${name}~3`, status: 'running', from: { run: `${name}~2`, step: 3 } },
-      { run: `${name}~2`, status: 'rewound', from: { run: name, step: 2 } },
-      { run: name, status: 'rewound', from: null },
-    ]);
-    await workflow.terminate();
-  });
-
-  it('lists a start that failed before the run was its own, and keeps what the run had', async () => {
-    const records = recordsOfAllKinds();
-    const [never, had] = [uniqueName('never'), uniqueName('had')];
-    const refuse = async (name: string): Promise<void> => {
-      const queue = uniqueName('nobody');
-      const { workflowId } = await startRun(temporal, queue, name);
-      await temporal.client.workflow.getHandle(workflowId).terminate();
-    };
-    const driver = await startRun(temporal, uniqueName('nobody'), had);
-    await driver.terminate();
-    for (const name of [never, had]) {
-      const named = await encodeRecord('name', { schema: 'longhaul.name/1', n: 1, run: name });
-      await store.create(sequenceKey(namesFolder(name), 1), named);
-    }
-    await store.create(runKey(had), await encodeRecord('run', { ...records.run, run: had, name: had }));
-    const owner = { ...records.owner, n: 1, firstExecutionRunId: driver.firstExecutionRunId };
-    await store.create(sequenceKey(ownersFolder(had), 1), await encodeRecord('owner', owner));
-    await refuse(never);
-    await refuse(had);
-    const listed = async (): Promise<unknown> => {
-      const { output } = await longhaul('runs', '--json', '--store', storeAddress);
-      const lines = JSON.parse(output) as { run: string; status: string }[];
-      return lines.filter(({ run }) => [never, had].includes(run)).map(({ run, status }) => [run, status]);
-    };
-    await expect.poll(listed, { timeout: 50_000 }).toEqual([
-      [never, 'start terminated'],
-      [had, 'start terminated'],
-    ]);
-  });
-
-  it('shows a finished run as finished, also behind a later start that was refused', async () => {
-    const records = recordsOfAllKinds();
-    const script = scriptRun(outlineOf(uniqueName('done')));
-    const { name } = script.outline;
-    let refuses = false;
-    script.before = (call) => {
-      if (call === 'open' && refuses) throw ApplicationFailure.nonRetryable('another spec', 'InvalidSpec');
-      return undefined;
-    };
-    await withWorkers(temporal, script, async (queue) => {
-      const run = await startRun(temporal, queue, name);
-      await run.result();
-      await store.create(runKey(name), await encodeRecord('run', { ...records.run, run: name, name }));
-      const named = await encodeRecord('name', { schema: 'longhaul.name/1', n: 1, run: name });
-      await store.create(sequenceKey(namesFolder(name), 1), named);
-      const owner = { ...records.owner, n: 1, firstExecutionRunId: run.firstExecutionRunId };
-      await store.create(sequenceKey(ownersFolder(name), 1), await encodeRecord('owner', owner));
-      refuses = true;
-      await expect((await startRun(temporal, queue, name)).result()).rejects.toThrow();
-    });
-    let seen: unknown;
-    await expect
-      .poll(
-        async () => {
-          const { output } = await longhaul('runs', '--json', '--store', storeAddress);
-          seen = (JSON.parse(output) as { run: string; status: string }[]).find(({ run }) => run === name);
-          const executions: string[] = [];
-          for await (const { status } of temporal.client.workflow.list({
-            query: `WorkflowId = "train/${name}"`,
-          }))
-            executions.push(status.name);
-          return executions.sort();
-        },
-        { timeout: 50_000 },
-      )
-      .toEqual(['COMPLETED', 'FAILED']);
-    expect(seen).toMatchObject({ status: 'completed' });
-  });
-
-  it('needs no Temporal server for what the store knows, and says so', async () => {
-    const cwd = join(folder, 'offline');
-    const offline = `dir:${join(cwd, '.longhaul', 'store')}`;
-    const records = recordsOfAllKinds();
-    const kept = await openStore(offline);
-    await kept.create(
-      runKey('kept'),
-      await encodeRecord('run', { ...records.run, run: 'kept', name: 'kept' }),
-    );
-    const base = { ...records.base, identity: { ...records.base.identity, run: 'kept' } };
-    await kept.create(updateKey('kept', 0), await encodeRecord('base', base));
-    const asked = async (...args: string[]) => {
-      const child = spawn(resolve('bin/longhaul'), ['runs', '--json', ...args], {
-        cwd,
-        env: { ...process.env, TEMPORAL_ADDRESS: undefined, XDG_CONFIG_HOME: cwd },
-      });
-      let [output, errors] = ['', ''];
-      child.stdout.on('data', (piece: Buffer) => (output += piece.toString()));
-      child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
-      const [code] = (await once(child, 'close')) as [number | null];
-      return { code, errors, lines: JSON.parse(output) as unknown };
-    };
-    const lines = [expect.objectContaining({ run: 'kept', status: 'in the store', step: 0 })];
-    expect(await asked()).toEqual({
-      ...{ code: 0, lines },
-      errors: 'no stack runs here and no Temporal server is named: only what the store knows\n',
-    });
-    const nobody = `127.0.0.1:${await freePort()}`;
-    expect(await asked('--temporal-address', nobody)).toEqual({
-      ...{ code: 0, lines },
-      errors: expect.stringMatching(
-        /^no Temporal server answers at .* Only what the store knows:\n$/,
-      ) as string,
-    });
-    // A query is the server's to answer.
-    expect(await asked('--temporal-address', nobody, '--query', 'Step > 1')).toMatchObject({ code: 1 });
-  });
-
-  it('tells when a run began, not when its workflow last began anew', () => {
-    const execution = (workflowId: string, minute: number, name: WorkflowExecutionStatusName) => ({
-      ...{ workflowId, startTime: new Date(Date.UTC(2030, 0, 1, 12, minute)) },
-      status: { name, code: 0 as const },
-    });
-    const chains = newestOfChains([
-      execution('train/a', 1, 'CONTINUED_AS_NEW'),
-      execution('train/a', 3, 'CONTINUED_AS_NEW'),
-      execution('train/a', 5, 'TERMINATED'),
-      execution('train/b', 6, 'COMPLETED'),
-      execution('train/a', 7, 'RUNNING'),
-    ]);
-    expect(
-      chains.map(({ workflowId, status, startTime }) => [workflowId, status.name, startTime.getUTCMinutes()]),
-    ).toEqual([
-      ['train/a', 'RUNNING', 7],
-      ['train/b', 'COMPLETED', 6],
-      ['train/a', 'TERMINATED', 1],
-    ]);
-  });
-
-  it('needs no store where none was named', async () => {
-    expect(await longhaul('runs')).toMatchObject({ code: 0, errors: '' });
-    const missing = await longhaul('runs', '--store', 'dir:./nowhere');
-    expect(missing).toMatchObject({
-      code: 1,
-      errors: expect.stringContaining('there is no store') as string,
     });
   });
 });
