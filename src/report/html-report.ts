@@ -16,7 +16,7 @@ import { percent, points, timeSpan, whole } from './format.js';
 import { escapeHtml, table } from './html.js';
 import { contentPolicy } from './content-policy.js';
 import { loraInWords } from './model-facts.js';
-import type { ReadEpisodes } from './history/report-episodes.js';
+import type { ReadEpisodes } from './report-episodes.js';
 import { styleSheet } from './report-style.js';
 import type { AcceptedChange } from './history/changes.js';
 import type { Restart } from './history/restarts.js';

@@ -6,7 +6,7 @@ import { renderReport } from '../../src/report/html-report.js';
 import { readAttempts, restartsOf } from '../../src/report/history/restarts.js';
 import { readHistory, type RunHistory } from '../../src/report/history/run-history.js';
 import type { SweepsOfRun } from '../../src/report/sweep-table.js';
-import type { ReadEpisodes } from '../../src/report/history/report-episodes.js';
+import type { ReadEpisodes } from '../../src/report/report-episodes.js';
 import {
   callOf,
   failed,

@@ -3,7 +3,7 @@ import {
   readReportEpisodes,
   type EpisodeReading,
   type ReadEpisodes,
-} from '../../src/report/history/report-episodes.js';
+} from '../../src/report/report-episodes.js';
 import type { RunHistory } from '../../src/report/history/run-history.js';
 import type { EpisodeRecord, Outcome, StopReason } from '../../src/spec/records/records.js';
 import { episodeKey, evaluationEpisodeKey } from '../../src/store/objects/layout.js';

@@ -57,6 +57,23 @@ test('no file of src imports itself by way of others', () => {
   expect(circleIn(imports)).toBeNull();
 });
 
+test('no folder below a part of src imports itself by way of its neighbours', () => {
+  const below = folders('src').filter((folder) => folder.split('/').length === 3);
+  const partOf = (file: string): string | undefined =>
+    below.find((folder) => resolve(file).startsWith(`${resolve(folder)}/`));
+  const imports = new Map(
+    below.map((folder) => {
+      const imported = folders(folder).flatMap(filesIn).flatMap(importsOf).map(partOf);
+      const neighbours = imported.filter(
+        (other) => other !== undefined && other !== folder && dirname(other) === dirname(folder),
+      ) as string[];
+      return [folder, [...new Set(neighbours)]];
+    }),
+  );
+  expect([...imports.values()].flat().length).toBeGreaterThan(10);
+  expect(circleIn(imports)).toBeNull();
+});
+
 test('a circle is found', () => {
   const imports = new Map([
     ['a', ['b']],

@@ -24,7 +24,7 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { adoptOrCreate, readRecord } from '../../store/records/records.js';
 import { attemptEvidence } from '../attempt/attempt-evidence.js';
 import type { NodeDeps } from '../node-deps.js';
-import { lackOfGrades, maxUnknownShare, NothingGraded } from './grades.js';
+import { lackOfGrades, maxUnknownShare, NothingGraded } from '../../rl/grades.js';
 import { requireEpisode } from '../step/episode-record.js';
 import { fillSeats } from '../step/rollouts.js';
 import type { Seat } from '../step/seat-play.js';

@@ -4,7 +4,7 @@ import { sweepsOfRun } from './report-sweeps.js';
 import { readChanges } from '../../report/history/changes.js';
 import { faultsOf } from '../../report/history/faults.js';
 import { renderReport } from '../../report/html-report.js';
-import { readReportEpisodes, type EpisodeReading } from '../../report/history/report-episodes.js';
+import { readReportEpisodes, type EpisodeReading } from '../../report/report-episodes.js';
 import { readAttempts, restartsOf } from '../../report/history/restarts.js';
 import { readHistory } from '../../report/history/run-history.js';
 import { sha256Hex } from '../../base/sha256.js';

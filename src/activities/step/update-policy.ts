@@ -3,7 +3,7 @@
 import { currentAccount, type WorkUnit } from '../attempt/attempt-account.js';
 import type { CommittedStep, NoSignal, StepFaults, StepReference } from '../contracts.js';
 import { attemptEvidence } from '../attempt/attempt-evidence.js';
-import { lackOfGrades, maxUnknownShare, tooFewGraded } from '../evaluation/grades.js';
+import { lackOfGrades, maxUnknownShare, tooFewGraded } from '../../rl/grades.js';
 import type { LastCommit, NodeDeps } from '../node-deps.js';
 import { currentScope } from '../attempt/scope.js';
 import { sealBatch } from './seal-batch.js';

@@ -20,7 +20,7 @@ import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunView } from '../../store/runs/quarantine.js';
 import { timelineOf } from '../../store/runs/run-records.js';
 import { readUnfinishedEvaluation } from '../../store/evaluations/unfinished-evaluations.js';
-import { noteNewerTimeline } from '../control/newer-timeline.js';
+import { noteNewerTimeline } from '../newer-timeline.js';
 import {
   folderOption,
   inFolder,

@@ -12,7 +12,7 @@ import { whole } from '../../report/format.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { lastCommittedStep, readRun } from '../../store/runs/run-records.js';
 import { findEngineBinary } from '../../workers/process/engine-binary.js';
-import { noteNewerTimeline } from '../control/newer-timeline.js';
+import { noteNewerTimeline } from '../newer-timeline.js';
 import {
   folderOption,
   inFolder,

@@ -7,7 +7,7 @@ import type { NativeConnectionOptions } from '@temporalio/worker';
 import { keepSecret } from '../../base/known-secrets.js';
 import { parseMetricsAddress } from '../../integrations/tracking/prometheus-server.js';
 import { secretInUrl } from '../../base/secrets.js';
-import { readProfile } from '../temporal/temporal-profile.js';
+import { readProfile } from './temporal-profile.js';
 
 export interface TemporalConfig {
   /** `host:port`. */

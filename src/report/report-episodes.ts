@@ -1,28 +1,28 @@
 // One pass over a run's episodes, for the report: counts how they went and puts their transcripts into files. What is held at a time is
 // the records of a few steps, one open chunk of transcripts and a row of numbers for each.
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { EpisodeRecord } from '../../spec/records/records.js';
-import { readEvaluationEpisodes } from '../../store/evaluations/evaluation-episodes.js';
-import { readStepEpisodes } from '../../store/runs/episodes.js';
-import { inParallel } from '../../base/in-parallel.js';
-import type { ObjectStore } from '../../store/objects/object-store.js';
-import { UnreadableRecord } from '../../store/objects/store-errors.js';
-import { selectEpisodes, type EpisodeSource } from './episode-selection.js';
-import type { RunHistory } from './run-history.js';
+import type { EpisodeRecord } from '../spec/records/records.js';
+import { readEvaluationEpisodes } from '../store/evaluations/evaluation-episodes.js';
+import { readStepEpisodes } from '../store/runs/episodes.js';
+import { inParallel } from '../base/in-parallel.js';
+import type { ObjectStore } from '../store/objects/object-store.js';
+import { UnreadableRecord } from '../store/objects/store-errors.js';
+import { selectEpisodes, type EpisodeSource } from './history/episode-selection.js';
+import type { RunHistory } from './history/run-history.js';
 import {
   addGroup,
   addTrajectory,
   noTrajectories,
   plusTrajectories,
   type TrajectoryCounts,
-} from '../transcripts/trajectory-analysis.js';
-import type { TrajectoryAnalysis } from '../transcripts/trajectory-table.js';
-import { trajectoryPoint, type TrajectoryPoint } from '../charts/trajectory-trends.js';
-import { trajectoryOf } from '../transcripts/trajectory.js';
-import { chunkScript, ChunkWriter, type FinishedChunk } from '../transcripts/transcript-chunks.js';
-import { IndexWriter, transcriptId } from '../transcripts/transcript-index.js';
-import type { ShownTranscripts } from '../transcripts/transcript-viewer.js';
-import { toTranscript } from '../transcripts/transcripts.js';
+} from './transcripts/trajectory-analysis.js';
+import type { TrajectoryAnalysis } from './transcripts/trajectory-table.js';
+import { trajectoryPoint, type TrajectoryPoint } from './charts/trajectory-trends.js';
+import { trajectoryOf } from './transcripts/trajectory.js';
+import { chunkScript, ChunkWriter, type FinishedChunk } from './transcripts/transcript-chunks.js';
+import { IndexWriter, transcriptId } from './transcripts/transcript-index.js';
+import type { ShownTranscripts } from './transcripts/transcript-viewer.js';
+import { toTranscript } from './transcripts/transcripts.js';
 
 export interface EpisodeReading {
   /** Episodes at most. */
