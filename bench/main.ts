@@ -1,55 +1,60 @@
-// `npm run bench [NAME] [--json] [--full] [--again]`: every promised figure beside its bar; exit 1 where one does not hold.
+// `npm run bench [NAME] [--json] [--full] [--again]`: every figure beside its bar; exit 1 when one does not hold.
 import { join } from 'node:path';
 import { Command } from 'commander';
-import { documentResults } from './document.js';
-import { evaluate, type Figure, type MeasuredPart, rounded } from './figure.js';
-import { figureDefinitions } from './figures.js';
-import { BenchSession, type Part, parts } from './parts.js';
-import { codeHash, commit, machine, repository } from './repository.js';
-import { fromEarlier, readResults, writeResults } from './results-file.js';
-import { countStolenTime } from './stolen-time.js';
+import { figureDefinitions } from './figures/definitions.js';
+import { documentResults } from './figures/document.js';
+import {
+  evaluate,
+  type Figure,
+  type FigureDefinition,
+  type MeasuredPart,
+  partsOf,
+  rounded,
+} from './figures/figure.js';
+import { commit, machine } from './figures/provenance.js';
+import { fromEarlier, readResults, type StoredPart, writeResults } from './figures/results-file.js';
+import { countStolenTime } from './figures/stolen-time.js';
+import { type Part, parts } from './parts.js';
+import { QuickstartRuns } from './quickstart/quickstart.js';
+import { repository } from './repository.js';
 
-const measurements = [...new Set(parts.map((part) => part.measurement))];
+const benchmarks = [...new Set(figureDefinitions.map(({ benchmark }) => benchmark))];
 const program = new Command('npm run bench --')
-  .description('Measures every promised figure and prints it beside its bar; exit 1 where one does not hold')
-  .argument('[name...]', `what is measured, or one figure of it: ${measurements.join(', ')} (default: all)`)
+  .description('Measures every figure and prints it beside its bar; exit 1 when one does not hold')
+  .argument('[name...]', `a benchmark or one of its figures: ${benchmarks.join(', ')} (default: all)`)
   .helpOption('-h, --help', 'show this')
   .option('--json', 'one JSON object a line: name, value, unit, bar, holds')
   .option(
     '--full',
     'also what takes long (hours in all; else its last result is printed); writes bench/results.json and docs/benchmarks.md',
   )
-  .option('--again', 'with --full: measure again what is current already')
+  .option('--again', 'with --full: measure again what this commit has measured on this machine already')
   .showHelpAfterError('`--help` lists what it takes.')
   .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : 2))
   .parse();
 const options = program.opts<{ json?: boolean; full?: boolean; again?: boolean }>();
-const wanted = wantedMeasurements(program.args);
+const wanted = wantedFigures(program.args);
 const resultsPath = join(repository, 'bench/results.json');
 const results = readResults(resultsPath);
-const codes = new Map(parts.map(({ name }) => [name, codeHash(name)]));
-const session = new BenchSession();
+const here = { commit: commit(), machine: machine() };
+const runs = new QuickstartRuns();
 let interrupted = false;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => (interrupted = true));
 
 const figures: Figure[] = [];
+const measured = new Map<string, MeasuredPart | null>();
 try {
-  const measured = new Map<string, MeasuredPart>();
-  if (!options.json) printHeading();
-  for (const measurement of wanted) {
-    for (const part of parts.filter((one) => one.measurement === measurement && !interrupted)) {
-      const one = await measure(part);
-      if (one) measured.set(part.name, one);
-    }
+  if (!options.json) console.log(`${here.machine}, commit ${here.commit}\n`);
+  for (const definition of wanted) {
+    for (const name of partsOf(definition))
+      if (!interrupted && !measured.has(name)) measured.set(name, await measure(partNamed(name)));
     if (interrupted) break;
-    for (const definition of figureDefinitions.filter((one) => one.measurement === measurement)) {
-      const figure = evaluate(definition, measured);
-      figures.push(figure);
-      print(figure);
-    }
+    const figure = evaluate(definition, measured);
+    figures.push(figure);
+    print(figure);
   }
 } finally {
-  await session.close();
+  await runs.close();
 }
 if (options.full) documentResults(join(repository, 'docs/benchmarks.md'), readResults(resultsPath));
 const failed = figures.filter((figure) => !figure.holds);
@@ -61,57 +66,52 @@ if (!options.json && !interrupted) {
 }
 process.exitCode = interrupted ? 130 : failed.length === 0 ? 0 : 1;
 
-/** Null where it was not measured: the reason is on standard error. */
+/** Null when it could not be measured: the reason is on standard error. */
 async function measure(part: Part): Promise<MeasuredPart | null> {
   const stored = results.parts[part.name];
-  const code = codes.get(part.name) ?? '';
-  const earlier = stored ? fromEarlier(stored, code) : null;
+  const earlier = stored ? fromEarlier(stored) : null;
   if (part.measure === null) return earlier;
-  if (part.long && (!options.full || (earlier?.current && !options.again))) return earlier;
+  if (part.long && (!options.full || (stored && isOfNow(stored) && !options.again))) return earlier;
   const begun = performance.now();
   const stolen = countStolenTime();
   process.stderr.write(`measuring ${part.name} …\n`);
   try {
-    const { values, notes = [] } = await part.measure(session);
-    const fresh = {
-      ...{ date: new Date().toISOString(), commit: commit(), values, notes },
-      stolen: rounded(stolen()),
-    };
+    const { values, notes = [] } = await part.measure(runs);
+    const fresh = { date: new Date().toISOString(), ...here, values, notes, stolen: rounded(stolen()) };
     process.stderr.write(`measured ${part.name} in ${((performance.now() - begun) / 1_000).toFixed(1)} s\n`);
-    if (codeHash(part.name) !== code) throw new Error('the measured code changed meanwhile');
-    if (options.full) store(part.name, { ...fresh, code });
-    return { ...fresh, current: true, fresh: true };
+    if (options.full) store(part.name, fresh);
+    return { ...fresh, fresh: true };
   } catch (error) {
     process.stderr.write(`could not measure ${part.name}: ${(error as Error).message}\n`);
-    if (options.full && !interrupted) store(part.name, null);
     return null;
   }
 }
 
-/** After each part, so that an interrupted `--full` goes on where it was. */
-function store(name: string, part: (typeof results.parts)[string] | null): void {
-  if (part) results.parts[name] = part;
-  else delete results.parts[name];
-  results.machine = machine();
+/** An interrupted `--full` goes on with the parts that this commit has not measured here. */
+function isOfNow(stored: StoredPart): boolean {
+  return !here.commit.endsWith('+') && stored.commit === here.commit && stored.machine === here.machine;
+}
+
+function store(name: string, part: StoredPart): void {
+  results.parts[name] = part;
   writeResults(resultsPath, results);
 }
 
-function wantedMeasurements(names: readonly string[]): string[] {
-  if (names.length === 0) return measurements;
-  const chosen = names.map((name) => {
-    const found = measurements.includes(name)
-      ? name
-      : figureDefinitions.find((definition) => definition.name === name)?.measurement;
-    if (found) return found;
-    process.stderr.write(`There is no benchmark ${name}. Benchmarks: ${measurements.join(', ')}.\n`);
-    return process.exit(2);
-  });
-  return measurements.filter((measurement) => chosen.includes(measurement));
+function partNamed(name: string): Part {
+  const part = parts.find((one) => one.name === name);
+  if (!part) throw new Error(`no part ${name} is measured`);
+  return part;
 }
 
-function printHeading(): void {
-  const { cpu, cores, memoryGiB, node } = machine();
-  console.log(`${cpu}, ${cores} cores, ${memoryGiB} GiB, Node ${node}, commit ${commit()}\n`);
+function wantedFigures(names: readonly string[]): readonly FigureDefinition[] {
+  for (const name of names) {
+    if (figureDefinitions.some((one) => one.name === name || one.benchmark === name)) continue;
+    process.stderr.write(`There is no benchmark ${name}. Benchmarks: ${benchmarks.join(', ')}.\n`);
+    process.exit(2);
+  }
+  return figureDefinitions.filter(
+    ({ name, benchmark }) => names.length === 0 || names.includes(name) || names.includes(benchmark),
+  );
 }
 
 function print(figure: Figure): void {
@@ -119,12 +119,14 @@ function print(figure: Figure): void {
     console.log(JSON.stringify(figure));
     return;
   }
-  const { name, value, unit, bar, holds, measured, note } = figure;
+  const { name, value, unit, bar, holds, stolen, note } = figure;
   const shown =
     value === null ? '–' : `${value.toLocaleString('en', { maximumSignificantDigits: 5 })} ${unit}`;
   const verdict = bar === null ? '' : holds ? 'holds' : 'DOES NOT HOLD';
-  const when = measured ? `measured ${measured.date.slice(0, 10)} at ${measured.commit}` : '';
-  const more = [when, note].filter(Boolean).join('; ');
+  const { date, commit, machine } = figure.measured ?? {};
+  const when = date && `measured ${date.slice(0, 10)} at ${commit} on ${machine}`;
+  const others = stolen && `${(stolen * 100).toFixed(0)} % of the CPU time went to others`;
+  const more = [when, others, note].filter(Boolean).join('; ');
   console.log(
     `${name.padEnd(36)} ${shown.padStart(20)}  ${(bar ?? '').padEnd(12)} ${verdict.padEnd(14)} ${more}`.trimEnd(),
   );

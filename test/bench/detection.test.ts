@@ -1,6 +1,6 @@
 // What the figures of detection are computed from: a kill, and what the server was told after it.
 import { describe, expect, it } from 'vitest';
-import { knownAfter, type OpenAttempt } from '../../bench/detection.js';
+import { knownAfter, type OpenAttempt } from '../../bench/durability/detection.js';
 
 const open = (
   activity: string,

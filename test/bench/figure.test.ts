@@ -1,27 +1,28 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
-import { documentResults } from '../../bench/document.js';
-import { evaluate, type FigureDefinition, type MeasuredPart, median } from '../../bench/figure.js';
-import { figureDefinitions } from '../../bench/figures.js';
+import { afterAll, describe, expect, it } from 'vitest';
+import { figureDefinitions } from '../../bench/figures/definitions.js';
+import { documentResults } from '../../bench/figures/document.js';
+import {
+  evaluate,
+  type FigureDefinition,
+  type MeasuredPart,
+  median,
+  meets,
+  partsOf,
+} from '../../bench/figures/figure.js';
+import { commit } from '../../bench/figures/provenance.js';
+import { fromEarlier, readResults, type Results, writeResults } from '../../bench/figures/results-file.js';
 import { parts } from '../../bench/parts.js';
-import { readResults, type Results, writeResults } from '../../bench/results-file.js';
 
+const provenance = { date: '2026-01-02T00:00:00.000Z', commit: 'abc1234', machine: 'Test CPU, 2 cores' };
 const definition: FigureDefinition = {
-  ...{ name: 'wait', measurement: 'waits', unit: 'ms', bar: { atMost: 150 }, what: 'a wait' },
+  ...{ name: 'wait', benchmark: 'waits', unit: 'ms', bar: '≤ 150', what: 'a wait' },
   value: (of) => of('waits', 'p50'),
 };
 const measured = (p50: number, more: Partial<MeasuredPart> = {}): Map<string, MeasuredPart> =>
-  new Map([
-    [
-      'waits',
-      {
-        ...{ date: '2026-01-02T00:00:00.000Z', commit: 'abc1234', values: { p50 }, notes: [], stolen: 0 },
-        ...{ current: true, fresh: true, ...more },
-      },
-    ],
-  ]);
+  new Map([['waits', { ...provenance, values: { p50 }, notes: [], stolen: 0, fresh: true, ...more }]]);
 
 describe('a figure', () => {
   it('holds up to its bar and not beyond, however it is rounded for reading', () => {
@@ -34,78 +35,87 @@ describe('a figure', () => {
     expect(evaluate(definition, measured(Number.NaN))).toMatchObject({ holds: false });
   });
 
-  it('does not hold when the measured code has changed since, and says when it was measured', () => {
-    const figure = evaluate(definition, measured(10, { current: false, fresh: false }));
-    expect(figure).toMatchObject({
-      value: 10,
-      holds: false,
-      measured: { date: '2026-01-02T00:00:00.000Z', commit: 'abc1234' },
-      note: 'the measured code has changed since',
+  it('of an earlier command holds by its value alone, and says when, from what and where it was measured', () => {
+    const stored = { ...provenance, values: { p50: 10 }, notes: [] };
+    expect(evaluate(definition, new Map([['waits', fromEarlier(stored)]]))).toEqual({
+      ...{ name: 'wait', value: 10, unit: 'ms', bar: '≤ 150', holds: true, measured: provenance },
     });
+    expect(evaluate(definition, measured(10))).not.toHaveProperty('measured');
   });
 
   it('says how much of the CPU time others got while it was measured', () => {
-    expect(evaluate(definition, measured(10, { stolen: 0.01 })).note).toBeUndefined();
-    expect(evaluate(definition, measured(10, { stolen: 0.25 }))).toMatchObject({
-      holds: true,
-      note: '25 % of the CPU time went to others',
-    });
+    expect(evaluate(definition, measured(10, { stolen: 0.01 }))).not.toHaveProperty('stolen');
+    expect(evaluate(definition, measured(10, { stolen: 0.25 }))).toMatchObject({ holds: true, stolen: 0.25 });
   });
 
   it('has one of each name, and a part that measures it', () => {
     const names = figureDefinitions.map(({ name }) => name);
     expect(new Set(names).size).toBe(names.length);
-    for (const figure of figureDefinitions) {
-      const read: string[] = [];
-      figure.value((part) => {
-        read.push(part);
-        return 1;
-      });
-      const measurable = parts
-        .filter((part) => part.measurement === figure.measurement)
-        .map(({ name }) => name);
-      expect(measurable, figure.name).toEqual(expect.arrayContaining(read));
-    }
-  });
-
-  it('takes the middle of an odd number and the mean of the two middle ones of an even one', () => {
-    expect(median([3, 1, 2])).toBe(2);
-    expect(median([4, 1, 2, 3])).toBe(2.5);
-    expect(median([])).toBeNaN();
+    const measurable = parts.map(({ name }) => name);
+    for (const figure of figureDefinitions)
+      expect(measurable, figure.name).toEqual(expect.arrayContaining(partsOf(figure)));
+    const read = new Set(figureDefinitions.flatMap(partsOf));
+    expect(measurable.filter((name) => !read.has(name))).toEqual([]);
   });
 });
 
-describe('the results of a full run', () => {
+it('a bar has its bounds in it, or not', () => {
+  expect([1.9, 2, 2.1].map((value) => meets(value, '≤ 2'))).toEqual([true, true, false]);
+  expect([1.9, 2, 2.1].map((value) => meets(value, '< 2'))).toEqual([true, false, false]);
+  expect([1.9, 2, 2.1].map((value) => meets(value, '≥ 2'))).toEqual([false, true, true]);
+  expect([1.9, 2, 2.1].map((value) => meets(value, '= 2'))).toEqual([false, true, false]);
+  expect([0, 1, 2, 3, 4].map((value) => meets(value, '1 to 3'))).toEqual([false, true, true, true, false]);
+  expect(meets(7, '')).toBe(true);
+});
+
+it('a median is the middle of an odd number and the mean of the two middle ones of an even one', () => {
+  expect(median([3, 1, 2])).toBe(2);
+  expect(median([4, 1, 2, 3])).toBe(2.5);
+  expect(median([])).toBeNaN();
+});
+
+describe('the stored results', () => {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-bench-test-'));
-  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  const path = join(folder, 'results.json');
+  const shipped = new URL('../../docs/benchmarks.md', import.meta.url);
 
   it('are read as they were written, and fill the marked place of the document alone', () => {
-    const path = join(folder, 'results.json');
-    expect(readResults(path)).toMatchObject({ machine: null, parts: {} });
+    expect(readResults(path)).toMatchObject({ parts: {} });
+    const values = { one_token_us: 7 };
     const results: Results = {
-      schema: 'longhaul.bench/1',
-      machine: { cpu: 'Test CPU', cores: 2, memoryGiB: 4, node: 'v20' },
-      parts: {
-        store: {
-          date: '2026-01-02T00:00:00.000Z',
-          commit: 'abc1234',
-          code: 'c',
-          values: { puts_per_second: 7 },
-          notes: [],
-        },
-      },
+      schema: 'longhaul.bench/2',
+      parts: { engine: { ...provenance, values, notes: [], stolen: 0.25 } },
     };
     writeResults(path, results);
     expect(readResults(path)).toEqual(results);
     const document = join(folder, 'benchmarks.md');
-    const shipped = readFileSync(new URL('../../docs/benchmarks.md', import.meta.url), 'utf8');
-    writeFileSync(document, shipped);
+    const before = readFileSync(shipped, 'utf8');
+    writeFileSync(document, before);
     documentResults(document, results);
     const written = readFileSync(document, 'utf8');
-    expect(written).toContain('Test CPU, 2 cores');
-    expect(written).toContain('| `store_puts_per_second` | 7 1/s |');
-    expect(written).toContain('the measured code has changed since');
-    expect(written.split('\n')[0]).toBe(shipped.split('\n')[0]);
-    expect(written.slice(written.indexOf('<!-- end'))).toBe(shipped.slice(shipped.indexOf('<!-- end')));
+    expect(written).toContain(
+      '| `engine_one_token` | 7 µs |  |  | abc1234 | one token, cached prompt; 25 % stolen |',
+    );
+    expect(written).toContain('Test CPU, 2 cores: `abc1234` 2026-01-02.');
+    expect(written.split('\n')[0]).toBe(before.split('\n')[0]);
+    expect(written.slice(written.indexOf('<!-- end'))).toBe(before.slice(before.indexOf('<!-- end')));
   });
+
+  it('are those in the document', () => {
+    const document = join(folder, 'shipped.md');
+    const text = readFileSync(shipped, 'utf8');
+    writeFileSync(document, text);
+    documentResults(document, readResults(new URL('../../bench/results.json', import.meta.url).pathname));
+    expect(readFileSync(document, 'utf8')).toBe(text);
+  });
+
+  it('belong to parts that are measured', () => {
+    const { parts: stored } = readResults(new URL('../../bench/results.json', import.meta.url).pathname);
+    expect(parts.map(({ name }) => name)).toEqual(expect.arrayContaining(Object.keys(stored)));
+  });
+});
+
+it('a commit is the checkout’s own', () => {
+  expect(commit()).toMatch(/^[0-9a-f]{7,}\+?$|^unknown$/);
 });

@@ -1,9 +1,9 @@
 // What the figures of faults are computed from: steps with their times, and what engines were asked for.
 import { describe, expect, it } from 'vitest';
-import { stallShare } from '../../bench/disturbed-run.js';
-import { effectiveTime } from '../../bench/effective-time.js';
+import { stallShare } from '../../bench/durability/disturbed-run.js';
+import { effectiveTime } from '../../bench/durability/effective-time.js';
 import { episodeKey } from '../../src/store/objects/layout.js';
-import { type Computed, type Death, lostWork, metEpisodes } from '../../bench/lost-work.js';
+import { type Computed, type Death, episodesInFlight, lostWork } from '../support/lost-work.js';
 
 const commitsEvery = (seconds: readonly number[]): { step: number; at: number }[] => {
   let at = 1_000;
@@ -14,7 +14,7 @@ describe('the effective time of a run', () => {
   it('is what is left of the time of all steps without what the struck ones took more', () => {
     const commits = commitsEvery([10, 10, 15, 10, 10]);
     expect(effectiveTime(commits, [25_000])).toEqual({
-      ...{ steps: 5, disturbed: 1, ettr: 50 / 55, step_seconds: 10, step_spread: 0 },
+      ...{ steps: 5, disturbed: 1, ettr: 50 / 55, step_seconds: 10 },
       costs: [
         { step: 3, seconds: 5 },
         { step: 4, seconds: 0 },
@@ -59,7 +59,7 @@ describe('the stall of checkpoints', () => {
 
   it('is not told where no such step has a figure of it', () => {
     expect(() => stallShare({ commits, stalls: new Map([[3, 100]]) }, [25_000])).toThrow(
-      /no step that no fault met tells how long/,
+      /no undisturbed step says how long/,
     );
   });
 });
@@ -110,27 +110,18 @@ describe('lost work', () => {
     ]);
   });
 
-  describe('of a death', () => {
+  describe('the episodes that a death meets', () => {
     const key = (sample: number): string => episodeKey('r', 1, 0, sample);
 
-    it('tells the episodes that it met: sampled from before it, recorded after it', () => {
+    it('are in flight where they were sampled from before it and recorded after it', () => {
       const computed = [turn(1, 0, 100), turn(2, 1, 100), turn(12, 2, 100)];
       const recorded = new Map([
         [key(0), 9],
         [key(1), 15],
         [key(2), 16],
       ]);
-      expect(metEpisodes(computed, 10, 'r', recorded)).toEqual({ inFlight: 1, finishedAgain: 0 });
-      expect(metEpisodes(computed, 17, 'r', recorded).inFlight).toBe(0);
-    });
-
-    it('tells the finished ones that were sampled from again', () => {
-      const computed = [turn(1, 0, 100), turn(2, 1, 100), turn(11, 0, 100), turn(12, 1, 100)];
-      const recorded = new Map([
-        [key(0), 9],
-        [key(1), 15],
-      ]);
-      expect(metEpisodes(computed, 10, 'r', recorded)).toEqual({ inFlight: 1, finishedAgain: 1 });
+      expect(episodesInFlight(computed, 10, 'r', recorded)).toBe(1);
+      expect(episodesInFlight(computed, 17, 'r', recorded)).toBe(0);
     });
   });
 });

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { cold, measureRestore } from '../../bench/restore.js';
+import { cold, measureRestore } from '../../bench/restore/restore.js';
 
 /** File systems that read from no device of this machine: tmpfs, ramfs, 9p, NFS, FUSE (statfs(2)). */
 const withoutDevice = [0x01021994, 0x858458f6, 0x01021997, 0x6969, 0x65735546];

@@ -1,19 +1,18 @@
-// One small run through the real stack holds the small form of the benchmarks that read a run.
+// One small run through the real stack: what the benchmarks read of a run, and that no failure of the environments changes a grade.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { replayWithFaults } from '../../bench/false-zeros.js';
 import {
   fetchRunHistory,
   firstExecution,
   historyFigures,
   historyOfStoppedStack,
-} from '../../bench/history.js';
-import { measureReplay } from '../../bench/restore.js';
-import { recordFigures } from '../../bench/run-records.js';
+} from '../../bench/quickstart/history.js';
+import { measureReplay } from '../../bench/restore/restore.js';
+import { recordFigures } from '../../bench/quickstart/run-records.js';
 import { generateTasks } from '../../src/environments/apps/generate.js';
 import { oracle } from '../../src/environments/apps/task-key.js';
 import { readSpecFile } from '../../src/spec/spec-input.js';
@@ -26,6 +25,7 @@ import type { trainingRun } from '../../src/workflows/run/training-run.js';
 import { openConnection } from '../../src/workers/temporal/temporal-connection.js';
 import { startEnvironmentProcess, testToken } from '../support/servers/environment-process.js';
 import { findEngine } from '../support/find-tools.js';
+import { replayWithFaults } from './replay-with-faults.js';
 
 const built = (path: string): string => fileURLToPath(new URL(`../../dist/${path}`, import.meta.url));
 const run = 'small-forms';
@@ -88,7 +88,7 @@ describe('a small run', { timeout: 240_000 }, () => {
         `${figures.passed_undisturbed} passed undisturbed, ${figures.met_a_fault} met a fault, ${figures.unknown} unknown`,
       );
       expect(figures.passed_undisturbed).toBeGreaterThan(0);
-      // The bar of the full form; 9 of 16 here, which is 0.56, and one that stays without a grade.
+      // Here 9 of 16, which is 0.56, and one that stays without a grade.
       expect(figures.met_a_fault / figures.episodes).toBeGreaterThanOrEqual(0.4);
       expect(figures.unknown).toBeLessThanOrEqual(2);
       expect(figures).toMatchObject({ episodes: 16, false_zeros: 0, changed: 0 });

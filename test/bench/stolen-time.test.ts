@@ -1,6 +1,6 @@
 // CPU time that others got, as the kernel counts it.
 import { expect, it } from 'vitest';
-import { countStolenTime } from '../../bench/stolen-time.js';
+import { countStolenTime } from '../../bench/figures/stolen-time.js';
 
 it('is a share of what was wanted, idle time and guests left out', () => {
   const stats = [

@@ -3,7 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { readResults, writeResults } from '../../bench/results-file.js';
+import { commit } from '../../bench/figures/provenance.js';
+import { readResults, writeResults } from '../../bench/figures/results-file.js';
 import type { CampaignRun } from './campaign.js';
 import { campaignPart, CampaignRecord } from './campaign-record.js';
 
@@ -44,26 +45,38 @@ test('a run that ends before one with a lower seed waits for it: an interrupted 
   expect(values()).toMatchObject({ next_seed: 3, runs: 2 });
 });
 
-test('a campaign of other code, and one from another seed, begin anew', () => {
+test('goes on at another commit, and says at which commits its runs were', () => {
   CampaignRecord.open(null, path).add(run(1));
-  expect(CampaignRecord.open(7, path).next).toBe(7);
-  expect(CampaignRecord.open(2, path).next).toBe(2);
-  const results = readResults(path);
-  results.parts[campaignPart]!.code = 'older';
-  writeResults(path, results);
-  const record = CampaignRecord.open(null, path);
-  expect(record.next).toBe(1);
-  record.add(run(1));
-  expect(values()).toMatchObject({ runs: 1 });
+  laidAt('c4d2c34');
+  CampaignRecord.open(null, path).add(run(2));
+  expect(values()).toMatchObject({ runs: 2 });
+  expect(readResults(path).parts[campaignPart]?.commit).toBe(`c4d2c34..${commit()}`);
+  CampaignRecord.open(null, path).add(run(3));
+  expect(readResults(path).parts[campaignPart]?.commit).toBe(`c4d2c34..${commit()}`);
 });
 
-test('problems that were found in this code are not wiped out by beginning elsewhere', () => {
+test('begins again from another seed, at this commit alone', () => {
+  CampaignRecord.open(null, path).add(run(1));
+  laidAt('c4d2c34');
+  expect(CampaignRecord.open(2, path).next).toBe(2);
+  const record = CampaignRecord.open(7, path);
+  expect(record.next).toBe(7);
+  record.add(run(7));
+  expect(values()).toMatchObject({ first_seed: 7, runs: 1 });
+  expect(readResults(path).parts[campaignPart]?.commit).toBe(commit());
+});
+
+test('a new campaign does not wipe out problems that were found at this commit', () => {
   CampaignRecord.open(null, path).add(run(1, ['the final states differ']));
-  expect(() => CampaignRecord.open(7, path)).toThrow(/has found 1 problems in this code/);
+  expect(() => CampaignRecord.open(7, path)).toThrow(/has found 1 problems at this commit/);
   expect(values()).toMatchObject({ problems: 1 });
   expect(CampaignRecord.open(2, path).next).toBe(2);
-  const results = readResults(path);
-  results.parts[campaignPart]!.code = 'older';
-  writeResults(path, results);
+  laidAt('c4d2c34');
   expect(CampaignRecord.open(7, path).next).toBe(7);
 });
+
+function laidAt(earlier: string): void {
+  const results = readResults(path);
+  results.parts[campaignPart]!.commit = earlier;
+  writeResults(path, results);
+}

@@ -1,28 +1,27 @@
-// A long campaign in batches: `--full --record` adds each run to bench/results.json, where `npm run bench` finds the sum. It
-// counts for the code that it was made with; with other code it begins anew.
+// A long campaign in batches: `--full --record` adds each run to bench/results.json, where `npm run bench` finds the sum. The commits
+// of its first and its last run stand beside it.
 import { join } from 'node:path';
-import { codeHash, commit, machine, repository } from '../../bench/repository.js';
-import { readResults, type Results, type StoredPart, writeResults } from '../../bench/results-file.js';
+import { commit, machine } from '../../bench/figures/provenance.js';
+import { readResults, type StoredPart, writeResults } from '../../bench/figures/results-file.js';
+import { repository } from '../support/repository.js';
 import type { CampaignRun } from './campaign.js';
 
 export const campaignPart = 'campaign';
 
 export class CampaignRecord {
-  /** Ended before a seed below them has. */
+  /** Runs that ended before one with a lower seed. */
   private readonly early = new Map<number, CampaignRun>();
 
   private constructor(
     private readonly path: string,
-    private readonly code: string,
     private part: StoredPart,
   ) {}
 
   /**
-   * `from`: the seed of the first run of a new campaign; null: goes on with the one that is recorded, if its code is this one. Throws
-   * where a new one would wipe out problems that were found in this very code.
+   * `from`: seed of the first run of a new campaign; null goes on with the recorded one. Throws if a new campaign would wipe out problems
+   * that were found at this commit.
    */
   static open(from: number | null, path = join(repository, 'bench/results.json')): CampaignRecord {
-    const code = codeHash(campaignPart);
     const stored = readResults(path).parts[campaignPart];
     const fresh = {
       first_seed: from ?? 1,
@@ -33,32 +32,30 @@ export class CampaignRecord {
       problems: 0,
       seconds: 0,
     };
-    const goesOn = stored?.code === code && (from === null || from === stored.values['next_seed']);
     const { problems = 0, next_seed: next } = stored?.values ?? {};
-    if (stored?.code === code && !goesOn && problems > 0)
+    if (stored && (from === null || from === next)) return new CampaignRecord(path, stored);
+    if (problems > 0 && stored?.commit.split('..').at(-1) === commit())
       throw new Error(
-        `the campaign that is recorded in ${path} has found ${problems} problems in this code, which one from seed ${from} would wipe out; ` +
-          `go on with it (no --seed, or --seed ${next}), or mend them first`,
+        `the campaign in ${path} has found ${problems} problems at this commit, and a new one from seed ${from} would wipe them out; ` +
+          `go on with it (no --seed, or --seed ${next}), or fix them first`,
       );
-    return new CampaignRecord(path, code, goesOn ? stored : { ...stamp(code), values: fresh, notes: [] });
+    return new CampaignRecord(path, { ...stamp(null), values: fresh, notes: [] });
   }
 
-  /** Seed with which it goes on. */
+  /** Seed of its next run. */
   get next(): number {
     return this.part.values['next_seed'] ?? 1;
   }
 
-  /** Written as soon as all runs with lower seeds are: what is recorded has no gap. */
+  /** Records a run as soon as all runs with lower seeds are recorded, so that no seed is left out. */
   add(run: CampaignRun): void {
-    if (codeHash(campaignPart) !== this.code)
-      throw new Error('the code of the campaign changed meanwhile: nothing more is recorded');
     this.early.set(run.seed, run);
     for (let next = this.early.get(this.next); next; next = this.early.get(this.next)) {
       this.early.delete(next.seed);
       const { values } = this.part;
       const add = (name: string, more: number): number => (values[name] ?? 0) + more;
       this.part = {
-        ...stamp(this.code),
+        ...stamp(values['runs'] === 0 ? null : this.part.commit),
         values: {
           ...values,
           next_seed: next.seed + 1,
@@ -74,9 +71,8 @@ export class CampaignRecord {
         ),
       };
     }
-    const results: Results = readResults(this.path);
+    const results = readResults(this.path);
     results.parts[campaignPart] = this.part;
-    results.machine ??= machine();
     writeResults(this.path, results);
   }
 
@@ -86,8 +82,10 @@ export class CampaignRecord {
   }
 }
 
-const stamp = (code: string): Pick<StoredPart, 'date' | 'commit' | 'code'> => ({
-  date: new Date().toISOString(),
-  commit: commit(),
-  code,
-});
+/** `before`: commits of the runs so far, `FIRST` or `FIRST..LAST`; null if there are none. */
+function stamp(before: string | null): Pick<StoredPart, 'date' | 'commit' | 'machine'> {
+  const last = commit();
+  const first = before?.split('..')[0] ?? last;
+  const commits = first === last ? last : `${first}..${last}`;
+  return { date: new Date().toISOString(), commit: commits, machine: machine() };
+}

@@ -1,7 +1,7 @@
 // Whether 95 % intervals hold the true difference in 95 % of comparisons: in simulated ones, where the truth is known.
 import { expect, test } from 'vitest';
-import { intervalCoverage } from '../../bench/interval-coverage.js';
 import { normalShare, pairedInterval, tQuantile } from '../../src/sweeps/bootstrap.js';
+import { intervalCoverage } from './interval-coverage.js';
 
 /** More of them tell more of each regime. */
 const comparisons = Number(process.env['LONGHAUL_COMPARISONS'] ?? 1_000);

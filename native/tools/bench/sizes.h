@@ -1,4 +1,4 @@
-// The models that are measured, each as its counterpart in bench/engine-peers/peer.py has it, with random weights.
+// The models that are measured, each as its counterpart in bench/engine/peers/peer.py has it, with random weights.
 #pragma once
 
 #include <memory>

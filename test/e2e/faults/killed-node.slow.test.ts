@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { lostWork, readComputed } from '../../../bench/lost-work.js';
+import { lostWork, readComputed } from '../../support/lost-work.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { readUpdate } from '../../../src/store/runs/run-records.js';
 import { statusQuery } from '../../../src/workflows/messages.js';

@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type Computed, lostWork } from '../../../../bench/lost-work.js';
+import { type Computed, lostWork } from '../../../support/lost-work.js';
 import { collectRollouts } from '../../../../src/activities/step/collect-rollouts.js';
 import { evaluateState } from '../../../../src/activities/evaluation/evaluate-state.js';
 import type { NodeDeps } from '../../../../src/activities/node-deps.js';

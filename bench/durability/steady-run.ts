@@ -1,0 +1,73 @@
+// A run whose steps take milliseconds and always have a learning signal: one supervised step teaches a tiny model a right and a wrong
+// call, and a learning rate close to nothing keeps it undecided between them.
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { generateTasks } from '../../src/environments/apps/generate.js';
+import { appByName } from '../../src/environments/apps/registry.js';
+import { oracle } from '../../src/environments/apps/task-key.js';
+import { systemPrompt } from '../../src/episode/system-prompt.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
+import { readSpecFile } from '../../src/spec/spec-input.js';
+import type { Demonstration, Task } from '../../src/spec/records/task.js';
+import { repository } from '../repository.js';
+
+export interface SteadyRun {
+  name: string;
+  /** All steps, the supervised one included. */
+  steps: number;
+}
+
+/** Writes the run's data into `folder`. A step is one group of four episodes of one turn each. */
+export async function steadyRun(folder: string, { name, steps }: SteadyRun): Promise<RunSpec> {
+  const tasks = generateTasks({ apps: ['tracker'], seed: 1, train_tasks: 1, held_out_tasks: 2 });
+  const demonstrations = tasks.filter(({ split }) => split === 'train').flatMap(rightAndWrong);
+  mkdirSync(folder, { recursive: true });
+  const data = {
+    ...{ tasks: join(folder, 'tasks.jsonl'), demonstrations: join(folder, 'demonstrations.jsonl') },
+    ...{ eval_tasks: 2, final_eval_tasks: 2 },
+  };
+  const lines = (items: readonly object[]): string =>
+    items.map((item) => `${JSON.stringify(item)}\n`).join('');
+  writeFileSync(data.tasks, lines(tasks));
+  writeFileSync(data.demonstrations, lines(demonstrations));
+  const tiny = await readSpecFile(join(repository, 'presets/tiny.yaml'));
+  return {
+    ...tiny,
+    ...{ name, project: 'bench', data, environments: tiny.environments.slice(0, 1) },
+    warm_start: [
+      {
+        ...{ name: 'answers', demonstrations: 'answers', updates: 100, mini_batches_per_step: 100 },
+        ...{ mini_batch_size: demonstrations.length, lr: 1e-2, warmup_updates: 4, decay_share: 0.3 },
+        adam_betas: [0.9, 0.95],
+      },
+    ],
+    generator: { ...tiny.generator, temperature: 1, max_turns: 1, n_samples_per_prompt: 4 },
+    trainer: {
+      ...tiny.trainer,
+      ...{ train_batch_size: 1, max_training_steps: steps - 1, lr: 1e-9 },
+      ...{ ckpt_interval: 50, eval_interval: 500 },
+    },
+  };
+}
+
+/** Two demonstrations; one of them solves the task. */
+function rightAndWrong(task: Task): Demonstration[] {
+  const [call] = oracle(task.task_key);
+  if (!call) throw new Error(`${task.task_key} has no oracle`);
+  // Data from files has no tools, so the system prompt is written out.
+  const prompt = systemPrompt({
+    env_variables: task.env_variables,
+    tools: appByName(task.env_key).tools,
+    sampling: { system_prompt: 'short', tools_format: 'signatures' },
+  });
+  return [call.name, 'echo'].map((name) => ({
+    kind: 'answers',
+    messages: [
+      { role: 'user', content: `${prompt}\n${task.prompt}` },
+      {
+        role: 'assistant',
+        content: `<tool_call>${JSON.stringify({ name, arguments: call.arguments })}</tool_call>`,
+      },
+    ],
+  }));
+}

@@ -1,0 +1,44 @@
+// bench/results.json: what was measured last, part by part. A figure is of the day, the commit and the machine that stand beside it.
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import type { MeasuredPart, PartValues, Provenance } from './figure.js';
+
+export interface StoredPart extends Provenance {
+  values: PartValues;
+  notes: string[];
+  /** Absent in older ones. */
+  stolen?: number;
+}
+
+const schema = 'longhaul.bench/2';
+
+export interface Results {
+  schema: typeof schema;
+  parts: Record<string, StoredPart>;
+}
+
+export function readResults(path: string): Results {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return { schema, parts: {} };
+  }
+  const results = JSON.parse(text) as Results;
+  if (results.schema !== schema)
+    throw new Error(
+      `${path} has the schema ${String(results.schema)}, not ${schema}: take the one of this commit`,
+    );
+  return results;
+}
+
+/** Parts in order of their names, so that a new measurement shows as a small difference. */
+export function writeResults(path: string, results: Results): void {
+  const parts = Object.fromEntries(Object.entries(results.parts).sort(([a], [b]) => (a < b ? -1 : 1)));
+  writeFileSync(`${path}.draft`, `${JSON.stringify({ ...results, parts }, null, 2)}\n`);
+  renameSync(`${path}.draft`, path);
+}
+
+export function fromEarlier({ stolen = 0, ...part }: StoredPart): MeasuredPart {
+  return { ...part, stolen, fresh: false };
+}

@@ -1,0 +1,133 @@
+// How fast a state comes back: from a file, beside the rate at which `dd` reads it; and by replay, beside the time that the same updates
+// took when they were made.
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { LocalStates } from '../../src/policy/local-states.js';
+import { StateRestorer } from '../../src/policy/state-restorer.js';
+import { createNativeEngine } from '../../src/engine/native/native-engine.js';
+import type { ObjectStore } from '../../src/store/objects/object-store.js';
+import { lastCommittedStep, readState, readUpdate } from '../../src/store/runs/run-records.js';
+import { findEngineBinary } from '../../src/workers/process/engine-binary.js';
+import { median } from '../figures/figure.js';
+import { quickstartModel } from '../engine/quickstart-model.js';
+
+export interface RestoreFigures {
+  bytes: number;
+  /** Median of several readings, each of the whole file from the device. */
+  disk_bytes_per_second: number;
+  restore_bytes_per_second: number;
+  /** Engine's rate over the disk's; median of pairs measured one after the other. */
+  restore_share: number;
+}
+
+const run = promisify(execFile);
+
+/** `width`: hidden size of the model; 512 gives a state of 300 MB. Throws if the file was read from memory. */
+export async function measureRestore(width = 512, times = 5): Promise<RestoreFigures> {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-restore-'));
+  const engine = createNativeEngine({ binary: findEngineBinary() });
+  try {
+    const { architecture, ...model } = await quickstartModel();
+    const { state } = await engine.loadRandom({
+      ...model,
+      architecture: {
+        ...architecture,
+        ...{ hidden_size: width, intermediate_size: 3 * width, num_hidden_layers: 8 },
+        ...{ num_attention_heads: width / 32, num_key_value_heads: width / 64 },
+      },
+    });
+    const path = join(folder, 'state.safetensors');
+    await engine.saveState(state, path);
+    const { size } = await stat(path);
+    const [plain, restored]: [number[], number[]] = [[], []];
+    const reader = engine.pid();
+    if (reader === null) throw new Error('the engine has ended');
+    for (let time = 0; time < times; time++) {
+      // Linux counts a child's reading as its parent's once the child has ended.
+      plain.push(await cold(path, 'self', () => run('dd', [`if=${path}`, 'of=/dev/null', 'bs=4M'])));
+      restored.push(await cold(path, reader, () => engine.loadState({ path })));
+      if ((await engine.held())?.state !== state) throw new Error('another state came back');
+    }
+    return {
+      bytes: size,
+      disk_bytes_per_second: size / median(plain),
+      restore_bytes_per_second: size / median(restored),
+      restore_share: median(plain.map((seconds, index) => seconds / (restored[index] ?? Number.NaN))),
+    };
+  } finally {
+    await engine.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/**
+ * Seconds that `read` takes after the file was put out of the page cache, as GNU dd does it. Throws if process `reader` has not read all
+ * of it from a device: a file system in memory, and a cache that keeps its pages, have no rate of a disk.
+ */
+export async function cold(
+  path: string,
+  reader: number | 'self',
+  read: () => Promise<unknown>,
+): Promise<number> {
+  await run('sync', [path]);
+  await run('dd', [`if=${path}`, 'iflag=nocache', 'count=0']);
+  const [{ size }, before] = [await stat(path), await deviceBytes(reader)];
+  const begun = performance.now();
+  await read();
+  const seconds = (performance.now() - begun) / 1000;
+  const bytes = (await deviceBytes(reader)) - before;
+  if (bytes < size)
+    throw new Error(
+      `only ${bytes} of ${size} bytes of ${path} were read from a device: its file system keeps it in memory, so no rate of a disk can be measured there`,
+    );
+  return seconds;
+}
+
+/** Bytes that the system has read from devices for a process so far. */
+async function deviceBytes(pid: number | 'self'): Promise<number> {
+  const counted = /^read_bytes: (\d+)$/m.exec(await readFile(`/proc/${pid}/io`, 'utf8'));
+  if (!counted) throw new Error(`/proc/${pid}/io does not say what was read from devices`);
+  return Number(counted[1]);
+}
+
+export interface ReplayFigures {
+  steps: number;
+  /** Time of the updates when they were made, over the time of their replay. */
+  replay_speed: number;
+}
+
+/** Replays the last updates of a finished run, from the state `steps` before its end. */
+export async function measureReplay(store: ObjectStore, of: string, steps: number): Promise<ReplayFigures> {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-replay-'));
+  const engine = createNativeEngine({ binary: findEngineBinary() });
+  const restored: { steps: number; seconds: number }[] = [];
+  const states = new LocalStates(join(folder, 'states'));
+  const fetched = new LocalStates(join(folder, 'fetched-states'));
+  const restorer = new StateRestorer({ ...{ store, engine, states, fetched, folder }, log: () => undefined });
+  const attempt = {
+    signal: new AbortController().signal,
+    progress: () => undefined,
+    restored: ({ replay }: { replay: { steps: number; seconds: number } }) => restored.push(replay),
+  };
+  try {
+    const last = await lastCommittedStep(store, of);
+    const first = last - steps;
+    await restorer.restore(of, first, await readState(store, of, first), attempt);
+    restored.length = 0;
+    // The run's last checkpoint must not be used.
+    await restorer.restore(of, last, await readState(store, of, last), attempt, first);
+    let made = 0;
+    for (let step = first + 1; step <= last; step++)
+      made += ((await readUpdate(store, of, step)).observed.timings_ms['policy_train'] ?? 0) / 1000;
+    const replayed = restored.reduce((sum, { seconds }) => sum + seconds, 0);
+    const count = restored.reduce((sum, one) => sum + one.steps, 0);
+    if (count !== steps) throw new Error(`${count} of ${steps} updates were replayed`);
+    return { steps, replay_speed: made / replayed };
+  } finally {
+    await engine.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
