@@ -11,8 +11,12 @@ test('docs/run-spec.md says what the schema says (`npm run docs` writes it anew)
 });
 
 test.each(allKeyPaths(runSpecSchema))('the key %s is documented with a meaning', (path) => {
-  const key = path.split('.').at(-1)?.replace('[]', '') ?? '';
-  const rows = page.split('\n').filter((line) => line.startsWith(`| \`${key}\` |`));
-  expect(rows.length).toBeGreaterThan(0);
-  for (const row of rows) expect(row.split(' | ').at(-1)).toMatch(/\w{2,}/);
+  const [top = '', ...below] = path.split('.');
+  const [title, key] = below.length === 0 ? ['The run', top] : [`\`${top}\``, below.join('.')];
+  const [, section = ''] = page.split(`\n## ${title}\n`);
+  const rows = (section.split('\n## ')[0] ?? '')
+    .split('\n')
+    .filter((line) => line.startsWith(`- \`${key.replaceAll('[]', '')}\` (`));
+  expect(rows).toHaveLength(1);
+  expect(rows[0]?.split('): ').at(-1)).toMatch(/\w{2,}/);
 });

@@ -19,8 +19,8 @@ import {
 } from '../scripted-run.js';
 
 const blocking = fatalFailures.filter((type) => !endingFailures.includes(type));
-const guide = readFileSync('docs/operations.md', 'utf8');
-const section = guide.slice(guide.indexOf('## What blocks a run'), guide.indexOf('## A new version'));
+const guide = readFileSync('docs/guide/when-something-breaks.md', 'utf8');
+const [, section = ''] = /^## What blocks a run\n([^]*?)^## /m.exec(guide) ?? [];
 
 /** The verb of every `longhaul VERB` in a text. */
 function verbsIn(text: string): string[] {

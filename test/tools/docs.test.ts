@@ -1,0 +1,233 @@
+// What README.md and docs/ say of the project holds: links lead somewhere, commands and flags exist, files are where they are said to be,
+// specs are accepted. And there is no more to read than somebody reads.
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { Command } from 'commander';
+import { describe, expect, test } from 'vitest';
+import { parse as parseYaml } from 'yaml';
+import { modules } from '../../src/cli/program.js';
+import { parseDemonstrations, parseTasks } from '../../src/data/task-file.js';
+import { parseRunSpec, readSpecFile } from '../../src/spec/spec-input.js';
+import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
+
+/** Of README.md and all of docs/, tables and code included, as `wc -w` counts them. */
+const mostWords = 30_500;
+
+const filesBelow = (folder: string): string[] =>
+  readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name));
+
+const pages = ['README.md', ...filesBelow('docs').filter((file) => file.endsWith('.md'))].sort();
+const textOf = (page: string): string => readFileSync(page, 'utf8');
+
+interface Block {
+  page: string;
+  /** What stands behind the fence: `yaml spec`. Empty where a block is indented. */
+  kind: string;
+  text: string;
+}
+
+function blocksOf(page: string): Block[] {
+  const text = textOf(page);
+  const fenced = [...text.matchAll(/^```(.*)\n([^]*?)^```$/gm)].map(([, kind = '', block = '']) => ({
+    page,
+    kind,
+    text: block,
+  }));
+  const indented = [...withoutFences(text).matchAll(/(?<=\n\n)(?: {4}.*\n)+/g)].map(([block]) => ({
+    page,
+    kind: '',
+    text: block,
+  }));
+  return [...fenced, ...indented];
+}
+
+const withoutFences = (text: string): string => text.replace(/^```.*\n[^]*?^```$/gm, '');
+const inlineCodeOf = (page: string): string[] =>
+  [...withoutFences(textOf(page)).matchAll(/`([^`\n]+)`/g)].map(([, code]) => code as string);
+const blocks = pages.flatMap(blocksOf);
+const blocksOfKind = (kind: string): Block[] => blocks.filter((block) => block.kind === kind);
+
+/** As GitHub names a heading. */
+function anchorsOf(page: string): Set<string> {
+  const anchors = new Set<string>();
+  for (const [, heading = ''] of withoutFences(textOf(page)).matchAll(/^#+ (.+)$/gm)) {
+    const slug = heading
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+      .replaceAll(' ', '-');
+    let [anchor, n] = [slug, 0];
+    while (anchors.has(anchor)) anchor = `${slug}-${++n}`;
+    anchors.add(anchor);
+  }
+  return anchors;
+}
+
+const links = pages.flatMap((page) =>
+  [...withoutFences(textOf(page)).matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, to]) => ({ page, to: to as string }))
+    .filter(({ to }) => !/^[a-z]+:/.test(to)),
+);
+
+test('relative links and their anchors lead somewhere', () => {
+  expect(links.length).toBeGreaterThan(50);
+  const broken = links.filter(({ page, to }) => {
+    const [path = '', anchor] = to.split('#');
+    const file = path === '' ? page : join(dirname(page), path);
+    if (!existsSync(file)) return true;
+    return anchor !== undefined && !anchorsOf(file).has(anchor);
+  });
+  expect(broken).toEqual([]);
+});
+
+test('every page can be reached from README.md', () => {
+  const reached = new Set(['README.md']);
+  for (const from of reached)
+    for (const { page, to } of links)
+      if (page === from) {
+        const file = join(dirname(page), to.split('#')[0] ?? '');
+        if (pages.includes(file)) reached.add(file);
+      }
+  expect(pages.filter((page) => !reached.has(page))).toEqual([]);
+});
+
+/** Everything that a person could paste, a line each. */
+const codeLines = [
+  ...blocks.flatMap(({ page, text }) =>
+    text
+      .replaceAll(/\\\n\s*/g, '')
+      .split('\n')
+      .map((line) => ({ page, line })),
+  ),
+  ...pages.flatMap((page) => inlineCodeOf(page).map((line) => ({ page, line }))),
+];
+
+describe('commands', () => {
+  /** Words behind `longhaul` where it is a command, not a project, a namespace, or a part of a longer name. */
+  const named = codeLines.flatMap(({ page, line }) =>
+    [...line.matchAll(/(?<![\w/.-])(?<!(?:project|-n|name) )(?:bin\/)?longhaul ([a-z][^|;&#>]*)/g)].map(
+      ([, rest]) => ({ page, words: (rest as string).trim().split(/\s+/) }),
+    ),
+  );
+  const program = new Command('longhaul');
+  const registered = Promise.all(modules.map(([, load]) => load())).then((loaded) => {
+    for (const module of loaded) module.register(program);
+  });
+
+  test('`longhaul VERB` exist, with their flags', async () => {
+    await registered;
+    expect(named.length).toBeGreaterThan(100);
+    const wrong = named.filter(({ words }) => {
+      let command = program;
+      let rest = words;
+      for (;;) {
+        const [next] = rest;
+        const child = command.commands.find((candidate) => candidate.name() === next);
+        if (child === undefined) break;
+        command = child;
+        rest = rest.slice(1);
+      }
+      if (command === program) return true;
+      const [next = ''] = rest;
+      if (command.commands.length > 0 && /^[a-z]+$/.test(next)) return true;
+      const own = rest.includes('--') ? rest.slice(0, rest.indexOf('--')) : rest;
+      const flags = own.flatMap((word) => /^\[?(--?[a-z][a-z-]*)/.exec(word)?.slice(1) ?? []);
+      const known = command.options.flatMap(({ long, short }) => [long, short]);
+      return flags.some((flag) => flag !== '--help' && !known.includes(flag));
+    });
+    expect(wrong.map(({ page, words }) => `${page}: longhaul ${words.join(' ')}`)).toEqual([]);
+  });
+
+  test('`npm run` names scripts of package.json', () => {
+    const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: object };
+    const used = codeLines.flatMap(({ line }) => [...line.matchAll(/npm run (?:-s )?([a-z:]+)/g)]);
+    expect(used.length).toBeGreaterThan(5);
+    for (const [, script] of used) expect(Object.keys(scripts)).toContain(script);
+  });
+});
+
+test('files that are named are there', () => {
+  const own = ['src', 'native', 'test', 'tools', 'infra', 'bench', 'presets'].flatMap(filesBelow);
+  const isFile = (name: string): boolean => own.some((file) => file === name || file.endsWith(`/${name}`));
+  const sources = codeLines.filter(
+    ({ line }) =>
+      /^\w[\w./-]*\.(?:ts|cc|h|mjs|sh|py|yml)$/.test(line) || /^(?:src|native|infra)\/[\w./-]+$/.test(line),
+  );
+  expect(sources.length).toBeGreaterThan(50);
+  const missing = sources.filter(({ line }) => !isFile(line) && !existsSync(line));
+  const presets = codeLines
+    .flatMap(({ page, line }) =>
+      [...line.matchAll(/\bpresets\/[a-z/-]+\.yaml/g)].map(([preset]) => ({ page, line: preset })),
+    )
+    .filter(({ line }) => !existsSync(line));
+  expect([...missing, ...presets]).toEqual([]);
+});
+
+describe('examples', () => {
+  test.each(blocksOfKind('yaml spec'))('the run spec of $page is accepted', async ({ text }) => {
+    const folder = mkdtempSync(join(tmpdir(), 'longhaul-docs-'));
+    try {
+      const { model, data } = parseYaml(text) as {
+        model: Record<string, unknown>;
+        data: Record<string, unknown>;
+      };
+      // Files that the reader brings. Which ones they are is not said here, so that a key that is none of them stays an error.
+      for (const path of [model.path, model.tokenizer, model.chat_template, data.tasks, data.demonstrations])
+        if (typeof path === 'string') {
+          mkdirSync(dirname(resolve(folder, path)), { recursive: true });
+          writeFileSync(resolve(folder, path), '');
+        }
+      writeFileSync(join(folder, 'run.yaml'), text);
+      await expect(readSpecFile(join(folder, 'run.yaml'))).resolves.toMatchObject({
+        name: expect.any(String) as string,
+      });
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+
+  /** A block that shows some keys of a spec, laid over the smallest whole one. */
+  test.each(blocksOfKind('yaml part'))('the part of a run spec in $page is accepted', ({ text }) => {
+    const whole = {
+      name: 'part',
+      model: { name: 'model', path: '/models/any' },
+      data: { tasks: '/data/tasks.jsonl' },
+      environments: [{ env_key: 'crm' }],
+      trainer: { max_training_steps: 1 },
+    };
+    expect(() => parseRunSpec({ ...whole, ...(parseYaml(text) as object) })).not.toThrow();
+  });
+
+  test.each(blocksOfKind('yaml sweep'))('the sweep of $page is accepted', ({ text }) => {
+    expect(() => parseSweepSpec(parseYaml(text))).not.toThrow();
+  });
+
+  test.each(blocksOfKind('json tasks'))('the tasks of $page are accepted', ({ text }) => {
+    expect(parseTasks(text, 'tasks.jsonl').length).toBeGreaterThan(0);
+  });
+
+  test.each(blocksOfKind('json demonstrations'))('the demonstrations of $page are accepted', ({ text }) => {
+    expect(parseDemonstrations(text, 'demonstrations.jsonl').length).toBeGreaterThan(0);
+  });
+
+  test('are there, each kind', () => {
+    for (const kind of ['yaml spec', 'yaml part', 'yaml sweep', 'json tasks', 'json demonstrations'])
+      expect(blocksOfKind(kind), kind).not.toEqual([]);
+    expect(blocksOfKind('yaml')).toEqual([]);
+  });
+});
+
+test('there is no more to read than somebody reads', () => {
+  const words = pages.map((page) => textOf(page).split(/\s+/).filter(Boolean).length);
+  expect(words.reduce((sum, more) => sum + more, 0)).toBeLessThanOrEqual(mostWords);
+});
