@@ -8,7 +8,7 @@ import { inParallel } from '../base/in-parallel.js';
 import { evaluationResultKey, evaluationsOfState, updateKey } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openRunView } from '../store/runs/quarantine.js';
-import type { RecordKind, RecordTypes } from '../store/records/record-schemas.js';
+import type { RecordKind, RecordTypes } from '../spec/records/record-kinds.js';
 import { readRecord } from '../store/records/records.js';
 import { isUnnamed, readRunEvaluations } from '../store/evaluations/run-evaluations.js';
 import { readRun, readUpdate, readUpdateIfAny } from '../store/runs/run-records.js';

@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { followRun, type SessionOptions } from '../../src/followers/run-session.js';
 import type { RunStanding } from '../../src/followers/run-standing.js';
-import type { RecordTypes } from '../../src/store/records/record-schemas.js';
+import type { RecordTypes } from '../../src/spec/records/record-kinds.js';
 import { withoutSecrets } from '../../src/base/secrets.js';
 import { ownersFolder, sequenceKey } from '../../src/store/objects/layout.js';
 import { readTroubles } from '../../src/store/runs/notices.js';

@@ -17,7 +17,7 @@ import {
 } from '../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';
-import type { RecordKind, RecordTypes } from '../../src/store/records/record-schemas.js';
+import type { RecordKind, RecordTypes } from '../../src/spec/records/record-kinds.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 
 export interface Written {

@@ -1,5 +1,5 @@
 // One valid record of every kind, for tests.
-import type { RecordKind, RecordTypes } from '../../src/store/records/record-schemas.js';
+import type { RecordKind, RecordTypes } from '../../src/spec/records/record-kinds.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 
 export const digestOf = (digit: string) => digit.repeat(64);

@@ -7,7 +7,7 @@ import { readFolded } from '../../store/runs/folded-episodes.js';
 import { foldedEpisodesKey, parseEpisodeKey } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { checkRecord, decompress, schemaOf } from '../../store/records/record-codec.js';
-import { recordSchemas, type RecordKind } from '../../store/records/record-schemas.js';
+import { recordSchemas, type RecordKind } from '../../spec/records/record-kinds.js';
 import { decodeSafetensorsHeader, safetensorsHeaderLength } from '../../store/files/safetensors.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';
 

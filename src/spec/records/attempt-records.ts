@@ -1,72 +1,103 @@
 // What attempts leave behind as evidence (R9): what they began, what had broken before them, and what that cost.
-import type { Digest } from './records.js';
+import { z } from 'zod';
+import { amount, count, digest, positive, text, time } from './parts.js';
 
-/** Evidence for checkers, never truth (R9): keys whose episodes this attempt is about to start. */
-export interface AttemptRecord {
-  /** Version 2 has `discarded`. */
-  schema: 'longhaul.attempt/1' | 'longhaul.attempt/2';
-  activity: string;
-  attempt: string;
-  n: number;
-  starts: string[];
-  /** This attempt's starts that it left alone because another had finished them. Earlier versions wrote it. */
-  not_begun?: string[];
-  /** Episodes that this attempt sampled to their ends, and whose record is another's. */
-  discarded?: string[];
-  /** What the engine computed otherwise than the stored record says, with both results (R19). */
-  failures?: { verb: string; input: Digest; message: string }[];
-  observed: AttemptObserved;
-}
+const seconds = amount;
 
-export interface AttemptObserved {
-  node: string;
-  pid: number;
-  at: string;
-  /** What had broken before this attempt worked. */
-  recoveries?: Recovery[];
-  /** Seconds in which all that was under way waited for an environment or the store. */
-  waited_seconds?: number;
-}
+/** Where a state came from. `base`: made from the seed; `held`: the engine had an older one. */
+export type RestoreSource = z.infer<typeof restoreSource>;
+const restoreSource = z.enum(['disk', 'store', 'base', 'held']);
 
-/** `placed`: the run came to this node; `engine_shared`: another run had changed the engine's state. Neither is a fault. */
-export type RecoveryCause =
-  | 'engine_exit'
-  | 'worker_restart'
-  | 'orchestrator_restart'
-  | 'node_lost'
-  | 'node_drained'
-  | 'timeout'
-  | 'store'
-  | 'environment'
-  | 'temporal'
-  | 'diverged'
-  | 'error'
-  | 'placed'
-  | 'engine_shared';
-
+export type RecoveryCause = Recovery['cause'];
 /** Work of an attempt that nobody can use again. */
-export interface LostWork {
-  /** Mean over what was under way of the time since it had last left something. */
-  seconds: number;
-  /** Sampled tokens. */
-  tokens: number;
-  episodes: number;
-}
-
+export type LostWork = Recovery['lost'];
 /** One failure and what it took to work again. Durations are of one machine's clock. */
-export interface Recovery {
-  cause: RecoveryCause;
-  /** Names what happened: attempts that were ended by the same death name the same. */
-  event: string;
-  lost: LostWork;
-  /** From the failure until somebody knew of it. */
-  detection_seconds: number;
-  /** From the failure until work went on: detection, the next try, restore and replay. */
-  down_seconds: number;
-  /** A state that was made to be held again: from where, of which step, and how long that took. */
-  restore?: { from: RestoreSource; step: number; bytes: number; seconds: number };
-  /** Logged updates that were applied after it. */
-  replay?: { steps: number; seconds: number };
-}
+export type Recovery = z.infer<typeof recovery>;
+const recovery = z.strictObject({
+  cause: z
+    .enum([
+      'engine_exit',
+      'worker_restart',
+      'orchestrator_restart',
+      'node_lost',
+      'node_drained',
+      'timeout',
+      'store',
+      'environment',
+      'temporal',
+      'diverged',
+      'error',
+      'placed',
+      'engine_shared',
+    ])
+    .describe('below'),
+  event: text.describe('what happened: the process that died, or the attempt that failed'),
+  lost: z
+    .strictObject({
+      seconds: seconds.describe(
+        'mean over what was under way (each episode, or the update) of the time since it began or last left something to go on from',
+      ),
+      tokens: count.describe('sampled'),
+      episodes: count.describe('cut off'),
+    })
+    .describe('work of the failed attempt that nobody can use again'),
+  detection_seconds: seconds.describe('from the failure until somebody knew of it'),
+  down_seconds: seconds.describe(
+    'from the failure until work went on: detection, the next try, restore, replay',
+  ),
+  restore: z
+    .strictObject({
+      from: restoreSource.describe('`base`: made from the seed; `held`: the engine had an older state'),
+      step: count.describe('of the state that was begun with'),
+      bytes: count,
+      seconds,
+    })
+    .exactOptional()
+    .describe('the state was loaded'),
+  replay: z
+    .strictObject({ steps: count, seconds })
+    .exactOptional()
+    .describe('logged updates that were applied after it'),
+});
 
-export type RestoreSource = 'disk' | 'store' | 'base' | 'held';
+export type AttemptObserved = AttemptRecord['observed'];
+/** Evidence for checkers, never truth (R9): keys whose episodes this attempt is about to start. */
+export type AttemptRecord = z.infer<typeof attempt>;
+export const attempt = z.strictObject({
+  schema: z.enum(['longhaul.attempt/1', 'longhaul.attempt/2']),
+  activity: text,
+  attempt: text.describe('id of the try'),
+  n: positive,
+  starts: z
+    .array(text)
+    .describe('keys of episodes that are about to be sampled, written before their first token'),
+  not_begun: z
+    .array(text)
+    .exactOptional()
+    .describe('by earlier versions: those of `starts` that had a record when it looked once more'),
+  discarded: z
+    .array(text)
+    .exactOptional()
+    .describe(
+      'in version 2: episodes that it sampled to their ends, and the record that stands is another’s',
+    ),
+  failures: z
+    .array(
+      z.strictObject({
+        verb: text,
+        input: digest.describe('an update’s step id; else the sha256 of the activity’s input'),
+        message: text.describe('canonical JSON of both results'),
+      }),
+    )
+    .exactOptional()
+    .describe('what the engine computed otherwise than the stored record says (R19)'),
+  observed: z.strictObject({
+    node: text,
+    pid: count,
+    at: time,
+    recoveries: z.array(recovery).exactOptional().describe('what had broken before this attempt worked'),
+    waited_seconds: seconds
+      .exactOptional()
+      .describe('in which all that was under way waited for an environment or the store'),
+  }),
+});

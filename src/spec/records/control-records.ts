@@ -1,42 +1,55 @@
 // What people ask of a run that is under way, and what it comes to (R21).
+import { z } from 'zod';
+import { amount, count, positive, text, time } from './parts.js';
 
 /** What may change while a run is under way; the names are the spec's. Absent ones stay as they are. */
-export interface Hyperparameters {
-  lr?: number;
-  eps_clip_low?: number;
-  eps_clip_high?: number;
-  kl_loss_coef?: number;
-  entropy_loss_coef?: number;
-  train_batch_size?: number;
-  ckpt_interval?: number;
-  eval_interval?: number;
-  temperature?: number;
-  n_samples_per_prompt?: number;
-  max_turns?: number;
-  max_input_length?: number;
-  max_generate_length?: number;
-  max_sequence_length?: number;
-}
+export type Hyperparameters = Omit<z.infer<typeof hyperparameters>, 'kind'>;
+const hyperparameters = z.strictObject({
+  kind: z.literal('setHyperparameters'),
+  lr: amount.exactOptional(),
+  eps_clip_low: amount.exactOptional(),
+  eps_clip_high: amount.exactOptional(),
+  kl_loss_coef: amount.exactOptional(),
+  entropy_loss_coef: amount.exactOptional(),
+  train_batch_size: positive.exactOptional(),
+  ckpt_interval: positive.exactOptional(),
+  eval_interval: positive.exactOptional(),
+  temperature: amount.exactOptional(),
+  n_samples_per_prompt: positive.exactOptional(),
+  max_turns: positive.exactOptional(),
+  max_input_length: positive.exactOptional(),
+  max_generate_length: positive.exactOptional(),
+  max_sequence_length: positive.exactOptional(),
+});
 
-export type ControlChange =
-  /** `now`: the step's episodes in flight are cut off. */
-  | { kind: 'pause'; now?: true }
-  | { kind: 'resume' }
-  | { kind: 'stopAfter'; step: number }
-  /** The store is to hold a checkpoint of this step, or of one after it. */
-  | { kind: 'checkpointNow'; step: number }
-  | ({ kind: 'setHyperparameters' } & Hyperparameters)
-  /** `also`: what was made from it. */
-  | { kind: 'quarantine'; key: string; also?: string[] };
+export type ControlChange = z.infer<typeof change>;
+const change = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('pause'), now: z.literal(true).exactOptional() }),
+  z.strictObject({ kind: z.literal('resume') }),
+  z.strictObject({ kind: z.literal('stopAfter'), step: count }),
+  z.strictObject({ kind: z.literal('checkpointNow'), step: count }),
+  hyperparameters,
+  z.strictObject({
+    kind: z.literal('quarantine'),
+    key: text.min(1),
+    also: z.array(text.min(1)).exactOptional(),
+  }),
+]);
 
-export interface ControlRecord {
-  schema: 'longhaul.control/1' | 'longhaul.control/2';
-  n: number;
-  /** Id of the Temporal Update or signal that asked for it; a known id means done. */
-  update_id: string;
-  change: ControlChange;
-  observed: { at: string };
-}
+export type ControlRecord = z.infer<typeof control>;
+export const control = z.strictObject({
+  schema: z.enum(['longhaul.control/1', 'longhaul.control/2']),
+  n: positive,
+  update_id: text
+    .min(1)
+    .describe(
+      '`firstExecutionRunId/ID` of the Temporal Update, or `originalExecutionRunId/signal-K-NAME` of the K-th signal of control that an execution was sent; a known id is not written again',
+    ),
+  change: change.describe(
+    '`now`: the step’s episodes in flight are cut off; `checkpointNow`: the store is to hold a checkpoint of the step, or of a later one; `setHyperparameters`: the spec’s names, absent ones stay; `also`: keys made from `key`, a step’s batch whether or not it is there',
+  ),
+  observed: z.strictObject({ at: time }),
+});
 
 /** All control records folded in order (R21). Of the hyperparameters it holds those that were set. */
 export interface ControlState extends Omit<Hyperparameters, 'lr' | 'temperature'> {

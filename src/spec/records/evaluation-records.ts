@@ -1,65 +1,125 @@
 // The records of evaluations, which runs and sweeps share: what is measured, and what came of it.
+import { z } from 'zod';
 import type { PassRate } from '../pass-rate.js';
-import type { Digest, SamplingPlan } from './records.js';
-import type { Numerics } from './numerics.js';
+import {
+  amount,
+  count,
+  digest,
+  digests,
+  figures,
+  numerics,
+  positive,
+  sampling,
+  share,
+  since,
+  text,
+  time,
+} from './parts.js';
 
 /** By `env_key`: the digest of what tells an environment from another one that plays the same tasks. */
-export type EnvironmentIdentities = Record<string, Digest>;
+export type EnvironmentIdentities = NonNullable<SuiteRecord['environments']>;
 
 /** What an evaluation measures; its digest names `evals/{state}/{suite}/`. */
-export interface SuiteRecord {
-  schema: 'longhaul.suite/1' | 'longhaul.suite/2';
-  name: string;
-  /** Identities of the environments of its tasks; absent in version 1. */
-  environments?: EnvironmentIdentities;
-  /** From 2 on: outcomes that were unknown in the round before are played again in this one. Absent: the first. */
-  round?: number;
-  /** The sweep that asked for all of it to be played again, whatever is there. */
-  again?: string;
-  tasks: { task_key: string; env_key: string; template: string; seed: number }[];
-  samples_per_task: number;
-  sampling: SamplingPlan;
-  seed: number;
-  digests: { tokenizer: Digest; chat_template: Digest; tool_parser: string; dataset: Digest };
-  numerics: Numerics;
-}
-
-/** One of version 1 has 0 where nothing was graded, and is read as null. */
-export interface EvaluationResult {
-  schema: 'longhaul.evaluation/1' | 'longhaul.evaluation/2';
-  state: Digest;
-  suite: Digest;
-  suite_name: string;
-  pass_at_1: PassRate;
-  graded: number;
-  unknown: number;
-  environments: Record<string, EnvironmentResult>;
-  templates: Record<string, { passed: number; graded: number }>;
-  observed: {
-    run: string;
-    step: number;
-    seconds: number;
-    committed_at: string;
-    metrics: Record<string, number>;
-  };
-}
+export type SuiteRecord = z.infer<typeof suite>;
+export const suite = z
+  .strictObject({
+    schema: z.enum(['longhaul.suite/1', 'longhaul.suite/2']),
+    name: text,
+    tasks: z
+      .array(z.strictObject({ task_key: text, env_key: text, template: text, seed: z.number().int() }))
+      .min(1),
+    samples_per_task: positive,
+    sampling,
+    seed: z.number().int(),
+    digests,
+    numerics,
+    environments: z
+      .record(text, digest)
+      .exactOptional()
+      .describe('by `env_key` of its tasks: the identity; this and the next two: from version 2 on'),
+    round: z.number().int().min(2).exactOptional().describe('absent: the first'),
+    again: text.exactOptional().describe('the sweep that plays all of it again'),
+  })
+  .superRefine(since(2, { always: ['environments'], may: ['round', 'again'] }));
 
 /** `runs/{run}/evaluations/{step}.{suite name}.json`: the evaluation that a run stands on, whoever has played it. */
-export interface EvaluatedRecord {
-  schema: 'longhaul.evaluated/1';
-  run: string;
-  step: number;
-  suite_name: string;
-  state: Digest;
-  suite: Digest;
-  observed: { at: string };
+export type EvaluatedRecord = z.infer<typeof evaluated>;
+export const evaluated = z.strictObject({
+  schema: z.literal('longhaul.evaluated/1'),
+  run: text,
+  step: count,
+  suite_name: text,
+  state: digest,
+  suite: digest.describe('of the round that counts'),
+  observed: z.strictObject({ at: time }),
+});
+
+const passRate = share.nullable();
+const ungradedRate = 'pass_at_1 is null where graded is 0, and a share where it is not';
+const environmentFigures = {
+  graded: count,
+  unknown: count,
+  mean_turns: amount,
+  mean_tool_calls: amount,
+  tool_errors: count,
+};
+const everyResult = {
+  state: digest,
+  suite: digest,
+  suite_name: text,
+  graded: count.describe('episodes'),
+  unknown: count,
+  templates: z
+    .record(z.string(), z.strictObject({ passed: count, graded: count }))
+    .describe('by template, episodes'),
+  observed: z.strictObject({
+    run: text.describe('that asked first'),
+    step: count,
+    seconds: amount,
+    committed_at: time,
+    metrics: figures,
+  }),
+};
+
+export type EnvironmentResult = z.infer<typeof environmentResult>;
+const environmentResult = z
+  .strictObject({ ...environmentFigures, pass_at_1: passRate })
+  .refine(hasRateIfGraded, ungradedRate);
+const evaluation2 = z
+  .strictObject({
+    schema: z.literal('longhaul.evaluation/2'),
+    ...everyResult,
+    pass_at_1: passRate.describe(
+      'share of passes (value ≥ 1) among graded episodes; null where none is graded, here and in `environments`',
+    ),
+    environments: z.record(z.string(), environmentResult).describe('by `env_key`'),
+  })
+  .refine(hasRateIfGraded, ungradedRate);
+
+/** Version 1 wrote 0 where no outcome was graded. */
+const evaluation1 = z
+  .strictObject({
+    schema: z.literal('longhaul.evaluation/1'),
+    ...everyResult,
+    pass_at_1: share,
+    environments: z.record(
+      z.string(),
+      z.strictObject({ ...environmentFigures, pass_at_1: share }).transform(withoutUngradedRate),
+    ),
+  })
+  .transform(withoutUngradedRate);
+
+/** One of version 1 has 0 where nothing was graded, and is read as null. */
+export type EvaluationResult = z.infer<typeof evaluation>;
+export const evaluation = z.discriminatedUnion('schema', [evaluation2, evaluation1]);
+
+function hasRateIfGraded({ pass_at_1, graded }: { pass_at_1: PassRate; graded: number }): boolean {
+  return (pass_at_1 === null) === (graded === 0);
 }
 
-export interface EnvironmentResult {
-  pass_at_1: PassRate;
-  graded: number;
-  unknown: number;
-  mean_turns: number;
-  mean_tool_calls: number;
-  tool_errors: number;
+function withoutUngradedRate<Rate extends { pass_at_1: number; graded: number }>(
+  figures: Rate,
+): Omit<Rate, 'pass_at_1'> & { pass_at_1: PassRate } {
+  const { pass_at_1, graded } = figures;
+  return { ...figures, pass_at_1: graded === 0 && pass_at_1 === 0 ? null : pass_at_1 };
 }

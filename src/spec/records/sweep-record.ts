@@ -1,59 +1,77 @@
 // The records of sweeps: what is to be evaluated on what, and what a comparison needs of an evaluation's episodes.
-import type { SuiteRecord } from './evaluation-records.js';
-import type { Digest } from './records.js';
+import { z } from 'zod';
 import type { SweepSpec } from '../sweep-spec.js';
+import { suite } from './evaluation-records.js';
+import { count, digest, text, time } from './parts.js';
 
-export interface Place {
-  run: string;
-  step: number;
-}
+export type Place = z.infer<typeof place>;
+const place = z.strictObject({ run: text, step: count });
 
-export interface SelectedCheckpoint extends Place {
-  state: Digest;
-  /** The same state elsewhere: at a step that was not applied, or under a fork's name. */
-  also: Place[];
-  /** False where all suites had their result when it was chosen: nobody needs to load it. */
-  needed: boolean;
-}
+export type SelectedCheckpoint = z.infer<typeof selected>;
+const selected = place.extend({
+  state: digest,
+  // At a step that was not applied, or under a fork's name.
+  also: z.array(place).describe('the same state elsewhere'),
+  needed: z.boolean().describe('false where all suites had their result when it was chosen'),
+});
 
-export interface SkippedCheckpoint {
-  run: string;
-  /** Null: all of the run. */
-  step: number | null;
-  /** Goes on after `{run}@{step}`: `its manifest says …`. */
-  reason: string;
-}
+export type SkippedCheckpoint = z.infer<typeof skipped>;
+const skipped = z.strictObject({
+  run: text,
+  step: count.nullable().describe('null: all of the run'),
+  // Goes on after `{run}@{step}`: `its manifest says …`.
+  reason: text,
+});
 
-export interface SweepSuiteEntry {
-  /** The sweep's name for it. */
-  label: string;
-  digest: Digest;
-  record: SuiteRecord;
-}
+export type SweepSuiteEntry = z.infer<typeof suiteEntry>;
+const suiteEntry = z.strictObject({
+  label: text.describe('the sweep’s name for it'),
+  digest,
+  record: suite.meta({ id: 'suite', description: 'of that digest' }),
+});
 
 /** `sweeps/{sweep}/sweep.json`: a choice, so that whoever starts the sweep again finds it, whatever has been trained meanwhile. */
-export interface SweepRecord {
-  schema: 'longhaul.sweep/1' | 'longhaul.sweep/2';
-  sweep: string;
-  spec: SweepSpec;
-  /** Run whose data and settings the suites have. */
-  suites_of: string;
-  checkpoints: SelectedCheckpoint[];
-  suites: SweepSuiteEntry[];
-  /** State that all others are compared with; null: the first checkpoint's. */
-  baseline: Digest | null;
-  skipped: SkippedCheckpoint[];
-  observed: { at: string };
-}
+export type SweepRecord = z.infer<typeof sweep>;
+export const sweep = z.strictObject({
+  schema: z.enum(['longhaul.sweep/1', 'longhaul.sweep/2']),
+  sweep: text.describe('`{project}/{name}`, as in the key: the workflow’s id without `eval/`, `:` as `.`'),
+  // Checked in full by the spec's own schema where a sweep is planned.
+  spec: z
+    .custom<SweepSpec>(isSweepSpec, 'is no sweep with name, project, checkpoints and suites')
+    .describe('the sweep file, all defaults filled in ([sweeps.md](sweeps.md))'),
+  suites_of: text.describe('run whose data, seed and settings the suites have'),
+  checkpoints: z.array(selected),
+  suites: z.array(suiteEntry).min(1),
+  baseline: digest
+    .nullable()
+    .describe('state that all others are compared with; null: the first checkpoint’s'),
+  skipped: z.array(skipped).describe('left out when the choice was made'),
+  observed: z.strictObject({ at: time }),
+});
 
-/** Reward (null: unknown), turns, tool calls, tool errors. */
-export type TalliedSample = [reward: number | null, turns: number, toolCalls: number, toolErrors: number];
+export type TalliedSample = z.infer<typeof talliedSample>;
+const talliedSample = z.tuple([z.number().nullable(), count, count, count]);
 
 /** `tallies/{state}/{suite}.json`: a whole evaluation's episodes as a few numbers each; a function of the episodes. */
-export interface TallyRecord {
-  schema: 'longhaul.tally/1';
-  state: Digest;
-  suite: Digest;
-  /** By the suite's task, then by sample. */
-  samples: TalliedSample[][];
+export type TallyRecord = z.infer<typeof tally>;
+export const tally = z.strictObject({
+  schema: z.literal('longhaul.tally/1'),
+  state: digest,
+  suite: digest,
+  samples: z
+    .array(z.array(talliedSample))
+    .describe('by the suite’s task, then by sample: reward (null: unknown), turns, tool calls, tool errors'),
+});
+
+function isSweepSpec(value: unknown): boolean {
+  const spec = value as Record<string, unknown> | null;
+  return (
+    typeof spec === 'object' &&
+    spec !== null &&
+    typeof spec.name === 'string' &&
+    typeof spec.project === 'string' &&
+    typeof spec.parallel === 'number' &&
+    Array.isArray(spec.checkpoints) &&
+    Array.isArray(spec.suites)
+  );
 }

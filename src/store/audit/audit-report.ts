@@ -2,7 +2,7 @@
 import type { Digest, EpisodeRecord } from '../../spec/records/records.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord } from '../records/records.js';
-import type { RecordKind, RecordTypes } from '../records/record-schemas.js';
+import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js';
 
 /** Rules of the records; what each says is in docs/records.md. */
 export type Rule =

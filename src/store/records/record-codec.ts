@@ -10,7 +10,7 @@ import {
   summedSince,
   type RecordKind,
   type RecordTypes,
-} from './record-schemas.js';
+} from '../../spec/records/record-kinds.js';
 import { NewerSchema, OlderSchema, UnreadableRecord } from '../objects/store-errors.js';
 
 const GZIP_OS_BYTE = 9;

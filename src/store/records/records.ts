@@ -7,7 +7,7 @@ import { inParallel } from '../../base/in-parallel.js';
 import { sequenceKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { decodeRecord, encodeRecord } from './record-codec.js';
-import type { RecordKind, RecordTypes } from './record-schemas.js';
+import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js';
 import { Diverged, StoreUnavailable, UnreadableRecord } from '../objects/store-errors.js';
 
 export interface StoredRecord<Kind extends RecordKind> {

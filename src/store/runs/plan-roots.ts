@@ -7,7 +7,7 @@ import { readControl } from './control-records.js';
 import { controlFolder, ownersFolder, planKey, runKey, sequenceKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { encodeRecord } from '../records/record-codec.js';
-import type { RecordKind, RecordTypes } from '../records/record-schemas.js';
+import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js';
 import { requireRecord } from '../records/records.js';
 import { readRun } from './run-records.js';
 import { UnreadableRecord } from '../objects/store-errors.js';

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { stepsText } from '../../../src/cli/store/gc-command.js';
 import { runKey } from '../../../src/store/objects/layout.js';
-import type { RecordTypes } from '../../../src/store/records/record-schemas.js';
+import type { RecordTypes } from '../../../src/spec/records/record-kinds.js';
 import { run, tamper } from '../../activities/fixture.js';
 import { seededRandom } from '../../chaos/random.js';
 import { copy, expectCollected, expectNothingLost, keysOf, longhaul, useFinishedRun } from './gc-fixture.js';

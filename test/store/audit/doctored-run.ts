@@ -19,7 +19,7 @@ import * as layout from '../../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
-import type { RecordKind, RecordTypes } from '../../../src/store/records/record-schemas.js';
+import type { RecordKind, RecordTypes } from '../../../src/spec/records/record-kinds.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { startStack } from '../../../src/stack/stack.js';
 import { findEngine } from '../../support/find-tools.js';

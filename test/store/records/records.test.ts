@@ -7,7 +7,7 @@ import { canonicalBytes, recordDigest } from '../../../src/store/records/canonic
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { checkRecord, decodeRecord, encodeRecord } from '../../../src/store/records/record-codec.js';
-import { oldestVersions, schemaVersions, summedSince } from '../../../src/store/records/record-schemas.js';
+import { oldestVersions, schemaVersions, summedSince } from '../../../src/spec/records/record-kinds.js';
 import {
   adoptOrCreate,
   appendSequence,

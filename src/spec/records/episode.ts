@@ -1,0 +1,101 @@
+// One terminal record for a (slot, sample) of a step, or a (task, sample) of an evaluation (R8).
+import { z } from 'zod';
+import { count, counts, amount, digest, logprobs, positive, since, text, time, tokenIds } from './parts.js';
+
+export type Outcome = z.infer<typeof outcome>;
+const outcome = z.discriminatedUnion('status', [
+  z.strictObject({ status: z.literal('graded'), value: z.number() }),
+  z.strictObject({ status: z.literal('unknown'), reason: text, failures: count }),
+]);
+
+export type TurnRecord = z.infer<typeof turn>;
+const turn = z.strictObject({
+  policy_step: count.describe('step of the state that sampled it'),
+  start: count.describe('it sampled `tokens[start..end)`'),
+  end: count,
+  tool: text.exactOptional().describe('name, where it called one'),
+  error: z
+    .boolean()
+    .exactOptional()
+    .describe('true where that failed; without `tool`: its call could not be read, nothing was called'),
+});
+
+export type StopReason = EpisodeRecord['stop_reason'];
+export type EpisodeRecord = z.infer<typeof episode>;
+export const episode = z
+  .strictObject({
+    schema: z.enum(['longhaul.episode/1', 'longhaul.episode/2']),
+    plan: digest.describe('its plan; of an evaluation, the suite'),
+    state: digest.describe('state that sampled it'),
+    slot: count.describe('of an evaluation, the task’s index'),
+    sample: count,
+    task_key: text,
+    env_key: text,
+    outcome: outcome.describe(
+      'value from −1e100 to 1e100, full reward is 1; reason is what failed last (`open`, `call`, `grade`, `timeout`, `socket_lost`), or `prompt_too_long`; failures counts the charged ones',
+    ),
+    stop_reason: z.enum(['done', 'max_turns', 'length', 'unknown']),
+    tokens: tokenIds.describe('the whole transcript, prompt first'),
+    prompt_length: count.describe('tokens'),
+    turns: z.array(turn).describe('in order'),
+    logprobs: logprobs.describe('of the sampled tokens, turn after turn'),
+    metrics: z.strictObject({
+      turns: count,
+      tool_calls: count.describe('attempted calls: turns with `tool` or `error`'),
+      tool_errors: count.describe('turns with `error`'),
+    }),
+    observed: z.strictObject({
+      attempt: count,
+      execution: text
+        .exactOptional()
+        .describe(
+          'from version 2 on, absent in earlier ones: of the activity, which all its attempts share: `run id/activity id/ms when it was scheduled`',
+        ),
+      incarnation: text.describe('of the engine'),
+      failures: counts.describe('of the infrastructure, by reason, charged or not'),
+      failure: text
+        .exactOptional()
+        .describe(
+          'from version 2 on, of an unknown outcome: what failed last in the server’s words, at most 500 printable characters on one line, known secrets taken out',
+        ),
+      explanation: text
+        .exactOptional()
+        .describe('from version 2 on, of a graded outcome: the grader’s words, cut and cleaned alike'),
+      started_at: time,
+      seconds: amount,
+    }),
+  })
+  .superRefine(since(2, { may: ['observed.execution', 'observed.failure', 'observed.explanation'] }))
+  .superRefine((record, context) => {
+    const problem = transcriptProblem(record);
+    if (problem) context.addIssue({ code: 'custom', message: problem });
+  });
+
+/** First line of `episodes.jsonl.gz`: the episodes of a committed step, or of a whole evaluation, folded into one file (R23). */
+export type EpisodesHeader = z.infer<typeof episodes>;
+const lines = count.describe('lines that follow, one for each episode');
+export const episodes = z.discriminatedUnion('schema', [
+  z.strictObject({ schema: z.literal('longhaul.episodes/1'), run: text, step: positive, count: lines }),
+  z.strictObject({ schema: z.literal('longhaul.episodes/2'), state: digest, suite: digest, count: lines }),
+]);
+
+/** What is wrong with an episode's token ranges, or null. */
+function transcriptProblem(
+  record: Pick<EpisodeRecord, 'prompt_length' | 'tokens' | 'turns' | 'logprobs'>,
+): string | null {
+  if (record.prompt_length > record.tokens.length) {
+    return `prompt_length ${record.prompt_length} is over the ${record.tokens.length} tokens`;
+  }
+  let position = record.prompt_length;
+  let sampled = 0;
+  for (const [i, { start, end }] of record.turns.entries()) {
+    if (start < position || end < start || end > record.tokens.length) {
+      return `turns[${i}] = [${start}, ${end}) does not fit between ${position} and ${record.tokens.length}`;
+    }
+    position = end;
+    sampled += end - start;
+  }
+  return sampled === record.logprobs.length
+    ? null
+    : `${record.logprobs.length} log-probs for ${sampled} sampled tokens`;
+}

@@ -1,0 +1,34 @@
+// Manifests of files, each written after them (R31): without it there are none.
+import { z } from 'zod';
+import { count, counts, digest, file, numerics, text } from './parts.js';
+
+export type DatasetManifest = z.infer<typeof dataset>;
+export const dataset = z.strictObject({
+  schema: z.literal('longhaul.dataset/1'),
+  name: text,
+  version: text,
+  files: z.array(file),
+  tasks: count,
+  train_tasks: count,
+  held_out_tasks: count,
+  demonstrations: counts.describe('by kind'),
+});
+
+/** `checkpoints/…/manifest.json`. */
+export type CheckpointManifest = z.infer<typeof checkpoint>;
+export const checkpoint = z.strictObject({
+  schema: z.literal('longhaul.checkpoint/1'),
+  run: text,
+  step: count,
+  state: digest,
+  numerics,
+  files: z.array(file).min(1).describe('`state.safetensors`'),
+});
+
+/** `weights/{weights}/manifest.json`: a model's weights that a run was brought as a folder. */
+export type WeightsManifest = z.infer<typeof weights>;
+export const weights = z.strictObject({
+  schema: z.literal('longhaul.weights/1'),
+  weights: digest.describe('the engine’s, of them (`docs/engine-protocol.md`, "The state")'),
+  files: z.array(file).min(1).describe('`weights.safetensors`'),
+});

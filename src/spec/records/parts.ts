@@ -1,0 +1,106 @@
+// What the schemas of records have in common. docs/records.md names these parts as `id` does, and defines them by `description`.
+import { z } from 'zod';
+
+export const text = z.string();
+/** Lower-case hex sha256, 64 characters. */
+export type Digest = z.infer<typeof digest>;
+export const digest = z
+  .string()
+  .regex(/^[0-9a-f]{64}$/, 'is no sha256: 64 lower-case hex digits')
+  .meta({ id: 'digest', description: '64 lower-case hex digits' });
+export const count = z.number().int().nonnegative().meta({ id: 'count' });
+export const positive = z.number().int().positive().meta({ id: 'positive' });
+export const amount = z.number().nonnegative().meta({ id: 'amount' });
+export const share = z.number().min(0).max(1).meta({ id: 'share' });
+export const time = z.iso
+  .datetime()
+  .meta({ id: 'time', description: 'ISO 8601 in UTC, as `2026-01-02T03:04:05.678Z`' });
+export const figures = z.record(z.string(), z.number()).meta({ id: 'figures' });
+export const counts = z.record(z.string(), count).meta({ id: 'counts' });
+
+export const numerics = z
+  .strictObject({
+    backend: z.literal('cpu'),
+    version: positive.describe('raised when a golden digest changes'),
+  })
+  .meta({ id: 'numerics', description: 'equal ones give equal bits (R18)' });
+export const engine = z
+  .strictObject({
+    build: text.describe('version and compiler'),
+    incarnation: text.describe('random id of the process'),
+  })
+  .meta({ id: 'engine' });
+export const digests = z
+  .strictObject({
+    tokenizer: digest.describe('sha256 of the file under `assets/`'),
+    chat_template: digest.describe('likewise'),
+    tool_parser: text.describe('name and version'),
+    dataset: digest.describe('of its manifest'),
+  })
+  .meta({ id: 'digests' });
+
+export type FileEntry = z.infer<typeof file>;
+export const file = z
+  .strictObject({
+    path: text.min(1).describe('below the manifest’s folder'),
+    size: count.describe('bytes'),
+    sha256: digest,
+  })
+  .meta({ id: 'file' });
+
+export type SamplingPlan = z.infer<typeof sampling>;
+export const sampling = z
+  .strictObject({
+    temperature: amount,
+    max_turns: positive,
+    max_input_length: positive.describe('tokens of the prompt and history before a turn'),
+    max_generate_length: positive.describe('of one turn'),
+    max_sequence_length: positive.describe('of the transcript'),
+    tools_format: z.enum(['json', 'signatures']),
+    system_prompt: z.enum(['skyrl', 'short']),
+    max_output_chars: positive.describe('characters of a tool result that reach the model'),
+    max_episode_failures: count.describe('charged failures before an outcome is unknown'),
+    stop: z
+      .array(text.min(1))
+      .min(1)
+      .exactOptional()
+      .describe('a turn also ends with the token that completes one of these'),
+    top_p: share
+      .exactOptional()
+      .describe('the likeliest tokens alone are drawn; log-probs are the whole distribution’s'),
+    top_k: positive.exactOptional().describe('likewise'),
+  })
+  .meta({ id: 'sampling' });
+
+// Token ids and log-probs are long; a loop over them is an order of magnitude faster than a schema for each item.
+export const tokenIds = z
+  .custom<number[]>(
+    (value) =>
+      Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && (item as number) >= 0),
+    'is no list of token ids',
+  )
+  .meta({ id: 'token ids', type: 'array', items: { type: 'integer', minimum: 0 } });
+export const logprobs = z
+  .custom<number[]>(
+    (value) => Array.isArray(value) && value.every((item) => Number.isFinite(item) && (item as number) <= 0),
+    'is no list of log-probs: finite numbers ≤ 0',
+  )
+  .meta({ id: 'log-probs', description: 'float32', type: 'array', items: { type: 'number', maximum: 0 } });
+export const outcomes = z.array(z.array(z.number().nullable())).meta({
+  id: 'outcomes',
+  description: 'per slot, per sample: the graded value, null for unknown; empty for `sft`',
+});
+
+/** Refuses members before the version of a record that has them first, and from it on the lack of those in `always`. Paths have dots. */
+export function since(version: number, { always = [], may = [] }: { always?: string[]; may?: string[] }) {
+  const members = [...always, ...may].map((path) => path.split('.'));
+  return (record: { schema: string }, context: z.core.$RefinementCtx<unknown>) => {
+    const has = Number(record.schema.split('/')[1]) >= version;
+    for (const [i, path] of members.entries()) {
+      const there =
+        path.reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], record) !== undefined;
+      if (there === has || (has && i >= always.length)) continue;
+      context.addIssue({ code: 'custom', path, message: has ? 'is missing' : 'is not known' });
+    }
+  };
+}

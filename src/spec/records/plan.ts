@@ -1,0 +1,143 @@
+// What a step may depend on, fixed before its first token is sampled (R7).
+import { z } from 'zod';
+import { klEstimators, lossReductions, missingIn, policyLossTypes } from '../loss.js';
+import {
+  amount,
+  count,
+  counts,
+  digest,
+  digests,
+  numerics,
+  positive,
+  sampling,
+  share,
+  since,
+  text,
+} from './parts.js';
+
+export type OptimizerPlan = z.infer<typeof optimizer>;
+const optimizer = z.strictObject({
+  learning_rates: z.array(amount).min(1).describe('one per mini-batch, in order'),
+  adam_betas: z.tuple([share, share]).describe('β₁, β₂'),
+  adam_eps: z.number().positive(),
+  weight_decay: amount,
+  max_grad_norm: z.number().positive(),
+  reset_moments: z.boolean().describe('zero the moments and the count first'),
+});
+
+/** The engine's loss, as its protocol takes it: `src/spec/loss.ts` makes it of a spec. Keys that do not bear on it are absent. */
+export type LossPlan = z.infer<typeof lossSettings>;
+const lossSettings = z.strictObject({
+  kind: z.enum([...policyLossTypes, 'cross_entropy']).describe('`cross_entropy` of a supervised step'),
+  reduction: z.enum(lossReductions),
+  max_seq_len: positive.exactOptional().describe('with `seq_mean_token_sum_norm`'),
+  eps_clip_low: amount.exactOptional().describe('`regular`, `dual_clip`, `gspo`'),
+  eps_clip_high: amount.exactOptional().describe('the same'),
+  clip_ratio_c: amount.exactOptional().describe('`dual_clip`'),
+  cispo_eps_clip_low: amount.exactOptional(),
+  cispo_eps_clip_high: amount.exactOptional(),
+  sapo_tau_pos: amount.exactOptional(),
+  sapo_tau_neg: amount.exactOptional(),
+  kl_weight: amount.exactOptional().describe('absent, as the rest: no such term'),
+  kl_estimator: z.enum(klEstimators).exactOptional().describe('with `kl_weight`'),
+  entropy_weight: amount.exactOptional(),
+  tis_cap: amount.exactOptional(),
+});
+const loss = lossSettings.superRefine((settings, context) => {
+  for (const key of missingIn(settings))
+    context.addIssue({ code: 'custom', path: [key], message: `is missing, which ${settings.kind} has` });
+});
+
+/** How a GRPO step's advantages follow from its outcomes. */
+export type AdvantagePlan = z.infer<typeof advantages>;
+const advantages = z.union([
+  z.strictObject({
+    estimator: z.literal('grpo'),
+    norm_by_std: z.literal(true),
+    deviation: z.enum(['population', 'sample']),
+    eps: amount,
+  }),
+  z.strictObject({ estimator: z.literal('grpo'), norm_by_std: z.literal(false) }),
+  z.strictObject({ estimator: z.literal('rloo') }),
+  z.strictObject({ estimator: z.literal('reinforce++') }),
+  z.strictObject({ estimator: z.literal('maxrl'), eps: amount }),
+]);
+
+/** Curriculum and data position (R7): as used for this step (`pass_rates`) and as left after planning it (`cursors`). */
+export type CurriculumState = z.infer<typeof curriculum>;
+const curriculum = z.strictObject({
+  pass_rates: z
+    .record(z.string(), share)
+    .describe('by template: moving share of passes (value ≥ 1) as used for this step'),
+  // An index into the template's shuffled list, which wraps into a new epoch.
+  cursors: counts.describe('by template: index of the next unused task, as left after it'),
+});
+
+/** A place for a group. */
+export type GroupSlot = z.infer<typeof slot>;
+const slot = z.strictObject({
+  slot: count.describe('its index'),
+  task_key: text,
+  env_key: text,
+  template: text,
+  seed: z.number().int().describe('of the environment’s episodes, shared by the group'),
+});
+
+const everyPlan = {
+  schema: z.enum(['longhaul.plan/2', 'longhaul.plan/3']),
+  run: text,
+  step: positive,
+  previous_state: digest.describe('state it starts from'),
+  rebased: z
+    .strictObject({ run: text, plan: digest })
+    .exactOptional()
+    .describe('applies the batch of that run’s same step, whose plan has that digest ("Forks and rewinds")'),
+  optimizer,
+  loss: loss.describe('every setting that bears on it and no other; formulas: `docs/engine.md`'),
+  reference: digest
+    .exactOptional()
+    .describe(
+      'with `kl_weight`: the weights that the KL term is taken against, `identity.weights` of the last step before GRPO (step 0 where a warm start names none)',
+    ),
+  curriculum,
+  digests,
+  numerics,
+  control: count.describe('newest control record folded in; 0: none'),
+  owner: positive.describe('owner that planned it'),
+  run_digest: digest
+    .exactOptional()
+    .describe('sha256 of the bytes of `run.json`; this and the next two: from version 3 on'),
+  control_digest: digest
+    .exactOptional()
+    .describe(
+      'sha256 of a list of hex digests, each followed by a line feed: sha256 of the bytes of control records 1 to `control`, in order',
+    ),
+  owner_digest: digest.exactOptional().describe('likewise of owner records 1 to `owner`'),
+  // They shape the prompt (tool list, system text) of a demonstration, too.
+  sampling,
+};
+
+export type GrpoPlan = z.infer<typeof grpoPlan>;
+const grpoPlan = z.strictObject({
+  ...everyPlan,
+  kind: z.literal('grpo'),
+  slots: z.array(slot).min(1),
+  samples_per_slot: positive.describe('size of a group'),
+  advantages: advantages,
+});
+
+export type SftPlan = z.infer<typeof sftPlan>;
+const sftPlan = z.strictObject({
+  ...everyPlan,
+  kind: z.literal('sft'),
+  phase: text.describe('its name'),
+  mini_batches: z
+    .array(z.array(count).min(1))
+    .min(1)
+    .describe('line numbers in `demonstrations.jsonl`, from 0, one list per mini-batch'),
+});
+
+export type PlanRecord = z.infer<typeof plan>;
+export const plan = z
+  .discriminatedUnion('kind', [grpoPlan, sftPlan])
+  .superRefine(since(3, { always: ['run_digest', 'control_digest', 'owner_digest'] }));

@@ -1,0 +1,91 @@
+// Every kind of record, with its schema and the versions of it that this code reads. A member that is not known is refused: a record
+// means what it says, whole.
+import type { z } from 'zod';
+import { attempt } from './attempt-records.js';
+import { control } from './control-records.js';
+import { episode, episodes } from './episode.js';
+import { evaluated, evaluation, suite } from './evaluation-records.js';
+import { checkpoint, dataset, weights } from './manifests.js';
+import { plan } from './plan.js';
+import { gc, name, notice, owner, ref, run } from './run-records.js';
+import { sweep, tally } from './sweep-record.js';
+import { base, batch, update } from './update.js';
+
+/**
+ * `base` is `steps/000000/update.json`; `batch` is a batch file's identity, `episodes` the first line of a file of folded ones.
+ */
+const schemas = {
+  run,
+  plan,
+  episode,
+  episodes,
+  batch,
+  update,
+  base,
+  attempt,
+  owner,
+  control,
+  name,
+  notice,
+  ref,
+  gc,
+  dataset,
+  checkpoint,
+  weights,
+  suite,
+  evaluation,
+  evaluated,
+  sweep,
+  tally,
+};
+export type RecordKind = keyof typeof schemas;
+export type RecordTypes = { [Kind in RecordKind]: z.infer<(typeof schemas)[Kind]> };
+export const recordSchemas: { [Kind in RecordKind]: z.ZodType<RecordTypes[Kind]> } = schemas;
+
+/** The newest version of each kind that this code knows, and writes. */
+export const schemaVersions: Record<RecordKind, number> = {
+  run: 2,
+  plan: 3,
+  episode: 2,
+  episodes: 2,
+  batch: 2,
+  update: 2,
+  base: 1,
+  attempt: 2,
+  owner: 2,
+  control: 2,
+  name: 1,
+  notice: 1,
+  ref: 1,
+  gc: 2,
+  dataset: 1,
+  checkpoint: 1,
+  weights: 1,
+  suite: 2,
+  evaluation: 2,
+  evaluated: 1,
+  sweep: 2,
+  tally: 1,
+};
+
+/** The oldest version of a kind that this code reads, where that is not the newest one. */
+export const oldestVersions: Partial<Record<RecordKind, number>> = {
+  attempt: 1,
+  gc: 1,
+  episodes: 1,
+  run: 1,
+  plan: 2,
+  update: 1,
+  owner: 1,
+  control: 1,
+  episode: 1,
+  evaluation: 1,
+  suite: 1,
+  sweep: 1,
+};
+
+/**
+ * Kinds that carry the sha256 of themselves, and since which version: what a run is steered by, so that the first reader of a changed
+ * bit refuses it, whatever has been made of the record before.
+ */
+export const summedSince: Partial<Record<RecordKind, number>> = { run: 2, owner: 2, control: 2, update: 2 };

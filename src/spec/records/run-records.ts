@@ -1,0 +1,153 @@
+// The records of a run as a whole: how it was started, who drives it, and what others need of it.
+import { z } from 'zod';
+import type { RunSpec } from '../run-spec.js';
+import { amount, count, digest, numerics, positive, text, time } from './parts.js';
+
+export type DatasetReference = RunRecord['dataset'];
+export type Lineage = NonNullable<RunRecord['lineage']>;
+export type RunRecord = z.infer<typeof run>;
+export const run = z.strictObject({
+  schema: z.enum(['longhaul.run/1', 'longhaul.run/2']),
+  run: text.describe('run id'),
+  name: text.describe('that it was started under'),
+  // Checked in full by the spec's own schema where a run starts; a stored spec may be older than the newest setting.
+  spec: z
+    .custom<RunSpec>(isRunSpec, 'is no run spec with name, project, seed, model, generator and trainer')
+    .describe('the run spec with all defaults filled in (`docs/run-spec.md`), without `fork`'),
+  seed: z.number().int().describe('of weights, sampling and the order of data'),
+  base_model: digest.describe('what the base model is made from, below'),
+  tokenizer: digest,
+  chat_template: digest,
+  tool_parser: text,
+  dataset: z.strictObject({ name: text, version: text, digest }).describe('digest of its manifest'),
+  lineage: z
+    .strictObject({
+      run: text,
+      step: count,
+      state: digest,
+      rebase: z.strictObject({ to: count, numerics }).exactOptional(),
+    })
+    .nullable()
+    .describe('this run continues that one after that step, from that state ("Forks and rewinds")'),
+  observed: z.strictObject({ started_at: time }),
+});
+
+export type OwnerRecord = z.infer<typeof owner>;
+export const owner = z.strictObject({
+  schema: z.enum(['longhaul.owner/1', 'longhaul.owner/2']),
+  n: positive,
+  address: text.describe(
+    'Temporal server; a loopback address with the machine’s name, `127.0.0.1:7233@host`',
+  ),
+  clusterId: text,
+  namespace: text,
+  workflowId: text,
+  firstExecutionRunId: text,
+  observed: z.strictObject({
+    at: time,
+    by: text,
+    environment_urls: z
+      .record(text, text.nullable())
+      .exactOptional()
+      .describe(
+        'by `env_key`: where this start found it; null: a node’s own server; the newest record’s hold',
+      ),
+    budget: z
+      .strictObject({
+        max_tokens: z.number().exactOptional(),
+        max_wall_s: z.number().exactOptional(),
+        max_gpu_hours: z.number().exactOptional(),
+        max_usd: z.number().exactOptional(),
+        usd_per_gpu_hour: z.number().exactOptional(),
+      })
+      .exactOptional()
+      .describe('the spec’s, of this start; absent: no limit'),
+    tracking: z
+      .strictObject({
+        metrics_jsonl: z.boolean(),
+        tensorboard: z.boolean(),
+        wandb: z
+          .strictObject({
+            project: text.exactOptional(),
+            entity: text.exactOptional(),
+            name: text.exactOptional(),
+            mode: z.enum(['online', 'offline']),
+          })
+          .exactOptional(),
+      })
+      .exactOptional()
+      .describe('likewise; absent: `metrics.jsonl` alone'),
+    slack: z
+      .strictObject({
+        channel: text,
+        events: z.array(z.enum(['checkpoints', 'evaluations', 'alerts', 'pauses', 'end'])).exactOptional(),
+      })
+      .exactOptional()
+      .describe('likewise; absent: nowhere'),
+  }),
+});
+
+/** Which run a name's n-th timeline is. */
+export type NameRecord = z.infer<typeof name>;
+export const name = z.strictObject({
+  schema: z.literal('longhaul.name/1'),
+  n: positive,
+  run: text.describe('of the name’s n-th timeline'),
+});
+
+/** What a tracker or a channel has not been told of a run; never truth. */
+export type NoticeRecord = z.infer<typeof notice>;
+export const notice = z.strictObject({
+  schema: z.literal('longhaul.notice/1'),
+  n: positive,
+  sink: text.min(1).describe('`wandb`, `slack`, …'),
+  trouble: z
+    .strictObject({
+      what: text.describe('not told, in words: `points behind step 12`'),
+      reason: text.describe('in words, with a remedy where there is one'),
+      since: time,
+    })
+    .nullable()
+    .describe('null: it has caught up'),
+  observed: z.strictObject({ at: time, by: text }),
+});
+
+/** `refs/{user}.json`: what another still needs of this run, so that no collection takes it away (R22, R23). */
+export type RefRecord = z.infer<typeof ref>;
+export const ref = z.strictObject({
+  schema: z.literal('longhaul.ref/1'),
+  run: text.describe('whose timeline holds `step`'),
+  user: text.min(1).describe('who needs it, as in the key: a fork’s run id'),
+  kind: z.literal('fork'),
+  step: count.describe('the newest checkpoint at or before it stays while the reference does'),
+  observed: z.strictObject({ at: time }),
+});
+
+/** `gc/{n}.json`: what is about to be deleted (R23). Never withdrawn; what a reference holds by then is spared. */
+export type CollectionRecord = z.infer<typeof gc>;
+export const gc = z.strictObject({
+  schema: z.enum(['longhaul.gc/1', 'longhaul.gc/2']),
+  n: positive,
+  run: text,
+  checkpoints: z.array(count).describe('steps whose checkpoints go'),
+  episodes: z.array(positive).describe('committed steps whose episodes go into one file'),
+  batches: z.array(positive).exactOptional().describe('committed steps whose batches are compressed'),
+  evaluations: z
+    .array(z.strictObject({ state: digest, suite: digest }))
+    .exactOptional()
+    .describe('those that go into one file; absent in version 1, as `batches`'),
+  grace_s: amount.describe('seconds between this record and the first deletion'),
+  observed: z.strictObject({ at: time, by: text }),
+});
+
+function isRunSpec(value: unknown): boolean {
+  const spec = value as Record<string, unknown> | null;
+  return (
+    typeof spec === 'object' &&
+    spec !== null &&
+    typeof spec.name === 'string' &&
+    typeof spec.project === 'string' &&
+    typeof spec.seed === 'number' &&
+    ['model', 'generator', 'trainer'].every((part) => typeof spec[part] === 'object' && spec[part] !== null)
+  );
+}
