@@ -1,25 +1,7 @@
 // docs/run-spec.md, written from the schema so that neither can say something else.
 import { z } from 'zod';
+import { type Node, valueText } from './schema-tables.js';
 import { runSpecSchema } from './schema.js';
-
-/** What the tables need of a JSON Schema node. */
-interface Node {
-  type?: string;
-  description?: string;
-  default?: unknown;
-  const?: unknown;
-  enum?: unknown[];
-  minimum?: number;
-  maximum?: number;
-  exclusiveMinimum?: number;
-  exclusiveMaximum?: number;
-  multipleOf?: number;
-  format?: string;
-  items?: Node | false;
-  prefixItems?: Node[];
-  properties?: Record<string, Node>;
-  required?: string[];
-}
 
 const introduction = `# The run spec
 
@@ -90,31 +72,4 @@ function defaultText(node: Node, needed: boolean): string {
   if (needed) return 'required';
   const isMapping = typeof node.default === 'object' && !Array.isArray(node.default);
   return node.default === undefined || isMapping ? '' : `\`${JSON.stringify(node.default)}\``;
-}
-
-function valueText(node: Node): string {
-  if (node.const !== undefined) return `\`${JSON.stringify(node.const)}\``;
-  if (node.enum !== undefined) return node.enum.map((value) => `\`${JSON.stringify(value)}\``).join(', ');
-  if (node.prefixItems !== undefined)
-    return `${node.prefixItems.length} × ${valueText(node.prefixItems[0] ?? {})}`;
-  if (node.type === 'array')
-    return node.items && node.items.properties === undefined ? `list of ${valueText(node.items)}` : 'list';
-  if (node.type === 'object') return 'mapping';
-  if (node.type === 'boolean') return 'bool';
-  if (node.type === 'string') return node.format === 'uri' ? 'URL' : 'text';
-  return [node.type === 'integer' ? 'int' : '', bounds(node)].filter((part) => part !== '').join(' ');
-}
-
-/** `≥1`, or an interval: `(0,1]`. */
-function bounds(node: Node): string {
-  const { minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf } = node;
-  const low = exclusiveMinimum ?? minimum;
-  // The bound of what a JSON number holds exactly says nothing to a reader.
-  const high =
-    exclusiveMaximum ?? (maximum === undefined || maximum >= Number.MAX_SAFE_INTEGER ? undefined : maximum);
-  const multiple = multipleOf === undefined ? '' : `, multiple of ${multipleOf}`;
-  if (low !== undefined && high !== undefined)
-    return `${exclusiveMinimum === undefined ? '[' : '('}${low},${high}${exclusiveMaximum === undefined ? ']' : ')'}${multiple}`;
-  if (low !== undefined) return `${exclusiveMinimum === undefined ? '≥' : '>'}${low}${multiple}`;
-  return high === undefined ? multiple : `${exclusiveMaximum === undefined ? '≤' : '<'}${high}${multiple}`;
 }

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { withRecordTables } from '../../src/spec/records/records-reference.js';
 import { runSpecSchema } from '../../src/spec/schema.js';
 import { allKeyPaths } from '../../src/spec/spec-issues.js';
 import { specReference } from '../../src/spec/spec-reference.js';
@@ -8,6 +9,21 @@ const page = readFileSync('docs/run-spec.md', 'utf8');
 
 test('docs/run-spec.md says what the schema says (`npm run docs` writes it anew)', async () => {
   await expect(specReference()).toMatchFileSnapshot('../../docs/run-spec.md');
+});
+
+test('the tables of docs/records.md say what the schemas say (`npm run docs` writes them anew)', async () => {
+  const records = readFileSync('docs/records.md', 'utf8');
+  await expect(withRecordTables(records)).toMatchFileSnapshot('../../docs/records.md');
+});
+
+test('docs/records.md has one table for each kind of record', () => {
+  const records = readFileSync('docs/records.md', 'utf8');
+  const mark = '<!-- generated: plan -->';
+  expect(() => withRecordTables(records.replace(mark, ''))).toThrow('no block for plan');
+  expect(() => withRecordTables(`${records}\n${mark}\n\n`)).toThrow('has a block "plan"');
+  expect(() => withRecordTables(records.replace('longhaul.plan/3', 'longhaul.plan/2'))).toThrow(
+    'does not name longhaul.plan/3',
+  );
 });
 
 test.each(allKeyPaths(runSpecSchema))('the key %s is documented with a meaning', (path) => {

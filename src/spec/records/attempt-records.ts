@@ -14,50 +14,42 @@ export type LostWork = Recovery['lost'];
 /** One failure and what it took to work again. Durations are of one machine's clock. */
 export type Recovery = z.infer<typeof recovery>;
 const recovery = z.strictObject({
-  cause: z
-    .enum([
-      'engine_exit',
-      'worker_restart',
-      'orchestrator_restart',
-      'node_lost',
-      'node_drained',
-      'timeout',
-      'store',
-      'environment',
-      'temporal',
-      'diverged',
-      'error',
-      'placed',
-      'engine_shared',
-    ])
-    .describe('below'),
-  event: text.describe('what happened: the process that died, or the attempt that failed'),
+  cause: z.enum([
+    'engine_exit',
+    'worker_restart',
+    'orchestrator_restart',
+    'node_lost',
+    'node_drained',
+    'timeout',
+    'store',
+    'environment',
+    'temporal',
+    'diverged',
+    'error',
+    'placed',
+    'engine_shared',
+  ]),
+  event: text.describe('the process that died, or the attempt that failed'),
   lost: z
     .strictObject({
       seconds: seconds.describe(
-        'mean over what was under way (each episode, or the update) of the time since it began or last left something to go on from',
+        'mean over what was under way of the time since it had begun, or left something to go on from',
       ),
       tokens: count.describe('sampled'),
       episodes: count.describe('cut off'),
     })
-    .describe('work of the failed attempt that nobody can use again'),
-  detection_seconds: seconds.describe('from the failure until somebody knew of it'),
-  down_seconds: seconds.describe(
-    'from the failure until work went on: detection, the next try, restore, replay',
-  ),
+    .describe('work that nobody can use again'),
+  detection_seconds: seconds.describe('from the failure until it was noticed'),
+  down_seconds: seconds.describe('from the failure until work went on'),
   restore: z
     .strictObject({
       from: restoreSource.describe('`base`: made from the seed; `held`: the engine had an older state'),
-      step: count.describe('of the state that was begun with'),
+      step: count,
       bytes: count,
       seconds,
     })
-    .exactOptional()
-    .describe('the state was loaded'),
-  replay: z
-    .strictObject({ steps: count, seconds })
-    .exactOptional()
-    .describe('logged updates that were applied after it'),
+    .exactOptional(),
+  replay: z.strictObject({ steps: count, seconds }).exactOptional().describe('updates applied after it'),
 });
 
 export type AttemptObserved = AttemptRecord['observed'];
@@ -68,36 +60,32 @@ export const attempt = z.strictObject({
   activity: text,
   attempt: text.describe('id of the try'),
   n: positive,
-  starts: z
-    .array(text)
-    .describe('keys of episodes that are about to be sampled, written before their first token'),
+  starts: z.array(text).describe('keys of episodes, written before their first token'),
   not_begun: z
     .array(text)
     .exactOptional()
-    .describe('by earlier versions: those of `starts` that had a record when it looked once more'),
+    .describe('by earlier versions: `starts` that had a record when it looked once more'),
   discarded: z
     .array(text)
     .exactOptional()
-    .describe(
-      'in version 2: episodes that it sampled to their ends, and the record that stands is another’s',
-    ),
+    .describe('in version 2: sampled to their ends, but another’s record stands'),
   failures: z
     .array(
       z.strictObject({
         verb: text,
-        input: digest.describe('an update’s step id; else the sha256 of the activity’s input'),
+        input: digest.describe('step id of an update; else sha256 of the activity’s input'),
         message: text.describe('canonical JSON of both results'),
       }),
     )
     .exactOptional()
-    .describe('what the engine computed otherwise than the stored record says (R19)'),
+    .describe('what the engine computed otherwise than the record says (R19)'),
   observed: z.strictObject({
     node: text,
     pid: count,
     at: time,
-    recoveries: z.array(recovery).exactOptional().describe('what had broken before this attempt worked'),
+    recoveries: z.array(recovery).exactOptional().describe('what had broken before it worked'),
     waited_seconds: seconds
       .exactOptional()
-      .describe('in which all that was under way waited for an environment or the store'),
+      .describe('all that was under way waited for an environment or the store'),
   }),
 });

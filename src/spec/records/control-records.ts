@@ -43,10 +43,10 @@ export const control = z.strictObject({
   update_id: text
     .min(1)
     .describe(
-      '`firstExecutionRunId/ID` of the Temporal Update, or `originalExecutionRunId/signal-K-NAME` of the K-th signal of control that an execution was sent; a known id is not written again',
+      '`firstExecutionRunId/ID` of the Update, or `originalExecutionRunId/signal-K-NAME` of an execution’s K-th signal of control; a known id is not written again',
     ),
   change: change.describe(
-    '`now`: the step’s episodes in flight are cut off; `checkpointNow`: the store is to hold a checkpoint of the step, or of a later one; `setHyperparameters`: the spec’s names, absent ones stay; `also`: keys made from `key`, a step’s batch whether or not it is there',
+    '`now`: episodes in flight are cut off; `checkpointNow`: of this step or a later one; absent hyperparameters stay; `also`: keys made from `key`, a step’s batch even if it is not there',
   ),
   observed: z.strictObject({ at: time }),
 });

@@ -13,11 +13,11 @@ const turn = z.strictObject({
   policy_step: count.describe('step of the state that sampled it'),
   start: count.describe('it sampled `tokens[start..end)`'),
   end: count,
-  tool: text.exactOptional().describe('name, where it called one'),
+  tool: text.exactOptional().describe('what it called'),
   error: z
     .boolean()
     .exactOptional()
-    .describe('true where that failed; without `tool`: its call could not be read, nothing was called'),
+    .describe('it failed; without `tool`: its call could not be read, nothing was called'),
 });
 
 export type StopReason = EpisodeRecord['stop_reason'];
@@ -25,23 +25,23 @@ export type EpisodeRecord = z.infer<typeof episode>;
 export const episode = z
   .strictObject({
     schema: z.enum(['longhaul.episode/1', 'longhaul.episode/2']),
-    plan: digest.describe('its plan; of an evaluation, the suite'),
-    state: digest.describe('state that sampled it'),
+    plan: digest.describe('the plan’s; of an evaluation, the suite’s'),
+    state: digest,
     slot: count.describe('of an evaluation, the task’s index'),
     sample: count,
     task_key: text,
     env_key: text,
     outcome: outcome.describe(
-      'value from −1e100 to 1e100, full reward is 1; reason is what failed last (`open`, `call`, `grade`, `timeout`, `socket_lost`), or `prompt_too_long`; failures counts the charged ones',
+      '−1e100 ≤ value ≤ 1e100, full reward is 1; reason: what failed last (`open`, `call`, `grade`, `timeout`, `socket_lost`), or `prompt_too_long`; failures: charged ones',
     ),
     stop_reason: z.enum(['done', 'max_turns', 'length', 'unknown']),
     tokens: tokenIds.describe('the whole transcript, prompt first'),
-    prompt_length: count.describe('tokens'),
-    turns: z.array(turn).describe('in order'),
+    prompt_length: count,
+    turns: z.array(turn),
     logprobs: logprobs.describe('of the sampled tokens, turn after turn'),
     metrics: z.strictObject({
       turns: count,
-      tool_calls: count.describe('attempted calls: turns with `tool` or `error`'),
+      tool_calls: count.describe('turns with `tool` or `error`'),
       tool_errors: count.describe('turns with `error`'),
     }),
     observed: z.strictObject({
@@ -49,18 +49,16 @@ export const episode = z
       execution: text
         .exactOptional()
         .describe(
-          'from version 2 on, absent in earlier ones: of the activity, which all its attempts share: `run id/activity id/ms when it was scheduled`',
+          'since version 2: of the activity, shared by its attempts: `run id/activity id/ms when it was scheduled`; absent in earlier records',
         ),
-      incarnation: text.describe('of the engine'),
-      failures: counts.describe('of the infrastructure, by reason, charged or not'),
+      incarnation: text,
+      failures: counts.describe('by reason, charged or not'),
       failure: text
         .exactOptional()
         .describe(
-          'from version 2 on, of an unknown outcome: what failed last in the server’s words, at most 500 printable characters on one line, known secrets taken out',
+          'from version 2 on: what failed last in the server’s words, at most 500 printable characters, known secrets taken out',
         ),
-      explanation: text
-        .exactOptional()
-        .describe('from version 2 on, of a graded outcome: the grader’s words, cut and cleaned alike'),
+      explanation: text.exactOptional().describe('likewise: the grader’s words'),
       started_at: time,
       seconds: amount,
     }),
@@ -73,7 +71,7 @@ export const episode = z
 
 /** First line of `episodes.jsonl.gz`: the episodes of a committed step, or of a whole evaluation, folded into one file (R23). */
 export type EpisodesHeader = z.infer<typeof episodes>;
-const lines = count.describe('lines that follow, one for each episode');
+const lines = count.describe('lines that follow');
 export const episodes = z.discriminatedUnion('schema', [
   z.strictObject({ schema: z.literal('longhaul.episodes/1'), run: text, step: positive, count: lines }),
   z.strictObject({ schema: z.literal('longhaul.episodes/2'), state: digest, suite: digest, count: lines }),

@@ -36,9 +36,9 @@ export const suite = z
     environments: z
       .record(text, digest)
       .exactOptional()
-      .describe('by `env_key` of its tasks: the identity; this and the next two: from version 2 on'),
+      .describe('identities by `env_key`; with the next two, from version 2 on'),
     round: z.number().int().min(2).exactOptional().describe('absent: the first'),
-    again: text.exactOptional().describe('the sweep that plays all of it again'),
+    again: text.exactOptional().describe('sweep that plays all of it again'),
   })
   .superRefine(since(2, { always: ['environments'], may: ['round', 'again'] }));
 
@@ -69,9 +69,7 @@ const everyResult = {
   suite_name: text,
   graded: count.describe('episodes'),
   unknown: count,
-  templates: z
-    .record(z.string(), z.strictObject({ passed: count, graded: count }))
-    .describe('by template, episodes'),
+  templates: z.record(z.string(), z.strictObject({ passed: count, graded: count })).describe('by template'),
   observed: z.strictObject({
     run: text.describe('that asked first'),
     step: count,
@@ -90,7 +88,7 @@ const evaluation2 = z
     schema: z.literal('longhaul.evaluation/2'),
     ...everyResult,
     pass_at_1: passRate.describe(
-      'share of passes (value ≥ 1) among graded episodes; null where none is graded, here and in `environments`',
+      'passes (value ≥ 1) among graded episodes; null without any, in `environments` too',
     ),
     environments: z.record(z.string(), environmentResult).describe('by `env_key`'),
   })

@@ -29,6 +29,6 @@ export const checkpoint = z.strictObject({
 export type WeightsManifest = z.infer<typeof weights>;
 export const weights = z.strictObject({
   schema: z.literal('longhaul.weights/1'),
-  weights: digest.describe('the engine’s, of them (`docs/engine-protocol.md`, "The state")'),
+  weights: digest.describe('the engine’s digest of them'),
   files: z.array(file).min(1).describe('`weights.safetensors`'),
 });

@@ -32,10 +32,10 @@ export const engine = z
   .meta({ id: 'engine' });
 export const digests = z
   .strictObject({
-    tokenizer: digest.describe('sha256 of the file under `assets/`'),
-    chat_template: digest.describe('likewise'),
+    tokenizer: digest.describe('sha256 of its file'),
+    chat_template: digest,
     tool_parser: text.describe('name and version'),
-    dataset: digest.describe('of its manifest'),
+    dataset: digest.describe('of the manifest'),
   })
   .meta({ id: 'digests' });
 
@@ -53,7 +53,7 @@ export const sampling = z
   .strictObject({
     temperature: amount,
     max_turns: positive,
-    max_input_length: positive.describe('tokens of the prompt and history before a turn'),
+    max_input_length: positive.describe('tokens before a turn'),
     max_generate_length: positive.describe('of one turn'),
     max_sequence_length: positive.describe('of the transcript'),
     tools_format: z.enum(['json', 'signatures']),
@@ -68,7 +68,7 @@ export const sampling = z
     top_p: share
       .exactOptional()
       .describe('the likeliest tokens alone are drawn; log-probs are the whole distribution’s'),
-    top_k: positive.exactOptional().describe('likewise'),
+    top_k: positive.exactOptional(),
   })
   .meta({ id: 'sampling' });
 
@@ -88,7 +88,7 @@ export const logprobs = z
   .meta({ id: 'log-probs', description: 'float32', type: 'array', items: { type: 'number', maximum: 0 } });
 export const outcomes = z.array(z.array(z.number().nullable())).meta({
   id: 'outcomes',
-  description: 'per slot, per sample: the graded value, null for unknown; empty for `sft`',
+  description: 'per slot, per sample: graded value, or null for unknown; empty for `sft`',
 });
 
 /** Refuses members before the version of a record that has them first, and from it on the lack of those in `always`. Paths have dots. */

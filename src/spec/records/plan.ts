@@ -28,18 +28,18 @@ const optimizer = z.strictObject({
 /** The engine's loss, as its protocol takes it: `src/spec/loss.ts` makes it of a spec. Keys that do not bear on it are absent. */
 export type LossPlan = z.infer<typeof lossSettings>;
 const lossSettings = z.strictObject({
-  kind: z.enum([...policyLossTypes, 'cross_entropy']).describe('`cross_entropy` of a supervised step'),
+  kind: z.enum([...policyLossTypes, 'cross_entropy']),
   reduction: z.enum(lossReductions),
-  max_seq_len: positive.exactOptional().describe('with `seq_mean_token_sum_norm`'),
-  eps_clip_low: amount.exactOptional().describe('`regular`, `dual_clip`, `gspo`'),
-  eps_clip_high: amount.exactOptional().describe('the same'),
-  clip_ratio_c: amount.exactOptional().describe('`dual_clip`'),
+  max_seq_len: positive.exactOptional(),
+  eps_clip_low: amount.exactOptional(),
+  eps_clip_high: amount.exactOptional(),
+  clip_ratio_c: amount.exactOptional(),
   cispo_eps_clip_low: amount.exactOptional(),
   cispo_eps_clip_high: amount.exactOptional(),
   sapo_tau_pos: amount.exactOptional(),
   sapo_tau_neg: amount.exactOptional(),
-  kl_weight: amount.exactOptional().describe('absent, as the rest: no such term'),
-  kl_estimator: z.enum(klEstimators).exactOptional().describe('with `kl_weight`'),
+  kl_weight: amount.exactOptional(),
+  kl_estimator: z.enum(klEstimators).exactOptional(),
   entropy_weight: amount.exactOptional(),
   tis_cap: amount.exactOptional(),
 });
@@ -66,53 +66,49 @@ const advantages = z.union([
 /** Curriculum and data position (R7): as used for this step (`pass_rates`) and as left after planning it (`cursors`). */
 export type CurriculumState = z.infer<typeof curriculum>;
 const curriculum = z.strictObject({
-  pass_rates: z
-    .record(z.string(), share)
-    .describe('by template: moving share of passes (value ≥ 1) as used for this step'),
+  pass_rates: z.record(z.string(), share).describe('by template, as used for this step'),
   // An index into the template's shuffled list, which wraps into a new epoch.
-  cursors: counts.describe('by template: index of the next unused task, as left after it'),
+  cursors: counts.describe('by template: next unused task, as left after it'),
 });
 
 /** A place for a group. */
 export type GroupSlot = z.infer<typeof slot>;
 const slot = z.strictObject({
-  slot: count.describe('its index'),
+  slot: count,
   task_key: text,
   env_key: text,
   template: text,
-  seed: z.number().int().describe('of the environment’s episodes, shared by the group'),
+  seed: z.number().int().describe('shared by the group'),
 });
 
 const everyPlan = {
   schema: z.enum(['longhaul.plan/2', 'longhaul.plan/3']),
   run: text,
   step: positive,
-  previous_state: digest.describe('state it starts from'),
+  previous_state: digest,
   rebased: z
     .strictObject({ run: text, plan: digest })
     .exactOptional()
-    .describe('applies the batch of that run’s same step, whose plan has that digest ("Forks and rewinds")'),
+    .describe('it applies that run’s batch of the same step ("Forks and rewinds")'),
   optimizer,
-  loss: loss.describe('every setting that bears on it and no other; formulas: `docs/engine.md`'),
+  loss: loss.describe('the settings that bear on it alone, as `docs/engine-protocol.md`, `update`, has them'),
   reference: digest
     .exactOptional()
     .describe(
-      'with `kl_weight`: the weights that the KL term is taken against, `identity.weights` of the last step before GRPO (step 0 where a warm start names none)',
+      'with `loss.kl_weight`: weights of the KL term, `identity.weights` of the last step before GRPO (of step 0 where a warm start names none)',
     ),
   curriculum,
   digests,
   numerics,
   control: count.describe('newest control record folded in; 0: none'),
-  owner: positive.describe('owner that planned it'),
+  owner: positive.describe('number of the owner that planned it'),
   run_digest: digest
     .exactOptional()
-    .describe('sha256 of the bytes of `run.json`; this and the next two: from version 3 on'),
+    .describe('sha256 of the bytes of `run.json`; with the next two, from version 3 on'),
   control_digest: digest
     .exactOptional()
-    .describe(
-      'sha256 of a list of hex digests, each followed by a line feed: sha256 of the bytes of control records 1 to `control`, in order',
-    ),
-  owner_digest: digest.exactOptional().describe('likewise of owner records 1 to `owner`'),
+    .describe('list digest of the sha256 of the bytes of control records 1 to `control`'),
+  owner_digest: digest.exactOptional().describe('likewise of owner records'),
   // They shape the prompt (tool list, system text) of a demonstration, too.
   sampling,
 };
@@ -130,11 +126,11 @@ export type SftPlan = z.infer<typeof sftPlan>;
 const sftPlan = z.strictObject({
   ...everyPlan,
   kind: z.literal('sft'),
-  phase: text.describe('its name'),
+  phase: text,
   mini_batches: z
     .array(z.array(count).min(1))
     .min(1)
-    .describe('line numbers in `demonstrations.jsonl`, from 0, one list per mini-batch'),
+    .describe('line numbers in `demonstrations.jsonl`, from 0'),
 });
 
 export type PlanRecord = z.infer<typeof plan>;

@@ -8,18 +8,18 @@ export type Lineage = NonNullable<RunRecord['lineage']>;
 export type RunRecord = z.infer<typeof run>;
 export const run = z.strictObject({
   schema: z.enum(['longhaul.run/1', 'longhaul.run/2']),
-  run: text.describe('run id'),
-  name: text.describe('that it was started under'),
+  run: text,
+  name: text,
   // Checked in full by the spec's own schema where a run starts; a stored spec may be older than the newest setting.
   spec: z
     .custom<RunSpec>(isRunSpec, 'is no run spec with name, project, seed, model, generator and trainer')
-    .describe('the run spec with all defaults filled in (`docs/run-spec.md`), without `fork`'),
-  seed: z.number().int().describe('of weights, sampling and the order of data'),
-  base_model: digest.describe('what the base model is made from, below'),
+    .describe('with all defaults (`docs/run-spec.md`), without `fork`'),
+  seed: z.number().int(),
+  base_model: digest,
   tokenizer: digest,
   chat_template: digest,
   tool_parser: text,
-  dataset: z.strictObject({ name: text, version: text, digest }).describe('digest of its manifest'),
+  dataset: z.strictObject({ name: text, version: text, digest }),
   lineage: z
     .strictObject({
       run: text,
@@ -28,7 +28,7 @@ export const run = z.strictObject({
       rebase: z.strictObject({ to: count, numerics }).exactOptional(),
     })
     .nullable()
-    .describe('this run continues that one after that step, from that state ("Forks and rewinds")'),
+    .describe('continues that run after that step ("Forks and rewinds")'),
   observed: z.strictObject({ started_at: time }),
 });
 
@@ -36,9 +36,7 @@ export type OwnerRecord = z.infer<typeof owner>;
 export const owner = z.strictObject({
   schema: z.enum(['longhaul.owner/1', 'longhaul.owner/2']),
   n: positive,
-  address: text.describe(
-    'Temporal server; a loopback address with the machine’s name, `127.0.0.1:7233@host`',
-  ),
+  address: text.describe('Temporal server; loopback with the machine’s name, `127.0.0.1:7233@host`'),
   clusterId: text,
   namespace: text,
   workflowId: text,
@@ -49,9 +47,7 @@ export const owner = z.strictObject({
     environment_urls: z
       .record(text, text.nullable())
       .exactOptional()
-      .describe(
-        'by `env_key`: where this start found it; null: a node’s own server; the newest record’s hold',
-      ),
+      .describe('by `env_key`; null: a node’s own server; the newest record’s hold'),
     budget: z
       .strictObject({
         max_tokens: z.number().exactOptional(),
@@ -61,7 +57,7 @@ export const owner = z.strictObject({
         usd_per_gpu_hour: z.number().exactOptional(),
       })
       .exactOptional()
-      .describe('the spec’s, of this start; absent: no limit'),
+      .describe('the spec’s, of this start'),
     tracking: z
       .strictObject({
         metrics_jsonl: z.boolean(),
@@ -76,14 +72,14 @@ export const owner = z.strictObject({
           .exactOptional(),
       })
       .exactOptional()
-      .describe('likewise; absent: `metrics.jsonl` alone'),
+      .describe('likewise'),
     slack: z
       .strictObject({
         channel: text,
         events: z.array(z.enum(['checkpoints', 'evaluations', 'alerts', 'pauses', 'end'])).exactOptional(),
       })
       .exactOptional()
-      .describe('likewise; absent: nowhere'),
+      .describe('likewise'),
   }),
 });
 
@@ -103,8 +99,8 @@ export const notice = z.strictObject({
   sink: text.min(1).describe('`wandb`, `slack`, …'),
   trouble: z
     .strictObject({
-      what: text.describe('not told, in words: `points behind step 12`'),
-      reason: text.describe('in words, with a remedy where there is one'),
+      what: text.describe('not told: `points behind step 12`'),
+      reason: text,
       since: time,
     })
     .nullable()
@@ -116,10 +112,10 @@ export const notice = z.strictObject({
 export type RefRecord = z.infer<typeof ref>;
 export const ref = z.strictObject({
   schema: z.literal('longhaul.ref/1'),
-  run: text.describe('whose timeline holds `step`'),
-  user: text.min(1).describe('who needs it, as in the key: a fork’s run id'),
+  run: text.describe('run whose timeline holds `step`'),
+  user: text.min(1).describe('a fork’s run id'),
   kind: z.literal('fork'),
-  step: count.describe('the newest checkpoint at or before it stays while the reference does'),
+  step: count.describe('the newest checkpoint at or before it stays'),
   observed: z.strictObject({ at: time }),
 });
 
@@ -130,13 +126,13 @@ export const gc = z.strictObject({
   n: positive,
   run: text,
   checkpoints: z.array(count).describe('steps whose checkpoints go'),
-  episodes: z.array(positive).describe('committed steps whose episodes go into one file'),
-  batches: z.array(positive).exactOptional().describe('committed steps whose batches are compressed'),
+  episodes: z.array(positive).describe('steps whose episodes are folded'),
+  batches: z.array(positive).exactOptional().describe('steps whose batches are compressed'),
   evaluations: z
     .array(z.strictObject({ state: digest, suite: digest }))
     .exactOptional()
-    .describe('those that go into one file; absent in version 1, as `batches`'),
-  grace_s: amount.describe('seconds between this record and the first deletion'),
+    .describe('evaluations that are folded; absent in version 1, as `batches`'),
+  grace_s: amount.describe('seconds until the first deletion'),
   observed: z.strictObject({ at: time, by: text }),
 });
 

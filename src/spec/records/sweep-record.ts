@@ -12,7 +12,7 @@ const selected = place.extend({
   state: digest,
   // At a step that was not applied, or under a fork's name.
   also: z.array(place).describe('the same state elsewhere'),
-  needed: z.boolean().describe('false where all suites had their result when it was chosen'),
+  needed: z.boolean().describe('false where all suites had their result'),
 });
 
 export type SkippedCheckpoint = z.infer<typeof skipped>;
@@ -34,18 +34,16 @@ const suiteEntry = z.strictObject({
 export type SweepRecord = z.infer<typeof sweep>;
 export const sweep = z.strictObject({
   schema: z.enum(['longhaul.sweep/1', 'longhaul.sweep/2']),
-  sweep: text.describe('`{project}/{name}`, as in the key: the workflow’s id without `eval/`, `:` as `.`'),
+  sweep: text.describe('`{project}/{name}`: the workflow’s id without `eval/`, `:` as `.`'),
   // Checked in full by the spec's own schema where a sweep is planned.
   spec: z
     .custom<SweepSpec>(isSweepSpec, 'is no sweep with name, project, checkpoints and suites')
-    .describe('the sweep file, all defaults filled in ([sweeps.md](sweeps.md))'),
+    .describe('with all defaults ([sweeps.md](sweeps.md))'),
   suites_of: text.describe('run whose data, seed and settings the suites have'),
   checkpoints: z.array(selected),
   suites: z.array(suiteEntry).min(1),
-  baseline: digest
-    .nullable()
-    .describe('state that all others are compared with; null: the first checkpoint’s'),
-  skipped: z.array(skipped).describe('left out when the choice was made'),
+  baseline: digest.nullable().describe('state that all are compared with; null: the first checkpoint’s'),
+  skipped: z.array(skipped).describe('left out of the choice'),
   observed: z.strictObject({ at: time }),
 });
 
@@ -60,7 +58,7 @@ export const tally = z.strictObject({
   suite: digest,
   samples: z
     .array(z.array(talliedSample))
-    .describe('by the suite’s task, then by sample: reward (null: unknown), turns, tool calls, tool errors'),
+    .describe('by task, then by sample: reward (null: unknown), turns, tool calls, tool errors'),
 });
 
 function isSweepSpec(value: unknown): boolean {

@@ -11,14 +11,12 @@ export const batch = z.strictObject({
   plan: digest,
   previous_state: digest,
   inputs: digest.describe(
-    'sha256 of a list of hex digests, each followed by a line feed; grpo: the episodes’ digests in (slot, sample) order; sft: sha256 of the canonical JSON of each demonstration, in the order of `mini_batches`',
+    'list digest; grpo: of the episodes’ digests in (slot, sample) order; sft: of the sha256 of each demonstration’s canonical JSON, in the order of `mini_batches`',
   ),
-  mini_batches: positive.describe('number of sub-updates'),
-  loss_tokens: z.array(count).describe('targets of each mini-batch: the token mean’s denominators'),
+  mini_batches: positive.describe('their number'),
+  loss_tokens: z.array(count).describe('targets of each mini-batch'),
   outcomes,
-  metrics: figures.describe(
-    'of the episodes, functions of the inputs; 0 where nothing was graded, and no `pass_at_1`',
-  ),
+  metrics: figures.describe('functions of the inputs'),
 });
 
 export type UpdateIdentity = UpdateRecord['identity'];
@@ -34,27 +32,27 @@ export const update = z.strictObject({
     plan: digest,
     batch: digest,
     previous_state: digest,
-    state: digest.describe('after it'),
+    state: digest,
     step_id: digest,
     numerics,
     applied: z
       .union([z.literal(true), z.strictObject({ reason: text })])
-      .describe('with a reason, the state stayed as it was'),
+      .describe('with a reason, the state stayed'),
     outcomes,
     weights: digest
       .exactOptional()
       .describe(
-        'of the last step of a warm start that trains all weights: the model’s weights, what KL terms are taken against; absent in earlier versions',
+        'of the last step of a warm start that trains all weights: what KL terms are taken against; absent in earlier versions',
       ),
   }),
   observed: z.strictObject({
     metrics: figures.describe(
-      'SkyRL’s names (`reward/…` below), and what faults have cost the run so far (`ft/…`, [operations.md](operations.md#what-faults-cost))',
+      'SkyRL’s names, and what faults have cost so far (`ft/…`, [operations.md](operations.md#what-faults-cost))',
     ),
-    timings_ms: figures.describe('below'),
+    timings_ms: figures,
     engine,
     committed_at: time,
-    worker: text.exactOptional().describe('`{node}@{host} pid {pid}` that committed it'),
+    worker: text.exactOptional().describe('`{node}@{host} pid {pid}`'),
   }),
 });
 
@@ -67,17 +65,12 @@ export const base = z.strictObject({
     step: z.literal(0),
     base_model: digest.describe('as in the run'),
     state: digest,
-    weights: digest
-      .exactOptional()
-      .describe('the model’s weights without adapters; absent in earlier versions'),
+    weights: digest.exactOptional().describe('without adapters; absent in earlier versions'),
     numerics,
   }),
   observed: z.strictObject({
     engine,
     committed_at: time,
-    parameters: z
-      .strictObject({ model: positive.describe('without adapters'), trained: positive })
-      .exactOptional()
-      .describe('numbers; absent in earlier versions'),
+    parameters: z.strictObject({ model: positive, trained: positive }).exactOptional().describe('likewise'),
   }),
 });

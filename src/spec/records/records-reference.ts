@@ -1,0 +1,98 @@
+// The tables of docs/records.md: the one behind `<!-- generated: KIND -->` is written from that kind's schema, the rest of the
+// page by hand.
+import { z } from 'zod';
+import { nested, valueText, type Node } from '../schema-tables.js';
+import { recordSchemas, schemaVersions, type RecordKind } from './record-kinds.js';
+
+const block = /(<!-- generated: (.+) -->\n\n)(?:.+\n)*/g;
+const commonParts = 'common parts';
+
+/** The page with its tables as the schemas are. Throws where a kind of record has no block, a block no kind, or the page names no newest version. */
+export function withRecordTables(page: string): string {
+  const tables = recordTables(page);
+  const written = page.replace(block, (_, mark: string, name: string) => {
+    const found = tables.get(name);
+    if (found === undefined)
+      throw new Error(`docs/records.md has a block "${name}" that is no kind of record, or has it twice`);
+    tables.delete(name);
+    return mark + found;
+  });
+  if (tables.size > 0) throw new Error(`docs/records.md has no block for ${[...tables.keys()].join(', ')}`);
+  return written;
+}
+
+function recordTables(page: string): Map<string, string> {
+  const tables = new Map<string, string>();
+  const parts: Record<string, Node> = {};
+  for (const kind of Object.keys(recordSchemas) as RecordKind[]) {
+    const { $defs = {}, ...root } = z.toJSONSchema(recordSchemas[kind], {
+      io: 'input',
+      unrepresentable: 'any',
+    }) as Node;
+    const schema = `longhaul.${kind}/${schemaVersions[kind]}`;
+    if (!page.includes(`\`${schema}\``)) throw new Error(`docs/records.md does not name ${schema}`);
+    tables.set(kind, fieldTable('field', root.oneOf === undefined ? fields(root) : fieldsOfAny(root.oneOf)));
+    for (const [id, part] of Object.entries($defs)) if (!Object.hasOwn(recordSchemas, id)) parts[id] = part;
+  }
+  const rank = ({ properties, description = '' }: Node) => (properties ? 2 : description === '' ? 0 : 1);
+  const sorted = Object.entries(parts).sort(([, a], [, b]) => rank(a) - rank(b));
+  const properties = Object.fromEntries(sorted);
+  tables.set(commonParts, fieldTable('part', fields({ properties, required: Object.keys(parts) })));
+  return tables;
+}
+
+interface Field {
+  name: string;
+  /** Which of several shapes of a record has it; absent: all. */
+  only?: string;
+  value: string;
+  meaning: string;
+}
+
+function fields({ properties = {}, required = [] }: Node, prefix = ''): Field[] {
+  return Object.entries(properties).flatMap(([key, node]) => {
+    const name = `${prefix}${key}${required.includes(key) ? '' : '?'}`;
+    const meaning = node.description ?? '';
+    const within = nested(node);
+    const below = within ? fields(within.node, `${prefix}${key}${within.suffix}.`) : [];
+    const isOnlyAPlace = within !== undefined && meaning === '' && required.includes(key);
+    return key === 'schema' || isOnlyAPlace ? below : [{ name, value: valueText(node), meaning }, ...below];
+  });
+}
+
+/** Fields of a record that has several shapes: what the first has, then what the others have besides. */
+function fieldsOfAny(shapes: Node[]): Field[] {
+  const all = shapes.map((shape) => {
+    const { kind, schema } = shape.properties ?? {};
+    const only = kind ? String(kind.const) : `version ${String(schema?.const).split('/')[1]}`;
+    return fields(shape).map((field) => ({ ...field, only }));
+  });
+  const names = new Set(all.flat().map(({ name }) => name));
+  return [...names].map((name) => {
+    const same = all.flat().filter((field) => field.name === name);
+    const [first] = same as [Field];
+    const { only: _, ...shared } = first;
+    if (same.length < shapes.length) return first;
+    const values = [...new Set(same.map(({ value }) => value))];
+    return values.every((value) => value.startsWith('`"'))
+      ? { ...shared, value: values.join(' or ') }
+      : shared;
+  });
+}
+
+/** Neighbours that need no words share a row, and those of them that have the same value share its name. */
+function fieldTable(head: string, all: Field[]): string {
+  const rows: { names: string; value: string; meaning: string }[] = [];
+  for (const { name, only, value, meaning } of all) {
+    const last = rows.at(-1);
+    const shown = `\`${name}\`${only === undefined ? '' : ` (${only})`}`;
+    if (last && last.meaning === '' && meaning === '') {
+      last.names += last.value === value ? `, ${shown}` : `: ${last.value}; ${shown}`;
+      last.value = value;
+    } else rows.push({ names: shown, value, meaning });
+  }
+  const lines = rows.map(
+    ({ names, value, meaning }) => `${names}: ${value}${meaning === '' ? '' : ` | ${meaning}`}\n`,
+  );
+  return `${head} | meaning\n---|---\n${lines.join('')}`;
+}

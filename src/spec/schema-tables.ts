@@ -1,0 +1,114 @@
+// Tables in Markdown of what a schema says, for docs/run-spec.md and docs/records.md.
+
+/** What the tables need of a JSON Schema node. */
+export interface Node {
+  $ref?: string;
+  $defs?: Record<string, Node>;
+  type?: string | string[];
+  description?: string;
+  default?: unknown;
+  const?: unknown;
+  enum?: unknown[];
+  minimum?: number;
+  maximum?: number;
+  exclusiveMinimum?: number;
+  exclusiveMaximum?: number;
+  multipleOf?: number;
+  format?: string;
+  items?: Node | false;
+  prefixItems?: Node[];
+  oneOf?: Node[];
+  anyOf?: Node[];
+  properties?: Record<string, Node>;
+  additionalProperties?: Node | false;
+  required?: string[];
+}
+
+export function table(head: string[], rows: string[][]): string {
+  const line = (cells: string[]) => `| ${cells.join(' | ')} |\n`;
+  return `${line(head)}|${head.map(() => '---|').join('')}\n${rows.map(line).join('')}`;
+}
+
+/** What a value may be, in words. */
+export function valueText(node: Node): string {
+  if (node.$ref !== undefined) return nameOf(node.$ref);
+  const options = node.oneOf ?? node.anyOf;
+  if (options !== undefined) return oneOf(options.map(valueText));
+  if (node.const !== undefined) return `\`${JSON.stringify(node.const)}\``;
+  if (node.enum !== undefined) return oneOf(node.enum.map((value) => `\`${JSON.stringify(value)}\``));
+  if (node.prefixItems !== undefined) return tupleText(node.prefixItems.map(valueText));
+  if (Array.isArray(node.type)) return node.type.map((type) => valueText({ ...node, type })).join(' or ');
+  switch (node.type) {
+    case 'array':
+      return node.items && (node.items.properties === undefined || !isDescribed(node.items))
+        ? `list of ${valueText(node.items)}`
+        : 'list';
+    case 'object':
+      if (node.properties !== undefined && !isDescribed(node)) return `\`${shapeText(node)}\``;
+      return node.additionalProperties ? `mapping of ${valueText(node.additionalProperties)}` : 'mapping';
+    case 'boolean':
+      return 'true or false';
+    case 'string':
+      return node.format === 'uri' ? 'URL' : 'text';
+    case 'null':
+      return 'null';
+    case undefined:
+      return 'mapping';
+    default:
+      return `${node.type === 'integer' ? 'whole number' : 'number'}${bounds(node)}`;
+  }
+}
+
+/** `a, b or c`. */
+function oneOf(options: string[]): string {
+  return [options.slice(0, -1).join(', '), ...options.slice(-1)].join(' or ');
+}
+
+/** The members in one line: `{run: text, step: count}`. */
+function shapeText({ properties = {}, required = [] }: Node): string {
+  const members = Object.entries(properties).map(
+    ([key, member]) => `${key}${required.includes(key) ? '' : '?'}: ${valueText(member).replaceAll('`', '')}`,
+  );
+  return `{${members.join(', ')}}`;
+}
+
+function tupleText(items: string[]): string {
+  return items.every((item) => item === items[0])
+    ? `list of ${items.length}: ${items[0]}`
+    : `\`[${items.join(', ')}]\``;
+}
+
+/** True where a member says what it means, so that each has a row of its own. */
+export function isDescribed({ properties = {} }: Node): boolean {
+  return Object.values(properties).some(
+    (member) => member.description !== undefined || nested(member) !== undefined,
+  );
+}
+
+/** The mapping in a value, in its items, or beside null, if its members have rows of their own. */
+export function nested(node: Node): { suffix: string; node: Node } | undefined {
+  if (node.properties !== undefined) return isDescribed(node) ? { suffix: '', node } : undefined;
+  if (node.items) {
+    const item = nested(node.items);
+    return item && { suffix: `[]${item.suffix}`, node: item.node };
+  }
+  const [option, ...others] = (node.anyOf ?? []).filter(({ type }) => type !== 'null');
+  return option !== undefined && others.length === 0 ? nested(option) : undefined;
+}
+
+export function nameOf(ref: string): string {
+  return ref.slice('#/$defs/'.length);
+}
+
+function bounds(node: Node): string {
+  const { minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf } = node;
+  const parts = [
+    minimum === undefined || minimum <= Number.MIN_SAFE_INTEGER ? '' : `≥ ${minimum}`,
+    exclusiveMinimum === undefined ? '' : `> ${exclusiveMinimum}`,
+    // The bounds of what a JSON number holds exactly say nothing to a reader.
+    maximum === undefined || maximum >= Number.MAX_SAFE_INTEGER ? '' : `≤ ${maximum}`,
+    exclusiveMaximum === undefined ? '' : `< ${exclusiveMaximum}`,
+    multipleOf === undefined ? '' : `a multiple of ${multipleOf}`,
+  ].filter((part) => part !== '');
+  return parts.length === 0 ? '' : ` ${parts.join(', ')}`;
+}
