@@ -141,13 +141,8 @@ function answerTasks({ catalog }: SocketContext, name: string, what: string, tex
   if (what === 'splits') {
     return splits.map((split) => ({ name: split, type: split === 'train' ? 'train' : 'custom' }));
   }
-  const query = valid(
-    checkTaskQuery(body(text), {
-      required: what === 'task' ? ['split', 'index'] : ['split'],
-      optional: what === 'task_range' ? ['start', 'stop'] : [],
-    }),
-  );
-  const { split } = query;
+  const query = valid(checkTaskQuery(body(text), what === 'task' || what === 'task_range' ? what : 'all'));
+  const { split, index = 0 } = query;
   if (!isSplit(split)) throw new HttpError(400, `Invalid split; there are ${splits.join(', ')}`);
   const count = app.numTasks(split);
   const list = (from: number, to: number): unknown[] =>
@@ -157,8 +152,8 @@ function answerTasks({ catalog }: SocketContext, name: string, what: string, tex
     case 'num_tasks':
       return { num_tasks: count };
     case 'task':
-      if (query.index < 0 || query.index >= count) throw new HttpError(400, 'Invalid task index');
-      return { task: app.taskAt(split, query.index) };
+      if (index < 0 || index >= count) throw new HttpError(400, 'Invalid task index');
+      return { task: app.taskAt(split, index) };
     case 'task_range':
       return { tasks: list(clamp(query.start ?? 0), clamp(query.stop ?? count)) };
     default:
