@@ -1,7 +1,7 @@
 // When a schedule fires, in one form: as a sweep file asks for it, and as a server shows it, which writes crons as ranges.
 import type { ScheduleDescription } from '@temporalio/client';
 import type { SweepScheduleSpec } from '../spec/sweep-spec.js';
-import { cronValues, rangeOf } from './cron-fields.js';
+import { cronValues } from './cron-fields.js';
 import { millisecondsOf } from './durations.js';
 
 interface FiringTimes {
@@ -59,6 +59,12 @@ function valuesOf<T>(
   ranges: readonly { start: T; end: T; step: number }[],
   numberOf: (value: T) => number,
 ): number[] {
-  const values = ranges.flatMap(({ start, end, step }) => rangeOf(numberOf(start), numberOf(end), step));
+  const values = ranges.flatMap(({ start, end, step }) => {
+    const from = numberOf(start);
+    return Array.from(
+      { length: Math.floor((numberOf(end) - from) / step) + 1 },
+      (_, index) => from + index * step,
+    );
+  });
   return [...new Set(values)].sort((a, b) => a - b);
 }

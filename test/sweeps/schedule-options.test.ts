@@ -127,6 +127,8 @@ describe('a sweep’s schedule', () => {
       '30 6 13 * 5',
       '0 0 * * 7',
       '@daily',
+      '@midnight',
+      '@annually',
     ];
     for (const cron of crons) {
       const spec = sweep({ name: 'crons', schedule: { cron } });

@@ -168,9 +168,10 @@ describe('a schedule', () => {
     expect(schedule({ every: '1h', time_zone: 'America/New_York' })[0]).toContain('says nothing to every');
   });
 
-  test('says a bad cron expression’s field', () => {
+  test('says what is wrong with a cron expression', () => {
     expect(schedule({ cron: '0 25 * * *' })).toEqual([
-      'schedule.cron: is no cron expression: field 2 (hour) is "25": "25" must be 0 to 23',
+      'schedule.cron: is "0 25 * * *", which is no cron expression (Invalid value for hour: 25): write five fields: minute, hour, ' +
+        'day of month, month, day of week, such as "0 3 * * *" for each day at 3:00',
     ]);
   });
 });
