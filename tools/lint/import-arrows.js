@@ -68,7 +68,7 @@ const singleFiles = {
   // Classes of the interfaces themselves: an error cannot be told by its type alone.
   'engine/policy-engine': ['episode'],
   'environments/environment': ['episode'],
-  // Equality of numerics decides who gets which node: functions that import nothing, so that the workflows' bundle stays small.
+  // Equality of numerics decides who gets which node: functions that import types only, so that the workflows' bundle stays small.
   'spec/records/numerics': ['workflows'],
   // How an absent pass rate reads must not differ between the Temporal UI and the command line; it imports nothing either.
   'spec/pass-rate': ['workflows'],
