@@ -1,6 +1,7 @@
 // What was trained and by which objective, in words: the first questions that a reader has about somebody else's run.
 import type { BaseRecord, RunRecord } from '../spec/records/records.js';
-import { clipsRatio, policyLossTypes } from '../spec/loss.js';
+import { clipsRatio } from '../spec/loss.js';
+import { policyLossTypes } from '../spec/records/loss-plan.js';
 import type { LoraSpec, Moments, TrainerSpec } from '../spec/run-spec.js';
 import { withLaterSettings } from '../spec/spec-input.js';
 import { lastWarmStep } from '../spec/warm-start.js';

@@ -1,62 +1,19 @@
 // From the objective of a run spec, in SkyRL's names, to what a plan fixes: the engine's loss (docs/engine-protocol.md) and the
 // advantages. Every setting that bears on a step is spelt out, none that does not: a plan means the same whatever defaults become.
-import type { AdvantagePlan, LossPlan } from './records/records.js';
-import type {
-  AdvantageEstimator,
-  GeneratorSpec,
-  KlEstimator,
-  LossReduction,
-  PolicyLossType,
-  TrainerSpec,
-} from './run-spec.js';
+import { settingsOfKind, type LossPlan } from './records/loss-plan.js';
+import type { AdvantagePlan } from './records/plan.js';
+import type { AdvantageEstimator, GeneratorSpec, TrainerSpec } from './run-spec.js';
 
-export const policyLossTypes = [
-  'regular',
-  'dual_clip',
-  'gspo',
-  'cispo',
-  'sapo',
-  'reinforce',
-] as const satisfies readonly PolicyLossType[];
-export const lossReductions = [
-  'token_mean',
-  'sequence_mean',
-  'seq_mean_token_sum_norm',
-] as const satisfies readonly LossReduction[];
 export const advantageEstimators = [
   'grpo',
   'rloo',
   'reinforce++',
   'maxrl',
 ] as const satisfies readonly AdvantageEstimator[];
-export const klEstimators = ['k1', 'k2', 'k3'] as const satisfies readonly KlEstimator[];
-
-const clip = ['eps_clip_low', 'eps_clip_high'] as const;
-
-/** What the engine must be told of each kind, beside its reduction. */
-export const settingsOfKind: Record<LossPlan['kind'], readonly (keyof LossPlan)[]> = {
-  regular: clip,
-  dual_clip: [...clip, 'clip_ratio_c'],
-  gspo: clip,
-  cispo: ['cispo_eps_clip_low', 'cispo_eps_clip_high'],
-  sapo: ['sapo_tau_pos', 'sapo_tau_neg'],
-  reinforce: [],
-  cross_entropy: [],
-};
 
 /** Policy losses that clip the probability ratio at 1 − `eps_clip_low` and 1 + `eps_clip_high`. */
 export function clipsRatio({ policy_loss_type }: Pick<TrainerSpec, 'policy_loss_type'>): boolean {
   return settingsOfKind[policy_loss_type].includes('eps_clip_low');
-}
-
-/** What a loss lacks of what bears on it. */
-export function missingIn(loss: LossPlan): (keyof LossPlan)[] {
-  const needed = [
-    ...settingsOfKind[loss.kind],
-    ...(loss.reduction === 'seq_mean_token_sum_norm' ? (['max_seq_len'] as const) : []),
-    ...(loss.kl_weight === undefined ? [] : (['kl_estimator'] as const)),
-  ];
-  return needed.filter((key) => loss[key] === undefined);
 }
 
 /** The loss of supervised phases. */

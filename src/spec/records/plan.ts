@@ -1,6 +1,6 @@
 // What a step may depend on, fixed before its first token is sampled (R7).
 import { z } from 'zod';
-import { klEstimators, lossReductions, missingIn, policyLossTypes } from '../loss.js';
+import { loss } from './loss-plan.js';
 import {
   amount,
   count,
@@ -23,29 +23,6 @@ const optimizer = z.strictObject({
   weight_decay: amount,
   max_grad_norm: z.number().positive(),
   reset_moments: z.boolean().describe('zero the moments and the count first'),
-});
-
-/** The engine's loss, as its protocol takes it: `src/spec/loss.ts` makes it of a spec. Keys that do not bear on it are absent. */
-export type LossPlan = z.infer<typeof lossSettings>;
-const lossSettings = z.strictObject({
-  kind: z.enum([...policyLossTypes, 'cross_entropy']),
-  reduction: z.enum(lossReductions),
-  max_seq_len: positive.exactOptional(),
-  eps_clip_low: amount.exactOptional(),
-  eps_clip_high: amount.exactOptional(),
-  clip_ratio_c: amount.exactOptional(),
-  cispo_eps_clip_low: amount.exactOptional(),
-  cispo_eps_clip_high: amount.exactOptional(),
-  sapo_tau_pos: amount.exactOptional(),
-  sapo_tau_neg: amount.exactOptional(),
-  kl_weight: amount.exactOptional(),
-  kl_estimator: z.enum(klEstimators).exactOptional(),
-  entropy_weight: amount.exactOptional(),
-  tis_cap: amount.exactOptional(),
-});
-const loss = lossSettings.superRefine((settings, context) => {
-  for (const key of missingIn(settings))
-    context.addIssue({ code: 'custom', path: [key], message: `is missing, which ${settings.kind} has` });
 });
 
 /** How a GRPO step's advantages follow from its outcomes. */

@@ -5,7 +5,6 @@ export type {
   CurriculumState,
   GroupSlot,
   GrpoPlan,
-  LossPlan,
   OptimizerPlan,
   PlanRecord,
   SftPlan,
@@ -23,3 +22,4 @@ export type {
   RunRecord,
 } from './run-records.js';
 export type { CheckpointManifest, DatasetManifest, WeightsManifest } from './manifests.js';
+export type { LossPlan } from './loss-plan.js';

@@ -1,0 +1,65 @@
+// The engine's loss as a plan fixes it: its settings, and which of them each kind has.
+import { z } from 'zod';
+import type { KlEstimator, LossReduction, PolicyLossType } from '../run-spec.js';
+import { amount, positive } from './parts.js';
+
+export const policyLossTypes = [
+  'regular',
+  'dual_clip',
+  'gspo',
+  'cispo',
+  'sapo',
+  'reinforce',
+] as const satisfies readonly PolicyLossType[];
+export const lossReductions = [
+  'token_mean',
+  'sequence_mean',
+  'seq_mean_token_sum_norm',
+] as const satisfies readonly LossReduction[];
+export const klEstimators = ['k1', 'k2', 'k3'] as const satisfies readonly KlEstimator[];
+
+/** The engine's loss, as its protocol takes it: `loss.ts` makes it of a spec. Keys that do not bear on it are absent. */
+export type LossPlan = z.infer<typeof lossSettings>;
+const lossSettings = z.strictObject({
+  kind: z.enum([...policyLossTypes, 'cross_entropy']),
+  reduction: z.enum(lossReductions),
+  max_seq_len: positive.exactOptional(),
+  eps_clip_low: amount.exactOptional(),
+  eps_clip_high: amount.exactOptional(),
+  clip_ratio_c: amount.exactOptional(),
+  cispo_eps_clip_low: amount.exactOptional(),
+  cispo_eps_clip_high: amount.exactOptional(),
+  sapo_tau_pos: amount.exactOptional(),
+  sapo_tau_neg: amount.exactOptional(),
+  kl_weight: amount.exactOptional(),
+  kl_estimator: z.enum(klEstimators).exactOptional(),
+  entropy_weight: amount.exactOptional(),
+  tis_cap: amount.exactOptional(),
+});
+export const loss = lossSettings.superRefine((settings, context) => {
+  for (const key of missingIn(settings))
+    context.addIssue({ code: 'custom', path: [key], message: `is missing, which ${settings.kind} has` });
+});
+
+const clip = ['eps_clip_low', 'eps_clip_high'] as const;
+
+/** What the engine must be told of each kind, beside its reduction. */
+export const settingsOfKind: Record<LossPlan['kind'], readonly (keyof LossPlan)[]> = {
+  regular: clip,
+  dual_clip: [...clip, 'clip_ratio_c'],
+  gspo: clip,
+  cispo: ['cispo_eps_clip_low', 'cispo_eps_clip_high'],
+  sapo: ['sapo_tau_pos', 'sapo_tau_neg'],
+  reinforce: [],
+  cross_entropy: [],
+};
+
+/** What a loss lacks of what bears on it. */
+function missingIn(loss: LossPlan): (keyof LossPlan)[] {
+  const needed = [
+    ...settingsOfKind[loss.kind],
+    ...(loss.reduction === 'seq_mean_token_sum_norm' ? (['max_seq_len'] as const) : []),
+    ...(loss.kl_weight === undefined ? [] : (['kl_estimator'] as const)),
+  ];
+  return needed.filter((key) => loss[key] === undefined);
+}
