@@ -20,6 +20,8 @@ const turn = z.strictObject({
     .describe('it failed; without `tool`: its call could not be read, nothing was called'),
 });
 
+const refuseEarlyTexts = since(2, { may: ['observed.execution', 'observed.failure', 'observed.explanation'] });
+
 export type StopReason = EpisodeRecord['stop_reason'];
 export type EpisodeRecord = z.infer<typeof episode>;
 export const episode = z
@@ -63,8 +65,8 @@ export const episode = z
       seconds: amount,
     }),
   })
-  .superRefine(since(2, { may: ['observed.execution', 'observed.failure', 'observed.explanation'] }))
   .superRefine((record, context) => {
+    refuseEarlyTexts(record, context);
     const problem = transcriptProblem(record);
     if (problem) context.addIssue({ code: 'custom', message: problem });
   });

@@ -33,7 +33,7 @@ export const engine = z
 export const digests = z
   .strictObject({
     tokenizer: digest.describe('sha256 of its file'),
-    chat_template: digest,
+    chat_template: digest.describe('likewise'),
     tool_parser: text.describe('name and version'),
     dataset: digest.describe('of the manifest'),
   })
@@ -93,14 +93,14 @@ export const outcomes = z.array(z.array(z.number().nullable())).meta({
 
 /** Refuses members before the version of a record that has them first, and from it on the lack of those in `always`. Paths have dots. */
 export function since(version: number, { always = [], may = [] }: { always?: string[]; may?: string[] }) {
-  const members = [...always, ...may].map((path) => path.split('.'));
+  const needed = always.map((path) => path.split('.'));
+  const known = [...needed, ...may.map((path) => path.split('.'))];
   return (record: { schema: string }, context: z.core.$RefinementCtx<unknown>) => {
-    const has = Number(record.schema.split('/')[1]) >= version;
-    for (const [i, path] of members.entries()) {
-      const there =
-        path.reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], record) !== undefined;
-      if (there === has || (has && i >= always.length)) continue;
-      context.addIssue({ code: 'custom', path, message: has ? 'is missing' : 'is not known' });
+    const has = Number(record.schema.slice(record.schema.lastIndexOf('/') + 1)) >= version;
+    for (const path of has ? needed : known) {
+      const value = path.reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], record);
+      if ((value !== undefined) !== has)
+        context.addIssue({ code: 'custom', path, message: has ? 'is missing' : 'is not known' });
     }
   };
 }

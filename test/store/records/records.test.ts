@@ -209,6 +209,33 @@ it.each(['run', 'owner', 'control', 'update'] as const)(
   },
 );
 
+describe('a member that a record has since a version', () => {
+  const { plan, suite } = recordsOfAllKinds();
+  const digest = digestOf('5');
+  const roots = { run_digest: digest, control_digest: digest, owner_digest: digest };
+  const newSuite = { ...suite, schema: 'longhaul.suite/2', environments: { tracker: digest } };
+
+  it.each([
+    ['plan', { ...plan, schema: 'longhaul.plan/3', ...roots }],
+    ['suite', newSuite],
+    ['suite', { ...newSuite, round: 2, again: 'p/s' }],
+  ] as const)('is read in a %s of that version', (kind, record) => {
+    expect(checkRecord('key', kind, record)).toEqual(record);
+  });
+
+  it.each([
+    ['plan', { ...plan, run_digest: digest }, 'run_digest: is not known'],
+    ['plan', { ...plan, schema: 'longhaul.plan/3', ...roots, owner_digest: undefined }, 'owner_digest'],
+    ['plan', { ...plan, schema: 'longhaul.plan/3' }, 'run_digest: is missing'],
+    ['suite', { ...suite, environments: { tracker: digest } }, 'environments: is not known'],
+    ['suite', { ...suite, round: 2 }, 'round: is not known'],
+    ['suite', { ...suite, again: 'p/s' }, 'again: is not known'],
+    ['suite', { ...suite, schema: 'longhaul.suite/2' }, 'environments: is missing'],
+  ] as const)('is refused in an earlier %s, and needed in a later one: %#', (kind, record, problem) => {
+    expect(() => checkRecord('key', kind, record)).toThrow(problem);
+  });
+});
+
 // Who may write what: choices, functions and sequences.
 describe('a choice', () => {
   it('is the first author’s, whatever the second one chose', async () => {
