@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createNativeEngine, type NativeEngine } from '../../src/engine/native/native-engine.js';
-import type { Digest } from '../../src/spec/records/records.js';
+import type { Digest } from '../../src/spec/records/parts.js';
 import { findEngineBinary } from '../../src/workers/process/engine-binary.js';
 import { median } from '../figures/figure.js';
 import { promptLengths, promptOf, quickstartModel, tokensOf } from './quickstart-model.js';

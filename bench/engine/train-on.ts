@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { sha256Hex } from '../../src/base/sha256.js';
 import type { GenerateResult, PolicyEngine, UpdateRequest } from '../../src/engine/policy-engine.js';
 import { packForest } from '../../src/rl/packing.js';
-import type { Digest } from '../../src/spec/records/records.js';
+import type { Digest } from '../../src/spec/records/parts.js';
 import { encodeBatchFile } from '../../src/store/files/batch-file.js';
 import { promptOf } from './quickstart-model.js';
 

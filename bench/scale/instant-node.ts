@@ -3,7 +3,8 @@
 // measured.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CommittedStep, NodeActivities, TransferActivities } from '../../src/activities/contracts.js';
-import type { PlanRecord, UpdateRecord } from '../../src/spec/records/records.js';
+import type { PlanRecord } from '../../src/spec/records/plan.js';
+import type { UpdateRecord } from '../../src/spec/records/update.js';
 import { stepIdOf } from '../../src/store/records/canonical.js';
 import { sha256Hex } from '../../src/base/sha256.js';
 import { updateKey } from '../../src/store/objects/layout.js';

@@ -3,7 +3,7 @@
 import type { BudgetLimit, Spent } from '../spec/budget.js';
 import type { ControlChange, ControlState } from '../spec/records/control-records.js';
 import type { PassRate } from '../spec/pass-rate.js';
-import type { Digest } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/parts.js';
 import type { Numerics } from '../spec/records/numerics.js';
 import type { PlacementSpec } from '../spec/run-spec.js';
 

@@ -1,7 +1,7 @@
 // What the orchestrator's activities are made of.
 import type { LeaseRequest, RunWorkflow } from './contracts.js';
 import type { DatasetCache } from '../data/dataset-cache.js';
-import type { OwnerRecord } from '../spec/records/records.js';
+import type { OwnerRecord } from '../spec/records/run-records.js';
 import type { OpenedStore } from '../store/evaluations/folded-evaluations.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import type { OwnerState } from '../store/runs/owners.js';

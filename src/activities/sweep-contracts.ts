@@ -1,6 +1,6 @@
 // What the workflow `evalSweep` and its activities say to each other. All payloads are small: pairs come in windows.
 import type { PassRate } from '../spec/pass-rate.js';
-import type { Digest } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/parts.js';
 
 /** What the workflow needs of a planned sweep. */
 export interface PlannedSweep {

@@ -1,7 +1,8 @@
 // Datasets never change once written: each is read and parsed once per process.
 import { RecentlyUsed } from '../base/recently-used.js';
 import { parseDemonstrations, parseTasks } from './task-file.js';
-import type { DatasetManifest, DatasetReference } from '../spec/records/records.js';
+import type { DatasetManifest } from '../spec/records/manifests.js';
+import type { DatasetReference } from '../spec/records/run-records.js';
 import type { Demonstration, Task, ToolSpec } from '../spec/records/task.js';
 import { recordDigest } from '../store/records/canonical.js';
 import { sha256Hex } from '../base/sha256.js';

@@ -1,6 +1,6 @@
 // What a run asks of its data, and its data does not hold.
 import type { DatasetCache } from './dataset-cache.js';
-import type { RunRecord } from '../spec/records/records.js';
+import type { RunRecord } from '../spec/records/run-records.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import type { Task } from '../spec/records/task.js';

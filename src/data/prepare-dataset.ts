@@ -2,7 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
 import { appByName } from '../environments/apps/registry.js';
-import type { DatasetManifest, DatasetReference } from '../spec/records/records.js';
+import type { DatasetManifest } from '../spec/records/manifests.js';
+import type { DatasetReference } from '../spec/records/run-records.js';
 import type { BuiltinDataSpec, DataSpec, EnvironmentSpec, RunSpec } from '../spec/run-spec.js';
 import type { Demonstration, Task } from '../spec/records/task.js';
 import { canonicalText, recordDigest } from '../store/records/canonical.js';

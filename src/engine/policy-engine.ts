@@ -1,5 +1,6 @@
 // The policy as the rest of Longhaul sees it. `native/` implements it over a child process; others may follow.
-import type { Digest, LossPlan } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/parts.js';
+import type { LossPlan } from '../spec/records/loss-plan.js';
 import type { Numerics } from '../spec/records/numerics.js';
 import type { LoraSpec, ModelArchitecture, Moments } from '../spec/run-spec.js';
 

@@ -1,5 +1,5 @@
 // One interface over all environment backends.
-import type { Outcome } from '../spec/records/records.js';
+import type { Outcome } from '../spec/records/episode.js';
 import type { Task, ToolCall, ToolSpec } from '../spec/records/task.js';
 
 export interface OpenOptions {

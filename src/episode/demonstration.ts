@@ -1,6 +1,6 @@
 // A demonstration as tokens with a loss mask.
 // Invariant: a demonstration tokenises as the episode in which a model says the same words.
-import type { SamplingPlan } from '../spec/records/records.js';
+import type { SamplingPlan } from '../spec/records/parts.js';
 import type { Demonstration, ToolSpec } from '../spec/records/task.js';
 import { observationTokens, promptTokens, type TextCoder } from './conversation.js';
 import { resultObservation } from './observation.js';

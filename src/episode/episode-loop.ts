@@ -13,7 +13,8 @@ import {
   EnvironmentError,
   type Grade,
 } from '../environments/environment.js';
-import type { Digest, EpisodeRecord, SamplingPlan, StopReason, TurnRecord } from '../spec/records/records.js';
+import type { Digest, SamplingPlan } from '../spec/records/parts.js';
+import type { EpisodeRecord, StopReason, TurnRecord } from '../spec/records/episode.js';
 import type { Task, ToolCall } from '../spec/records/task.js';
 import { observationTokens, promptTokens, stopTokens, type TextCoder } from './conversation.js';
 import { FailureLedger, failureOf } from './failure-ledger.js';

@@ -1,5 +1,5 @@
 // The system prompt. A pure function of the task's variables and the tools: the date is the task's, never a clock's.
-import type { SamplingPlan } from '../spec/records/records.js';
+import type { SamplingPlan } from '../spec/records/parts.js';
 import type { ToolSpec } from '../spec/records/task.js';
 import { toolListText } from './tool-list.js';
 

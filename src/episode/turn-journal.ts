@@ -6,7 +6,7 @@ import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { SamplingKey } from '../engine/policy-engine.js';
 import type { SessionReference } from '../environments/environment.js';
-import type { Digest } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/parts.js';
 import type { ToolCall } from '../spec/records/task.js';
 
 /** The first line. What was noted is used under the very same one only. */

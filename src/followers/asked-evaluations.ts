@@ -2,7 +2,7 @@
 // asks for: the run takes it over then, and has nothing to do with the others.
 import type { EvaluationResult } from '../spec/records/evaluation-records.js';
 import type { ControlRecord } from '../spec/records/control-records.js';
-import type { RunRecord } from '../spec/records/records.js';
+import type { RunRecord } from '../spec/records/run-records.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import {
   isRunSuite,

@@ -4,7 +4,8 @@
 // Order: a step's point comes after those of all steps before it, and after the evaluations of the state before it that are there
 // by then, which is all that the run itself plays there (R15). An evaluation that comes later all the same is a point of its own,
 // found when a reader begins anew or the run is over. A fork's series begins behind the step that it left its parent after.
-import type { OwnerRecord, RunRecord, UpdateRecord } from '../spec/records/records.js';
+import type { OwnerRecord, RunRecord } from '../spec/records/run-records.js';
+import type { UpdateRecord } from '../spec/records/update.js';
 import { runSuites } from '../spec/schedule.js';
 import { inParallel } from '../base/in-parallel.js';
 import { ownersFolder } from '../store/objects/layout.js';

@@ -1,5 +1,5 @@
 // Keeps the notices of one run in the store as its followers have them: a record where that changes, never faster than people read.
-import type { NoticeRecord } from '../spec/records/records.js';
+import type { NoticeRecord } from '../spec/records/run-records.js';
 import { readNotices, type Trouble, troublesOf, writeNotice } from '../store/runs/notices.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 

@@ -1,7 +1,8 @@
 // A run may be started many times, each time with another budget. What a start was given holds for the steps that it planned, whoever
 // reads them and however late.
 import { isDeepStrictEqual } from 'node:util';
-import type { OwnerRecord, UpdateRecord } from '../spec/records/records.js';
+import type { OwnerRecord } from '../spec/records/run-records.js';
+import type { UpdateRecord } from '../spec/records/update.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { readPlan } from '../store/runs/run-records.js';
 

@@ -11,7 +11,7 @@ import type {
 } from '../integrations/slack/run-event.js';
 import type { EvaluationResult } from '../spec/records/evaluation-records.js';
 import { endingText, nothingGraded, type PassRate, passRateText } from '../spec/pass-rate.js';
-import type { OwnerRecord } from '../spec/records/records.js';
+import type { OwnerRecord } from '../spec/records/run-records.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { plannedSteps, reachesTarget, runSuites } from '../spec/schedule.js';
 import { sha256Hex } from '../base/sha256.js';

@@ -2,7 +2,9 @@
 // forked is the parent's to tell.
 import type { EvaluatedRecord, EvaluationResult } from '../spec/records/evaluation-records.js';
 import type { ControlRecord } from '../spec/records/control-records.js';
-import type { Digest, RunRecord, UpdateRecord } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/parts.js';
+import type { RunRecord } from '../spec/records/run-records.js';
+import type { UpdateRecord } from '../spec/records/update.js';
 import { readControl } from '../store/runs/control-records.js';
 import { inParallel } from '../base/in-parallel.js';
 import { evaluationResultKey, evaluationsOfState, updateKey } from '../store/objects/layout.js';

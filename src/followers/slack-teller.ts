@@ -5,7 +5,7 @@ import { drawChart } from '../integrations/slack/chart-picture.js';
 import type { Link, RunEvent, RunStarted, RunStatusLine } from '../integrations/slack/run-event.js';
 import { RunThread, type ThreadTiming } from '../integrations/slack/run-thread.js';
 import type { PassRate } from '../spec/pass-rate.js';
-import type { OwnerRecord, RunRecord } from '../spec/records/records.js';
+import type { OwnerRecord, RunRecord } from '../spec/records/run-records.js';
 import type { SlackNews, SlackSpec } from '../spec/run-spec.js';
 import { plannedSteps } from '../spec/schedule.js';
 import { sha256Hex } from '../base/sha256.js';

@@ -1,7 +1,7 @@
 // A record's figures as a point: an update's under the names that it has them by, an evaluation's under SkyRL's.
 import { evaluationPointId, type MetricPoint, stepPointId } from '../integrations/tracking/metric-point.js';
 import type { EvaluationResult } from '../spec/records/evaluation-records.js';
-import type { UpdateRecord } from '../spec/records/records.js';
+import type { UpdateRecord } from '../spec/records/update.js';
 import { metricsOf } from '../rl/metrics.js';
 import { spentBy } from '../rl/spending.js';
 

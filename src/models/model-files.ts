@@ -1,7 +1,7 @@
 // Which files of a Hugging Face folder hold a model's weights, and what identifies them.
 import { readFile, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Digest } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/parts.js';
 import { canonicalText } from '../store/records/canonical.js';
 import { sha256File, sha256Hex } from '../base/sha256.js';
 import { BadModelFolder, isObject } from './hf-config.js';

@@ -6,7 +6,8 @@ import type { LoadedState, PolicyEngine, TrainedPart } from '../engine/policy-en
 import { EngineError } from '../engine/policy-engine.js';
 import { BadModelFolder } from '../models/hf-config.js';
 import { isFolder, modelFilesDigest } from '../models/model-files.js';
-import type { Digest, RunRecord } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/parts.js';
+import type { RunRecord } from '../spec/records/run-records.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { canonicalText } from '../store/records/canonical.js';
 import { sha256Hex } from '../base/sha256.js';

@@ -2,7 +2,9 @@
 // while the engine computes, so that it takes what its updates take and nothing more.
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Digest, PlanRecord, UpdateRecord } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/parts.js';
+import type { PlanRecord } from '../spec/records/plan.js';
+import type { UpdateRecord } from '../spec/records/update.js';
 import { sha256File } from '../base/sha256.js';
 import { batchKey } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';

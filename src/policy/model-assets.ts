@@ -14,7 +14,7 @@ import {
   selfContained,
 } from '../models/model-folder.js';
 import { InvalidSpec } from '../spec/invalid-spec.js';
-import type { Digest } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/parts.js';
 import type { ModelSpec, RunSpec } from '../spec/run-spec.js';
 
 export interface ModelAssets {

@@ -5,7 +5,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import type { ExportRequest, PolicyEngine } from '../engine/policy-engine.js';
 import { loadChatTemplate } from '../episode/chat-template.js';
 import { loadTokenizer } from '../episode/tokenizer.js';
-import type { Digest } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/parts.js';
 import { readTokenizerSettings, type TokenizerSettings } from '../models/model-folder.js';
 import { readJsonIfAny } from '../models/model-files.js';
 import { removeLeftovers } from './leftovers.js';

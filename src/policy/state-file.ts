@@ -3,7 +3,7 @@
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { createBLAKE3 } from 'hash-wasm';
-import type { Digest } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/parts.js';
 import { canonicalText } from '../store/records/canonical.js';
 import { decodeSafetensorsHeader, safetensorsHeaderLength } from '../store/files/safetensors.js';
 import { BadTensorFile } from '../store/objects/store-errors.js';

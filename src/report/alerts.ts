@@ -1,7 +1,8 @@
 // What is wrong with a run, for a person who has no channel that reports it: as lines of a terminal and as the report's table.
 import { alertWords, type AlertWriter } from '../rl/alert-words.js';
 import { alertsOf, type AlertStanding } from '../rl/alerts.js';
-import type { RunRecord, UpdateRecord } from '../spec/records/records.js';
+import type { RunRecord } from '../spec/records/run-records.js';
+import type { UpdateRecord } from '../spec/records/update.js';
 import { percent, timeSpan, whole } from './format.js';
 import { escapeHtml, table } from './html.js';
 

@@ -1,6 +1,7 @@
 // What a run has used of its budget, as its newest start was given one.
 import { limitsOf, type BudgetLimit } from '../spec/budget.js';
-import type { OwnerRecord, RunRecord, UpdateRecord } from '../spec/records/records.js';
+import type { OwnerRecord, RunRecord } from '../spec/records/run-records.js';
+import type { UpdateRecord } from '../spec/records/update.js';
 import { spentInAll } from '../rl/spending.js';
 import { percent } from './format.js';
 import { table } from './html.js';

@@ -34,7 +34,7 @@ import { viewerScript } from './transcripts/viewer-script.js';
 import { metricsOf } from '../rl/metrics.js';
 import { nameOfNumerics } from '../spec/records/numerics.js';
 import { nothingGraded, passRateText } from '../spec/pass-rate.js';
-import type { UpdateRecord } from '../spec/records/records.js';
+import type { UpdateRecord } from '../spec/records/update.js';
 import type { RebaseSpec } from '../spec/run-spec.js';
 import type { UnfinishedEvaluation } from '../store/evaluations/unfinished-evaluations.js';
 

@@ -1,5 +1,6 @@
 // What was trained and by which objective, in words: the first questions that a reader has about somebody else's run.
-import type { BaseRecord, RunRecord } from '../spec/records/records.js';
+import type { BaseRecord } from '../spec/records/update.js';
+import type { RunRecord } from '../spec/records/run-records.js';
 import { clipsRatio } from '../spec/loss.js';
 import { policyLossTypes } from '../spec/records/loss-plan.js';
 import type { LoraSpec, Moments, TrainerSpec } from '../spec/run-spec.js';

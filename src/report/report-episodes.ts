@@ -1,7 +1,7 @@
 // One pass over a run's episodes, for the report: counts how they went and puts their transcripts into files. What is held at a time is
 // the records of a few steps, one open chunk of transcripts and a row of numbers for each.
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { EpisodeRecord } from '../spec/records/records.js';
+import type { EpisodeRecord } from '../spec/records/episode.js';
 import { readEvaluationEpisodes } from '../store/evaluations/evaluation-episodes.js';
 import { readStepEpisodes } from '../store/runs/episodes.js';
 import { inParallel } from '../base/in-parallel.js';

@@ -1,6 +1,6 @@
 // Advantages of a step's samples, as SkyRL's estimators without a critic define them. Only graded outcomes enter a mean or a
 // deviation; unknown is never 0.
-import type { AdvantagePlan } from '../spec/records/records.js';
+import type { AdvantagePlan } from '../spec/records/plan.js';
 
 export interface GradedSample {
   /** Null: unknown. */

@@ -2,7 +2,8 @@
 // has ceased to. This is a function of the steps in their order: Slack, `status`, a run's end and the report all show the same alerts.
 import { type BudgetLimit, limitsOf, type Spent } from '../spec/budget.js';
 import type { ControlRecord } from '../spec/records/control-records.js';
-import type { OwnerRecord, UpdateRecord } from '../spec/records/records.js';
+import type { OwnerRecord } from '../spec/records/run-records.js';
+import type { UpdateRecord } from '../spec/records/update.js';
 import type { BudgetSpec } from '../spec/run-spec.js';
 import { metricsOf } from './metrics.js';
 import { spentBy } from './spending.js';

@@ -1,5 +1,5 @@
 // Which tasks a step draws: templates in proportion to what there is to learn, tasks of a template each once an epoch.
-import type { CurriculumState } from '../spec/records/records.js';
+import type { CurriculumState } from '../spec/records/plan.js';
 import { hash32, hashText, permuted, uniform } from './random.js';
 
 /** Weight of the newest mean in a template's moving pass rate. */

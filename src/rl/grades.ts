@@ -1,7 +1,8 @@
 // Whether enough outcomes are graded to stand on. Where a server cannot grade, a run would train on nothing and report figures of
 // nothing: it is blocked, and a person is told which environment it is, what it says, and how to mend it (R25).
 import { mostFrequentReason, reasonText } from './unknown-outcomes.js';
-import type { EpisodeRecord, RunRecord } from '../spec/records/records.js';
+import type { EpisodeRecord } from '../spec/records/episode.js';
+import type { RunRecord } from '../spec/records/run-records.js';
 import type { GeneratorSpec } from '../spec/run-spec.js';
 
 /** Too few outcomes of an evaluation are graded: no result is stored. */

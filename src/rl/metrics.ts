@@ -1,6 +1,7 @@
 // Figures of a step's rewards and episodes, under SkyRL's names.
 import { type PassRate, passRateOf } from '../spec/pass-rate.js';
-import type { EpisodeRecord, UpdateRecord } from '../spec/records/records.js';
+import type { EpisodeRecord } from '../spec/records/episode.js';
+import type { UpdateRecord } from '../spec/records/update.js';
 import { isPass } from './pass.js';
 
 /** Graded values of one prompt's samples; null for unknown. */

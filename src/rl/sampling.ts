@@ -1,5 +1,5 @@
 // The sampling settings that plans and suites fix.
-import type { SamplingPlan } from '../spec/records/records.js';
+import type { SamplingPlan } from '../spec/records/parts.js';
 import type { GeneratorSpec } from '../spec/run-spec.js';
 
 /** Sampling of the episodes that are trained on. */

@@ -1,6 +1,6 @@
 // What a run has used, counted from its steps' records: no restart forgets it.
 import type { Spent } from '../spec/budget.js';
-import type { UpdateRecord } from '../spec/records/records.js';
+import type { UpdateRecord } from '../spec/records/update.js';
 
 /**
  * Of one step. A node's time is that with an engine verb or an environment call in flight, evaluations included; a step whose

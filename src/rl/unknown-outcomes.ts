@@ -1,5 +1,5 @@
 // Why outcomes are unknown, in a few words for people: a broken environment shows itself by the reason that comes most often.
-import type { EpisodeRecord } from '../spec/records/records.js';
+import type { EpisodeRecord } from '../spec/records/episode.js';
 
 /** What most episodes of an environment have failed by. */
 export interface UnknownReason {

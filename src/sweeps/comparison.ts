@@ -2,7 +2,7 @@
 // graded samples that passed; where every sample is graded that is the share of all episodes. Differences are paired: over the tasks that
 // have a graded sample on both sides. Unknown outcomes are counted apart, and never scored.
 import { errorShare } from '../rl/metrics.js';
-import type { Digest } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/parts.js';
 import type { Place, SkippedCheckpoint, SweepSuiteEntry } from '../spec/records/sweep-record.js';
 import { drawingInterval, unseenChange, type Interval } from './bootstrap.js';
 import { ksOf, passAtK } from './pass-at-k.js';

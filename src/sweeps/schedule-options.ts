@@ -9,7 +9,7 @@ import type {
   ScheduleSpec,
   ScheduleUpdateOptions,
 } from '@temporalio/client';
-import type { Digest } from '../spec/records/records.js';
+import type { Digest } from '../spec/records/parts.js';
 import { canonicalText, recordDigest } from '../store/records/canonical.js';
 import { millisecondsOf } from './durations.js';
 import { timesAsked, timesShown } from './firing-times.js';

@@ -5,7 +5,7 @@ import { evaluationSampling } from '../rl/sampling.js';
 import type { EnvironmentIdentities, SuiteRecord } from '../spec/records/evaluation-records.js';
 import { InvalidSpec, type SpecProblem } from '../spec/invalid-spec.js';
 import { nearestName } from '../base/nearest-name.js';
-import type { RunRecord } from '../spec/records/records.js';
+import type { RunRecord } from '../spec/records/run-records.js';
 import type { Numerics } from '../spec/records/numerics.js';
 import type { SweepSuiteEntry } from '../spec/records/sweep-record.js';
 import type { Task } from '../spec/records/task.js';

@@ -1,6 +1,6 @@
 // What a comparison needs of episodes: a few numbers each, so that transcripts need not be held.
 import type { SuiteRecord } from '../spec/records/evaluation-records.js';
-import type { EpisodeRecord } from '../spec/records/records.js';
+import type { EpisodeRecord } from '../spec/records/episode.js';
 import { isPass } from '../rl/pass.js';
 import type { Counted } from './task-changes.js';
 

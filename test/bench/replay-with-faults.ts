@@ -8,7 +8,7 @@ import { createNativeEngine } from '../../src/engine/native/native-engine.js';
 import { createOpenEnvBackend } from '../../src/environments/openenv/openenv-backend.js';
 import { playEpisode } from '../../src/episode/episode-loop.js';
 import type { SuiteRecord } from '../../src/spec/records/evaluation-records.js';
-import type { EpisodeRecord } from '../../src/spec/records/records.js';
+import type { EpisodeRecord } from '../../src/spec/records/episode.js';
 import {
   evaluationEpisodeKey,
   evaluationsOfState,

@@ -9,7 +9,7 @@ import { until } from '../support/until.js';
 import { expectEqual, verdictOf } from '../support/verdict.js';
 import { replayUpdates } from '../../src/activities/reports/replay-audit.js';
 import { createNativeEngine } from '../../src/engine/native/native-engine.js';
-import type { GrpoPlan } from '../../src/spec/records/records.js';
+import type { GrpoPlan } from '../../src/spec/records/plan.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { controlFolder, episodesFolder } from '../../src/store/objects/layout.js';
 import { readSequence } from '../../src/store/records/records.js';

@@ -10,7 +10,7 @@ import {
 } from '../../src/engine/native/native-engine.js';
 import type { GenerateRequest, RandomModel, UpdateRequest } from '../../src/engine/policy-engine.js';
 import type { BatchArrays } from '../../src/spec/records/batch.js';
-import type { Digest } from '../../src/spec/records/records.js';
+import type { Digest } from '../../src/spec/records/parts.js';
 import { packForest, type SampleToPack } from '../../src/rl/packing.js';
 import { encodeBatchFile } from '../../src/store/files/batch-file.js';
 import { sha256Hex } from '../../src/base/sha256.js';

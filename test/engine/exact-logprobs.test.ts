@@ -8,7 +8,7 @@ import { promptOf, quickstartModel } from '../../bench/engine/quickstart-model.j
 import { trainOn } from '../../bench/engine/train-on.js';
 import { createNativeEngine, type NativeEngineOptions } from '../../src/engine/native/native-engine.js';
 import type { GenerateResult, RandomModel } from '../../src/engine/policy-engine.js';
-import type { Digest } from '../../src/spec/records/records.js';
+import type { Digest } from '../../src/spec/records/parts.js';
 import { findEngine } from '../support/find-tools.js';
 
 it(

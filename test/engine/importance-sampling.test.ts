@@ -3,7 +3,7 @@
 import { expect, it } from 'vitest';
 import type { NativeEngine } from '../../src/engine/native/native-engine.js';
 import { packForest, type PackedForest, type SampleToPack } from '../../src/rl/packing.js';
-import type { Digest } from '../../src/spec/records/records.js';
+import type { Digest } from '../../src/spec/records/parts.js';
 import {
   applyUpdates,
   generation,

@@ -1,4 +1,4 @@
-import type { SamplingPlan } from '../../src/spec/records/records.js';
+import type { SamplingPlan } from '../../src/spec/records/parts.js';
 
 export const sampling: SamplingPlan = {
   temperature: 1,

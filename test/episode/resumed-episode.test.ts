@@ -15,7 +15,7 @@ import { type EpisodePlay, playEpisode } from '../../src/episode/episode-loop.js
 import { JournalFolder } from '../../src/episode/journal-folder.js';
 import { loadTokenizer } from '../../src/episode/tokenizer.js';
 import type { JournalHeader, TurnJournal } from '../../src/episode/turn-journal.js';
-import type { SamplingPlan } from '../../src/spec/records/records.js';
+import type { SamplingPlan } from '../../src/spec/records/parts.js';
 import {
   counter,
   counterTask,

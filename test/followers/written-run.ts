@@ -1,6 +1,6 @@
 // A run's records one by one, in the order in which a run writes them, for readers that look while it is under way.
 import type { ControlChange } from '../../src/spec/records/control-records.js';
-import type { UpdateRecord } from '../../src/spec/records/records.js';
+import type { UpdateRecord } from '../../src/spec/records/update.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { recordDigest } from '../../src/store/records/canonical.js';
 import {

@@ -22,7 +22,7 @@ import { weightsFileDigest } from '../../src/policy/state-file.js';
 import type { RandomModel } from '../../src/engine/policy-engine.js';
 import type { EnvironmentServer } from '../../src/environments/server/environment-server.js';
 import { readModelFolder } from '../../src/models/model-folder.js';
-import type { WeightsManifest } from '../../src/spec/records/records.js';
+import type { WeightsManifest } from '../../src/spec/records/manifests.js';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { canonicalText } from '../../src/store/records/canonical.js';
 import { sha256Hex } from '../../src/base/sha256.js';

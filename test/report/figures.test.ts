@@ -7,7 +7,7 @@ import { timeSpan } from '../../src/report/format.js';
 import { readAttempts, restartsOf } from '../../src/report/history/restarts.js';
 import { beforeAndAfter, readHistory, type RunHistory } from '../../src/report/history/run-history.js';
 import { trends } from '../../src/report/charts/trends.js';
-import type { UpdateRecord } from '../../src/spec/records/records.js';
+import type { UpdateRecord } from '../../src/spec/records/update.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { faultNote } from '../../src/workflows/status/fault-note.js';
 import { engineDiedAt, recordedRun, steps, until, workerDiedAt } from './recorded-run.js';

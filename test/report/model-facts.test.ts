@@ -1,7 +1,8 @@
 // The report says what was trained and by which objective; a spec that an earlier version stored has its defaults.
 import { describe, expect, test } from 'vitest';
 import { loraInWords, modelFacts } from '../../src/report/model-facts.js';
-import type { BaseRecord, RunRecord } from '../../src/spec/records/records.js';
+import type { BaseRecord } from '../../src/spec/records/update.js';
+import type { RunRecord } from '../../src/spec/records/run-records.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { readSpecFile } from '../../src/spec/spec-input.js';
 

@@ -5,7 +5,7 @@ import {
   type ReadEpisodes,
 } from '../../src/report/report-episodes.js';
 import type { RunHistory } from '../../src/report/history/run-history.js';
-import type { EpisodeRecord, Outcome, StopReason } from '../../src/spec/records/records.js';
+import type { EpisodeRecord, Outcome, StopReason } from '../../src/spec/records/episode.js';
 import { episodeKey, evaluationEpisodeKey } from '../../src/store/objects/layout.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';

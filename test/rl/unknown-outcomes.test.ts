@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { mostFrequentReason, reasonText } from '../../src/rl/unknown-outcomes.js';
-import type { EpisodeRecord, Outcome } from '../../src/spec/records/records.js';
+import type { EpisodeRecord, Outcome } from '../../src/spec/records/episode.js';
 
 const observed = { attempt: 1, incarnation: 'a', failures: {}, started_at: '', seconds: 1 };
 const graded: Outcome = { status: 'graded', value: 0 };

@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'vitest';
 import { InvalidSpec, type SpecProblem } from '../../src/spec/invalid-spec.js';
 import { advantagesOf, lossOf, wantsReference } from '../../src/spec/loss.js';
-import type { LossPlan } from '../../src/spec/records/records.js';
+import type { LossPlan } from '../../src/spec/records/loss-plan.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { parseRunSpec, withLaterSettings } from '../../src/spec/spec-input.js';
 

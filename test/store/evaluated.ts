@@ -1,7 +1,7 @@
 // The last evaluation of the audited run, with other outcomes than it had.
 import { expect } from 'vitest';
 import { summarise } from '../../src/activities/evaluation/suite-evaluation.js';
-import type { Outcome } from '../../src/spec/records/records.js';
+import type { Outcome } from '../../src/spec/records/episode.js';
 import * as layout from '../../src/store/objects/layout.js';
 import { requireRecord } from '../../src/store/records/records.js';
 import { audited, type Doctored, evalResult } from './audit/doctored-run.js';

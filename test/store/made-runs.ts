@@ -2,7 +2,8 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Digest, RunRecord } from '../../src/spec/records/records.js';
+import type { Digest } from '../../src/spec/records/parts.js';
+import type { RunRecord } from '../../src/spec/records/run-records.js';
 import type { Numerics } from '../../src/spec/records/numerics.js';
 import { sha256Hex } from '../../src/base/sha256.js';
 import { writeCheckpoint } from '../../src/store/runs/checkpoints.js';

@@ -2,7 +2,8 @@ import { mkdtemp, rm, truncate, unlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Digest, RunRecord } from '../../src/spec/records/records.js';
+import type { Digest } from '../../src/spec/records/parts.js';
+import type { RunRecord } from '../../src/spec/records/run-records.js';
 import { checkpointHome } from '../../src/store/runs/checkpoints.js';
 import { openDirectoryStore } from '../../src/store/objects/directory-store.js';
 import {

@@ -22,7 +22,7 @@ describe('import arrows', () => {
       `import { runSpecSchema } from '../../engine/policy-engine.js';\nvoid runSpecSchema;\n`,
     ],
     [
-      'src/spec/records/records.ts',
+      'src/spec/records/plan.ts',
       `import type { ObjectStore } from '../../store/objects/object-store.js';\nexport type A = ObjectStore;\n`,
     ],
     [

@@ -5,7 +5,7 @@ import type { ProcessLife } from './process-life.js';
 import { currentScope } from './scope.js';
 import { type AttemptScope } from '../../policy/attended.js';
 import type { AttemptRecord } from '../../spec/records/attempt-records.js';
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 import { canonicalText, recordDigest } from '../../store/records/canonical.js';
 import { attemptFolder } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';

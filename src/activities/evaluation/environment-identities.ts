@@ -10,7 +10,7 @@ import { EnvironmentError } from '../../environments/environment.js';
 import { askServerFacts, inOrder, type ServerFacts } from '../../environments/openenv/server-facts.js';
 import { EnvironmentsUnavailable } from '../../episode/episode-loop.js';
 import type { EnvironmentIdentities } from '../../spec/records/evaluation-records.js';
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import type { Task } from '../../spec/records/task.js';
 import { canonicalBytes } from '../../store/records/canonical.js';

@@ -19,7 +19,7 @@ import { environmentsOf, suitesOf } from '../../sweeps/suite-tasks.js';
 import { askIdentities, type Asking } from './environment-identities.js';
 import { environmentsNow } from '../step/rollouts.js';
 import { isProjected } from './trajectories.js';
-import type { RunRecord } from '../../spec/records/records.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import type { Task } from '../../spec/records/task.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { newestResult, newestRound } from '../../store/evaluations/evaluation-rounds.js';

@@ -3,7 +3,8 @@
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import { passRateOf } from '../../spec/pass-rate.js';
-import type { Digest, EpisodeRecord } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { promptTooLong } from '../../episode/episode-loop.js';
 import { isPass } from '../../rl/pass.js';
 import {

@@ -5,7 +5,7 @@
 import type { RunData } from '../../data/run-data.js';
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import type { PassRate } from '../../spec/pass-rate.js';
-import type { EpisodeRecord } from '../../spec/records/records.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { isRunSuite } from '../../spec/schedule.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { trajectoryKey, trajectoryResultsKey } from '../../store/objects/layout.js';

@@ -8,7 +8,7 @@ import { rebasedBatch } from '../step/rebased-step.js';
 import { RunDataCache } from '../../data/run-data.js';
 import { stateDigest } from '../../policy/state-file.js';
 import { isPass } from '../../rl/pass.js';
-import type { RunRecord } from '../../spec/records/records.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import type { StepMakers } from '../../store/audit/chain.js';
 import { auditChain, type ChainAudit } from '../../store/audit/chain-audit.js';
 import { readControl } from '../../store/runs/control-records.js';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createStateLock } from '../../engine/native/state-lock.js';
 import type { PolicyEngine } from '../../engine/policy-engine.js';
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { lastCommittedStep, readPlan, readRun, readState, readUpdate } from '../../store/runs/run-records.js';
 import { PolicyHolder } from '../../policy/policy-holder.js';

@@ -1,6 +1,6 @@
 // The sweeps that looked at a run's states, for its report: of each the newest state of the run against what the sweep compares with.
 import type { SweepLine, SweepsOfRun } from '../../report/sweep-table.js';
-import type { RunRecord } from '../../spec/records/records.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import type { SelectedCheckpoint, SweepRecord } from '../../spec/records/sweep-record.js';
 import { comparisonPage } from '../../store/evaluations/comparisons.js';
 import { inParallel } from '../../base/in-parallel.js';

@@ -5,7 +5,7 @@ import { refuseImpossibleData } from '../../data/dataset-validation.js';
 import type { OrchestratorDeps } from '../orchestrator-deps.js';
 import { phasesOf } from './phases.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
-import type { RefRecord, RunRecord } from '../../spec/records/records.js';
+import type { RefRecord, RunRecord } from '../../spec/records/run-records.js';
 import type { ForkSpec, RunSpec } from '../../spec/run-spec.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import type { SpecProblem } from '../../spec/invalid-spec.js';

@@ -5,14 +5,10 @@ import { stepAdvantages } from '../../rl/advantages.js';
 import { batchRewardMetrics, episodeMetrics } from '../../rl/metrics.js';
 import { packForest, type PackedForest, type SampleToPack } from '../../rl/packing.js';
 import type { BatchArrays } from '../../spec/records/batch.js';
-import type {
-  BatchIdentity,
-  Digest,
-  EpisodeRecord,
-  GrpoPlan,
-  PlanRecord,
-  SftPlan,
-} from '../../spec/records/records.js';
+import type { BatchIdentity } from '../../spec/records/update.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
+import type { GrpoPlan, PlanRecord, SftPlan } from '../../spec/records/plan.js';
 import type { Demonstration } from '../../spec/records/task.js';
 import { encodeBatchFile, inputsDigest } from '../../store/files/batch-file.js';
 import { canonicalText, recordDigest } from '../../store/records/canonical.js';

@@ -1,7 +1,8 @@
 // commitBase: the base model becomes state 0, recorded like every other step (R5).
 import type { NodeDeps } from '../node-deps.js';
 import { currentScope } from '../attempt/scope.js';
-import type { BaseRecord, Digest } from '../../spec/records/records.js';
+import type { BaseRecord } from '../../spec/records/update.js';
+import type { Digest } from '../../spec/records/parts.js';
 import { updateKey } from '../../store/objects/layout.js';
 import { checkOwner } from '../../store/runs/owners.js';
 import { readRecord, recordFunction } from '../../store/records/records.js';

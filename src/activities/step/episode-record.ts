@@ -1,5 +1,5 @@
 // The record of one episode: read back as what it must be, or watched for while the episode is played.
-import type { EpisodeRecord } from '../../spec/records/records.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { requireRecord } from '../../store/records/records.js';
 import { UnreadableRecord } from '../../store/objects/store-errors.js';

@@ -1,6 +1,7 @@
 // A step that applies a logged batch anew, with other numerics (R18): its plan and its batch are those of the step that sampled
 // it, told of another state. Nothing is sampled, and nothing but the arithmetic differs.
-import type { BatchIdentity, PlanRecord } from '../../spec/records/records.js';
+import type { BatchIdentity } from '../../spec/records/update.js';
+import type { PlanRecord } from '../../spec/records/plan.js';
 import { decodeBatchFile, encodeBatchFile } from '../../store/files/batch-file.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { batchKey } from '../../store/objects/layout.js';

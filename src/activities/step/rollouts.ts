@@ -1,5 +1,6 @@
 // Has the episodes of a plan or a suite: what has a record is adopted, the rest is announced and played (R9).
-import type { EpisodeRecord, RunRecord } from '../../spec/records/records.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import type { EnvironmentSpec } from '../../spec/run-spec.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { withFoldedSteps } from '../../store/runs/episodes.js';

@@ -8,7 +8,7 @@ import { currentScope } from '../attempt/scope.js';
 import { type Attended } from '../../policy/attended.js';
 import { stateFileDigest } from '../../policy/state-file.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 import { checkpointExists, homeOfStep, writeCheckpoint } from '../../store/runs/checkpoints.js';
 import { checkpointFolder } from '../../store/objects/layout.js';
 import { checkOwner } from '../../store/runs/owners.js';

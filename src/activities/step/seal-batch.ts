@@ -6,13 +6,10 @@ import { rebasedBatch } from './rebased-step.js';
 import { requireEpisode } from './episode-record.js';
 import { currentScope } from '../attempt/scope.js';
 import { stoppingPoint } from '../attempt/stopping-point.js';
-import type {
-  BatchIdentity,
-  Digest,
-  EpisodeRecord,
-  GrpoPlan,
-  PlanRecord,
-} from '../../spec/records/records.js';
+import type { BatchIdentity } from '../../spec/records/update.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
+import type { GrpoPlan, PlanRecord } from '../../spec/records/plan.js';
 import { batchDifference } from '../../store/files/batch-file.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { inParallel } from '../../base/in-parallel.js';

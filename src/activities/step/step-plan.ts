@@ -12,14 +12,14 @@ import type { ControlState } from '../../spec/records/control-records.js';
 import { advantagesOf, crossEntropy, lossOf, wantsReference } from '../../spec/loss.js';
 import type {
   CurriculumState,
-  Digest,
   GrpoPlan,
-  LossPlan,
   OptimizerPlan,
   PlanRecord,
   SftPlan,
-  UpdateRecord,
-} from '../../spec/records/records.js';
+} from '../../spec/records/plan.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { LossPlan } from '../../spec/records/loss-plan.js';
+import type { UpdateRecord } from '../../spec/records/update.js';
 import type { RunSpec, SftPhaseSpec } from '../../spec/run-spec.js';
 
 /** What a plan has of its place in the chain. */

@@ -1,5 +1,6 @@
 // Any object of the store as a person wants to read it (`longhaul show KEY`).
-import type { CheckpointManifest, EpisodeRecord } from '../../spec/records/records.js';
+import type { CheckpointManifest } from '../../spec/records/manifests.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { decodeBatchFile } from '../../store/files/batch-file.js';
 import { recordDigest } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
 import { timelinesNamed } from '../../activities/run/fork-run.js';
 import { percent } from '../../report/format.js';
-import type { RunRecord } from '../../spec/records/records.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { ownersFolder } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';

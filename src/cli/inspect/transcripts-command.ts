@@ -13,7 +13,7 @@ import {
   type Message,
   type Transcript,
 } from '../../report/transcripts/transcripts.js';
-import type { EpisodeRecord } from '../../spec/records/records.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { readEvaluationEpisodes } from '../../store/evaluations/evaluation-episodes.js';
 import { readStepEpisodes } from '../../store/runs/episodes.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';

@@ -2,7 +2,7 @@
 import type { RunStatus } from '../../activities/contracts.js';
 import { within } from '../../followers/deadlines.js';
 import { alertsOf, type AlertStanding, restAside, stalledSince } from '../../rl/alerts.js';
-import type { UpdateRecord } from '../../spec/records/records.js';
+import type { UpdateRecord } from '../../spec/records/update.js';
 import { readControl } from '../../store/runs/control-records.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { ownersFolder } from '../../store/objects/layout.js';

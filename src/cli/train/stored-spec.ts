@@ -1,7 +1,7 @@
 // The spec that a run goes on with, from its records alone: a fork or a rewind has no spec file, and a file may be lost.
 import type { Command } from 'commander';
 import { timelinesNamed } from '../../activities/run/fork-run.js';
-import type { OwnerRecord } from '../../spec/records/records.js';
+import type { OwnerRecord } from '../../spec/records/run-records.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { parseRunSpec } from '../../spec/spec-input.js';
 import { nameOfRun } from '../../store/objects/layout.js';

@@ -1,7 +1,7 @@
 // PolicyEngine over a child process. Starts the process at the first call and again at the first call after a death;
 // a new process holds no state, so what needs one answers `WrongState` until somebody loads it (ensurePolicy, R14).
 import { awakeTimeout } from '../../base/awake-clock.js';
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 import {
   EngineError,
   type EngineInfo,

@@ -1,6 +1,6 @@
 // Small charts of what a researcher looks at when a curve is not what he hoped for.
 import { metricsOf } from '../../rl/metrics.js';
-import type { UpdateRecord } from '../../spec/records/records.js';
+import type { UpdateRecord } from '../../spec/records/update.js';
 import { lineChart, smoothed, smoothingWidth } from './chart.js';
 import { escapeHtml } from '../html.js';
 

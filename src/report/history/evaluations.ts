@@ -2,7 +2,9 @@
 // same state: the run takes them over where it asks for the same suite, and has nothing to do with the others.
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import type { ControlRecord } from '../../spec/records/control-records.js';
-import type { Digest, OwnerRecord, RunRecord, UpdateRecord } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { OwnerRecord, RunRecord } from '../../spec/records/run-records.js';
+import type { UpdateRecord } from '../../spec/records/update.js';
 import { plannedSteps, reachesTarget, specsInForce, stopsAsked, suiteDue } from '../../spec/schedule.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { evaluationResultKey, evaluationsOfState } from '../../store/objects/layout.js';

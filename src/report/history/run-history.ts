@@ -1,7 +1,8 @@
 // What a run did, gathered from its records alone.
 import { readEvaluations, type EvaluationFigure } from './evaluations.js';
 import type { ControlRecord } from '../../spec/records/control-records.js';
-import type { BaseRecord, OwnerRecord, RunRecord, UpdateRecord } from '../../spec/records/records.js';
+import type { BaseRecord, UpdateRecord } from '../../spec/records/update.js';
+import type { OwnerRecord, RunRecord } from '../../spec/records/run-records.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { controlFolder, ownersFolder } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';

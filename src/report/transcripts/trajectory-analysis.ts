@@ -1,6 +1,6 @@
 // How episodes went, counted as they stream by: by environment, over training and in the newest evaluation. Memory depends on
 // how many environments, reasons and patterns there are, and not on how many episodes.
-import type { StopReason } from '../../spec/records/records.js';
+import type { StopReason } from '../../spec/records/episode.js';
 import { addError, noErrors, normalisedError, ranked, type ErrorPatterns } from './error-patterns.js';
 import { repeatedCalls } from './repeated-calls.js';
 import type { Trajectory } from './trajectory.js';

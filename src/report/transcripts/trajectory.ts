@@ -1,5 +1,5 @@
 // What an episode's model did, turn by turn: what the analysis counts.
-import type { EpisodeRecord, StopReason } from '../../spec/records/records.js';
+import type { EpisodeRecord, StopReason } from '../../spec/records/episode.js';
 import { reasonOf, segmentsOf, verdictOf, type Transcript, type Verdict } from './transcripts.js';
 
 export interface TrajectoryTurn {

@@ -1,5 +1,5 @@
 // Episodes as conversations that a person can read.
-import type { EpisodeRecord } from '../../spec/records/records.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
 
 export type Role = 'system' | 'user' | 'assistant' | 'environment';
 

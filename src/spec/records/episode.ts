@@ -20,7 +20,9 @@ const turn = z.strictObject({
     .describe('it failed; without `tool`: its call could not be read, nothing was called'),
 });
 
-const refuseEarlyTexts = since(2, { may: ['observed.execution', 'observed.failure', 'observed.explanation'] });
+const refuseLaterMembers = since(2, {
+  may: ['observed.execution', 'observed.failure', 'observed.explanation'],
+});
 
 export type StopReason = EpisodeRecord['stop_reason'];
 export type EpisodeRecord = z.infer<typeof episode>;
@@ -66,7 +68,7 @@ export const episode = z
     }),
   })
   .superRefine((record, context) => {
-    refuseEarlyTexts(record, context);
+    refuseLaterMembers(record, context);
     const problem = transcriptProblem(record);
     if (problem) context.addIssue({ code: 'custom', message: problem });
   });

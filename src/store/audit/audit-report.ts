@@ -1,5 +1,6 @@
 // What an audit has found so far. A record that cannot be read is a violation like any other: the audit goes on.
-import type { Digest, EpisodeRecord } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord } from '../records/records.js';
 import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js';

@@ -1,12 +1,9 @@
 // Checks a step's batch: against its update, its plan and its inputs, and against what sealing gives again.
 import { sha256Hex } from '../../base/sha256.js';
-import type {
-  AdvantagePlan,
-  Digest,
-  EpisodeRecord,
-  PlanRecord,
-  UpdateRecord,
-} from '../../spec/records/records.js';
+import type { AdvantagePlan, PlanRecord } from '../../spec/records/plan.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
+import type { UpdateRecord } from '../../spec/records/update.js';
 import { batchDifference, decodeBatchFile, inputsDigest } from '../files/batch-file.js';
 import { batchKey } from '../objects/layout.js';
 import { canonicalText, recordDigest } from '../records/canonical.js';

@@ -3,7 +3,9 @@
 // `longhaul audit` and chaos runs use it.
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
 import { wantsReference } from '../../spec/loss.js';
-import type { BaseRecord, PlanRecord, RunRecord, UpdateRecord } from '../../spec/records/records.js';
+import type { BaseRecord, UpdateRecord } from '../../spec/records/update.js';
+import type { PlanRecord } from '../../spec/records/plan.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import { lastWarmStep } from '../../spec/warm-start.js';
 import { AuditReport, readable, type ChainAudit, type Rule } from './audit-report.js';
 import { canonicalText, differences, recordDigest, stepIdOf } from '../records/canonical.js';

@@ -1,5 +1,8 @@
 // What an audit of a chain carries from step to step.
-import type { Digest, EpisodeRecord, PlanRecord, RunRecord } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
+import type { PlanRecord } from '../../spec/records/plan.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import type { AuditReport } from './audit-report.js';
 import type { Sequences } from './sequence-audit.js';

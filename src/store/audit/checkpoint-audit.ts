@@ -1,6 +1,7 @@
 // Checks a run's checkpoints against its chain: every byte by sha256, every state against the update that left it (R31), and that
 // the last state of a run that ended is among them (R17).
-import type { Digest, RunRecord } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import type { AuditReport } from './audit-report.js';
 import {
   homeOfStep,

@@ -1,5 +1,6 @@
 // Digests of a run's demonstrations: what a supervised batch was sealed from.
-import type { Digest, RunRecord } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import type { AuditReport } from './audit-report.js';
 import { canonicalText, recordDigest } from '../records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';

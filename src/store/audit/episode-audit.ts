@@ -1,6 +1,9 @@
 // Checks the episodes of a run's steps, folded or not (R8, R9, R23): one for each seat of the plan, of that plan and state, with
 // the outcome that the update names, and none made again once its step was folded.
-import type { EpisodeRecord, GrpoPlan, RunRecord, UpdateRecord } from '../../spec/records/records.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
+import type { GrpoPlan } from '../../spec/records/plan.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
+import type { UpdateRecord } from '../../spec/records/update.js';
 import { type AuditReport, readable, type Rule } from './audit-report.js';
 import { recordDigest } from '../records/canonical.js';
 import { type FoldedEpisodes, readFolded } from '../runs/folded-episodes.js';

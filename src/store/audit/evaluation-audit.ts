@@ -2,7 +2,8 @@
 // announced before they were sampled (R9).
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { type PassRate, passRateOf } from '../../spec/pass-rate.js';
-import type { Digest, EpisodeRecord } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
 import type { AuditReport } from './audit-report.js';
 import { recordDigest } from '../records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';

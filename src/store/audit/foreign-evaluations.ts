@@ -1,5 +1,5 @@
 // Finds evaluations that name a run and are of a state that it never had: whoever looks at the run's figures would count them.
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 import type { AuditReport } from './audit-report.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { evaluationResultKey, evaluationsOfState, evaluationsRoot } from '../objects/layout.js';

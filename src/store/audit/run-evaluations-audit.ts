@@ -1,5 +1,6 @@
 // Checks which evaluations a run says that it stands on: they are of its own states, and have a result.
-import type { Digest, RunRecord } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import type { AuditReport } from './audit-report.js';
 import { evaluationResultKey, runEvaluationKey, runEvaluationsFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';

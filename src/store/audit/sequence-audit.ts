@@ -1,5 +1,5 @@
 // Checks a run's sequences (R2, R20, R21): owners, control, collections and the name's timelines, each without a gap.
-import type { CollectionRecord, RunRecord } from '../../spec/records/records.js';
+import type { CollectionRecord, RunRecord } from '../../spec/records/run-records.js';
 import { type AuditReport, readable } from './audit-report.js';
 import {
   collectionsFolder,

@@ -1,6 +1,7 @@
 // The evaluations of a run, for a collection of it: the best steps keep their checkpoints, and whole evaluations are folded.
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
-import type { Digest, RunRecord } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import { specsInForce, stopsAsked, suiteDue } from '../../spec/schedule.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { isSuiteOf } from '../evaluations/suite-comparability.js';

@@ -5,7 +5,7 @@ import type { ObjectStore } from '../objects/object-store.js';
 import { openSweepNeeds } from './open-sweeps.js';
 import { requireRecord } from '../records/records.js';
 import { listRuns, readRunIfAny, timelinesOf } from '../runs/run-records.js';
-import type { RefRecord } from '../../spec/records/records.js';
+import type { RefRecord } from '../../spec/records/run-records.js';
 import { UnreadableRecord } from '../objects/store-errors.js';
 
 /** The state after `step` of the run in question, and who needs it. */

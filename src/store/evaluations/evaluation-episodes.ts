@@ -1,6 +1,6 @@
 // The episodes of an evaluation.
 import type { EvaluationResult } from '../../spec/records/evaluation-records.js';
-import type { EpisodeRecord } from '../../spec/records/records.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { evaluationEpisodesFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readEpisodesIn } from '../runs/episodes.js';

@@ -1,7 +1,7 @@
 // The rounds of an evaluation. An outcome that stayed unknown is played again when somebody asks for it: in a round of its own, whose
 // suite names its number, so that it has a folder of its own and the round before stays as it was.
 import type { SuiteRecord } from '../../spec/records/evaluation-records.js';
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 import { recordDigest } from '../records/canonical.js';
 import { evaluationResultKey, evaluationSuiteKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';

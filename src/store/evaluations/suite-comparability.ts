@@ -3,7 +3,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { EvaluationResult, SuiteRecord } from '../../spec/records/evaluation-records.js';
 import { sameNumerics } from '../../spec/records/numerics.js';
-import type { RunRecord } from '../../spec/records/records.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import { datasetManifestKey, evaluationSuiteKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { readRecord, requireRecord } from '../records/records.js';

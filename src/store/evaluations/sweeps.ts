@@ -1,7 +1,7 @@
 // A sweep's record and its pairs of a state and a suite. Whoever starts the sweep again, and every activity of it, finds the same
 // choice, whatever has been trained meanwhile.
 import type { SweepRecord, SweepSuiteEntry } from '../../spec/records/sweep-record.js';
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 import { newestResult } from './evaluation-rounds.js';
 import { sweepKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';

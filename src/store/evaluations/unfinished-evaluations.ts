@@ -1,6 +1,6 @@
 // An evaluation of a run's newest state that has episodes and no result: it is under way, or ended without enough grades. Then its
 // episodes are all that shows why.
-import type { EpisodeRecord } from '../../spec/records/records.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { readEvaluationEpisodes } from './evaluation-episodes.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {

@@ -1,7 +1,8 @@
 // The batch file (docs/engine-protocol.md): what one step's update sees, as a canonical safetensors file.
 // It is a function of the plan and the episodes, so its sha256 is the batch's digest.
 import type { BatchArrays } from '../../spec/records/batch.js';
-import type { BatchIdentity, Digest } from '../../spec/records/records.js';
+import type { BatchIdentity } from '../../spec/records/update.js';
+import type { Digest } from '../../spec/records/parts.js';
 import { canonicalText, differences } from '../records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { checkRecord } from '../records/record-codec.js';

@@ -1,6 +1,6 @@
 // Large files that a manifest lists with size and sha256: create-only, and checked byte by byte whenever they are fetched (R31).
 import { rm } from 'node:fs/promises';
-import type { Digest, FileEntry } from '../../spec/records/records.js';
+import type { Digest, FileEntry } from '../../spec/records/parts.js';
 import { sha256File, sha256Pieces } from '../../base/sha256.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { CorruptCheckpoint, Diverged } from '../objects/store-errors.js';

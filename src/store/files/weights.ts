@@ -1,6 +1,7 @@
 // The weights of a model that was brought along, once for all runs that begin with them: `weights/{digest}/`, data file first,
 // manifest last. A run needs the folder that it was started with no longer once they are there.
-import type { Digest, FileEntry, WeightsManifest } from '../../spec/records/records.js';
+import type { Digest, FileEntry } from '../../spec/records/parts.js';
+import type { WeightsManifest } from '../../spec/records/manifests.js';
 import { sha256File } from '../../base/sha256.js';
 import { weightsFileKey, weightsManifestKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';

@@ -1,5 +1,5 @@
 // Every key of the store. No other file spells one. Two timelines never share a key: the run id is part of it.
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 import { BadKey } from './store-errors.js';
 
 const KEY_LIMIT_BYTES = 512;

@@ -1,6 +1,6 @@
 // Errors of the store and its records. `name` is the failure type that workflows look for, so it is set by hand:
 // a minifier or a subclass must not change it.
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 
 /** The store cannot do what records need: create-only puts, read-after-write, access. A retry cannot mend it. */
 export class StoreUnfit extends Error {

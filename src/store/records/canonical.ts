@@ -1,7 +1,7 @@
 // Canonical JSON: the only bytes that are stored and hashed. It is RFC 8785 for the values that records hold:
 // object members sorted by UTF-16 code units, no white space, numbers and strings as ECMAScript prints them.
 import { sha256Hex } from '../../base/sha256.js';
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 
 /** Canonical JSON text. Throws a TypeError that names the path of a value that JSON cannot hold. */
 export function canonicalText(value: unknown): string {

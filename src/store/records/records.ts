@@ -1,6 +1,6 @@
 // Reading and writing records by the rule of their kind (R2): choices are adopted, functions compared, sequences
 // continued. None is ever overwritten, so it does not matter who writes, how often, or whether he is late.
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 import { canonicalBytes, canonicalText, differences } from './canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { inParallel } from '../../base/in-parallel.js';

@@ -1,5 +1,5 @@
 // What is wrong with a stored checkpoint as far as its manifest and the sizes of its files tell: whoever fetches it compares the bytes.
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 import { checkpointHome } from './checkpoints.js';
 import { checkpointFileKey, checkpointManifestKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';

@@ -1,6 +1,8 @@
 // Checkpoints: data files first, manifest last, all create-only. Without a whole manifest there is no checkpoint; with
 // one, every file was there with its bytes. Files are canonical, so two that save one state write the same bytes (R31).
-import type { CheckpointManifest, Digest, FileEntry, RunRecord } from '../../spec/records/records.js';
+import type { CheckpointManifest } from '../../spec/records/manifests.js';
+import type { Digest, FileEntry } from '../../spec/records/parts.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import type { Numerics } from '../../spec/records/numerics.js';
 import { sha256File } from '../../base/sha256.js';
 import { inParallel } from '../../base/in-parallel.js';

@@ -1,6 +1,6 @@
 // Episodes as their readers see them: each is at its key, as a single record or folded into the one file (R23). What was folded is the
 // truth: a single record beside the file is left over, or was put there by a process that stood still meanwhile.
-import type { EpisodeRecord } from '../../spec/records/records.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { canonicalBytes } from '../records/canonical.js';
 import { inParallel } from '../../base/in-parallel.js';
 import {

@@ -1,7 +1,7 @@
 // The figures ft/*: what faults have cost a run, counted from its records. Totals since the run began are in each update.json, so
 // that no reader has to add up what lies before.
 import type { AttemptRecord, Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
-import type { UpdateRecord } from '../../spec/records/records.js';
+import type { UpdateRecord } from '../../spec/records/update.js';
 import { inParallel } from '../../base/in-parallel.js';
 import { attemptsFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';

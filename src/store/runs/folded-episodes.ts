@@ -1,6 +1,7 @@
 // The file that a collection makes of the episodes of a committed step, or of a whole evaluation (R23): what the records say, whole, and
 // when the store took each.
-import type { Digest, EpisodeRecord } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { EpisodeRecord } from '../../spec/records/episode.js';
 import { canonicalBytes, canonicalText } from '../records/canonical.js';
 import {
   episodeKey,

@@ -1,6 +1,6 @@
 // What a follower could not tell a tracker or a channel, and why: evidence for people, of which no step knows and on which nothing
 // depends. One record is written where that changes; the newest of each tracker or channel holds.
-import type { NoticeRecord } from '../../spec/records/records.js';
+import type { NoticeRecord } from '../../spec/records/run-records.js';
 import { noticesFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { appendSequence, readSequence } from '../records/records.js';

@@ -1,5 +1,5 @@
 // Who drives a run (R20): exactly one workflow execution, the author of the newest owner record.
-import type { OwnerRecord } from '../../spec/records/records.js';
+import type { OwnerRecord } from '../../spec/records/run-records.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { ownersFolder, sequenceKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';

@@ -1,6 +1,6 @@
 // What a plan says of the records that it was made under: the run's own, the control that it folds, the owners up to its own. A run
 // whose record was changed since its last plan would train with other settings in silence; every step that reads a plan compares.
-import type { PlanRecord } from '../../spec/records/records.js';
+import type { PlanRecord } from '../../spec/records/plan.js';
 import { inputsDigest } from '../files/batch-file.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { readControl } from './control-records.js';

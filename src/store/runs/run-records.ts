@@ -1,6 +1,9 @@
 // Reading a run from its records. Steps up to `lineage.step` lie under the parent run (R5), so every reader of a step
 // goes through here.
-import type { BaseRecord, Digest, PlanRecord, RunRecord, UpdateRecord } from '../../spec/records/records.js';
+import type { BaseRecord, UpdateRecord } from '../../spec/records/update.js';
+import type { Digest } from '../../spec/records/parts.js';
+import type { PlanRecord } from '../../spec/records/plan.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import type { Numerics } from '../../spec/records/numerics.js';
 import { lastWarmStep } from '../../spec/warm-start.js';
 import { recordDigest } from '../records/canonical.js';

@@ -1,7 +1,7 @@
 // The batch of a step: a file while the step is new, the same bytes compressed once a collection has folded the step (R23). The compressed
 // file is there before the other goes, so a reader that misses the one finds the other.
 import { writeFile } from 'node:fs/promises';
-import type { Digest } from '../../spec/records/records.js';
+import type { Digest } from '../../spec/records/parts.js';
 import { sha256Hex } from '../../base/sha256.js';
 import { batchKey, foldedBatchKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';

@@ -5,7 +5,7 @@ import { plainTemporalConfig, type TemporalConfig } from '../process/config.js';
 import { connectClient } from '../temporal/temporal-connection.js';
 import { searchAttributes } from '../temporal/temporal-server.js';
 import type { LeaseRequest, RunWorkflow } from '../../activities/contracts.js';
-import type { OwnerRecord } from '../../spec/records/records.js';
+import type { OwnerRecord } from '../../spec/records/run-records.js';
 import type { OwnerState } from '../../store/runs/owners.js';
 import { defaultPoolId, orchestratorQueue, poolSummary, requestSignal } from '../../workflows/messages.js';
 import type { nodePool } from '../../workflows/pool/node-pool.js';

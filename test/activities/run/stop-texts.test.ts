@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { loadTokenizer } from '../../../src/episode/tokenizer.js';
-import type { EpisodeRecord } from '../../../src/spec/records/records.js';
+import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import { readStepEpisodes } from '../../../src/store/runs/episodes.js';
 import { readPlan } from '../../../src/store/runs/run-records.js';
 import { type Harness, lastSftStep, run, startEnvironments, startHarness } from '../fixture.js';

@@ -10,7 +10,7 @@ import { recordControl } from '../../../src/activities/run/record-control.js';
 import { replayUpdates } from '../../../src/activities/reports/replay-audit.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import type { Digest } from '../../../src/spec/records/records.js';
+import type { Digest } from '../../../src/spec/records/parts.js';
 import { updateKey, weightsManifestKey } from '../../../src/store/objects/layout.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { readBase, readPlan, readRun, readState, readUpdate } from '../../../src/store/runs/run-records.js';

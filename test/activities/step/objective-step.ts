@@ -3,7 +3,8 @@ import { collectRollouts } from '../../../src/activities/step/collect-rollouts.j
 import type { CommittedStep } from '../../../src/activities/contracts.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import type { EpisodeRecord, PlanRecord } from '../../../src/spec/records/records.js';
+import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
+import type { PlanRecord } from '../../../src/spec/records/plan.js';
 import { episodeKey } from '../../../src/store/objects/layout.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';

@@ -4,7 +4,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import type { EpisodeRecord, LossPlan } from '../../../src/spec/records/records.js';
+import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
+import type { LossPlan } from '../../../src/spec/records/loss-plan.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
 import { batchKey } from '../../../src/store/objects/layout.js';
 import { readBase, readUpdate } from '../../../src/store/runs/run-records.js';

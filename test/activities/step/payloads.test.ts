@@ -6,7 +6,7 @@ import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { rewardMetrics } from '../../../src/rl/metrics.js';
 import type { EvaluationResult } from '../../../src/spec/records/evaluation-records.js';
-import type { UpdateRecord } from '../../../src/spec/records/records.js';
+import type { UpdateRecord } from '../../../src/spec/records/update.js';
 import { evaluationResultKey, updateKey } from '../../../src/store/objects/layout.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';

@@ -9,7 +9,7 @@ import { requestLease } from '../../../src/activities/run/request-lease.js';
 import type { LeaseRequest } from '../../../src/activities/contracts.js';
 import { replayUpdates } from '../../../src/activities/reports/replay-audit.js';
 import type { PolicyEngine } from '../../../src/engine/policy-engine.js';
-import type { PlanRecord } from '../../../src/spec/records/records.js';
+import type { PlanRecord } from '../../../src/spec/records/plan.js';
 import type { Numerics } from '../../../src/spec/records/numerics.js';
 import type { ForkSpec } from '../../../src/spec/run-spec.js';
 import { canonicalText, recordDigest } from '../../../src/store/records/canonical.js';

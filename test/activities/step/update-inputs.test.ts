@@ -5,7 +5,7 @@ import { updatePolicy } from '../../../src/activities/step/update-policy.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { drawDemonstrations } from '../../../src/rl/curriculum.js';
 import { warmupThenDecay } from '../../../src/rl/learning-rate.js';
-import type { SftPlan } from '../../../src/spec/records/records.js';
+import type { SftPlan } from '../../../src/spec/records/plan.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { episodeKey, planKey, updateKey } from '../../../src/store/objects/layout.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';

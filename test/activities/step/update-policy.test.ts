@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { PlannedStep } from '../../../src/activities/contracts.js';
 import { updatePolicy } from '../../../src/activities/step/update-policy.js';
-import type { Outcome } from '../../../src/spec/records/records.js';
+import type { Outcome } from '../../../src/spec/records/episode.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
 import { attemptsFolder, batchKey, updateKey } from '../../../src/store/objects/layout.js';

@@ -2,7 +2,8 @@
 import { beforeAll, expect, test } from 'vitest';
 import { buildBatch } from '../../../src/activities/step/build-batch.js';
 import type { BatchArrays } from '../../../src/spec/records/batch.js';
-import type { EpisodeRecord, GrpoPlan, Outcome } from '../../../src/spec/records/records.js';
+import type { EpisodeRecord, Outcome } from '../../../src/spec/records/episode.js';
+import type { GrpoPlan } from '../../../src/spec/records/plan.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
 import { recordsOfAllKinds } from '../../store/fixtures.js';
 import { wrongTargets } from './batch-audit.js';

@@ -1,7 +1,8 @@
 // The batches of a run, against a second implementation of what docs/records.md says that they hold. `longhaul audit` seals each
 // anew by the function that sealed it: a wrong advantage or a shifted mask would be the same both times.
 import type { BatchArrays } from '../../../src/spec/records/batch.js';
-import type { EpisodeRecord, GrpoPlan } from '../../../src/spec/records/records.js';
+import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
+import type { GrpoPlan } from '../../../src/spec/records/plan.js';
 import { decodeBatchFile } from '../../../src/store/files/batch-file.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
 import { readStepEpisodes } from '../../../src/store/runs/episodes.js';

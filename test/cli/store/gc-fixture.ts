@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
-import type { EpisodeRecord } from '../../../src/spec/records/records.js';
+import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import { canonicalText } from '../../../src/store/records/canonical.js';
 import { listCheckpoints } from '../../../src/store/runs/checkpoints.js';
 import { collect, type CollectionOptions } from '../../../src/store/collection/collection.js';

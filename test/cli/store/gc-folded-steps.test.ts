@@ -1,7 +1,7 @@
 // The episodes of a step in one file: made of records that agree alone, read as before, and audited as strictly.
 import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
-import type { EpisodeRecord } from '../../../src/spec/records/records.js';
+import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import {
   attemptFolder,
   episodeKey,

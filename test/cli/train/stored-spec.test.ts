@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { runCommandLine } from '../../../src/cli/program.js';
 import { storedSpec } from '../../../src/cli/train/stored-spec.js';
-import type { OwnerRecord } from '../../../src/spec/records/records.js';
+import type { OwnerRecord } from '../../../src/spec/records/run-records.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { parseRunSpec, readSpecFile } from '../../../src/spec/spec-input.js';
 import {

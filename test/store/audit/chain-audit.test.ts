@@ -3,7 +3,7 @@
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Outcome } from '../../../src/spec/records/records.js';
+import type { Outcome } from '../../../src/spec/records/episode.js';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { recordDigest } from '../../../src/store/records/canonical.js';
 import type { Violation } from '../../../src/store/audit/chain-audit.js';

@@ -1,6 +1,7 @@
 // A step whose plan says something else, with all that depends on it made again: episodes, batch and update.
 import { auditMakers } from '../../../src/activities/reports/audit-run.js';
-import type { EpisodeRecord, PlanRecord } from '../../../src/spec/records/records.js';
+import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
+import type { PlanRecord } from '../../../src/spec/records/plan.js';
 import { recordDigest, stepIdOf } from '../../../src/store/records/canonical.js';
 import { sha256Hex } from '../../../src/base/sha256.js';
 import * as layout from '../../../src/store/objects/layout.js';

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { RunRecord } from '../../../src/spec/records/records.js';
+import type { RunRecord } from '../../../src/spec/records/run-records.js';
 import { sha256File } from '../../../src/base/sha256.js';
 import {
   checkpointExists,

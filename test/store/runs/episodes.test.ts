@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
-import type { EpisodeRecord } from '../../../src/spec/records/records.js';
+import type { EpisodeRecord } from '../../../src/spec/records/episode.js';
 import { withFoldedEvaluations } from '../../../src/store/evaluations/folded-evaluations.js';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
 import { planKey } from '../../../src/store/objects/layout.js';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ControlChange } from '../../../src/spec/records/control-records.js';
-import type { RunRecord } from '../../../src/spec/records/records.js';
+import type { RunRecord } from '../../../src/spec/records/run-records.js';
 import { openDirectoryStore } from '../../../src/store/objects/directory-store.js';
 import {
   checkName,

@@ -6,7 +6,7 @@ import {
   ownerState,
   recordedAddress,
 } from '../../../src/workers/orchestrator/temporal-cluster.js';
-import type { OwnerRecord } from '../../../src/spec/records/records.js';
+import type { OwnerRecord } from '../../../src/spec/records/run-records.js';
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import { uniqueName } from '../../workflows/scripted-run.js';
 

@@ -8,7 +8,7 @@ import { collectRollouts } from '../../../../src/activities/step/collect-rollout
 import { evaluateState } from '../../../../src/activities/evaluation/evaluate-state.js';
 import type { NodeDeps } from '../../../../src/activities/node-deps.js';
 import type { EnvironmentServer } from '../../../../src/environments/server/environment-server.js';
-import type { EpisodeRecord } from '../../../../src/spec/records/records.js';
+import type { EpisodeRecord } from '../../../../src/spec/records/episode.js';
 import { episodesFolder } from '../../../../src/store/objects/layout.js';
 import { requireRecord } from '../../../../src/store/records/records.js';
 import { type Harness, lastSftStep, run, startEnvironments, startHarness, tamper } from '../../fixture.js';

@@ -1,7 +1,7 @@
 // Episodes and their outcomes, against the plan, the update and the attempts that announced them.
 import { gunzipSync, gzipSync } from 'node:zlib';
 import type { AttemptRecord } from '../../../../src/spec/records/attempt-records.js';
-import type { EpisodeRecord } from '../../../../src/spec/records/records.js';
+import type { EpisodeRecord } from '../../../../src/spec/records/episode.js';
 import { canonicalText } from '../../../../src/store/records/canonical.js';
 import * as layout from '../../../../src/store/objects/layout.js';
 import { readState } from '../../../../src/store/runs/run-records.js';

@@ -16,7 +16,7 @@ import {
   run,
 } from '../doctored-run.js';
 import { sha256Hex } from '../../../../src/base/sha256.js';
-import type { RunRecord } from '../../../../src/spec/records/records.js';
+import type { RunRecord } from '../../../../src/spec/records/run-records.js';
 
 const owner = (n: number): string => layout.sequenceKey(layout.ownersFolder(run), n);
 
