@@ -47,7 +47,7 @@ export function valueText(node: Node): string {
       if (node.properties !== undefined && !isDescribed(node)) return `\`${shapeText(node)}\``;
       return node.additionalProperties ? `mapping of ${valueText(node.additionalProperties)}` : 'mapping';
     case 'boolean':
-      return 'true or false';
+      return 'bool';
     case 'string':
       return node.format === 'uri' ? 'URL' : 'text';
     case 'null':
@@ -55,7 +55,10 @@ export function valueText(node: Node): string {
     case undefined:
       return 'mapping';
     default:
-      return `${node.type === 'integer' ? 'whole number' : 'number'}${bounds(node)}`;
+      return (
+        [node.type === 'integer' ? 'int' : '', bounds(node)].filter((part) => part !== '').join(' ') ||
+        'number'
+      );
   }
 }
 
@@ -100,15 +103,20 @@ export function nameOf(ref: string): string {
   return ref.slice('#/$defs/'.length);
 }
 
+/** `≥1`, or an interval: `(0,1]`. */
 function bounds(node: Node): string {
-  const { minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf } = node;
-  const parts = [
-    minimum === undefined || minimum <= Number.MIN_SAFE_INTEGER ? '' : `≥ ${minimum}`,
-    exclusiveMinimum === undefined ? '' : `> ${exclusiveMinimum}`,
-    // The bounds of what a JSON number holds exactly say nothing to a reader.
-    maximum === undefined || maximum >= Number.MAX_SAFE_INTEGER ? '' : `≤ ${maximum}`,
-    exclusiveMaximum === undefined ? '' : `< ${exclusiveMaximum}`,
-    multipleOf === undefined ? '' : `a multiple of ${multipleOf}`,
-  ].filter((part) => part !== '');
-  return parts.length === 0 ? '' : ` ${parts.join(', ')}`;
+  const { exclusiveMinimum, exclusiveMaximum, multipleOf } = node;
+  // The bounds of what a JSON number holds exactly say nothing to a reader.
+  const minimum = isSaid(node.minimum) ? node.minimum : undefined;
+  const maximum = isSaid(node.maximum) ? node.maximum : undefined;
+  const low = exclusiveMinimum ?? minimum;
+  const high = exclusiveMaximum ?? maximum;
+  const multiple = multipleOf === undefined ? '' : `, multiple of ${multipleOf}`;
+  if (low !== undefined && high !== undefined)
+    return `${exclusiveMinimum === undefined ? '[' : '('}${low},${high}${exclusiveMaximum === undefined ? ']' : ')'}${multiple}`;
+  if (low !== undefined) return `${exclusiveMinimum === undefined ? '≥' : '>'}${low}${multiple}`;
+  return high === undefined ? multiple : `${exclusiveMaximum === undefined ? '≤' : '<'}${high}${multiple}`;
 }
+
+const isSaid = (bound: number | undefined): boolean =>
+  bound !== undefined && Math.abs(bound) < Number.MAX_SAFE_INTEGER;
