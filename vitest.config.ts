@@ -1,16 +1,50 @@
 import { defineConfig } from 'vitest/config';
 
+/** Three at once keep two cores busy where tests wait for other processes. More make deadlines meaningless. */
+const waiting = {
+  pool: 'forks',
+  maxWorkers: 3,
+  // A machine that is busy with other work may take several times longer than its tests alone.
+  testTimeout: 60_000,
+  hookTimeout: 120_000,
+  teardownTimeout: 20_000,
+} as const;
+
+// A file's name says what it needs: `*.server.test.ts` other processes, `*.slow.test.ts` minutes, any other nothing but the code.
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
     globalSetup: ['test/support/global-setup.ts'],
     reporters: ['default', './test/support/reporter.ts'],
-    pool: 'forks',
-    // Many tests wait for servers, outages and deadlines: three at once keep two cores busy. More make deadlines meaningless.
-    maxWorkers: 3,
-    // A machine that is busy with other work may take several times longer than its tests alone.
-    testTimeout: 60_000,
-    hookTimeout: 120_000,
-    teardownTimeout: 20_000,
+    projects: [
+      {
+        test: {
+          name: 'pure',
+          include: ['test/**/*.test.ts'],
+          exclude: ['test/**/*.{server,slow}.test.ts'],
+          setupFiles: ['test/support/pure-setup.ts'],
+          pool: 'threads',
+          isolate: false,
+          maxWorkers: 2,
+          testTimeout: 20_000,
+          sequence: { groupOrder: 0 },
+        },
+      },
+      {
+        test: {
+          ...waiting,
+          name: 'server',
+          include: ['test/**/*.server.test.ts'],
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        test: {
+          ...waiting,
+          name: 'slow',
+          include: ['test/**/*.slow.test.ts'],
+          sequence: { groupOrder: 2 },
+        },
+      },
+    ],
   },
 });

@@ -1,18 +1,22 @@
-// All checks: linter, formatting, the engine's own tests, the tests of TypeScript. The last line is `N passed, N failed`.
-// Arguments go to vitest; with a file or name filter among them only those tests run. With LONGHAUL_TEST_SANITIZERS=1 there are two
-// checks more: a part of the engine's tests under sanitizers, and its fuzzers, which go on from where they were.
+// The checks: linter, formatting, types, the engine's own tests, the tests of TypeScript. The last line is `N passed, N failed`.
+// Usage: node tools/test.mjs [--all] [VITEST-ARGUMENTS]
+// --all adds the tests in `*.slow.test.ts`, and with LONGHAUL_TEST_SANITIZERS=1 a part of the engine's tests under sanitizers and its
+// fuzzers, which go on from where they were. With a file, project or name filter for vitest, only those tests run, slow ones among them.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { repository } from './steps/cache.mjs';
+import { cacheRoot, checkoutKey, contentKey, repository } from './steps/cache.mjs';
 import { engineBuildFolder } from './steps/engine.mjs';
 import { findClang, fuzzFolder, sanitizedFolder, sanitizers } from './steps/sanitizers.mjs';
 
-const args = process.argv.slice(2);
+const all = process.argv.includes('--all');
+const args = process.argv.slice(2).filter((arg) => arg !== '--all');
 const isFiltered = args.some(
-  (arg) => !arg.startsWith('-') || arg === '-t' || arg.startsWith('--testNamePattern'),
+  (arg) => !arg.startsWith('-') || arg === '-t' || /^--(testNamePattern|project)/.test(arg),
 );
+/** What the checks know of files that they have seen. */
+const checksFolder = join(cacheRoot, 'checks', checkoutKey);
 const scratch = mkdtempSync(join(tmpdir(), 'longhaul-test-'));
 const counts = { passed: 0, failed: 0 };
 
@@ -29,9 +33,43 @@ function run(title, command, commandArgs, environment = {}) {
   return status === 0;
 }
 
+/** Arguments of a check that is a package's command. */
+function check(title, script, ...commandArgs) {
+  count(run(title, process.execPath, [join(repository, 'node_modules', script), ...commandArgs]));
+}
+
 /** A check without tests of its own counts as one. */
 function count(passed) {
   counts[passed ? 'passed' : 'failed'] += 1;
+}
+
+/**
+ * The linter's cache takes a file for checked whose own text is unchanged, although a type that it imports may have changed: --all checks
+ * every file again. The rules of this repository are code that the linter does not compare, so they name the cache.
+ */
+function checkSources() {
+  const rules = ['eslint.config.js', 'tools/lint', 'tsconfig.json', 'package-lock.json'];
+  const key = contentKey(rules.map((path) => join(repository, path)));
+  const cached = (name) => [
+    ...['--cache', '--cache-strategy', 'content'],
+    ...['--cache-location', join(checksFolder, name)],
+  ];
+  check('linter', 'eslint/bin/eslint.js', ...(all ? [] : cached(`eslint-${key}`)), '.');
+  check(
+    'formatting',
+    'prettier/bin/prettier.cjs',
+    ...cached('prettier'),
+    '--check',
+    '--log-level',
+    'warn',
+    '.',
+  );
+  check(
+    'types',
+    'typescript/bin/tsc',
+    ...['--noEmit', '-p', 'tsconfig.json'],
+    ...['--incremental', '--tsBuildInfoFile', join(checksFolder, 'types.tsbuildinfo')],
+  );
 }
 
 /** `only`: names; absent: all that are built there. */
@@ -69,6 +107,7 @@ function typescriptTests() {
   const passed = run('typescript', process.execPath, [
     join(repository, 'node_modules/vitest/vitest.mjs'),
     'run',
+    ...(all || isFiltered ? [] : ['--project', 'pure', '--project', 'server']),
     ...args,
   ]);
   const results = join(scratch, 'vitest.json');
@@ -83,18 +122,9 @@ function typescriptTests() {
 if (isFiltered) {
   console.log('A filter is given: the linter and the engine’s own tests are left out.');
 } else {
-  count(run('linter', process.execPath, [join(repository, 'node_modules/eslint/bin/eslint.js'), '.']));
-  count(
-    run('formatting', process.execPath, [
-      join(repository, 'node_modules/prettier/bin/prettier.cjs'),
-      '--check',
-      '--log-level',
-      'warn',
-      '.',
-    ]),
-  );
+  checkSources();
   engineTests('engine', engineBuildFolder);
-  if (process.env.LONGHAUL_TEST_SANITIZERS === '1') {
+  if (all && process.env.LONGHAUL_TEST_SANITIZERS === '1') {
     for (const sanitizer of sanitizers)
       engineTests(`engine, -fsanitize=${sanitizer.flags}`, sanitizedFolder(sanitizer), sanitizer.tests);
     fuzzers();

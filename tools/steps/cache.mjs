@@ -11,6 +11,9 @@ export const repository = dirname(dirname(dirname(fileURLToPath(import.meta.url)
 export const cacheRoot =
   process.env.LONGHAUL_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'longhaul');
 
+/** Names this checkout in caches of things that belong to one. */
+export const checkoutKey = createHash('sha256').update(repository).digest('hex').slice(0, 12);
+
 export const platformKey = `${process.platform}-${process.arch}`;
 
 /** Hex sha256 (16 characters: a cache key, not a promise) over paths and contents of files, folders and plain strings. */

@@ -1,11 +1,11 @@
 // The native engine: CMake Release, out of tree. The build folder is kept per checkout (incremental); the binary that
 // comes out is filed under the hash of its sources, so that going back to an older commit rebuilds nothing.
-import { createHash } from 'node:crypto';
 import { copyFileSync, existsSync, mkdirSync, renameSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import {
   cacheRoot,
+  checkoutKey,
   contentKey,
   filesBelow,
   platformKey,
@@ -17,7 +17,6 @@ import { outputOf, runLong } from './command.mjs';
 import { checkCompiler, requireCmake, requireCompiler, requireGenerator } from './prerequisites.mjs';
 
 export const native = join(repository, 'native');
-const checkoutKey = createHash('sha256').update(repository).digest('hex').slice(0, 12);
 
 export const engineBuildFolder = join(cacheRoot, 'engine', `build-${checkoutKey}`);
 
