@@ -90,6 +90,7 @@ export default tseslint.config(
       'vitest.config.ts',
       'test/support/reporter.ts',
       'test/support/global-setup.ts',
+      'test/support/servers/temporal-setup.ts',
       'src/types/*.d.ts',
     ],
     rules: { 'no-restricted-syntax': 'off' },

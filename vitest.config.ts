@@ -34,6 +34,7 @@ export default defineConfig({
           ...waiting,
           name: 'server',
           include: ['test/**/*.server.test.ts'],
+          globalSetup: ['test/support/servers/temporal-setup.ts'],
           sequence: { groupOrder: 1 },
         },
       },

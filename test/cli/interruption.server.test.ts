@@ -3,12 +3,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { resolve } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
+import { sharedTemporal } from '../support/servers/shared-temporal.js';
+import type { ConnectedTemporal } from '../support/servers/temporal-server.js';
 import { until } from '../support/until.js';
 
-let temporal: TestTemporal;
+let temporal: ConnectedTemporal;
 beforeAll(async () => {
-  temporal = await startTemporal();
+  temporal = await sharedTemporal();
 }, 60_000);
 afterAll(() => temporal?.stop());
 

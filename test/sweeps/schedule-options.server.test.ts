@@ -13,7 +13,8 @@ import {
 } from '../../src/sweeps/schedule-options.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 import type { SweepSpec } from '../../src/spec/sweep-spec.js';
-import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
+import { sharedTemporal } from '../support/servers/shared-temporal.js';
+import type { ConnectedTemporal } from '../support/servers/temporal-server.js';
 
 type Policies = NonNullable<ScheduleOptions['policies']>;
 
@@ -28,10 +29,10 @@ const sweep = (more: object = {}): SweepSpec =>
   });
 
 describe('a sweep’s schedule', () => {
-  let temporal: TestTemporal;
+  let temporal: ConnectedTemporal;
   let client: ScheduleClient;
   beforeAll(async () => {
-    temporal = await startTemporal();
+    temporal = await sharedTemporal();
     client = temporal.client.schedule;
   });
   afterAll(() => temporal?.stop());

@@ -14,7 +14,7 @@ import {
   setHyperparametersUpdate,
   stopAfterUpdate,
 } from '../../src/workflows/messages.js';
-import type { TestTemporal, TestTemporalOptions } from '../support/servers/temporal-server.js';
+import type { ConnectedTemporal, TestTemporalOptions } from '../support/servers/temporal-server.js';
 import { gate, outlineOf, scriptRun, startRun, until, withWorkers } from './scripted-run.js';
 
 /** Settings of the server that they are recorded on: the longest of them continues as new. */
@@ -23,7 +23,7 @@ export const goldenServer: TestTemporalOptions = {
 };
 
 /** The files of `golden/`, by their names. */
-export const goldenLives: Record<string, (temporal: TestTemporal) => Promise<History>> = {
+export const goldenLives: Record<string, (temporal: ConnectedTemporal) => Promise<History>> = {
   /** Paused at a step boundary, changed, resumed. */
   'training-run': async (temporal) => {
     const script = scriptRun(outlineOf('golden', { phases: phases(2, 2) }));

@@ -35,7 +35,7 @@ import {
 } from '../../src/workflows/messages.js';
 import type { trainingRun } from '../../src/workflows/run/training-run.js';
 import type { TrainingOptions } from '../../src/workflows/run/training-options.js';
-import type { TestTemporal } from '../support/servers/temporal-server.js';
+import type { ConnectedTemporal } from '../support/servers/temporal-server.js';
 
 export type AllActivities = OrchestratorActivities & NodeActivities & TransferActivities;
 
@@ -239,7 +239,7 @@ export async function workflowBundle(
 
 /** Orchestrator and node workers of this test alone, as long as `use` lasts; `queue` is the orchestrator's. */
 export async function withWorkers<T>(
-  temporal: TestTemporal,
+  temporal: ConnectedTemporal,
   script: Pick<ScriptedRun, 'node' | 'activities'>,
   use: (queue: string) => Promise<T>,
   { queue = `longhaul-${randomUUID()}`, bundle }: { queue?: string; bundle?: WorkflowBundleOption } = {},
@@ -267,7 +267,7 @@ export async function withWorkers<T>(
 }
 
 export function startRun(
-  temporal: TestTemporal,
+  temporal: ConnectedTemporal,
   queue: string,
   name: string,
   spec: unknown = { name },

@@ -15,7 +15,8 @@ import {
   transferQueue,
 } from '../../src/workflows/messages.js';
 import { findTemporal } from '../support/find-tools.js';
-import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
+import { sharedTemporal } from '../support/servers/shared-temporal.js';
+import type { ConnectedTemporal } from '../support/servers/temporal-server.js';
 import { until as untilTrue } from '../support/until.js';
 import {
   gate,
@@ -30,9 +31,9 @@ import {
 const run = promisify(execFile);
 
 describe('a run of versioned workers', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
+  let temporal: ConnectedTemporal;
   beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
   }, 60_000);
   afterAll(() => temporal?.stop());
 
@@ -191,7 +192,7 @@ interface Builds {
 }
 
 async function withBuilds(
-  temporal: TestTemporal,
+  temporal: ConnectedTemporal,
   script: ScriptedRun,
   use: (builds: Builds) => Promise<void>,
 ): Promise<void> {

@@ -1,4 +1,5 @@
-// A real Temporal dev server for a test file: one a file, on a free port, stopped by its id.
+// A real Temporal dev server on a free port, stopped by its id, and connections to one. Most tests share one (shared-temporal.ts); a server
+// of its own is for a test that ends it, sets its limits, or serves the queues and the pool that real processes know by name.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
@@ -8,14 +9,20 @@ import { findTemporalBinary } from '../../../src/stack/temporal-binary.js';
 import { openConnection } from '../../../src/workers/temporal/temporal-connection.js';
 import { temporalServerArguments } from '../../../src/workers/temporal/temporal-server.js';
 
-export interface TestTemporal {
+export interface ConnectedTemporal {
   address: string;
   client: Client;
   /** For workers. */
   connection: NativeConnection;
+  /** Closes the connections. */
+  stop(): Promise<void>;
+}
+
+export interface TestTemporal extends ConnectedTemporal {
   process: ChildProcess;
   /** At once, as a power cut does; connections are closed. */
   kill(): Promise<void>;
+  /** Ends the server, too. */
   stop(): Promise<void>;
 }
 
@@ -27,27 +34,37 @@ export interface TestTemporalOptions {
 }
 
 export async function startTemporal(options: TestTemporalOptions = {}): Promise<TestTemporal> {
-  quietWorkers();
   const port = options.port ?? (await freePort());
-  const address = `127.0.0.1:${port}`;
   const server = spawnTemporal(port, options.databaseFile ?? null, options.dynamicConfig);
-  const clientConnection = openConnection({ address });
-  const client = new Client({ connection: clientConnection });
-  await connected(() => client.workflowService.describeNamespace({ namespace: 'default' }), server);
-  const connection = await NativeConnection.connect({ address });
+  const connected = await connectTemporal(`127.0.0.1:${port}`, server);
   const endedBy = async (signal: NodeJS.Signals): Promise<void> => {
     if (signal === 'SIGKILL') await ended(server, signal);
-    await connection.close().catch(() => undefined);
-    await clientConnection.close();
+    await connected.stop();
     await ended(server, signal);
   };
+  return {
+    ...connected,
+    process: server,
+    kill: () => endedBy('SIGKILL'),
+    stop: () => endedBy('SIGTERM'),
+  };
+}
+
+/** Waits until the server answers; `server`: its process, whose end ends the wait. */
+export async function connectTemporal(address: string, server?: ChildProcess): Promise<ConnectedTemporal> {
+  quietWorkers();
+  const clientConnection = openConnection({ address });
+  const client = new Client({ connection: clientConnection });
+  await answering(() => client.workflowService.describeNamespace({ namespace: 'default' }), server);
+  const connection = await NativeConnection.connect({ address });
   return {
     address,
     client,
     connection,
-    process: server,
-    kill: () => endedBy('SIGKILL'),
-    stop: () => endedBy('SIGTERM'),
+    stop: async () => {
+      await connection.close().catch(() => undefined);
+      await clientConnection.close();
+    },
   };
 }
 
@@ -73,13 +90,13 @@ export async function ended(child: ChildProcess, signal: NodeJS.Signals = 'SIGTE
   clearTimeout(killer);
 }
 
-async function connected<T>(attempt: () => Promise<T>, server: ChildProcess): Promise<T> {
+async function answering<T>(attempt: () => Promise<T>, server: ChildProcess | undefined): Promise<T> {
   const deadline = Date.now() + 20_000;
   for (;;) {
     try {
       return await attempt();
     } catch (error) {
-      if (server.exitCode !== null)
+      if (server && server.exitCode !== null)
         throw new Error(`the Temporal server exited with ${server.exitCode}`, { cause: error });
       if (Date.now() > deadline) throw error;
       await delay(50);

@@ -19,7 +19,8 @@ import {
   until,
   workflowBundle,
 } from '../../workflows/scripted-run.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { sharedTemporal } from '../../support/servers/shared-temporal.js';
+import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 
 describe('the attempt gate (R28)', () => {
   /** Ends when it is told to, not before. */
@@ -175,9 +176,9 @@ describe('the heartbeat', () => {
 });
 
 describe('a worker that dies', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
+  let temporal: ConnectedTemporal;
   beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
   }, 60_000);
   afterAll(() => temporal?.stop());
 

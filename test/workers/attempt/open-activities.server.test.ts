@@ -7,18 +7,23 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { freePort } from '../../../src/stack/free-port.js';
 import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
 import { openConnection } from '../../../src/workers/temporal/temporal-connection.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { sharedTemporal } from '../../support/servers/shared-temporal.js';
+import {
+  type ConnectedTemporal,
+  startTemporal,
+  type TestTemporal,
+} from '../../support/servers/temporal-server.js';
 import { uniqueName } from '../../workflows/scripted-run.js';
 
-let temporal: TestTemporal;
+let temporal: ConnectedTemporal;
 let other: TestTemporal;
 beforeAll(async () => {
-  [temporal, other] = await Promise.all([startTemporal(), startTemporal()]);
+  [temporal, other] = await Promise.all([sharedTemporal(), startTemporal()]);
 }, 60_000);
 afterAll(() => Promise.all([temporal?.stop(), other?.stop()]));
 
 /** The task token of an activity that has begun on `server`, as a worker gets it. */
-function beginActivity({ client }: TestTemporal): Promise<string> {
+function beginActivity({ client }: ConnectedTemporal): Promise<string> {
   return client.withDeadline(Date.now() + 20_000, () => activityOf(client));
 }
 

@@ -7,19 +7,24 @@ import {
   recordedAddress,
 } from '../../../src/workers/orchestrator/temporal-cluster.js';
 import type { OwnerRecord } from '../../../src/spec/records/run-records.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { sharedTemporal } from '../../support/servers/shared-temporal.js';
+import {
+  type ConnectedTemporal,
+  startTemporal,
+  type TestTemporal,
+} from '../../support/servers/temporal-server.js';
 import { uniqueName } from '../../workflows/scripted-run.js';
 
-let temporal: TestTemporal;
+let temporal: ConnectedTemporal;
 let other: TestTemporal;
 beforeAll(async () => {
-  [temporal, other] = await Promise.all([startTemporal(), startTemporal()]);
+  [temporal, other] = await Promise.all([sharedTemporal(), startTemporal()]);
 }, 60_000);
 afterAll(() => Promise.all([temporal?.stop(), other?.stop()]));
 
 describe('the owner of a run (R20)', () => {
   /** An open workflow on `server`, and the record of its claim as the machine `host` would write it. */
-  async function owner(server: TestTemporal, host: string) {
+  async function owner(server: ConnectedTemporal, host: string) {
     const { client } = server;
     const workflowId = uniqueName('train/owned');
     const workflow = await client.workflow.start('trainingRun', {

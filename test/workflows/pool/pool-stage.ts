@@ -26,7 +26,7 @@ import {
 } from '../../../src/workflows/messages.js';
 import type { nodePool } from '../../../src/workflows/pool/node-pool.js';
 import type { trainingRun } from '../../../src/workflows/run/training-run.js';
-import type { TestTemporal } from '../../support/servers/temporal-server.js';
+import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import { type AllActivities, type ScriptedRun, startRun, workflowBundle } from '../scripted-run.js';
 
 export interface StageNode {
@@ -48,9 +48,9 @@ export class PoolStage {
   private readonly workers: { worker: Worker; running: Promise<void> }[] = [];
   private readonly leave: (() => Promise<void>)[] = [];
 
-  private constructor(readonly temporal: TestTemporal) {}
+  private constructor(readonly temporal: ConnectedTemporal) {}
 
-  static async open(temporal: TestTemporal): Promise<PoolStage> {
+  static async open(temporal: ConnectedTemporal): Promise<PoolStage> {
     const stage = new PoolStage(temporal);
     stage.orchestrator = await stage.serveOrchestrator();
     return stage;

@@ -5,7 +5,8 @@ import { withFailures } from '../../../src/activities/attempt/failure-mapping.js
 import { maxSameFailures } from '../../../src/activities/attempt/repeated-failures.js';
 import { EngineError } from '../../../src/engine/policy-engine.js';
 import { grantedSignal, resumeUpdate, revokedSignal, statusQuery } from '../../../src/workflows/messages.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { sharedTemporal } from '../../support/servers/shared-temporal.js';
+import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
   outlineOf,
@@ -20,9 +21,9 @@ import {
 } from '../scripted-run.js';
 
 describe('trainingRun, where it cannot go on', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
+  let temporal: ConnectedTemporal;
   beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
   }, 60_000);
   afterAll(() => temporal?.stop());
 

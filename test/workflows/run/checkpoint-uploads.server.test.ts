@@ -7,7 +7,8 @@ import { StoreFull } from '../../../src/store/objects/store-errors.js';
 import { CheckpointUploads } from '../../../src/workflows/run/checkpoint-uploads.js';
 import { resumeUpdate, statusQuery } from '../../../src/workflows/messages.js';
 import { checkpointPolicy, localSave } from '../../../src/workflows/policies.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { sharedTemporal } from '../../support/servers/shared-temporal.js';
+import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
   outlineOf,
@@ -24,9 +25,9 @@ import {
 const grpoSteps = (steps: number) => [{ name: 'grpo', kind: 'grpo' as const, steps }];
 
 describe('the checkpoints of a run', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
+  let temporal: ConnectedTemporal;
   beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
   }, 60_000);
   afterAll(() => temporal?.stop());
 

@@ -10,7 +10,12 @@ import { statusQuery } from '../../../src/workflows/messages.js';
 import type { trainingRun } from '../../../src/workflows/run/training-run.js';
 import { repository } from '../../support/repository.js';
 import { type CommandAnswer, temporalCli } from '../../support/servers/temporal-cli.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { sharedTemporal } from '../../support/servers/shared-temporal.js';
+import {
+  type ConnectedTemporal,
+  startTemporal,
+  type TestTemporal,
+} from '../../support/servers/temporal-server.js';
 import {
   gate,
   outlineOf,
@@ -28,9 +33,9 @@ const changes = (script: ScriptedRun): string[] =>
   script.calls.filter((call) => call.startsWith('control ')).map((call) => call.replace('control ', ''));
 
 describe('a signal to a run', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
+  let temporal: ConnectedTemporal;
   beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
   }, 60_000);
   afterAll(() => temporal?.stop());
 

@@ -17,7 +17,8 @@ import {
   startHarness,
   tamper,
 } from '../../activities/fixture.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { sharedTemporal } from '../../support/servers/shared-temporal.js';
+import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import { type AllActivities, startRun, until, withWorkers, workflowBundle } from '../scripted-run.js';
 
 const last = 6;
@@ -33,12 +34,12 @@ const breaks = [
 ] as const;
 
 describe('a record that cannot be read', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
+  let temporal: ConnectedTemporal;
   let environments: EnvironmentServer;
   let harness: Harness;
   let undisturbed: Harness;
   beforeAll(async () => {
-    [temporal, environments] = await Promise.all([startTemporal(), startEnvironments(), workflowBundle()]);
+    [temporal, environments] = await Promise.all([sharedTemporal(), startEnvironments(), workflowBundle()]);
   }, 60_000);
   afterAll(() => Promise.all([temporal.stop(), environments.close()]));
   beforeEach(async () => {

@@ -2,7 +2,8 @@
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { statusQuery } from '../../../src/workflows/messages.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { sharedTemporal } from '../../support/servers/shared-temporal.js';
+import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
   outlineOf,
@@ -17,9 +18,9 @@ import {
 } from '../scripted-run.js';
 
 describe('the collections of a run', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
+  let temporal: ConnectedTemporal;
   beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
   }, 60_000);
   afterAll(() => temporal?.stop());
 

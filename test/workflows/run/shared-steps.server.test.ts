@@ -2,7 +2,8 @@
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { pauseNowUpdate, resumeUpdate, revokedSignal } from '../../../src/workflows/messages.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { sharedTemporal } from '../../support/servers/shared-temporal.js';
+import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
   outlineOf,
@@ -39,9 +40,9 @@ interface TwoNodes {
 type Run = Awaited<ReturnType<typeof startRun>>;
 
 describe.concurrent('a run with two nodes', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
+  let temporal: ConnectedTemporal;
   beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
   }, 60_000);
   afterAll(() => temporal?.stop());
 

@@ -10,7 +10,8 @@ import {
   stopAfterUpdate,
 } from '../../../src/workflows/messages.js';
 import { targetNote } from '../../../src/workflows/status/run-text.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { sharedTemporal } from '../../support/servers/shared-temporal.js';
+import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
   outlineOf,
@@ -25,9 +26,9 @@ import {
 } from '../scripted-run.js';
 
 describe('trainingRun', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
+  let temporal: ConnectedTemporal;
   beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
   }, 60_000);
   afterAll(() => temporal?.stop());
 

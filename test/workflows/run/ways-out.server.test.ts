@@ -7,7 +7,8 @@ import { fatalFailures } from '../../../src/activities/contracts.js';
 import { runCommandLine } from '../../../src/cli/program.js';
 import { resumeUpdate } from '../../../src/workflows/messages.js';
 import { endingFailures, remedies } from '../../../src/workflows/policies.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { sharedTemporal } from '../../support/servers/shared-temporal.js';
+import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
   outlineOf,
   scriptRun,
@@ -39,9 +40,9 @@ async function verbs(): Promise<string[]> {
 }
 
 describe('the way out of a block', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
+  let temporal: ConnectedTemporal;
   beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
   }, 60_000);
   afterAll(() => temporal?.stop());
 

@@ -5,7 +5,8 @@ import { limitsOf } from '../../../src/spec/budget.js';
 import type { BudgetSpec } from '../../../src/spec/run-spec.js';
 import { budgetNotes } from '../../../src/workflows/status/budget.js';
 import { statusQuery } from '../../../src/workflows/messages.js';
-import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { sharedTemporal } from '../../support/servers/shared-temporal.js';
+import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 import {
   outlineOf,
   type ScriptedRun,
@@ -17,9 +18,9 @@ import {
 } from '../scripted-run.js';
 
 describe('a run with a budget', { timeout: 120_000 }, () => {
-  let temporal: TestTemporal;
+  let temporal: ConnectedTemporal;
   beforeAll(async () => {
-    [temporal] = await Promise.all([startTemporal(), workflowBundle()]);
+    [temporal] = await Promise.all([sharedTemporal(), workflowBundle()]);
   }, 60_000);
   afterAll(() => temporal?.stop());
 

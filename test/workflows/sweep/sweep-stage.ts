@@ -26,7 +26,7 @@ import {
 import type { nodePool } from '../../../src/workflows/pool/node-pool.js';
 import { type Harness, run } from '../../activities/fixture.js';
 import { workflowBundle } from '../scripted-run.js';
-import type { TestTemporal } from '../../support/servers/temporal-server.js';
+import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
 
 export type SweepHandle = WorkflowHandleWithFirstExecutionRunId<typeof evalSweep>;
 
@@ -47,12 +47,12 @@ export class SweepStage {
   private readonly silencing = new Map<string, () => Promise<void>>();
 
   private constructor(
-    readonly temporal: TestTemporal,
+    readonly temporal: ConnectedTemporal,
     readonly harness: Harness,
   ) {}
 
   /** `workflows`: a folder whose workflows are served in place of the real ones. */
-  static async open(temporal: TestTemporal, harness: Harness, workflows?: URL): Promise<SweepStage> {
+  static async open(temporal: ConnectedTemporal, harness: Harness, workflows?: URL): Promise<SweepStage> {
     const stage = new SweepStage(temporal, harness);
     const { client } = temporal;
     const bundle = await (workflows === undefined

@@ -1,0 +1,16 @@
+// Starts the Temporal server that the files of a test run share.
+import type { TestProject } from 'vitest/node';
+import { startTemporal } from './temporal-server.js';
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** `host:port` of the shared Temporal server. */
+    temporal: string;
+  }
+}
+
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const temporal = await startTemporal();
+  project.provide('temporal', temporal.address);
+  return () => temporal.stop();
+}
