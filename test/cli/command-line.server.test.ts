@@ -16,24 +16,23 @@ import { parse } from 'yaml';
 import { parseRunSpec } from '../../src/spec/spec-input.js';
 import { lockFolder } from '../../src/workers/process/folder-lock.js';
 import { freePort } from '../../src/stack/free-port.js';
+import { longhaul } from '../support/command-line.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** The compiled command line, as a person runs it. */
-function longhaul(
-  args: string[],
-  env: NodeJS.ProcessEnv = {},
-  cwd = process.cwd(),
-): { code: number | null; output: string; errors: string } {
-  const { status, stdout, stderr } = spawnSync(resolve('bin/longhaul'), args, {
-    cwd,
-    encoding: 'utf8',
-    env: { ...process.env, ...env },
-    timeout: 180_000,
+test('bin/longhaul hands over arguments, output and exit code', () => {
+  const bin = (...args: string[]) =>
+    spawnSync(resolve('bin/longhaul'), args, { encoding: 'utf8', timeout: 180_000 });
+  const spec = bin('spec', 'presets/tiny.yaml');
+  expect(spec).toMatchObject({ status: 0, stderr: '' });
+  expect(parseRunSpec(JSON.parse(spec.stdout)).name).toBe('tiny');
+  expect(bin('spec', join(folder, 'none.yaml'))).toMatchObject({ status: 1, stdout: '' });
+  expect(bin('trian')).toMatchObject({
+    ...{ status: 2, stdout: '' },
+    stderr: expect.stringContaining("unknown command 'trian'") as string,
   });
-  return { code: status, output: stdout, errors: stderr };
-}
+});
 
 describe('a command line that is not understood ends with 2 and says where help is', () => {
   test.each<[string[], RegExp]>([
@@ -49,18 +48,18 @@ describe('a command line that is not understood ends with 2 and says where help 
       /'--limit <n>' argument 'many' is invalid. It takes a whole number from 1 up/,
     ],
     [['spec', 'a', '--jsno'], /unknown option '--jsno'\n\(Did you mean --json\?\)/],
-  ])('%j', (args, message) => {
-    const { code, errors } = longhaul(args);
+  ])('%j', async (args, message) => {
+    const { code, errors } = await longhaul(args);
     expect(errors).toMatch(message);
     expect(code).toBe(2);
   });
 
-  test('while asking for help is no error', () => {
-    expect(longhaul(['--help'])).toMatchObject({
+  test('while asking for help is no error', async () => {
+    expect(await longhaul(['--help'])).toMatchObject({
       code: 0,
       output: expect.stringContaining('doctor') as string,
     });
-    expect(longhaul(['--version'])).toMatchObject({
+    expect(await longhaul(['--version'])).toMatchObject({
       code: 0,
       output: expect.stringMatching(/^\d+\.\d+\.\d+\n$/) as string,
     });
@@ -68,19 +67,13 @@ describe('a command line that is not understood ends with 2 and says where help 
 });
 
 describe('longhaul spec', () => {
-  test('prints a spec that needs no file beside it', () => {
-    const { code, output } = longhaul(['spec', 'presets/tiny.yaml']);
-    expect(code).toBe(0);
-    expect(parseRunSpec(JSON.parse(output)).name).toBe('tiny');
-  });
-
-  test('ends with 1 and the reason, readable or as JSON', () => {
+  test('ends with 1 and the reason, readable or as JSON', async () => {
     const missing = join(folder, 'none.yaml');
-    expect(longhaul(['spec', missing])).toMatchObject({
+    expect(await longhaul(['spec', missing])).toMatchObject({
       code: 1,
       errors: expect.stringContaining('there is no such file') as string,
     });
-    const { code, output } = longhaul(['spec', missing, '--json']);
+    const { code, output } = await longhaul(['spec', missing, '--json']);
     expect(code).toBe(1);
     expect(JSON.parse(output)).toMatchObject({ error: { name: 'InvalidSpec' } });
   });
@@ -104,12 +97,12 @@ describe('a task file that is broken', () => {
     writeFileSync(spec, JSON.stringify({ ...rest, model, warm_start: [], data }));
   });
 
-  test('is refused by spec with the line, and by doctor --spec', () => {
-    expect(longhaul(['spec', spec])).toMatchObject({
+  test('is refused by spec with the line, and by doctor --spec', async () => {
+    expect(await longhaul(['spec', spec])).toMatchObject({
       ...{ code: 1, output: '' },
       errors: expect.stringMatching(/tasks\.jsonl is not usable:\n.*line 2: not JSON/) as string,
     });
-    const { code, output } = longhaul([
+    const { code, output } = await longhaul([
       'doctor',
       '--json',
       '--spec',
@@ -125,10 +118,10 @@ describe('a task file that is broken', () => {
     expect(code).toBe(1);
   });
 
-  test('is refused, too, where its tasks are of no environment of the spec', () => {
+  test('is refused, too, where its tasks are of no environment of the spec', async () => {
     const task = { task_key: 'a', prompt: 'b', env_key: 'nowhere' };
     writeFileSync(join(folder, 'tasks.jsonl'), `${JSON.stringify(task)}\n`);
-    const { code, errors } = longhaul(['spec', spec]);
+    const { code, errors } = await longhaul(['spec', spec]);
     expect(errors).toContain('tasks name the environment "nowhere", which is not listed');
     expect(errors).toContain('1 evaluation tasks are asked for, the data holds 0 held-out ones');
     expect(code).toBe(1);
@@ -136,16 +129,21 @@ describe('a task file that is broken', () => {
 });
 
 describe('longhaul show', () => {
-  test('says that a key is not there', () => {
+  test('says that a key is not there', async () => {
     mkdirSync(join(folder, 'store'), { recursive: true });
-    const { code, errors } = longhaul(['show', 'runs/x/run.json', '--store', `dir:${join(folder, 'store')}`]);
+    const { code, errors } = await longhaul([
+      'show',
+      'runs/x/run.json',
+      '--store',
+      `dir:${join(folder, 'store')}`,
+    ]);
     expect(code).toBe(1);
     expect(errors).toMatch(/there is no runs\/x\/run\.json in dir:/);
   });
 });
 
 describe('--folder', () => {
-  test('names the store of the stack there, for the verbs that read one', () => {
+  test('names the store of the stack there, for the verbs that read one', async () => {
     const stack = join(folder, 'stack');
     mkdirSync(join(stack, 'store'), { recursive: true });
     for (const args of [
@@ -155,35 +153,45 @@ describe('--folder', () => {
       ['transcripts', 'x'],
       ['show', 'x'],
     ])
-      expect(longhaul([...args, '--folder', stack]).errors).toContain(`dir:${join(stack, 'store')}`);
+      expect((await longhaul([...args, '--folder', stack])).errors).toContain(`dir:${join(stack, 'store')}`);
     mkdirSync(join(folder, 'elsewhere'));
     writeFileSync(join(stack, 'stack.json'), JSON.stringify({ store: `dir:${join(folder, 'elsewhere')}` }));
-    expect(longhaul(['report', 'x', '--folder', stack]).errors).toContain(`dir:${join(folder, 'elsewhere')}`);
+    expect((await longhaul(['report', 'x', '--folder', stack])).errors).toContain(
+      `dir:${join(folder, 'elsewhere')}`,
+    );
   });
 
   test.each(['status', 'cancel', 'stop'])(
     'without a stack is an error of %s, and no way to the runs of another server',
-    (verb) => {
+    async (verb) => {
       const none = join(folder, 'mistyped');
-      const { code, errors } = longhaul([verb, 'x', '--folder', none], { TEMPORAL_ADDRESS: undefined });
+      const { code, errors } = await longhaul([verb, 'x', '--folder', none], {
+        env: { TEMPORAL_ADDRESS: undefined },
+      });
       expect(errors).toMatch(/^error: no stack runs in [^\n]*mistyped: correct --folder, or [^\n]*\n$/);
       expect(errors).toContain(`longhaul up --folder ${none}`);
       expect(code).toBe(1);
     },
   );
 
-  test('that cannot be looked into is not called empty', () => {
+  test('that cannot be looked into is not called empty', async () => {
     const loop = join(folder, 'loop');
     symlinkSync(loop, loop);
-    expect(longhaul(['status', 'x', '--folder', loop]).errors).toMatch(/loop cannot be read \(ELOOP\)/);
-    expect(longhaul(['report', 'x', '--store', `dir:${loop}`]).errors).toMatch(/cannot be read \(ELOOP\)/);
+    expect((await longhaul(['status', 'x', '--folder', loop])).errors).toMatch(
+      /loop cannot be read \(ELOOP\)/,
+    );
+    expect((await longhaul(['report', 'x', '--store', `dir:${loop}`])).errors).toMatch(
+      /cannot be read \(ELOOP\)/,
+    );
   });
 
-  test('is passed over for an exported address, which says so', () => {
+  test('is passed over for an exported address, which says so', async () => {
     const stack = join(folder, 'running');
     const lock = lockFolder(stack, 'a test');
     writeFileSync(join(stack, 'stack.json'), JSON.stringify({ temporal: '127.0.0.1:1', store: 'dir:x' }));
-    const { errors } = longhaul(['status', 'x', '--folder', stack], { TEMPORAL_ADDRESS: '127.0.0.1:2' });
+    const { errors } = await longhaul(['status', 'x', '--folder', stack], {
+      env: { TEMPORAL_ADDRESS: '127.0.0.1:2' },
+    });
     lock.release();
     expect(errors).toContain(
       `TEMPORAL_ADDRESS names 127.0.0.1:2: that server is asked, and not the stack in ${stack}\n`,
@@ -191,9 +199,9 @@ describe('--folder', () => {
     expect(errors).toContain('no Temporal server answers at 127.0.0.1:2');
   });
 
-  test.each(['up', 'quickstart'])('that is a file is refused by %s in one line', (verb) => {
+  test.each(['up', 'quickstart'])('that is a file is refused by %s in one line', async (verb) => {
     const file = join(process.cwd(), 'package.json');
-    const { code, errors } = longhaul([verb, '--folder', file]);
+    const { code, errors } = await longhaul([verb, '--folder', file]);
     expect(errors).toBe(
       `error: ${file} is a file, and a stack is kept in a folder: name another one with --folder\n`,
     );
@@ -203,19 +211,19 @@ describe('--folder', () => {
   test.each([
     { what: 'of the kernel', below: '/proc/longhaul/x' },
     { what: 'that is a file', below: join(process.cwd(), 'package.json', 'x') },
-  ])('that cannot be made in one $what is refused by up at once', ({ below }) => {
-    const { code, errors } = longhaul(['up', '--folder', below]);
+  ])('that cannot be made in one $what is refused by up at once', async ({ below }) => {
+    const { code, errors } = await longhaul(['up', '--folder', below]);
     expect(errors).toMatch(/^error: the folder .* cannot be made: .*choose another one with --folder\n/m);
     expect(code).toBe(1);
   });
 });
 
 describe('longhaul runs', () => {
-  test('says that the store of its folder cannot be read: without it rewound runs look like others', () => {
+  test('says that the store of its folder cannot be read: without it rewound runs look like others', async () => {
     const cwd = join(folder, 'unreadable');
     mkdirSync(join(cwd, '.longhaul'), { recursive: true });
     symlinkSync('store', join(cwd, '.longhaul', 'store'));
-    expect(longhaul(['runs', '--temporal-address', '127.0.0.1:1'], {}, cwd).errors).toMatch(
+    expect((await longhaul(['runs', '--temporal-address', '127.0.0.1:1'], { cwd })).errors).toMatch(
       /^the store at dir:\.\/\.longhaul\/store cannot be read \(ELOOP\): /,
     );
   });
@@ -225,8 +233,10 @@ describe('longhaul set', () => {
   test.each<[string[], RegExp]>([
     [['lr=1e-4', 'lr=2e-4'], /lr is given twice/],
     [['lr'], /"lr" is not understood: give NAME=NUMBER/],
-  ])('%j is refused before anything is asked of Temporal', (values, message) => {
-    expect(longhaul(['set', 'x', ...values, '--temporal-address', '127.0.0.1:1']).errors).toMatch(message);
+  ])('%j is refused before anything is asked of Temporal', async (values, message) => {
+    expect((await longhaul(['set', 'x', ...values, '--temporal-address', '127.0.0.1:1'])).errors).toMatch(
+      message,
+    );
   });
 });
 
@@ -245,7 +255,7 @@ describe('longhaul doctor', () => {
   });
   afterAll(() => notTemporal.close());
 
-  function checks(env: NodeJS.ProcessEnv, store: string): Map<string, Check> {
+  async function checks(env: NodeJS.ProcessEnv, store: string): Promise<Map<string, Check>> {
     const args = [
       'doctor',
       '--json',
@@ -256,13 +266,13 @@ describe('longhaul doctor', () => {
       '--temporal-address',
       `127.0.0.1:${port}`,
     ];
-    const { code, output } = longhaul(args, env);
+    const { code, output } = await longhaul(args, { env });
     expect(code).toBe(1);
     return new Map((JSON.parse(output) as Check[]).map((one) => [one.check, one]));
   }
 
-  test('tells what answers from what does not', () => {
-    const found = checks({}, `dir:${join(folder, 'store')}`);
+  test('tells what answers from what does not', async () => {
+    const found = await checks({}, `dir:${join(folder, 'store')}`);
     expect(found.get('engine')).toMatchObject({
       ok: true,
       detail: expect.stringContaining('numerics cpu/') as string,
@@ -277,18 +287,18 @@ describe('longhaul doctor', () => {
     });
   });
 
-  test('makes no store where an address is mistyped', () => {
+  test('makes no store where an address is mistyped', async () => {
     const mistyped = join(folder, 'stoer');
     for (const store of [`dir:${mistyped}`, mistyped])
-      expect(checks({}, store).get('store')).toMatchObject({
+      expect((await checks({}, store)).get('store')).toMatchObject({
         ok: false,
         detail: expect.stringContaining(`there is no store at ${store}: correct the address`) as string,
       });
     expect(existsSync(mistyped)).toBe(false);
   });
 
-  test('probes the others where the folder has no stack', () => {
-    const { code, output } = longhaul(['doctor', '--json', '--folder', join(folder, 'mistyped')]);
+  test('probes the others where the folder has no stack', async () => {
+    const { code, output } = await longhaul(['doctor', '--json', '--folder', join(folder, 'mistyped')]);
     expect(code).toBe(1);
     const found = new Map((JSON.parse(output) as Check[]).map((one) => [one.check, one]));
     expect(found.get('engine')).toMatchObject({ ok: true });
@@ -298,8 +308,8 @@ describe('longhaul doctor', () => {
     });
   });
 
-  test('names the mend for a missing engine and a store that is none', () => {
-    const found = checks({ LONGHAUL_ENGINE: join(folder, 'no-engine') }, 'ftp:/somewhere');
+  test('names the mend for a missing engine and a store that is none', async () => {
+    const found = await checks({ LONGHAUL_ENGINE: join(folder, 'no-engine') }, 'ftp:/somewhere');
     expect(found.get('engine')).toMatchObject({
       ok: false,
       detail: expect.stringContaining('no-engine') as string,

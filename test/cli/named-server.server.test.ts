@@ -1,6 +1,4 @@
 // No command changes a Temporal server that nobody has named, or one that is not the stack's where a stack's folder names it.
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -11,6 +9,7 @@ import { type FolderLock, lockFolder } from '../../src/workers/process/folder-lo
 import { nameServer, newStackId, stackIdentity, stackOfServer } from '../../src/stack/stack-identity.js';
 import { connectClient } from '../../src/workers/temporal/temporal-connection.js';
 import { plainTemporalConfig } from '../../src/workers/process/config.js';
+import { type Answer, longhaul as commandLine } from '../support/command-line.js';
 import { startTemporal, type TestTemporal } from '../support/servers/temporal-server.js';
 
 /** Verbs that change nothing on a server. Every other verb that knows `--temporal-address` is held to be one that writes. */
@@ -51,37 +50,20 @@ let foreign: TestTemporal;
 beforeAll(async () => {
   mkdirSync(empty);
   foreign = await startTemporal();
+  process.env['LONGHAUL_TEST_DEFAULT_PORT'] = foreign.address.split(':')[1];
+  await import(new URL('../support/preloads/default-port.mjs', import.meta.url).href);
 }, 60_000);
 afterAll(async () => {
   await foreign?.stop();
   rmSync(folder, { recursive: true, force: true });
 });
 
-interface Ended {
-  code: number | null;
-  output: string;
-  errors: string;
-}
-
-/** The compiled command line where the default address leads to the foreign server. */
-async function longhaul(args: readonly string[], cwd = empty): Promise<Ended> {
-  const { TEMPORAL_ADDRESS: _address, ...env } = process.env;
-  const child = spawn(resolve('bin/longhaul'), args, {
+/** The command line where the default address leads to the foreign server. */
+const longhaul = (args: readonly string[], cwd = empty): Promise<Answer> =>
+  commandLine(args, {
     cwd,
-    env: {
-      ...env,
-      NODE_OPTIONS: `--import ${resolve('test/support/preloads/default-port.mjs')}`,
-      LONGHAUL_TEST_DEFAULT_PORT: foreign.address.split(':')[1],
-      TEMPORAL_CONFIG_FILE: undefined,
-      XDG_CONFIG_HOME: folder,
-    },
+    env: { TEMPORAL_ADDRESS: undefined, TEMPORAL_CONFIG_FILE: undefined, XDG_CONFIG_HOME: folder },
   });
-  let [output, errors] = ['', ''];
-  child.stdout.on('data', (piece: Buffer) => (output += piece.toString()));
-  child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
-  const [code] = (await once(child, 'close')) as [number | null];
-  return { code, output, errors };
-}
 
 async function workflowsOf(server: TestTemporal): Promise<number> {
   let count = 0;
@@ -98,7 +80,7 @@ describe('in an empty folder beside a foreign server at the default address', { 
     );
   });
 
-  it.concurrent.each(writingVerbs)('$verb is refused', async ({ args }) => {
+  it.each(writingVerbs)('$verb is refused', async ({ args }) => {
     const { code, output, errors } = await longhaul(args);
     expect(errors).toMatch(/^error: nobody has named the Temporal server that this command would change: /);
     expect(errors).toContain('--temporal-address or TEMPORAL_ADDRESS');

@@ -1,23 +1,14 @@
-// `longhaul engine` and `longhaul export` as a person runs them, on a folder with random weights.
-import { spawnSync } from 'node:child_process';
+// `longhaul engine` and `longhaul export` on a folder with random weights.
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadTokenizer } from '../../../src/episode/tokenizer.js';
+import { longhaul } from '../../support/command-line.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-cli-engine-'));
 const model = join(folder, 'model');
 const tokenizer = loadTokenizer(readFileSync('presets/tokenizers/small/tokenizer.json', 'utf8'));
-
-function longhaul(args: string[], input = '') {
-  const { status, stdout, stderr } = spawnSync('bin/longhaul', args, {
-    encoding: 'utf8',
-    input,
-    timeout: 120_000,
-  });
-  return { code: status, output: stdout, errors: stderr };
-}
 
 interface Scored {
   tokens: number[];
@@ -28,8 +19,8 @@ interface Generated {
   samples: { tokens: number[]; text: string; logprobs: number[]; finish: string }[];
 }
 
-function answers<T>(verb: string, input: string, ...args: string[]): T[] {
-  const { code, output, errors } = longhaul(['engine', verb, '--model', model, ...args], input);
+async function answers<T>(verb: string, input: string, ...args: string[]): Promise<T[]> {
+  const { code, output, errors } = await longhaul(['engine', verb, '--model', model, ...args], { input });
   expect(errors).toBe('');
   expect(code).toBe(0);
   return output
@@ -41,15 +32,15 @@ function answers<T>(verb: string, input: string, ...args: string[]): T[] {
 const asLines = (...requests: object[]): string =>
   requests.map((request) => JSON.stringify(request)).join('\n');
 
-beforeAll(() => {
-  const { code, errors } = longhaul(['engine', 'new', 'presets/tiny.yaml', '--to', model]);
+beforeAll(async () => {
+  const { code, errors } = await longhaul(['engine', 'new', 'presets/tiny.yaml', '--to', model]);
   expect(errors).toBe('');
   expect(code).toBe(0);
 }, 60_000);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('longhaul engine new', () => {
-  test('writes what transformers opens, and never over a folder', () => {
+  test('writes what transformers opens, and never over a folder', async () => {
     for (const file of [
       'config.json',
       'model.safetensors',
@@ -58,14 +49,14 @@ describe('longhaul engine new', () => {
       'generation_config.json',
     ])
       expect(existsSync(join(model, file))).toBe(true);
-    const again = longhaul(['engine', 'new', 'presets/tiny.yaml', '--to', model]);
+    const again = await longhaul(['engine', 'new', 'presets/tiny.yaml', '--to', model]);
     expect(again).toMatchObject({ code: 1, errors: expect.stringMatching(/is there already/) as string });
   });
 });
 
 describe('longhaul engine info', () => {
-  test('tells what is in a folder and what it takes', () => {
-    const { code, output } = longhaul(['engine', 'info', '--model', model]);
+  test('tells what is in a folder and what it takes', async () => {
+    const { code, output } = await longhaul(['engine', 'info', '--model', model]);
     expect(code).toBe(0);
     const info = JSON.parse(output) as Record<string, unknown>;
     expect(info).toMatchObject({
@@ -80,52 +71,55 @@ describe('longhaul engine info', () => {
     expect(available).toBeGreaterThan(total!);
   });
 
-  test('of a folder that is none ends with 1 and says so', () => {
-    const { code, errors } = longhaul(['engine', 'info', '--model', join(folder, 'none')]);
+  test('of a folder that is none ends with 1 and says so', async () => {
+    const { code, errors } = await longhaul(['engine', 'info', '--model', join(folder, 'none')]);
     expect(errors).toMatch(/^error: there is no folder .*none/);
     expect(code).toBe(1);
   });
 });
 
 describe('longhaul engine score and generate', () => {
-  test('agree on every log-prob, and a request alone gets what it gets among others', () => {
+  test('agree on every log-prob, and a request alone gets what it gets among others', async () => {
     const requests = [
       { text: 'Close ISS-7Q2K', max_new_tokens: 12, n: 3, seed: 4 },
       { tokens: [5, 6, 7], max_new_tokens: 5, temperature: 0.7, ignore_eos: true },
       { messages: [{ role: 'user', content: 'Hello' }], max_new_tokens: 8 },
     ];
-    const together = answers<Generated>('generate', asLines(...requests));
+    const together = await answers<Generated>('generate', asLines(...requests));
     expect(together[0]!.samples).toHaveLength(3);
     expect(together[1]!.samples[0]!.tokens).toHaveLength(5);
     for (const [at, request] of requests.entries())
-      expect(answers<Generated>('generate', JSON.stringify(request))).toEqual([together[at]]);
+      expect(await answers<Generated>('generate', JSON.stringify(request))).toEqual([together[at]]);
     const wholes = together.map(({ prompt_tokens, samples }, at) => ({
       tokens: [...prompt_tokens, ...samples[0]!.tokens],
       temperature: requests[at]!.temperature ?? 1,
     }));
-    const scored = answers<Scored>('score', JSON.stringify(wholes));
+    const scored = await answers<Scored>('score', JSON.stringify(wholes));
     for (const [at, { prompt_tokens, samples }] of together.entries()) {
       expect(scored[at]!.logprobs.slice(prompt_tokens.length - 1)).toEqual(samples[0]!.logprobs);
       expect(tokenizer.decode(samples[0]!.tokens)).toBe(samples[0]!.text);
     }
   });
 
-  test('take messages as the chat template writes them, with a turn to come or without', () => {
+  test('take messages as the chat template writes them, with a turn to come or without', async () => {
     const messages = [{ role: 'user', content: 'Hello' }];
-    const [scored] = answers<Scored>('score', JSON.stringify({ messages }));
+    const [scored] = await answers<Scored>('score', JSON.stringify({ messages }));
     expect(tokenizer.decode(scored!.tokens)).toBe('<|im_start|>user\nHello<|im_end|>\n');
-    const [generated] = answers<Generated>('generate', JSON.stringify({ messages, max_new_tokens: 1 }));
+    const [generated] = await answers<Generated>('generate', JSON.stringify({ messages, max_new_tokens: 1 }));
     expect(tokenizer.decode(generated!.prompt_tokens)).toBe(
       '<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n',
     );
   });
 
-  test('stop with the token that completes a text, and draw one way only with top_k 1', () => {
+  test('stop with the token that completes a text, and draw one way only with top_k 1', async () => {
     const request = { text: 'Close ISS-7Q2K', max_new_tokens: 40, ignore_eos: true, top_k: 1 };
-    const [free] = answers<Generated>('generate', JSON.stringify(request));
+    const [free] = await answers<Generated>('generate', JSON.stringify(request));
     const { text, tokens } = free!.samples[0]!;
     const stop = text.slice(10, 14);
-    const [stopped] = answers<Generated>('generate', JSON.stringify({ ...request, stop: [stop], seed: 9 }));
+    const [stopped] = await answers<Generated>(
+      'generate',
+      JSON.stringify({ ...request, stop: [stop], seed: 9 }),
+    );
     const sample = stopped!.samples[0]!;
     expect(sample.finish).toBe('stop_string');
     expect(sample.tokens).toEqual(tokens.slice(0, sample.tokens.length));
@@ -133,10 +127,10 @@ describe('longhaul engine score and generate', () => {
     expect(tokenizer.decode(sample.tokens.slice(0, -1))).not.toContain(stop);
   });
 
-  test('read a file', () => {
+  test('read a file', async () => {
     const file = join(folder, 'requests.jsonl');
     writeFileSync(file, `${asLines({ tokens: [1, 2] })}\n\n${asLines({ tokens: [1, 3] })}\n`);
-    expect(answers<Scored>('score', '', '--input', file)).toHaveLength(2);
+    expect(await answers<Scored>('score', '', '--input', file)).toHaveLength(2);
   });
 
   test.each<[string, string, RegExp]>([
@@ -184,8 +178,8 @@ describe('longhaul engine score and generate', () => {
     [asLines({ text: 'a', stop: ['x', ''] }), 'generate', /line 1: stop\[1\] /],
     [asLines({ tokens: [1, 2] }, { tokens: [1, 9999] }), 'score', /line 2: .*tokens\[1\] is 9999/],
     ['7', 'score', /line 1: it must be a mapping/],
-  ])('refuse %j with one error that names place and field, and end with 2', (input, verb, message) => {
-    const { code, errors } = longhaul(['engine', verb, '--model', model], input);
+  ])('refuse %j with one error that names place and field, and end with 2', async (input, verb, message) => {
+    const { code, errors } = await longhaul(['engine', verb, '--model', model], { input });
     expect(errors).toMatch(message);
     expect(errors.trim().split('\n')).toHaveLength(1);
     expect(code).toBe(2);

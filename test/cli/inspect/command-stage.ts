@@ -1,12 +1,11 @@
-// What tests of `longhaul status` and `longhaul runs` stand on: a Temporal server, a store, and the command line as a process.
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
+// What tests of `longhaul status` and `longhaul runs` stand on: a Temporal server, a store, and the command line.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { afterAll, beforeAll } from 'vitest';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { openStore } from '../../../src/store/open-store.js';
+import { type Answer, longhaul as commandLine } from '../../support/command-line.js';
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import { workflowBundle } from '../../workflows/scripted-run.js';
 
@@ -26,15 +25,5 @@ export function useCommandStage(): void {
   });
 }
 
-export async function longhaul(
-  ...args: string[]
-): Promise<{ code: number | null; output: string; errors: string }> {
-  const child = spawn(resolve('bin/longhaul'), [...args, '--temporal-address', temporal.address], {
-    cwd: folder,
-  });
-  let [output, errors] = ['', ''];
-  child.stdout.on('data', (piece: Buffer) => (output += piece.toString()));
-  child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
-  const [code] = (await once(child, 'close')) as [number | null];
-  return { code, output, errors };
-}
+export const longhaul = (...args: string[]): Promise<Answer> =>
+  commandLine([...args, '--temporal-address', temporal.address], { cwd: folder });

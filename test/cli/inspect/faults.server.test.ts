@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freePort } from '../../../src/stack/free-port.js';
+import { type Answer, longhaul as commandLine } from '../../support/command-line.js';
 import { spawnEnvironmentServer } from '../../support/servers/environment-process.js';
 import { startS3Server, type S3Server } from '../../support/servers/s3-server.js';
 
@@ -31,9 +32,8 @@ async function ended(child: ChildProcess, deadlineMs = 60_000): Promise<Ended> {
   return { code, output, errors, seconds: (performance.now() - started) / 1000 };
 }
 
-function longhaul(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Ended> {
-  return ended(spawn(resolve('bin/longhaul'), args, { cwd: folder, env: { ...process.env, ...env } }));
-}
+const longhaul = (args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Answer> =>
+  commandLine(args, { cwd: folder, env });
 
 const oneLine = /^error: [^\n]+\n$/;
 
@@ -73,24 +73,22 @@ describe('a run that is not there', () => {
 describe('a Temporal server that does not answer', () => {
   const spec = resolve('presets/tiny.yaml');
 
-  it.concurrent.each([
-    ['train', spec],
-    ['status', 'tiny'],
-    ['pause', 'tiny'],
-    ['resume', 'tiny'],
-    ['stop', 'tiny'],
-    ['set', 'tiny', 'lr=1e-4'],
-    ['runs'],
-  ])('%s %s', { timeout: 180_000 }, async (...args) => {
-    const address = `127.0.0.1:${await freePort()}`;
-    const { code, errors, seconds } = await longhaul([...args, '--temporal-address', address]);
-    expect(errors).toMatch(oneLine);
-    expect(errors).toContain(`no Temporal server answers at ${address}`);
-    expect(errors).toContain('longhaul up');
-    expect(code).toBe(1);
-    // Five seconds of trying, and the start of a process on a busy machine.
-    expect(seconds).toBeLessThan(45);
-  });
+  it.concurrent.each([['train', spec], ['status', 'tiny'], ['pause', 'tiny'], ['runs']])(
+    '%s %s',
+    { timeout: 180_000 },
+    async (...args) => {
+      const address = `127.0.0.1:${await freePort()}`;
+      const { code, errors, seconds } = await ended(
+        spawn(resolve('bin/longhaul'), [...args, '--temporal-address', address], { cwd: folder }),
+      );
+      expect(errors).toMatch(oneLine);
+      expect(errors).toContain(`no Temporal server answers at ${address}`);
+      expect(errors).toContain('longhaul up');
+      expect(code).toBe(1);
+      // Five seconds of trying, and the start of a process on a busy machine.
+      expect(seconds).toBeLessThan(45);
+    },
+  );
 });
 
 describe('a port that is taken', () => {

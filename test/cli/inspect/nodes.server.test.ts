@@ -1,10 +1,8 @@
 // What a person sees of nodes, of the runs that hold them, and of those that wait.
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { describePool } from '../../../src/cli/inspect/nodes-command.js';
 import type { PoolView } from '../../../src/workflows/messages.js';
+import { longhaul as commandLine } from '../../support/command-line.js';
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import { PoolStage } from '../../workflows/pool/pool-stage.js';
 import {
@@ -67,12 +65,8 @@ describe('longhaul nodes', { timeout: 120_000 }, () => {
     afterAll(() => temporal?.stop());
 
     async function longhaul(...args: string[]): Promise<string> {
-      const child = spawn(resolve('bin/longhaul'), [...args, '--temporal-address', temporal.address]);
-      let output = '';
-      for (const stream of [child.stdout, child.stderr])
-        stream.on('data', (piece: Buffer) => (output += piece.toString()));
-      await once(child, 'close');
-      return output;
+      const { output, errors } = await commandLine([...args, '--temporal-address', temporal.address]);
+      return output + errors;
     }
 
     it('tells how to start one where there is none, then which run has it, and which waits for that one', async () => {

@@ -1,14 +1,12 @@
-// `longhaul export` and `longhaul report` as a person runs them, on the store of a real run.
-import { spawn } from 'node:child_process';
+// `longhaul export` and `longhaul report`, on the store of a real run.
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
-import { text } from 'node:stream/consumers';
-import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { namesFolder, runKey, sequenceKey } from '../../../src/store/objects/layout.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { readRun, readState } from '../../../src/store/runs/run-records.js';
+import { type Answer, longhaul as commandLine } from '../../support/command-line.js';
 import { type Harness, run, startEnvironments, startHarness } from '../../activities/fixture.js';
 
 let environments: EnvironmentServer;
@@ -28,18 +26,8 @@ afterAll(async () => {
   await environments.close();
 });
 
-/** Not `spawnSync`: the environment server of this process must go on. */
-async function longhaul(harness: Harness, ...args: string[]) {
-  const child = spawn('bin/longhaul', [...args, '--store', `dir:${join(harness.folder, 'store')}`], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  const [output, errors, [code]] = await Promise.all([
-    text(child.stdout),
-    text(child.stderr),
-    once(child, 'close'),
-  ]);
-  return { code: code as number | null, output, errors };
-}
+const longhaul = (harness: Harness, ...args: string[]): Promise<Answer> =>
+  commandLine([...args, '--store', `dir:${join(harness.folder, 'store')}`]);
 
 const model = ['config.json', 'generation_config.json', 'model.safetensors'];
 const tokenizer = ['chat_template.jinja', 'tokenizer.json', 'tokenizer_config.json'];

@@ -1,11 +1,19 @@
-// `longhaul gc` as a person runs it: what it says, what it keeps, and that nothing is lost however often it is killed.
+// `longhaul gc`: what it says, what it keeps, and that nothing is lost however often it is killed.
 import { describe, expect, test } from 'vitest';
 import { stepsText } from '../../../src/cli/store/gc-command.js';
 import { runKey } from '../../../src/store/objects/layout.js';
 import type { RecordTypes } from '../../../src/spec/records/record-kinds.js';
 import { run, tamper } from '../../activities/fixture.js';
 import { seededRandom } from '../../chaos/random.js';
-import { copy, expectCollected, expectNothingLost, keysOf, longhaul, useFinishedRun } from './gc-fixture.js';
+import { longhaul } from '../../support/command-line.js';
+import {
+  copy,
+  expectCollected,
+  expectNothingLost,
+  keysOf,
+  killedInCall,
+  useFinishedRun,
+} from './gc-fixture.js';
 import { signedAgain } from '../../support/signed-again.js';
 
 useFinishedRun();
@@ -14,13 +22,13 @@ describe('longhaul gc', () => {
   test('with --dry-run names what would go and why the rest stays, and changes nothing', async () => {
     const { store, address } = await copy();
     const before = await keysOf(store);
-    const { stdout, status } = longhaul(['gc', run, '--dry-run', '--keep-last', '2', '--store', address]);
-    expect(status).toBe(0);
-    expect(stdout).toMatch(/of steps 1–4 are deleted/);
-    expect(stdout).toMatch(/stays: step 6 \(newest\); step 5 \(keep_last\)/);
-    expect(stdout).toMatch(/episodes +of steps 3–6 go into one file each/);
+    const { output, code } = await longhaul(['gc', run, '--dry-run', '--keep-last', '2', '--store', address]);
+    expect(code).toBe(0);
+    expect(output).toMatch(/of steps 1–4 are deleted/);
+    expect(output).toMatch(/stays: step 6 \(newest\); step 5 \(keep_last\)/);
+    expect(output).toMatch(/episodes +of steps 3–6 go into one file each/);
     expect(await keysOf(store)).toEqual(before);
-    const all = longhaul(['gc', run, '--dry-run', '--store', address]).stdout;
+    const { output: all } = await longhaul(['gc', run, '--dry-run', '--store', address]);
     // The newest two, that of each tenth evaluation, and the best.
     expect(all).toMatch(/of steps 1–4 are deleted/);
     expect(all).toMatch(/stays: step 6 \(newest\); step 5 \(keep_last\)\n/);
@@ -34,23 +42,21 @@ describe('longhaul gc', () => {
       const record = JSON.parse(bytes.toString()) as RecordTypes['run'];
       return signedAgain(JSON.stringify({ ...record, spec: { ...record.spec, retention } }));
     });
-    const kept = (...flags: string[]) =>
-      JSON.parse(
-        longhaul(['gc', run, '--dry-run', '--json', ...flags, '--store', address]).stdout,
-      ) as unknown;
-    expect(kept()).toMatchObject({
+    const kept = async (...flags: string[]): Promise<unknown> =>
+      JSON.parse((await longhaul(['gc', run, '--dry-run', '--json', ...flags, '--store', address])).output);
+    expect(await kept()).toMatchObject({
       checkpoints: [1, 2, 4, 5],
       kept: { 3: ['keep_every'], 6: ['newest', 'keep_every'] },
     });
-    expect(kept('--keep-every', '0')).toMatchObject({ checkpoints: [1, 2, 3, 4, 5] });
+    expect(await kept('--keep-every', '0')).toMatchObject({ checkpoints: [1, 2, 3, 4, 5] });
   });
 
   test('says what is wrong with a run, a grace or a number', async () => {
     const { address } = await copy();
-    const stderr = (...args: string[]) => longhaul([...args, '--store', address]).stderr;
-    expect(stderr('gc', 'none')).toMatch(/there is no run "none"/);
-    expect(stderr('gc', run, '--grace', '-1')).toMatch(/whole number from 0 up/);
-    expect(stderr('gc', run, '--keep-last', '0')).toMatch(/whole number from 1 up/);
+    const errors = async (...args: string[]) => (await longhaul([...args, '--store', address])).errors;
+    expect(await errors('gc', 'none')).toMatch(/there is no run "none"/);
+    expect(await errors('gc', run, '--grace', '-1')).toMatch(/whole number from 0 up/);
+    expect(await errors('gc', run, '--keep-last', '0')).toMatch(/whole number from 1 up/);
   });
 
   test('killed at random moments, again and again, loses nothing, and the next one finishes', async () => {
@@ -58,13 +64,13 @@ describe('longhaul gc', () => {
     const random = seededRandom(7);
     const args = ['gc', run, '--grace', '0', '--keep-last', '1', '--store', address];
     let kills = 0;
-    while (longhaul(args, 1 + random.below(40)).signal === 'SIGKILL') {
+    while (killedInCall(args, 1 + random.below(40)) === 'SIGKILL') {
       kills++;
       await expectNothingLost(store);
     }
     // Else the moments were not where the work is.
     expect(kills).toBeGreaterThanOrEqual(5);
-    expect(longhaul(args).status).toBe(0);
+    expect((await longhaul(args)).code).toBe(0);
     await expectCollected(store);
     await expectNothingLost(store);
   }, 60_000);

@@ -93,16 +93,12 @@ export async function expectCollected(store: OpenedStore): Promise<void> {
   }
 }
 
-/** The built command line; with `dieAtCall` it is killed in that call of its that changes the file system. */
-export function longhaul(args: readonly string[], dieAtCall?: number) {
+/** The built command line, killed in that call of its that changes the file system; ends by itself where it makes fewer. */
+export function killedInCall(args: readonly string[], call: number): NodeJS.Signals | null {
   const preload = new URL('../../support/preloads/die-at-call.mjs', import.meta.url).href;
-  return spawnSync(
-    process.execPath,
-    [...(dieAtCall === undefined ? [] : ['--import', preload]), 'bin/longhaul', ...args],
-    {
-      encoding: 'utf8',
-      timeout: 180_000,
-      env: { ...process.env, ...(dieAtCall === undefined ? {} : { DIE_AT_CALL: String(dieAtCall) }) },
-    },
-  );
+  const env = { ...process.env, DIE_AT_CALL: String(call) };
+  return spawnSync(process.execPath, ['--import', preload, 'bin/longhaul', ...args], {
+    timeout: 180_000,
+    env,
+  }).signal;
 }

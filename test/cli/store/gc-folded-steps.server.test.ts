@@ -17,13 +17,13 @@ import { readRecord, requireRecord } from '../../../src/store/records/records.js
 import { showRecord } from '../../../src/cli/inspect/record-text.js';
 import { run, tamper } from '../../activities/fixture.js';
 import { recordsOfAllKinds } from '../../store/fixtures.js';
+import { longhaul } from '../../support/command-line.js';
 import {
   collectAll,
   copy,
   episodesBefore,
   keysOf,
   last,
-  longhaul,
   samples,
   slots,
   useFinishedRun,
@@ -80,12 +80,11 @@ describe('a folded step is read as an unfolded one', () => {
 
   test('by longhaul transcripts', async () => {
     const { store, address } = await copy();
-    const transcripts = (): string =>
-      longhaul(['transcripts', run, '--step', '4', '--limit', '9', '--json', '--store', address]).stdout;
-    const before = transcripts();
+    const args = ['transcripts', run, '--step', '4', '--limit', '9', '--json', '--store', address];
+    const { output: before } = await longhaul(args);
     expect(before.trim().split('\n')).toHaveLength(slots * samples);
     await collectAll(store);
-    expect(transcripts()).toBe(before);
+    expect((await longhaul(args)).output).toBe(before);
   });
 });
 

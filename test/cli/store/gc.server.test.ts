@@ -26,6 +26,7 @@ import { readRun, readState, readUpdate } from '../../../src/store/runs/run-reco
 import { run, startHarness } from '../../activities/fixture.js';
 import { seededRandom } from '../../chaos/random.js';
 import { recordsOfAllKinds } from '../../store/fixtures.js';
+import { longhaul } from '../../support/command-line.js';
 import { type S3Server, startS3Server } from '../../support/servers/s3-server.js';
 import {
   collectAll,
@@ -39,7 +40,6 @@ import {
   keepNewest,
   keysOf,
   last,
-  longhaul,
   samples,
   scratch,
   slots,
@@ -93,11 +93,11 @@ describe('a collection', () => {
       manifests: [],
       folded: grpoSteps.length,
     });
-    const { stdout } = longhaul(['audit', run, '--store', address]);
-    expect(stdout).toMatch(
+    const { output } = await longhaul(['audit', run, '--store', address]);
+    expect(output).toMatch(
       /collected +5 checkpoints; the episodes of 4 steps are in one file each \(collections: 1\)/,
     );
-    expect(stdout).toMatch(/all steps can be replayed/);
+    expect(output).toMatch(/all steps can be replayed/);
   });
 
   test('leaves every state within reach: those without a checkpoint are computed from their batches', async () => {

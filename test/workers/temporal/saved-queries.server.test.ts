@@ -1,12 +1,11 @@
 // The queries of docs/temporal-ui.md on a real server, with runs of all kinds on it: each finds what the page says, and nothing else.
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { pauseUpdate } from '../../../src/workflows/messages.js';
+import { type Answer, longhaul as commandLine } from '../../support/command-line.js';
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
 import {
   gate,
@@ -56,16 +55,8 @@ async function found(query: string): Promise<string[]> {
   return [...ids].sort();
 }
 
-async function longhaul(...args: string[]): Promise<{ code: number | null; output: string; errors: string }> {
-  const child = spawn(resolve('bin/longhaul'), [...args, '--temporal-address', temporal.address], {
-    cwd: folder,
-  });
-  let [output, errors] = ['', ''];
-  child.stdout.on('data', (piece: Buffer) => (output += piece.toString()));
-  child.stderr.on('data', (piece: Buffer) => (errors += piece.toString()));
-  const [code] = (await once(child, 'close')) as [number | null];
-  return { code, output, errors };
-}
+const longhaul = (...args: string[]): Promise<Answer> =>
+  commandLine([...args, '--temporal-address', temporal.address], { cwd: folder });
 
 describe('the queries of docs/temporal-ui.md', { timeout: 240_000 }, () => {
   it('are those that are tried here', () => {

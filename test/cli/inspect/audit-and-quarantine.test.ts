@@ -1,5 +1,4 @@
 // The commands that look a store over and set records aside, on a store that needs no run behind it.
-import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,6 +27,7 @@ import { openStore } from '../../../src/store/open-store.js';
 import { openRunView, remedyFor } from '../../../src/store/runs/quarantine.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { recordsOfAllKinds } from '../../store/fixtures.js';
+import { type Answer, longhaul as commandLine } from '../../support/command-line.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-audit-cli-'));
 const address = `dir:${folder}`;
@@ -43,23 +43,17 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-function longhaul(...args: string[]): { code: number | null; output: string; errors: string } {
-  const { status, stdout, stderr } = spawnSync('bin/longhaul', [...args, '--store', address], {
-    encoding: 'utf8',
-    timeout: 180_000,
-  });
-  return { code: status, output: stdout, errors: stderr };
-}
+const longhaul = (...args: string[]): Promise<Answer> => commandLine([...args, '--store', address]);
 
 describe('longhaul audit', () => {
   test('ends with 0 and the figures where nothing is wrong, and with 1 and each violation where something is', async () => {
-    expect(longhaul('audit', 'tiny')).toMatchObject({
+    expect(await longhaul('audit', 'tiny')).toMatchObject({
       code: 0,
       output: expect.stringMatching(/steps +1 with the base.*\n[^]*violations +none/) as string,
     });
     const orphan = updateKey('tiny', 2);
     await store.create(orphan, await encodeRecord('update', records.update));
-    const { code, output } = longhaul('audit', 'tiny', '--json');
+    const { code, output } = await longhaul('audit', 'tiny', '--json');
     await store.delete(orphan);
     expect(code).toBe(1);
     const { violations } = JSON.parse(output) as { violations: { rule: string; key: string }[] };
@@ -72,15 +66,15 @@ describe('longhaul audit', () => {
     expect(places.slice(0, 2)).toEqual(['step 0 of 0', 'attempts of step 0 of 0']);
   });
 
-  test('says what is wrong with a run or a range that is not there', () => {
-    expect(longhaul('audit', 'none')).toMatchObject({
+  test('says what is wrong with a run or a range that is not there', async () => {
+    expect(await longhaul('audit', 'none')).toMatchObject({
       code: 1,
       errors: expect.stringMatching(/there is no run "none"/) as string,
     });
-    expect(longhaul('audit', 'tiny', '--replay', '5..3').errors).toMatch(
+    expect((await longhaul('audit', 'tiny', '--replay', '5..3')).errors).toMatch(
       /"5..3" is no range of steps: write A..B/,
     );
-    expect(longhaul('audit', 'tiny', '--replay', '1..2').errors).toMatch(/no committed update yet/);
+    expect((await longhaul('audit', 'tiny', '--replay', '1..2')).errors).toMatch(/no committed update yet/);
   });
 
   test.each([
@@ -96,7 +90,7 @@ describe('longhaul audit', () => {
 describe('longhaul quarantine', () => {
   test('writes one control record, and readers of the run then pass the key over', async () => {
     const key = planKey('tiny', 1);
-    const { code, output } = longhaul('quarantine', key);
+    const { code, output } = await longhaul('quarantine', key);
     expect(code).toBe(0);
     expect(output).toContain(`${key}.r1`);
     expect(output).toContain('longhaul resume tiny');
@@ -171,7 +165,7 @@ describe('longhaul quarantine', () => {
         () => true,
       );
       expect({ key, named: command !== undefined }).toEqual({ key, named: !refused });
-      if (command) expect(longhaul(...command)).toMatchObject({ code: 0 });
+      if (command) expect(await longhaul(...command)).toMatchObject({ code: 0 });
     }
   });
 

@@ -1,0 +1,85 @@
+// The command line in the process of the test: what a command answers, without the second that a process of its own takes to start.
+import { Console } from 'node:console';
+import { Readable, Writable } from 'node:stream';
+import { runCommandLine } from '../../src/cli/program.js';
+
+export interface Answer {
+  code: number;
+  output: string;
+  errors: string;
+}
+
+export interface CommandOptions {
+  /** Beside the test's own; undefined takes a variable away. */
+  env?: Readonly<Record<string, string | undefined>>;
+  cwd?: string;
+  /** Standard input. */
+  input?: string;
+}
+
+let last: Promise<unknown> = Promise.resolve();
+
+/** What `bin/longhaul` answers. One command at a time: output, environment and folder belong to the whole process. */
+export function longhaul(args: readonly string[], options: CommandOptions = {}): Promise<Answer> {
+  const answer = last.then(() => answerOf(args, options));
+  last = answer.catch(() => undefined);
+  return answer;
+}
+
+async function answerOf(args: readonly string[], { env, cwd, input }: CommandOptions): Promise<Answer> {
+  const [output, errors] = [new Captured(), new Captured()];
+  const restore = [
+    replaced(process.stdout, 'write', output.write.bind(output)),
+    replaced(process.stderr, 'write', errors.write.bind(errors)),
+    replaced(globalThis, 'console', new Console(output, errors)),
+    replaced(process, 'stdin', Readable.from(input === undefined ? [] : [input])),
+    environmentWith(env ?? {}),
+    folderOf(cwd),
+  ];
+  const exitCode = process.exitCode;
+  process.exitCode = undefined;
+  let code: number;
+  try {
+    code = await runCommandLine(args);
+  } finally {
+    process.exitCode = exitCode;
+    for (const undo of restore.reverse()) undo();
+  }
+  return { code, output: output.text, errors: errors.text };
+}
+
+class Captured extends Writable {
+  text = '';
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    this.text += chunk.toString();
+    done();
+  }
+}
+
+function replaced<T extends object>(owner: T, name: keyof T, value: unknown): () => void {
+  const before = Object.getOwnPropertyDescriptor(owner, name);
+  Object.defineProperty(owner, name, { value, configurable: true, writable: true });
+  return () => {
+    if (before) Object.defineProperty(owner, name, before);
+    else Reflect.deleteProperty(owner, name);
+  };
+}
+
+function environmentWith(changes: Readonly<Record<string, string | undefined>>): () => void {
+  const before = { ...process.env };
+  for (const [name, value] of Object.entries(changes))
+    if (value === undefined) delete process.env[name];
+    else process.env[name] = value;
+  return () => {
+    for (const name of Object.keys(changes)) delete process.env[name];
+    Object.assign(process.env, before);
+  };
+}
+
+function folderOf(cwd: string | undefined): () => void {
+  if (cwd === undefined) return () => undefined;
+  const before = process.cwd();
+  process.chdir(cwd);
+  return () => process.chdir(before);
+}
