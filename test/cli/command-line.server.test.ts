@@ -8,7 +8,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { createServer, type Server } from 'node:net';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -107,8 +107,8 @@ describe('a task file that is broken', () => {
       '--json',
       '--spec',
       spec,
-      '--temporal-address',
-      '127.0.0.1:1',
+      '--folder',
+      join(folder, 'mistyped'),
     ]);
     const checks = JSON.parse(output) as { check: string; ok: boolean; detail: string }[];
     expect(checks.find(({ check }) => check === 'spec')).toMatchObject({
@@ -246,33 +246,21 @@ describe('longhaul doctor', () => {
     ok: boolean;
     detail: string;
   }
-  let notTemporal: Server;
-  let port: number;
+  // No stack runs there, which is an answer at once; a server that does not answer is waited for.
+  const nowhere = ['--folder', join(folder, 'mistyped')];
 
-  beforeAll(async () => {
-    port = await freePort();
-    notTemporal = createServer((socket) => socket.destroy()).listen(port, '127.0.0.1');
-  });
-  afterAll(() => notTemporal.close());
-
-  async function checks(env: NodeJS.ProcessEnv, store: string): Promise<Map<string, Check>> {
-    const args = [
-      'doctor',
-      '--json',
-      '--store',
-      store,
-      '--folder',
-      folder,
-      '--temporal-address',
-      `127.0.0.1:${port}`,
-    ];
-    const { code, output } = await longhaul(args, { env });
+  async function checks(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Map<string, Check>> {
+    const { code, output } = await longhaul(['doctor', '--json', ...args], { env });
     expect(code).toBe(1);
     return new Map((JSON.parse(output) as Check[]).map((one) => [one.check, one]));
   }
 
   test('tells what answers from what does not', async () => {
-    const found = await checks({}, `dir:${join(folder, 'store')}`);
+    const port = await freePort();
+    const notTemporal = createServer((socket) => socket.destroy()).listen(port, '127.0.0.1');
+    const temporal = ['--folder', folder, '--temporal-address', `127.0.0.1:${port}`];
+    const found = await checks([...temporal, '--store', `dir:${join(folder, 'store')}`]);
+    notTemporal.close();
     expect(found.get('engine')).toMatchObject({
       ok: true,
       detail: expect.stringContaining('numerics cpu/') as string,
@@ -290,7 +278,7 @@ describe('longhaul doctor', () => {
   test('makes no store where an address is mistyped', async () => {
     const mistyped = join(folder, 'stoer');
     for (const store of [`dir:${mistyped}`, mistyped])
-      expect((await checks({}, store)).get('store')).toMatchObject({
+      expect((await checks([...nowhere, '--store', store])).get('store')).toMatchObject({
         ok: false,
         detail: expect.stringContaining(`there is no store at ${store}: correct the address`) as string,
       });
@@ -298,9 +286,7 @@ describe('longhaul doctor', () => {
   });
 
   test('probes the others where the folder has no stack', async () => {
-    const { code, output } = await longhaul(['doctor', '--json', '--folder', join(folder, 'mistyped')]);
-    expect(code).toBe(1);
-    const found = new Map((JSON.parse(output) as Check[]).map((one) => [one.check, one]));
+    const found = await checks(nowhere);
     expect(found.get('engine')).toMatchObject({ ok: true });
     expect(found.get('temporal')).toMatchObject({
       ok: false,
@@ -309,7 +295,9 @@ describe('longhaul doctor', () => {
   });
 
   test('names the mend for a missing engine and a store that is none', async () => {
-    const found = await checks({ LONGHAUL_ENGINE: join(folder, 'no-engine') }, 'ftp:/somewhere');
+    const found = await checks([...nowhere, '--store', 'ftp:/somewhere'], {
+      LONGHAUL_ENGINE: join(folder, 'no-engine'),
+    });
     expect(found.get('engine')).toMatchObject({
       ok: false,
       detail: expect.stringContaining('no-engine') as string,

@@ -15,7 +15,8 @@ import {
   recordEvaluated,
   type SaidEpisode,
 } from './recorded-episodes.js';
-import { emptyStore, recordedRun } from './recorded-run.js';
+import { memoryStore } from '../followers/memory-store.js';
+import { recordedRun } from './recorded-run.js';
 
 const hostile = [
   '<script>alert(1)</script>',
@@ -61,7 +62,7 @@ describe('a report', () => {
 
   /** A run whose newest evaluation has one episode. */
   async function episodesWith(...said: SaidEpisode[]): Promise<ReadEpisodes> {
-    const store = await emptyStore();
+    const store = memoryStore();
     await recordEvaluated(store, history, said);
     return readEpisodes(store, history);
   }

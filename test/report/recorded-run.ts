@@ -1,15 +1,10 @@
 // A run of two supervised and forty GRPO steps as its records tell it, with two restarts and one change.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll } from 'vitest';
 import type { RunHistory } from '../../src/report/history/run-history.js';
 import type { EvaluationResult } from '../../src/spec/records/evaluation-records.js';
 import type { EpisodeRecord } from '../../src/spec/records/episode.js';
 import type { UpdateRecord } from '../../src/spec/records/update.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { recordDigest } from '../../src/store/records/canonical.js';
-import { openDirectoryStore } from '../../src/store/objects/directory-store.js';
 import {
   attemptFolder,
   controlFolder,
@@ -25,6 +20,7 @@ import {
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { encodeRecord } from '../../src/store/records/record-codec.js';
 import type { RecordKind, RecordTypes } from '../../src/spec/records/record-kinds.js';
+import { memoryStore } from '../followers/memory-store.js';
 import { recordsOfAllKinds } from '../store/fixtures.js';
 
 export const steps = 42;
@@ -42,15 +38,8 @@ const start = Date.parse('2026-01-02T03:00:00.000Z');
 export const stateAfter = (step: number): string => step.toString(16).padStart(64, '0');
 const at = (minutes: number): string => new Date(start + minutes * 60_000).toISOString();
 
-const scratch = mkdtempSync(join(tmpdir(), 'longhaul-report-'));
-afterAll(() => rmSync(scratch, { recursive: true }));
-
-export function emptyStore(): Promise<ObjectStore> {
-  return openDirectoryStore(mkdtempSync(join(scratch, 'store-')));
-}
-
 export async function recordedRun(): Promise<ObjectStore> {
-  const store = await emptyStore();
+  const store = memoryStore();
   const base = recordsOfAllKinds();
   const write = writer(store);
   const { name, version } = base.run.dataset;

@@ -1,19 +1,11 @@
-// `longhaul gc`: what it says, what it keeps, and that nothing is lost however often it is killed.
+// `longhaul gc`: what it says, and what it keeps.
 import { describe, expect, test } from 'vitest';
 import { stepsText } from '../../../src/cli/store/gc-command.js';
 import { runKey } from '../../../src/store/objects/layout.js';
 import type { RecordTypes } from '../../../src/spec/records/record-kinds.js';
 import { run, tamper } from '../../activities/fixture.js';
-import { seededRandom } from '../../chaos/random.js';
 import { longhaul } from '../../support/command-line.js';
-import {
-  copy,
-  expectCollected,
-  expectNothingLost,
-  keysOf,
-  killedInCall,
-  useFinishedRun,
-} from './gc-fixture.js';
+import { copy, keysOf, useFinishedRun } from './gc-fixture.js';
 import { signedAgain } from '../../support/signed-again.js';
 
 useFinishedRun();
@@ -58,22 +50,6 @@ describe('longhaul gc', () => {
     expect(await errors('gc', run, '--grace', '-1')).toMatch(/whole number from 0 up/);
     expect(await errors('gc', run, '--keep-last', '0')).toMatch(/whole number from 1 up/);
   });
-
-  test('killed at random moments, again and again, loses nothing, and the next one finishes', async () => {
-    const { store, address } = await copy();
-    const random = seededRandom(7);
-    const args = ['gc', run, '--grace', '0', '--keep-last', '1', '--store', address];
-    let kills = 0;
-    while (killedInCall(args, 1 + random.below(40)) === 'SIGKILL') {
-      kills++;
-      await expectNothingLost(store);
-    }
-    // Else the moments were not where the work is.
-    expect(kills).toBeGreaterThanOrEqual(5);
-    expect((await longhaul(args)).code).toBe(0);
-    await expectCollected(store);
-    await expectNothingLost(store);
-  }, 60_000);
 });
 
 test.each([

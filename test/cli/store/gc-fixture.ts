@@ -1,5 +1,4 @@
 // A finished run for the tests of collections: made once a file, copied for each test, and collected as far as can be.
-import { spawnSync } from 'node:child_process';
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -93,12 +92,20 @@ export async function expectCollected(store: OpenedStore): Promise<void> {
   }
 }
 
-/** The built command line, killed in that call of its that changes the file system; ends by itself where it makes fewer. */
-export function killedInCall(args: readonly string[], call: number): NodeJS.Signals | null {
-  const preload = new URL('../../support/preloads/die-at-call.mjs', import.meta.url).href;
-  const env = { ...process.env, DIE_AT_CALL: String(call) };
-  return spawnSync(process.execPath, ['--import', preload, 'bin/longhaul', ...args], {
-    timeout: 180_000,
-    env,
-  }).signal;
+/** The same store, to spread. */
+export function bound(store: OpenedStore): OpenedStore {
+  return {
+    address: store.address,
+    unfolded: store.unfolded,
+    get: (key) => store.get(key),
+    head: (key) => store.head(key),
+    getToFile: (key, path, transfer) => store.getToFile(key, path, transfer),
+    stream: (key) => store.stream(key),
+    list: (prefix) => store.list(prefix),
+    listFolder: (prefix) => store.listFolder(prefix),
+    sweep: (olderThanMs) => store.sweep(olderThanMs),
+    create: (key, bytes) => store.create(key, bytes),
+    createFromFile: (key, path, transfer) => store.createFromFile(key, path, transfer),
+    delete: (key) => store.delete(key),
+  };
 }

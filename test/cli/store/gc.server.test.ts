@@ -1,7 +1,7 @@
-// Garbage collection of a real run: nothing that anybody needs is lost, also where it is cut off amid its writes to a bucket.
+// Garbage collection of a real run: nothing that anybody needs is lost.
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { auditRun } from '../../../src/activities/reports/audit-run.js';
 import { PolicyHolder } from '../../../src/policy/policy-holder.js';
 import { saveState, uploadCheckpoint } from '../../../src/activities/step/save-state.js';
@@ -19,16 +19,14 @@ import {
   updateKey,
 } from '../../../src/store/objects/layout.js';
 import type { OpenedStore } from '../../../src/store/evaluations/folded-evaluations.js';
-import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { requireRecord } from '../../../src/store/records/records.js';
 import { readRun, readState, readUpdate } from '../../../src/store/runs/run-records.js';
 import { run, startHarness } from '../../activities/fixture.js';
-import { seededRandom } from '../../chaos/random.js';
 import { recordsOfAllKinds } from '../../store/fixtures.js';
 import { longhaul } from '../../support/command-line.js';
-import { type S3Server, startS3Server } from '../../support/servers/s3-server.js';
 import {
+  bound,
   collectAll,
   copy,
   environments,
@@ -46,23 +44,7 @@ import {
   useFinishedRun,
 } from './gc-fixture.js';
 
-let s3: S3Server;
-
-beforeAll(async () => {
-  s3 = await startS3Server();
-});
-afterAll(() => s3.stop());
 useFinishedRun();
-
-async function copyToBucket(prefix: string): Promise<OpenedStore> {
-  const store = await openStore(s3.address(prefix));
-  const keys: string[] = [];
-  for await (const { key } of harness.store.list('')) keys.push(key);
-  // What an attempt announced must not become younger than its episodes.
-  keys.sort((a, b) => Number(b.includes('/attempts/')) - Number(a.includes('/attempts/')));
-  for (const key of keys) await store.create(key, (await harness.store.get(key)) ?? new Uint8Array());
-  return store;
-}
 
 describe('a collection', () => {
   test('leaves a run whose audit, episodes, plans, batches and updates are what they were', async () => {
@@ -264,50 +246,3 @@ describe('what others need', () => {
     expect(await keysOf(store)).toEqual(before);
   });
 });
-
-test('a collection in a bucket, cut off before random writes, loses nothing, and the next one finishes', async () => {
-  const store = await copyToBucket('cut-off');
-  const random = seededRandom(3);
-  let cuts = 0;
-  for (;;) {
-    const cut = await collectAll(diesAfter(store, random.below(12))).catch((error: Error) => error);
-    await expectNothingLost(store);
-    if (!(cut instanceof Error)) break;
-    expect(cut.message).toBe('killed');
-    cuts++;
-  }
-  expect(cuts).toBeGreaterThanOrEqual(4);
-  await expectCollected(store);
-}, 120_000);
-
-/** The same store, to spread. */
-function bound(store: OpenedStore): OpenedStore {
-  return {
-    address: store.address,
-    unfolded: store.unfolded,
-    get: (key) => store.get(key),
-    head: (key) => store.head(key),
-    getToFile: (key, path, transfer) => store.getToFile(key, path, transfer),
-    stream: (key) => store.stream(key),
-    list: (prefix) => store.list(prefix),
-    listFolder: (prefix) => store.listFolder(prefix),
-    sweep: (olderThanMs) => store.sweep(olderThanMs),
-    create: (key, bytes) => store.create(key, bytes),
-    createFromFile: (key, path, transfer) => store.createFromFile(key, path, transfer),
-    delete: (key) => store.delete(key),
-  };
-}
-
-/** A store that is lost before write `writes` + 1. */
-function diesAfter(store: OpenedStore, writes: number): OpenedStore {
-  let left = writes;
-  const spend = (): void => {
-    if (left-- <= 0) throw new Error('killed');
-  };
-  return {
-    ...bound(store),
-    create: async (key, bytes) => (spend(), store.create(key, bytes)),
-    createFromFile: async (key, path, transfer) => (spend(), store.createFromFile(key, path, transfer)),
-    delete: async (key) => (spend(), store.delete(key)),
-  };
-}

@@ -1,8 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { FolderLocked, holderOf, lockFolder } from '../../../src/workers/process/folder-lock.js';
 import { identityOf, isAlive } from '../../../src/workers/process/process-identity.js';
@@ -63,45 +62,6 @@ describe('the folder lock (R29)', () => {
     writeFileSync(join(folder, 'lock.json'), '{"pid": 1');
     lockFolder(folder, 'new').release();
   });
-
-  it(
-    'is never held twice where six processes meet the lock of a dead holder, 600 times',
-    { timeout: 240_000 },
-    async () => {
-      const fixture = new URL('../fixtures/contend-for-folder.mjs', import.meta.url).pathname;
-      const contender = async () => {
-        const child = spawn(process.execPath, [fixture], { stdio: ['pipe', 'pipe', 'inherit'] });
-        children.push(child);
-        const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-        const next = async () => (await lines.next()).value as string;
-        expect(await next()).toBe('ready');
-        const ask = (line: string) => {
-          child.stdin.write(`${line}\n`);
-          return next();
-        };
-        return { child, ask };
-      };
-      const dead = newFolder();
-      const holder = await contender();
-      expect(await holder.ask(`lock ${dead} 0`)).toBe('held');
-      await ended(holder.child, 'SIGKILL');
-      const contenders = await Promise.all(Array.from({ length: 6 }, contender));
-      const held: number[] = [];
-      for (let round = 0; round < 600; round++) {
-        const folder = join(scratch, `round-${round}`);
-        cpSync(dead, folder, { recursive: true });
-        const from = Date.now() + 4;
-        const answers = await Promise.all(contenders.map(({ ask }) => ask(`lock ${folder} ${from}`)));
-        expect(answers.filter((answer) => answer !== 'held' && answer !== 'refused')).toEqual([]);
-        held.push(answers.filter((answer) => answer === 'held').length);
-        await Promise.all(contenders.map(({ ask }) => ask('release')));
-      }
-      expect({ once: held.filter((n) => n === 1).length, otherwise: held.filter((n) => n !== 1) }).toEqual({
-        once: 600,
-        otherwise: [],
-      });
-    },
-  );
 
   it('goes with its holder alone, not with what forgets it', () => {
     const folder = newFolder();

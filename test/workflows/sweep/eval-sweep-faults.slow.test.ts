@@ -1,0 +1,171 @@
+// A sweep that is killed, and whose engines and nodes fail, evaluates each state on each suite once and says the same of it.
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ApplicationFailure } from '@temporalio/activity';
+import { createNodeActivities } from '../../../src/activities/node-activities.js';
+import { EngineExited } from '../../../src/engine/policy-engine.js';
+import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
+import { comparisonOf } from '../../../src/activities/evaluation/compare-sweep.js';
+import { readSweep } from '../../../src/store/evaluations/sweeps.js';
+import { auditRun } from '../../../src/activities/reports/audit-run.js';
+import { type Harness, run, startEnvironments, startHarness } from '../../activities/fixture.js';
+import { seededRandom } from '../../chaos/random.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { until } from '../../support/until.js';
+import { SweepStage, trained } from './sweep-stage.js';
+
+const last = 2;
+const spec = (name: string, more: object = {}) => ({
+  name,
+  project: 'tests',
+  checkpoints: [{ run }],
+  suites: [{ name: 'final' }, { name: 'twice', max_tasks: 3, samples: 2, temperature: 0.9 }],
+  parallel: 2,
+  ...more,
+});
+
+describe('a sweep', { timeout: 360_000 }, () => {
+  let environments: EnvironmentServer;
+  let temporal: TestTemporal;
+  let harness: Harness;
+  let stage: SweepStage;
+  beforeAll(async () => {
+    [environments, temporal] = await Promise.all([startEnvironments(), startTemporal()]);
+  });
+  afterAll(async () => {
+    await temporal?.stop();
+    await environments?.close();
+  });
+  beforeEach(async () => {
+    harness = await startHarness(environments);
+    await trained(harness, last, [1, 2]);
+    stage = await SweepStage.open(temporal, harness);
+  }, 180_000);
+  afterEach(async () => {
+    await stage?.close();
+    await harness?.close();
+  });
+
+  const tableOf = async (name: string) => {
+    const record = await readSweep(harness.store, `tests/${name}`);
+    const { suites, rows } = await comparisonOf(harness.store, record);
+    return { suites, rows };
+  };
+
+  it('that is killed ten times plays every episode once, and comes to the same table', async () => {
+    let turns = 0;
+    // One turn after the other: else all episodes are played between two kills.
+    let line: Promise<unknown> = Promise.resolve();
+    for (const deps of [harness.node, harness.secondNode()]) {
+      const { engine } = deps.holder;
+      const { generate } = engine;
+      engine.generate = async (request, signal) => {
+        await (line = line.then(() => delay(100)));
+        turns += 1;
+        return generate.call(engine, request, signal);
+      };
+      await stage.node(deps);
+    }
+    const random = seededRandom(7);
+    const killed = spec('killed');
+    const episodes = async (): Promise<number> => {
+      let found = 0;
+      for await (const { key } of harness.store.list('evals/')) found += Number(key.includes('/episodes/'));
+      return found;
+    };
+    let met = 0;
+    const played: number[] = [];
+    for (let kill = 0; kill < 10; kill++) {
+      const handle = await stage.start('killed', killed);
+      let over = false;
+      void handle.result().then(
+        () => (over = true),
+        () => (over = true),
+      );
+      // Some turns on: by the clock a busy machine would be killed before it has begun.
+      const reached = turns + 1 + random.below(2);
+      await until(() => over || turns >= reached, 'some turns to be sampled');
+      await delay(random.below(100));
+      await handle.terminate('a test').then(
+        () => (met += 1),
+        () => undefined,
+      );
+      played.push(await episodes());
+    }
+    expect(met).toBeGreaterThan(3);
+    // Some of the kills came in the middle.
+    expect(new Set(played).size).toBeGreaterThan(1);
+    const result = await (await stage.start('killed', killed)).result();
+    expect(result).toMatchObject({ ended: 'completed', pairs: 4, failed: [] });
+    const { violations } = await auditRun(harness.store, run);
+    expect(violations).toEqual([]);
+    const table = await tableOf('killed');
+    await stage.close();
+    const other = await startHarness(environments);
+    try {
+      await trained(other, last, [1, 2]);
+      stage = await SweepStage.open(temporal, other);
+      await stage.node(other.node);
+      await (await stage.start('calm', spec('calm'))).result();
+      const { suites, rows } = await comparisonOf(other.store, await readSweep(other.store, 'tests/calm'));
+      expect(table).toEqual({ suites, rows });
+    } finally {
+      await stage.close();
+      await other.close();
+    }
+  });
+
+  it('outlasts an engine that dies again and again for a while', async () => {
+    const { engine } = harness.node.holder;
+    const { generate } = engine;
+    const diesUntil = Date.now() + 12_000;
+    let deaths = 0;
+    engine.generate = (...args) => {
+      if (Date.now() > diesUntil) return generate(...args);
+      deaths += 1;
+      return Promise.reject(new EngineExited('it was killed', 1, 0));
+    };
+    await stage.node(harness.node);
+    const result = await (await stage.start('dying', spec('dying', { parallel: 1 }))).result();
+    expect(result).toMatchObject({ ended: 'completed', pairs: 4, failed: [] });
+    expect(deaths).toBeGreaterThan(5);
+  });
+
+  it('takes no late answer of a node that was lost for that of the node which has the pair now', async () => {
+    const [silent, other] = [harness.secondNode(), harness.secondNode()];
+    let [begun, answered] = [false, false];
+    let answer = (): void => undefined;
+    const asked = new Promise<void>((resolve) => (answer = resolve));
+    await stage.node(silent, {
+      evaluatePair: async () => {
+        begun = true;
+        await asked;
+        answered = true;
+        throw ApplicationFailure.nonRetryable('an answer that comes late');
+      },
+    });
+    const late = spec('late', {
+      checkpoints: [{ run, steps: [2] }],
+      suites: [{ name: 'final' }],
+      parallel: 1,
+    });
+    const handle = await stage.start('late', late);
+    await until(() => begun, 'the first node to begin');
+    await stage.fallsSilent(silent);
+    const evaluate = createNodeActivities(other).evaluatePair;
+    await stage.node(other, {
+      evaluatePair: async (input) => {
+        answer();
+        await until(() => answered, 'the late answer');
+        // The workflow hears of it within the next seconds, this one's comes behind it.
+        await until(async () => {
+          const { pendingActivities } = (await handle.describe()).raw;
+          return pendingActivities?.length === 1;
+        }, 'the server to know the late answer');
+        await delay(1_000);
+        return evaluate(input);
+      },
+    });
+    expect(await handle.result()).toMatchObject({ ended: 'completed', episodes: 3, failed: [] });
+  });
+});
