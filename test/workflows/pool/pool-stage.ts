@@ -27,7 +27,16 @@ import {
 import type { nodePool } from '../../../src/workflows/pool/node-pool.js';
 import type { trainingRun } from '../../../src/workflows/run/training-run.js';
 import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
-import { type AllActivities, type ScriptedRun, startRun, workflowBundle } from '../scripted-run.js';
+import {
+  type AllActivities,
+  gate,
+  outlineOf,
+  type ScriptedRun,
+  scriptRun,
+  startRun,
+  uniqueName,
+  workflowBundle,
+} from '../scripted-run.js';
 
 export interface StageNode {
   /** As a process that is killed as soon as it has reported: it says no more, and takes no work. */
@@ -202,3 +211,18 @@ const activityNames = [
 
 /** From a node's death until its leases are revoked. */
 export const detectedWithinMs = 2 * nodeReportIntervalMs;
+
+const phases = [{ name: 'grpo', kind: 'grpo' as const, steps: 3 }];
+
+/** A run of three steps that saves and evaluates nothing. */
+export function shortScript(name: string): ScriptedRun {
+  return scriptRun(outlineOf(uniqueName(name), { phases, eval_interval: 0, ckpt_interval: 0 }));
+}
+
+/** Such a run, held in its rollouts of step 2 until `release`. */
+export function heldScript(name: string): ScriptedRun & { held: ReturnType<typeof gate> } {
+  const held = gate();
+  const run = shortScript(name);
+  run.before = (call) => (call === 'collect 2' ? held.wait() : undefined);
+  return Object.assign(run, { held });
+}

@@ -1,0 +1,154 @@
+// Leases over the new beginnings of the pool and of its runs.
+import { ApplicationFailure } from '@temporalio/common';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { LeaseRequest } from '../../../src/activities/contracts.js';
+import { nodeUpSignal, type PoolView, requestSignal } from '../../../src/workflows/messages.js';
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal-server.js';
+import { heldScript, PoolStage, shortScript } from './pool-stage.js';
+import { gate, outlineOf, type ScriptedRun, scriptRun, uniqueName, workflowBundle } from '../scripted-run.js';
+
+describe('a pool that begins anew again and again, like its runs', { timeout: 180_000 }, () => {
+  let temporal: TestTemporal;
+  let stage: PoolStage;
+  beforeAll(async () => {
+    const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 40 };
+    [temporal] = await Promise.all([startTemporal({ dynamicConfig }), workflowBundle()]);
+  }, 60_000);
+  afterAll(() => temporal?.stop());
+  beforeEach(async () => {
+    stage = await PoolStage.open(temporal);
+  });
+  afterEach(async () => {
+    await stage.close();
+    await stage.pool.terminate().catch(() => undefined);
+  });
+
+  it('forgets no node, no lease and nobody who waits, and a run keeps its lease over its own new beginnings', async () => {
+    const local = uniqueName('node');
+    await stage.node(local);
+    const first = scriptRun(
+      outlineOf(uniqueName('first'), {
+        phases: [{ name: 'grpo', kind: 'grpo', steps: 6 }],
+        ...{ eval_interval: 0, ckpt_interval: 0 },
+      }),
+    );
+    const [early, late] = [gate(), gate()];
+    first.before = (call) => ({ 'collect 1': early, 'collect 6': late })[call]?.wait();
+    const holder = await stage.run(first);
+    await early.reached;
+    const second = shortScript('second');
+    const waiter = await stage.run(second);
+    const before = await stage.until(({ queue }) => queue.length === 1);
+    const { runId } = await stage.pool.describe();
+    early.release();
+    await late.reached;
+    // As many reports as a few executions of the pool hear.
+    for (let report = 0; report < 30; report++)
+      await stage.pool.signal(nodeUpSignal, { ...before.nodes[0]!, lastSeen: undefined } as never);
+    await expect.poll(async () => (await stage.pool.describe()).runId, { timeout: 50_000 }).not.toBe(runId);
+    expect((await holder.describe()).runId).not.toBe(holder.firstExecutionRunId);
+    const after = await stage.until(({ nodes }) => nodes.length === 1);
+    expect(after.leases).toEqual(before.leases);
+    expect(after.queue).toEqual(before.queue);
+    late.release();
+    expect(await temporal.client.workflow.getHandle(holder.workflowId).result()).toMatchObject({ step: 6 });
+    expect(await waiter.result()).toMatchObject({ step: 3 });
+    const asked = stage.requests.filter(({ holding }) => holding === undefined).map(({ run }) => run);
+    expect(asked).toEqual([first.outline.run, second.outline.run]);
+    expect(stage.requests.find(({ holding }) => holding)).toMatchObject({ holding: local });
+  });
+
+  it('loses no message to a run, and the run gives back, one after another, what it did not ask for', async () => {
+    await stage.node(uniqueName('a'));
+    const one = heldScript('one');
+    const run = await stage.run(one);
+    await one.held.reached;
+    await stage.node(uniqueName('b'));
+    const { runId } = await stage.pool.describe();
+    const { workflowId, firstExecutionRunId } = run;
+    for (let n = 1; n <= 24; n++)
+      await stage.pool.signal(requestSignal, {
+        ...{ lease: `unasked/${n}`, run: one.outline.run, project: 'tests', priority: 0, numerics: null },
+        ...{ besides: [], workflowId, firstExecutionRunId },
+      });
+    const over = (view: PoolView): boolean => view.leases.length === 1 && view.queue.length === 0;
+    expect((await stage.until(over, 45_000)).leases).toMatchObject([{ run: one.outline.run }]);
+    expect((await stage.pool.describe()).runId).not.toBe(runId);
+    one.held.release();
+    expect(await run.result()).toMatchObject({ step: 3 });
+  });
+
+  /** A run of eight steps on two nodes. */
+  function sharing(name: string): ScriptedRun {
+    const steps = [{ name: 'grpo', kind: 'grpo' as const, steps: 8 }];
+    const run = scriptRun(outlineOf(uniqueName(name), { phases: steps, eval_interval: 0, ckpt_interval: 0 }));
+    const { openRun } = run.activities;
+    run.activities.openRun = async (input) => ({
+      ...(await openRun(input)),
+      placement: { priority: 0, nodes: 2 },
+    });
+    return run;
+  }
+
+  it('hears again of a second node that a run has asked an earlier pool for', async () => {
+    await stage.node(uniqueName('a'));
+    const run = sharing('asks');
+    const [early, late] = [gate(), gate()];
+    run.before = (call) => ({ 'collect 2': early, 'collect 8': late })[call]?.wait();
+    const handle = await stage.run(run);
+    await early.reached;
+    const { queue } = await stage.until(({ queue: waiters }) => waiters.length === 1);
+    await stage.pool.terminate();
+    await stage.node(uniqueName('b'));
+    early.release();
+    await late.reached;
+    const { leases } = await stage.until(({ leases: held }) => held.length === 2);
+    expect(leases.map(({ lease }) => lease)).toContain(queue[0]?.lease);
+    late.release();
+    const last = temporal.client.workflow.getHandle(handle.workflowId);
+    expect(await last.result()).toMatchObject({ step: 8 });
+  });
+
+  it('is never asked again, by an execution or its successors, for a node that disagreed with a record', async () => {
+    const [wrong, right] = [uniqueName('a'), uniqueName('b')];
+    await stage.node(wrong, {
+      called: (call) => {
+        if (call.includes('collectRollouts 2'))
+          throw ApplicationFailure.nonRetryable('step 1 was recomputed as another state', 'Diverged');
+      },
+    });
+    await stage.node(right);
+    const run = sharing('shuns');
+    const handle = await stage.run(run);
+    const last = temporal.client.workflow.getHandle(handle.workflowId);
+    expect(await last.result()).toMatchObject({ step: 8 });
+    const asked = stage.requests.filter((request) => request.run === run.outline.run && !request.holding);
+    const executions = new Set(asked.map(({ asker }) => asker?.execution));
+    expect(executions.size).toBeGreaterThan(1);
+    for (const { besides } of asked.slice(2)) expect(besides).toEqual([wrong]);
+  });
+
+  it('keeps no run waiting that an earlier execution of it, heard late, seems to have nothing of', async () => {
+    const leaving = await stage.node(uniqueName('a'));
+    const run = scriptRun(
+      outlineOf(uniqueName('late'), {
+        phases: [{ name: 'grpo', kind: 'grpo', steps: 8 }],
+        ...{ eval_interval: 0, ckpt_interval: 0 },
+      }),
+    );
+    const held = gate();
+    const retold = (): LeaseRequest[] => stage.requests.filter(({ holding }) => holding);
+    run.before = (call) => (call.startsWith('collect') && retold().length > 1 ? held.wait() : undefined);
+    const handle = await stage.run(run);
+    await held.reached;
+    await leaving.drain();
+    const { queue } = await stage.until(({ queue: waiters }) => waiters.length === 1);
+    // As an orchestrator that was cut off says it when the next execution has asked through another one.
+    await stage.pool.signal(requestSignal, retold()[0]!);
+    await stage.until((view) => view.queue.some(({ lease }) => lease !== queue[0]?.lease));
+    await stage.node(uniqueName('b'));
+    held.release();
+    const last = temporal.client.workflow.getHandle(handle.workflowId);
+    expect(await last.result()).toMatchObject({ step: 8 });
+  });
+});
