@@ -9,7 +9,10 @@ import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import { collect } from '../../../src/store/collection/collection.js';
 import { findEvaluations } from '../../../src/store/collection/evaluated-steps.js';
-import { type OpenedStore, withFoldedEvaluations } from '../../../src/store/evaluations/folded-evaluations.js';
+import {
+  type OpenedStore,
+  withFoldedEvaluations,
+} from '../../../src/store/evaluations/folded-evaluations.js';
 import type { ObjectStore } from '../../../src/store/objects/object-store.js';
 import { evaluationEpisodesFolder } from '../../../src/store/objects/layout.js';
 import { openStore } from '../../../src/store/open-store.js';
