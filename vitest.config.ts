@@ -22,7 +22,8 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.{server,slow}.test.ts'],
           setupFiles: ['test/support/pure-setup.ts'],
-          pool: 'threads',
+          // Not threads: some of the native parts that these files load do not outlive the end of one.
+          pool: 'forks',
           isolate: false,
           maxWorkers: 2,
           testTimeout: 20_000,

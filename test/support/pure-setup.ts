@@ -1,5 +1,5 @@
-// Holds the files of the project `pure` to their name. They share a thread and its modules, so what one of them leaves behind is there
-// for the next.
+// Holds the files of the project `pure` to their name. They share a process and its modules, so what one of them leaves behind is
+// there for the next.
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 import { Server } from 'node:net';
 import { afterAll, expect, vi } from 'vitest';
