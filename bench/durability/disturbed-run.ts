@@ -8,7 +8,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import type { ObjectStore } from '../../src/store/objects/object-store.js';
 import { openStore } from '../../src/store/open-store.js';
-import { readUpdate } from '../../src/store/runs/run-records.js';
+import { readFaults } from '../../src/store/runs/fault-figures.js';
+import { readRun, readUpdate } from '../../src/store/runs/run-records.js';
 import type { StackScripts } from '../../src/stack/stack.js';
 import { seededRandom } from '../../test/chaos/random.js';
 import { type OpenTrial, runTrial } from '../../test/chaos/trial.js';
@@ -306,8 +307,9 @@ async function readSteps(store: ObjectStore, run: string, last: number, seen: Se
     seen.commits.push({ step, at: Date.parse(observed.committed_at) });
     const stall = observed.timings_ms['checkpoint_stall'];
     if (stall !== undefined) seen.stalls.set(step, stall);
-    seen.ettr = observed.metrics['ft/ettr'] ?? Number.NaN;
   }
+  const { figures } = await readFaults(store, await readRun(store, run), last);
+  seen.ettr = figures['ft/ettr'] ?? Number.NaN;
 }
 
 const idsUpTo = (step: number, stepIds: ReadonlyMap<number, string>): ReadonlySet<string> =>

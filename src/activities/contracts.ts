@@ -73,9 +73,6 @@ export interface OpenedRun {
   control: ControlState;
   /** Absent where nothing is limited. */
   budget?: OpenedBudget;
-  /** The run's figures `ft/…` up to its position, and the seconds for which nobody has driven it before this start. */
-  faults?: Record<string, number>;
-  unownedSeconds?: number;
   /** As this start asks for; absent: one node, priority 0. */
   placement?: PlacementSpec;
 }
@@ -90,16 +87,12 @@ export interface StepReference {
 export interface Observation {
   /** Milliseconds since 1970 of the server's clock: when the attempt was asked for, plus what it took. */
   ended_at?: number;
-  /** Something had broken; the step's attempt records tell what. */
-  troubled?: true;
 }
 
-/** For an update's figures `ft/…`: what the workflow alone knows since the step before, by name. Absent where nothing happened. */
-export interface StepFaults {
-  /** An activity of the step was `troubled`. */
-  recorded: boolean;
-  figures: Record<string, number>;
-}
+/** What held a run up and its workflow alone knows. `waited`: for a node, the orchestrator or the server. `event`: a lease. */
+export type Interruption =
+  | { what: 'node_lost' | 'node_drained'; event: string; seconds: number }
+  | { what: 'waited'; seconds: number };
 
 /** Failure of `planStep` where the workflow does not know all control records; its first detail is the folded `ControlState`. */
 export type ControlIsBehind = 'ControlIsBehind';
@@ -110,6 +103,8 @@ export interface PlannedStep extends Observation {
   kind: 'sft' | 'grpo' | 'rebased';
   plan: Digest;
   slots: number;
+  /** The run's figures `ft/…` up to the step before, where they are known by now. */
+  faults?: Record<string, number>;
 }
 
 export interface CollectedRollouts extends Observation {
@@ -140,10 +135,6 @@ export interface CommittedStep extends Observation {
   reason: string | null;
   /** What it has used. */
   spent?: Omit<Spent, 'wall_seconds'>;
-  /** The run's figures `ft/…` up to this step. */
-  faults?: Record<string, number>;
-  /** Faults passed in that the stored record omits, because another attempt wrote it; absent when it has them all. */
-  unrecorded?: Record<string, number>;
   /** The few that `status` shows; the record has all of them, and of many environments. */
   metrics: Record<string, number>;
   /** Too few of its outcomes are graded: why, and how to mend it. */
@@ -225,8 +216,8 @@ export interface CollectedGarbage {
 
 /** What the workflow tells every activity of `NodeActivities` beside its input. */
 export interface OnNode {
-  /** The run had lost this node, which counts, and nothing has been done here since. */
-  returned?: true;
+  /** Since an activity on a node has answered: the attempt's record tells it. Absent where nothing happened. */
+  interruptions?: Interruption[];
 }
 
 /** On a node's queue `longhaul-node.<id>.gpu`. */
@@ -241,9 +232,7 @@ export interface NodeActivities {
    * Seals the batch of the plan's episodes, applies it, and commits the step. `elsewhere`: seconds in which other nodes than
    * this one played its episodes.
    */
-  updatePolicy(
-    input: StepReference & OnNode & { plan: Digest; elsewhere?: number; faults?: StepFaults },
-  ): Promise<CommittedStep>;
+  updatePolicy(input: StepReference & OnNode & { plan: Digest; elsewhere?: number }): Promise<CommittedStep>;
   /** Evaluates the state after `step` on a suite of held-out tasks; each (state, suite, task, sample) once ever. */
   evaluateState(input: StepReference & OnNode & { suite: 'interval' | 'final' }): Promise<EvaluatedState>;
   /** Saves the state after `step` to the node's disk, which keeps a few; also that of step `spare`, which is being uploaded. */
@@ -323,7 +312,7 @@ export interface RunStatus {
   blocked: { reason: string; remedy: string } | null;
   /** Present while a part of it fails again and again and is still tried: why, and what comes of it. */
   failing?: { reason: string; remedy: string };
-  /** Figures `ft/…` since the run began, as of `step`: what faults have cost it. One that is not there is 0. */
+  /** Figures `ft/…` since the run began, as of the newest plan: what faults have cost it. One that is not there is 0. */
   faults?: Record<string, number>;
   evaluations: {
     step: number;

@@ -2,7 +2,6 @@
 import type { EnvironmentBackend } from '../environments/environment.js';
 import type { JournalFolder } from '../episode/journal-folder.js';
 import type { EnvironmentSpec } from '../spec/run-spec.js';
-import type { FaultFigures } from '../store/runs/fault-figures.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import type { BusyMeter } from './attempt/busy-meter.js';
 import type { NewestEntries } from '../base/newest-entries.js';
@@ -10,12 +9,11 @@ import type { PolicyHolder } from '../policy/policy-holder.js';
 import type { ProcessLife } from './attempt/process-life.js';
 import type { RunDataCache } from '../data/run-data.js';
 
-/** When this process committed a step, what the meter said then, and what faults had cost the run. */
+/** When this process committed a step, and what the meter said then. */
 export interface LastCommit {
   step: number;
   at: number;
   busyMs: number;
-  faults: FaultFigures;
 }
 
 /** How long the update of `step` waited for the state before it to reach the disk. */

@@ -37,8 +37,12 @@ const notesSchema = z.object({
       tokens: z.number(),
       gpu_seconds: z.number(),
       usd: z.number(),
+      at: z.string(),
+      figures: z.record(z.string(), z.number()),
     })
-    .nullable(),
+    .nullable()
+    // Those of an earlier version are added up again.
+    .catch(null),
   notice: z.object({ sink: z.string(), what: z.string(), reason: z.string(), since: z.string() }).nullable(),
 });
 

@@ -11,7 +11,9 @@ import { inParallel } from '../base/in-parallel.js';
 import { ownersFolder } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { readSequence } from '../store/records/records.js';
-import { readUpdate } from '../store/runs/run-records.js';
+import { readControl } from '../store/runs/control-records.js';
+import { type FaultTotals, noFaults, projectFaults } from '../store/runs/fault-figures.js';
+import { readUpdates } from '../store/runs/run-records.js';
 import {
   evaluationPointId,
   type Delivered,
@@ -28,7 +30,6 @@ import {
   PAGE_STEPS,
   type RunView,
   stateAfter,
-  stepsFrom,
   updatesBehind,
 } from './run-view.js';
 import { evaluationPoint, plusStep, type RunningTotals, stepPoint } from './step-values.js';
@@ -71,7 +72,7 @@ export class MetricPoints {
       for (const point of found) if (!points.has(point.id)) points.set(point.id, point);
     };
     add(await evaluationPoints(view, held, delivered));
-    for (const update of updates) {
+    for (const update of await this.#projected(view, total, updates)) {
       total = await this.#plus(view, total, update);
       totals.push(total);
       add([stepPoint(update, total)]);
@@ -104,8 +105,7 @@ export class MetricPoints {
     const points = new Map<string, MetricPoint>();
     let held = await stateAfter(view, first);
     for (let step = first; held; step += PAGE_STEPS) {
-      const steps = stepsFrom(step + 1, Math.min(last, step + PAGE_STEPS));
-      const updates = await inParallel(steps, (one) => readUpdate(view.store, this.run, one));
+      const updates = await readUpdates(view.store, this.run, step + 1, Math.min(last, step + PAGE_STEPS));
       const states = [held];
       for (const update of updates) {
         const after = heldAfter(states.at(-1) ?? held, update);
@@ -126,12 +126,23 @@ export class MetricPoints {
     this.#owners = await readSequence(this.store, ownersFolder(this.run), 'owner', this.#owners);
     let total = this.#totals.findLast((totals) => totals.step <= position) ?? noTotals(view.record);
     while (total.step < position) {
-      const steps = stepsFrom(total.step + 1, Math.min(position, total.step + PAGE_STEPS));
-      const updates = await inParallel(steps, (step) => readUpdate(view.store, this.run, step));
-      for (const update of updates) total = await this.#plus(view, total, update);
+      const end = Math.min(position, total.step + PAGE_STEPS);
+      const updates = await readUpdates(view.store, this.run, total.step + 1, end);
+      for (const update of await this.#projected(view, total, updates))
+        total = await this.#plus(view, total, update);
       this.#totals = [total];
     }
     return total;
+  }
+
+  async #projected(
+    { store, record }: RunView,
+    before: FaultTotals,
+    updates: readonly UpdateRecord[],
+  ): Promise<UpdateRecord[]> {
+    // Read after the updates: whatever held the run before one of them is there.
+    const control = await readControl(store, this.run);
+    return projectFaults(store, { record, control, owners: this.#owners }, before, updates);
   }
 
   async #plus(view: RunView, before: RunningTotals, update: UpdateRecord): Promise<RunningTotals> {
@@ -152,7 +163,7 @@ async function evaluationPoints(
 }
 
 function noTotals(record: RunRecord): RunningTotals {
-  return { step: beginningOf(record), tokens: 0, gpu_seconds: 0, usd: 0 };
+  return { ...noFaults(record), tokens: 0, gpu_seconds: 0, usd: 0 };
 }
 
 function priceOf(owner: OwnerRecord | undefined): number {

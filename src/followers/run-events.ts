@@ -17,6 +17,7 @@ import { plannedSteps, reachesTarget, runSuites } from '../spec/schedule.js';
 import { sha256Hex } from '../base/sha256.js';
 import { checkpointHome } from '../store/runs/checkpoints.js';
 import { foldControl } from '../store/runs/control-records.js';
+import { projectFaults } from '../store/runs/fault-figures.js';
 import {
   checkpointFolder,
   checkpointManifestKey,
@@ -26,7 +27,7 @@ import {
 } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { inParallel } from '../base/in-parallel.js';
-import { readSequence } from '../store/records/records.js';
+import { readIfWhole, readSequence } from '../store/records/records.js';
 import { evaluationPointId } from '../integrations/tracking/metric-point.js';
 import {
   type AlertWatch,
@@ -44,7 +45,6 @@ import {
   evaluationsOf,
   heldAfter,
   openView,
-  readIfWhole,
   type RunView,
   stateAfter,
   type StepEvaluation,
@@ -200,7 +200,13 @@ async function addSteps(page: Page): Promise<boolean> {
       ? await readSequence(view.store, ownersFolder(view.record.run), 'owner', page.owners)
       : page.owners;
   await addEvaluations(page, await evaluationsOf(view, held, isTold(cursor)));
-  for (const update of updates) {
+  const { nodesLost, committedAt } = cursor.watch;
+  const before = {
+    step: position,
+    at: committedAt ?? view.record.observed.started_at,
+    figures: { 'ft/restarts/node_lost': nodesLost },
+  };
+  for (const update of await projectFaults(view.store, { ...view, owners }, before, updates)) {
     const budget = await ofOwnStart(view.store, update, owners, (owner) => owner?.observed.budget);
     const settings = { startedAt: view.record.observed.started_at, budget };
     const { alerts, watch } = watchStep(cursor.watch, update, settings);

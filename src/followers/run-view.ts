@@ -10,11 +10,10 @@ import { inParallel } from '../base/in-parallel.js';
 import { evaluationResultKey, evaluationsOfState, updateKey } from '../store/objects/layout.js';
 import type { ObjectStore } from '../store/objects/object-store.js';
 import { openRunView } from '../store/runs/quarantine.js';
-import type { RecordKind, RecordTypes } from '../spec/records/record-kinds.js';
-import { readRecord } from '../store/records/records.js';
+import { readIfWhole, readRecord } from '../store/records/records.js';
 import { isUnnamed, readRunEvaluations } from '../store/evaluations/run-evaluations.js';
 import { readRun, readUpdate, readUpdateIfAny } from '../store/runs/run-records.js';
-import { NewerSchema, OlderSchema, UnreadableRecord } from '../store/objects/store-errors.js';
+import { isUnreadable } from '../store/objects/store-errors.js';
 import { bySuite, stepOfResult } from './asked-evaluations.js';
 
 /** Updates that are read at once, and so the most that is held. */
@@ -119,24 +118,6 @@ async function namedAt({ store, record }: RunView, steps: readonly number[]): Pr
   }
 }
 
-function isUnreadable(error: unknown): boolean {
-  return [UnreadableRecord, OlderSchema, NewerSchema].some((one) => error instanceof one);
-}
-
-/** Null also where it cannot be read: it holds up nothing that is told of others. */
-export async function readIfWhole<Kind extends RecordKind>(
-  store: ObjectStore,
-  key: string,
-  kind: Kind,
-): Promise<RecordTypes[Kind] | null> {
-  try {
-    return await readRecord(store, key, kind);
-  } catch (error) {
-    if (isUnreadable(error)) return null;
-    throw error;
-  }
-}
-
-export function stepsFrom(first: number, last: number): number[] {
+function stepsFrom(first: number, last: number): number[] {
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
 }

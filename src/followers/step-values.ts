@@ -3,28 +3,28 @@ import { evaluationPointId, type MetricPoint, stepPointId } from '../integration
 import type { EvaluationResult } from '../spec/records/evaluation-records.js';
 import type { UpdateRecord } from '../spec/records/update.js';
 import { metricsOf } from '../rl/metrics.js';
+import { type FaultTotals, faultsAfter } from '../store/runs/fault-figures.js';
 import { spentBy } from '../rl/spending.js';
 
 /** Totals of a run's own steps up to `step`, added in their order: sums of floats depend on it. */
-export interface RunningTotals {
-  step: number;
+export interface RunningTotals extends FaultTotals {
   tokens: number;
   gpu_seconds: number;
   usd: number;
 }
 
-/** `usdPerGpuHour`: of the start that planned the step; 0 where it named no price. */
+/** `update`: as of `projectFaults`. `usdPerGpuHour`: of the start that planned the step; 0 where it named no price. */
 export function plusStep(before: RunningTotals, update: UpdateRecord, usdPerGpuHour: number): RunningTotals {
   const { tokens, gpu_seconds } = spentBy(update);
   return {
-    step: update.identity.step,
+    ...faultsAfter(update),
     tokens: before.tokens + tokens,
     gpu_seconds: before.gpu_seconds + gpu_seconds,
     usd: before.usd + (gpu_seconds / 3600) * usdPerGpuHour,
   };
 }
 
-/** `totals`: with this step. */
+/** `update`: as of `projectFaults`; `totals`: with this step. */
 export function stepPoint(update: UpdateRecord, totals: RunningTotals): MetricPoint {
   const { identity, observed } = update;
   const { step, applied } = identity;

@@ -1,7 +1,8 @@
 // Figures of a step's rewards and episodes, under SkyRL's names.
 import { type PassRate, passRateOf } from '../spec/pass-rate.js';
 import type { EpisodeRecord } from '../spec/records/episode.js';
-import type { UpdateRecord } from '../spec/records/update.js';
+import type { PlanRecord } from '../spec/records/plan.js';
+import type { BatchIdentity, UpdateRecord } from '../spec/records/update.js';
 import { isPass } from './pass.js';
 
 /** Graded values of one prompt's samples; null for unknown. */
@@ -97,6 +98,37 @@ export function stepMetrics(
       (name !== tokensOfUnrewarded || some((value) => value <= 0)),
   );
   return { ...Object.fromEntries(others), ...rewardMetrics(groups) };
+}
+
+/** A rebased step has sampled nothing, and a budget counts what was. */
+export function episodeFigures(
+  plan: PlanRecord,
+  { metrics, outcomes }: BatchIdentity,
+): Record<string, number> {
+  if (plan.kind !== 'grpo') return metrics;
+  const groups = plan.slots.map(({ env_key }, slot) => ({ env: env_key, values: outcomes[slot] ?? [] }));
+  const figures = stepMetrics(metrics, groups);
+  return plan.rebased ? withoutSampling(figures) : figures;
+}
+
+function withoutSampling(metrics: Record<string, number>): Record<string, number> {
+  return Object.fromEntries(Object.entries(metrics).filter(([name]) => !name.startsWith('generate/')));
+}
+
+/** The engine's figures under SkyRL's names. */
+export function policyMetrics(metrics: Record<string, number>): Record<string, number> {
+  const names: Record<string, string> = {
+    loss: 'policy/final_loss',
+    grad_norm: 'policy/grad_norm',
+    clip_ratio: 'policy/ppo_clip_ratio',
+    max_logprob_difference: 'policy/rollout_train_logprob_diff_max',
+    kl: 'policy/policy_kl',
+    entropy: 'policy/policy_entropy',
+    tis_weight: 'policy/tis_imp_ratio',
+  };
+  return Object.fromEntries(
+    Object.entries(metrics).map(([name, value]) => [names[name] ?? `policy/${name}`, value]),
+  );
 }
 
 /** Metrics of a step as people see them. Earlier versions stored zeros for a step in which nothing was graded; these are left out. */

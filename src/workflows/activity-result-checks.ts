@@ -2,6 +2,7 @@
 // workflow that trips over an answer stands still: it cannot even be asked where it is.
 import { ActivityFailure, ApplicationFailure, RetryState } from '@temporalio/common';
 import type { NodeActivities, OrchestratorActivities, TransferActivities } from '../activities/contracts.js';
+import type { Interruptions } from './run/interruptions.js';
 
 type Kind = 'boolean' | 'number' | 'number or null' | 'object' | 'string';
 
@@ -19,18 +20,20 @@ const required: { [A in keyof Activities]?: Partial<Record<Members<A>, Kind>> } 
   evaluateState: { state: 'string', suite_name: 'string', pass_at_1: 'number or null', graded: 'number' },
 };
 
-/** The activities themselves; an answer that none of them gives fails as an activity does. */
-export function withCheckedAnswers<T extends object>(activities: T, id: string): T {
+/** The activities themselves, told what interrupted their run; an answer that none of them gives fails as an activity does. */
+export function withCheckedAnswers<T extends object>(activities: T, id: string, run?: Interruptions): T {
   return new Proxy(activities, {
     get: (target, name) => {
       const activity = Reflect.get(target, name) as (input: unknown) => Promise<unknown>;
       const wanted = Object.entries<Kind>(required[name as keyof Activities] ?? {});
       if (wanted.length === 0) return activity;
-      return async (input: unknown): Promise<unknown> => {
-        const answer = await activity(input);
+      return async (input: object): Promise<unknown> => {
+        const told = run?.untold ?? [];
+        const answer = await activity(told.length > 0 ? { ...input, interruptions: told } : input);
         const missing = wanted.filter(([member, kind]) => !has(answer, member, kind));
-        if (missing.length === 0) return answer;
-        throw notOurs(id, String(name), answer, missing[0]);
+        if (missing.length > 0) throw notOurs(id, String(name), answer, missing[0]);
+        run?.answered(told, answer as { ended_at?: number });
+        return answer;
       };
     },
   });

@@ -8,6 +8,7 @@ import type {
   TransferActivities,
 } from '../activities/contracts.js';
 import { withCheckedAnswers } from './activity-result-checks.js';
+import type { Interruptions } from './run/interruptions.js';
 import { engineQueue, transferQueue } from './messages.js';
 import { checkpointPolicy, enginePolicy, lastCheckpointPolicy } from './policies.js';
 
@@ -20,8 +21,8 @@ export interface Place {
   node: string;
   /** Project of the run: projects take turns when work waits in the node's queue. */
   project: string;
-  /** The run had lost it, which counts (ft/*), and nothing has been done there since: that it died then is no second fault. */
-  returned?: true;
+  /** The run's; absent where work on the node is no run's. */
+  interruptions?: Interruptions;
   /** Above 0 while an earlier try of the same work was left behind on a lost node: its activity's id is taken until it ends. */
   tries: number;
 }
@@ -36,17 +37,7 @@ export function onEngine(place: Place, id: string, summary: string, policy: Acti
   const activityId = idAt(place, id);
   const onNode = { taskQueue: engineQueue(place.node), priority: { fairnessKey: place.project } };
   const activities = proxyActivities<NodeActivities>({ ...policy, ...onNode, activityId, summary });
-  return withCheckedAnswers(place.returned ? told(activities, { returned: true }) : activities, activityId);
-}
-
-/** Each call is told `more` beside its own input. */
-function told<T extends object>(activities: T, more: object): T {
-  return new Proxy(activities, {
-    get: (target, name) => {
-      const activity = Reflect.get(target, name) as (input: object) => Promise<unknown>;
-      return (input: object) => activity({ ...input, ...more });
-    },
-  });
+  return withCheckedAnswers(activities, activityId, place.interruptions);
 }
 
 function onTransfers(place: Place, id: string, summary: string, policy: ActivityOptions) {

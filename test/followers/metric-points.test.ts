@@ -74,6 +74,17 @@ describe('a run as points', () => {
     expect(second?.values['cost/usd']).toBeCloseTo(2 * 0.012345, 9);
   });
 
+  it('has what faults have cost up to each step, also where it goes on in the middle', async () => {
+    const store = await storeOf({ steps: 70, stepSeconds: 100, lostNodes: [2, 40], evalInterval: 100 });
+    const points = new Map((await readAll(store)).map(({ id, values }) => [id, values]));
+    expect(points.get('step.1')).toMatchObject({ 'ft/ettr': 1, 'ft/wall_seconds': 100 });
+    expect(points.get('step.2')).toMatchObject({ 'ft/lost_seconds': 9, 'ft/ettr': 0.955 });
+    const last = { 'ft/restarts/node_lost': 2, 'ft/lost_seconds': 18, 'ft/wall_seconds': 7_000 };
+    expect(points.get('step.70')).toMatchObject(last);
+    const [behind] = await new MetricPoints(store, 'tiny').next(new Delivered(60));
+    expect(behind?.values).toEqual(points.get('step.61'));
+  });
+
   it('has an interval evaluation under SkyRL’s names and another under its suite’s', async () => {
     const points = await readAll(await storeOf({ steps: 5, evalInterval: 2 }));
     expect(points.find(({ id }) => id.startsWith('eval.2.'))?.values).toMatchObject({

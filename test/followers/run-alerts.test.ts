@@ -171,6 +171,15 @@ describe('alerts', () => {
     });
   });
 
+  it('about a lost node are raised at each step whose attempts tell of one', async () => {
+    const { events } = await readAll(await storeOf({ steps: 60, lostNodes: [6, 7, 40], outcomes: [[1, 0]] }));
+    expect(alerts(events).map(({ id }) => id)).toEqual([
+      'alert.node_lost.6',
+      'alert.node_lost.7',
+      'alert.node_lost.40',
+    ]);
+  });
+
   it('about a missing signal are of reinforcement learning alone', async () => {
     const { events } = await readAll(
       await storeOf({ steps: 6, kind: 'sft', metrics: () => ({ 'reward/signal_ratio': 0 }) }),

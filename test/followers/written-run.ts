@@ -9,6 +9,7 @@ import {
   datasetManifestKey,
   evaluationResultKey,
   evaluationSuiteKey,
+  attemptFolder,
   ownersFolder,
   planKey,
   runKey,
@@ -58,6 +59,8 @@ export interface WrittenRun {
   kind: UpdateRecord['identity']['kind'];
   /** Seconds between two commits. */
   stepSeconds: number;
+  /** Steps before whose update an attempt tells that a node was lost, which took 9 s. */
+  lostNodes: readonly number[];
   /** Outcomes of each step. */
   outcomes: (number | null)[][];
 }
@@ -90,6 +93,7 @@ export function runOf(options: Partial<WrittenRun> = {}): WrittenRun {
     secondBudget: null,
     kind: 'grpo',
     stepSeconds: 2,
+    lostNodes: [],
     outcomes: [
       [1, 0, null, 1],
       [1, 1, 0, 0],
@@ -130,7 +134,8 @@ export function recordsOf(options: Partial<WrittenRun> = {}): Written[] {
   const addOwner = (n: number): void => {
     const observed = {
       ...all.owner.observed,
-      at: timeOf(n - 1),
+      // It comes when the steps of the one before are committed.
+      at: timeOf(n === 1 ? 0 : (run.secondStart - 1) * run.stepSeconds + 0.5),
       budget: {
         ...((n === 2 ? run.secondBudget : null) ?? run.budget),
         usd_per_gpu_hour: run.prices[n - 1] ?? 0,
@@ -141,6 +146,16 @@ export function recordsOf(options: Partial<WrittenRun> = {}): Written[] {
       n,
       firstExecutionRunId: `r${n}`,
       observed,
+    });
+  };
+  const addLoss = (step: number): void => {
+    const key = sequenceKey(attemptFolder(run.run, step, 'collect', 'r1.1'), 1);
+    const lost = { seconds: 0, tokens: 0, episodes: 0 };
+    const event = { event: `lease ${step}`, lost, detection_seconds: 9, down_seconds: 9 };
+    add('steps', step, key, 'attempt', {
+      ...all.attempt,
+      activity: `step-${String(step).padStart(6, '0')}/collect`,
+      observed: { ...all.attempt.observed, recoveries: [{ cause: 'node_lost', ...event }] },
     });
   };
   addOwner(1);
@@ -160,6 +175,7 @@ export function recordsOf(options: Partial<WrittenRun> = {}): Written[] {
       owner: step < run.secondStart ? 1 : 2,
     };
     add('steps', step, planKey(run.run, step), 'plan', plan);
+    if (run.lostNodes.includes(step)) addLoss(step);
     const before = state;
     const reason = run.unapplied.get(step);
     if (reason === undefined) state = step;

@@ -52,8 +52,6 @@ export class AttemptAccount {
   #waitedMs = 0;
   /** The engine process that worked for it last; null where none has. */
   engine: string | null = null;
-  /** Something went wrong that the step's records tell. */
-  troubled = false;
 
   /**
    * Call once, before the work: what ended the attempt before, what that one had not recorded, and whom to ask why a state
@@ -105,6 +103,12 @@ export class AttemptAccount {
     this.#workedAt = null;
   }
 
+  /** What was under way has left its record. */
+  finished(): void {
+    this.#units.clear();
+    this.#clock();
+  }
+
   uses(incarnation: string): void {
     this.engine = incarnation;
   }
@@ -151,7 +155,6 @@ export class AttemptAccount {
     this.#restored = [];
     this.#waitedMs = 0;
     if (this.#waitingSince !== null) this.#waitingSince = performance.now();
-    this.troubled = true;
   }
 
   /** For the attempt after this one, should it be needed; null before `begins`. */

@@ -13,14 +13,14 @@ import {
 } from './attempt-account.js';
 import { type Restored, rounded } from '../../policy/attended.js';
 import { attemptEvidence } from './attempt-evidence.js';
-import type { Observation } from '../contracts.js';
+import type { Observation, OnNode } from '../contracts.js';
 import { nodeOf, type Predecessor, type ProcessLife } from './process-life.js';
 import { currentScope } from './scope.js';
 import { type AttemptScope } from '../../policy/attended.js';
 import { EngineExited } from '../../engine/policy-engine.js';
 import { EnvironmentError } from '../../environments/environment.js';
 import type { Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
-import { isAtState } from '../../store/runs/fault-figures.js';
+import { isAtState } from '../../store/runs/step-attempts.js';
 import { ownersFolder } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { mendsItself } from './repeated-failures.js';
@@ -37,10 +37,9 @@ export interface RecoveryDeps {
 }
 
 /** Server instants: when the attempt was asked for, plus what it took by this process's clock. */
-function observation(begunAt: number, { troubled }: AttemptAccount): Observation {
+function observation(begunAt: number): Observation {
   const { currentAttemptScheduledTimestampMs } = Context.current().info;
-  const ended_at = Math.round(currentAttemptScheduledTimestampMs + performance.now() - begunAt);
-  return { ended_at, ...(troubled ? { troubled } : {}) };
+  return { ended_at: Math.round(currentAttemptScheduledTimestampMs + performance.now() - begunAt) };
 }
 
 /**
@@ -49,7 +48,7 @@ function observation(begunAt: number, { troubled }: AttemptAccount): Observation
  */
 export function recovering<
   D extends RecoveryDeps,
-  I extends { run: string; step?: number; returned?: true },
+  I extends { run: string; step?: number } & OnNode,
   O extends object,
 >(activity: (deps: D, input: I) => Promise<O>): (deps: D, input: I) => Promise<O & Observation> {
   return async (deps, input) => {
@@ -58,7 +57,7 @@ export function recovering<
     const account = currentAccount();
     const { life } = deps;
     const step = Math.max(input.step ?? 0, 0);
-    const before = whatEnded(life, input.run, scope, begunAt);
+    const before = interrupted(whatEnded(life, input.run, scope, begunAt), input);
     account.begins(before, (restored) => explained(deps, input, scope, step, restored, account.engine));
     try {
       const answer = await activity(deps, input);
@@ -67,7 +66,7 @@ export function recovering<
         .recovered()
         .catch((problem: Error) => deps.log(`what had broken is not recorded: ${problem.message}`));
       if (account.engine !== null) life.engines.set(input.run, account.engine);
-      return { ...answer, ...observation(begunAt, account) };
+      return { ...answer, ...observation(begunAt) };
     } catch (error) {
       const { recoveries, waited_seconds } = account.snapshot;
       const failure = failureOf(error, scope, life, account);
@@ -75,6 +74,21 @@ export function recovering<
       throw error;
     }
   };
+}
+
+/** With what the workflow tells. Each try of an activity is told the same: an event counts once, and a wait at the first try. */
+function interrupted(ended: EndedAttempt, { interruptions = [] }: OnNode): EndedAttempt {
+  const recoveries = [...ended.recoveries];
+  let { waited_seconds } = ended;
+  for (const { seconds, ...one } of interruptions) {
+    if (one.what === 'waited') waited_seconds += Context.current().info.attempt === 1 ? seconds : 0;
+    else {
+      const silent = one.what === 'node_lost' ? seconds : 0;
+      const { what: cause, event } = one;
+      recoveries.push({ cause, event, lost: nothingLost, detection_seconds: silent, down_seconds: seconds });
+    }
+  }
+  return { ...ended, recoveries, waited_seconds };
 }
 
 function nameOf(run: string, { activity }: AttemptScope): string {
@@ -98,7 +112,6 @@ function whatEnded(life: ProcessLife, run: string, scope: AttemptScope, begunAt:
   const { predecessor } = life;
   const isNew = life.restart === 'orchestrator_restart' && !life.noteRun(run);
   if (info.attempt === 1) {
-    // What the run missed meanwhile its workflow knows.
     const killed = isNew && predecessor && !predecessor.left;
     const failure = killed ? { ...restartOf(life.restart, predecessor, null), failedAt: begunAt } : null;
     return { failure, recoveries: [], waited_seconds: 0 };
@@ -177,7 +190,7 @@ function causeOf(error: unknown): RecoveryCause | null {
 /** A state that had to be made where no failure was seen: something had ended while nothing of the run was under way. */
 async function explained(
   deps: RecoveryDeps,
-  { run, returned }: { run: string; returned?: true },
+  { run, interruptions = [] }: { run: string } & OnNode,
   scope: AttemptScope,
   step: number,
   restored: Restored,
@@ -198,13 +211,9 @@ async function explained(
   if (used !== undefined) return recovery('engine_shared', scope.execution);
   const { predecessor } = life;
   const stateStep = isAtState(scope.activity) ? step : step - 1;
-  // That it left in order, or was taken for lost before this process had its place, its workflow knows, and counts.
-  if (
-    predecessor &&
-    !predecessor.left &&
-    !returned &&
-    (await wasServedBy(store, run, stateStep, life.node))
-  ) {
+  // That it left in order, or was taken for lost before this process had its place, its workflow has told.
+  const told = predecessor?.left === true || interruptions.some(({ what }) => what === 'node_lost');
+  if (predecessor && !told && (await wasServedBy(store, run, stateStep, life.node))) {
     const detection_seconds = rounded((predecessor.noticedAt - predecessor.aliveAt) / 1000);
     return { ...recovery('worker_restart', predecessor.identity), detection_seconds };
   }

@@ -35,7 +35,7 @@ export async function renderRunReport(
   const attempts = await readAttempts(deps.store, history);
   const faults = faultsOf(history, attempts);
   const html = renderReport({
-    history,
+    history: { ...history, updates: faults.updates },
     faults,
     restarts: restartsOf(history, attempts),
     changes: await readChanges(deps.store, history),

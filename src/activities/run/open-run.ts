@@ -11,16 +11,13 @@ import { toolParserId } from '../../episode/tool-call-parser.js';
 import { InvalidSpec } from '../../spec/invalid-spec.js';
 import { limitsOf } from '../../spec/budget.js';
 import type { Digest } from '../../spec/records/parts.js';
-import type { OwnerRecord, RunRecord } from '../../spec/records/run-records.js';
-import type { UpdateRecord } from '../../spec/records/update.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import type { BudgetSpec, RunSpec } from '../../spec/run-spec.js';
 import { usualBlockAfterSeconds } from '../../spec/schema.js';
 import { parseRunSpec, withLaterSettings } from '../../spec/spec-input.js';
 import { differences } from '../../store/records/canonical.js';
 import { sha256Hex } from '../../base/sha256.js';
-import { inParallel } from '../../base/in-parallel.js';
 import { listCheckpoints } from '../../store/runs/checkpoints.js';
-import { figuresOf } from '../../store/runs/fault-figures.js';
 import { assetKey, ownersFolder, runKey } from '../../store/objects/layout.js';
 import { claimRun } from '../../store/runs/owners.js';
 import { adoptOrCreate, createFile, readRecord, readSequence } from '../../store/records/records.js';
@@ -29,7 +26,7 @@ import {
   claimName,
   lastCommittedStep,
   readState,
-  readUpdate,
+  readUpdates,
   refuseEarlierVersion,
 } from '../../store/runs/run-records.js';
 import { spentInAll } from '../../rl/spending.js';
@@ -58,8 +55,7 @@ export async function openRun(
   const record = await findOrCreate(deps, run, rest, signal);
   const owner = await claim(run);
   const step = await lastCommittedStep(deps.store, run);
-  const newest = step > 0 ? await readUpdate(deps.store, run, step) : null;
-  const state = newest?.identity.state ?? (step === 0 ? await readState(deps.store, run, 0) : null);
+  const state = step < 0 ? null : await readState(deps.store, run, step);
   const owners = owner === 1 ? [] : await readSequence(deps.store, ownersFolder(run), 'owner');
   // A process before this one had nothing of a run that begins here.
   if (owners.at(-2)?.firstExecutionRunId !== input.workflow.firstExecutionRunId) deps.life.noteRun(run);
@@ -70,26 +66,9 @@ export async function openRun(
     owner,
     position: { step, state, lastCheckpoint },
     control: await foldedControl(deps.store, run),
-    faults: figuresOf(run, newest),
-    unownedSeconds: unownedSeconds(record, newest, owners),
     ...(spec.budget ? { budget: await openBudget(deps, record, spec.budget, step) } : {}),
     ...(spec.placement ? { placement: spec.placement } : {}),
   };
-}
-
-/** From the last sign of the workflow before to the claim of this one; 0 where this one has taken steps since. */
-function unownedSeconds(
-  { run, observed }: RunRecord,
-  newest: UpdateRecord | null,
-  owners: readonly OwnerRecord[],
-): number {
-  const now = owners.at(-1)?.firstExecutionRunId;
-  const first = owners.findIndex(({ firstExecutionRunId }) => firstExecutionRunId === now);
-  const [before, claim] = [owners[first - 1], owners[first]];
-  if (!before || !claim) return 0;
-  const committedAt = newest?.identity.run === run ? newest.observed.committed_at : observed.started_at;
-  const lastSign = Math.max(Date.parse(committedAt), Date.parse(before.observed.at));
-  return Math.max(0, (Date.parse(claim.observed.at) - lastSign) / 1000);
 }
 
 async function openBudget(
@@ -98,9 +77,7 @@ async function openBudget(
   budget: BudgetSpec,
   last: number,
 ): Promise<OpenedBudget> {
-  const first = (lineage?.step ?? 0) + 1;
-  const own = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
-  const updates = await inParallel(own, (step) => readUpdate(store, run, step));
+  const updates = await readUpdates(store, run, (lineage?.step ?? 0) + 1, last);
   return { limits: limitsOf(budget), spent: spentInAll(run, updates), startedAt: observed.started_at };
 }
 

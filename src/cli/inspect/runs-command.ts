@@ -8,7 +8,7 @@ import { inParallel } from '../../base/in-parallel.js';
 import { ownersFolder } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readSequence } from '../../store/records/records.js';
-import { NewerSchema, OlderSchema, UnreadableRecord } from '../../store/objects/store-errors.js';
+import { isUnreadable } from '../../store/objects/store-errors.js';
 import { lastCommittedStep, listRuns, readRun, readRunIfAny } from '../../store/runs/run-records.js';
 import { BadInput, inFolder, storeOption, wholeNumber, withOutput } from '../output.js';
 import { storeOfCommand } from '../stack-store.js';
@@ -239,10 +239,6 @@ async function storedLines(store: ObjectStore, driven: readonly RunLine[] | null
     }
   });
   return lines.filter((line) => line !== null);
-}
-
-function isUnreadable(error: unknown): boolean {
-  return [UnreadableRecord, OlderSchema, NewerSchema].some((kind) => error instanceof kind);
 }
 
 function originOf(record: RunRecord | null): RunLine['from'] {

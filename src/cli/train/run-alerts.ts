@@ -4,12 +4,12 @@ import { within } from '../../followers/deadlines.js';
 import { alertsOf, type AlertStanding, restAside, stalledSince } from '../../rl/alerts.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { readControl } from '../../store/runs/control-records.js';
-import { inParallel } from '../../base/in-parallel.js';
+import { faultsAfter, noFaults, projectFaults } from '../../store/runs/fault-figures.js';
 import { ownersFolder } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { openRunView } from '../../store/runs/quarantine.js';
 import { readSequence } from '../../store/records/records.js';
-import { lastCommittedStep, readRun, readUpdate } from '../../store/runs/run-records.js';
+import { lastCommittedStep, readRun, readUpdates } from '../../store/runs/run-records.js';
 import { printable } from '../printable.js';
 
 const storeWithinMs = 10_000;
@@ -48,19 +48,24 @@ async function readAlerts(
   answered: Answered,
 ): Promise<AlertStanding[]> {
   const store = await answered(openRunView(stored, run));
-  const { lineage, observed } = await answered(readRun(store, run));
+  const record = await answered(readRun(store, run));
   const last = await answered(lastCommittedStep(store, run));
-  const updates: UpdateRecord[] = [];
-  for (let first = (lineage?.step ?? 0) + 1; first <= last; first += pageSteps) {
-    const length = Math.min(pageSteps, last - first + 1);
-    const steps = Array.from({ length }, (_, index) => first + index);
-    updates.push(...(await answered(inParallel(steps, (step) => readUpdate(store, run, step)))));
-  }
-  const { alerts, watch } = alertsOf(updates, { startedAt: observed.started_at });
-  if (!status || status.phase === 'paused' || status.blocked) return alerts;
   const [control, owners] = await answered(
     Promise.all([readControl(store, run), readSequence(store, ownersFolder(run), 'owner')]),
   );
+  let totals = noFaults(record);
+  const updates: UpdateRecord[] = [];
+  const read = async (first: number): Promise<UpdateRecord[]> => {
+    const page = await readUpdates(store, run, first, Math.min(last, first + pageSteps - 1));
+    return projectFaults(store, { record, control, owners }, totals, page);
+  };
+  for (let first = totals.step + 1; first <= last; first += pageSteps) {
+    const page = await answered(read(first));
+    for (const update of page) totals = faultsAfter(update);
+    updates.push(...page);
+  }
+  const { alerts, watch } = alertsOf(updates, { startedAt: record.observed.started_at });
+  if (!status || status.phase === 'paused' || status.blocked) return alerts;
   const stalled = stalledSince(restAside(watch, control, owners), last, new Date().toISOString());
   return stalled ? [{ ...stalled, steps: [last], holds: true }, ...alerts] : alerts;
 }

@@ -4,12 +4,15 @@ import {
   asOf,
   availableSeconds,
   type FaultFigures,
+  faultsAfter,
   faultsIn,
-  figuresOf,
-  isAtState,
+  noFaults,
   plusFigures,
+  withFaults,
 } from '../../store/runs/fault-figures.js';
+import { isAtState } from '../../store/runs/step-attempts.js';
 import type { AttemptRecord, RecoveryCause } from '../../spec/records/attempt-records.js';
+import type { UpdateRecord } from '../../spec/records/update.js';
 import { percent, timeSpan, whole } from '../format.js';
 import { table } from '../html.js';
 import type { StepAttempt } from './restarts.js';
@@ -25,18 +28,28 @@ export interface Faults {
   /** Since the run began, as of its newest step and what was evaluated after it. */
   figures: FaultFigures;
   causes: CauseOfLoss[];
+  /** The history's updates, with the figures up to each of the run's own steps among its metrics. */
+  updates: UpdateRecord[];
 }
 
-export function faultsOf({ record, updates }: RunHistory, attempts: readonly StepAttempt[]): Faults {
+export function faultsOf(history: RunHistory, attempts: readonly StepAttempt[]): Faults {
+  const { record } = history;
   const own = attempts.filter(({ step }) => step >= (record.lineage?.step ?? 0));
   const steps = new Map<number, AttemptRecord[]>();
   for (const { step, record: attempt } of own) {
     const counted = isAtState(attempt.activity) ? step + 1 : step;
     steps.set(counted, [...(steps.get(counted) ?? []), attempt]);
   }
-  const newest = updates.at(-1) ?? null;
-  const committed = figuresOf(record.run, newest);
-  const after = faultsIn(steps.get((newest?.identity.step ?? 0) + 1) ?? []);
+  let totals = noFaults(record);
+  const updates = history.updates.map((update) => {
+    const { run, step } = update.identity;
+    if (run !== record.run) return update;
+    const projected = withFaults(update, totals, steps.get(step) ?? [], history);
+    totals = faultsAfter(projected);
+    return projected;
+  });
+  const committed = totals.figures;
+  const after = faultsIn(steps.get(totals.step + 1) ?? []);
   const found = new Set(
     own.flatMap(({ record: { observed } }) => (observed.recoveries ?? []).map(({ cause }) => cause)),
   );
@@ -48,6 +61,7 @@ export function faultsOf({ record, updates }: RunHistory, attempts: readonly Ste
   });
   return {
     figures: asOf(committed['ft/wall_seconds'] ?? 0, plusFigures(committed, after)),
+    updates,
     causes: causes.sort((a, b) => b.count - a.count || a.cause.localeCompare(b.cause)),
   };
 }

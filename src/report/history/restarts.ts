@@ -1,7 +1,7 @@
 // Which processes a run has outlived, read from what they left in its records.
 import type { AttemptRecord } from '../../spec/records/attempt-records.js';
 import type { OwnerRecord } from '../../spec/records/run-records.js';
-import { readAttemptsIn } from '../../store/runs/fault-figures.js';
+import { readAttemptsIn } from '../../store/runs/step-attempts.js';
 import { inParallel } from '../../base/in-parallel.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { timelineOf } from '../../store/runs/run-records.js';

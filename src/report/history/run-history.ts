@@ -1,13 +1,12 @@
 // What a run did, gathered from its records alone.
 import { readEvaluations, type EvaluationFigure } from './evaluations.js';
 import type { ControlRecord } from '../../spec/records/control-records.js';
-import type { BaseRecord, UpdateRecord } from '../../spec/records/update.js';
 import type { OwnerRecord, RunRecord } from '../../spec/records/run-records.js';
-import { inParallel } from '../../base/in-parallel.js';
+import type { BaseRecord, UpdateRecord } from '../../spec/records/update.js';
 import { controlFolder, ownersFolder } from '../../store/objects/layout.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
 import { readSequence } from '../../store/records/records.js';
-import { lastCommittedStep, readBase, readRun, readUpdate } from '../../store/runs/run-records.js';
+import { lastCommittedStep, readBase, readRun, readUpdates } from '../../store/runs/run-records.js';
 import { plannedSteps } from '../../spec/schedule.js';
 
 export interface RunHistory {
@@ -25,8 +24,7 @@ export interface RunHistory {
 export async function readHistory(store: ObjectStore, run: string): Promise<RunHistory> {
   const record = await readRun(store, run);
   const last = await lastCommittedStep(store, run);
-  const steps = Array.from({ length: Math.max(last, 0) }, (_, index) => index + 1);
-  const updates = await inParallel(steps, (step) => readUpdate(store, run, step));
+  const updates = await readUpdates(store, run, 1, last);
   const [owners, control] = await Promise.all([
     readSequence(store, ownersFolder(run), 'owner'),
     readSequence(store, controlFolder(run), 'control'),

@@ -93,6 +93,11 @@ export class OwnerChanged extends Error {
   }
 }
 
+/** A record is damaged, or of a version that this one does not read. */
+export function isUnreadable(error: unknown): boolean {
+  return [UnreadableRecord, OlderSchema, NewerSchema].some((kind) => error instanceof kind);
+}
+
 /** A live or unreachable workflow execution owns the run (R20). */
 export class RunOwned extends Error {
   override readonly name = 'RunOwned';

@@ -8,7 +8,7 @@ import { sequenceKey } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
 import { decodeRecord, encodeRecord } from './record-codec.js';
 import type { RecordKind, RecordTypes } from '../../spec/records/record-kinds.js';
-import { Diverged, StoreUnavailable, UnreadableRecord } from '../objects/store-errors.js';
+import { Diverged, isUnreadable, StoreUnavailable, UnreadableRecord } from '../objects/store-errors.js';
 
 export interface StoredRecord<Kind extends RecordKind> {
   /** As it is in the store, which is what everybody goes on with. */
@@ -37,6 +37,20 @@ export async function requireRecord<Kind extends RecordKind>(
   if (record === null)
     throw new UnreadableRecord(key, 'it is not in the store, but other records say that it must be');
   return record;
+}
+
+/** Null also where it cannot be read: it holds up nothing that is told of others. */
+export async function readIfWhole<Kind extends RecordKind>(
+  store: ObjectStore,
+  key: string,
+  kind: Kind,
+): Promise<RecordTypes[Kind] | null> {
+  try {
+    return await readRecord(store, key, kind);
+  } catch (error) {
+    if (isUnreadable(error)) return null;
+    throw error;
+  }
 }
 
 /** For choices (run, plan, episode, suite, evaluation, name of a run): the first record wins, and everybody adopts it. */

@@ -1,11 +1,18 @@
-// The figures ft/*: what faults have cost a run, counted from its records. Totals since the run began are in each update.json, so
-// that no reader has to add up what lies before.
+// The figures ft/*: what faults have cost a run up to a step, counted from its records whenever somebody asks. No step writes them:
+// updates of earlier versions carry those up to their own step, and what came before it is taken from there.
 import type { AttemptRecord, Recovery, RecoveryCause } from '../../spec/records/attempt-records.js';
+import type { RunRecord } from '../../spec/records/run-records.js';
 import type { UpdateRecord } from '../../spec/records/update.js';
 import { inParallel } from '../../base/in-parallel.js';
-import { attemptsFolder } from '../objects/layout.js';
+import { ownersFolder } from '../objects/layout.js';
 import type { ObjectStore } from '../objects/object-store.js';
-import { requireRecord } from '../records/records.js';
+import { readSequence } from '../records/records.js';
+import { readControl } from './control-records.js';
+import { type Driving, heldBetween } from './held-time.js';
+import { readUpdates } from './run-records.js';
+import { isOfSweep, readStepAttempts } from './step-attempts.js';
+
+const pageSteps = 64;
 
 /** By name, `ft/…`; a figure that is not there is 0. */
 export type FaultFigures = Record<string, number>;
@@ -69,23 +76,94 @@ export function plusFigures(one: FaultFigures, other: FaultFigures): FaultFigure
   return sum;
 }
 
-/** The part of `figures` that the totals did not grow by from `before` to `after`. */
-export function uncounted(figures: FaultFigures, before: FaultFigures, after: FaultFigures): FaultFigures {
-  const missing: FaultFigures = {};
-  for (const [name, value] of Object.entries(figures)) {
-    const left = rounded(value - Math.max(0, (after[name] ?? 0) - (before[name] ?? 0)));
-    // Totals are in whole milliseconds.
-    if (left > 0.001) missing[name] = left;
-  }
-  return missing;
-}
-
-/** What `update.json` says of the run up to its step; nothing where it is another run's, which this one was forked from. */
+/** Of an update that `withFaults` has answered; none where it is another run's, which this one was forked from. */
 export function figuresOf(run: string, update: UpdateRecord | null): FaultFigures {
   if (update?.identity.run !== run) return {};
   return Object.fromEntries(
     Object.entries(update.observed.metrics).filter(([name]) => name.startsWith('ft/')),
   );
+}
+
+/** Figures of a run's own steps up to one of them, and when that was committed: ISO 8601. */
+export interface FaultTotals {
+  step: number;
+  at: string;
+  figures: FaultFigures;
+}
+
+/** What figures are counted from beside updates and attempts. */
+export interface RunEvidence extends Driving {
+  record: Pick<RunRecord, 'run' | 'lineage' | 'observed'>;
+}
+
+/** Before the run's own first step. */
+export function noFaults({ lineage, observed }: RunEvidence['record']): FaultTotals {
+  return { step: lineage?.step ?? 0, at: observed.started_at, figures: {} };
+}
+
+export function faultsAfter(update: UpdateRecord): FaultTotals {
+  const { identity, observed } = update;
+  return { step: identity.step, at: observed.committed_at, figures: figuresOf(identity.run, update) };
+}
+
+/** The update of the step after `before`, with the figures up to it among its metrics. `attempts`: as of `readStepAttempts`. */
+export function withFaults(
+  update: UpdateRecord,
+  before: FaultTotals,
+  attempts: readonly AttemptRecord[],
+  evidence: RunEvidence,
+): UpdateRecord {
+  if (carriesFigures(update)) return update;
+  const { observed } = update;
+  const to = Date.parse(observed.committed_at);
+  const held = Object.entries(heldBetween(Date.parse(before.at), to, attempts, evidence))
+    .filter(([, seconds]) => seconds > 0)
+    .map(([holder, seconds]) => [`ft/${holder}_seconds`, seconds] as const);
+  const figures = [faultsIn(attempts), Object.fromEntries(held)].reduce(plusFigures, before.figures);
+  const wall = (to - Date.parse(evidence.record.observed.started_at)) / 1000;
+  return { ...update, observed: { ...observed, metrics: { ...observed.metrics, ...asOf(wall, figures) } } };
+}
+
+/** The updates of the steps after `before`, in their order, each as of `withFaults`. */
+export async function projectFaults(
+  store: ObjectStore,
+  evidence: RunEvidence,
+  before: FaultTotals,
+  updates: readonly UpdateRecord[],
+): Promise<UpdateRecord[]> {
+  const attempts = await inParallel(updates, async (update) =>
+    carriesFigures(update) ? [] : readStepAttempts(store, evidence.record.run, update.identity.step),
+  );
+  let totals = before;
+  return updates.map((update, index) => {
+    const projected = withFaults(update, totals, attempts[index] ?? [], evidence);
+    totals = faultsAfter(projected);
+    return projected;
+  });
+}
+
+/** Totals up to `step`, from those up to an earlier one. */
+export async function readFaults(
+  store: ObjectStore,
+  record: RunEvidence['record'],
+  step: number,
+  known = noFaults(record),
+): Promise<FaultTotals> {
+  const { run } = record;
+  const control = await readControl(store, run);
+  const owners = await readSequence(store, ownersFolder(run), 'owner');
+  let totals = known;
+  while (totals.step < step) {
+    const updates = await readUpdates(store, run, totals.step + 1, Math.min(step, totals.step + pageSteps));
+    for (const update of await projectFaults(store, { record, control, owners }, totals, updates))
+      totals = faultsAfter(update);
+  }
+  return totals;
+}
+
+/** Of an earlier version, which wrote the totals into each update. */
+function carriesFigures({ observed }: UpdateRecord): boolean {
+  return Object.keys(observed.metrics).some((name) => name.startsWith('ft/'));
 }
 
 /** In which the run could get on: no person held it up, and somebody drove it. */
@@ -102,45 +180,6 @@ export function asOf(wallSeconds: number, figures: FaultFigures): FaultFigures {
   const idle = of('lost_seconds') + of('waiting_seconds');
   const ettr = available > 0 ? Math.min(1, Math.max(0, 1 - idle / available)) : 1;
   return { ...figures, 'ft/wall_seconds': wall, 'ft/ettr': Math.round(ettr * 10_000) / 10_000 };
-}
-
-/**
- * The attempts that count towards a step: its own, and those of what was done at the state before it, which may have ended after
- * that one's update.
- */
-export async function readStepAttempts(
-  store: ObjectStore,
-  run: string,
-  step: number,
-): Promise<AttemptRecord[]> {
-  const [own, before] = await Promise.all([
-    readAttemptsIn(store, run, step),
-    readAttemptsIn(store, run, step - 1),
-  ]);
-  return [
-    ...own.filter(({ activity }) => !isAtState(activity)),
-    ...before.filter(({ activity }) => isAtState(activity)),
-  ];
-}
-
-export async function readAttemptsIn(
-  store: ObjectStore,
-  run: string,
-  step: number,
-): Promise<AttemptRecord[]> {
-  const keys: string[] = [];
-  for await (const { key } of store.list(attemptsFolder(run, step))) keys.push(key);
-  return inParallel(keys, (key) => requireRecord(store, key, 'attempt'));
-}
-
-/** Named so by the workflow `evalSweep`; its attempts lie with the run whose state it plays. */
-function isOfSweep(activity: string): boolean {
-  return /^step-\d+\/evaluate-sweep-/.test(activity);
-}
-
-/** Done at the state after its step, not on the way to it. */
-export function isAtState(activity: string): boolean {
-  return /^step-\d+\/(base|evaluate)/.test(activity);
 }
 
 function rounded(value: number): number {

@@ -6,6 +6,7 @@ import type { PlanRecord } from '../../spec/records/plan.js';
 import type { RunRecord } from '../../spec/records/run-records.js';
 import type { Numerics } from '../../spec/records/numerics.js';
 import { lastWarmStep } from '../../spec/warm-start.js';
+import { inParallel } from '../../base/in-parallel.js';
 import { recordDigest } from '../records/canonical.js';
 import {
   namesFolder,
@@ -127,6 +128,17 @@ export async function readBase(store: ObjectStore, run: string): Promise<BaseRec
 }
 
 /** Digest of the state after `step`, step ≥ 0. */
+/** Of the steps `first..last`, both included, in order. */
+export function readUpdates(
+  store: ObjectStore,
+  run: string,
+  first: number,
+  last: number,
+): Promise<UpdateRecord[]> {
+  const steps = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+  return inParallel(steps, (step) => readUpdate(store, run, step));
+}
+
 export async function readState(store: ObjectStore, run: string, step: number): Promise<Digest> {
   return (step === 0 ? await readBase(store, run) : await readUpdate(store, run, step)).identity.state;
 }

@@ -27,8 +27,6 @@ import { orchestratorPolicy, placing } from '../policies.js';
 import { orchestrator } from '../run-activities.js';
 
 export interface HeldLease extends GrantedLease {
-  /** The run had lost the node, which counts, and nothing has been done there since. */
-  returned: boolean;
   /** Resolves when the lease has ended, whoever ended it. */
   ended: Trigger<void>;
 }
@@ -65,8 +63,6 @@ export interface CarriedLeases {
   held: GrantedLease[];
   asked: string[];
   shunned: string[];
-  /** Lost nodes on which nothing has been done since; absent where there is none. */
-  lost?: string[];
 }
 
 export class RunLeases {
@@ -76,23 +72,17 @@ export class RunLeases {
   private named: number;
   /** Nodes that disagreed with a record: others share the steps. */
   private readonly shunned: string[];
-  /** Nodes whose loss counts, and on which nothing has been done since. */
-  private readonly lost: Set<string>;
   /** Messages to the pool that are under way. */
   telling = 0;
 
-  /**
-   * `changed` is called whenever there is something new to show, `gone` for each node that is lost or leaves: true where that counts
-   * as a fault of the run.
-   */
+  /** `changed` is called whenever there is something new to show, `gone` for each held lease that somebody else ends. */
   constructor(
     private readonly holder: LeaseHolder,
     carried: CarriedLeases | undefined,
     private readonly changed: () => void,
-    private readonly gone: (reason: RevokedLease['reason']) => boolean,
+    private readonly gone: (revoked: RevokedLease) => void = () => undefined,
   ) {
     this.named = carried?.named ?? 0;
-    this.lost = new Set(carried?.lost);
     this.held = (carried?.held ?? []).map((granted) => this.heldLease(granted));
     this.shunned = [...(carried?.shunned ?? [])];
     this.asked = new Map(
@@ -103,10 +93,11 @@ export class RunLeases {
   /** Hears the pool from now on; what it has said until now is told at once, so whoever is called has to be complete. */
   listen(): void {
     hear(grantedSignal, grantedLease, (granted) => this.granted(granted));
-    hear(revokedSignal, revokedLease, ({ lease, node, reason }) => {
+    hear(revokedSignal, revokedLease, (revoked) => {
+      const { lease, reason } = revoked;
       if (!this.drop(lease)) return this.refused(lease);
       log.warn('A node is taken from the run', { lease, reason });
-      if (this.gone(reason) && reason === 'lost') this.lost.add(node);
+      this.gone(revoked);
     });
     hear(waitingSignal, waitingLease, (waiting) => {
       const asked = this.asked.get(waiting.lease);
@@ -173,7 +164,7 @@ export class RunLeases {
   /** Work on it has timed out. */
   suspect({ lease, node }: GrantedLease): void {
     if (!this.drop(lease)) return;
-    if (this.gone('lost')) this.lost.add(node);
+    this.gone({ lease, node, reason: 'lost' });
     this.tell(suspectSignal, { lease, node });
   }
 
@@ -184,18 +175,9 @@ export class RunLeases {
     this.changed();
   }
 
-  /** Something has been done on it. */
-  worked({ node }: GrantedLease): void {
-    this.lost.delete(node);
-    for (const held of this.held) if (held.node === node) held.returned = false;
-  }
-
   carried(): CarriedLeases {
     const held = this.held.map(({ lease, node }) => ({ lease, node }));
-    return {
-      ...{ named: this.named, held, asked: [...this.asked.keys()], shunned: this.shunned },
-      ...(this.lost.size > 0 ? { lost: [...this.lost] } : {}),
-    };
+    return { named: this.named, held, asked: [...this.asked.keys()], shunned: this.shunned };
   }
 
   private async send({ lease, besides, atOnce }: AskedLease, summary: string): Promise<void> {
@@ -242,7 +224,7 @@ export class RunLeases {
   }
 
   private heldLease({ lease, node }: GrantedLease): HeldLease {
-    return { lease, node, returned: this.lost.has(node), ended: new Trigger() };
+    return { lease, node, ended: new Trigger() };
   }
 
   private drop(lease: string): boolean {

@@ -11,8 +11,9 @@ import {
 } from '@temporalio/workflow';
 import type { ControlState } from '../../activities/contracts.js';
 import type { ControlChange, Hyperparameters } from '../../spec/records/control-records.js';
-import { ControlSignals, type NoteSignal, type Verb } from './control-signals.js';
+import { ControlSignals, type Verb } from './control-signals.js';
 import { hyperparameterNames, problemWith } from '../hyperparameters.js';
+import type { RunProgress } from './run-progress.js';
 import {
   checkpointNowUpdate,
   pauseNowUpdate,
@@ -27,6 +28,9 @@ export type RecordControl = (updateId: string, change: ControlChange) => Promise
 
 export const noControl: ControlState = { n: 0, paused: false, stopAfter: null, lr: null, temperature: null };
 
+/** The run that is controlled, as people see it. */
+export type ControlledRun = Pick<RunProgress, 'controlled' | 'waitsForPerson' | 'signalled'>;
+
 export class ControlDesk {
   private folded: ControlState = noControl;
   /** A stop that this workflow was started to go past; null once somebody has asked for a stop again, whatever its step. */
@@ -39,17 +43,15 @@ export class ControlDesk {
   private nextBoundary = (): number => 0;
   private cutOff = (): void => undefined;
 
-  /**
-   * Registers the handlers; call before the first await of the workflow. `spec`: as the workflow was given it. `noted` hears of
-   * signals that changed nothing.
-   */
+  /** Registers the handlers; call before the first await of the workflow. `spec`: as the workflow was given it. */
   constructor(
     spec: unknown,
-    private readonly changed: (control: ControlState) => void,
-    private readonly isBlocked: () => boolean,
-    noted: NoteSignal,
+    private readonly controlled: ControlledRun,
   ) {
-    this.signals = new ControlSignals(noted, () => this.folded.n);
+    this.signals = new ControlSignals(
+      (note) => controlled.signalled(note),
+      () => this.folded.n,
+    );
     this.offer(pauseUpdate, {
       take: (id) => this.pause(id, false),
       description: 'Hold the run at the next step boundary',
@@ -144,7 +146,7 @@ export class ControlDesk {
 
   /** Resumes the run. A run that nothing holds answers at once, without a record. */
   private async resume(id: string): Promise<ControlState> {
-    if (this.settled && !this.folded.paused && !this.isBlocked()) return this.control;
+    if (this.settled && !this.folded.paused && !this.controlled.waitsForPerson) return this.control;
     return this.write(id, 'resume', () => ({ kind: 'resume' }));
   }
 
@@ -182,7 +184,7 @@ export class ControlDesk {
    */
   adopt(control: ControlState): void {
     if (control.n >= this.folded.n) this.folded = control;
-    this.changed(this.control);
+    this.controlled.controlled(this.control);
     if (this.folded.pausedNow) this.cutOff();
   }
 }

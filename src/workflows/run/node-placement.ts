@@ -1,8 +1,10 @@
 // Which nodes a run works on. Placement is never truth: where a node is gone, any other one takes over from the records.
 import { CancellationScope, condition, isCancellation, log, patched } from '@temporalio/workflow';
+import type { Interruption } from '../../activities/contracts.js';
 import { hasDiverged, nodeIsGone, standsStill } from '../activity-failures.js';
 import { blockedUntilResumed, untilMended } from './blocking.js';
 import type { ControlDesk } from './control-desk.js';
+import { Interruptions } from './interruptions.js';
 import { placing, remedies } from '../policies.js';
 import type { Place } from '../run-activities.js';
 import {
@@ -15,8 +17,15 @@ import {
 } from '../pool/run-leases.js';
 import type { RunProgress } from './run-progress.js';
 
+/** Over continue-as-new. */
+export interface CarriedPlacement extends CarriedLeases {
+  /** Absent where nothing has. */
+  interruptions?: readonly Interruption[];
+}
+
 export class NodePlacement {
   private readonly leases: RunLeases;
+  private readonly interruptions: Interruptions;
   private search: { asked: AskedLease; over: Promise<void> } | null = null;
   private readonly moving = new Map<string, Promise<boolean>>();
   /** Work under way. */
@@ -30,13 +39,16 @@ export class NodePlacement {
     private readonly desk: ControlDesk,
     private readonly progress: RunProgress,
     private readonly holder: LeaseHolder,
-    carried: CarriedLeases | undefined,
+    carried: CarriedPlacement | undefined,
   ) {
+    this.interruptions = new Interruptions(carried?.interruptions);
     this.leases = new RunLeases(
       holder,
       carried,
       () => this.show(),
-      (reason) => progress.idle.nodeGone(reason),
+      (revoked) => {
+        if (!this.isHeldUp) this.interruptions.nodeGone(revoked);
+      },
     );
     this.leases.listen();
     this.show();
@@ -113,16 +125,19 @@ export class NodePlacement {
     return this.leases.telling === 0;
   }
 
-  carried(): CarriedLeases {
-    return this.leases.carried();
+  carried(): CarriedPlacement {
+    const { untold } = this.interruptions;
+    return { ...this.leases.carried(), ...(untold.length > 0 ? { interruptions: untold } : {}) };
+  }
+
+  /** It waits for a person, and so has lost nothing with a node. */
+  private get isHeldUp(): boolean {
+    return ['paused', 'blocked'].includes(this.progress.status.phase);
   }
 
   /** A run that waits for a person keeps its nodes for a while only; the next use asks for one again. */
   private async giveBackWhileIdle(): Promise<void> {
-    const isIdle = (): boolean =>
-      this.working === 0 &&
-      this.leases.held.length > 0 &&
-      ['paused', 'blocked'].includes(this.progress.status.phase);
+    const isIdle = (): boolean => this.working === 0 && this.leases.held.length > 0 && this.isHeldUp;
     for (;;) {
       await condition(isIdle);
       if (!(await condition(() => !isIdle(), placing.idleRunHoldsMs))) this.leases.releaseAll();
@@ -135,16 +150,14 @@ export class NodePlacement {
     work: (place: Place) => Promise<T>,
   ): Promise<{ value: T } | null> {
     const scope = new CancellationScope();
-    const returned = held.returned ? { returned: true as const } : {};
-    const working = scope.run(() =>
-      work({ node: held.node, project: this.holder.project, tries: this.tries, ...returned }),
-    );
+    const { tries, interruptions } = this;
+    const place = { node: held.node, project: this.holder.project, tries, interruptions };
+    const working = scope.run(() => work(place));
     this.working += 1;
     try {
       const done = working.then((value) => ({ value }));
       const outcome = await Promise.race([done, held.ended.then(() => null)]);
-      if (outcome) this.leases.worked(held);
-      else this.leave(scope, working);
+      if (!outcome) this.leave(scope, working);
       return outcome;
     } catch (error) {
       if (!nodeIsGone(error)) throw error;
@@ -228,6 +241,7 @@ export class NodePlacement {
     const found = (): boolean => this.leases.held.length > 0;
     const isAnswered = (): boolean => found() || isToBeAsked(asked);
     const summary = `find a node for step ${this.progress.status.step + 1}`;
+    let since = Date.now();
     for (;;) {
       await untilMended(this.desk, this.progress, () => this.leases.request(asked, summary));
       while (!found() && Date.now() < asked.askAgainAt) {
@@ -237,12 +251,14 @@ export class NodePlacement {
           const mended = (): boolean => isAnswered() || asked.waiting?.cause !== cause;
           await blockedUntilResumed(this.desk, this.progress, block.reason, block.remedy, mended);
           if (asked.noneSince !== null) asked.noneSince = Date.now();
+          // A person's time, as their records tell.
+          if (!mended()) since = Date.now();
           break;
         }
         const deadline = Math.min(asked.askAgainAt, (asked.noneSince ?? Infinity) + placing.deadlineMs);
         await condition(() => isAnswered() || asked.waiting?.cause === 'unfit', deadline - Date.now());
       }
-      if (found()) return;
+      if (found()) return this.interruptions.waitedSince(since);
     }
   }
 

@@ -27,9 +27,6 @@ export async function openRun(
   );
   const { outline, owner, position, control } = opened;
   progress.opened(outline, owner, position);
-  if (opened.faults) progress.status.faults = opened.faults;
-  // What an execution before this one of the same chain knew was carried.
-  if (!options.carried) progress.idle.add('ft/unowned_seconds', opened.unownedSeconds ?? 0);
   let written = 0;
   // Starting a stopped run again goes past its stop; continue-as-new is no such start.
   const reached = control.stopAfter !== null && control.stopAfter <= position.step;

@@ -11,13 +11,12 @@ import type {
   RunPhase,
   RunPosition,
   RunStatus,
-  StepFaults,
 } from '../../activities/contracts.js';
 import { budgetNotes, isSpent } from '../status/budget.js';
-import { IdleClock } from '../status/idle-clock.js';
 import { noSignal } from '../policies.js';
 import { detailsOf } from '../status/run-details.js';
 import { summaryOf } from '../status/run-text.js';
+import { noControl } from './control-desk.js';
 import { phaseOf, totalSteps } from './step-schedule.js';
 
 const attributeKeys = {
@@ -56,13 +55,10 @@ export interface CarriedFigures {
   rewards?: RunStatus['rewards'];
   outcomes?: RunStatus['outcomes'];
   collectionFailure?: RunStatus['collectionFailure'];
-  /** What no update has taken over yet. */
-  faults?: StepFaults;
 }
 
 export class RunProgress {
   readonly status: RunStatus;
-  readonly idle: IdleClock;
   private outline: RunOutline | null = null;
   /** What the run itself is doing; `status.phase` shows above it what holds it up. */
   private doing: RunPhase = 'starting';
@@ -75,14 +71,8 @@ export class RunProgress {
   private blockAfterSeconds: number;
 
   /** `blockAfterSeconds`: as the workflow's input has it, until the run is opened. */
-  constructor(
-    run: string,
-    control: ControlState,
-    carried: CarriedFigures | undefined,
-    blockAfterSeconds = 0,
-  ) {
+  constructor(run: string, carried: CarriedFigures | undefined, blockAfterSeconds: number) {
     this.blockAfterSeconds = blockAfterSeconds;
-    this.idle = new IdleClock(carried?.faults);
     this.status = {
       run,
       phase: 'starting',
@@ -94,7 +84,7 @@ export class RunProgress {
       sharingNodes: [],
       waitsFor: null,
       state: null,
-      control,
+      control: noControl,
       blocked: null,
       evaluations: (carried?.evaluations ?? []).map(withoutUngradedRate),
       recent: carried?.recent ?? [],
@@ -120,6 +110,15 @@ export class RunProgress {
       { key: attributeKeys.project, value: outline.project },
       { key: attributeKeys.model, value: outline.model },
     ]);
+  }
+
+  controlled(control: ControlState): void {
+    this.status.control = control;
+  }
+
+  /** It is blocked, or fails again and again: `resume` has it try at once. */
+  get waitsForPerson(): boolean {
+    return this.status.blocked !== null || this.status.failing !== undefined;
   }
 
   at(step: number, state: string | null): void {
@@ -196,7 +195,6 @@ export class RunProgress {
     this.status.tokens += sampled?.tokens ?? 0;
     this.status.sampleSeconds += sampled?.seconds ?? 0;
     if (sampled) this.sampled(committed, sampled);
-    if (committed.faults) this.status.faults = committed.faults;
     const { step, kind, applied, reason } = committed;
     const metrics =
       applied || reason === noSignal ? committed.metrics : { ...committed.metrics, unapplied: 1 };
@@ -267,13 +265,11 @@ export class RunProgress {
   carried(): CarriedFigures {
     const { evaluations, recent, lastCheckpoint, tokens, sampleSeconds, rewards, outcomes } = this.status;
     const { collectionFailure } = this.status;
-    const faults = this.idle.open;
     return {
       ...{ evaluations, recent: recent.slice(-3), lastCheckpoint, tokens, sampleSeconds },
       ...(rewards ? { rewards } : {}),
       ...(outcomes ? { outcomes } : {}),
       ...(collectionFailure ? { collectionFailure } : {}),
-      ...(faults ? { faults } : {}),
     };
   }
 
@@ -292,7 +288,6 @@ export class RunProgress {
       : this.status.waitsFor !== null
         ? 'placing'
         : this.doing;
-    this.idle.phase(this.status.phase);
     this.publish(this.status.blocked ? 'blocked' : failing ? 'failing' : this.coarse);
     this.show();
   }

@@ -102,7 +102,6 @@ export function joined(parts: readonly Part[]): JoinedRollouts {
       (most, one) => (most && most.unknown >= one.unknown ? most : one),
       null,
     );
-  const ended = all.flatMap(({ ended_at }) => ended_at ?? []);
   return {
     graded,
     unknown: total((sampled) => sampled.unknown),
@@ -112,8 +111,6 @@ export function joined(parts: readonly Part[]): JoinedRollouts {
     tokens: total((sampled) => sampled.tokens),
     seconds: Math.max(...all.map((sampled) => sampled.seconds)),
     kept: all[0]?.kept ?? null,
-    ...(ended.length === parts.length ? { ended_at: Math.max(...ended) } : {}),
-    ...(all.some(({ troubled }) => troubled) ? { troubled: true } : {}),
     calls: parts.map(({ node, sampled }) => ({ node, seconds: sampled.seconds })),
   };
 }

@@ -1,5 +1,5 @@
 // What a training run is started with, and what its workflow hands to its own successor.
-import type { CarriedLeases } from '../pool/run-leases.js';
+import type { CarriedPlacement } from './node-placement.js';
 import type { CarriedFigures } from './run-progress.js';
 
 export interface TrainingOptions {
@@ -17,5 +17,5 @@ export interface CarriedRun {
   unapplied: number;
   /** GRPO steps in a row with too few grades. */
   ungraded?: number;
-  leases: CarriedLeases;
+  leases: CarriedPlacement;
 }

@@ -17,7 +17,6 @@ import type {
   PlannedStep,
   RunOutline,
   RunStatus,
-  StepFaults,
 } from '../../activities/contracts.js';
 import { forgottenControl } from '../activity-failures.js';
 import { blockedUntilResumed, RecordsChanged, throwWhereRecordsChanged, untilMended } from './blocking.js';
@@ -65,20 +64,8 @@ export interface TrainingResult {
 /** Workflow id `train/{name}`; the input is a run spec as JSON, verbatim from a user. */
 export async function trainingRun(spec: unknown, options: TrainingOptions = {}): Promise<TrainingResult> {
   const name = workflowInfo().workflowId.replace(/^train\//, '');
-  const desk: ControlDesk = new ControlDesk(
-    spec,
-    (control) => {
-      progress.status.control = control;
-    },
-    () => progress.status.blocked !== null || progress.status.failing !== undefined,
-    (note) => progress.signalled(note),
-  );
-  const progress: RunProgress = new RunProgress(
-    name,
-    desk.control,
-    options.carried?.figures,
-    blockAfterSecondsIn(spec),
-  );
+  const progress = new RunProgress(name, options.carried?.figures, blockAfterSecondsIn(spec));
+  const desk = new ControlDesk(spec, progress);
   setHandler(statusQuery, () => progress.status, { description: 'Where the run is, and its last figures' });
 
   try {
@@ -258,7 +245,6 @@ class TrainingLoop {
   ): Promise<void> {
     this.progress.phase('planning');
     const planned = await this.plan(step);
-    this.progress.idle.answered(planned);
     const keep = await this.checkpoints.wants(step - 1, planned.kind === 'grpo');
     if (planned.kind === 'grpo') await this.interruptible.ready();
     const [sampled] = await Promise.all([
@@ -267,20 +253,15 @@ class TrainingLoop {
     ]);
     this.progress.phase('updating');
     const summary = this.progress.summary(step, 'update');
-    let faults: StepFaults | undefined;
     const committed = await this.nodes.onNode((place) => {
-      faults = this.progress.idle.open;
       const elsewhere = playedElsewhere(sampled, place.node);
       return onEngine(place, stepId(step, 'update'), summary).updatePolicy({
         ...this.owned,
         step,
         plan: planned.plan,
         ...(elsewhere > 0 ? { elsewhere } : {}),
-        ...(faults ? { faults } : {}),
       });
     }, throwWhereRecordsChanged);
-    this.progress.idle.settled(faults, committed.unrecorded);
-    this.progress.idle.answered(committed);
     const seconds = (Date.now() - startedAt) / 1000;
     this.progress.committed(committed, seconds, sampled);
     this.budget.add(committed);
@@ -305,13 +286,13 @@ class TrainingLoop {
         });
     });
     if (!planned) throw new StepInterrupted();
+    if (planned.faults) this.progress.status.faults = planned.faults;
     return planned;
   }
 
   private async collect(planned: PlannedStep, keep: Saving | null): Promise<JoinedRollouts> {
     this.progress.phase('collecting');
     const sampled = await collectOnAll(this, planned, keep);
-    this.progress.idle.answered(sampled);
     this.checkpoints.savedBeside(planned.step - 1, sampled);
     return sampled;
   }
@@ -342,7 +323,6 @@ class TrainingLoop {
       ).evaluateState({ ...this.owned, step, suite }),
     );
     progress.evaluated(step, evaluated);
-    progress.idle.answered(evaluated);
     const phase = phaseOf(this.opened.outline, step);
     const target = this.opened.outline.target_pass_at_1;
     const { pass_at_1 } = evaluated;

@@ -30,7 +30,7 @@ export class SweepNodes {
 
   /** `changed` is called when the pool says something new. */
   constructor(holder: LeaseHolder, changed: () => void) {
-    this.leases = new RunLeases(holder, undefined, changed, () => true);
+    this.leases = new RunLeases(holder, undefined, changed);
   }
 
   /** Hears the pool from now on. */
@@ -79,8 +79,7 @@ export class SweepNodes {
     const working = scope.run(work);
     try {
       const done = await Promise.race([working.then(() => true), held.ended.then(() => false)]);
-      if (done) this.leases.worked(held);
-      else {
+      if (!done) {
         // A lost node may never answer: its work is called off, and nobody waits for it.
         working.catch(() => undefined);
         scope.cancel();

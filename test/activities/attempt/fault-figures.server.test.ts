@@ -6,14 +6,16 @@ import { DefaultLogger } from '@temporalio/worker';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { OnNode } from '../../../src/activities/contracts.js';
 import { createNodeActivities } from '../../../src/activities/node-activities.js';
-import { lastCommittedStep, readUpdate } from '../../../src/store/runs/run-records.js';
+import { createOrchestratorActivities } from '../../../src/activities/orchestrator-activities.js';
+import { lastCommittedStep, readRun, readUpdate } from '../../../src/store/runs/run-records.js';
 import type { AttemptSnapshot } from '../../../src/activities/attempt/attempt-account.js';
 import type { NodeDeps } from '../../../src/activities/node-deps.js';
 import { planStep } from '../../../src/activities/step/plan-step.js';
 import { type Predecessor, ProcessLife } from '../../../src/activities/attempt/process-life.js';
 import type { EnvironmentServer } from '../../../src/environments/server/environment-server.js';
 import type { AttemptRecord, Recovery } from '../../../src/spec/records/attempt-records.js';
-import { type FaultFigures, figuresOf, readAttemptsIn } from '../../../src/store/runs/fault-figures.js';
+import { type FaultFigures, readFaults } from '../../../src/store/runs/fault-figures.js';
+import { readAttemptsIn } from '../../../src/store/runs/step-attempts.js';
 import { guardActivities } from '../../../src/workers/attempt/activity-guard.js';
 import { drainingFailure } from '../../../src/workers/node/node-departure.js';
 import { OpenActivities } from '../../../src/workers/attempt/open-activities.js';
@@ -40,7 +42,7 @@ const recovery: Recovery = {
 };
 const name = (part: string, at = step): string => `step-${String(at).padStart(6, '0')}/${part}`;
 const figures = async (at = step): Promise<FaultFigures> =>
-  figuresOf(run, await readUpdate(harness.store, run, at));
+  (await readFaults(harness.store, await readRun(harness.store, run), at)).figures;
 const faults = (all: FaultFigures): FaultFigures =>
   Object.fromEntries(Object.entries(all).filter(([key]) => !['ft/ettr', 'ft/wall_seconds'].includes(key)));
 const recoveriesOf = (records: readonly AttemptRecord[]) =>
@@ -90,7 +92,7 @@ describe('an engine that is killed', () => {
     await expect(collect(1)).rejects.toMatchObject({ code: 'EngineExited' });
     const answer = await collect(2);
     const seconds = (performance.now() - begun) / 1000;
-    expect(answer.troubled).toBe(true);
+    expect(answer.graded).toBeGreaterThan(0);
     const [recovery, ...more] = recoveriesOf(await readAttemptsIn(harness.store, run, step));
     expect(more).toEqual([]);
     expect(recovery).toMatchObject({
@@ -103,17 +105,22 @@ describe('an engine that is killed', () => {
     expect(restore!.seconds + replay!.seconds).toBeLessThanOrEqual(down_seconds);
     expect(down_seconds + lost.seconds).toBeLessThan(seconds);
     expect(lost.episodes).toBeGreaterThan(0);
-    const { faults: told } = await harness.attempt(name('update'), () =>
-      activities.updatePolicy({ ...input, faults: { recorded: true, figures: {} } }),
-    );
-    expect(told).toEqual(await figures());
+    await harness.attempt(name('update'), () => activities.updatePolicy(input));
+    const told = await figures();
     expect(told).toMatchObject({
       'ft/restarts/engine_exit': 1,
       'ft/replayed_steps': lastSftStep,
       'ft/lost_episodes': lost.episodes,
     });
-    expect(told!['ft/lost_seconds']).toBeCloseTo(lost.seconds + down_seconds, 2);
-    expect(told!['ft/ettr']).toBeLessThan(1);
+    expect(told['ft/lost_seconds']).toBeCloseTo(lost.seconds + down_seconds, 2);
+    expect(told['ft/ettr']).toBeLessThan(1);
+    // No step writes them down, and the next plan tells them.
+    const { metrics } = (await readUpdate(harness.store, run, step)).observed;
+    expect(Object.keys(metrics).filter((figure) => figure.startsWith('ft/'))).toEqual([]);
+    const orchestrator = createOrchestratorActivities(harness.orchestrator);
+    const next = { run, owner: input.owner, step: step + 1, control: 0 };
+    const planning = harness.attempt(name('plan', step + 1), () => orchestrator.planStep(next));
+    expect((await planning).faults).toEqual(told);
   });
 
   it('in a collect whose journals cannot be written costs the turns that had been answered, too', async () => {
@@ -134,10 +141,8 @@ describe('an engine that is killed', () => {
     await collect(2);
     const [recovery] = recoveriesOf(await readAttemptsIn(harness.store, run, step));
     expect(recovery!.lost.tokens).toBeGreaterThan(0);
-    const { faults: told } = await harness.attempt(name('update'), () =>
-      activities.updatePolicy({ ...input, faults: { recorded: true, figures: {} } }),
-    );
-    expect(told).toMatchObject({ 'ft/lost_tokens': recovery!.lost.tokens });
+    await harness.attempt(name('update'), () => activities.updatePolicy(input));
+    expect(await figures()).toMatchObject({ 'ft/lost_tokens': recovery!.lost.tokens });
   });
 
   it('in an update costs that update alone, and the next step adds nothing', async () => {
@@ -148,7 +153,8 @@ describe('an engine that is killed', () => {
     const update = (attempt: number) =>
       harness.attempt(name('update', lastSftStep), () => activities.updatePolicy(input), attempt);
     await expect(update(1)).rejects.toMatchObject({ code: 'EngineExited' });
-    const { faults: told } = await update(2);
+    await update(2);
+    const told = await figures(lastSftStep);
     expect(told).toMatchObject({
       'ft/restarts/engine_exit': 1,
       'ft/replayed_steps': lastSftStep - 1,
@@ -157,7 +163,7 @@ describe('an engine that is killed', () => {
     expect(told).not.toHaveProperty('ft/lost_episodes');
     await harness.advance(step);
     expect(await lastCommittedStep(harness.store, run)).toBe(step);
-    expect(faults(await figures())).toEqual(faults(told!));
+    expect(faults(await figures())).toEqual(faults(told));
   });
 
   it('with its worker costs what the last heartbeat told, and a restart', async () => {
@@ -267,10 +273,13 @@ describe('a worker in the place of another one', () => {
     expect(await told(inPlaceOf(dead), 1, now)).toMatchObject([{ cause: 'worker_restart', event: identity }]);
   });
 
-  it('counts nothing again where the run had lost the node before, which its workflow counts', async () => {
+  it('counts nothing again where the run had lost the node before, which its workflow tells', async () => {
     await harness.advance(lastSftStep);
-    const recoveries = await told(inPlaceOf(dead), 1, now, { returned: true });
-    expect(recoveries).toMatchObject([{ cause: 'placed', event: 'node-a@test pid 2' }]);
+    const lost = { what: 'node_lost' as const, event: `${run}/1`, seconds: 9 };
+    expect(await told(inPlaceOf(dead), 1, now, { interruptions: [lost] })).toMatchObject([
+      { cause: 'node_lost', event: `${run}/1`, detection_seconds: 9, down_seconds: 9 },
+      { cause: 'placed', event: 'node-a@test pid 2' },
+    ]);
   });
 
   it('that had served it for another workflow only has lost it nothing', async () => {
@@ -285,24 +294,23 @@ describe('a worker in the place of another one', () => {
   });
 });
 
-it('what was handed to an update that finds its step committed is told as missing, and to its author’s retry is not', async () => {
+it('what the workflow alone knows is in the records of whoever it tells, once, however often that one tries', async () => {
   await harness.advance(lastSftStep);
-  const input = harness.reference(await harness.plan(step));
-  const lost = { 'ft/lost_seconds': 10, 'ft/restarts/node_lost': 1 };
-  const update = (deps: NodeDeps, handed: Record<string, number>) => {
-    const { updatePolicy } = createNodeActivities(deps);
-    const faults = { recorded: false, figures: handed };
-    return harness.attempt(name('update'), () => updatePolicy({ ...input, faults }));
-  };
-  await harness.attempt(name('collect'), () =>
-    createNodeActivities(harness.node).collectRollouts({ ...input, slots: [0, 2] }),
-  );
-  const paused = { 'ft/paused_seconds': 60.0004 };
-  expect(await update(harness.node, paused)).not.toHaveProperty('unrecorded');
-  expect(await update(harness.node, paused)).not.toHaveProperty('unrecorded');
-  // The node was given up meanwhile; its update came first all the same.
-  expect((await update(harness.secondNode(), { ...paused, ...lost })).unrecorded).toEqual(lost);
-  expect(faults(await figures())).toEqual({ 'ft/paused_seconds': 60 });
+  const planned = await harness.plan(step);
+  const lost = { what: 'node_lost' as const, event: `${run}/1`, seconds: 9 };
+  const interruptions = [lost, { what: 'waited' as const, seconds: 20 }];
+  const reference = { ...harness.reference(planned), interruptions };
+  const { collectRollouts, updatePolicy } = createNodeActivities(harness.node);
+  const collect = (attempt: number) =>
+    harness.attempt(name('collect'), () => collectRollouts({ ...reference, slots: [0, 2] }), attempt);
+  await collect(1);
+  await collect(2);
+  await harness.attempt(name('update'), () => updatePolicy(reference));
+  expect(await figures()).toMatchObject({
+    'ft/restarts/node_lost': 1,
+    'ft/detection_seconds': 9,
+    'ft/waiting_seconds': 20,
+  });
 });
 
 it('a node that leaves in the middle of a collect is told as that, with what its episodes had sampled', async () => {

@@ -6,7 +6,8 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { lostWork, readComputed } from '../../support/lost-work.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
-import { readUpdate } from '../../../src/store/runs/run-records.js';
+import { readFaults } from '../../../src/store/runs/fault-figures.js';
+import { readRun } from '../../../src/store/runs/run-records.js';
 import { statusQuery } from '../../../src/workflows/messages.js';
 import { Cluster, type RunHandle } from '../../support/cluster.js';
 import { findEngine } from '../../support/find-tools.js';
@@ -85,8 +86,9 @@ describe('episodes in flight', { timeout: 360_000 }, () => {
       deaths.map((at) => ({ at })),
     );
     for (const [index, what] of ['the node worker', 'the engine'].entries()) {
-      const { observed } = await readUpdate(cluster.store, 'killed', [first, second][index]!);
-      const tokens = observed.metrics['ft/lost_tokens'] ?? 0;
+      const step = index === 0 ? first : second;
+      const { figures } = await readFaults(cluster.store, await readRun(cluster.store, 'killed'), step);
+      const tokens = figures['ft/lost_tokens'] ?? 0;
       console.log(`kill of ${what}: ${JSON.stringify({ ...lost[index], tokens })}`);
       // What was answered is in the journals, and what was not was never there.
       expect(tokens).toBe(0);

@@ -4,15 +4,19 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { AttemptRecord, Recovery } from '../../../src/spec/records/attempt-records.js';
+import type { UpdateRecord } from '../../../src/spec/records/update.js';
 import {
   asOf,
+  faultsAfter,
   faultsIn,
   figuresOf,
+  noFaults,
   plusFigures,
-  readStepAttempts,
-  uncounted,
+  readFaults,
+  withFaults,
 } from '../../../src/store/runs/fault-figures.js';
-import { attemptFolder, sequenceKey } from '../../../src/store/objects/layout.js';
+import { readStepAttempts } from '../../../src/store/runs/step-attempts.js';
+import { attemptFolder, runKey, sequenceKey, updateKey } from '../../../src/store/objects/layout.js';
 import { openStore } from '../../../src/store/open-store.js';
 import { encodeRecord } from '../../../src/store/records/record-codec.js';
 import { recordsOfAllKinds } from '../fixtures.js';
@@ -131,19 +135,6 @@ describe('the totals of a run', () => {
     });
   });
 
-  it('count a figure as far as they grew by it, to the millisecond', () => {
-    const before = { 'ft/lost_seconds': 1.1, 'ft/paused_seconds': 60 };
-    const after = { 'ft/lost_seconds': 11.223, 'ft/paused_seconds': 60 };
-    expect(uncounted({ 'ft/lost_seconds': 10.1234 }, before, after)).toEqual({});
-    expect(
-      uncounted(
-        { 'ft/lost_seconds': 15.123, 'ft/paused_seconds': 5, 'ft/restarts/node_lost': 1 },
-        before,
-        after,
-      ),
-    ).toEqual({ 'ft/lost_seconds': 5, 'ft/paused_seconds': 5, 'ft/restarts/node_lost': 1 });
-  });
-
   it('have an ETTR of the time that was available: not paused, not blocked, and driven by somebody', () => {
     const figures = {
       'ft/lost_seconds': 5,
@@ -165,6 +156,86 @@ describe('the totals of a run', () => {
     expect(figuresOf(update.identity.run, parents)).toEqual({ 'ft/lost_seconds': 5 });
     expect(figuresOf('a-fork', parents)).toEqual({});
     expect(figuresOf('a-fork', null)).toEqual({});
+  });
+});
+
+describe('updates with what faults have cost', () => {
+  const { update, run, control } = recordsOfAllKinds();
+  const started = Date.parse('2026-01-02T03:00:00.000Z');
+  const time = (seconds: number): string => new Date(started + seconds * 1000).toISOString();
+  const record = { ...run, run: update.identity.run, lineage: null, observed: { started_at: time(0) } };
+  const evidence = { record, control: [], owners: [] };
+  const updateAt = (step: number, seconds: number, metrics: Record<string, number> = {}): UpdateRecord => ({
+    ...update,
+    identity: { ...update.identity, step },
+    observed: { ...update.observed, committed_at: time(seconds), metrics },
+  });
+
+  it('have the sum of the steps so far, and the share of the time that was left', () => {
+    const first = withFaults(
+      updateAt(1, 100),
+      noFaults(record),
+      [attempt('collect', [recovery], 5)],
+      evidence,
+    );
+    expect(figuresOf(record.run, first)).toMatchObject({
+      'ft/restarts/engine_exit': 1,
+      'ft/lost_seconds': 5,
+      'ft/waiting_seconds': 5,
+      'ft/wall_seconds': 100,
+      'ft/ettr': 0.9,
+    });
+    const resumed = { ...control, change: { kind: 'resume' as const }, observed: { at: time(150) } };
+    const held = { ...evidence, control: [resumed] };
+    const second = withFaults(updateAt(2, 200), faultsAfter(first), [attempt('update', [recovery])], held);
+    expect(figuresOf(record.run, second)).toMatchObject({
+      'ft/restarts/engine_exit': 2,
+      'ft/lost_seconds': 10,
+      'ft/blocked_seconds': 50,
+      'ft/wall_seconds': 200,
+      'ft/ettr': 0.9,
+    });
+  });
+
+  it('keep those that an earlier version wrote into them, and go on from there', () => {
+    const carried = {
+      'ft/lost_seconds': 7,
+      'ft/stalled_seconds': 2,
+      'ft/wall_seconds': 100,
+      'ft/ettr': 0.93,
+    };
+    const old = updateAt(1, 100, { 'policy/final_loss': 1, ...carried });
+    expect(withFaults(old, noFaults(record), [attempt('collect', [recovery])], evidence)).toBe(old);
+    const next = withFaults(updateAt(2, 200), faultsAfter(old), [attempt('collect', [recovery])], evidence);
+    expect(figuresOf(record.run, next)).toMatchObject({
+      'ft/lost_seconds': 12,
+      'ft/stalled_seconds': 2,
+      'ft/restarts/engine_exit': 1,
+      'ft/wall_seconds': 200,
+      'ft/ettr': 0.94,
+    });
+  });
+
+  it('are the same read from a store in one go or from a step on, and an attempt that cannot be read is passed over', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'longhaul-totals-'));
+    const store = await openStore(`dir:${folder}`);
+    try {
+      await store.create(runKey(record.run), await encodeRecord('run', { ...run, ...record }));
+      for (const step of [1, 2, 3]) {
+        const activity = `step-00000${step}/collect`;
+        const key = sequenceKey(attemptFolder(record.run, step, 'collect', 'execution.1'), 1);
+        const lost = { ...recovery, event: `engine ${step}` };
+        const told = { ...attempt('collect', [lost]), activity, n: 1 };
+        await store.create(key, step === 2 ? Buffer.from('no record') : await encodeRecord('attempt', told));
+        const committed = await encodeRecord('update', updateAt(step, 100 * step));
+        await store.create(updateKey(record.run, step), committed);
+      }
+      const totals = await readFaults(store, record, 3);
+      expect(totals).toMatchObject({ step: 3, at: time(300), figures: { 'ft/restarts/engine_exit': 2 } });
+      expect(await readFaults(store, record, 3, await readFaults(store, record, 1))).toEqual(totals);
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
   });
 });
 

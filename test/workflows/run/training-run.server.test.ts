@@ -9,6 +9,7 @@ import {
   statusQuery,
   stopAfterUpdate,
 } from '../../../src/workflows/messages.js';
+import type { Interruption } from '../../../src/activities/contracts.js';
 import { targetNote } from '../../../src/workflows/status/run-text.js';
 import { sharedTemporal } from '../../support/servers/shared-temporal.js';
 import type { ConnectedTemporal } from '../../support/servers/temporal-server.js';
@@ -90,21 +91,46 @@ describe('trainingRun', { timeout: 120_000 }, () => {
     expect(script.uploaded).toEqual([2, 4, 6]);
   });
 
-  it('hands the next update what the record of a step does not count, because somebody else wrote it', async () => {
-    const script = scriptRun(outlineOf(uniqueName('uncounted')));
-    const { openRun, updatePolicy } = script.activities;
-    script.activities.openRun = async (input) => ({ ...(await openRun(input)), unownedSeconds: 7 });
-    const handed: number[] = [];
-    script.activities.updatePolicy = async (input) => {
-      const unowned = input.faults?.figures['ft/unowned_seconds'] ?? 0;
-      handed.push(unowned);
-      const unrecorded: Record<string, number> = { 'ft/unowned_seconds': unowned };
-      return { ...(await updatePolicy(input)), ...(input.step <= 2 ? { unrecorded } : {}) };
+  it('tells the next activity on a node that an answer was held up, and no further one', async () => {
+    const script = scriptRun(outlineOf(uniqueName('held-up')));
+    const { collectRollouts, updatePolicy } = script.activities;
+    const told: string[] = [];
+    const note = (call: string, interruptions: readonly Interruption[] = []): void =>
+      void told.push(...interruptions.map(({ what, seconds }) => `${call} ${what} ${Math.round(seconds)}`));
+    script.activities.collectRollouts = async (input) => {
+      note(`collect ${input.step}`, input.interruptions);
+      const answer = await collectRollouts(input);
+      // The orchestrator was away for half a minute after it had ended.
+      return input.step === 4 ? { ...answer, ended_at: Date.now() - 30_400 } : answer;
+    };
+    script.activities.updatePolicy = (input) => {
+      note(`update ${input.step}`, input.interruptions);
+      return updatePolicy(input);
     };
     await withWorkers(temporal, script, async (queue) => {
       await (await startRun(temporal, queue, script.outline.name)).result();
     });
-    expect(handed).toEqual([7, 7, 7, 0, 0, 0]);
+    expect(told.filter((one) => !/ waited [0-9]$/.test(one))).toEqual([
+      expect.stringMatching(/^update 4 waited 3[01]$/),
+    ]);
+  });
+
+  it('shows what faults have cost as of the newest plan', async () => {
+    const script = scriptRun(outlineOf(uniqueName('costs')));
+    const { planStep } = script.activities;
+    script.activities.planStep = async (input) => ({
+      ...(await planStep(input)),
+      ...(input.step === 3 ? { faults: { 'ft/restarts/engine_exit': 1 } } : {}),
+    });
+    const held = gate();
+    script.before = (call) => (call === 'collect 4' ? held.wait() : undefined);
+    await withWorkers(temporal, script, async (queue) => {
+      const run = await startRun(temporal, queue, script.outline.name);
+      await held.reached;
+      expect((await run.query(statusQuery)).faults).toEqual({ 'ft/restarts/engine_exit': 1 });
+      held.release();
+      await run.result();
+    });
   });
 
   it('holds at a step boundary while paused, and a change of lr holds from the next plan on', async () => {

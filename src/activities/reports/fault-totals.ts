@@ -1,0 +1,34 @@
+// What faults have cost a run, for the Temporal UI and `status`: told with each plan, as of the step before it.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { StepReference } from '../contracts.js';
+import type { OrchestratorDeps } from '../orchestrator-deps.js';
+import { NewestEntries } from '../../base/newest-entries.js';
+import { type FaultFigures, type FaultTotals, readFaults } from '../../store/runs/fault-figures.js';
+
+/** A long run's take longer in a process that has just begun: a later plan tells them. */
+const withinMs = 500;
+
+export function tellingFaults<I extends StepReference, O extends object>(
+  activity: (deps: OrchestratorDeps, input: I) => Promise<O>,
+): (deps: OrchestratorDeps, input: I) => Promise<O & { faults?: FaultFigures }> {
+  const known = new NewestEntries<FaultTotals>();
+  const count = async ({ store, runs }: OrchestratorDeps, { run, step }: I): Promise<FaultFigures> => {
+    const { record } = await runs.get(run);
+    const before = known.get(run);
+    const totals = await readFaults(
+      store,
+      record,
+      step - 1,
+      before && before.step < step ? before : undefined,
+    );
+    known.set(run, totals);
+    return totals.figures;
+  };
+  return async (deps, input) => {
+    // The step is planned all the same.
+    const counted = count(deps, input).catch(() => null);
+    const answer = await activity(deps, input);
+    const faults = await Promise.race([counted, delay(withinMs, null, { ref: false })]);
+    return faults && Object.keys(faults).length > 0 ? { ...answer, faults } : answer;
+  };
+}

@@ -1,0 +1,70 @@
+// Time in which a person, or nobody, held a run, counted from its records: each time that it was resumed, or claimed by another
+// workflow, it had stood still since the last sign of work before.
+import type { AttemptRecord } from '../../spec/records/attempt-records.js';
+import type { ControlRecord } from '../../spec/records/control-records.js';
+import type { OwnerRecord } from '../../spec/records/run-records.js';
+import { isAtState } from './step-attempts.js';
+
+export interface HeldSeconds {
+  paused: number;
+  blocked: number;
+  unowned: number;
+}
+
+/** All of a run, in their order. */
+export interface Driving {
+  control: readonly ControlRecord[];
+  owners: readonly OwnerRecord[];
+}
+
+/** The run went on at `at`, ms since the epoch. `pause`: the one that ended then. */
+interface GoingOn {
+  at: number;
+  holder: keyof HeldSeconds;
+  pause?: { at: number; now: boolean };
+}
+
+/** Seconds between two commits (ms since the epoch). `attempts` are those that count towards the step of the second one. */
+export function heldBetween(
+  from: number,
+  to: number,
+  attempts: readonly AttemptRecord[],
+  { control, owners }: Driving,
+): HeldSeconds {
+  const held = { paused: 0, blocked: 0, unowned: 0 };
+  const signs = [from, ...attempts.map(timeOf)];
+  const begun = attempts.filter(({ activity }) => !isAtState(activity)).map(timeOf);
+  const all = [...resumptions(control), ...takeovers(owners)].sort((a, b) => a.at - b.at);
+  for (const { at, holder, pause } of all.filter((one) => one.at > from && one.at <= to)) {
+    // A pause waits for the end of the step, which did not come.
+    const changedNothing = pause && !pause.now && pause.at > from && begun.some((time) => time < pause.at);
+    const lastSign = Math.max(...signs.filter((sign) => sign <= at), pause?.at ?? 0);
+    if (!changedNothing) held[holder] += (at - lastSign) / 1000;
+    signs.push(at);
+  }
+  return held;
+}
+
+function timeOf({ observed }: { observed: { at: string } }): number {
+  return Date.parse(observed.at);
+}
+
+/** A `resume` is recorded only where something held the run: a pause, or a failure that waited for a person. */
+function resumptions(control: readonly ControlRecord[]): GoingOn[] {
+  let pause: GoingOn['pause'];
+  const found: GoingOn[] = [];
+  for (const record of control) {
+    const { kind, now = false } = record.change as { kind: string; now?: boolean };
+    if (kind === 'pause') pause = { at: timeOf(record), now };
+    if (kind !== 'resume') continue;
+    found.push({ at: timeOf(record), ...(pause ? { holder: 'paused', pause } : { holder: 'blocked' }) });
+    pause = undefined;
+  }
+  return found;
+}
+
+function takeovers(owners: readonly OwnerRecord[]): GoingOn[] {
+  const driver = (index: number): string | undefined => owners[index]?.firstExecutionRunId;
+  const others = owners.filter((_, index) => index > 0 && driver(index) !== driver(index - 1));
+  return others.map((claim) => ({ at: timeOf(claim), holder: 'unowned' }));
+}

@@ -1,0 +1,46 @@
+// The attempt records of a step: evidence, never truth, so one that cannot be read is passed over (the audit names it).
+import type { AttemptRecord } from '../../spec/records/attempt-records.js';
+import { inParallel } from '../../base/in-parallel.js';
+import { attemptsFolder } from '../objects/layout.js';
+import type { ObjectStore } from '../objects/object-store.js';
+import { readIfWhole } from '../records/records.js';
+
+/**
+ * The attempts that count towards a step: its own, and those of what was done at the state before it, which may have ended after
+ * that one's update.
+ */
+export async function readStepAttempts(
+  store: ObjectStore,
+  run: string,
+  step: number,
+): Promise<AttemptRecord[]> {
+  const [own, before] = await Promise.all([
+    readAttemptsIn(store, run, step),
+    readAttemptsIn(store, run, step - 1),
+  ]);
+  return [
+    ...own.filter(({ activity }) => !isAtState(activity)),
+    ...before.filter(({ activity }) => isAtState(activity)),
+  ];
+}
+
+export async function readAttemptsIn(
+  store: ObjectStore,
+  run: string,
+  step: number,
+): Promise<AttemptRecord[]> {
+  const keys: string[] = [];
+  for await (const { key } of store.list(attemptsFolder(run, step))) keys.push(key);
+  const found = await inParallel(keys, (key) => readIfWhole(store, key, 'attempt'));
+  return found.filter((record) => record !== null);
+}
+
+/** Named so by the workflow `evalSweep`; its attempts lie with the run whose state it plays. */
+export function isOfSweep(activity: string): boolean {
+  return /^step-\d+\/evaluate-sweep-/.test(activity);
+}
+
+/** Done at the state after its step, not on the way to it. */
+export function isAtState(activity: string): boolean {
+  return /^step-\d+\/(base|evaluate)/.test(activity);
+}
