@@ -86,6 +86,8 @@ export const attempt = z.strictObject({
     recoveries: z.array(recovery).exactOptional().describe('what had broken before it worked'),
     waited_seconds: seconds
       .exactOptional()
-      .describe('all that was under way waited for an environment or the store'),
+      .describe(
+        'all that was under way waited for an environment or the store, or the run for a node, the orchestrator or Temporal',
+      ),
   }),
 });

@@ -46,9 +46,7 @@ export const update = z.strictObject({
       ),
   }),
   observed: z.strictObject({
-    metrics: figures.describe(
-      'SkyRL’s names, and what faults have cost so far (`ft/…`, [operations.md](operations.md#what-faults-cost))',
-    ),
+    metrics: figures.describe('SkyRL’s names; of earlier versions also what faults had cost so far (`ft/…`)'),
     timings_ms: figures,
     engine,
     committed_at: time,
