@@ -2,7 +2,7 @@
 // workflow that trips over an answer stands still: it cannot even be asked where it is.
 import { ActivityFailure, ApplicationFailure, RetryState } from '@temporalio/common';
 import type { NodeActivities, OrchestratorActivities, TransferActivities } from '../activities/contracts.js';
-import type { Interruptions } from './run/interruptions.js';
+import type { Interruptions } from './interruptions.js';
 
 type Kind = 'boolean' | 'number' | 'number or null' | 'object' | 'string';
 

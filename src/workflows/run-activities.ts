@@ -8,7 +8,7 @@ import type {
   TransferActivities,
 } from '../activities/contracts.js';
 import { withCheckedAnswers } from './activity-result-checks.js';
-import type { Interruptions } from './run/interruptions.js';
+import type { Interruptions } from './interruptions.js';
 import { engineQueue, transferQueue } from './messages.js';
 import { checkpointPolicy, enginePolicy, lastCheckpointPolicy } from './policies.js';
 

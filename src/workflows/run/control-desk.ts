@@ -11,9 +11,8 @@ import {
 } from '@temporalio/workflow';
 import type { ControlState } from '../../activities/contracts.js';
 import type { ControlChange, Hyperparameters } from '../../spec/records/control-records.js';
-import { ControlSignals, type Verb } from './control-signals.js';
+import { ControlSignals, type NoteSignal, type Verb } from './control-signals.js';
 import { hyperparameterNames, problemWith } from '../hyperparameters.js';
-import type { RunProgress } from './run-progress.js';
 import {
   checkpointNowUpdate,
   pauseNowUpdate,
@@ -29,7 +28,11 @@ export type RecordControl = (updateId: string, change: ControlChange) => Promise
 export const noControl: ControlState = { n: 0, paused: false, stopAfter: null, lr: null, temperature: null };
 
 /** The run that is controlled, as people see it. */
-export type ControlledRun = Pick<RunProgress, 'controlled' | 'waitsForPerson' | 'signalled'>;
+export interface ControlledRun {
+  readonly waitsForPerson: boolean;
+  controlled(control: ControlState): void;
+  signalled: NoteSignal;
+}
 
 export class ControlDesk {
   private folded: ControlState = noControl;

@@ -4,7 +4,7 @@ import type { Interruption } from '../../activities/contracts.js';
 import { hasDiverged, nodeIsGone, standsStill } from '../activity-failures.js';
 import { blockedUntilResumed, untilMended } from './blocking.js';
 import type { ControlDesk } from './control-desk.js';
-import { Interruptions } from './interruptions.js';
+import { Interruptions } from '../interruptions.js';
 import { placing, remedies } from '../policies.js';
 import type { Place } from '../run-activities.js';
 import {

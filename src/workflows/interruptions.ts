@@ -1,7 +1,7 @@
 // What held a run up and its workflow alone knows. Each activity on a node is told of it until one has answered: by then the records
 // of its attempts tell it (docs/operations.md, "What faults cost").
-import type { Interruption, Observation } from '../../activities/contracts.js';
-import { nodeLostAfterMs, type RevokedLease } from '../messages.js';
+import type { Interruption, Observation } from '../activities/contracts.js';
+import { nodeLostAfterMs, type RevokedLease } from './messages.js';
 
 /** What takes longer is no pace of a healthy server. */
 const paceMs = 1_000;

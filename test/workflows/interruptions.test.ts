@@ -1,7 +1,7 @@
 // What a workflow alone knows of the time in which its run did not get on, told to activities until one of them has answered.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { Interruptions } from '../../../src/workflows/run/interruptions.js';
-import { nodeLostAfterMs } from '../../../src/workflows/messages.js';
+import { Interruptions } from '../../src/workflows/interruptions.js';
+import { nodeLostAfterMs } from '../../src/workflows/messages.js';
 
 beforeEach(() => {
   vi.useFakeTimers({ now: 1_000_000 });
