@@ -21,7 +21,7 @@ export default defineConfig({
           name: 'pure',
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.{server,slow}.test.ts'],
-          setupFiles: ['test/support/pure-setup.ts'],
+          setupFiles: ['test/support/preloads/pure-setup.ts'],
           // Not threads: some of the native parts that these files load do not outlive the end of one.
           pool: 'forks',
           isolate: false,

@@ -53,17 +53,14 @@ async function readAlerts(
   const [control, owners] = await answered(
     Promise.all([readControl(store, run), readSequence(store, ownersFolder(run), 'owner')]),
   );
-  let totals = noFaults(record);
   const updates: UpdateRecord[] = [];
-  const read = async (first: number): Promise<UpdateRecord[]> => {
-    const page = await readUpdates(store, run, first, Math.min(last, first + pageSteps - 1));
-    return projectFaults(store, { record, control, owners }, totals, page);
-  };
-  for (let first = totals.step + 1; first <= last; first += pageSteps) {
-    const page = await answered(read(first));
-    for (const update of page) totals = faultsAfter(update);
-    updates.push(...page);
-  }
+  for (let first = (record.lineage?.step ?? 0) + 1; first <= last; first += pageSteps)
+    updates.push(...(await answered(readUpdates(store, run, first, Math.min(last, first + pageSteps - 1)))));
+  // The alert of a lost node holds for one step: the attempts of older ones would be read for nothing.
+  const newest = updates.splice(-pageSteps);
+  const before = updates.at(-1);
+  const totals = before ? faultsAfter(before) : noFaults(record);
+  updates.push(...(await answered(projectFaults(store, { record, control, owners }, totals, newest))));
   const { alerts, watch } = alertsOf(updates, { startedAt: record.observed.started_at });
   if (!status || status.phase === 'paused' || status.blocked) return alerts;
   const stalled = stalledSince(restAside(watch, control, owners), last, new Date().toISOString());
