@@ -48,7 +48,7 @@ export function alertTable(alerts: readonly AlertStanding[]): string | null {
     },
     { title: 'what', cell: ({ alert }) => escapeHtml(alertWords(alert, writer).line) },
     { title: 'began at', cell: ({ steps }) => escapeHtml(inSteps(steps)) },
-    { title: 'now', cell: ({ holds }) => (holds ? 'holds' : 'over') },
+    { title: 'now', cell: ({ holds }) => (holds ? 'holds' : 'ended') },
   ]);
 }
 

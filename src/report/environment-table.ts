@@ -42,8 +42,8 @@ const significant = 2;
 const noticeable = 0.1;
 /** In words, for readers of the table. */
 export const statusRule =
-  'improving or declining: the change is more than two standard errors of the difference; unclear: it is not, but with so ' +
-  'few episodes a change of ten points would not be either';
+  'improving or declining: the change is more than two standard errors of the difference; unclear: too few episodes to show ' +
+  'even a change of ten points';
 const allButPerfect = 0.95;
 const allButNothing = 0.1;
 

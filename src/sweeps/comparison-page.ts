@@ -115,7 +115,7 @@ function suiteBody(suite: SuiteComparison): string {
     curves(suite),
     stateTable(suite),
     `<p class="quiet">pass@1: mean over tasks of the share of graded samples that passed. Changes in points, paired by task, with 95 % ` +
-      `intervals from tasks drawn anew; ● the interval leaves out 0, ○ it holds it. Unknown outcomes (broken environments) are counted ` +
+      `intervals from resampled tasks; ● the interval leaves out 0, ○ it holds it. Unknown outcomes (broken environments) are counted ` +
       `apart and never scored. Verdict — ${escapeHtml([verdictRule, ...[alarmRule(suite)].filter((rule) => rule !== null)].join('. '))}.</p>`,
     largestKTable(suite),
     environmentTable(suite),

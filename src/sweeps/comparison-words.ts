@@ -56,7 +56,7 @@ export function alarmRule({ regression }: SuiteComparison): string | null {
   if (regression === null) return null;
   return (
     `regressed: the 95 % interval lies below −${(regression * 100).toFixed(1)} points; a state that is worse by just so much raises a ` +
-    'false alarm in 2.5 % of all comparisons, and each state and each environment is one of its own'
+    'false alarm in 2.5 % of all comparisons; each state in each environment is one comparison'
   );
 }
 

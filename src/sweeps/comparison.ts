@@ -107,8 +107,8 @@ const tasksBetweenYields = 1_000;
 
 /** In words, for readers of the tables. */
 export const verdictRule =
-  'improving or declining: the 95 % interval of the difference leaves out 0; unclear: it does not, and is wider than ' +
-  `± ${noticeable * 100} points or has fewer than ${fewestTasks} tasks; flat: it holds 0 and is not`;
+  'improving or declining: the 95 % interval of the difference leaves out 0; unclear: it holds 0, and is wider than ' +
+  `± ${noticeable * 100} points or has fewer than ${fewestTasks} tasks; flat: it holds 0 and is narrower`;
 
 /** State that the others are compared with, and the share of pass@1 that it may be better by. */
 export interface Baseline {

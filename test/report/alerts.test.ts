@@ -34,7 +34,7 @@ test('alerts of a run: those that hold first, each once with all of its steps', 
     'earlier: Gradient Norm (steps 20, 25)',
   ]);
   const html = alertTable(alerts) ?? '';
-  for (const part of ['Reward Collapsed', 'Unknown Outcomes', 'steps 20, 25', 'holds', 'over'])
+  for (const part of ['Reward Collapsed', 'Unknown Outcomes', 'steps 20, 25', 'holds', 'ended'])
     expect(html).toContain(part);
   expect(alertTable([])).toBeNull();
   // A fork's report is about its own steps.

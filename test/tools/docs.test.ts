@@ -20,7 +20,7 @@ import { parseRunSpec, readSpecFile } from '../../src/spec/spec-input.js';
 import { parseSweepSpec } from '../../src/sweeps/sweep-input.js';
 
 /** Of README.md and all of docs/, tables and code included, as `wc -w` counts them. */
-const mostWords = 30_500;
+const mostWords = 29_250;
 
 const filesBelow = (folder: string): string[] =>
   readdirSync(folder, { recursive: true, withFileTypes: true })

@@ -14,7 +14,7 @@ import { timeSpan } from '../../report/format.js';
 import type { AlertStanding } from '../../rl/alerts.js';
 import { nothingGraded, type PassRate, passRateText } from '../../spec/pass-rate.js';
 import type { ObjectStore } from '../../store/objects/object-store.js';
-import { defaultStackFolder, openExistingStore, wholeNumber, withOutput, inFolder } from '../output.js';
+import { defaultStackFolder, openExistingStore, wholeNumber, withOutput } from '../output.js';
 import { printable } from '../printable.js';
 import { alertsWithin } from './run-alerts.js';
 import { readSpecFile } from '../../spec/spec-input.js';
@@ -64,12 +64,11 @@ async function quickstart(flags: QuickstartFlags): Promise<void> {
       try {
         const ui = `${stack.addresses.ui}/namespaces/default/workflows/${encodeURIComponent(`train/${spec.name}`)}`;
         const done = await alreadyDone(client, spec.name);
-        if (done)
-          say(
-            `${spec.name} is trained already; another one: longhaul quickstart --seed ${flags.seed + 1}${inFolder(flags)}`,
-          );
-        else say(`Training ${spec.name}; watch it at ${ui}`);
-        const handle = done ? null : (await startTraining(client, spec)).handle;
+        if (done) say(`${spec.name} is trained already; another one: ${startOf(flags, flags.seed + 1)}`);
+        else say(`Training ${spec.name}; watch it in the tab User Metadata of ${ui}`);
+        const begunRun = done ? null : await startTraining(client, spec);
+        if (begunRun && !begunRun.started) say(`${spec.name} goes on where it was`);
+        const handle = begunRun?.handle;
         const result =
           done ??
           (handle &&
@@ -91,11 +90,14 @@ async function quickstart(flags: QuickstartFlags): Promise<void> {
     if (error instanceof WorkflowFailedError) throw new Error(whyItEnded(error), { cause: error });
     if (!(error instanceof StackStopped) || error.signal === null) throw error;
     if (flags.keepOpen && process.exitCode === 0) return;
-    say(
-      `Nothing finished is lost. Go on with: longhaul quickstart --seed ${flags.seed} --folder ${flags.folder}`,
-    );
+    say(`Nothing finished is lost. Go on with: ${startOf(flags, flags.seed)}`);
     process.exitCode = 130;
   }
+}
+
+/** As README has it: it sets up what is missing, and needs no PATH. */
+function startOf({ folder }: Pick<QuickstartFlags, 'folder'>, seed: number): string {
+  return `npm run quickstart -- --seed ${seed} --folder ${folder}`;
 }
 
 /** The result of a run whose workflow has completed, or null. */
@@ -128,19 +130,17 @@ function report(
   const where =
     result.report && store.startsWith('dir:') ? resolve(store.slice(4), result.report) : result.report;
   const tokensPerSecond = result.sampleSeconds > 0 ? result.tokens / result.sampleSeconds : 0;
-  const restarts = stack.processes.reduce((sum, one) => sum + one.restarts, 0);
   process.exitCode = 0;
   const target = targetNote(result);
   const lines = [
-    `${result.run} ${result.ended} at step ${result.step}${earlier ? ', earlier' : ` in ${timeSpan(seconds)}`}`,
+    `${result.run} ${result.ended} at step ${result.step}${earlier ? ', earlier' : `; this start took ${timeSpan(seconds)}`}`,
     `  held-out pass@1   ${text}`,
     ...(target ? [`  ${target}`] : []),
     `  tokens sampled    ${result.tokens.toLocaleString('en')} (${Math.round(tokensPerSecond).toLocaleString('en')} a second)`,
-    `  process restarts  ${restarts}`,
     `  state digest      ${result.state ?? '–'}`,
     `  report            ${where ?? '–'}`,
     ...alertLines(alerts).map((line) => `  ${printable(line)}`),
-    `  Temporal UI       ${flags.keepOpen ? ui : `longhaul up --folder ${flags.folder}, then ${ui}`}`,
+    `  Temporal UI       ${flags.keepOpen ? ui : `bin/longhaul up --folder ${flags.folder}, then ${ui}`}`,
   ];
   (flags.json ? process.stderr : process.stdout).write(`${lines.join('\n')}\n`);
   if (!flags.json) return;

@@ -31,7 +31,7 @@ const trends: {
   of: Exclude<keyof TrajectoryPoint, 'step'>;
   format: (value: number) => string;
 }[] = [
-  { title: 'Turns an episode', of: 'turns', format: (value) => String(Number(value.toPrecision(3))) },
+  { title: 'Turns per episode', of: 'turns', format: (value) => String(Number(value.toPrecision(3))) },
   { title: 'Episodes with repeated calls', of: 'repeating', format: shareText },
   { title: 'Episodes with a premature done', of: 'premature', format: shareText },
   { title: 'Episodes cut off by a limit', of: 'cutOff', format: shareText },

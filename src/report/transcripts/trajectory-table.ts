@@ -35,7 +35,7 @@ const reasonsShown = 12;
 
 export function trajectoryTables(analysis: TrajectoryAnalysis): string {
   const rows = rowsOf(analysis);
-  if (rows.length === 0) return '<p class="quiet">No episodes yet.</p>';
+  if (rows.length === 0) return '<p class="quiet">No finished episodes yet.</p>';
   const share = (part: number, of: number): string => (of === 0 ? '–' : percent(part / of));
   const linked = (row: Row, count: number, of: number, filter: string): string =>
     count === 0 ? share(count, of) : `<a href="${addressOf(row, filter)}">${share(count, of)}</a>`;

@@ -16,7 +16,8 @@ export interface ShownTranscripts {
 
 export function transcriptViewer(run: string, shown: ShownTranscripts): string {
   const { index, embedded } = shown;
-  if (index.rows.length === 0) return '<p class="quiet">No episodes yet.</p>' + unreadableText(shown);
+  if (index.rows.length === 0)
+    return '<p class="quiet">No finished episodes yet.</p>' + unreadableText(shown);
   return [
     `<p class="quiet">${sourcesText(run, shown)}</p>`,
     unreadableText(shown),
